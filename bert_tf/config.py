@@ -1,0 +1,104 @@
+"""The architecture of a BERT as a frozen dataclass."""
+
+import dataclasses
+from typing import Self
+
+from bert_tf.errors import UserError
+from bert_tf.recipe import Settings, check_kind, setting
+
+# Layers and hidden size by name (README of google-research/bert, "smaller BERT
+# models", and Devlin et al. 2019, section 3). Heads are hidden / 64 and the
+# intermediate size is four times the hidden size throughout.
+SIZES = {
+    "tiny": (2, 128),
+    "mini": (4, 256),
+    "small": (4, 512),
+    "medium": (8, 512),
+    "base": (12, 768),
+    "large": (24, 1024),
+}
+
+# "gelu" is the tanh form, as in Google's code; "gelu_erf" is the exact form,
+# which Hugging Face calls "gelu".
+ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
+
+
+@dataclasses.dataclass(frozen=True)
+class BertConfig(Settings):
+    """Architecture of a BERT; the fields are the keys of bert_config.json."""
+
+    vocab_size: int = setting(
+        dataclasses.MISSING, "number of WordPiece tokens, V"
+    )
+    hidden_size: int = setting(768, "width of the encoder, H")
+    num_hidden_layers: int = setting(12, "Transformer blocks, L")
+    num_attention_heads: int = setting(12, "attention heads, N")
+    intermediate_size: int = setting(3072, "width of the feed-forward layer")
+    hidden_act: str = setting(
+        "gelu", f"feed-forward activation, one of {', '.join(ACTIVATIONS)}"
+    )
+    hidden_dropout_prob: float = setting(
+        0.1, "dropout on embeddings and on each sub-layer's output"
+    )
+    attention_probs_dropout_prob: float = setting(
+        0.1, "dropout on attention probabilities"
+    )
+    max_position_embeddings: int = setting(512, "longest input, in tokens")
+    type_vocab_size: int = setting(2, "number of segments")
+    initializer_range: float = setting(
+        0.02, "standard deviation of the truncated normal initializer"
+    )
+    layer_norm_eps: float = setting(1e-12, "epsilon of layer normalisation")
+    causal: bool = setting(
+        False, "a position attends only to itself and to earlier ones"
+    )
+
+    def __post_init__(self) -> None:
+        for name, kind in self.kinds().items():
+            value = check_kind(name, kind, getattr(self, name), "BertConfig")
+            if kind is int and value < 1:
+                raise UserError(f"{name} is {value}; it must be at least 1.")
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            value = getattr(self, name)
+            if not 0 <= value < 1:
+                raise UserError(f"{name} is {value}; it must lie in [0, 1).")
+        for name in ("initializer_range", "layer_norm_eps"):
+            if not getattr(self, name) > 0:
+                raise UserError(
+                    f"{name} is {getattr(self, name)}; it must be above 0."
+                )
+        if self.hidden_size % self.num_attention_heads:
+            raise UserError(
+                f"hidden_size {self.hidden_size} is not a multiple of "
+                f"num_attention_heads {self.num_attention_heads}."
+            )
+        if self.hidden_act not in ACTIVATIONS:
+            raise UserError(
+                f"hidden_act is {self.hidden_act!r}; it takes one of "
+                f"{', '.join(ACTIVATIONS)}."
+            )
+
+    @classmethod
+    def from_size(cls, size: str, vocab_size: int) -> Self:
+        """The configuration of a named size.
+
+        Args:
+          size: tiny, mini, small, medium, base or large.
+          vocab_size: number of WordPiece tokens.
+
+        Raises:
+          UserError: the size is unknown.
+        """
+        if size not in SIZES:
+            raise UserError(
+                f"--size={size}: unknown size; it takes one of "
+                f"{', '.join(SIZES)}."
+            )
+        layers, hidden = SIZES[size]
+        return cls(
+            vocab_size=vocab_size,
+            hidden_size=hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=hidden // 64,
+            intermediate_size=4 * hidden,
+        )

@@ -1,0 +1,49 @@
+"""One table of tensor names, axes and dtypes, from record to signature.
+
+Axes: B batch, S sequence, P predictions.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Feature:
+    """A named tensor: its axes in letters and its dtype."""
+
+    name: str
+    axes: str
+    dtype: str
+    meaning: str
+
+
+INPUT_IDS = Feature("input_ids", "BS", "int32", "WordPiece ids, 0 = [PAD]")
+INPUT_MASK = Feature("input_mask", "BS", "int32", "1 = token, 0 = padding")
+SEGMENT_IDS = Feature("segment_ids", "BS", "int32", "0 = text A, 1 = text B")
+POSITION_IDS = Feature(
+    "position_ids", "BS", "int32", "position within the token's own sequence"
+)
+SEQUENCE_IDS = Feature(
+    "sequence_ids", "BS", "int32", "0 = padding, 1..k = sequence of the row"
+)
+MASKED_LM_POSITIONS = Feature(
+    "masked_lm_positions", "BP", "int32", "positions to predict, 0 = unused"
+)
+MASKED_LM_IDS = Feature(
+    "masked_lm_ids", "BP", "int32", "true ids at those positions"
+)
+MASKED_LM_WEIGHTS = Feature(
+    "masked_lm_weights", "BP", "float32", "1 = counts, 0 = unused"
+)
+NEXT_SENTENCE_LABELS = Feature(
+    "next_sentence_labels", "B", "int32", "0 = B follows A, 1 = B is random"
+)
+
+ENCODER_INPUTS = (INPUT_IDS, INPUT_MASK, SEGMENT_IDS)
+PACKED_INPUTS = (POSITION_IDS, SEQUENCE_IDS)
+PRETRAINING_FEATURES = (
+    *ENCODER_INPUTS,
+    MASKED_LM_POSITIONS,
+    MASKED_LM_IDS,
+    MASKED_LM_WEIGHTS,
+    NEXT_SENTENCE_LABELS,
+)

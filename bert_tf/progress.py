@@ -1,0 +1,88 @@
+"""A progress bar on a terminal, a line now and then elsewhere."""
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+import tqdm
+
+_SECONDS_BETWEEN_LINES = 30.0
+
+
+class Progress:
+    """Shows how far a long piece of work is, on standard error.
+
+    Args:
+      title: what is being done.
+      total: units of work in all.
+      done: units that an earlier run did.
+      unit: name of the unit; "B" is shown as kB, MB and so on.
+      shown: whether to show anything at all.
+    """
+
+    def __init__(
+        self, title: str, total: int, done: int, unit: str, shown: bool = True
+    ) -> None:
+        terminal = sys.stderr.isatty()
+        self._prints_lines = shown and not terminal
+        self._unprinted = False
+        self._last_line = time.monotonic()
+        self._bar = tqdm.tqdm(
+            desc=title,
+            total=total,
+            initial=done,
+            unit=unit,
+            unit_scale=unit == "B",
+            dynamic_ncols=True,
+            # Elsewhere the bar only keeps count: `update` prints it.
+            file=sys.stderr if shown and terminal else _Nowhere(),
+        )
+
+    def update(self, units: int, note: str = "") -> None:
+        """Adds units of work that were done.
+
+        Args:
+          units: how many.
+          note: shown beside the bar.
+        """
+        self._bar.set_postfix_str(note, refresh=False)
+        self._bar.update(units)
+        self._unprinted = True
+        if time.monotonic() - self._last_line > _SECONDS_BETWEEN_LINES:
+            self._print_line()
+
+    def _print_line(self) -> None:
+        if self._prints_lines:
+            print(str(self._bar), file=sys.stderr, flush=True)
+        self._last_line = time.monotonic()
+        self._unprinted = False
+
+    def say(self, line: str) -> None:
+        """Prints a line on standard output, above the bar."""
+        self._bar.clear()
+        print(line, flush=True)
+        self._bar.refresh()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._unprinted and kind is None:
+            self._print_line()
+        self._bar.close()
+
+
+class _Nowhere:
+    """A file that forgets what is written to it."""
+
+    def write(self, text: str) -> None:
+        del text
+
+    def flush(self) -> None:
+        """Does nothing."""

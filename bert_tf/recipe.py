@@ -1,0 +1,155 @@
+"""Frozen dataclasses of settings: strict to read, typed to override."""
+
+import dataclasses
+import difflib
+import json
+import pathlib
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from bert_tf.errors import UserError
+from bert_tf.files import write_text
+
+_TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no")
+
+
+def setting(default: Any, help_text: str) -> Any:
+    """A dataclass field with its default and its help text in one place."""
+    return dataclasses.field(default=default, metadata={"help": help_text})
+
+
+def _parse(flag: str, name: str, kind: type, text: str) -> Any:
+    try:
+        if kind is bool:
+            if text.lower() in _TRUE + _FALSE:
+                return text.lower() in _TRUE
+            raise ValueError(text)
+        return kind(text)
+    except ValueError:
+        wanted = {
+            bool: "true or false",
+            int: "a whole number",
+            float: "a number",
+        }[kind]
+        raise UserError(f"{flag} {name}={text}: takes {wanted}.") from None
+
+
+def check_kind(name: str, kind: type, value: Any, source: str) -> Any:
+    """Returns a value of a field's type; a whole number will do for a float.
+
+    Raises:
+      UserError: the value is of another type.
+    """
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise UserError(
+            f"{source}: {name} is {value!r}; it takes a value of type "
+            f"{kind.__name__}."
+        )
+    return value
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Base of every recipe: a flat set of int, float, bool and str fields.
+
+    A subclass is a frozen dataclass whose fields are made with `setting`; it
+    checks its values in `__post_init__`, raising `UserError`.
+    """
+
+    @classmethod
+    def kinds(cls) -> dict[str, type]:
+        """The type of each field, by name, in the order of declaration."""
+        hints = typing.get_type_hints(cls)
+        return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
+
+    @classmethod
+    def _known(cls, name: str, source: str) -> type:
+        kinds = cls.kinds()
+        if name not in kinds:
+            near = difflib.get_close_matches(name, kinds, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise UserError(
+                f"{source}: unknown key {name!r}.{hint} Valid keys: "
+                f"{', '.join(kinds)}."
+            )
+        return kinds[name]
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], source: str) -> Self:
+        """Builds the settings from a mapping, refusing unknown keys.
+
+        Args:
+          values: field name to value; fields left out take their default.
+          source: what the values come from, for the error line.
+
+        Raises:
+          UserError: an unknown key, a missing one or a value of a wrong type.
+        """
+        checked = {
+            name: check_kind(name, cls._known(name, source), value, source)
+            for name, value in values.items()
+        }
+        missing = [
+            f.name
+            for f in dataclasses.fields(cls)
+            if f.default is dataclasses.MISSING and f.name not in checked
+        ]
+        if missing:
+            raise UserError(f"{source}: missing key {', '.join(missing)}.")
+        return cls(**checked)
+
+    @classmethod
+    def from_json(cls, path: str | pathlib.Path) -> Self:
+        """Reads the settings from a JSON file (see `from_dict`)."""
+        return cls.from_dict(read_json_object(path), str(path))
+
+    def override(self, assignments: Sequence[str], flag: str = "--set") -> Self:
+        """Returns a copy with `key=value` assignments applied, typed.
+
+        Raises:
+          UserError: no "=", an unknown key, or a value of a wrong type.
+        """
+        changes = {}
+        for assignment in assignments:
+            name, equals, text = assignment.partition("=")
+            if not equals:
+                raise UserError(f"{flag} {assignment!r}: write key=value.")
+            kind = self._known(name.strip(), flag)
+            changes[name.strip()] = _parse(flag, name, kind, text.strip())
+        return dataclasses.replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name, in the order of declaration."""
+        return dataclasses.asdict(self)
+
+    def save(self, path: str | pathlib.Path) -> None:
+        """Writes the settings as JSON, beside and then renamed."""
+        write_text(path, json.dumps(self.to_dict(), indent=2) + "\n")
+
+    @classmethod
+    def describe(cls) -> str:
+        """One line a field: its name, default and help text."""
+        return "\n".join(
+            f"  {f.name}={f.default}: {f.metadata.get('help', '')}"
+            for f in dataclasses.fields(cls)
+        )
+
+
+def read_json_object(path: str | pathlib.Path) -> dict[str, Any]:
+    """Reads a JSON file that holds one object.
+
+    Raises:
+      UserError: the file is missing, not JSON, or not an object.
+    """
+    try:
+        values = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file.") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not valid JSON ({error}).") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: holds {type(values).__name__}, not an object")
+    return values
