@@ -1,0 +1,1 @@
+"""Tokenizer, packers and vocabulary."""

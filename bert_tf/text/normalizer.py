@@ -1,0 +1,334 @@
+"""BERT's text normalisation as TensorFlow operations.
+
+TF Text's `FastBertNormalizer` replaces every code point by a string, by means
+of a table that its caller may supply. Its own table does not follow the rules
+of google-research/bert (it case-folds with NFKC and turns control characters
+into spaces), so this module builds one that does. Three things do not depend
+on one code point alone and are mended before or after: bytes that are not
+UTF-8, the final sigma, and the canonical order of marks that are no accents.
+"""
+
+import functools
+from collections.abc import Iterable
+
+import flatbuffers
+import numpy as np
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from bert_tf.text import unicode_tables
+
+# The table's format (tensorflow/text, fast_bert_normalizer.h and
+# fast_bert_normalizer_model.fbs): a Darts-clone trie over UTF-8 bytes, whose
+# values are CHANGED | offset << LENGTH_BITS | length, pointing into a pool.
+_CHANGED = 1 << 30
+_LENGTH_BITS = 6
+# A unit of a Darts-clone trie: bits 0-7 the byte that leads to it, bit 8
+# whether a value hangs below, bits 10-31 its offset: child = index ^ offset ^
+# byte. A value is a unit with bit 31 set.
+_HAS_VALUE = 1 << 8
+_OFFSET_SHIFT = 10
+_IS_VALUE = np.uint32(1 << 31)
+
+
+def _replacements(
+    lower_case: bool, kept: frozenset[int], unassigned: str | None
+) -> tuple[np.ndarray, str]:
+    """The value of each code point, int64 [code points], and the pool."""
+    mapping = dict(unicode_tables.lower_case().mapping) if lower_case else {}
+    mapping.update(dict.fromkeys(unicode_tables.dropped(), ""))
+    values = np.zeros(unicode_tables.CODE_POINTS, np.int64)
+    pool, offsets, length = [], {}, 0
+
+    def value(text: str) -> int:
+        nonlocal length
+        data = text.encode()
+        if data not in offsets:
+            offsets[data] = length
+            pool.append(text)
+            length += len(data)
+        return _CHANGED | offsets[data] << _LENGTH_BITS | len(data)
+
+    if unassigned is not None:
+        replaced = unicode_tables.unassigned().copy()
+        replaced[list(kept)] = False
+        values[replaced] = value(unassigned)
+    for code, text in mapping.items():
+        values[code] = value(text)
+    return values, "".join(pool)
+
+
+class _TrieBuilder:
+    """Lays out a Darts-clone trie in blocks of 256 units.
+
+    A child's place is its block's base plus its byte, so nothing has to be
+    searched for; equal blocks are stored once.
+    """
+
+    def __init__(self):
+        self._blocks: list[np.ndarray] = [np.zeros(256, np.uint32)]
+        self._known: dict[bytes, int] = {}
+
+    def block_of_values(self, values: np.ndarray) -> int | None:
+        """A block whose children, bytes 0x80 to 0xBF, carry these values."""
+        if not values.any():
+            return None
+        key = values.tobytes()
+        if key not in self._known:
+            block = np.zeros(256, np.uint32)
+            used = np.flatnonzero(values)
+            # The value of the child at base + byte lies at base + byte - 0x80.
+            block[0x80 + used] = (
+                0x80 << _OFFSET_SHIFT | _HAS_VALUE | 0x80 + used
+            )
+            block[used] = values[used].astype(np.uint32) | _IS_VALUE
+            self._known[key] = self._append(block)
+        return self._known[key]
+
+    def block_of_children(self, children: dict[int, int | None]) -> int | None:
+        """A block whose children, by byte, lead to other blocks."""
+        children = {b: base for b, base in children.items() if base is not None}
+        if not children:
+            return None
+        block = np.zeros(256, np.uint32)
+        base = self._append(block)
+        for byte, target in children.items():
+            block[byte] = ((base + byte) ^ target) << _OFFSET_SHIFT | byte
+        return base
+
+    def finish(
+        self, values: np.ndarray, lead: dict[int, int | None]
+    ) -> np.ndarray:
+        """Adds the root with its ASCII values; the whole array, uint32."""
+        base = self.block_of_children(lead)
+        if base is None:
+            base = self._append(np.zeros(256, np.uint32))
+        ascii_values = np.zeros(256, np.uint32)
+        below = self._append(ascii_values)
+        for byte in np.flatnonzero(values[:128]):
+            self._blocks[base // 256][byte] = (
+                (base ^ below) << _OFFSET_SHIFT | _HAS_VALUE | int(byte)
+            )
+            ascii_values[byte] = np.uint32(values[byte]) | _IS_VALUE
+        self._blocks[0][0] = base << _OFFSET_SHIFT
+        return np.concatenate(self._blocks)
+
+    def _append(self, block: np.ndarray) -> int:
+        self._blocks.append(block)
+        return 256 * (len(self._blocks) - 1)
+
+
+def _trie(values: np.ndarray) -> np.ndarray:
+    """The Darts-clone trie of code points in UTF-8, uint32 [units]."""
+    builder = _TrieBuilder()
+    # One block for each 64 code points, the reach of the last byte.
+    last = [builder.block_of_values(row) for row in values.reshape(-1, 64)]
+    lead: dict[int, int | None] = {
+        0xC0 | row: last[row] for row in range(2, 32)
+    }
+    middle = []
+    for start in range(0, len(last), 64):
+        children = {0x80 | i: last[start + i] for i in range(64)}
+        if start == 0:  # Below U+0800 two bytes suffice.
+            children = {b: base for b, base in children.items() if b >= 0xA0}
+        middle.append(builder.block_of_children(children))
+    lead |= {0xE0 | row: middle[row] for row in range(16)}
+    for start in range(0, len(middle), 64):
+        children = {
+            0x80 | i: base for i, base in enumerate(middle[start : start + 64])
+        }
+        if start == 0:  # Below U+10000 three bytes suffice.
+            children = {b: base for b, base in children.items() if b >= 0x90}
+        lead[0xF0 | start // 64] = builder.block_of_children(children)
+    return builder.finish(values, lead)
+
+
+@functools.lru_cache(maxsize=8)
+def _table(
+    lower_case: bool, kept: frozenset[int], unassigned: str | None
+) -> np.ndarray:
+    """The table in `FastBertNormalizer`'s format, uint8 [bytes]."""
+    values, pool = _replacements(lower_case, kept, unassigned)
+    builder = flatbuffers.Builder(1 << 20)
+    trie = builder.CreateNumpyVector(_trie(values))
+    strings = builder.CreateNumpyVector(np.frombuffer(pool.encode(), np.uint8))
+    builder.StartObject(4)
+    builder.PrependBoolSlot(0, lower_case, False)
+    builder.PrependUOffsetTRelativeSlot(1, trie, 0)
+    builder.PrependInt32Slot(2, int(values[0]), 0)
+    builder.PrependUOffsetTRelativeSlot(3, strings, 0)
+    builder.Finish(builder.EndObject())
+    return np.frombuffer(bytes(builder.Output()), np.uint8)
+
+
+def _character_class(ranges: Iterable[tuple[int, int]]) -> str:
+    """A character class in RE2's syntax."""
+    inside = "".join(rf"\x{{{a:X}}}-\x{{{b:X}}}" for a, b in ranges)
+    return f"[{inside}]"
+
+
+def _runs(kinds: dict[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """The first code points of runs of one kind, and the kind of each run."""
+    firsts, kind_of_run = [0], [kinds.get(0, 0)]
+    for code in sorted({c + step for c in kinds for step in (0, 1)}):
+        kind = kinds.get(code, 0)
+        if kind != kind_of_run[-1]:
+            firsts.append(code)
+            kind_of_run.append(kind)
+    return np.array(firsts, np.int32), np.array(kind_of_run, np.int32)
+
+
+class FinalSigma(tf.Module):
+    """Turns each capital sigma that ends a word into a final small sigma.
+
+    The rule is `str.lower`'s: a cased letter before and none after, looking
+    through what is case-ignorable or dropped. All other lower-casing depends
+    on one code point alone.
+    """
+
+    _CASED, _TRANSPARENT = 1, 2
+
+    def __init__(self):
+        super().__init__()
+        tables = unicode_tables.lower_case()
+        kinds = dict.fromkeys(tables.cased, self._CASED)
+        kinds |= dict.fromkeys(tables.transparent, self._TRANSPARENT)
+        firsts, kind_of_run = _runs(kinds)
+        self._firsts = tf.constant(firsts)
+        self._kind_of_run = tf.constant(kind_of_run)
+
+    def __call__(self, texts: tf.Tensor) -> tf.Tensor:
+        """Rewrites the capital sigmas of valid UTF-8, string [B]."""
+        codes = tf.strings.unicode_decode(texts, "UTF-8")
+        runs = tf.searchsorted(self._firsts, codes.flat_values, side="right")
+        kinds = tf.gather(self._kind_of_run, runs - 1)
+        places = tf.where(kinds != self._TRANSPARENT)[:, 0]
+        cased = tf.gather(kinds, places) == self._CASED
+        rows = tf.gather(codes.value_rowids(), places)
+        beside = cased[1:] & cased[:-1] & (rows[1:] == rows[:-1])
+        after_cased = tf.concat([[False], beside], 0)[: tf.size(cased)]
+        before_cased = tf.concat([beside, [False]], 0)[: tf.size(cased)]
+        is_sigma = (
+            tf.gather(codes.flat_values, places) == unicode_tables.CAPITAL_SIGMA
+        )
+        final = tf.boolean_mask(places, is_sigma & after_cased & ~before_cased)
+        changed = tf.tensor_scatter_nd_update(
+            codes.flat_values,
+            final[:, tf.newaxis],
+            tf.fill(tf.shape(final), unicode_tables.FINAL_SIGMA),
+        )
+        return tf.strings.unicode_encode(codes.with_values(changed), "UTF-8")
+
+
+class BertNormalizer(tf.Module):
+    """Cleans text and, if asked, lower-cases it and strips its accents.
+
+    What comes out holds the words of google-research/bert's BasicTokenizer,
+    still to be split at white space, punctuation and ideographs. Bytes that
+    are not UTF-8 are dropped, as after `bytes.decode(errors="replace")`, since
+    the rules drop U+FFFD.
+    """
+
+    # A mark that the rules drop and that holds up no canonical ordering.
+    _PLACEHOLDER = "\u0300"
+
+    def __init__(
+        self,
+        lower_case: bool = True,
+        kept: frozenset[int] = frozenset(),
+        unassigned: str | None = None,
+    ):
+        """Builds the table of replacements.
+
+        Args:
+          lower_case: whether to lower-case and strip accents.
+          kept: unassigned code points to keep all the same.
+          unassigned: what replaces a code point that Python's Unicode tables
+            do not know, whatever TF Text's tables take it for; None keeps it.
+        """
+        super().__init__()
+        self._lower_case = lower_case
+        special: set[int] = set()
+        if lower_case:
+            special |= unicode_tables.lower_case().reordered
+            special.add(unicode_tables.CAPITAL_SIGMA)
+        plain = unicode_tables.other_ranges(special)
+        dropped = unicode_tables.ranges(unicode_tables.dropped())
+        self._plain = _character_class(plain) + "*"
+        self._dropped = _character_class(dropped)
+        self._final_sigma = FinalSigma() if lower_case else None
+        self._by_code_point = tf_text.FastBertNormalizer(
+            model_buffer=tf.constant(_table(lower_case, kept, unassigned))
+        )
+
+    def normalize(self, texts: tf.Tensor) -> tf.Tensor:
+        """Normalises strings, string [B] to string [B]."""
+        plain = tf.strings.regex_full_match(texts, self._plain)
+
+        def of_mended() -> tf.Tensor:
+            mended = self._mend(texts, plain)
+            found = self._by_code_point.normalize(mended)
+            return self._order(mended, plain, found)
+
+        return tf.cond(
+            tf.reduce_all(plain),
+            lambda: self._by_code_point.normalize(texts),
+            of_mended,
+        )
+
+    def normalize_with_offsets(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.RaggedTensor, tf.Tensor]:
+        """Normalises strings and says where their bytes come from.
+
+        Args:
+          texts: string [B].
+
+        Returns:
+          The normalised strings [B]; the place of each of their bytes, and of
+          their ends, in the mended texts, in bytes, ragged int64 [B, bytes +
+          1]; the mended texts [B], which have the characters of `texts` one
+          for one but are valid UTF-8. Marks that change places leave their
+          origins where they were.
+        """
+        plain = tf.strings.regex_full_match(texts, self._plain)
+        all_plain = tf.reduce_all(plain)
+        mended = tf.cond(
+            all_plain, lambda: texts, lambda: self._mend(texts, plain)
+        )
+        found, sources = self._by_code_point.normalize_with_offsets(mended)
+        found = tf.cond(
+            all_plain, lambda: found, lambda: self._order(mended, plain, found)
+        )
+        return found, sources, mended
+
+    def _mend(self, texts: tf.Tensor, plain: tf.Tensor) -> tf.Tensor:
+        """Replaces what is not plain by its like, character by character."""
+        rows = tf.where(~plain)
+        mended = tf.strings.unicode_transcode(
+            tf.gather_nd(texts, rows), "UTF-8", "UTF-8", errors="replace"
+        )
+        if self._lower_case:
+            mended = self._final_sigma(mended)
+            mended = tf.strings.regex_replace(
+                mended, self._dropped, self._PLACEHOLDER
+            )
+        return tf.tensor_scatter_nd_update(texts, rows, mended)
+
+    def _order(
+        self, mended: tf.Tensor, plain: tf.Tensor, normalized: tf.Tensor
+    ) -> tf.Tensor:
+        """Puts the marks that stay into canonical order."""
+        if not self._lower_case:
+            return normalized
+        rows = tf.where(~plain)
+        unordered = tf.gather_nd(normalized, rows)
+        ordered = self._by_code_point.normalize(
+            tf_text.normalize_utf8(tf.gather_nd(mended, rows), "NFD")
+        )
+        # Ordering moves bytes and changes no lengths; where they differ, TF
+        # Text decomposed a character that Python's tables do not know.
+        same = tf.strings.length(ordered) == tf.strings.length(unordered)
+        return tf.tensor_scatter_nd_update(
+            normalized, rows, tf.where(same, ordered, unordered)
+        )

@@ -1,0 +1,386 @@
+"""Google's BERT tokenization, exact for every string, in the graph."""
+
+import functools
+import pathlib
+from collections.abc import Sequence
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from bert_tf.errors import UserError
+from bert_tf.text import unicode_tables
+from bert_tf.text.casing import read_lower_case, write_lower_case
+from bert_tf.text.normalizer import BertNormalizer
+from bert_tf.text.self_check import CHECK_TOKENS, CHECKS
+from bert_tf.text.vocabulary import (
+    CLS,
+    CONTINUATION,
+    PAD,
+    SEP,
+    UNK,
+    VOCABULARY_FILE,
+    Vocabulary,
+)
+
+# tokenization.py `WordpieceTokenizer`: longer words become [UNK].
+MAX_WORD_CHARACTERS = 200
+_MAX_CHARACTER_BYTES = 4
+# TF Text's own limit (fast_wordpiece_tokenizer_utils.h), without the "##".
+MAX_PIECE_BYTES = 256
+# Strings of these alone need no table.
+_PLAIN_ASCII = r"[\t\n\r -~]*"
+# Strings that may hold a word over the limit.
+_LONG_RUN = rf"(?s).*[^\x00-\x20]{{{MAX_WORD_CHARACTERS + 1}}}.*"
+_NONCHARACTERS = range(0xFDD0, 0xFDF0)
+
+Pieces = tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]
+
+
+class BertTokenizer(tf.Module):
+    """Splits text into WordPiece ids as google-research/bert does.
+
+    Everything is TensorFlow operations: it runs eagerly, in tf.data and in a
+    SavedModel, and gives the ids of tokenization.py's FullTokenizer for every
+    Unicode string. Bytes that are not UTF-8 are dropped.
+    """
+
+    def __init__(
+        self,
+        vocab: str | pathlib.Path | Sequence[str] | Vocabulary,
+        lower_case: bool = True,
+    ):
+        """Builds the tables.
+
+        Args:
+          vocab: a vocab.txt, a list of tokens or a `Vocabulary`.
+          lower_case: whether to lower-case and strip accents, as the uncased
+            models want it.
+
+        Raises:
+          UserError: the vocabulary is none, holds a token longer than TF Text
+            takes (256 bytes), or the installed TF Text breaks the rules.
+        """
+        super().__init__()
+        if isinstance(vocab, str | pathlib.Path):
+            vocab = Vocabulary.from_file(vocab)
+        elif not isinstance(vocab, Vocabulary):
+            vocab = Vocabulary(vocab)
+        for token in vocab.tokens:
+            if len(token.removeprefix(CONTINUATION).encode()) > MAX_PIECE_BYTES:
+                raise UserError(
+                    f"vocabulary: token {token[:20]!r}... has more than "
+                    f"{MAX_PIECE_BYTES} bytes in UTF-8."
+                )
+        self.vocabulary = vocab
+        self.lower_case = bool(lower_case)
+        # The check itself builds a tokenizer, of these tokens.
+        if vocab.tokens != CHECK_TOKENS:
+            _check_rules(self.lower_case)
+        known = map(ord, set("".join(vocab.tokens)))
+        kept = frozenset(c for c in known if unicode_tables.unassigned()[c])
+        # A word with a character that neither Python's tables nor the
+        # vocabulary know is [UNK], even if TF Text takes it for punctuation.
+        unknown = next(c for c in _NONCHARACTERS if c not in kept)
+        # TF Text would find a token with a blank in it across two words.
+        pieces = [
+            token if token.split() == [token] else f"[{chr(unknown)}{number}]"
+            for number, token in enumerate(vocab.tokens)
+        ]
+        with tf.init_scope(), tf.device("/CPU:0"):
+            self._normalizer = BertNormalizer(
+                self.lower_case, kept, chr(unknown)
+            )
+            self._wordpiece = tf_text.FastWordpieceTokenizer(
+                vocab=pieces,
+                max_bytes_per_word=MAX_WORD_CHARACTERS * _MAX_CHARACTER_BYTES,
+                token_out_type=tf.int32,
+                unknown_token=UNK,
+            )
+            self._tokens = tf.constant(vocab.tokens)
+            self._is_continuation = tf.constant(vocab.is_continuation)
+
+    @classmethod
+    def from_checkpoint(cls, folder: str | pathlib.Path) -> "BertTokenizer":
+        """Builds the tokenizer of a model folder.
+
+        It reads vocab.txt and, for the casing, tokenizer_config.json (ours or
+        Hugging Face's); see `read_lower_case`.
+
+        Raises:
+          UserError: the folder or its vocabulary is missing or broken.
+        """
+        folder = pathlib.Path(folder)
+        if not folder.is_dir():
+            raise UserError(f"{folder}: no such model folder.")
+        vocabulary = Vocabulary.from_file(folder / VOCABULARY_FILE)
+        return cls(vocabulary, read_lower_case(folder, vocabulary))
+
+    def save(self, folder: str | pathlib.Path) -> None:
+        """Writes vocab.txt and tokenizer_config.json into a folder."""
+        self.vocabulary.save(pathlib.Path(folder) / VOCABULARY_FILE)
+        write_lower_case(folder, self.lower_case)
+
+    def tokenize(self, texts: tf.Tensor | str | Sequence[str]):
+        """Splits texts into ids.
+
+        Args:
+          texts: string [B] or a scalar; Python strings or lists will do.
+
+        Returns:
+          int32 ids, ragged [B, tokens], or [tokens] for a scalar.
+
+        Raises:
+          UserError: `texts` is something else.
+        """
+        texts, is_scalar = _as_batch(texts)
+        ids, splits = self._tokenize(texts)
+        return ids if is_scalar else _ragged(ids, splits)
+
+    def tokenize_with_offsets(self, texts: tf.Tensor | str | Sequence[str]):
+        """Splits texts into ids and says where each comes from.
+
+        A token spans its characters in the given text and what the rules drop
+        behind them (accents written apart, control characters). Where one
+        character becomes several pieces, each piece spans the character.
+
+        Args:
+          texts: as for `tokenize`.
+
+        Returns:
+          The ids, their starts and their exclusive ends, each int32, ragged
+          [B, tokens] or [tokens]. Starts and ends count Unicode characters;
+          in bytes that are not UTF-8, those of `decode(errors="replace")`.
+
+        Raises:
+          UserError: `texts` is something else.
+        """
+        texts, is_scalar = _as_batch(texts)
+        ids, splits, starts, ends = self._tokenize_with_offsets(texts)
+        if is_scalar:
+            return ids, starts, ends
+        return tuple(_ragged(values, splits) for values in (ids, starts, ends))
+
+    def id_to_token(self, ids):
+        """The tokens of int32 ids of any shape, dense or ragged."""
+        if isinstance(ids, tf.RaggedTensor):
+            return ids.with_flat_values(self.id_to_token(ids.flat_values))
+        with tf.device("/CPU:0"):
+            return tf.gather(self._tokens, ids)
+
+    def detokenize(self, ids) -> tf.Tensor:
+        """Joins tokens to text: ## pieces to words, words by spaces.
+
+        [PAD], [CLS] and [SEP] are left out.
+
+        Args:
+          ids: int32 [B, tokens], dense or ragged, or [tokens].
+
+        Returns:
+          string [B], or a scalar.
+        """
+        if not isinstance(ids, tf.RaggedTensor):
+            ids = tf.convert_to_tensor(ids, tf.int32)
+            if ids.shape.rank == 1:
+                return self.detokenize(ids[tf.newaxis])[0]
+            ids = tf.RaggedTensor.from_tensor(ids)
+        left_out = [self.vocabulary.ids[token] for token in (PAD, CLS, SEP)]
+        kept = tf.reduce_all(
+            tf.not_equal(ids.flat_values[:, tf.newaxis], left_out), -1
+        )
+        ids = tf.ragged.boolean_mask(ids, ids.with_flat_values(kept))
+        with tf.device("/CPU:0"):
+            text = tf.strings.reduce_join(
+                self.id_to_token(ids), axis=-1, separator=" "
+            )
+            return tf.strings.regex_replace(text, f" {CONTINUATION}", "")
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
+    )
+    def _tokenize(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The ids of a batch, flat, and where its rows begin."""
+        with tf.device("/CPU:0"):
+            normalized = tf.cond(
+                _all_plain_ascii(texts),
+                lambda: tf.strings.lower(texts) if self.lower_case else texts,
+                lambda: self._normalizer.normalize(texts),
+            )
+            ids, splits, _, _ = self._pieces(normalized)
+            return ids, splits
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
+    )
+    def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
+        """The ids of a batch, its rows, and character offsets, all flat."""
+
+        def of_ascii() -> Pieces:
+            lowered = tf.strings.lower(texts) if self.lower_case else texts
+            ids, splits, starts, ends = self._pieces(lowered)
+            return (
+                ids,
+                splits,
+                tf.cast(starts, tf.int32),
+                tf.cast(ends, tf.int32),
+            )
+
+        def of_others() -> Pieces:
+            normalized, sources, mended = (
+                self._normalizer.normalize_with_offsets(texts)
+            )
+            ids, splits, starts, ends = self._pieces(normalized)
+            rows = tf.ragged.row_splits_to_segment_ids(splits)
+            return (
+                ids,
+                splits,
+                *_characters(sources, mended, rows, starts, ends),
+            )
+
+        with tf.device("/CPU:0"):
+            return tf.cond(_all_plain_ascii(texts), of_ascii, of_others)
+
+    def _pieces(self, normalized: tf.Tensor) -> Pieces:
+        """WordPiece of normalised texts: ids, rows, byte starts and ends."""
+        ids, starts, ends = self._wordpiece.tokenize_with_offsets(normalized)
+        pieces = (ids.values, ids.row_splits, starts.values, ends.values)
+        lengths = tf.strings.length(normalized, unit="UTF8_CHAR")
+        suspects = tf.boolean_mask(normalized, lengths > MAX_WORD_CHARACTERS)
+        return tf.cond(
+            tf.reduce_any(tf.strings.regex_full_match(suspects, _LONG_RUN)),
+            lambda: self._limit_words(normalized, *pieces),
+            lambda: pieces,
+        )
+
+    def _limit_words(
+        self,
+        normalized: tf.Tensor,
+        ids: tf.Tensor,
+        splits: tf.Tensor,
+        starts: tf.Tensor,
+        ends: tf.Tensor,
+    ) -> Pieces:
+        """Makes one [UNK] of each word of more than 200 characters.
+
+        TF Text counts bytes. Its limit is 800, what 200 characters have at
+        most, so a word between the two comes out in pieces and is counted
+        here.
+        """
+        is_first = ~tf.gather(self._is_continuation, ids)
+        firsts = tf.where(is_first)[:, 0]
+        # One fewer than the boundaries; none at all where there is no word.
+        boundaries = tf.concat([firsts, [tf.size(ids, tf.int64)]], 0)
+        lasts = boundaries[1:] - 1
+        begins = tf.gather(starts, firsts)
+        word_ends = tf.gather(ends, lasts)
+        rows = tf.searchsorted(splits, firsts, side="right") - 1
+        words = tf.strings.substr(
+            tf.gather(normalized, rows), begins, word_ends - begins
+        )
+        is_long = (
+            tf.strings.length(words, unit="UTF8_CHAR") > MAX_WORD_CHARACTERS
+        )
+        places = tf.boolean_mask(firsts, is_long)[:, tf.newaxis]
+        ids = tf.tensor_scatter_nd_update(
+            ids,
+            places,
+            tf.fill(tf.shape(places)[:1], self.vocabulary.unk_id),
+        )
+        ends = tf.tensor_scatter_nd_update(
+            ends, places, tf.boolean_mask(word_ends, is_long)
+        )
+        word_of_token = tf.cumsum(tf.cast(is_first, tf.int32)) - 1
+        kept = is_first | ~tf.gather(is_long, word_of_token)
+        kept_before = tf.concat([[0], tf.cumsum(tf.cast(kept, tf.int64))], 0)
+        return (
+            tf.boolean_mask(ids, kept),
+            tf.gather(kept_before, splits),
+            tf.boolean_mask(starts, kept),
+            tf.boolean_mask(ends, kept),
+        )
+
+
+def _all_plain_ascii(texts: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_all(tf.strings.regex_full_match(texts, _PLAIN_ASCII))
+
+
+def _as_batch(texts) -> tuple[tf.Tensor, bool]:
+    """The texts as string [B], and whether they were a scalar."""
+    try:
+        texts = tf.convert_to_tensor(texts, tf.string)
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"texts: a string or a list of strings is wanted ({error})."
+        ) from None
+    if texts.shape.rank not in (0, 1):
+        raise UserError(
+            f"texts: has shape {texts.shape}; a scalar or [B] is wanted."
+        )
+    is_scalar = texts.shape.rank == 0
+    return (texts[tf.newaxis] if is_scalar else texts), is_scalar
+
+
+def _ragged(values: tf.Tensor, splits: tf.Tensor) -> tf.RaggedTensor:
+    return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
+
+
+def _characters(
+    sources: tf.RaggedTensor,
+    texts: tf.Tensor,
+    rows: tf.Tensor,
+    starts: tf.Tensor,
+    ends: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Turns byte offsets in normalised texts into character offsets.
+
+    Args:
+      sources: where each byte of the normalised texts and their ends come
+        from, in bytes of `texts`; ragged int64 [B, bytes + 1].
+      texts: valid UTF-8, string [B].
+      rows: the row of each token, int64 [tokens].
+      starts: byte starts in the normalised texts, int64 [tokens].
+      ends: exclusive byte ends, int64 [tokens].
+
+    Returns:
+      Starts and exclusive ends in characters of `texts`, int32 [tokens].
+    """
+    lengths = tf.cast(tf.strings.length(texts), tf.int64)
+    row_begins = tf.gather(tf.cumsum(lengths, exclusive=True), rows)
+    source_begins = tf.gather(sources.row_starts(), rows)
+    all_bytes = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
+    begins_character = tf.bitwise.bitwise_and(all_bytes, 0xC0) != 0x80
+    counts = tf.cumsum(tf.cast(begins_character, tf.int32))
+    # The index of the character that a byte of all texts belongs to; the last
+    # entry is for the end of the last text.
+    indices = tf.concat([counts - 1, [tf.reduce_sum(counts[-1:])]], 0)
+    first = tf.gather(indices, row_begins)
+
+    def character(offsets: tf.Tensor) -> tf.Tensor:
+        places = tf.gather(sources.values, source_begins + offsets)
+        return tf.gather(indices, row_begins + places) - first
+
+    return (
+        character(starts),
+        tf.maximum(character(ends), character(ends - 1) + 1),
+    )
+
+
+@functools.cache
+def _check_rules(lower_case: bool) -> None:
+    """Tokenises the table of self_check.py, once a process.
+
+    Raises:
+      UserError: the installed TF Text does not give the expected tokens.
+    """
+    with tf.init_scope():
+        tokenizer = BertTokenizer(CHECK_TOKENS, lower_case)
+        texts = [text for text, *_ in CHECKS]
+        found = tokenizer.id_to_token(tokenizer.tokenize(texts)).to_list()
+    for (text, *expected), tokens in zip(CHECKS, found, strict=True):
+        wanted = expected[0 if lower_case else 1].split()
+        tokens = [token.decode() for token in tokens]
+        if tokens != wanted:
+            raise UserError(
+                f"TensorFlow Text {tf_text.__version__} breaks BERT's rules: "
+                f"{text!r} gives {tokens}, not {wanted}; install the version "
+                "that requirements.txt names."
+            )

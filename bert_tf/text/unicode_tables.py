@@ -1,0 +1,183 @@
+"""What BERT's rules do to each code point, from Python's Unicode tables.
+
+The rules are those of google-research/bert, tokenization.py, which reads the
+same tables: `BasicTokenizer._clean_text`, `_run_strip_accents`,
+`_is_control`, `_is_punctuation` and `_is_chinese_char`. Python's tables
+(`unicodedata.unidata_version`) decide, not those of the libraries that run
+inside TensorFlow.
+"""
+
+import dataclasses
+import functools
+import re
+import unicodedata
+from collections.abc import Iterable
+
+import numpy as np
+
+CODE_POINTS = 0x110000
+SURROGATES = range(0xD800, 0xE000)
+HANGUL_SYLLABLES = range(0xAC00, 0xD7A4)
+CAPITAL_SIGMA, FINAL_SIGMA, SMALL_SIGMA = 0x3A3, 0x3C2, 0x3C3
+
+# tokenization.py `_is_chinese_char`: first and last of each block.
+IDEOGRAPHS = (
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B73F),
+    (0x2B740, 0x2B81F),
+    (0x2B820, 0x2CEAF),
+    (0x2F800, 0x2FA1F),
+)
+# tokenization.py `_is_punctuation`: ASCII symbols count as punctuation.
+ASCII_PUNCTUATION = ((33, 47), (58, 64), (91, 96), (123, 126))
+
+
+@functools.cache
+def categories() -> tuple[str, ...]:
+    """The general category of every code point."""
+    return tuple(map(unicodedata.category, map(chr, range(CODE_POINTS))))
+
+
+@functools.cache
+def dropped() -> frozenset[int]:
+    """The code points that `_clean_text` removes."""
+    controls = (
+        c for c, kind in enumerate(categories()) if kind in ("Cc", "Cf")
+    )
+    return frozenset({0, 0xFFFD, *controls} - {ord(c) for c in "\t\n\r"})
+
+
+@functools.cache
+def punctuation() -> frozenset[int]:
+    """The code points that `_is_punctuation` makes words of their own."""
+    marks = (c for c, kind in enumerate(categories()) if kind[0] == "P")
+    symbols = (c for a, b in ASCII_PUNCTUATION for c in range(a, b + 1))
+    return frozenset((*marks, *symbols))
+
+
+@functools.cache
+def ideographs() -> frozenset[int]:
+    """The code points that `_is_chinese_char` makes words of their own."""
+    return frozenset(c for a, b in IDEOGRAPHS for c in range(a, b + 1))
+
+
+@functools.cache
+def unassigned() -> np.ndarray:
+    """Which code points neither Python's tables nor the rules know, bool."""
+    flags = np.array([kind == "Cn" for kind in categories()])
+    for first, last in IDEOGRAPHS:
+        flags[first : last + 1] = False
+    flags.setflags(write=False)
+    return flags
+
+
+@dataclasses.dataclass(frozen=True)
+class LowerCase:
+    """Lower-casing with accents removed.
+
+    Attributes:
+      mapping: what becomes of each code point that changes, on its own.
+      reordered: code points with a part that canonical ordering moves: marks
+        of a combining class above 0 that are not accents (not Mn).
+      cased: code points that make a following capital sigma final.
+      transparent: code points that the rule of the final sigma looks through,
+        because they are case-ignorable or dropped before.
+    """
+
+    mapping: dict[int, str]
+    reordered: frozenset[int]
+    cased: frozenset[int]
+    transparent: frozenset[int]
+
+
+@functools.cache
+def lower_case() -> LowerCase:
+    """The tables of `token.lower()` followed by `_run_strip_accents`."""
+    assigned = [
+        code
+        for code, kind in enumerate(categories())
+        if kind not in ("Cn", "Co", "Cs")
+    ]
+    mapping, reordered = {}, set()
+    for code in assigned:
+        char = chr(code)
+        if (
+            char.lower() == char
+            and not unicodedata.decomposition(char)
+            and not unicodedata.combining(char)
+            and unicodedata.category(char) != "Mn"
+            and code not in HANGUL_SYLLABLES  # Decomposed by a formula.
+        ):
+            continue
+        parts = unicodedata.normalize("NFD", char.lower())
+        kept = "".join(p for p in parts if unicodedata.category(p) != "Mn")
+        if kept != char:
+            mapping[code] = kept
+        if any(map(unicodedata.combining, kept)):
+            reordered.add(code)
+    cased, ignorable = _case_classes(assigned)
+    transparent = ignorable | dropped()
+    return LowerCase(
+        mapping, frozenset(reordered), cased - transparent, transparent
+    )
+
+
+def _case_classes(
+    codes: Iterable[int],
+) -> tuple[frozenset[int], frozenset[int]]:
+    """Splits code points into cased and case-ignorable ones.
+
+    Python does not publish the two properties, but `str.lower` shows them: a
+    capital sigma becomes final after a cased letter (ignorable ones between)
+    unless a cased letter follows.
+    """
+    sigmas = {CAPITAL_SIGMA, FINAL_SIGMA, SMALL_SIGMA}
+    codes = [c for c in codes if c not in sigmas]
+
+    def final(pattern: str) -> list[bool]:
+        text = " ".join(pattern.format(chr(c)) for c in codes).lower()
+        return [c == "ς" for c in text if c in "σς"]
+
+    followed, preceded = final("AΣ{}"), final("A{}Σ")
+    cased = {
+        c for c, is_final in zip(codes, followed, strict=True) if not is_final
+    }
+    looked_through = {
+        c for c, is_final in zip(codes, preceded, strict=True) if is_final
+    }
+    return (
+        frozenset(cased | sigmas),
+        frozenset(looked_through - cased),
+    )
+
+
+def ranges(codes: Iterable[int]) -> list[tuple[int, int]]:
+    """The runs of these code points, as first and last."""
+    found: list[list[int]] = []
+    for code in sorted(codes):
+        if found and found[-1][1] == code - 1:
+            found[-1][1] = code
+        else:
+            found.append([code, code])
+    return [(first, last) for first, last in found]
+
+
+def other_ranges(codes: Iterable[int]) -> list[tuple[int, int]]:
+    """The runs of all code points but these and the surrogates."""
+    bounds = sorted({*codes, *SURROGATES, CODE_POINTS})
+    firsts = [0, *(code + 1 for code in bounds)]
+    gaps = zip(firsts, bounds, strict=False)
+    return [(first, bound - 1) for first, bound in gaps if first < bound]
+
+
+@functools.cache
+def word_pattern() -> re.Pattern[str]:
+    """Finds the words of normalised text: what WordPiece is given."""
+    alone = "".join(
+        rf"\U{first:08X}-\U{last:08X}"
+        for first, last in ranges(punctuation() | ideographs())
+    )
+    return re.compile(rf"[{alone}]|[^\s{alone}]+")

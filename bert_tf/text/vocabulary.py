@@ -1,0 +1,192 @@
+"""A WordPiece vocabulary: tokens, their ids and the special ones."""
+
+import functools
+import hashlib
+import pathlib
+import types
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from bert_tf.errors import UserError
+from bert_tf.files import write_text
+
+VOCABULARY_FILE = "vocab.txt"
+PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
+SPECIAL_TOKENS = (PAD, UNK, CLS, SEP, MASK)
+CONTINUATION = "##"
+
+
+def _check(tokens: tuple[str, ...], source: str, row: str) -> None:
+    """Refuses what no tokenizer can work with; `row` names a token's place."""
+    first = 1 if row == "line" else 0
+    seen: dict[str, int] = {}
+    for number, token in enumerate(tokens, start=first):
+        if not isinstance(token, str):
+            raise UserError(
+                f"{source}, {row} {number}: {token!r} is no string."
+            )
+        if not token:
+            raise UserError(
+                f"{source}, {row} {number}: is blank; every {row} holds one "
+                "token."
+            )
+        if token in seen:
+            raise UserError(
+                f"{source}: {token!r} is on {row} {seen[token]} and again on "
+                f"{row} {number}; every token may occur once."
+            )
+        seen[token] = number
+    missing = [token for token in SPECIAL_TOKENS if token not in seen]
+    if missing:
+        raise UserError(
+            f"{source}: lacks {' '.join(missing)}; a BERT vocabulary holds "
+            f"{' '.join(SPECIAL_TOKENS)}."
+        )
+    if seen[PAD] != first:
+        raise UserError(
+            f"{source}: [PAD] is on {row} {seen[PAD]}; it must be the first "
+            "token, because rows are padded with id 0."
+        )
+
+
+class Vocabulary:
+    """The tokens of a WordPiece vocabulary; a token's place is its id."""
+
+    def __init__(self, tokens: Sequence[str], source: str = "vocabulary"):
+        """Checks and keeps the tokens.
+
+        Args:
+          tokens: the V tokens in the order of their ids.
+          source: what error messages call the vocabulary.
+
+        Raises:
+          UserError: a blank token, a token that occurs twice, a missing
+            special token, or [PAD] at another place than the first.
+        """
+        if isinstance(tokens, str):
+            raise UserError(
+                f"{source}: a list of tokens is wanted, not the string "
+                f"{tokens[:40]!r}."
+            )
+        self._tokens = tuple(tokens)
+        _check(self._tokens, source, "entry")
+
+    @classmethod
+    def from_file(cls, path: str | pathlib.Path) -> "Vocabulary":
+        """Reads a vocab.txt: one token a line, UTF-8.
+
+        Lines end at a line feed alone and lose white space at their ends, as
+        in Google's `load_vocab`. Nothing else is changed: released
+        vocabularies hold entries that are not in a Unicode normal form.
+
+        Raises:
+          UserError: the file is missing, empty, not UTF-8 or no vocabulary;
+            the message names the file and the line.
+        """
+        path = pathlib.Path(path)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such vocabulary file.") from None
+        except IsADirectoryError:
+            raise UserError(
+                f"{path}: is a directory; give its vocabulary file, for "
+                f"example {path / VOCABULARY_FILE}"
+            ) from None
+        if not data.strip():
+            raise UserError(f"{path}: the vocabulary file is empty.")
+        rows = data.rstrip().split(b"\n")
+        tokens = []
+        for number, row in enumerate(rows, start=1):
+            try:
+                tokens.append(row.decode("utf-8").strip())
+            except UnicodeDecodeError:
+                raise UserError(
+                    f"{path}, line {number}: is not UTF-8."
+                ) from None
+        _check(tuple(tokens), str(path), "line")
+        return cls(tokens, str(path))
+
+    def save(self, path: str | pathlib.Path) -> None:
+        """Writes a vocab.txt, whole or not at all."""
+        write_text(path, "\n".join(self._tokens) + "\n")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if "_tokens" in self.__dict__:
+            raise AttributeError(
+                f"a Vocabulary is frozen: {name} stays as it is"
+            )
+        super().__setattr__(name, value)
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The V tokens in the order of their ids."""
+        return self._tokens
+
+    @functools.cached_property
+    def ids(self) -> Mapping[str, int]:
+        """The id of each token."""
+        return types.MappingProxyType(
+            {token: number for number, token in enumerate(self._tokens)}
+        )
+
+    @property
+    def pad_id(self) -> int:
+        """The id of [PAD], always 0."""
+        return self.ids[PAD]
+
+    @property
+    def unk_id(self) -> int:
+        """The id of [UNK]."""
+        return self.ids[UNK]
+
+    @property
+    def cls_id(self) -> int:
+        """The id of [CLS]."""
+        return self.ids[CLS]
+
+    @property
+    def sep_id(self) -> int:
+        """The id of [SEP]."""
+        return self.ids[SEP]
+
+    @property
+    def mask_id(self) -> int:
+        """The id of [MASK]."""
+        return self.ids[MASK]
+
+    @functools.cached_property
+    def is_continuation(self) -> np.ndarray:
+        """Which tokens continue a word ("##ing"); bool [V], read-only."""
+        flags = np.array([t.startswith(CONTINUATION) for t in self._tokens])
+        flags.setflags(write=False)
+        return flags
+
+    def digest(self) -> str:
+        """The SHA-256 of the tokens joined by line feeds, in hexadecimal."""
+        return hashlib.sha256("\n".join(self._tokens).encode()).hexdigest()
+
+    def looks_cased(self) -> bool:
+        """Whether a token would change in lower case, [CLS] and such apart.
+
+        A capital without a small form (U+211D, in Google's uncased
+        vocabulary) does not count.
+        """
+        return any(
+            token != token.lower()
+            for token in self._tokens
+            if not (token.startswith("[") and token.endswith("]"))
+        )
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and self._tokens == other._tokens
+
+    def __hash__(self) -> int:
+        return hash(self._tokens)
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self)} tokens, {self.digest()[:12]})"

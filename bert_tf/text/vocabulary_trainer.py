@@ -1,0 +1,369 @@
+"""Learning a WordPiece vocabulary from text files of any size."""
+
+import collections
+import dataclasses
+import json
+import pathlib
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import tokenizers
+
+from bert_tf.errors import UserError
+from bert_tf.files import ENCODING_ERRORS, expand_inputs, write_text
+from bert_tf.progress import Progress
+from bert_tf.text import unicode_tables
+from bert_tf.text.casing import TOKENIZER_CONFIG_FILE, write_lower_case
+from bert_tf.text.tokenizer import (
+    MAX_PIECE_BYTES,
+    MAX_WORD_CHARACTERS,
+    BertTokenizer,
+)
+from bert_tf.text.vocabulary import (
+    CONTINUATION,
+    PAD,
+    SPECIAL_TOKENS,
+    UNK,
+    VOCABULARY_FILE,
+    Vocabulary,
+)
+from bert_tf.text.word_counts import CorpusCounts, count_words
+
+_FEED_CHARACTERS = 1 << 16
+_SCORED_AT_ONCE = 10_000
+
+
+def special_tokens(google_layout: bool = False) -> tuple[str, ...]:
+    """The tokens that come first.
+
+    With `google_layout`, as in the vocab.txt of Google's uncased models:
+    [PAD], [unused0] to [unused98], [UNK], [CLS], [SEP], [MASK], [unused99] to
+    [unused993].
+    """
+    if not google_layout:
+        return SPECIAL_TOKENS
+    unused = [f"[unused{number}]" for number in range(994)]
+    return (PAD, *unused[:99], *SPECIAL_TOKENS[1:], *unused[99:])
+
+
+@dataclasses.dataclass(frozen=True)
+class VocabularyReport:
+    """What a vocabulary was learned from and how well it fits.
+
+    The shares are those of held-out lines, or None if there were none.
+    """
+
+    vocab_size: int
+    lower_case: bool
+    files: int
+    megabytes: float
+    lines: int
+    words: int
+    unique_words: int
+    unique_words_forgotten_below: int
+    alphabet: int
+    alphabet_left_out: int
+    held_out_words: int
+    pieces_per_word: float | None
+    unknown_word_share: float | None
+    seconds_reading: float
+    seconds_learning: float
+
+    def __str__(self) -> str:
+        rate = self.megabytes / max(self.seconds_reading, 1e-9)
+        lines = [
+            f"{self.vocab_size:,} tokens learned from {self.words:,} words "
+            f"({self.unique_words:,} different) of {self.lines:,} lines, "
+            f"{self.megabytes:,.1f} MB in {self.files} files",
+            f"alphabet: {self.alphabet:,} characters, "
+            f"{self.alphabet_left_out:,} rarer ones left out",
+            f"reading {self.seconds_reading:.1f} s ({rate:.1f} MB/s), "
+            f"learning {self.seconds_learning:.1f} s",
+        ]
+        if self.unique_words_forgotten_below:
+            lines.append(
+                "words rarer than "
+                f"{self.unique_words_forgotten_below} were forgotten on the "
+                "way to bound memory"
+            )
+        if self.pieces_per_word is None:
+            lines.append("no lines were held out to judge it by")
+        else:
+            lines.append(
+                f"{self.held_out_words:,} held-out words: "
+                f"{self.pieces_per_word:.3f} pieces per word, "
+                f"{self.unknown_word_share:.3%} of the words are {UNK}"
+            )
+        return "\n".join(lines)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedVocabulary:
+    """A learned vocabulary and the report on it."""
+
+    vocabulary: Vocabulary
+    report: VocabularyReport
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The tokens in the order of their ids."""
+        return self.vocabulary.tokens
+
+    def save(self, path: str | pathlib.Path) -> None:
+        """Writes the vocabulary, and its report beside it.
+
+        `vocab.txt` gets a `vocab_report.json`; under that name it also gets a
+        tokenizer_config.json, so that its folder carries the casing.
+        """
+        path = pathlib.Path(path)
+        written = [path]
+        try:
+            self.vocabulary.save(path)
+            if path.name == VOCABULARY_FILE:
+                written.append(path.with_name(TOKENIZER_CONFIG_FILE))
+                write_lower_case(path.parent, self.report.lower_case)
+            written.append(path.with_name(f"{path.stem}_report.json"))
+            report = json.dumps(dataclasses.asdict(self.report), indent=2)
+            write_text(written[-1], report + "\n")
+        except OSError:
+            # All of them or none.
+            for file in written:
+                if file.is_file():
+                    file.unlink()
+            raise
+
+
+def train_vocab(
+    input_files: str | Sequence[str | pathlib.Path],
+    vocab_size: int,
+    lower_case: bool = True,
+    google_layout: bool = False,
+    min_frequency: int = 2,
+    character_coverage: float = 0.9999,
+    held_out: float = 0.01,
+    encoding_errors: str = "strict",
+    max_unique_words: int = 5_000_000,
+    progress: bool = False,
+) -> TrainedVocabulary:
+    """Learns a WordPiece vocabulary of exactly the size asked for.
+
+    Words are counted as BERT splits them while the files stream by; pieces
+    are then joined by the `tokenizers` library, most frequent pair first, and
+    the same text gives the same vocabulary in every run. Memory depends on
+    the number of different words, which `max_unique_words` bounds.
+
+    Args:
+      input_files: paths or globs; in a single string, comma-separated. Names
+        ending in .gz are decompressed.
+      vocab_size: V, the number of tokens.
+      lower_case: whether to lower-case and strip accents.
+      google_layout: whether to leave Google's 994 [unused] slots.
+      min_frequency: how often a piece must occur to be joined.
+      character_coverage: the share of all characters that the alphabet must
+        cover; words with the rarest characters, beyond it, become [UNK].
+      held_out: the share of lines that only the report uses.
+      encoding_errors: "strict", or "replace" for U+FFFD, which BERT drops.
+      max_unique_words: how many different words to remember at a time.
+      progress: whether to show a progress bar on standard error.
+
+    Raises:
+      UserError: unreadable input, impossible values, or a text that does not
+        give that many tokens; the message says how many it gives.
+    """
+    _check_settings(
+        vocab_size, min_frequency, character_coverage, held_out, encoding_errors
+    )
+    if max_unique_words < 1:
+        raise UserError(f"max_unique_words={max_unique_words}: at least 1.")
+    if not isinstance(input_files, str):
+        input_files = ",".join(map(str, input_files))
+    files = expand_inputs(input_files)
+    started = time.monotonic()
+    with Progress(
+        "reading", _total_bytes(files), 0, "B", shown=progress
+    ) as bar:
+        counts = count_words(
+            files,
+            lower_case,
+            held_out,
+            max_unique_words,
+            encoding_errors,
+            bar.update,
+        )
+    read = time.monotonic()
+    if not counts.learned.counts:
+        raise UserError(f"--input={input_files}: holds no words.")
+    alphabet, left_out = _alphabet(counts.learned.counts, character_coverage)
+    if progress:
+        print("learning the pieces", file=sys.stderr, flush=True)
+    first = special_tokens(google_layout)
+    tokens = _learn(
+        counts.learned.counts, first, alphabet, vocab_size, min_frequency
+    )
+    learned = time.monotonic()
+    vocabulary = Vocabulary(tokens)
+    pieces, unknown = _judge(vocabulary, lower_case, counts)
+    report = VocabularyReport(
+        vocab_size=len(tokens),
+        lower_case=lower_case,
+        files=len(files),
+        megabytes=_total_bytes(files) / 1e6,
+        lines=counts.lines,
+        words=counts.learned.words,
+        unique_words=len(counts.learned.counts),
+        unique_words_forgotten_below=counts.learned.forgotten_below,
+        alphabet=len(alphabet),
+        alphabet_left_out=left_out,
+        held_out_words=counts.held_out.words,
+        pieces_per_word=pieces,
+        unknown_word_share=unknown,
+        seconds_reading=read - started,
+        seconds_learning=learned - read,
+    )
+    return TrainedVocabulary(vocabulary, report)
+
+
+def _total_bytes(files: Sequence[pathlib.Path]) -> int:
+    return sum(file.stat().st_size for file in files)
+
+
+def _check_settings(
+    vocab_size: int,
+    min_frequency: int,
+    character_coverage: float,
+    held_out: float,
+    encoding_errors: str,
+) -> None:
+    if vocab_size <= len(SPECIAL_TOKENS):
+        raise UserError(
+            f"--vocab_size={vocab_size}: more than the "
+            f"{len(SPECIAL_TOKENS)} special tokens are wanted."
+        )
+    if min_frequency < 1:
+        raise UserError(f"--min_frequency={min_frequency}: at least 1.")
+    if not 0 < character_coverage <= 1:
+        raise UserError(
+            f"--character_coverage={character_coverage}: above 0, at most 1."
+        )
+    if not 0 <= held_out < 1:
+        raise UserError(f"--held_out={held_out}: from 0 to below 1.")
+    if encoding_errors not in ENCODING_ERRORS:
+        raise UserError(
+            f"--encoding_errors={encoding_errors}: "
+            f"{' or '.join(ENCODING_ERRORS)}."
+        )
+
+
+def _alphabet(
+    counts: Mapping[str, int], coverage: float
+) -> tuple[list[str], int]:
+    """The characters to know, and how many others there are.
+
+    These are the most frequent ones, up to the share to cover, and all of
+    ASCII that occurs.
+    """
+    frequency: collections.Counter = collections.Counter()
+    for word, count in counts.items():
+        if len(word) <= MAX_WORD_CHARACTERS:
+            for character in word:
+                frequency[character] += count
+    if not frequency:
+        return [], 0
+    ranked = sorted(frequency, key=lambda c: (-frequency[c], c))
+    covered = np.cumsum([frequency[c] for c in ranked])
+    needed = int(np.searchsorted(covered, coverage * covered[-1])) + 1
+    kept = {*ranked[:needed], *filter(str.isascii, ranked)}
+    return sorted(kept), len(ranked) - len(kept)
+
+
+def _learn(
+    counts: Mapping[str, int],
+    special: Sequence[str],
+    alphabet: Sequence[str],
+    vocab_size: int,
+    min_frequency: int,
+) -> list[str]:
+    """The tokens: special ones, alphabet, joined pieces, most frequent first.
+
+    Raises:
+      UserError: the size is too small for the alphabet or too large for the
+        text.
+    """
+    alone = unicode_tables.punctuation() | unicode_tables.ideographs()
+    # Letters get both forms, so that a word of known letters is never [UNK].
+    # Given to the trainer as fixed tokens, they have the same ids in every
+    # run; it would number them by an order that changes with each process.
+    letters = [c for c in alphabet if ord(c) not in alone]
+    fixed = [*special, *alphabet, *(CONTINUATION + c for c in letters)]
+    if vocab_size < len(fixed):
+        raise UserError(
+            f"--vocab_size={vocab_size}: at least {len(fixed)} are needed for "
+            f"{len(special)} special tokens and an alphabet of "
+            f"{len(alphabet)} characters; ask for more, or lower "
+            "--character_coverage."
+        )
+    # WordPiece is learned like BPE, with marked continuations.
+    model = tokenizers.Tokenizer(tokenizers.models.BPE())
+    model.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_frequency,
+        special_tokens=fixed,
+        limit_alphabet=unicode_tables.CODE_POINTS,
+        continuing_subword_prefix=CONTINUATION,
+        max_token_length=MAX_PIECE_BYTES // 4,
+        show_progress=False,
+    )
+    model.train_from_iterator(_feed(counts, alphabet), trainer)
+    ids = model.get_vocab()
+    tokens = sorted(ids, key=ids.__getitem__)
+    if len(tokens) < vocab_size:
+        raise UserError(
+            f"--vocab_size={vocab_size}: this text gives {len(tokens)} tokens "
+            f"with --min_frequency={min_frequency}; ask for at most that many"
+            + (", or lower --min_frequency." if min_frequency > 1 else ".")
+        )
+    return tokens
+
+
+def _feed(counts: Mapping[str, int], alphabet: Sequence[str]) -> Iterator[str]:
+    """Every word as often as it was counted, in texts of bounded length."""
+    known = set(alphabet)
+    texts: list[str] = []
+    size = 0
+    for word, count in counts.items():
+        if len(word) > MAX_WORD_CHARACTERS or not known.issuperset(word):
+            continue
+        at_once = max(1, _FEED_CHARACTERS // (len(word) + 1))
+        while count > 0:
+            texts.append(f"{word} " * min(count, at_once))
+            size += len(texts[-1])
+            count -= at_once
+            if size >= _FEED_CHARACTERS:
+                yield "".join(texts)
+                texts, size = [], 0
+    yield "".join(texts)
+
+
+def _judge(
+    vocabulary: Vocabulary, lower_case: bool, counts: CorpusCounts
+) -> tuple[float | None, float | None]:
+    """Pieces per word and the share of [UNK] words of the held-out words."""
+    held_out = counts.held_out.counts
+    total = sum(held_out.values())
+    if not total:
+        return None, None
+    tokenizer = BertTokenizer(vocabulary, lower_case)
+    words = list(held_out)
+    pieces = unknown = 0
+    for start in range(0, len(words), _SCORED_AT_ONCE):
+        batch = words[start : start + _SCORED_AT_ONCE]
+        ids = tokenizer.tokenize(batch)
+        weights = np.array([held_out[word] for word in batch])
+        lengths = ids.row_lengths().numpy()
+        first = ids.values.numpy()[ids.row_starts().numpy()]
+        pieces += int(weights @ lengths)
+        unknown += int(weights @ (first == vocabulary.unk_id))
+    return pieces / total, unknown / total

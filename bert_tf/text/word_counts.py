@@ -1,0 +1,174 @@
+"""Counting the words of text files of any size, as BERT splits them."""
+
+import collections
+import dataclasses
+import gzip
+import os
+import pathlib
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+from bert_tf.files import decode_line, open_bytes
+from bert_tf.text import unicode_tables
+from bert_tf.text.normalizer import BertNormalizer
+from bert_tf.text.tokenizer import MAX_WORD_CHARACTERS
+
+_CHUNK_CHARACTERS = 1 << 22
+_LINES_AT_ONCE = 256
+# Held-out words are kept apart only up to here, which is plenty for shares.
+_HELD_OUT_WORDS = 1_000_000
+
+
+@dataclasses.dataclass
+class WordCounts:
+    """How often each word occurs, within a bounded memory.
+
+    Attributes:
+      max_unique_words: when more are known, the rarest are forgotten until
+        half as many remain; frequent words keep their exact counts.
+      counts: the words and their counts.
+      words: all words seen.
+      forgotten_below: words are lost that were rarer than this when memory
+        ran out; 0 if none.
+    """
+
+    max_unique_words: int
+    counts: collections.Counter = dataclasses.field(
+        default_factory=collections.Counter
+    )
+    words: int = 0
+    forgotten_below: int = 0
+
+    def add(self, words: collections.Counter) -> None:
+        """Adds counted words."""
+        self.counts.update(words)
+        self.words += words.total()
+        if len(self.counts) > self.max_unique_words:
+            self._forget()
+
+    def _forget(self) -> None:
+        known = collections.Counter(self.counts.values())
+        remaining = len(self.counts)
+        for count in sorted(known):
+            remaining -= known[count]
+            self.forgotten_below = max(self.forgotten_below, count + 1)
+            if remaining <= self.max_unique_words // 2:
+                break
+        self.counts = collections.Counter(
+            {
+                word: count
+                for word, count in self.counts.items()
+                if count >= self.forgotten_below
+            }
+        )
+
+
+@dataclasses.dataclass
+class CorpusCounts:
+    """The words to learn from, those held out, and the lines that had any."""
+
+    learned: WordCounts
+    held_out: WordCounts
+    lines: int = 0
+
+
+def count_words(
+    files: Sequence[pathlib.Path],
+    lower_case: bool,
+    held_out: float,
+    max_unique_words: int,
+    encoding_errors: str = "strict",
+    advance: Callable[[int], object] = lambda size: None,
+) -> CorpusCounts:
+    """Counts the words of text files, a few megabytes at a time.
+
+    A line is held out by its own checksum, so that equal lines are on the
+    same side and the choice is the same in every run.
+
+    Args:
+      files: text files; names ending in .gz are decompressed.
+      lower_case: whether to lower-case and strip accents.
+      held_out: the share of lines to hold out.
+      max_unique_words: the bound of memory (see `WordCounts`).
+      encoding_errors: "strict" or "replace".
+      advance: is told the bytes read from the files, a step at a time.
+
+    Raises:
+      UserError: a line is not UTF-8, or a .gz file is damaged.
+    """
+    normalizer = BertNormalizer(lower_case)
+    found = CorpusCounts(
+        WordCounts(max_unique_words), WordCounts(max_unique_words)
+    )
+    for lines in _chunks(files, encoding_errors, advance):
+        learned, apart = [], []
+        for line in lines:
+            if (
+                found.held_out.words < _HELD_OUT_WORDS
+                and zlib.crc32(line.encode()) < held_out * 2**32
+            ):
+                apart.append(line)
+            else:
+                learned.append(line)
+        found.learned.add(_words(normalizer, learned))
+        found.held_out.add(_words(normalizer, apart))
+        found.lines += len(lines)
+    return found
+
+
+def _chunks(
+    files: Sequence[pathlib.Path],
+    encoding_errors: str,
+    advance: Callable[[int], object],
+) -> Iterator[list[str]]:
+    """The lines that are not blank, a few megabytes at a time."""
+    lines: list[str] = []
+    size = 0
+    for path in files:
+        position = 0
+        try:
+            with open_bytes(path) as file:
+                on_disk = getattr(file, "fileobj", file)
+                for number, line in enumerate(file, start=1):
+                    text = decode_line(line, path, number, encoding_errors)
+                    text = text.strip()
+                    if text:
+                        lines.append(text)
+                        size += len(text)
+                    if size >= _CHUNK_CHARACTERS:
+                        yield lines
+                        lines, size = [], 0
+                        advance(on_disk.tell() - position)
+                        position = on_disk.tell()
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise UserError(f"{path}: damaged gzip file ({error}).") from None
+        advance(os.path.getsize(path) - position)
+    if lines:
+        yield lines
+
+
+def _words(
+    normalizer: BertNormalizer, lines: Sequence[str]
+) -> collections.Counter:
+    """Counts the words of lines."""
+    texts = [
+        "\n".join(lines[start : start + _LINES_AT_ONCE])
+        for start in range(0, len(lines), _LINES_AT_ONCE)
+    ]
+    if not texts:
+        return collections.Counter()
+    normalized = normalizer.normalize(tf.constant(texts)).numpy()
+    blank_separated: collections.Counter = collections.Counter()
+    for text in normalized:
+        blank_separated.update(text.decode().split())
+    counts: collections.Counter = collections.Counter()
+    find = unicode_tables.word_pattern().findall
+    # Splitting at punctuation is the slow part: once for each different run.
+    for run, count in blank_separated.items():
+        for word in find(run):
+            # Longer words are [UNK] whatever they hold; their heads will do.
+            counts[word[: MAX_WORD_CHARACTERS + 1]] += count
+    return counts
