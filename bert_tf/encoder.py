@@ -1,0 +1,291 @@
+"""The BERT encoder as a Keras model, and its weights as named arrays."""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any, Self
+
+import keras
+import numpy as np
+from keras import ops
+
+from bert_tf.checkpoints import load_checkpoint
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.features import ENCODER_INPUTS, PACKED_INPUTS
+from bert_tf.layers import (
+    Embeddings,
+    Pooler,
+    TransformerBlock,
+    attention_adder,
+)
+from bert_tf.named_weights import (
+    NamedWeights,
+    arrays_of,
+    assign_arrays,
+    dense_weights,
+    norm_weights,
+)
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertEncoder(keras.Model):
+    """The encoder of Devlin et al. 2019, section 3, with its pooler.
+
+    An ordinary Keras model: it can be called on tensors and on Keras inputs,
+    compiled, fitted, saved. Its weights exist as soon as it is constructed.
+
+    Args:
+      config: the architecture.
+      dtype: Keras dtype policy or its name; None takes Keras' global policy.
+      name: name of the model.
+      trainable: whether training changes the weights.
+
+    Call arguments:
+      inputs: a dict of int32 [B, S]: input_ids, input_mask (1 = token, 0 =
+        padding) and segment_ids; optional position_ids (default 0..S-1) and,
+        for rows that hold several sequences, sequence_ids (0 = padding,
+        1..k = sequence of the row). Other keys are left alone.
+      training: whether dropout is active.
+      return_all_layers: adds all_encoder_layers and embedding_output.
+      return_attention_probs: adds attention_probs.
+
+    Returns:
+      A dict in the compute dtype: sequence_output [B, S, H] and pooled_output
+      [B, H]; on request all_encoder_layers, a tuple of L tensors [B, S, H]
+      of which the last is sequence_output, embedding_output [B, S, H], and
+      attention_probs, a tuple of L tensors [B, N, S, S] (before dropout).
+
+    Raises:
+      UserError: an input is missing, or S exceeds max_position_embeddings.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        dtype: Any = None,
+        name: str = "bert",
+        trainable: bool = True,
+    ) -> None:
+        super().__init__(name=name, dtype=dtype, trainable=trainable)
+        self.config = config
+        policy = self.dtype_policy
+        self.embeddings = Embeddings(config, name="embeddings", dtype=policy)
+        self.blocks = [
+            TransformerBlock(config, name=f"layer_{i}", dtype=policy)
+            for i in range(config.num_hidden_layers)
+        ]
+        self.pooler = Pooler(config, name="pooler", dtype=policy)
+        self.build()
+
+    def build(self, input_shape: Any = None) -> None:
+        """Creates all weights; called once, by the constructor."""
+        if self.built:
+            return
+        for layer in (self.embeddings, *self.blocks, self.pooler):
+            layer.build(None)
+        self.built = True
+
+    def __call__(self, inputs: Mapping[str, Any], *args: Any, **kwargs: Any):
+        """Checks the inputs, then calls; see the class."""
+        # Here already, because Keras wraps what call() raises in many lines.
+        self.check_inputs(inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
+    def call(
+        self,
+        inputs: Mapping[str, Any],
+        training: bool | None = None,
+        return_all_layers: bool = False,
+        return_attention_probs: bool = False,
+    ) -> dict[str, Any]:
+        """Encodes a batch; see the class for arguments and outputs."""
+        self.check_inputs(inputs)
+        adder = attention_adder(
+            inputs["input_mask"],
+            inputs.get("sequence_ids"),
+            causal=self.config.causal,
+        )
+        embedded = self.embeddings(
+            inputs["input_ids"],
+            inputs["segment_ids"],
+            inputs.get("position_ids"),
+            training=training,
+        )
+        hidden, layers, probabilities = embedded, [], []
+        for block in self.blocks:
+            hidden, probs = block(hidden, adder, training=training)
+            layers.append(hidden)
+            probabilities.append(probs)
+        outputs = {
+            "sequence_output": hidden,
+            "pooled_output": self.pooler(hidden),
+        }
+        if return_all_layers:
+            outputs["all_encoder_layers"] = tuple(layers)
+            outputs["embedding_output"] = embedded
+        if return_attention_probs:
+            outputs["attention_probs"] = tuple(probabilities)
+        return outputs
+
+    def compute_output_spec(
+        self,
+        inputs: Mapping[str, Any],
+        training: bool | None = None,
+        return_all_layers: bool = False,
+        return_attention_probs: bool = False,
+    ) -> dict[str, Any]:
+        """The outputs as symbols, without tracing every layer."""
+        self.check_inputs(inputs)
+        config = self.config
+        batch, length = inputs["input_ids"].shape
+
+        def symbol(*shape: int | None) -> keras.KerasTensor:
+            return keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+        def layers(*shape: int | None) -> tuple[keras.KerasTensor, ...]:
+            return tuple(symbol(*shape) for _ in self.blocks)
+
+        wide = (batch, length, config.hidden_size)
+        outputs = {
+            "sequence_output": symbol(*wide),
+            "pooled_output": symbol(batch, config.hidden_size),
+        }
+        if return_all_layers:
+            outputs["all_encoder_layers"] = layers(*wide)
+            outputs["embedding_output"] = symbol(*wide)
+        if return_attention_probs:
+            outputs["attention_probs"] = layers(
+                batch, config.num_attention_heads, length, length
+            )
+        return outputs
+
+    def check_inputs(self, inputs: Mapping[str, Any]) -> None:
+        """Raises `UserError` unless the inputs are a dict that fits."""
+        if not isinstance(inputs, Mapping):
+            raise UserError(
+                f"{self.name}: the inputs are a {type(inputs).__name__}; give "
+                "a dict of input_ids, input_mask and segment_ids."
+            )
+        missing = [f.name for f in ENCODER_INPUTS if f.name not in inputs]
+        if missing:
+            raise UserError(
+                f"{self.name}: missing input {', '.join(missing)}; the "
+                f"inputs given are {', '.join(sorted(inputs)) or 'none'}."
+            )
+        for feature in (*ENCODER_INPUTS, *PACKED_INPUTS):
+            if feature.name in inputs:
+                self._check_input(feature.name, inputs[feature.name])
+        length = ops.shape(inputs["input_ids"])[1]
+        longest = self.config.max_position_embeddings
+        # A length that is only known at run time is a tensor or None.
+        if isinstance(length, int) and length > longest:
+            raise UserError(
+                f"{self.name}: input_ids have {length} positions, more than "
+                f"max_position_embeddings {longest}; use shorter sequences."
+            )
+
+    def _check_input(self, name: str, value: Any) -> None:
+        shape = getattr(value, "shape", None)
+        if shape is None or len(shape) != 2:
+            found = type(value).__name__ if shape is None else f"shape {shape}"
+            raise UserError(
+                f"{self.name}: {name} is of {found}; it takes a tensor of "
+                "whole numbers [B, S]."
+            )
+        dtype = keras.backend.standardize_dtype(value.dtype)
+        if "int" not in dtype:
+            raise UserError(
+                f"{self.name}: {name} is of dtype {dtype}; it takes whole "
+                "numbers (int32)."
+            )
+
+    def named_weights(self) -> NamedWeights:
+        """The weights by their names in Google's TF1 checkpoints."""
+        embeddings = self.embeddings
+        named: NamedWeights = {
+            "bert/embeddings/word_embeddings": (embeddings.word_table, None),
+            "bert/embeddings/token_type_embeddings": (
+                embeddings.type_table,
+                None,
+            ),
+            "bert/embeddings/position_embeddings": (
+                embeddings.position_table,
+                None,
+            ),
+            **norm_weights("bert/embeddings/LayerNorm", embeddings.layer_norm),
+        }
+        for i, block in enumerate(self.blocks):
+            at = f"bert/encoder/layer_{i}"
+            for third, part in enumerate(("query", "key", "value")):
+                name = f"{at}/attention/self/{part}"
+                named[f"{name}/kernel"] = (block.attention.kernel, third)
+                named[f"{name}/bias"] = (block.attention.bias, third)
+            named |= dense_weights(
+                f"{at}/attention/output/dense", block.attention_output
+            )
+            named |= norm_weights(
+                f"{at}/attention/output/LayerNorm", block.attention_norm
+            )
+            named |= dense_weights(
+                f"{at}/intermediate/dense", block.intermediate
+            )
+            named |= dense_weights(f"{at}/output/dense", block.output_dense)
+            named |= norm_weights(f"{at}/output/LayerNorm", block.output_norm)
+        return named | dense_weights("bert/pooler/dense", self.pooler)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """The weights as float32 arrays with Google's TF1 names and shapes."""
+        return arrays_of(self.named_weights())
+
+    def load_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Assigns every weight of the encoder from named arrays.
+
+        Args:
+          arrays: arrays with Google's TF1 names and shapes; names outside
+            `bert/` belong to heads and are left alone.
+
+        Raises:
+          UserError: a name under `bert/` is missing, unexpected or has
+            another shape; no weight is changed.
+        """
+        assign_arrays(self.named_weights(), arrays, ("bert/",), self.name)
+
+    @classmethod
+    def from_checkpoint(
+        cls, folder: str | pathlib.Path, dtype: Any = None
+    ) -> Self:
+        """Builds the encoder that a model folder describes, weights included.
+
+        Args:
+          folder: a model folder.
+          dtype: Keras dtype policy or its name.
+
+        Raises:
+          UserError: the folder is no model folder, or its arrays do not fit
+            its configuration.
+        """
+        checkpoint = load_checkpoint(folder)
+        encoder = cls(checkpoint.config, dtype=dtype)
+        encoder.load_arrays(checkpoint.arrays)
+        return encoder
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor arguments as plain data."""
+        return {
+            "config": self.config.to_dict(),
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            "name": self.name,
+            "trainable": self.trainable,
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Any = None
+    ) -> Self:
+        """Builds the encoder from what `get_config` returned."""
+        return cls(
+            BertConfig.from_dict(config["config"], cls.__name__),
+            dtype=keras.dtype_policies.deserialize(config["dtype"]),
+            name=config["name"],
+            trainable=config["trainable"],
+        )

@@ -1,0 +1,20 @@
+"""Keras layers of BERT, written with keras.ops alone."""
+
+from bert_tf.layers.attention import SelfAttention, attention_adder
+from bert_tf.layers.block import TransformerBlock
+from bert_tf.layers.dense import Dense
+from bert_tf.layers.embeddings import Embeddings
+from bert_tf.layers.heads import MaskedLMHead, NextSentenceHead, Pooler
+from bert_tf.layers.normalization import LayerNorm
+
+__all__ = [
+    "Dense",
+    "Embeddings",
+    "LayerNorm",
+    "MaskedLMHead",
+    "NextSentenceHead",
+    "Pooler",
+    "SelfAttention",
+    "TransformerBlock",
+    "attention_adder",
+]

@@ -1,0 +1,68 @@
+"""The feed-forward activations of a BERT."""
+
+import math
+from typing import Any
+
+from keras import ops
+
+from bert_tf.errors import UserError
+
+# sqrt(2 / pi) and its product with the coefficient of the cubic term.
+_LINEAR = math.sqrt(2 / math.pi)
+_CUBIC = 0.044715 * _LINEAR
+
+
+@ops.custom_gradient
+def gelu(inputs: Any) -> Any:
+    """The tanh form of the Gaussian error linear unit.
+
+    0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))); Hendrycks and Gimpel
+    2016, section 2. The gradient is computed from the input alone, in
+    float32: automatic differentiation keeps seven arrays of the size of the
+    feed-forward layer for each block, which is most of a model's memory.
+
+    Args:
+      inputs: float tensor of any shape.
+
+    Returns:
+      A tensor of the same shape and dtype.
+    """
+
+    def gradient(*args: Any, upstream: Any = None) -> Any:
+        # TensorFlow hands the gradient over by position, JAX by name.
+        upstream = args[0] if upstream is None else upstream
+        x = ops.cast(inputs, "float32")
+        square = ops.square(x)
+        tanh = ops.tanh(x * (_LINEAR + _CUBIC * square))
+        slope = 0.5 * (1.0 + tanh) + 0.5 * x * (1.0 - ops.square(tanh)) * (
+            _LINEAR + 3.0 * _CUBIC * square
+        )
+        return ops.cast(ops.cast(upstream, "float32") * slope, inputs.dtype)
+
+    return ops.gelu(inputs, approximate=True), gradient
+
+
+def activate(hidden_act: str, inputs: Any) -> Any:
+    """Applies the activation that a configuration names.
+
+    "gelu" is the tanh form, as in google-research/bert, modeling.py;
+    "gelu_erf" is the exact form.
+
+    Args:
+      hidden_act: a name of `bert_tf.config.ACTIVATIONS`.
+      inputs: float tensor of any shape.
+
+    Raises:
+      UserError: the name is unknown.
+    """
+    if hidden_act == "gelu":
+        return gelu(inputs)
+    if hidden_act == "gelu_erf":
+        return ops.gelu(inputs, approximate=False)
+    if hidden_act == "relu":
+        return ops.relu(inputs)
+    if hidden_act == "tanh":
+        return ops.tanh(inputs)
+    if hidden_act == "linear":
+        return inputs
+    raise UserError(f"hidden_act is {hidden_act!r}, which is unknown.")

@@ -1,0 +1,86 @@
+"""One layer of the Transformer encoder."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_tf.layers.attention import SelfAttention
+from bert_tf.layers.base import ConfiguredLayer
+from bert_tf.layers.dense import Dense
+from bert_tf.layers.normalization import LayerNorm
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class TransformerBlock(ConfiguredLayer):
+    """Self-attention and feed-forward, each with a normalised residual.
+
+    Post-LN as in Vaswani et al. 2017, section 3.1: the sum of a sub-layer's
+    input and its output (after dropout) is normalised. The sums are made in
+    float32.
+    """
+
+    def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
+        """Creates the weights of both sub-layers."""
+        config, policy = self.config, self.dtype_policy
+        wide = (None, None, config.hidden_size)
+        self.attention = SelfAttention(config, name="attention", dtype=policy)
+        self.attention_output = Dense(
+            config, config.hidden_size, name="attention_output", dtype=policy
+        )
+        self.attention_norm = LayerNorm(
+            config, name="attention_layer_norm", dtype=policy
+        )
+        self.intermediate = Dense(
+            config,
+            config.intermediate_size,
+            config.hidden_act,
+            name="intermediate",
+            dtype=policy,
+        )
+        self.output_dense = Dense(
+            config, config.hidden_size, name="output", dtype=policy
+        )
+        self.output_norm = LayerNorm(
+            config, name="output_layer_norm", dtype=policy
+        )
+        for layer in (
+            self.attention,
+            self.attention_output,
+            self.attention_norm,
+            self.intermediate,
+            self.output_norm,
+        ):
+            layer.build(wide)
+        self.output_dense.build((None, None, config.intermediate_size))
+        self.attention_dropout = self.make_dropout(
+            config.hidden_dropout_prob, "attention_dropout"
+        )
+        self.output_dropout = self.make_dropout(
+            config.hidden_dropout_prob, "output_dropout"
+        )
+
+    def call(
+        self, hidden: Any, adder: Any, training: bool | None = None
+    ) -> tuple[Any, Any]:
+        """Applies the block.
+
+        Args:
+          hidden: float [B, S, H].
+          adder: float32, broadcast to [B, N, S, S]; see `attention_adder`.
+          training: whether dropout is active.
+
+        Returns:
+          The block's output float [B, S, H] and its attention probabilities
+          float [B, N, S, S], both in the compute dtype.
+        """
+        context, probabilities = self.attention(
+            hidden, adder, training=training
+        )
+        attended = self.attention_dropout(
+            self.attention_output(context), training=training
+        )
+        hidden = self.attention_norm(ops.add(hidden, attended))
+        inner = self.intermediate(hidden)
+        outer = self.output_dropout(self.output_dense(inner), training=training)
+        return self.output_norm(ops.add(hidden, outer)), probabilities

@@ -1,0 +1,87 @@
+"""Sum of word, segment and position embeddings."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_tf.layers.base import ConfiguredLayer
+from bert_tf.layers.normalization import LayerNorm
+
+
+def lookup(table: Any, ids: Any) -> Any:
+    """Takes rows of a table such that the table's gradient is a tensor.
+
+    On TensorFlow the gradient of a bare gather is IndexedSlices, which Keras'
+    clipping and optimizers square row by row although rows repeat; passing
+    the table through a reshape that changes nothing makes it dense.
+
+    Args:
+      table: float [V, H].
+      ids: int32 [B, S].
+
+    Returns:
+      float [B, S, H].
+    """
+    return ops.take(ops.reshape(table, table.shape), ids, axis=0)
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class Embeddings(ConfiguredLayer):
+    """Embeds tokens: word + segment + position, normalised, with dropout.
+
+    Devlin et al. 2019, figure 2. The sum is made in float32.
+    """
+
+    def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
+        """Creates the tables [V, H], [types, H] and [positions, H]."""
+        config = self.config
+        hidden = config.hidden_size
+        self.word_table = self.add_kernel(
+            "word_embeddings", (config.vocab_size, hidden)
+        )
+        self.type_table = self.add_kernel(
+            "token_type_embeddings", (config.type_vocab_size, hidden)
+        )
+        self.position_table = self.add_kernel(
+            "position_embeddings", (config.max_position_embeddings, hidden)
+        )
+        self.layer_norm = LayerNorm(
+            config, name="layer_norm", dtype=self.dtype_policy
+        )
+        self.layer_norm.build((None, None, hidden))
+        self.dropout = self.make_dropout(config.hidden_dropout_prob)
+
+    def call(
+        self,
+        input_ids: Any,
+        segment_ids: Any,
+        position_ids: Any = None,
+        training: bool | None = None,
+    ) -> Any:
+        """Embeds a batch.
+
+        Args:
+          input_ids: int32 [B, S].
+          segment_ids: int32 [B, S].
+          position_ids: int32 [B, S]; None counts 0..S-1 in every row.
+          training: whether dropout is active.
+
+        Returns:
+          float [B, S, H] in the compute dtype.
+        """
+        # A product with a one-hot matrix: the gradient of a gather out of so
+        # few rows is a scatter in which all tokens collide.
+        segments = ops.one_hot(
+            segment_ids, self.config.type_vocab_size, dtype="float32"
+        )
+        embedded = lookup(self.word_table, input_ids) + ops.matmul(
+            segments, self.type_table
+        )
+        if position_ids is None:
+            length = ops.shape(input_ids)[1]
+            positions = ops.convert_to_tensor(self.position_table)[:length]
+        else:
+            positions = lookup(self.position_table, position_ids)
+        normalised = self.layer_norm(embedded + positions)
+        return self.compute(self.dropout(normalised, training=training))

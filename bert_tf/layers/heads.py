@@ -1,0 +1,106 @@
+"""The pooler and the two pre-training heads."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_tf.layers.base import ConfiguredLayer
+from bert_tf.layers.dense import Dense
+from bert_tf.layers.normalization import LayerNorm
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class Pooler(ConfiguredLayer):
+    """Dense layer with tanh on the first token ([CLS]).
+
+    Source: google-research/bert, modeling.py, BertModel.
+    """
+
+    def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
+        """Creates the kernel [H, H] and the bias [H]."""
+        hidden = self.config.hidden_size
+        self.kernel = self.add_kernel("kernel", (hidden, hidden))
+        self.bias = self.add_bias("bias", hidden)
+
+    def call(self, sequence_output: Any) -> Any:
+        """Maps float [B, S, H] to float [B, H] in the compute dtype."""
+        first = sequence_output[:, 0]
+        return self.project(first, self.kernel, self.bias, "tanh")
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class MaskedLMHead(ConfiguredLayer):
+    """Scores the vocabulary at the masked positions only.
+
+    Dense with the configuration's activation, layer normalisation, then a
+    product with the transposed word table (tied weights) plus a bias for
+    each word. Source: google-research/bert, run_pretraining.py,
+    get_masked_lm_output.
+    """
+
+    def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
+        """Creates the transform [H, H] and the output bias [V]."""
+        config = self.config
+        self.transform = Dense(
+            config,
+            config.hidden_size,
+            config.hidden_act,
+            name="transform",
+            dtype=self.dtype_policy,
+        )
+        self.transform.build((None, None, config.hidden_size))
+        self.layer_norm = LayerNorm(
+            config, name="layer_norm", dtype=self.dtype_policy
+        )
+        self.layer_norm.build((None, None, config.hidden_size))
+        self.output_bias = self.add_bias("output_bias", config.vocab_size)
+
+    def call(self, sequence_output: Any, positions: Any, words: Any) -> Any:
+        """Scores every word at each position.
+
+        Args:
+          sequence_output: float [B, S, H].
+          positions: int32 [B, P], each in 0..S-1.
+          words: float [V, H], the encoder's word table.
+
+        Returns:
+          Logits float32 [B, P, V].
+        """
+        batch, length, hidden = ops.shape(sequence_output)
+        predictions = ops.shape(positions)[1]
+        starts = ops.arange(batch, dtype=positions.dtype)[:, None] * length
+        rows = ops.take(
+            ops.reshape(sequence_output, (-1, hidden)),
+            ops.reshape(positions + starts, (-1,)),
+            axis=0,
+        )
+        rows = self.layer_norm(self.transform(rows))
+        logits = ops.matmul(rows, ops.transpose(self.compute(words)))
+        logits = ops.cast(logits, "float32") + ops.cast(
+            self.output_bias, "float32"
+        )
+        return ops.reshape(logits, (batch, predictions, self.config.vocab_size))
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class NextSentenceHead(ConfiguredLayer):
+    """Two logits from the pooled output: 0 = B follows A, 1 = B is random.
+
+    Source: google-research/bert, run_pretraining.py,
+    get_next_sentence_output; its weights are [2, H], used transposed.
+    """
+
+    def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
+        """Creates the output weights [2, H] and the output bias [2]."""
+        self.output_weights = self.add_kernel(
+            "output_weights", (2, self.config.hidden_size)
+        )
+        self.output_bias = self.add_bias("output_bias", 2)
+
+    def call(self, pooled_output: Any) -> Any:
+        """Maps float [B, H] to logits float32 [B, 2]."""
+        logits = self.project(
+            pooled_output, ops.transpose(self.output_weights), self.output_bias
+        )
+        return ops.cast(logits, "float32")

@@ -1,0 +1,362 @@
+"""Learning-rate schedule and optimizers of BERT.
+
+Rules and their sources:
+  adamw  Loshchilov and Hutter 2019 with Kingma and Ba's bias correction, or
+         without it as in google-research/bert, optimization.py.
+  lamb   You et al. 2020, "Large batch optimization for deep learning",
+         algorithm 2.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_tf.errors import UserError
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """Linear warm-up from 0, then linear decay to 0 at the last step.
+
+    As in google-research/bert, optimization.py: the first step has rate 0,
+    and the decay counts from step 0, so that the rate at the end of the
+    warm-up falls to learning_rate * (1 - warmup_steps / total_steps).
+
+    Args:
+      learning_rate: the peak rate.
+      total_steps: number of steps until the rate is 0.
+      warmup_steps: number of warm-up steps.
+    """
+
+    def __init__(
+        self, learning_rate: float, total_steps: int, warmup_steps: int
+    ) -> None:
+        if learning_rate < 0:
+            raise UserError(
+                f"learning_rate is {learning_rate}; it must not be negative."
+            )
+        if total_steps < 1:
+            raise UserError(
+                f"total_steps is {total_steps}; it must be at least 1."
+            )
+        if not 0 <= warmup_steps <= total_steps:
+            raise UserError(
+                f"warmup_steps is {warmup_steps}; it must lie between 0 and "
+                f"total_steps, which is {total_steps}."
+            )
+        self.learning_rate = learning_rate
+        self.total_steps = total_steps
+        self.warmup_steps = warmup_steps
+
+    def __call__(self, step: Any) -> Any:
+        """The rate of a step, counted from 0: scalar float32."""
+        step = ops.cast(step, "float32")
+        left = ops.maximum(self.total_steps - step, 0.0)
+        rate = self.learning_rate * left / self.total_steps
+        if self.warmup_steps == 0:
+            return rate
+        warming = self.learning_rate * step / self.warmup_steps
+        return ops.where(step < self.warmup_steps, warming, rate)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor arguments."""
+        return {
+            "learning_rate": self.learning_rate,
+            "total_steps": self.total_steps,
+            "warmup_steps": self.warmup_steps,
+        }
+
+
+def linear_warmup_decay(
+    learning_rate: float, total_steps: int, warmup_steps: int
+) -> LinearWarmupDecay:
+    """The schedule of google-research/bert; see `LinearWarmupDecay`."""
+    return LinearWarmupDecay(learning_rate, total_steps, warmup_steps)
+
+
+def is_excluded(path: str) -> bool:
+    """Whether a variable takes neither weight decay nor LAMB's trust ratio.
+
+    The variables that google-research/bert excludes by the pattern
+    LayerNorm|layer_norm|bias. Only the variable's own name is searched for
+    "bias" and only its layer's name for the other two, so that a model that
+    happens to be called "unbiased" still decays.
+
+    Args:
+      path: a Keras variable's path, such as "bert/layer_0/output/bias".
+    """
+    *_, layer, name = ("", *path.split("/"))
+    return "bias" in name or bool(re.search("LayerNorm|layer_norm", layer))
+
+
+class BertOptimizer(keras.optimizers.Optimizer):
+    """What `AdamW` and `Lamb` share: moments, exclusions and clipping.
+
+    The gradients are clipped by their global norm after the sum over
+    replicas. (Keras' own `global_clipnorm` clips each replica's share before
+    the sum, which with n replicas lets a norm of up to n times the threshold
+    through.)
+
+    Args:
+      learning_rate: a float or a Keras schedule.
+      weight_decay: rate of the decoupled weight decay.
+      beta_1: decay rate of the first moment.
+      beta_2: decay rate of the second moment.
+      epsilon: added to the square root of the second moment.
+      clip_norm: largest global norm of the gradients; None clips nothing.
+      bias_correction: whether the moments are corrected for starting at 0.
+      name: name of the optimizer.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        weight_decay: float = 0.01,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-6,
+        clip_norm: float | None = 1.0,
+        bias_correction: bool = True,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(
+            learning_rate=learning_rate, weight_decay=weight_decay, name=name
+        )
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+        self.clip_norm = clip_norm
+        self.bias_correction = bias_correction
+
+    def build(self, variables: Sequence[keras.Variable]) -> None:
+        """Creates the moments of the variables to optimize."""
+        if self.built:
+            return
+        super().build(variables)
+        self._first, self._second = self.add_optimizer_variables(
+            variables, ["first_moment", "second_moment"]
+        )
+        paths = [getattr(v, "path", v.name) for v in variables]
+        self._excluded = [is_excluded(path) for path in paths]
+        self._blocks = [3 if p.endswith("/qkv_kernel") else 1 for p in paths]
+
+    def _clip_gradients(self, grads: Sequence[Any]) -> Sequence[Any]:
+        # Keras' hook before the sum over replicas. On TensorFlow the clipping
+        # waits for `_all_reduce_sum_gradients`; other backends have no such
+        # step, there the gradients are already whole.
+        if keras.backend.backend() == "tensorflow":
+            return grads
+        return self._clip(grads)
+
+    def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
+        # Called by Keras on the TensorFlow backend only.
+        reduced = super()._all_reduce_sum_gradients(grads_and_vars)
+        variables = [variable for _, variable in reduced]
+        grads = [_dense(gradient, tuple(v.shape)) for gradient, v in reduced]
+        return list(zip(self._clip(grads), variables, strict=True))
+
+    def _clip(self, grads: Sequence[Any]) -> Sequence[Any]:
+        if self.clip_norm is None:
+            return grads
+        scale = self.clip_norm / ops.maximum(global_norm(grads), self.clip_norm)
+        return [gradient * scale for gradient in grads]
+
+    def _apply_weight_decay(self, variables: Any) -> None:
+        # Keras' hook before the update; here decay is part of the update.
+        del variables
+
+    def _moments_step(
+        self, gradient: Any, variable: Any
+    ) -> tuple[int, Any, Any]:
+        """Updates both moments; returns index, weight and Adam's direction."""
+        index = self._get_variable_index(variable)
+        gradient = _dense(gradient, tuple(variable.shape))
+        gradient = ops.cast(gradient, "float32")
+        weight = ops.cast(variable, "float32")
+        first, second = self._first[index], self._second[index]
+        m = self.beta_1 * first + (1.0 - self.beta_1) * gradient
+        v = self.beta_2 * second + (1.0 - self.beta_2) * ops.square(gradient)
+        self.assign(first, m)
+        self.assign(second, v)
+        if self.bias_correction:
+            step = ops.cast(self.iterations + 1, "float32")
+            m = m / (1.0 - ops.power(self.beta_1, step))
+            v = v / (1.0 - ops.power(self.beta_2, step))
+        return index, weight, m / (ops.sqrt(v) + self.epsilon)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor arguments as plain data."""
+        base = super().get_config()
+        return {
+            "learning_rate": base["learning_rate"],
+            "weight_decay": self.weight_decay,
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+            "clip_norm": self.clip_norm,
+            "bias_correction": self.bias_correction,
+            "name": self.name,
+        }
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class AdamW(BertOptimizer):
+    """Adam with decoupled weight decay: w -= lr * (adam(g) + decay * w)."""
+
+    def update_step(
+        self, gradient: Any, variable: Any, learning_rate: Any
+    ) -> None:
+        """Updates one variable."""
+        index, weight, update = self._moments_step(gradient, variable)
+        if not self._excluded[index]:
+            update = update + self.weight_decay * weight
+        self.assign_sub(variable, ops.cast(learning_rate, "float32") * update)
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class Lamb(BertOptimizer):
+    """LAMB: each layer's update is scaled by ||w|| / ||update||.
+
+    The decay is part of the update that the trust ratio scales, as in
+    algorithm 2; biases and layer normalisation take neither. A fused query,
+    key, value kernel counts as the three layers it is made of.
+    """
+
+    def update_step(
+        self, gradient: Any, variable: Any, learning_rate: Any
+    ) -> None:
+        """Updates one variable."""
+        index, weight, update = self._moments_step(gradient, variable)
+        if not self._excluded[index]:
+            update = update + self.weight_decay * weight
+            update = update * trust_ratio(weight, update, self._blocks[index])
+        self.assign_sub(variable, ops.cast(learning_rate, "float32") * update)
+
+
+def trust_ratio(weight: Any, update: Any, blocks: int) -> Any:
+    """||weight|| / ||update|| for each block of columns, 1 where either is 0.
+
+    Args:
+      weight: float32 [..., K].
+      update: float32 [..., K].
+      blocks: number of equal blocks that the last axis is made of.
+
+    Returns:
+      float32 scalar for one block, [K] for more.
+    """
+
+    def norms(x: Any) -> Any:
+        size = x.shape[-1] // blocks if blocks > 1 else 1
+        x = ops.reshape(x, (-1, blocks, size)) if blocks > 1 else x
+        axes = (0, 2) if blocks > 1 else None
+        return ops.sqrt(ops.sum(ops.square(x), axis=axes))
+
+    weight_norm, update_norm = norms(weight), norms(update)
+    usable = ops.logical_and(weight_norm > 0, update_norm > 0)
+    ratio = ops.where(
+        usable, weight_norm / ops.where(usable, update_norm, 1.0), 1.0
+    )
+    return (
+        ratio if blocks == 1 else ops.repeat(ratio, weight.shape[-1] // blocks)
+    )
+
+
+def global_norm(gradients: Sequence[Any]) -> Any:
+    """The Euclidean norm of all gradients together: scalar float32."""
+    squares = [
+        ops.sum(ops.square(ops.cast(_dense(g, (-1,)), "float32")))
+        for g in gradients
+    ]
+    return ops.sqrt(sum(squares))
+
+
+def _dense(gradient: Any, shape: tuple[int, ...]) -> Any:
+    """Turns TensorFlow's IndexedSlices into a tensor, repeated rows added.
+
+    Keras' own operations take the rows one by one: the square of a row that
+    occurs twice would be a^2 + b^2 in place of (a + b)^2. A reshape makes a
+    tensor of them, and costs nothing for what is a tensor already.
+    """
+    return ops.reshape(gradient, shape)
+
+
+def adamw(
+    learning_rate: float,
+    total_steps: int,
+    warmup: float | int = 0.1,
+    weight_decay: float = 0.01,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-6,
+    clip_norm: float | None = 1.0,
+    bias_correction: bool = True,
+) -> AdamW:
+    """AdamW with linear warm-up and decay.
+
+    Args:
+      learning_rate: the peak rate.
+      total_steps: number of steps until the rate is 0.
+      warmup: share of the steps if below 1, otherwise their number.
+      weight_decay: rate of the decoupled weight decay.
+      beta_1: decay rate of the first moment.
+      beta_2: decay rate of the second moment.
+      epsilon: added to the square root of the second moment.
+      clip_norm: largest global norm of the gradients; None clips nothing.
+      bias_correction: False is the rule of google-research/bert.
+
+    Raises:
+      UserError: a value is out of range.
+    """
+    return AdamW(
+        linear_warmup_decay(
+            learning_rate, total_steps, warmup_steps(warmup, total_steps)
+        ),
+        weight_decay=weight_decay,
+        beta_1=beta_1,
+        beta_2=beta_2,
+        epsilon=epsilon,
+        clip_norm=clip_norm,
+        bias_correction=bias_correction,
+    )
+
+
+def lamb(
+    learning_rate: float,
+    total_steps: int,
+    warmup: float | int = 0.1,
+    weight_decay: float = 0.01,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-6,
+    clip_norm: float | None = 1.0,
+) -> Lamb:
+    """LAMB with linear warm-up and decay; arguments as `adamw`."""
+    return Lamb(
+        linear_warmup_decay(
+            learning_rate, total_steps, warmup_steps(warmup, total_steps)
+        ),
+        weight_decay=weight_decay,
+        beta_1=beta_1,
+        beta_2=beta_2,
+        epsilon=epsilon,
+        clip_norm=clip_norm,
+    )
+
+
+def warmup_steps(warmup: float | int, total_steps: int) -> int:
+    """A number of warm-up steps from a share (below 1) or a number.
+
+    Raises:
+      UserError: warmup is negative, or neither a share nor a whole number.
+    """
+    if isinstance(warmup, float) and 0 <= warmup < 1:
+        return int(total_steps * warmup)
+    if warmup < 0 or warmup != int(warmup):
+        raise UserError(
+            f"warmup is {warmup}; it takes a share of the steps in [0, 1) or "
+            "a whole number of steps."
+        )
+    return int(warmup)
