@@ -1,0 +1,1 @@
+"""Pre-training records: building them from text and reading them back."""

@@ -1,0 +1,264 @@
+"""A folder of pre-training records: what it holds, checked when opened.
+
+The folder of tools.create_pretraining_data holds
+  records-00000-of-000NN.tfrecord     training records
+  held_out-00000-of-00001.tfrecord    records of held-out documents
+  vocab.txt, tokenizer_config.json    the tokenizer that made them
+  recipe.json                         how they were made
+  records.json                        the manifest, written last
+"""
+
+import dataclasses
+import glob
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any, Self
+
+from bert_tf.errors import UserError
+from bert_tf.files import write_text
+from bert_tf.recipe import read_json_object
+from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.records.record_file import (
+    RecordFile,
+    count_records,
+    example_lengths,
+    read_records,
+)
+from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
+
+FORMAT_VERSION = 1
+MANIFEST_FILE = "records.json"
+RECIPE_FILE = "recipe.json"
+WORK_FOLDER = ".work"
+
+_STATIC_FEATURES = (
+    "input_ids",
+    "input_mask",
+    "masked_lm_ids",
+    "masked_lm_positions",
+    "masked_lm_weights",
+    "next_sentence_labels",
+    "segment_ids",
+)
+
+
+def shard_name(kind: str, number: int, count: int) -> str:
+    """The file name of a shard; `kind` is "records" or "held_out"."""
+    return f"{kind}-{number:05d}-of-{count:05d}.tfrecord"
+
+
+@dataclasses.dataclass(frozen=True)
+class InputFile:
+    """A text file that records were made from."""
+
+    path: str
+    size: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, path: pathlib.Path) -> Self:
+        """Describes a file as it is now."""
+        status = path.stat()
+        return cls(str(path), status.st_size, status.st_mtime_ns)
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """What a finished folder says of itself.
+
+    Attributes:
+      vocabulary_digest: of the vocabulary that made the ids.
+      inputs: the text files.
+      training, held_out: file name, records and bytes of each shard.
+      statistics: counts over the corpus and over the training records.
+    """
+
+    vocabulary_digest: str
+    inputs: tuple[InputFile, ...]
+    training: tuple[tuple[str, int, int], ...]
+    held_out: tuple[tuple[str, int, int], ...]
+    statistics: dict[str, int]
+
+    def save(self, folder: pathlib.Path) -> None:
+        """Writes the manifest, which makes the folder a finished one."""
+        values = {"format_version": FORMAT_VERSION} | dataclasses.asdict(self)
+        write_text(folder / MANIFEST_FILE, json.dumps(values, indent=1) + "\n")
+
+    def files(self, folder: pathlib.Path) -> list[RecordFile]:
+        """The training files, then the held-out ones, as they should be."""
+        rows = self.training + self.held_out
+        return [RecordFile(folder / name, n, size) for name, n, size in rows]
+
+    @classmethod
+    def load(cls, folder: pathlib.Path) -> Self:
+        """Reads a manifest.
+
+        Raises:
+          UserError: it is of another format, or damaged.
+        """
+        path = folder / MANIFEST_FILE
+        values = read_json_object(path)
+        version = values.pop("format_version", None)
+        if version != FORMAT_VERSION:
+            raise UserError(
+                f"{path}: format_version is {version!r}; this program reads "
+                f"{FORMAT_VERSION}. Make the records again."
+            )
+        try:
+            return cls(
+                values["vocabulary_digest"],
+                tuple(InputFile(**file) for file in values["inputs"]),
+                tuple(_shard_row(row) for row in values["training"]),
+                tuple(_shard_row(row) for row in values["held_out"]),
+                dict(values["statistics"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{path}: damaged manifest ({error!r}); make the records "
+                "again with --overwrite."
+            ) from None
+
+
+def _shard_row(row: Sequence[Any]) -> tuple[str, int, int]:
+    name, records, size = row
+    return str(name), int(records), int(size)
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordFolder:
+    """Pre-training records that were found whole.
+
+    Attributes:
+      path: the folder, or the glob that names the files.
+      training_files, held_out_files: the files that hold records.
+      max_seq_length: S.
+      max_predictions_per_seq: P.
+      static: whether the records hold masks; otherwise they are drawn while
+        reading.
+      recipe: how the records were made; None for records of
+        google-research/bert, which do not say.
+      vocabulary: what their ids stand for; None likewise.
+      lower_case: whether the text was lower-cased; None likewise.
+    """
+
+    path: str
+    training_files: tuple[RecordFile, ...]
+    held_out_files: tuple[RecordFile, ...]
+    max_seq_length: int
+    max_predictions_per_seq: int
+    static: bool
+    recipe: RecordsRecipe | None
+    vocabulary: Vocabulary | None
+    lower_case: bool | None
+
+    @property
+    def num_records(self) -> int:
+        """Number of training records."""
+        return sum(file.records for file in self.training_files)
+
+    @property
+    def num_held_out(self) -> int:
+        """Number of held-out records."""
+        return sum(file.records for file in self.held_out_files)
+
+    @classmethod
+    def open(cls, path: str | pathlib.Path) -> Self:
+        """Opens a folder of records and checks that it is whole.
+
+        A folder without a manifest, or a glob, is taken for TFRecord files in
+        the layout of google-research/bert, all of them for training.
+
+        Raises:
+          UserError: nothing is there, the folder is unfinished, or a file is
+            missing, truncated or no record file.
+        """
+        folder = pathlib.Path(path)
+        if (folder / MANIFEST_FILE).is_file():
+            return cls._open_manifest(folder)
+        if (folder / WORK_FOLDER).is_dir():
+            raise UserError(
+                f"{folder}: the records are unfinished; run "
+                "tools.create_pretraining_data again with the same flags, it "
+                "makes what is missing."
+            )
+        if folder.is_dir():
+            pattern = f"{glob.escape(str(folder))}/*"
+            names = sorted(map(pathlib.Path, glob.glob(pattern)))
+            names = [n for n in names if ".tfrecord" in n.name]
+        else:
+            names = sorted(map(pathlib.Path, glob.glob(str(path))))
+            names = [n for n in names if n.is_file()]
+        if not names:
+            raise UserError(
+                f"{path}: no pre-training records there; give a folder that "
+                "tools.create_pretraining_data made, or a folder or glob of "
+                "TFRecord files of google-research/bert."
+            )
+        return cls._open_files(str(path), names)
+
+    @classmethod
+    def _open_manifest(cls, folder: pathlib.Path) -> Self:
+        manifest = Manifest.load(folder)
+        recipe = RecordsRecipe.from_json(folder / RECIPE_FILE)
+        vocabulary = Vocabulary.from_file(folder / VOCABULARY_FILE)
+        if vocabulary.digest() != manifest.vocabulary_digest:
+            raise UserError(
+                f"{folder / VOCABULARY_FILE}: not the vocabulary that the "
+                "records were built with; put the original back or make the "
+                "records again with --overwrite."
+            )
+
+        files = manifest.files(folder)
+        for file in files:
+            file.check()
+        training = files[: len(manifest.training)]
+        held_out = files[len(manifest.training) :]
+        return cls(
+            str(folder),
+            tuple(file for file in training if file.records),
+            tuple(file for file in held_out if file.records),
+            recipe.max_seq_length,
+            recipe.max_predictions_per_seq,
+            recipe.static_masking,
+            recipe,
+            vocabulary,
+            recipe.lower_case,
+        )
+
+    @classmethod
+    def _open_files(cls, path: str, names: Sequence[pathlib.Path]) -> Self:
+        files = [
+            RecordFile(name, count_records(name), name.stat().st_size)
+            for name in names
+        ]
+        files = [file for file in files if file.records]
+        if not files:
+            raise UserError(f"{path}: the record files are empty.")
+        found = [
+            example_lengths(next(read_records(file.path))) for file in files
+        ]
+        for file, lengths in zip(files, found, strict=True):
+            missing = [n for n in _STATIC_FEATURES if n not in lengths]
+            if missing:
+                raise UserError(
+                    f"{file.path}: its records lack {', '.join(missing)}; "
+                    "without a manifest (records.json) the features of "
+                    "google-research/bert are expected."
+                )
+            if lengths != found[0]:
+                raise UserError(
+                    f"{file.path}: its records are of other lengths than those "
+                    f"of {files[0].path}."
+                )
+        return cls(
+            path,
+            tuple(files),
+            (),
+            found[0]["input_ids"],
+            found[0]["masked_lm_positions"],
+            static=True,
+            recipe=None,
+            vocabulary=None,
+            lower_case=None,
+        )

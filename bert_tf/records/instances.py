@@ -1,0 +1,166 @@
+"""Sentence pairs as ranges of tokens, by the rule of google-research/bert.
+
+The rule is create_instances_from_document of create_pretraining_data.py. The
+sentences of a document stand one after the other in memory, so text A and text
+B are each one range of tokens and nothing is copied.
+"""
+
+import bisect
+import dataclasses
+import random
+
+import numpy as np
+
+from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.records.token_blocks import Documents
+
+NUM_SPECIALS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Instances:
+    """Sentence pairs: [CLS] A [SEP] B [SEP].
+
+    Attributes:
+      a_start, a_end, b_start, b_end: token ranges of A and B, int64 [n].
+      is_random: whether B is from another document, bool [n].
+      tokens_cut: tokens that truncation left out.
+    """
+
+    a_start: np.ndarray
+    a_end: np.ndarray
+    b_start: np.ndarray
+    b_end: np.ndarray
+    is_random: np.ndarray
+    tokens_cut: int
+
+    def __len__(self) -> int:
+        return len(self.a_start)
+
+    def lengths(self) -> np.ndarray:
+        """Sequence lengths with specials, int64 [n]."""
+        text = self.a_end - self.a_start + self.b_end - self.b_start
+        return text + NUM_SPECIALS
+
+
+def tokens_to_drop(
+    length_a: int, length_b: int, max_tokens: int
+) -> tuple[int, int]:
+    """How many tokens truncation takes from A and from B.
+
+    It takes them one by one from the longer text, from B when both are equally
+    long.
+    """
+    excess = length_a + length_b - max_tokens
+    if excess <= 0:
+        return 0, 0
+    levelling = min(excess, abs(length_a - length_b))
+    shared = excess - levelling
+    from_a, from_b = shared // 2, shared - shared // 2
+    if length_a > length_b:
+        return from_a + levelling, from_b
+    return from_a, from_b + levelling
+
+
+class _PairMaker:
+    """Makes the pairs of one pool of documents."""
+
+    def __init__(
+        self, documents: Documents, recipe: RecordsRecipe, seed: str
+    ) -> None:
+        # Lists: reading one number of an array takes several times as long.
+        self.sentences = documents.sentence_starts.tolist()
+        self.documents = documents.document_starts.tolist()
+        self.max_tokens = recipe.max_seq_length - NUM_SPECIALS
+        self.short_seq_prob = recipe.short_seq_prob
+        self.rng = random.Random(seed)
+        self.pairs: list[tuple[int, int, int, int, bool]] = []
+        self.tokens_cut = 0
+
+    def _below(self, bound: int) -> int:
+        return int(self.rng.random() * bound)
+
+    def _random_text(self, document: int, wanted: int) -> tuple[int, int]:
+        """Sentences of another document, at least one, up to a length."""
+        other = self._below(len(self.documents) - 2)
+        other += other >= document
+        first, last = self.documents[other], self.documents[other + 1]
+        start = first + self._below(last - first)
+        end = self._sentence_reaching(start, last, wanted)
+        return start, end
+
+    def _sentence_reaching(self, start: int, last: int, wanted: int) -> int:
+        """The end of the shortest run from `start` of `wanted` tokens."""
+        target = self.sentences[start] + wanted
+        return bisect.bisect_left(self.sentences, target, start + 1, last)
+
+    def _add(
+        self, a_first: int, a_last: int, b_first: int, b_last: int, other: bool
+    ) -> None:
+        """Adds a pair of sentence ranges, truncated."""
+        a_start, a_end = self.sentences[a_first], self.sentences[a_last]
+        b_start, b_end = self.sentences[b_first], self.sentences[b_last]
+        drop_a, drop_b = tokens_to_drop(
+            a_end - a_start, b_end - b_start, self.max_tokens
+        )
+        if drop_a or drop_b:
+            # Each token goes from the front or from the back with even
+            # chances, so the number from the front is binomial.
+            front_a = self.rng.getrandbits(drop_a).bit_count()
+            front_b = self.rng.getrandbits(drop_b).bit_count()
+            a_start, a_end = a_start + front_a, a_end - drop_a + front_a
+            b_start, b_end = b_start + front_b, b_end - drop_b + front_b
+            self.tokens_cut += drop_a + drop_b
+        self.pairs.append((a_start, a_end, b_start, b_end, other))
+
+    def add_document(self, document: int) -> None:
+        """Makes all pairs whose text A is in one document."""
+        rng = self.rng
+        target = self.max_tokens
+        if rng.random() < self.short_seq_prob:
+            target = 2 + self._below(self.max_tokens - 1)
+        sentence = self.documents[document]
+        last = self.documents[document + 1]
+        while sentence < last:
+            chunk_end = self._sentence_reaching(sentence, last, target)
+            size = chunk_end - sentence
+            a_last = sentence + 1
+            if size >= 2:
+                a_last += self._below(size - 1)
+            if size == 1 or rng.random() < 0.5:
+                length_a = self.sentences[a_last] - self.sentences[sentence]
+                b_first, b_last = self._random_text(document, target - length_a)
+                self._add(sentence, a_last, b_first, b_last, True)
+                # The chunk's other sentences are put back.
+                sentence = a_last
+            else:
+                self._add(sentence, a_last, a_last, chunk_end, False)
+                sentence = chunk_end
+
+
+def make_instances(
+    documents: Documents, own: int, recipe: RecordsRecipe, seed: str
+) -> Instances:
+    """Makes sentence pairs, shuffled.
+
+    Args:
+      documents: at least two documents without empty sentences.
+      own: text A is taken from the first `own` documents; a random text B may
+        come from any other document.
+      recipe: lengths, passes and shares.
+      seed: decides every choice.
+    """
+    maker = _PairMaker(documents, recipe, seed)
+    for _ in range(recipe.dupe_factor):
+        for document in range(own):
+            maker.add_document(document)
+    maker.rng.shuffle(maker.pairs)
+    ranges = np.array(maker.pairs, dtype=np.int64).reshape(-1, 5)
+    return Instances(
+        ranges[:, 0],
+        ranges[:, 1],
+        ranges[:, 2],
+        ranges[:, 3],
+        ranges[:, 4].astype(bool),
+        maker.tokens_cut,
+    )

@@ -1,0 +1,226 @@
+"""What a folder of records is to hold, and whether a folder may be used."""
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+import shutil
+from collections.abc import Iterator
+from typing import Self
+
+from bert_tf.errors import UserError
+from bert_tf.files import locked, write_text
+from bert_tf.recipe import read_json_object
+from bert_tf.records.folder import (
+    MANIFEST_FILE,
+    RECIPE_FILE,
+    WORK_FOLDER,
+    InputFile,
+    Manifest,
+)
+from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.text.casing import TOKENIZER_CONFIG_FILE
+from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
+
+# Text and passes that one record file is made of; small enough for a worker
+# and for the reader's shuffle window.
+_SHARD_BYTES = 16 << 20
+# How much larger text is than its .gz file, for the number of shards.
+_GZIP_FACTOR = 4
+
+_STATE_FILE = "state.json"
+_LOCK_FILE = "lock"
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordsPlan:
+    """What is to be built; equal plans give equal bytes.
+
+    Attributes:
+      recipe: how the records are made.
+      vocabulary_digest: of the vocabulary that makes the ids.
+      inputs: the text files in their order.
+    """
+
+    recipe: RecordsRecipe
+    vocabulary_digest: str
+    inputs: tuple[InputFile, ...]
+
+    @property
+    def num_shards(self) -> int:
+        """Number of training files."""
+        if self.recipe.num_shards:
+            return self.recipe.num_shards
+        size = sum(
+            file.size * (_GZIP_FACTOR if file.path.endswith(".gz") else 1)
+            for file in self.inputs
+        )
+        return max(1, -(-size * self.recipe.dupe_factor // _SHARD_BYTES))
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of the text files."""
+        return sum(file.size for file in self.inputs)
+
+    def save(self, path: pathlib.Path) -> None:
+        """Writes the plan as JSON."""
+        values = dataclasses.asdict(self)
+        write_text(path, json.dumps(values, indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: pathlib.Path) -> Self:
+        """The inverse of `save`."""
+        values = read_json_object(path)
+        return cls(
+            RecordsRecipe.from_dict(values["recipe"], str(path)),
+            values["vocabulary_digest"],
+            tuple(InputFile(**file) for file in values["inputs"]),
+        )
+
+    def difference(self, there: Self) -> str:
+        """What another plan has otherwise, in words; empty for nothing."""
+        mine, theirs = self.recipe.to_dict(), there.recipe.to_dict()
+        found = [
+            f"{name} is {theirs[name]!r} there and {mine[name]!r} now"
+            for name in mine
+            if mine[name] != theirs[name]
+        ]
+        if self.vocabulary_digest != there.vocabulary_digest:
+            found.append("the vocabulary is another one")
+        before = {file.path: file for file in there.inputs}
+        now = {file.path: file for file in self.inputs}
+        for path in sorted(before.keys() ^ now.keys()):
+            found.append(
+                f"{path} is an input {'now' if path in now else 'there'} only"
+            )
+        for path in sorted(before.keys() & now.keys()):
+            if before[path] != now[path]:
+                found.append(f"{path} was changed since")
+        return "; ".join(found)
+
+
+def _refuse_difference(
+    output_dir: pathlib.Path, plan: RecordsPlan, there: RecordsPlan
+) -> None:
+    difference = plan.difference(there)
+    if difference:
+        raise UserError(
+            f"--output_dir={output_dir}: holds other records ({difference}); "
+            "choose another folder, or pass --overwrite to replace them."
+        )
+
+
+def is_finished(
+    output_dir: pathlib.Path, plan: RecordsPlan, refuse: bool = True
+) -> bool:
+    """Whether the folder holds the plan's records, finished.
+
+    Args:
+      output_dir: the folder.
+      plan: what it is to hold.
+      refuse: whether the records of another plan are an error.
+
+    Raises:
+      UserError: it holds those of another plan, or a damaged file.
+    """
+    if not (output_dir / MANIFEST_FILE).exists():
+        return False
+    manifest = Manifest.load(output_dir)
+    there = RecordsPlan(
+        RecordsRecipe.from_json(output_dir / RECIPE_FILE),
+        manifest.vocabulary_digest,
+        manifest.inputs,
+    )
+    if not refuse and plan.difference(there):
+        return False
+    _refuse_difference(output_dir, plan, there)
+    for file in manifest.files(output_dir):
+        file.check()
+    shutil.rmtree(output_dir / WORK_FOLDER, ignore_errors=True)
+    return True
+
+
+def remove_records(output_dir: pathlib.Path) -> None:
+    """Removes what an earlier run made; the manifest last, as it claims it.
+
+    Raises:
+      UserError: another run is writing there.
+    """
+    work_dir = output_dir / WORK_FOLDER
+    if not work_dir.exists() and not (output_dir / MANIFEST_FILE).exists():
+        return
+    if work_dir.exists():
+        with locked(work_dir / _LOCK_FILE, output_dir):
+            shutil.rmtree(work_dir)
+    for kind in ("records", "held_out"):
+        for path in output_dir.glob(f"{kind}-*-of-*.tfrecord"):
+            path.unlink()
+    for name in (
+        RECIPE_FILE,
+        VOCABULARY_FILE,
+        TOKENIZER_CONFIG_FILE,
+        MANIFEST_FILE,
+    ):
+        (output_dir / name).unlink(missing_ok=True)
+
+
+def refuse_other_folders(output_dir: pathlib.Path) -> None:
+    """Raises `UserError` for a file, or a folder of something else."""
+    if output_dir.exists() and not output_dir.is_dir():
+        raise UserError(
+            f"--output_dir={output_dir}: is a file; choose a folder."
+        )
+    ours = (output_dir / WORK_FOLDER, output_dir / MANIFEST_FILE)
+    if (output_dir / RECIPE_FILE).exists() and not any(
+        path.exists() for path in ours
+    ):
+        raise UserError(
+            f"--output_dir={output_dir}: holds the {RECIPE_FILE} of something "
+            "else; choose another folder."
+        )
+
+
+@contextlib.contextmanager
+def work_folder(
+    output_dir: pathlib.Path, plan: RecordsPlan, vocabulary: Vocabulary
+) -> Iterator[pathlib.Path]:
+    """Claims the folder of unfinished work, and removes it when all is done.
+
+    It is kept when the run stops for another reason than a mistake of the
+    user's.
+
+    Raises:
+      UserError: output_dir is in use, holds unfinished work of another plan,
+        or is no folder for records.
+    """
+    work_dir = output_dir / WORK_FOLDER
+    refuse_other_folders(output_dir)
+    work_dir.mkdir(parents=True, exist_ok=True)
+    with locked(work_dir / _LOCK_FILE, output_dir):
+        if (work_dir / _STATE_FILE).exists():
+            there = RecordsPlan.load(work_dir / _STATE_FILE)
+            _refuse_difference(output_dir, plan, there)
+        _remove_torn(work_dir)
+        vocabulary.save(work_dir / VOCABULARY_FILE)
+        plan.save(work_dir / _STATE_FILE)
+        try:
+            yield work_dir
+        except UserError:
+            # What mends the mistake makes another plan of it.
+            shutil.rmtree(work_dir)
+            with contextlib.suppress(OSError):
+                output_dir.rmdir()
+            raise
+        except BaseException:
+            # Of use to nobody, and the disk may be full.
+            _remove_torn(work_dir)
+            raise
+        shutil.rmtree(work_dir)
+
+
+def _remove_torn(work_dir: pathlib.Path) -> None:
+    """Removes files that were not written to their end."""
+    for torn in work_dir.glob("*.partial"):
+        torn.unlink(missing_ok=True)
+    for torn in work_dir.glob(".*.partial"):
+        torn.unlink(missing_ok=True)

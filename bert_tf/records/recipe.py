@@ -1,0 +1,120 @@
+"""How pre-training records are made, as a frozen dataclass."""
+
+import dataclasses
+
+from bert_tf.errors import UserError
+from bert_tf.files import ENCODING_ERRORS
+from bert_tf.recipe import Settings, setting
+
+# [CLS] A [SEP] B [SEP] with one token in A and one in B.
+SHORTEST_SEQUENCE = 5
+LONG_LINES = ("refuse", "cut")
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordsRecipe(Settings):
+    """Everything but the text and the vocabulary that decides the records.
+
+    Names and defaults are those of google-research/bert's
+    create_pretraining_data.py where it has them.
+    """
+
+    max_seq_length: int = setting(128, "longest sequence, specials included")
+    max_predictions_per_seq: int = setting(
+        20, "most masked tokens in a sequence"
+    )
+    masked_lm_prob: float = setting(0.15, "share of tokens to mask")
+    whole_word_mask: bool = setting(
+        False, "mask all pieces of a word or none of them"
+    )
+    static_masking: bool = setting(
+        False,
+        "draw the masks now and write the features of google-research/bert; "
+        "otherwise records hold plain ids and a new mask is drawn whenever "
+        "they are read",
+    )
+    dupe_factor: int = setting(
+        1,
+        "passes over the corpus, each with new sentence pairs and, with "
+        "static_masking, new masks (10 in google-research/bert)",
+    )
+    short_seq_prob: float = setting(
+        0.1, "share of documents cut into sequences of a random shorter length"
+    )
+    seed: int = setting(12345, "seed of every random choice")
+    lower_case: bool = setting(
+        True, "lower-case and strip accents, as an uncased vocabulary needs"
+    )
+    held_out: float = setting(
+        0.01, "share of documents kept for evaluation, in files of their own"
+    )
+    encoding_errors: str = setting(
+        "strict",
+        "bytes that are not UTF-8: strict stops and names the line, replace "
+        "reads them as U+FFFD",
+    )
+    long_lines: str = setting(
+        "refuse",
+        "lines of more than 10,000 characters, of which a record keeps only "
+        "the beginning or the end: refuse stops and names it, cut goes on",
+    )
+    num_shards: int = setting(
+        0, "record files to write; 0 takes one for each 16 MB of text and pass"
+    )
+
+    def __post_init__(self) -> None:
+        self._check_range("max_seq_length", SHORTEST_SEQUENCE, 1 << 20)
+        self._check_range("max_predictions_per_seq", 1, self.max_seq_length)
+        self._check_range("dupe_factor", 1, 10_000)
+        self._check_range("num_shards", 0, 99_999)
+        self._check_range("seed", 0, 2**31 - 1)
+        if not 0 < self.masked_lm_prob < 1:
+            raise UserError(
+                f"masked_lm_prob is {self.masked_lm_prob}; it must lie between "
+                "0 and 1, both excluded (0.15 in the paper)."
+            )
+        if not 0 <= self.short_seq_prob <= 1:
+            raise UserError(
+                f"short_seq_prob is {self.short_seq_prob}; it must lie in "
+                "[0, 1]."
+            )
+        if not 0 <= self.held_out <= 0.5:
+            raise UserError(
+                f"held_out is {self.held_out}; it must lie in [0, 0.5]."
+            )
+        if self.long_lines not in LONG_LINES:
+            raise UserError(
+                f"long_lines is {self.long_lines!r}; it takes one of "
+                f"{', '.join(LONG_LINES)}."
+            )
+        if self.encoding_errors not in ENCODING_ERRORS:
+            raise UserError(
+                f"encoding_errors is {self.encoding_errors!r}; it takes one of "
+                f"{', '.join(ENCODING_ERRORS)}."
+            )
+
+    def _check_range(self, name: str, low: int, high: int) -> None:
+        value = getattr(self, name)
+        if not low <= value <= high:
+            raise UserError(
+                f"{name} is {value}; it must lie between {low} and {high}."
+            )
+
+    def warnings(self) -> list[str]:
+        """Settings that are allowed and probably not meant, one line each."""
+        full = round(self.max_seq_length * self.masked_lm_prob)
+        if 2 * self.max_predictions_per_seq < full:
+            return [
+                f"max_predictions_per_seq={self.max_predictions_per_seq} masks "
+                f"only {self.max_predictions_per_seq / self.max_seq_length:.1%}"
+                f" of a full sequence; masked_lm_prob={self.masked_lm_prob} of "
+                f"{self.max_seq_length} tokens is {full}."
+            ]
+        if self.max_predictions_per_seq > 2 * max(full, 1):
+            return [
+                f"max_predictions_per_seq={self.max_predictions_per_seq} is "
+                f"never reached: masked_lm_prob={self.masked_lm_prob} of "
+                f"{self.max_seq_length} tokens is {full}; the unused "
+                "predictions cost time in training."
+            ]
+        return []

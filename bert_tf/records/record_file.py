@@ -1,0 +1,283 @@
+"""TFRecord files of tf.train.Example messages, without TensorFlow.
+
+A TFRecord is uint64 length, uint32 masked CRC-32C of the length, the bytes,
+uint32 masked CRC-32C of the bytes (tensorflow/core/lib/io/record_writer.h). An
+Example is a map from feature name to a list of int64, float or bytes
+(tensorflow/core/example/example.proto); it is encoded here with its features
+in alphabetical order, so that equal values give equal bytes.
+"""
+
+import dataclasses
+import functools
+import os
+import pathlib
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+
+import google_crc32c
+import numpy as np
+
+from bert_tf.errors import UserError
+
+_HEADER = struct.Struct("<QI")
+_FOOTER = struct.Struct("<I")
+FRAME_BYTES = _HEADER.size + _FOOTER.size
+
+# Field numbers of tf.train.Feature: float_list = 2, int64_list = 3.
+FLOAT_LIST, INT64_LIST = 2, 3
+
+# Keeps the temporary arrays small beside the result.
+_VARINTS_AT_ONCE = 1 << 16
+
+
+def _varint(value: int) -> bytes:
+    """One unsigned number in protobuf's base-128 form."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _length_delimited(field: int, length: int) -> bytes:
+    return _varint(field << 3 | 2) + _varint(length)
+
+
+def encode_varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
+    """Encodes many non-negative numbers in protobuf's base-128 form.
+
+    Args:
+      values: integers below 2**35, [n].
+
+    Returns:
+      The bytes, and the offset of each number in them and of the end, int64
+      [n + 1].
+    """
+    values = np.asarray(values).reshape(-1)
+    offsets = np.zeros(values.size + 1, dtype=np.int64)
+    parts = []
+    for start in range(0, values.size, _VARINTS_AT_ONCE):
+        end = min(start + _VARINTS_AT_ONCE, values.size)
+        encoded, sizes = _encode_some(values[start:end].astype(np.int64))
+        np.cumsum(sizes, out=offsets[start + 1 : end + 1])
+        offsets[start + 1 : end + 1] += offsets[start]
+        parts.append(encoded)
+    return b"".join(parts), offsets
+
+
+def _encode_some(values: np.ndarray) -> tuple[bytes, np.ndarray]:
+    """The bytes of the numbers, and how many each takes."""
+    sizes = np.ones(values.shape, dtype=np.int64)
+    if values.max(initial=0) < 128:
+        return values.astype(np.uint8).tobytes(), sizes
+    for threshold in (1 << 7, 1 << 14, 1 << 21, 1 << 28):
+        sizes += values >= threshold
+    starts = np.cumsum(sizes) - sizes
+    encoded = np.empty(int(sizes.sum()), dtype=np.uint8)
+    for k in range(int(sizes.max(initial=0))):
+        has_byte = sizes > k
+        digit = values[has_byte] >> 7 * k & 0x7F
+        more = (sizes[has_byte] > k + 1).astype(np.int64) << 7
+        encoded[starts[has_byte] + k] = digit | more
+    return encoded.tobytes(), sizes
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _feature_header(name: str, kind: int, payload_bytes: int) -> bytes:
+    """All that stands before the packed values of one feature."""
+    values = _length_delimited(1, payload_bytes)
+    feature = _length_delimited(kind, len(values) + payload_bytes) + values
+    key = name.encode("utf-8")
+    entry = (
+        _length_delimited(1, len(key))
+        + key
+        + _length_delimited(2, len(feature) + payload_bytes)
+        + feature
+    )
+    return _length_delimited(1, len(entry) + payload_bytes) + entry
+
+
+def encode_example(features: Mapping[str, tuple[int, bytes]]) -> bytes:
+    """Encodes one tf.train.Example.
+
+    Args:
+      features: by name, in alphabetical order: INT64_LIST or FLOAT_LIST, and
+        the packed values (varints, or little-endian float32); none is empty.
+    """
+    parts = []
+    for name, (kind, payload) in features.items():
+        parts.append(_feature_header(name, kind, len(payload)))
+        parts.append(payload)
+    message = b"".join(parts)
+    return _length_delimited(1, len(message)) + message
+
+
+def _masked_crc(data: bytes) -> int:
+    crc = google_crc32c.value(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _frame_header(length: int) -> bytes:
+    return _HEADER.pack(length, _masked_crc(struct.pack("<Q", length)))
+
+
+def write_records(
+    path: str | pathlib.Path, records: Iterable[bytes]
+) -> tuple[int, int]:
+    """Writes a TFRecord file and waits until it is on the disk.
+
+    Returns:
+      The number of records and of bytes written.
+    """
+    count = 0
+    with open(path, "wb", buffering=1 << 20) as file:
+        for record in records:
+            file.write(_frame_header(len(record)))
+            file.write(record)
+            file.write(_FOOTER.pack(_masked_crc(record)))
+            count += 1
+        file.flush()
+        os.fsync(file.fileno())
+        return count, file.tell()
+
+
+def read_records(path: str | pathlib.Path) -> Iterator[bytes]:
+    """Reads the records of a TFRecord file, checking every checksum.
+
+    Raises:
+      UserError: the file is truncated or damaged.
+    """
+    with open(path, "rb", buffering=1 << 20) as file:
+        number = 0
+        while header := file.read(_HEADER.size):
+            number += 1
+            if len(header) < _HEADER.size:
+                raise UserError(_truncated(path, number))
+            length, _ = _HEADER.unpack(header)
+            if header != _frame_header(length):
+                raise UserError(_damaged(path, number))
+            record = file.read(length)
+            footer = file.read(_FOOTER.size)
+            if len(footer) < _FOOTER.size:
+                raise UserError(_truncated(path, number))
+            if footer != _FOOTER.pack(_masked_crc(record)):
+                raise UserError(_damaged(path, number))
+            yield record
+
+
+def count_records(path: str | pathlib.Path) -> int:
+    """Counts the records of a TFRecord file by their lengths alone.
+
+    Raises:
+      UserError: the file is truncated, or is no TFRecord file.
+    """
+    size = pathlib.Path(path).stat().st_size
+    count = offset = 0
+    with open(path, "rb") as file:
+        while offset < size:
+            count += 1
+            file.seek(offset)
+            header = file.read(_HEADER.size)
+            if len(header) < _HEADER.size:
+                raise UserError(_truncated(path, count))
+            length, _ = _HEADER.unpack(header)
+            if header != _frame_header(length):
+                raise UserError(_damaged(path, count))
+            offset += FRAME_BYTES + length
+    if offset != size:
+        raise UserError(_truncated(path, count))
+    return count
+
+
+def _truncated(path: str | pathlib.Path, number: int) -> str:
+    return (
+        f"{path}: truncated in record {number}; make the file again, or copy "
+        "it again from where it is whole."
+    )
+
+
+def _damaged(path: str | pathlib.Path, number: int) -> str:
+    return (
+        f"{path}: record {number} is damaged (wrong checksum) or the file is "
+        "no TFRecord file; make it again, or copy it again from where it is "
+        "whole."
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordFile:
+    """A file of records, its number of records and of bytes."""
+
+    path: pathlib.Path
+    records: int
+    size: int
+
+    def check(self) -> None:
+        """Compares the file with what was written, by size alone.
+
+        Raises:
+          UserError: the file is missing, truncated or another one.
+        """
+        if not self.path.is_file():
+            raise UserError(
+                f"{self.path}: missing; run tools.create_pretraining_data "
+                "again with --overwrite."
+            )
+        size = self.path.stat().st_size
+        if size != self.size:
+            kind = "truncated" if size < self.size else "not as it was written"
+            raise UserError(
+                f"{self.path}: {kind}, {size} bytes of {self.size}; run "
+                "tools.create_pretraining_data again with --overwrite, or copy "
+                "the file again from where it is whole."
+            )
+
+
+def _read_varint(message: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, place
+        shift += 7
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """The length-delimited fields of a protobuf message."""
+    place = 0
+    while place < len(message):
+        tag, place = _read_varint(message, place)
+        if tag & 7 != 2:
+            raise ValueError(f"wire type {tag & 7}")
+        length, place = _read_varint(message, place)
+        if place + length > len(message):
+            raise ValueError("field beyond the end")
+        yield tag >> 3, message[place : place + length]
+        place += length
+
+
+def example_lengths(record: bytes) -> dict[str, int]:
+    """The number of values of each packed numeric feature of an Example.
+
+    Returns:
+      Feature name to number of values, by name; empty for what is no Example.
+    """
+    lengths = {}
+    try:
+        for _, features in _fields(record):
+            for _, entry in _fields(features):
+                parts = dict(_fields(entry))
+                for kind, values in _fields(parts[2]):
+                    name = parts[1].decode("utf-8")
+                    packed = b"".join(v for _, v in _fields(values))
+                    if kind == FLOAT_LIST:
+                        lengths[name] = len(packed) // 4
+                    elif kind == INT64_LIST:
+                        lengths[name] = sum(byte < 0x80 for byte in packed)
+    except (ValueError, IndexError, KeyError):
+        return {}
+    return dict(sorted(lengths.items()))

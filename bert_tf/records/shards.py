@@ -1,0 +1,309 @@
+"""One shard of records from tokenised documents, without TensorFlow."""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from bert_tf.records.instances import (
+    Instances,
+    make_instances,
+)
+from bert_tf.records.masking import MaskingRule, mask_rows
+from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.records.record_file import (
+    FLOAT_LIST,
+    INT64_LIST,
+    encode_example,
+    encode_varints,
+    write_records,
+)
+from bert_tf.records.token_blocks import Documents, read_pool
+from bert_tf.text.vocabulary import Vocabulary
+
+# A random text B should come from many documents: a shard with fewer than
+# this borrows the documents of the shards after it.
+ENOUGH_DOCUMENTS = 64
+MOST_BORROWED_POOLS = 4
+
+_ROWS_AT_ONCE = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardJob:
+    """What a worker needs to write one shard.
+
+    Attributes:
+      name: file name of the records.
+      pools: the pools whose documents become records, in order.
+      lending_pools: pools whose documents may serve as random text B, in the
+        order in which they are asked.
+    """
+
+    name: str
+    pools: tuple[int, ...]
+    lending_pools: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardResult:
+    """What one shard holds.
+
+    Attributes:
+      name: file name of the records.
+      records: number of records.
+      size: bytes of the file.
+      documents: documents they were made from.
+      random_next: records whose text B is from another document.
+      tokens: tokens of all records, specials included.
+      tokens_cut: tokens that truncation left out.
+    """
+
+    name: str
+    records: int
+    size: int
+    documents: int
+    random_next: int
+    tokens: int
+    tokens_cut: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardBuilder:
+    """Writes shards; all it holds is small and can be sent to a process.
+
+    Attributes:
+      work_dir: where the block files are and unfinished files go.
+      output_dir: where finished shards go.
+      num_blocks: number of block files.
+      recipe: how records are made.
+    """
+
+    work_dir: pathlib.Path
+    output_dir: pathlib.Path
+    num_blocks: int
+    recipe: RecordsRecipe
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return {
+            "work_dir": str(self.work_dir),
+            "output_dir": str(self.output_dir),
+            "num_blocks": self.num_blocks,
+            "recipe": self.recipe.to_dict(),
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "ShardBuilder":
+        """The inverse of `to_json`."""
+        return cls(
+            pathlib.Path(values["work_dir"]),
+            pathlib.Path(values["output_dir"]),
+            values["num_blocks"],
+            RecordsRecipe.from_dict(values["recipe"], "recipe"),
+        )
+
+    def _read_pools(self, pools: tuple[int, ...]) -> Documents:
+        paths = [
+            block_path(self.work_dir, number)
+            for number in range(self.num_blocks)
+        ]
+        return Documents.concatenate([read_pool(paths, p) for p in pools])
+
+    def _read_documents(self, job: ShardJob) -> tuple[Documents, int]:
+        """The documents of a shard, then the borrowed ones; how many own."""
+        documents = self._read_pools(job.pools)
+        own, borrowed = len(documents), 0
+        for pool in job.lending_pools:
+            enough = borrowed >= MOST_BORROWED_POOLS and len(documents) > 1
+            if not own or len(documents) >= ENOUGH_DOCUMENTS or enough:
+                break
+            more = self._read_pools((pool,))
+            documents = Documents.concatenate([documents, more])
+            borrowed += len(more) > 0
+        return documents, own
+
+    def build(self, job: ShardJob) -> ShardResult:
+        """Writes one shard, whole or not at all."""
+        vocabulary = Vocabulary.from_file(self.work_dir / VOCABULARY_FILE)
+        documents, own = self._read_documents(job)
+        seed = f"{self.recipe.seed} {job.name}"
+        instances = make_instances(documents, own, self.recipe, seed)
+        if self.recipe.static_masking:
+            records = static_records(
+                documents.ids, instances, self.recipe, vocabulary, seed
+            )
+        else:
+            records = plain_records(documents.ids, instances, vocabulary)
+        unfinished = self.work_dir / f"{job.name}.{os.getpid()}.partial"
+        try:
+            count, size = write_records(unfinished, records)
+            os.replace(unfinished, self.output_dir / job.name)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        return ShardResult(
+            name=job.name,
+            records=count,
+            size=size,
+            documents=own,
+            random_next=int(instances.is_random.sum()),
+            tokens=int(instances.lengths().sum()),
+            tokens_cut=instances.tokens_cut,
+        )
+
+
+VOCABULARY_FILE = "vocab.txt"
+
+
+def block_path(work_dir: pathlib.Path, number: int) -> pathlib.Path:
+    """The file of a tokenised block."""
+    return work_dir / f"block-{number:06d}.tokens"
+
+
+def plain_records(
+    ids: np.ndarray, instances: Instances, vocabulary: Vocabulary
+) -> Iterator[bytes]:
+    """Encodes instances without masks and without padding.
+
+    Features: input_ids, segment_ids and next_sentence_labels (0 = B follows A,
+    1 = B is random).
+
+    Args:
+      ids: the tokens that the instances point into, [t].
+      instances: the sentence pairs.
+      vocabulary: gives the ids of [CLS] and [SEP].
+    """
+    # The tokens are encoded once; every record copies ranges of bytes.
+    encoded, offsets = encode_varints(ids)
+    cls, _ = encode_varints(np.array([vocabulary.cls_id]))
+    sep, _ = encode_varints(np.array([vocabulary.sep_id]))
+    ranges = zip(
+        offsets[instances.a_start].tolist(),
+        offsets[instances.a_end].tolist(),
+        offsets[instances.b_start].tolist(),
+        offsets[instances.b_end].tolist(),
+        (instances.a_end - instances.a_start).tolist(),
+        (instances.b_end - instances.b_start).tolist(),
+        instances.is_random.tolist(),
+        strict=True,
+    )
+    for a_start, a_end, b_start, b_end, length_a, length_b, other in ranges:
+        text_a, text_b = encoded[a_start:a_end], encoded[b_start:b_end]
+        yield encode_example(
+            {
+                "input_ids": (
+                    INT64_LIST,
+                    b"".join((cls, text_a, sep, text_b, sep)),
+                ),
+                "next_sentence_labels": (
+                    INT64_LIST,
+                    b"\x01" if other else b"\x00",
+                ),
+                "segment_ids": (
+                    INT64_LIST,
+                    bytes(length_a + 2) + b"\x01" * (length_b + 1),
+                ),
+            }
+        )
+
+
+def gather_rows(
+    ids: np.ndarray,
+    instances: Instances,
+    rows: slice,
+    max_seq_length: int,
+    vocabulary: Vocabulary,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gathers [CLS] A [SEP] B [SEP] into padded rows.
+
+    Args:
+      ids: the tokens that the instances point into, [t].
+      instances: the sentence pairs.
+      rows: which of them.
+      max_seq_length: S.
+      vocabulary: gives the ids of [CLS] and [SEP].
+
+    Returns:
+      input_ids and segment_ids, int32 [rows, S], zero-padded.
+    """
+    a_start, a_end = instances.a_start[rows], instances.a_end[rows]
+    b_start, b_end = instances.b_start[rows], instances.b_end[rows]
+    place = np.arange(max_seq_length)
+    first_sep = (a_end - a_start + 1)[:, None]
+    second_sep = first_sep + (b_end - b_start + 1)[:, None]
+    in_a = (place > 0) & (place < first_sep)
+    in_b = (place > first_sep) & (place < second_sep)
+    source = np.where(
+        in_a,
+        a_start[:, None] + place - 1,
+        b_start[:, None] + place - first_sep - 1,
+    )
+    input_ids = np.zeros(source.shape, dtype=np.int32)
+    in_text = in_a | in_b
+    input_ids[in_text] = ids[source[in_text]]
+    input_ids[:, 0] = vocabulary.cls_id
+    is_sep = (place == first_sep) | (place == second_sep)
+    input_ids[is_sep] = vocabulary.sep_id
+    segment_ids = (place > first_sep) & (place <= second_sep)
+    return input_ids, segment_ids.astype(np.int32)
+
+
+def static_records(
+    ids: np.ndarray,
+    instances: Instances,
+    recipe: RecordsRecipe,
+    vocabulary: Vocabulary,
+    seed: str,
+) -> Iterator[bytes]:
+    """Encodes instances with masks, as google-research/bert writes them.
+
+    Features: input_ids, input_mask, segment_ids, masked_lm_positions,
+    masked_lm_ids and next_sentence_labels (int64), masked_lm_weights (float),
+    all zero-padded.
+
+    Args:
+      ids: the tokens that the instances point into, [t].
+      instances: the sentence pairs.
+      recipe: lengths and masking.
+      vocabulary: gives the special ids and the words' pieces.
+      seed: decides the masks.
+    """
+    rule = MaskingRule.from_recipe(recipe, vocabulary)
+    rng = np.random.Generator(np.random.PCG64(list(seed.encode("utf-8"))))
+    lengths = instances.lengths()
+    for start in range(0, len(instances), _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        input_ids, segment_ids = gather_rows(
+            ids, instances, rows, recipe.max_seq_length, vocabulary
+        )
+        masked = mask_rows(input_ids, lengths[rows], rule, rng)
+        input_mask = np.arange(recipe.max_seq_length) < lengths[rows, None]
+        columns = {
+            "input_ids": _int64_lists(masked.input_ids),
+            "input_mask": _int64_lists(input_mask),
+            "masked_lm_ids": _int64_lists(masked.masked_lm_ids),
+            "masked_lm_positions": _int64_lists(masked.masked_lm_positions),
+            "masked_lm_weights": _float_lists(masked.masked_lm_weights),
+            "next_sentence_labels": _int64_lists(
+                instances.is_random[rows, None]
+            ),
+            "segment_ids": _int64_lists(segment_ids),
+        }
+        for row in zip(*columns.values(), strict=True):
+            yield encode_example(dict(zip(columns, row, strict=True)))
+
+
+def _int64_lists(rows: np.ndarray) -> list[tuple[int, bytes]]:
+    encoded, offsets = encode_varints(rows)
+    ends = offsets[:: rows.shape[1]].tolist()
+    return [
+        (INT64_LIST, encoded[start:end])
+        for start, end in zip(ends, ends[1:], strict=False)
+    ]
+
+
+def _float_lists(rows: np.ndarray) -> list[tuple[int, bytes]]:
+    return [(FLOAT_LIST, row.tobytes()) for row in rows.astype("<f4")]

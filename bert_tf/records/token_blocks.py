@@ -1,0 +1,235 @@
+"""Tokenised blocks on the disk, their documents dealt to pools.
+
+A pool is what one record file is made of; the last pool is held out. A block
+file is
+  8 bytes   magic
+  8 bytes   length of the header
+  header    JSON: counts, dtype of the ids, statistics, the corpus position
+  int64     first document of each pool and the end
+  int64     first sentence of each document and the end
+  int64     first token of each sentence and the end
+  ids       token ids, uint16 where the vocabulary allows, else int32
+so that one pool is read with four short reads.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+
+from bert_tf.files import written_beside
+
+_MAGIC = b"BERTTOK1"
+
+
+@dataclasses.dataclass(frozen=True)
+class Documents:
+    """Tokenised documents, flat.
+
+    Attributes:
+      ids: token ids, [t].
+      sentence_starts: the token each sentence begins with and the end, int64
+        [s + 1].
+      document_starts: the sentence each document begins with and the end,
+        int64 [d + 1].
+    """
+
+    ids: np.ndarray
+    sentence_starts: np.ndarray
+    document_starts: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.document_starts) - 1
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Self]) -> Self:
+        """Joins documents in the order given."""
+        return cls(
+            np.concatenate([part.ids for part in parts]),
+            _join_starts([part.sentence_starts for part in parts]),
+            _join_starts([part.document_starts for part in parts]),
+        )
+
+    def without_empty(self) -> Self:
+        """Drops sentences without tokens, then documents without sentences."""
+        kept = np.diff(self.sentence_starts) > 0
+        kept_before = np.concatenate([[0], np.cumsum(kept)])
+        document_starts = kept_before[self.document_starts]
+        filled = np.diff(document_starts) > 0
+        return type(self)(
+            self.ids,
+            np.append(self.sentence_starts[:-1][kept], len(self.ids)),
+            np.append(document_starts[:-1][filled], np.sum(kept)),
+        )
+
+    def take(self, order: np.ndarray) -> Self:
+        """Picks documents in the order given, int [d]."""
+        sentences, document_starts = _take_ranges(self.document_starts, order)
+        tokens, sentence_starts = _take_ranges(self.sentence_starts, sentences)
+        return type(self)(self.ids[tokens], sentence_starts, document_starts)
+
+
+def _join_starts(parts: Sequence[np.ndarray]) -> np.ndarray:
+    joined, end = [np.zeros(1, dtype=np.int64)], 0
+    for starts in parts:
+        joined.append(starts[1:] - starts[0] + end)
+        end = joined[-1][-1] if len(joined[-1]) else end
+    return np.concatenate(joined)
+
+
+def _take_ranges(
+    starts: np.ndarray, order: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The members of some ranges in order, and where each range begins."""
+    lengths = np.diff(starts)[order]
+    new_starts = np.concatenate([[0], np.cumsum(lengths)])
+    shift = starts[:-1][order] - new_starts[:-1]
+    return np.arange(new_starts[-1]) + np.repeat(shift, lengths), new_starts
+
+
+def _mix(numbers: np.ndarray) -> np.ndarray:
+    """The finaliser of splitmix64 (Steele, Lea and Flood 2014), uint64."""
+    numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
+    numbers = (numbers ^ numbers >> np.uint64(30)) * np.uint64(
+        0xBF58476D1CE4E5B9
+    )
+    numbers = (numbers ^ numbers >> np.uint64(27)) * np.uint64(
+        0x94D049BB133111EB
+    )
+    return numbers ^ numbers >> np.uint64(31)
+
+
+def deal_documents(
+    count: int, block: int, seed: int, num_shards: int, held_out: float
+) -> np.ndarray:
+    """Deals the documents of a block to pools by chance.
+
+    Args:
+      count: documents of the block.
+      block: the block's number.
+      seed: the recipe's seed.
+      num_shards: pools 0 to num_shards - 1 are for training.
+      held_out: share of documents for pool num_shards.
+
+    Returns:
+      The pool of each document, int64 [count].
+    """
+    key = _mix(np.array([seed], dtype=np.uint64))
+    key = _mix(key ^ np.array([block], dtype=np.uint64))
+    number = _mix(key ^ np.arange(count, dtype=np.uint64))
+    is_held_out = number >> np.uint64(11) < np.uint64(held_out * 2**53)
+    shard = (_mix(number) % np.uint64(num_shards)).astype(np.int64)
+    return np.where(is_held_out, num_shards, shard)
+
+
+def write_block(
+    path: pathlib.Path,
+    documents: Documents,
+    pools: np.ndarray,
+    num_pools: int,
+    header: dict[str, Any],
+) -> None:
+    """Writes the documents of a block by pool, whole or not at all.
+
+    Args:
+      path: the file to write.
+      documents: the block's documents.
+      pools: the pool of each document, int64 [d].
+      num_pools: number of pools.
+      header: what else to keep, for `read_header`.
+    """
+    documents = documents.take(np.argsort(pools, kind="stable"))
+    counts = np.bincount(pools, minlength=num_pools)
+    pool_starts = np.concatenate([[0], np.cumsum(counts)])
+    text = json.dumps(
+        header
+        | {
+            "num_pools": num_pools,
+            "documents": len(documents),
+            "sentences": len(documents.sentence_starts) - 1,
+            "tokens": len(documents.ids),
+            "dtype": documents.ids.dtype.name,
+        }
+    ).encode("utf-8")
+    with written_beside(path) as beside, open(beside, "wb") as file:
+        file.write(_MAGIC + len(text).to_bytes(8, "little") + text)
+        for starts in (
+            pool_starts,
+            documents.document_starts,
+            documents.sentence_starts,
+        ):
+            file.write(starts.astype("<i8").tobytes())
+        file.write(documents.ids.tobytes())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read_header(file: BinaryIO) -> dict[str, Any]:
+    magic, length = file.read(8), int.from_bytes(file.read(8), "little")
+    if magic != _MAGIC:
+        raise ValueError(f"{file.name}: not a file of tokenised text")
+    return json.loads(file.read(length))
+
+
+def read_header(path: pathlib.Path) -> dict[str, Any]:
+    """Reads the header of a block file."""
+    with open(path, "rb") as file:
+        return _read_header(file)
+
+
+def _read_slice(
+    file: BinaryIO, start: int, dtype: np.dtype, first: int, last: int
+) -> np.ndarray:
+    file.seek(start + first * dtype.itemsize)
+    return np.fromfile(file, dtype=dtype, count=last - first)
+
+
+def pool_documents(path: pathlib.Path) -> np.ndarray:
+    """The number of documents of each pool of a block file, int64 [pools]."""
+    with open(path, "rb") as file:
+        count = _read_header(file)["num_pools"] + 1
+        return np.diff(np.fromfile(file, dtype="<i8", count=count))
+
+
+def _read_block_pool(path: pathlib.Path, pool: int) -> Documents:
+    int64 = np.dtype("<i8")
+    with open(path, "rb") as file:
+        header = _read_header(file)
+        pools_at = file.tell()
+        documents_at = pools_at + 8 * (header["num_pools"] + 1)
+        sentences_at = documents_at + 8 * (header["documents"] + 1)
+        ids_at = sentences_at + 8 * (header["sentences"] + 1)
+        first, last = _read_slice(file, pools_at, int64, pool, pool + 2)
+        document_starts = _read_slice(
+            file, documents_at, int64, first, last + 1
+        )
+        sentence_starts = _read_slice(
+            file,
+            sentences_at,
+            int64,
+            document_starts[0],
+            document_starts[-1] + 1,
+        )
+        ids = _read_slice(
+            file,
+            ids_at,
+            np.dtype(header["dtype"]),
+            sentence_starts[0],
+            sentence_starts[-1],
+        )
+    return Documents(
+        ids,
+        sentence_starts - sentence_starts[0],
+        document_starts - document_starts[0],
+    )
+
+
+def read_pool(paths: Sequence[pathlib.Path], pool: int) -> Documents:
+    """Reads the documents of one pool from every block file."""
+    return Documents.concatenate(
+        [_read_block_pool(path, pool) for path in paths]
+    )

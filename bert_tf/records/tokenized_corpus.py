@@ -1,0 +1,230 @@
+"""From text files to tokenised blocks on the disk, block by block."""
+
+import collections
+import dataclasses
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+from bert_tf.records.corpus import (
+    LONG_LINE_CHARACTERS,
+    Block,
+    Position,
+    read_blocks,
+)
+from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.records.shards import block_path
+from bert_tf.records.token_blocks import (
+    Documents,
+    deal_documents,
+    read_header,
+    write_block,
+)
+from bert_tf.text.tokenizer import BertTokenizer
+
+# Sentences are tokenised in batches of about this much text: large enough to
+# make calls cheap, small enough that what is under way stays small.
+_BATCH_BYTES = 1 << 18
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockSummary:
+    """What is known of a tokenised block.
+
+    Attributes:
+      documents, sentences, tokens, unknown: counts; unknown are [UNK].
+      end: file, byte and line where the next block begins.
+      bytes_read: bytes of the input files up to there.
+      cut: whether the last document goes on in the next block.
+      warnings: one line for each unusual line of text.
+    """
+
+    documents: int
+    sentences: int
+    tokens: int
+    unknown: int
+    end: tuple[int, int, int]
+    bytes_read: int
+    cut: bool
+    warnings: tuple[str, ...]
+
+    @classmethod
+    def read(cls, path: pathlib.Path) -> Self:
+        """Reads the summary of a block file."""
+        header = read_header(path)
+        values = {f.name: header[f.name] for f in dataclasses.fields(cls)}
+        values["end"] = tuple(header["end"])
+        values["warnings"] = tuple(header["warnings"])
+        return cls(**values)
+
+
+def finished_blocks(work_dir: pathlib.Path) -> list[BlockSummary]:
+    """The summaries of the blocks that an earlier run finished, in order."""
+    found = []
+    while block_path(work_dir, len(found)).exists():
+        found.append(BlockSummary.read(block_path(work_dir, len(found))))
+    return found
+
+
+def _batches(sentences: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    first = size = 0
+    for number, sentence in enumerate(sentences, start=1):
+        size += len(sentence)
+        if size >= _BATCH_BYTES or number == len(sentences):
+            yield sentences[first:number]
+            first, size = number, 0
+
+
+def _tokenized_batches(
+    batches: Iterator[Sequence[bytes]], tokenizer: BertTokenizer, workers: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Tokenises batches in parallel and in order: ids, tokens a sentence."""
+    # An exception inside the generator would come back as one of TensorFlow's
+    # with the traceback as its text.
+    failures: list[BaseException] = []
+
+    def generate() -> Iterator[Sequence[bytes]]:
+        try:
+            yield from batches
+        except Exception as failure:
+            failures.append(failure)
+
+    def tokenize(sentences: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        ids = tokenizer.tokenize(sentences)
+        return ids.flat_values, ids.row_lengths()
+
+    dataset = tf.data.Dataset.from_generator(
+        generate, output_signature=tf.TensorSpec([None], tf.string)
+    )
+    dataset = dataset.map(
+        tokenize, num_parallel_calls=workers, deterministic=True
+    ).prefetch(workers)
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = workers
+    for ids, lengths in dataset.with_options(options):
+        yield ids.numpy(), lengths.numpy()
+    if failures:
+        raise failures[0]
+
+
+def tokenized_blocks(
+    blocks: Iterator[Block], tokenizer: BertTokenizer, workers: int
+) -> Iterator[tuple[Block, np.ndarray, np.ndarray]]:
+    """Tokenises blocks in parallel, in order.
+
+    Yields:
+      The block, its token ids and the number of tokens of each sentence.
+    """
+    under_way: collections.deque[Block] = collections.deque()
+
+    def batches() -> Iterator[Sequence[bytes]]:
+        for block in blocks:
+            under_way.append(block)
+            yield from _batches(block.sentences)
+
+    all_ids, all_lengths, sentences = [], [], 0
+
+    def finished() -> Iterator[tuple[Block, np.ndarray, np.ndarray]]:
+        nonlocal all_ids, all_lengths, sentences
+        while under_way and sentences == len(under_way[0].sentences):
+            yield (
+                under_way.popleft(),
+                np.concatenate([np.zeros(0, np.int32), *all_ids]),
+                np.concatenate([np.zeros(0, np.int64), *all_lengths]),
+            )
+            all_ids, all_lengths, sentences = [], [], 0
+
+    for ids, lengths in _tokenized_batches(batches(), tokenizer, workers):
+        yield from finished()
+        all_ids.append(ids)
+        all_lengths.append(lengths)
+        sentences += len(lengths)
+        yield from finished()
+    yield from finished()
+
+
+def _long_line_warnings(
+    block: Block, lengths: np.ndarray, recipe: RecordsRecipe
+) -> list[str]:
+    room = recipe.max_seq_length - 3
+    return [
+        f"{line.path}, line {line.line}: one sentence of more than "
+        f"{LONG_LINE_CHARACTERS:,} characters, "
+        f"{lengths[line.sentence]:,} tokens, of which a record keeps at most "
+        f"{room}; write one sentence a line."
+        for line in block.long_lines
+    ]
+
+
+def _cut_warning(block: Block, files: Sequence[pathlib.Path]) -> list[str]:
+    if not block.cut:
+        return []
+    return [
+        f"{files[block.end.file]}, line {block.end.line}: the document is "
+        "longer than 32 MB and goes on as a new one after this line; blank "
+        "lines should stand between documents."
+    ]
+
+
+def tokenize_corpus(
+    files: Sequence[pathlib.Path],
+    tokenizer: BertTokenizer,
+    recipe: RecordsRecipe,
+    num_shards: int,
+    work_dir: pathlib.Path,
+    workers: int,
+    done: list[BlockSummary],
+) -> Iterator[BlockSummary]:
+    """Tokenises the rest of a corpus into block files.
+
+    Args:
+      files: the input files in their order.
+      tokenizer: makes the ids.
+      recipe: seed, held-out share and treatment of bytes.
+      num_shards: training pools; one more pool is held out.
+      work_dir: folder of the block files.
+      workers: batches tokenised at the same time.
+      done: the blocks that are already there.
+
+    Yields:
+      The summary of each further block, once its file is written.
+
+    Raises:
+      UserError: a line is not UTF-8 or too long, or a .gz file is damaged.
+    """
+    start = Position(*done[-1].end) if done else Position()
+    vocabulary = tokenizer.vocabulary
+    small = np.uint16 if len(vocabulary) <= 1 << 16 else np.int32
+    blocks = read_blocks(files, start, len(done), recipe.encoding_errors)
+    for block, ids, lengths in tokenized_blocks(blocks, tokenizer, workers):
+        documents = Documents(
+            ids.astype(small),
+            np.concatenate([[0], np.cumsum(lengths)]),
+            np.append(block.document_starts, len(lengths)).astype(np.int64),
+        ).without_empty()
+        long_lines = _long_line_warnings(block, lengths, recipe)
+        if long_lines and recipe.long_lines == "refuse":
+            raise UserError(
+                f"{long_lines[0]} To go on all the same, pass --long_lines=cut."
+            )
+        header: dict[str, Any] = {
+            "unknown": int(np.sum(ids == vocabulary.unk_id)),
+            "end": dataclasses.astuple(block.end),
+            "bytes_read": block.bytes_read,
+            "cut": block.cut,
+            "warnings": long_lines + _cut_warning(block, files),
+        }
+        pools = deal_documents(
+            len(documents),
+            block.number,
+            recipe.seed,
+            num_shards,
+            recipe.held_out,
+        )
+        path = block_path(work_dir, block.number)
+        write_block(path, documents, pools, num_shards + 1, header)
+        yield BlockSummary.read(path)
