@@ -1,0 +1,1 @@
+"""The one training loop: strategies, precision, resume."""

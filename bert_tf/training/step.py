@@ -1,0 +1,299 @@
+"""One training step and one evaluation step, the same on every strategy.
+
+The mathematics is that of one large batch: each loss term is divided by the
+sum of its weights over all replicas and all accumulated slices, gradients are
+summed over replicas and slices, and only then clipped and applied.
+
+Dropout needs no state: every seed generator of the model is set from (seed,
+step, slice, replica), so that replicas differ and a resumed run draws what the
+uninterrupted one would have drawn.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+import keras
+import tensorflow as tf
+
+from bert_tf.training.loss_scale import LossScale
+
+Batch = Mapping[str, tf.Tensor]
+# Seed generators may be drawn from more than once in a forward pass.
+_DRAWS_PER_PASS = 4096
+
+
+class Objective(Protocol):
+    """What a model is trained for; see `PretrainingObjective`."""
+
+    def loss_weights(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """The denominator of each loss term, from the batch alone."""
+
+    def __call__(
+        self, outputs: Mapping[str, tf.Tensor], batch: Batch
+    ) -> tuple[dict[str, tf.Tensor], dict[str, tuple[tf.Tensor, tf.Tensor]]]:
+        """Sums of each loss term, and (sum, weight) of each metric."""
+
+    def normalise(
+        self, losses: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
+        """The mean of each loss term from its sum and its denominator."""
+
+
+class StepResult(NamedTuple):
+    """What one optimizer step gave, over all replicas and slices.
+
+    Attributes:
+      losses: mean of each loss term, scalar float32.
+      metrics: sum and weight of each metric, scalar float32.
+      gradient_norm: global norm before clipping, scalar float32.
+      gradient_norms: norm of each variable's gradient, float32.
+      finite: whether loss and gradients were finite; if not, nothing was
+        applied, scalar bool.
+      tokens: tokens that are not padding, scalar float32.
+    """
+
+    losses: dict[str, tf.Tensor]
+    metrics: dict[str, tuple[tf.Tensor, tf.Tensor]]
+    gradient_norm: tf.Tensor
+    gradient_norms: tf.Tensor
+    finite: tf.Tensor
+    tokens: tf.Tensor
+
+
+def _untrained_states(
+    model: keras.Model, seed: int, counter: tf.Tensor
+) -> list[tf.Tensor]:
+    """Values for a model's non-trainable variables in one forward pass."""
+    metrics = {id(v) for metric in model.metrics for v in metric.variables}
+    states = []
+    for index, variable in enumerate(model.non_trainable_variables):
+        if variable.name == "seed_generator_state":
+            base = (seed * 1_000_003 + index) % (2**31)
+            state = tf.stack([tf.constant(base, tf.int64), counter])
+            states.append(tf.cast(state, variable.dtype))
+        elif id(variable) in metrics:
+            states.append(variable.value)
+        else:
+            raise ValueError(
+                f"{variable.path}: the training loop carries no state but "
+                "trainable weights and dropout seeds."
+            )
+    return states
+
+
+class TrainingStep:
+    """Computes gradients over replicas and slices, clips, applies them.
+
+    Args:
+      model: takes a batch, returns a dict of outputs; built under `strategy`.
+      objective: see `Objective`.
+      optimizer: a Keras optimizer that clips nothing itself.
+      strategy: the distribution strategy.
+      max_grad_norm: global norm to clip to, 0 for none.
+      accumulation: slices that each replica's batch is cut into.
+      seed: seed of dropout.
+      loss_scale: for float16, else None.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        objective: Objective,
+        optimizer: keras.optimizers.Optimizer,
+        strategy: tf.distribute.Strategy,
+        max_grad_norm: float = 1.0,
+        accumulation: int = 1,
+        seed: int = 0,
+        loss_scale: LossScale | None = None,
+    ):
+        self.model = model
+        self.objective = objective
+        self.optimizer = optimizer
+        self.strategy = strategy
+        self.max_grad_norm = max_grad_norm
+        self.accumulation = accumulation
+        self.seed = seed
+        self.loss_scale = loss_scale
+        self.variables = list(model.trainable_variables)
+        with strategy.scope():
+            optimizer.build(self.variables)
+        # XLA halves the time of the update; under several replicas it is
+        # known to hang (keras-team/keras#20763).
+        self._jit_update = strategy.num_replicas_in_sync == 1
+        self._update_compiled = tf.function(
+            self._update, jit_compile=self._jit_update or None
+        )
+
+    @tf.function(reduce_retracing=True)
+    def __call__(self, batch: Batch) -> StepResult:
+        """Runs one optimizer step on a (distributed) batch."""
+        step = tf.cast(self.optimizer.iterations.value, tf.int64)
+        gradients, result = self.strategy.run(self._gradients, (batch, step))
+        result = tf.nest.map_structure(self._first, result)
+        finite = result.finite
+
+        def apply() -> tf.Tensor:
+            self._update_compiled(gradients)
+            return tf.constant(True)
+
+        tf.cond(finite, apply, lambda: tf.constant(False))
+        if self.loss_scale is not None:
+            self.loss_scale.update(finite)
+        return result
+
+    def _first(self, value: object) -> tf.Tensor:
+        """One replica's value of a tensor that is equal on all."""
+        return self.strategy.experimental_local_results(value)[0]
+
+    def _forward(self, batch: Batch, counter: tf.Tensor) -> tuple[dict, dict]:
+        outputs, _ = self.model.stateless_call(
+            [v.value for v in self.variables],
+            _untrained_states(self.model, self.seed, counter),
+            batch,
+            training=True,
+        )
+        return self.objective(outputs, batch)
+
+    def _slice_gradients(
+        self, batch: Batch, weights: dict, counter: tf.Tensor
+    ) -> tuple[list[tf.Tensor], tuple[dict, dict]]:
+        with tf.GradientTape() as tape:
+            losses, metrics = self._forward(batch, counter * _DRAWS_PER_PASS)
+            means = self.objective.normalise(losses, weights)
+            total = tf.add_n(list(means.values()))
+            if self.loss_scale is not None:
+                total *= self.loss_scale.value
+        gradients = tape.gradient(total, [v.value for v in self.variables])
+        missing = [
+            v.path
+            for v, g in zip(self.variables, gradients, strict=True)
+            if g is None
+        ]
+        if missing:
+            raise ValueError(f"no gradient reaches {', '.join(missing)}.")
+        # The word table's gradient is dense already where it is tied.
+        gradients = [tf.convert_to_tensor(g) for g in gradients]
+        return gradients, (losses, metrics)
+
+    def _gradients(
+        self, batch: Batch, step: tf.Tensor
+    ) -> tuple[list[tf.Tensor], StepResult]:
+        """Gradients and results of this replica, reduced over all."""
+        replica = tf.distribute.get_replica_context()
+        add = tf.distribute.ReduceOp.SUM
+        weights = replica.all_reduce(add, self.objective.loss_weights(batch))
+        place = tf.cast(replica.replica_id_in_sync_group, tf.int64)
+        replicas = self.strategy.num_replicas_in_sync
+
+        def counter(part: int | tf.Tensor) -> tf.Tensor:
+            part = tf.cast(part, tf.int64)
+            return (step * self.accumulation + part) * replicas + place
+
+        if self.accumulation == 1:
+            gradients, sums = self._slice_gradients(batch, weights, counter(0))
+        else:
+            gradients, sums = self._accumulate(batch, weights, counter)
+        gradients = replica.all_reduce(add, gradients)
+        tokens = tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32))
+        (losses, metrics), tokens = replica.all_reduce(add, (sums, tokens))
+        return self._clip(gradients, weights, losses, metrics, tokens)
+
+    def _accumulate(
+        self, batch: Batch, weights: dict, counter: object
+    ) -> tuple[list[tf.Tensor], tuple[dict, dict]]:
+        """Sums gradients and results over slices of the replica's batch."""
+        slices = {}
+        for name, tensor in batch.items():
+            size, rest = tensor.shape[0], tensor.shape[1:]
+            if size is None or size % self.accumulation:
+                raise ValueError(
+                    f"a replica's batch of {size} rows cannot be cut into "
+                    f"gradient_accumulation_steps={self.accumulation} slices."
+                )
+            shape = [self.accumulation, size // self.accumulation, *rest]
+            slices[name] = tf.reshape(tensor, shape)
+
+        def one(part: tf.Tensor) -> tuple:
+            cut = {name: tensor[part] for name, tensor in slices.items()}
+            return self._slice_gradients(cut, weights, counter(part))
+
+        def body(part: tf.Tensor, total: tuple) -> tuple:
+            more = tf.nest.map_structure(tf.add, total, one(part))
+            return part + 1, more
+
+        _, total = tf.while_loop(
+            lambda part, _: part < self.accumulation,
+            body,
+            (tf.constant(1), one(tf.constant(0))),
+        )
+        return total
+
+    def _clip(
+        self,
+        gradients: list[tf.Tensor],
+        weights: dict,
+        losses: dict,
+        metrics: dict,
+        tokens: tf.Tensor,
+    ) -> tuple[list[tf.Tensor], StepResult]:
+        means = self.objective.normalise(losses, weights)
+        if self.loss_scale is not None:
+            gradients = [g / self.loss_scale.value for g in gradients]
+        norms = tf.stack([tf.norm(g) for g in gradients])
+        norm = tf.norm(norms)
+        finite = tf.math.is_finite(norm) & tf.reduce_all(
+            tf.math.is_finite(tf.stack(list(means.values())))
+        )
+        if self.max_grad_norm:
+            limit = tf.constant(self.max_grad_norm, tf.float32)
+            scale = limit / tf.maximum(norm, limit)
+            gradients = [g * scale for g in gradients]
+        return gradients, StepResult(
+            means, metrics, norm, norms, finite, tokens
+        )
+
+    def _update(self, gradients: list[tf.Tensor]) -> None:
+        """Applies reduced gradients, from cross-replica context."""
+        rate = self.optimizer.learning_rate
+        for gradient, variable in zip(gradients, self.variables, strict=True):
+            self.strategy.extended.update(
+                variable.value,
+                lambda v, g, lr: self.optimizer.update_step(g, v, lr),
+                args=(gradient, rate),
+                group=False,
+            )
+        self.optimizer.iterations.assign_add(1)
+
+
+class EvaluationStep:
+    """Sums losses and metrics of a batch over all replicas.
+
+    Args:
+      model: see `TrainingStep`.
+      objective: see `Objective`.
+      strategy: the distribution strategy.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        objective: Objective,
+        strategy: tf.distribute.Strategy,
+    ):
+        self.model = model
+        self.objective = objective
+        self.strategy = strategy
+
+    @tf.function(reduce_retracing=True)
+    def __call__(self, batch: Batch) -> tuple[dict, dict, dict]:
+        """Returns loss sums, their weights, and (sum, weight) of metrics."""
+
+        def replica_sums(batch: Batch) -> tuple[dict, dict, dict]:
+            outputs = self.model(batch, training=False)
+            losses, metrics = self.objective(outputs, batch)
+            return losses, self.objective.loss_weights(batch), metrics
+
+        sums = self.strategy.run(replica_sums, (batch,))
+        return tf.nest.map_structure(
+            lambda value: self.strategy.reduce("SUM", value, axis=None), sums
+        )
