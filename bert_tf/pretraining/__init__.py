@@ -1,0 +1,1 @@
+"""Pre-training: model, objective and the run."""

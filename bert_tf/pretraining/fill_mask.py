@@ -1,0 +1,127 @@
+"""What belongs where a text says [MASK]."""
+
+import os
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from bert_tf.errors import UserError
+from bert_tf.pretraining.pretrainer import BertPretrainer
+from bert_tf.text.tokenizer import BertTokenizer
+
+MASK = "[MASK]"
+
+
+class Candidate(NamedTuple):
+    """A token that may stand at a mask, with its probability."""
+
+    token: str
+    probability: float
+
+
+class MaskFiller:
+    """Fills masks with a pre-trained model.
+
+    Args:
+      model: the model with its masked-LM head.
+      tokenizer: the tokenizer it was trained with.
+    """
+
+    def __init__(self, model: BertPretrainer, tokenizer: BertTokenizer):
+        if len(tokenizer.vocabulary) != model.config.vocab_size:
+            raise UserError(
+                f"the vocabulary has {len(tokenizer.vocabulary)} tokens and "
+                f"the model {model.config.vocab_size} (vocab_size); they do "
+                "not belong together."
+            )
+        self.model = model
+        self.tokenizer = tokenizer
+
+    @classmethod
+    def from_checkpoint(cls, folder: str | os.PathLike) -> Self:
+        """Loads the model and the tokenizer of a model folder."""
+        return cls(
+            BertPretrainer.from_checkpoint(folder),
+            BertTokenizer.from_checkpoint(folder),
+        )
+
+    def __call__(self, text: str, top_k: int = 5) -> list[list[Candidate]]:
+        """Returns the `top_k` best tokens for each [MASK] of a text.
+
+        Args:
+          text: any text with at least one "[MASK]" in it.
+          top_k: candidates for each mask.
+
+        Returns:
+          For each mask, in order, its candidates, best first.
+
+        Raises:
+          UserError: no mask, a text too long, or top_k out of range.
+        """
+        vocabulary = self.tokenizer.vocabulary
+        if not 1 <= top_k <= len(vocabulary):
+            raise UserError(
+                f"top_k={top_k}: give 1 to {len(vocabulary)}, the size of the "
+                "vocabulary."
+            )
+        ids = self._encode(text)
+        positions = np.flatnonzero(ids == vocabulary.mask_id)
+        row = np.asarray(ids, np.int32)[None]
+        outputs = self.model(
+            {
+                "input_ids": row,
+                "input_mask": np.ones_like(row),
+                "segment_ids": np.zeros_like(row),
+                "masked_lm_positions": positions[None].astype(np.int32),
+            },
+            training=False,
+        )
+        logits = np.asarray(outputs["masked_lm_logits"], np.float64)[0]
+        logits -= logits.max(-1, keepdims=True)
+        probabilities = np.exp(logits)
+        probabilities /= probabilities.sum(-1, keepdims=True)
+        best = np.argsort(-probabilities, -1, kind="stable")[:, :top_k]
+        return [
+            [Candidate(vocabulary.tokens[i], float(p[i])) for i in order]
+            for order, p in zip(best, probabilities, strict=True)
+        ]
+
+    def _encode(self, text: str) -> np.ndarray:
+        """[CLS] text [SEP], with the mask's own id at each [MASK]."""
+        vocabulary = self.tokenizer.vocabulary
+        if not isinstance(text, str):
+            raise UserError(f"text is {text!r}; it takes one string.")
+        parts = text.split(MASK)
+        if len(parts) == 1:
+            raise UserError(f"{text!r}: holds no {MASK}.")
+        ids = [vocabulary.cls_id]
+        for index, part in enumerate(self.tokenizer.tokenize(parts)):
+            if index:
+                ids.append(vocabulary.mask_id)
+            ids.extend(part.numpy().tolist())
+        ids.append(vocabulary.sep_id)
+        longest = self.model.config.max_position_embeddings
+        if len(ids) > longest:
+            raise UserError(
+                f"the text has {len(ids)} tokens with [CLS] and [SEP]; this "
+                f"model takes {longest} (max_position_embeddings)."
+            )
+        return np.asarray(ids)
+
+
+def fill_mask(
+    model: str | os.PathLike | MaskFiller, text: str, top_k: int = 5
+) -> list[list[Candidate]]:
+    """Fills the masks of a text; see `MaskFiller` to do so many times.
+
+    Args:
+      model: a model folder, or a `MaskFiller` made from one.
+      text: any text with at least one "[MASK]" in it.
+      top_k: candidates for each mask.
+
+    Returns:
+      For each mask, in order, its candidates, best first.
+    """
+    if not isinstance(model, MaskFiller):
+        model = MaskFiller.from_checkpoint(model)
+    return model(text, top_k)

@@ -1,0 +1,258 @@
+"""The encoder with both pre-training heads."""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any, Self
+
+import keras
+import numpy as np
+
+from bert_tf.checkpoints import load_checkpoint
+from bert_tf.config import BertConfig
+from bert_tf.encoder import BertEncoder
+from bert_tf.errors import UserError
+from bert_tf.layers import MaskedLMHead, NextSentenceHead
+from bert_tf.named_weights import (
+    NamedWeights,
+    arrays_of,
+    assign_arrays,
+    dense_weights,
+    norm_weights,
+)
+from bert_tf.pretraining.objective import PretrainingObjective
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertPretrainer(keras.Model):
+    """BERT with its masked-LM and next-sentence heads.
+
+    An ordinary Keras model whose loss comes from the records themselves:
+    `compile(optimizer=...)` and `fit(dataset_of_records)` are enough. Under
+    several replicas the loss of `fit` is the mean over replicas of each
+    replica's own loss, as in google-research/bert.
+
+    Args:
+      config_or_encoder: the architecture, or an encoder to put heads on.
+      dtype: Keras dtype policy or its name; None takes the encoder's, or
+        Keras' global policy.
+      name: name of the model.
+      trainable: whether training changes the weights.
+
+    Call arguments:
+      inputs: the inputs of `BertEncoder` and masked_lm_positions int32
+        [B, P]; labels among them are not read.
+      training: whether dropout is active.
+
+    Returns:
+      A dict: masked_lm_logits float32 [B, P, V], next_sentence_logits float32
+      [B, 2], and the encoder's sequence_output [B, S, H] and pooled_output
+      [B, H] in the compute dtype.
+
+    Raises:
+      UserError: an input is missing, or S exceeds max_position_embeddings.
+    """
+
+    def __init__(
+        self,
+        config_or_encoder: BertConfig | BertEncoder,
+        dtype: Any = None,
+        name: str = "bert_pretrainer",
+        trainable: bool = True,
+    ) -> None:
+        given = isinstance(config_or_encoder, BertEncoder)
+        if given and dtype is None:
+            dtype = config_or_encoder.dtype_policy
+        super().__init__(name=name, dtype=dtype, trainable=trainable)
+        policy = self.dtype_policy
+        self.encoder = (
+            config_or_encoder
+            if given
+            else BertEncoder(config_or_encoder, dtype=policy)
+        )
+        self.config = self.encoder.config
+        self.objective = PretrainingObjective()
+        self.masked_lm = MaskedLMHead(
+            self.config, name="masked_lm", dtype=policy
+        )
+        self.next_sentence = NextSentenceHead(
+            self.config, name="next_sentence", dtype=policy
+        )
+        self.accuracies = [
+            keras.metrics.Mean(name="masked_lm_accuracy"),
+            keras.metrics.Mean(name="next_sentence_accuracy"),
+        ]
+        self.build()
+
+    def build(self, input_shape: Any = None) -> None:
+        """Creates all weights; called once, by the constructor."""
+        if self.built:
+            return
+        self.masked_lm.build(None)
+        self.next_sentence.build(None)
+        self.built = True
+
+    def __call__(self, inputs: Mapping[str, Any], *args: Any, **kwargs: Any):
+        """Checks the inputs, then calls; see the class."""
+        # Here already, because Keras wraps what call() raises in many lines.
+        self._check_inputs(inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
+    def call(
+        self, inputs: Mapping[str, Any], training: bool | None = None
+    ) -> dict[str, Any]:
+        """Encodes a batch and scores both tasks; see the class."""
+        self._check_inputs(inputs)
+        outputs = self.encoder(inputs, training=training)
+        return {
+            "masked_lm_logits": self.masked_lm(
+                outputs["sequence_output"],
+                inputs["masked_lm_positions"],
+                self.encoder.embeddings.word_table,
+            ),
+            "next_sentence_logits": self.next_sentence(
+                outputs["pooled_output"]
+            ),
+            **outputs,
+        }
+
+    def compute_output_spec(
+        self, inputs: Mapping[str, Any], training: bool | None = None
+    ) -> dict[str, Any]:
+        """The outputs as symbols, without tracing every layer."""
+        self._check_inputs(inputs)
+        batch, predictions = inputs["masked_lm_positions"].shape
+        return {
+            "masked_lm_logits": keras.KerasTensor(
+                (batch, predictions, self.config.vocab_size), dtype="float32"
+            ),
+            "next_sentence_logits": keras.KerasTensor(
+                (batch, 2), dtype="float32"
+            ),
+            **self.encoder.compute_output_spec(inputs),
+        }
+
+    def _check_inputs(self, inputs: Mapping[str, Any]) -> None:
+        self.encoder.check_inputs(inputs)
+        if "masked_lm_positions" not in inputs:
+            raise UserError(
+                f"{self.name}: missing input masked_lm_positions; the inputs "
+                f"given are {', '.join(sorted(inputs)) or 'none'}."
+            )
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """The loss of a batch of records, from the labels they carry.
+
+        Args:
+          x: the records, labels included.
+          y: not used; records carry their labels.
+          y_pred: the outputs of the model.
+          sample_weight: not used; see masked_lm_weights.
+          training: whether the loss is for training.
+
+        Returns:
+          Scalar float32.
+        """
+        labels = ("masked_lm_ids", "masked_lm_weights", "next_sentence_labels")
+        if missing := [name for name in labels if name not in x]:
+            raise UserError(
+                f"{self.name}: the records hold no {', '.join(missing)}."
+            )
+        sums, _ = self.objective(y_pred, x)
+        means = self.objective.normalise(sums, self.objective.loss_weights(x))
+        # Keras' hook that divides by the number of replicas, whose gradients
+        # its optimizers sum.
+        return self._aggregate_additional_loss(sum(means.values()))
+
+    def compute_metrics(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
+    ) -> dict[str, Any]:
+        """Updates and returns the loss and both accuracies."""
+        _, metrics = self.objective(y_pred, x)
+        for accuracy in self.accuracies:
+            right, weight = metrics[accuracy.name]
+            share = keras.ops.divide_no_nan(right, weight)
+            accuracy.update_state(share, sample_weight=weight)
+        return self.get_metrics_result()
+
+    def named_weights(self) -> NamedWeights:
+        """The weights by their names in Google's TF1 checkpoints."""
+        words, follows = self.masked_lm, self.next_sentence
+        at = "cls/predictions/transform"
+        return {
+            **self.encoder.named_weights(),
+            **dense_weights(f"{at}/dense", words.transform),
+            **norm_weights(f"{at}/LayerNorm", words.layer_norm),
+            "cls/predictions/output_bias": (words.output_bias, None),
+            "cls/seq_relationship/output_weights": (
+                follows.output_weights,
+                None,
+            ),
+            "cls/seq_relationship/output_bias": (follows.output_bias, None),
+        }
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """The weights as float32 arrays with Google's TF1 names and shapes."""
+        return arrays_of(self.named_weights())
+
+    def load_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Assigns every weight from named arrays.
+
+        Args:
+          arrays: arrays with Google's TF1 names and shapes; names outside
+            `bert/` and `cls/` are left alone.
+
+        Raises:
+          UserError: a name is missing, unexpected or has another shape; no
+            weight is changed.
+        """
+        assign_arrays(
+            self.named_weights(), arrays, ("bert/", "cls/"), self.name
+        )
+
+    @classmethod
+    def from_checkpoint(
+        cls, folder: str | pathlib.Path, dtype: Any = None
+    ) -> Self:
+        """Builds the model that a model folder describes, weights included.
+
+        Args:
+          folder: a model folder with the pre-training heads.
+          dtype: Keras dtype policy or its name.
+
+        Raises:
+          UserError: the folder is no model folder, or its arrays do not fit.
+        """
+        checkpoint = load_checkpoint(folder)
+        pretrainer = cls(checkpoint.config, dtype=dtype)
+        pretrainer.load_arrays(checkpoint.arrays)
+        return pretrainer
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor arguments as plain data."""
+        return {
+            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            "name": self.name,
+            "trainable": self.trainable,
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Any = None
+    ) -> Self:
+        """Builds the model from what `get_config` returned."""
+        return cls(
+            keras.saving.deserialize_keras_object(
+                config["encoder"], custom_objects=custom_objects
+            ),
+            dtype=keras.dtype_policies.deserialize(config["dtype"]),
+            name=config["name"],
+            trainable=config["trainable"],
+        )

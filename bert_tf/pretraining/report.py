@@ -1,0 +1,164 @@
+"""What a finished pre-training run scored, in words, numbers and a picture."""
+
+import dataclasses
+import json
+import math
+import pathlib
+from collections.abc import Mapping
+
+from bert_tf.config import BertConfig
+from bert_tf.files import write_text
+from bert_tf.pretraining.baseline import Baseline, unigram_baseline
+from bert_tf.pretraining.recipe import PretrainingRecipe
+from bert_tf.records.dataset import held_out_batches, training_batches
+from bert_tf.records.folder import RecordFolder
+from bert_tf.training.history import History, draw_curves
+from bert_tf.training.loop import TrainingLoop
+
+# The largest loss whose exponential is a float64.
+_LARGEST_EXPONENT = 709
+_PANELS = ("masked_lm_loss", "masked_lm_accuracy", "next_sentence_accuracy")
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingResult:
+    """What a finished run scored.
+
+    Attributes:
+      held_out: mean losses and metrics on held-out records; empty where there
+        are none.
+      baseline: what guessing by frequency scores there; None likewise.
+      sequences_per_second: training speed since the run was last started.
+    """
+
+    held_out: Mapping[str, float]
+    baseline: Baseline | None
+    sequences_per_second: float
+
+
+def report(
+    recipe: PretrainingRecipe,
+    output_dir: pathlib.Path,
+    history: History,
+    loop: TrainingLoop,
+    folder: RecordFolder,
+    config: BertConfig,
+) -> PretrainingResult:
+    """Scores the finished model, beside guessing by frequency.
+
+    Writes results.json and learning_curve.png, and prints the scores.
+
+    Args:
+      recipe: what was run.
+      output_dir: the folder of the run.
+      history: the run's numbers.
+      loop: the loop, with the trained model.
+      folder: the records of the last phase.
+      config: the architecture.
+    """
+    _, speeds = history.series("sequences_per_second")
+    speed = speeds[-1] if speeds else 0.0
+    held_out, baseline = {}, None
+    if folder.num_held_out:
+        held_out = loop.evaluate(loop.phases[-1])
+        with loop.reading():
+            baseline = unigram_baseline(
+                training_batches(
+                    folder, recipe.eval_batch_size, recipe.seed, 0
+                ),
+                math.ceil(folder.num_records / recipe.eval_batch_size),
+                held_out_batches(folder, recipe.eval_batch_size),
+                config.vocab_size,
+            )
+    _draw(output_dir, history, baseline, config)
+    _write_scores(output_dir, history, held_out, baseline, speed)
+    _print_scores(history, held_out, baseline)
+    print(
+        f"finished; the model is in {output_dir}, the curves in "
+        f"{output_dir / 'learning_curve.png'}",
+        flush=True,
+    )
+    return PretrainingResult(held_out, baseline, speed)
+
+
+def perplexity(loss: float) -> float:
+    """exp(loss), infinite where a float cannot hold it."""
+    return math.exp(loss) if loss < _LARGEST_EXPONENT else math.inf
+
+
+def _write_scores(
+    output_dir: pathlib.Path,
+    history: History,
+    held_out: Mapping[str, float],
+    baseline: Baseline | None,
+    speed: float,
+) -> None:
+    """results.json; what is no finite number is null there."""
+    scores = {f"training_{k}": v for k, v in _last_row(history).items()}
+    if baseline is not None:
+        scores |= held_out
+        scores["masked_lm_perplexity"] = perplexity(held_out["masked_lm_loss"])
+        scores["unigram_perplexity"] = baseline.perplexity
+        scores["most_frequent_token_accuracy"] = baseline.accuracy
+    scores["sequences_per_second"] = speed
+    scores = {k: v if math.isfinite(v) else None for k, v in scores.items()}
+    write_text(output_dir / "results.json", json.dumps(scores, indent=2) + "\n")
+
+
+def _last_row(history: History) -> dict[str, float]:
+    """The last training numbers that are losses or accuracies."""
+    rows = [row for row in history.rows if "masked_lm_loss" in row]
+    if not rows:
+        return {}
+    return {
+        name: value
+        for name, value in rows[-1].items()
+        if name.endswith(("_loss", "_accuracy"))
+    }
+
+
+def _print_scores(
+    history: History,
+    held_out: Mapping[str, float],
+    baseline: Baseline | None,
+) -> None:
+    if training := _last_row(history):
+        shown = ", ".join(f"{k} {v:.4f}" for k, v in training.items())
+        print(f"training, last row: {shown}")
+    if baseline is None:
+        print("the records hold no held-out documents to score the model on")
+        return
+    loss = held_out["masked_lm_loss"]
+    print(
+        f"held-out masked LM: loss {loss:.4f}, "
+        f"perplexity {perplexity(loss):,.1f} (by frequency alone "
+        f"{baseline.perplexity:,.1f}), accuracy "
+        f"{held_out['masked_lm_accuracy']:.1%} (always the most frequent "
+        f"token {baseline.accuracy:.1%})\n"
+        f"held-out next sentence: accuracy "
+        f"{held_out['next_sentence_accuracy']:.1%}"
+    )
+
+
+def _draw(
+    output_dir: pathlib.Path,
+    history: History,
+    baseline: Baseline | None,
+    config: BertConfig,
+) -> None:
+    levels: dict[str, dict[str, float]] = {}
+    if baseline is not None:
+        levels = {
+            "masked_lm_loss": {
+                "by frequency alone": math.log(baseline.perplexity)
+            },
+            "masked_lm_accuracy": {"most frequent token": baseline.accuracy},
+        }
+    draw_curves(
+        output_dir / "learning_curve.png",
+        history,
+        _PANELS,
+        levels,
+        f"BERT pre-training, {config.num_hidden_layers} layers of "
+        f"{config.hidden_size}",
+    )

@@ -1,0 +1,238 @@
+"""A pre-training run, from records and a recipe to a model folder."""
+
+import functools
+import pathlib
+from collections.abc import Mapping, Sequence
+
+import keras
+import tensorflow as tf
+
+from bert_tf.checkpoints import (
+    Checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.files import locked
+from bert_tf.optimization import adamw, lamb
+from bert_tf.pretraining.objective import PretrainingObjective
+from bert_tf.pretraining.pretrainer import BertPretrainer
+from bert_tf.pretraining.recipe import PretrainingRecipe
+from bert_tf.pretraining.report import PretrainingResult, report
+from bert_tf.pretraining.setup import (
+    LOCK_FILE,
+    choose_configuration,
+    choose_tokenizer,
+    claim,
+    identity,
+    refuse_other_folders,
+)
+from bert_tf.records.dataset import (
+    held_out_batches,
+    reading_errors,
+    training_batches,
+)
+from bert_tf.records.folder import RecordFolder
+from bert_tf.training.loop import (
+    Diagnosis,
+    LoopSettings,
+    Phase,
+    TrainingLoop,
+)
+from bert_tf.training.loss_scale import LossScale
+from bert_tf.training.step import EvaluationStep, TrainingStep
+from bert_tf.training.strategies import make_strategy
+
+
+def run_pretraining(
+    recipe: PretrainingRecipe,
+    output_dir: str | pathlib.Path,
+    logical_cpus: int = 0,
+) -> PretrainingResult:
+    """Pre-trains a BERT, going on where an earlier run of it stopped.
+
+    Args:
+      recipe: what to do.
+      output_dir: becomes a model folder, with the run's states and numbers.
+      logical_cpus: see `make_strategy`.
+
+    Returns:
+      The scores of the finished run.
+
+    Raises:
+      UserError: settings, records and output_dir that do not fit each other,
+        or a step that was not finite.
+    """
+    output_dir = pathlib.Path(output_dir)
+    steps = recipe.phase_steps()
+    # First, since it may split the CPU, which TensorFlow allows only at start.
+    strategy = make_strategy(recipe.strategy, logical_cpus)
+    folders = [RecordFolder.open(folder) for folder in recipe.folders]
+    tokenizer = choose_tokenizer(recipe, folders)
+    config = choose_configuration(recipe, folders, tokenizer.vocabulary)
+    phases = _phases(recipe, folders, steps, strategy)
+    refuse_other_folders(output_dir, recipe)
+    keras.utils.set_random_seed(recipe.seed)
+    with strategy.scope():
+        model = BertPretrainer(config, dtype=recipe.precision)
+        if recipe.init_from:
+            model.load_arrays(load_checkpoint(recipe.init_from).arrays)
+        step = _training_step(recipe, model, strategy)
+    output_dir.mkdir(parents=True, exist_ok=True)
+    with locked(output_dir / LOCK_FILE, output_dir):
+        claim(output_dir, recipe)
+        _announce(config, model, phases, folders)
+        loop = _loop(recipe, model, step, phases, output_dir, folders)
+        history = loop.run()
+        tokenizer.save(output_dir)
+        save_checkpoint(output_dir, Checkpoint(config, model.to_arrays()))
+        return report(recipe, output_dir, history, loop, folders[-1], config)
+
+
+def _loop(
+    recipe: PretrainingRecipe,
+    model: BertPretrainer,
+    step: TrainingStep,
+    phases: Sequence[Phase],
+    output_dir: pathlib.Path,
+    folders: Sequence[RecordFolder],
+) -> TrainingLoop:
+    diagnosis = Diagnosis(
+        {
+            "input_ids": model.config.vocab_size,
+            "masked_lm_ids": model.config.vocab_size,
+            "segment_ids": model.config.type_vocab_size,
+        },
+        functools.partial(_forward_tensors, model),
+    )
+    return TrainingLoop(
+        step,
+        EvaluationStep(model, step.objective, step.strategy),
+        phases,
+        output_dir,
+        LoopSettings(
+            recipe.log_steps,
+            recipe.eval_steps,
+            recipe.save_checkpoints_steps,
+            recipe.keep_checkpoint_max,
+        ),
+        diagnosis,
+        functools.partial(reading_errors, *folders),
+        identity(model.config, folders),
+    )
+
+
+def _phases(
+    recipe: PretrainingRecipe,
+    folders: Sequence[RecordFolder],
+    steps: Sequence[int],
+    strategy: tf.distribute.Strategy,
+) -> list[Phase]:
+    phases = []
+    for index, (folder, count) in enumerate(zip(folders, steps, strict=True)):
+        final = index == 1 and recipe.final_phase_batch_size
+        size = recipe.final_phase_batch_size if final else 0
+        size = size or recipe.train_batch_size
+        parts = (
+            strategy.num_replicas_in_sync * recipe.gradient_accumulation_steps
+        )
+        if size % parts:
+            raise UserError(
+                f"train_batch_size {size} is not a multiple of {parts}: "
+                f"{strategy.num_replicas_in_sync} devices x "
+                f"gradient_accumulation_steps "
+                f"{recipe.gradient_accumulation_steps}."
+            )
+        phases.append(
+            Phase(
+                count,
+                size,
+                lambda start, folder=folder, size=size: training_batches(
+                    folder, size, recipe.seed, start
+                ),
+                _held_out(recipe, folder),
+            )
+        )
+    return phases
+
+
+def _held_out(recipe: PretrainingRecipe, folder: RecordFolder) -> object:
+    if not folder.num_held_out:
+        return None
+    return lambda: held_out_batches(folder, recipe.eval_batch_size)
+
+
+def _training_step(
+    recipe: PretrainingRecipe,
+    model: BertPretrainer,
+    strategy: tf.distribute.Strategy,
+) -> TrainingStep:
+    arguments = {
+        "learning_rate": recipe.learning_rate,
+        "total_steps": recipe.num_train_steps,
+        "warmup": recipe.warmup_steps,
+        "weight_decay": recipe.weight_decay_rate,
+        "beta_1": recipe.adam_beta_1,
+        "beta_2": recipe.adam_beta_2,
+        "epsilon": recipe.adam_epsilon,
+        # The step clips, after the reduction over devices.
+        "clip_norm": None,
+    }
+    if recipe.optimizer == "lamb":
+        optimizer = lamb(**arguments)
+    else:
+        optimizer = adamw(
+            **arguments, bias_correction=recipe.optimizer == "adamw"
+        )
+    return TrainingStep(
+        model,
+        PretrainingObjective(),
+        optimizer,
+        strategy,
+        recipe.max_grad_norm,
+        recipe.gradient_accumulation_steps,
+        recipe.seed,
+        LossScale() if recipe.precision == "mixed_float16" else None,
+    )
+
+
+def _forward_tensors(
+    model: BertPretrainer, batch: Mapping[str, object]
+) -> list[tuple[str, object]]:
+    """Every tensor of the forward pass that has a name, in order."""
+    batch = {name: tf.convert_to_tensor(value) for name, value in batch.items()}
+    encoded = model.encoder(batch, training=False, return_all_layers=True)
+    named = [("embedding_output", encoded["embedding_output"])]
+    named += [
+        (f"the output of layer {index}", layer)
+        for index, layer in enumerate(encoded["all_encoder_layers"])
+    ]
+    named.append(("pooled_output", encoded["pooled_output"]))
+    outputs = model(batch, training=False)
+    named += [
+        (name, outputs[name])
+        for name in ("masked_lm_logits", "next_sentence_logits")
+    ]
+    losses, _ = PretrainingObjective()(outputs, batch)
+    return named + list(losses.items())
+
+
+def _announce(
+    config: BertConfig,
+    model: BertPretrainer,
+    phases: Sequence[Phase],
+    folders: Sequence[RecordFolder],
+) -> None:
+    print(
+        f"{config.num_hidden_layers} layers of {config.hidden_size}, "
+        f"{model.count_params():,} parameters"
+    )
+    for phase, folder in zip(phases, folders, strict=True):
+        epochs = phase.num_steps * phase.batch_size / folder.num_records
+        print(
+            f"{phase.num_steps:,} steps of {phase.batch_size} sequences of "
+            f"{folder.max_seq_length} tokens: {epochs:.2g} epochs of "
+            f"{folder.num_records:,} records",
+            flush=True,
+        )

@@ -1,0 +1,195 @@
+"""Whether a recipe, its records and its folder fit each other."""
+
+import hashlib
+import json
+import pathlib
+import shutil
+from collections.abc import Sequence
+
+from bert_tf.checkpoints import load_checkpoint
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.pretraining.recipe import PretrainingRecipe
+from bert_tf.records.folder import RecordFolder
+from bert_tf.text.casing import read_lower_case
+from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
+
+RECIPE_FILE = "recipe.json"
+LOCK_FILE = ".lock"
+CHECKPOINTS = "checkpoints"
+# What shows that a folder without a recipe is somebody's work.
+_SIGNS_OF_WORK = (
+    "bert_config.json",
+    "bert_model.safetensors",
+    "records.json",
+    CHECKPOINTS,
+)
+
+
+def choose_tokenizer(
+    recipe: PretrainingRecipe, folders: Sequence[RecordFolder]
+) -> BertTokenizer:
+    """The tokenizer that made the records, the same for all phases.
+
+    Raises:
+      UserError: records without a vocabulary where none is given, or with
+        another one than each other, the given one or that of init_from.
+    """
+    sources: list[tuple[str, Vocabulary, bool]] = []
+    if recipe.vocab_file:
+        path = pathlib.Path(recipe.vocab_file)
+        sources.append(_read_vocabulary(f"--vocab_file={path}", path))
+    for name, folder in zip(recipe.folders, folders, strict=True):
+        if folder.vocabulary is not None:
+            sources.append(
+                (f"--data_dir={name}", folder.vocabulary, folder.lower_case)
+            )
+        elif not recipe.vocab_file:
+            raise UserError(
+                f"--data_dir={name}: these records do not carry their "
+                "vocabulary; pass --vocab_file."
+            )
+    initial = pathlib.Path(recipe.init_from) / VOCABULARY_FILE
+    if recipe.init_from and initial.exists():
+        sources.append(
+            _read_vocabulary(f"--init_from={recipe.init_from}", initial)
+        )
+    first, vocabulary, lower_case = sources[0]
+    for name, other, other_lower_case in sources[1:]:
+        if other.digest() != vocabulary.digest():
+            raise UserError(f"{name}: another vocabulary than that of {first}.")
+        if other_lower_case != lower_case:
+            raise UserError(
+                f"{name}: do_lower_case is {other_lower_case}, and "
+                f"{lower_case} in {first}."
+            )
+    return BertTokenizer(vocabulary, lower_case)
+
+
+def _read_vocabulary(
+    name: str, path: pathlib.Path
+) -> tuple[str, Vocabulary, bool]:
+    vocabulary = Vocabulary.from_file(path)
+    if path.name == VOCABULARY_FILE:
+        return name, vocabulary, read_lower_case(path.parent, vocabulary)
+    return name, vocabulary, not vocabulary.looks_cased()
+
+
+def choose_configuration(
+    recipe: PretrainingRecipe,
+    folders: Sequence[RecordFolder],
+    vocabulary: Vocabulary,
+) -> BertConfig:
+    """The architecture, checked against the records.
+
+    Raises:
+      UserError: none is given, or it fits neither vocabulary nor records.
+    """
+    if recipe.config_file:
+        source = f"--config_file={recipe.config_file}"
+        config = BertConfig.from_json(recipe.config_file)
+    elif recipe.size:
+        source = f"--size={recipe.size}"
+        config = BertConfig.from_size(recipe.size, len(vocabulary))
+    elif recipe.init_from:
+        source = f"--init_from={recipe.init_from}"
+        config = load_checkpoint(recipe.init_from).config
+    else:
+        raise UserError("give --size, --config_file or --init_from.")
+    if config.vocab_size != len(vocabulary):
+        raise UserError(
+            f"{source}: vocab_size is {config.vocab_size}, but the records "
+            f"were built with a vocabulary of {len(vocabulary)} tokens."
+        )
+    for name, folder in zip(recipe.folders, folders, strict=True):
+        if folder.max_seq_length > config.max_position_embeddings:
+            raise UserError(
+                f"--data_dir={name}: max_seq_length {folder.max_seq_length} "
+                f"is above max_position_embeddings "
+                f"{config.max_position_embeddings} of {source}."
+            )
+    return config
+
+
+def identity(
+    config: BertConfig, folders: Sequence[RecordFolder]
+) -> dict[str, str]:
+    """Digests of what a run must find again when it is resumed."""
+    records = [
+        [file.path.name, file.records, file.path.stat().st_size]
+        for folder in folders
+        for file in folder.training_files
+    ]
+    recipes = [folder.recipe.to_dict() for folder in folders if folder.recipe]
+    return {
+        "architecture": _digest(config.to_dict()),
+        "records": _digest([records, recipes]),
+    }
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def refuse_other_folders(
+    output_dir: pathlib.Path, recipe: PretrainingRecipe
+) -> None:
+    """Refuses to write over what is not an unfinished run of this recipe.
+
+    Raises:
+      UserError: output_dir is a file, holds something else, or a run of
+        another recipe that has trained.
+    """
+    if output_dir.exists() and not output_dir.is_dir():
+        raise UserError(
+            f"--output_dir={output_dir}: is a file; choose a folder."
+        )
+    if not (output_dir / RECIPE_FILE).exists():
+        for name in _SIGNS_OF_WORK:
+            if (output_dir / name).exists():
+                raise UserError(
+                    f"--output_dir={output_dir}: holds a {name} that no run "
+                    "of this command left there; choose another folder."
+                )
+    elif (output_dir / "records.json").exists():
+        raise UserError(
+            f"--output_dir={output_dir}: is a folder of records; choose "
+            "another one."
+        )
+    elif _has_trained(output_dir):
+        different = _differences(output_dir, recipe)
+        if different:
+            raise UserError(
+                f"--output_dir={output_dir}: holds a run of another recipe "
+                f"({'; '.join(different)}); choose another folder, or pass "
+                f"--recipe={output_dir / RECIPE_FILE} to go on with that run."
+            )
+
+
+def _differences(
+    output_dir: pathlib.Path, recipe: PretrainingRecipe
+) -> list[str]:
+    before = PretrainingRecipe.from_json(output_dir / RECIPE_FILE).to_dict()
+    now = recipe.to_dict()
+    return [
+        f"{name} was {before[name]!r} and is now {now[name]!r}"
+        for name in now
+        if before[name] != now[name] and name not in recipe.MAY_CHANGE
+    ]
+
+
+def _has_trained(output_dir: pathlib.Path) -> bool:
+    """Whether there is more than the state of step 0."""
+    states = (output_dir / CHECKPOINTS).glob("step-*")
+    return any(int(path.name.removeprefix("step-")) for path in states)
+
+
+def claim(output_dir: pathlib.Path, recipe: PretrainingRecipe) -> None:
+    """Writes the recipe; a run that never trained makes way for another."""
+    refuse_other_folders(output_dir, recipe)
+    path = output_dir / RECIPE_FILE
+    if path.exists() and not _has_trained(output_dir):
+        shutil.rmtree(output_dir / CHECKPOINTS, ignore_errors=True)
+    recipe.save(path)
