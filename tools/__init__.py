@@ -1,0 +1,1 @@
+"""One small file per command: flags in, one library call out."""

@@ -1,0 +1,110 @@
+"""What every command shares: quiet start-up and one-line errors."""
+
+import errno
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+
+from absl import app, flags, logging
+
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+
+def _import_tensorflow() -> None:
+    """Imports TensorFlow without its start-up messages.
+
+    TensorFlow 2.21 writes some before it reads TF_CPP_MIN_LOG_LEVEL. Where
+    the user has set that variable, or the import fails, they are shown.
+    """
+    if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
+        return
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+    standard_error = os.dup(2)
+    with tempfile.TemporaryFile() as messages:
+        os.dup2(messages.fileno(), 2)
+        try:
+            import tensorflow as tf
+
+            # Looks for CUDA, and says so where there is none.
+            tf.config.list_physical_devices()
+        except BaseException:
+            messages.seek(0)
+            os.write(standard_error, messages.read())
+            raise
+        finally:
+            os.dup2(standard_error, 2)
+            os.close(standard_error)
+
+
+def fail(message: str) -> int:
+    """Prints one error line and returns the exit code of a failure."""
+    print(f"error: {' '.join(message.split())}", file=sys.stderr, flush=True)
+    return 1
+
+
+def run(main: Callable[[], None]) -> None:
+    """Parses the flags, runs `main` and ends the process.
+
+    A `UserError` and an error of the operating system (a full disk, a missing
+    permission) become one line on standard error and exit code 1; an
+    interrupt exits with code 130.
+    """
+
+    def no_words(words: list[str]) -> None:
+        from bert_tf.errors import UserError
+
+        if words:
+            raise UserError(
+                f"unexpected argument {words[0]!r}; flags are written "
+                "--name=value."
+            )
+        main()
+
+    run_on_words(no_words)
+
+
+def run_on_words(main: Callable[[list[str]], None]) -> None:
+    """As `run`, for a command that takes words after its flags."""
+
+    def guarded(arguments: list[str]) -> int:
+        from bert_tf.errors import UserError
+
+        logging.set_verbosity(logging.WARNING)
+        try:
+            _import_tensorflow()
+            main(arguments[1:])
+        except UserError as error:
+            return fail(str(error))
+        except OSError as error:
+            if error.errno is None:
+                raise
+            where = f" ({error.filename})" if error.filename else ""
+            hint = (
+                "; free some space and run the same command again"
+                if error.errno in (errno.ENOSPC, errno.EDQUOT)
+                else ""
+            )
+            return fail(f"{error.strerror}{where}{hint}.")
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            return 130
+        return 0
+
+    app.run(guarded, flags_parser=_parse)
+
+
+def _parse(arguments: list[str]) -> list[str]:
+    """Parses the flags; a mistake in them is one line too."""
+    try:
+        return flags.FLAGS(arguments)
+    except flags.Error as error:
+        line = str(error)
+        if "must have a value other than None" in line:
+            line = f"{line.partition('=')[0].removeprefix('flag ')} is needed"
+        sys.exit(fail(f"{line.rstrip('.')}; --helpshort lists the flags."))
+
+
+def require(*names: str) -> None:
+    """Marks flags as required, with absl's own check."""
+    flags.mark_flags_as_required(names)

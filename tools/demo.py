@@ -1,0 +1,128 @@
+"""The whole main job in a few minutes, on Python's own language reference.
+
+Learns a vocabulary, builds records, pre-trains a small BERT and fills masks.
+The text is `pydoc_data.topics`, which every Python installation carries.
+
+python -m tools.demo --output_dir=demo_output
+"""
+
+import pathlib
+import time
+
+from absl import flags
+
+from tools import command_line
+from tools.language_reference import reference_documents
+
+_OUTPUT_DIR = flags.DEFINE_string(
+    "output_dir", "demo_output", "Folder for everything the demo makes."
+)
+_VOCAB_SIZE = 2048
+_SEQ_LENGTH = 64
+_STEPS = 2000
+_SENTENCES = (
+    "If the list is [MASK], an IndexError is raised.",
+    "A class definition is an executable [MASK].",
+    "The return value of the [MASK] is ignored.",
+    "The following is an [MASK] of a function call.",
+)
+_NEXT = """
+That was the whole job: text -> vocabulary -> records -> a pre-trained BERT.
+Look at {output}/model/learning_curve.png, or at the curves as they grow with
+  tensorboard --logdir={output}/model/tensorboard
+
+On your own text (one sentence a line, a blank line between documents):
+  . .venv/bin/activate
+  python -m tools.train_vocab --input='corpus/*.txt' --vocab_size=16384 \\
+      --output=out/vocab.txt
+  python -m tools.create_pretraining_data --input='corpus/*.txt' \\
+      --vocab_file=out/vocab.txt --output_dir=out/records
+  python -m tools.run_pretraining --data_dir=out/records \\
+      --output_dir=out/model --size=mini --set train_batch_size=64 \\
+      --set num_train_steps=4000 --set learning_rate=1e-3
+  python -m tools.fill_mask --model=out/model "The [MASK] is open."
+A run that is stopped goes on where it was when the same command is repeated."""
+
+
+def main() -> None:
+    """Runs the four steps."""
+    from bert_tf.files import write_text
+
+    started = time.monotonic()
+    output = pathlib.Path(_OUTPUT_DIR.value)
+    documents = reference_documents()
+    corpus = output / "corpus.txt"
+    text = "\n\n".join("\n".join(document) for document in documents)
+    if not corpus.exists() or corpus.read_text("utf-8") != text + "\n":
+        # Records remember when their text was changed.
+        write_text(corpus, text + "\n")
+    print(
+        f"1. Text: {len(documents)} topics of Python's language reference, "
+        f"{len(text) / 1e3:,.0f} kB in {corpus}",
+        flush=True,
+    )
+    vocab_file = output / "vocab.txt"
+    _learn_vocabulary(corpus, vocab_file)
+    _make_records(corpus, vocab_file, output / "records")
+    _pretrain(output / "records", output / "model")
+    _fill(output / "model")
+    print(f"\nThe demo took {time.monotonic() - started:,.0f} seconds.")
+    print(_NEXT.format(output=output))
+
+
+def _learn_vocabulary(corpus: pathlib.Path, vocab_file: pathlib.Path) -> None:
+    from bert_tf.text.vocabulary_trainer import train_vocab
+
+    print(f"\n2. Vocabulary: {_VOCAB_SIZE} WordPiece tokens", flush=True)
+    trained = train_vocab([corpus], _VOCAB_SIZE)
+    trained.save(vocab_file)
+
+
+def _make_records(
+    corpus: pathlib.Path, vocab_file: pathlib.Path, folder: pathlib.Path
+) -> None:
+    from bert_tf.records.builder import create_records
+    from bert_tf.records.recipe import RecordsRecipe
+
+    print(f"\n3. Records: sequences of {_SEQ_LENGTH} tokens", flush=True)
+    recipe = RecordsRecipe(
+        max_seq_length=_SEQ_LENGTH,
+        max_predictions_per_seq=10,
+        # The text is small: five passes give five sets of sentence pairs.
+        dupe_factor=5,
+        held_out=0.1,
+    )
+    print(create_records([corpus], vocab_file, folder, recipe))
+
+
+def _pretrain(records: pathlib.Path, model: pathlib.Path) -> None:
+    from bert_tf.pretraining.recipe import PretrainingRecipe
+    from bert_tf.pretraining.run import run_pretraining
+
+    print("\n4. Pre-training: masked LM and next sentence", flush=True)
+    recipe = PretrainingRecipe(
+        data_dir=str(records),
+        size="tiny",
+        train_batch_size=64,
+        num_train_steps=_STEPS,
+        learning_rate=2e-3,
+        eval_steps=_STEPS // 8,
+        save_checkpoints_steps=_STEPS // 4,
+    )
+    run_pretraining(recipe, model)
+
+
+def _fill(model: pathlib.Path) -> None:
+    from bert_tf.pretraining.fill_mask import MaskFiller
+
+    print("\n5. What the model puts in place of [MASK]:", flush=True)
+    filler = MaskFiller.from_checkpoint(model)
+    for sentence in _SENTENCES:
+        best = "  ".join(
+            f"{c.token} {c.probability:.0%}" for c in filler(sentence)[0]
+        )
+        print(f"   {sentence}\n      {best}")
+
+
+if __name__ == "__main__":
+    command_line.run(main)

@@ -1,0 +1,36 @@
+"""Fills the [MASK]s of a text with a pre-trained model.
+
+python -m tools.fill_mask --model=DIR "The capital of France is [MASK]."
+"""
+
+from absl import flags
+
+from tools import command_line
+
+_MODEL = flags.DEFINE_string("model", None, "Model folder.")
+_TOP_K = flags.DEFINE_integer("top_k", 5, "Candidates for each mask.")
+
+
+def main(texts: list[str]) -> None:
+    """Prints the candidates for each mask of each text."""
+    from bert_tf.errors import UserError
+    from bert_tf.pretraining.fill_mask import MaskFiller
+
+    if not texts:
+        raise UserError(
+            'give a text after the flags, for example "Paris is the [MASK] of '
+            'France."'
+        )
+    filler = MaskFiller.from_checkpoint(_MODEL.value)
+    for text in texts:
+        print(text)
+        for number, candidates in enumerate(filler(text, _TOP_K.value), 1):
+            shown = "  ".join(
+                f"{c.token} {c.probability:.2g}" for c in candidates
+            )
+            print(f"  [MASK] {number}: {shown}")
+
+
+if __name__ == "__main__":
+    command_line.require("model")
+    command_line.run_on_words(main)

@@ -1,0 +1,93 @@
+"""Learns a WordPiece vocabulary from text.
+
+python -m tools.train_vocab --input='corpus/*.txt' --vocab_size=16384 \
+    --output=out/vocab.txt
+"""
+
+import pathlib
+
+from absl import flags
+
+from bert_tf.errors import UserError
+from bert_tf.files import ENCODING_ERRORS
+from tools import command_line
+
+_INPUT = flags.DEFINE_string(
+    "input", None, "Text files or globs, comma-separated; .gz is unpacked."
+)
+_VOCAB_SIZE = flags.DEFINE_integer(
+    "vocab_size", None, "Number of tokens, special ones included."
+)
+_OUTPUT = flags.DEFINE_string(
+    "output", None, "The vocabulary file to write, for example out/vocab.txt."
+)
+_LOWER_CASE = flags.DEFINE_bool(
+    "lower_case", True, "Lower-case the text and strip its accents."
+)
+_GOOGLE_LAYOUT = flags.DEFINE_bool(
+    "google_layout",
+    False,
+    "Place the special tokens and 994 [unused] ones as Google's files do.",
+)
+_MIN_FREQUENCY = flags.DEFINE_integer(
+    "min_frequency", 2, "How often a piece must occur to be joined."
+)
+_CHARACTER_COVERAGE = flags.DEFINE_float(
+    "character_coverage",
+    0.9999,
+    "Share of all characters that the alphabet covers; rarer ones are [UNK].",
+)
+_HELD_OUT = flags.DEFINE_float(
+    "held_out", 0.01, "Share of lines kept apart to judge the vocabulary by."
+)
+_ENCODING_ERRORS = flags.DEFINE_enum(
+    "encoding_errors",
+    "strict",
+    ENCODING_ERRORS,
+    "What to do with bytes that are not UTF-8: stop, or replace them.",
+)
+_MAX_UNIQUE_WORDS = flags.DEFINE_integer(
+    "max_unique_words",
+    5_000_000,
+    "Different words to remember at a time, about 120 bytes each; when there "
+    "are more, the rarest are forgotten.",
+)
+
+
+def main() -> None:
+    """Trains and writes the vocabulary that the flags describe."""
+    output = pathlib.Path(_OUTPUT.value)
+    if output.is_dir():
+        raise UserError(
+            f"--output={output}: is a directory; name a file, for example "
+            f"{output / 'vocab.txt'}"
+        )
+    if output.parent.exists() and not output.parent.is_dir():
+        raise UserError(
+            f"--output={output}: {output.parent} is a file, no folder."
+        )
+    # Before the work, so that a place that cannot be written to shows now.
+    output.parent.mkdir(parents=True, exist_ok=True)
+
+    from bert_tf.text.vocabulary_trainer import train_vocab
+
+    trained = train_vocab(
+        _INPUT.value,
+        _VOCAB_SIZE.value,
+        lower_case=_LOWER_CASE.value,
+        google_layout=_GOOGLE_LAYOUT.value,
+        min_frequency=_MIN_FREQUENCY.value,
+        character_coverage=_CHARACTER_COVERAGE.value,
+        held_out=_HELD_OUT.value,
+        encoding_errors=_ENCODING_ERRORS.value,
+        max_unique_words=_MAX_UNIQUE_WORDS.value,
+        progress=True,
+    )
+    trained.save(output)
+    print(trained.report)
+    print(f"written: {output}")
+
+
+if __name__ == "__main__":
+    command_line.require("input", "vocab_size", "output")
+    command_line.run(main)
