@@ -1,0 +1,296 @@
+"""Every public layer and model through everything that Keras promises.
+
+A new layer or model gets one line in `CASES`; the last tests fail until it
+has one. The weights hold distinct values, so that a pair exchanged on the way
+through a file is seen.
+"""
+
+import inspect
+import json
+from collections.abc import Callable
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from model_helpers import fill, numpy, pretraining_batch, small_config
+
+import bert_tf
+from bert_tf import layers
+from bert_tf.encoder import BertEncoder
+from bert_tf.models import bert_classifier
+from bert_tf.pretraining.pretrainer import BertPretrainer
+
+CONFIG = small_config()
+RANDOM = np.random.default_rng(8)
+BATCH = pretraining_batch(CONFIG, rows=4, length=6)
+ENCODER_INPUTS = {
+    k: BATCH[k] for k in ("input_ids", "input_mask", "segment_ids")
+}
+HIDDEN = {"hidden": RANDOM.normal(size=(4, 6, 24)).astype("float32")}
+ADDER = {
+    "adder": 1e4 * (BATCH["input_mask"][:, None, None] - 1).astype("float32")
+}
+TABLE = RANDOM.normal(size=(1, 41, 24)).astype("float32")
+WORDS = {"words": np.repeat(TABLE, 4, axis=0)}
+POSITIONS = {"masked_lm_positions": BATCH["masked_lm_positions"]}
+
+
+def around(
+    layer: keras.layers.Layer,
+    arrays: dict[str, np.ndarray],
+    *names: str,
+) -> keras.Model:
+    """A functional model that passes its inputs to a layer, in order."""
+    inputs = {
+        name: keras.Input(value.shape[1:], dtype=value.dtype.name, name=name)
+        for name, value in arrays.items()
+    }
+    return keras.Model(inputs, layer(*(inputs[name] for name in names)))
+
+
+def layer_case(
+    make: Callable[[str], keras.layers.Layer], arrays: dict, *names: str
+) -> tuple[Callable[[str], keras.Model], dict]:
+    """A case that wraps a layer made with a dtype policy."""
+    return lambda policy: around(make(policy), arrays, *names), arrays
+
+
+# Public name -> a function from dtype policy to a model, and its inputs.
+CASES: dict[str, tuple[Callable[[str], keras.Model], dict]] = {
+    "Dense": layer_case(
+        lambda policy: layers.Dense(CONFIG, 7, "gelu", dtype=policy),
+        HIDDEN,
+        "hidden",
+    ),
+    "Embeddings": layer_case(
+        lambda policy: layers.Embeddings(CONFIG, dtype=policy),
+        {k: BATCH[k] for k in ("input_ids", "segment_ids")},
+        "input_ids",
+        "segment_ids",
+    ),
+    "LayerNorm": layer_case(
+        lambda policy: layers.LayerNorm(CONFIG, dtype=policy),
+        HIDDEN,
+        "hidden",
+    ),
+    "MaskedLMHead": layer_case(
+        lambda policy: TableFromBatch(
+            layers.MaskedLMHead(CONFIG, dtype=policy), dtype=policy
+        ),
+        HIDDEN | POSITIONS | WORDS,
+        "hidden",
+        "masked_lm_positions",
+        "words",
+    ),
+    "NextSentenceHead": layer_case(
+        lambda policy: layers.NextSentenceHead(CONFIG, dtype=policy),
+        {"pooled": HIDDEN["hidden"][:, 0]},
+        "pooled",
+    ),
+    "Pooler": layer_case(
+        lambda policy: layers.Pooler(CONFIG, dtype=policy), HIDDEN, "hidden"
+    ),
+    "SelfAttention": layer_case(
+        lambda policy: layers.SelfAttention(CONFIG, dtype=policy),
+        HIDDEN | ADDER,
+        "hidden",
+        "adder",
+    ),
+    "TransformerBlock": layer_case(
+        lambda policy: layers.TransformerBlock(CONFIG, dtype=policy),
+        HIDDEN | ADDER,
+        "hidden",
+        "adder",
+    ),
+    "BertEncoder": (
+        lambda policy: BertEncoder(CONFIG, dtype=policy),
+        ENCODER_INPUTS,
+    ),
+    "BertPretrainer": (
+        lambda policy: BertPretrainer(CONFIG, dtype=policy),
+        ENCODER_INPUTS | POSITIONS,
+    ),
+    "bert_classifier": (
+        lambda policy: bert_classifier(
+            BertEncoder(CONFIG, dtype=policy), num_classes=3, dropout=0.0
+        ),
+        ENCODER_INPUTS,
+    ),
+}
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class TableFromBatch(keras.layers.Layer):
+    """Gives a masked-LM head the word table as an input with a batch axis."""
+
+    def __init__(self, head, dtype=None, name=None, trainable=True):
+        super().__init__(dtype=dtype, name=name, trainable=trainable)
+        self.head = head
+
+    def build(self, *_):
+        if not self.head.built:
+            self.head.build(None)
+
+    def call(self, hidden, positions, words):
+        return self.head(hidden, positions, words[0])
+
+    def get_config(self):
+        head = keras.saving.serialize_keras_object(self.head)
+        return {**super().get_config(), "head": head}
+
+    @classmethod
+    def from_config(cls, config):
+        head = keras.saving.deserialize_keras_object(config["head"])
+        return super().from_config({**config, "head": head})
+
+
+def made(name: str, policy: str = "float32", seed: int = 1) -> keras.Model:
+    return fill(CASES[name][0](policy), seed, scale=0.2)
+
+
+def outputs_of(model: Callable, name: str) -> list[np.ndarray]:
+    return [numpy(t) for t in keras.tree.flatten(model(CASES[name][1]))]
+
+
+def assert_equal(ours: list, expected: list, atol: float = 1e-6) -> None:
+    for left, right in zip(ours, expected, strict=True):
+        assert np.abs(right).max() > 1e-3
+        np.testing.assert_allclose(left, right, atol=atol)
+
+
+every_case = pytest.mark.parametrize("name", CASES)
+
+
+@every_case
+def test_keras_file(name, tmp_path) -> None:
+    model = made(name)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    names = [[w.path for w in m.weights] for m in (loaded, model)]
+    assert [n.split("/")[-2:] for n in names[0]] == [
+        n.split("/")[-2:] for n in names[1]
+    ]
+    assert_equal(outputs_of(loaded, name), outputs_of(model, name), 0.0)
+    assert json.dumps(loaded.get_config()) == json.dumps(model.get_config())
+
+
+@every_case
+def test_weights_file(name, tmp_path) -> None:
+    model, other = made(name, seed=1), made(name, seed=2)
+    model.save_weights(tmp_path / "model.weights.h5")
+    other.load_weights(tmp_path / "model.weights.h5")
+    for left, right in zip(other.weights, model.weights, strict=True):
+        np.testing.assert_array_equal(numpy(left), numpy(right))
+    assert_equal(outputs_of(other, name), outputs_of(model, name), 0.0)
+
+
+@every_case
+def test_saved_model(name, tmp_path) -> None:
+    model = made(name)
+    signature = {
+        key: keras.InputSpec(shape=(None, *v.shape[1:]), dtype=v.dtype.name)
+        for key, v in CASES[name][1].items()
+    }
+    model.export(
+        tmp_path / "export", verbose=False, input_signature=[signature]
+    )
+    loaded = tf.saved_model.load(str(tmp_path / "export"))
+    assert_equal(outputs_of(loaded.serve, name), outputs_of(model, name), 1e-5)
+
+
+@every_case
+def test_graph_is_eager(name) -> None:
+    model = made(name)
+    graph = tf.function(model)
+    assert_equal(outputs_of(graph, name), outputs_of(model, name), 1e-5)
+
+
+@every_case
+def test_bfloat16(name) -> None:
+    model = made(name, "mixed_bfloat16")
+    assert {w.dtype for w in model.weights} == {"float32"}
+    exact = outputs_of(made(name), name)
+    for left, right in zip(outputs_of(model, name), exact, strict=True):
+        error = np.abs(left - right).max() / np.abs(right).max()
+        assert 0 < error < 0.05
+
+
+def summed_gradients(strategy, name: str) -> list[np.ndarray]:
+    """Gradients of a sum over the batch, cut over the replicas."""
+    with strategy.scope():
+        model = made(name)
+    count = strategy.num_replicas_in_sync
+    variables = [w.value for w in model.trainable_weights]
+
+    def cut(value: np.ndarray):
+        parts = np.split(value, count)
+        return strategy.experimental_distribute_values_from_function(
+            lambda c: tf.constant(parts[c.replica_id_in_sync_group])
+        )
+
+    def replica(inputs):
+        with tf.GradientTape() as tape:
+            outputs = keras.tree.flatten(model(inputs, training=True))
+            total = tf.add_n([tf.reduce_sum(tf.square(o)) for o in outputs])
+        gradients = tape.gradient(
+            total, variables, unconnected_gradients="zero"
+        )
+        context = tf.distribute.get_replica_context()
+        return context.all_reduce(
+            "SUM", [tf.convert_to_tensor(g) for g in gradients]
+        )
+
+    inputs = {k: cut(v) for k, v in CASES[name][1].items()}
+    gradients = tf.function(lambda: strategy.run(replica, (inputs,)))()
+    return [
+        strategy.experimental_local_results(g)[0].numpy() for g in gradients
+    ]
+
+
+@every_case
+def test_one_replica_is_two(name) -> None:
+    one = summed_gradients(tf.distribute.OneDeviceStrategy("/cpu:0"), name)
+    # Not collective operations: their instance keys clash when one process
+    # makes several strategies over the same devices.
+    mirrored = tf.distribute.MirroredStrategy(
+        ["/cpu:0", "/cpu:1"], tf.distribute.ReductionToOneDevice()
+    )
+    two = summed_gradients(mirrored, name)
+    for left, right in zip(two, one, strict=True):
+        scale = max(1.0, np.abs(right).max())
+        np.testing.assert_allclose(left / scale, right / scale, atol=1e-5)
+
+
+def public_names() -> set[str]:
+    """Public layer classes, model classes and functions that make models."""
+    names = {n for n in layers.__all__ if inspect.isclass(getattr(layers, n))}
+    for name in bert_tf.__all__:
+        value = getattr(bert_tf, name)
+        if inspect.isclass(value) and issubclass(value, keras.layers.Layer):
+            names.add(name)
+        elif getattr(value, "__module__", "") == "bert_tf.models":
+            names.add(name)
+    return names
+
+
+def test_every_public_layer_and_model_has_a_case() -> None:
+    assert public_names() == set(CASES)
+
+
+def test_every_layer_class_is_public() -> None:
+    written = set()
+    for module in vars(layers).values():
+        if inspect.ismodule(module):
+            written |= {
+                name
+                for name, value in vars(module).items()
+                if inspect.isclass(value)
+                and issubclass(value, keras.layers.Layer)
+                and value.__module__ == module.__name__
+            }
+    assert written - {"ConfiguredLayer"} == {
+        name
+        for name in layers.__all__
+        if inspect.isclass(getattr(layers, name))
+    }

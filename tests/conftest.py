@@ -1,0 +1,38 @@
+"""Fixtures that every room of the tests shares."""
+
+import os
+import pathlib
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import hypothesis
+import pytest
+
+# A shared machine may pause for longer than hypothesis' deadline; and what
+# guards main tries the same examples every time. Run by hand, the tests go on
+# looking for new ones.
+hypothesis.settings.register_profile("by_hand", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "by_hand")
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Splits the CPU in two, for the tests of tf.distribute.
+
+    TensorFlow allows it only before its devices are first used; everything
+    that names no strategy runs on the first one, as always.
+    """
+    from bert_tf.training.strategies import split_cpu
+
+    split_cpu(2)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> pathlib.Path:
+    """The folder of real data sets beside the repository, or a skip."""
+    folder = ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"real data sets are not at {folder}")
+    return folder

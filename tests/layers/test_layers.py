@@ -1,0 +1,248 @@
+"""Each layer against its formula."""
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model_helpers import encoder_inputs, fill, numpy, small_config
+from reference_bert import ACTIVATIONS, ReferenceBert, layer_norm
+
+from bert_tf.config import ACTIVATIONS as NAMES
+from bert_tf.encoder import BertEncoder
+from bert_tf.errors import UserError
+from bert_tf.layers import (
+    Dense,
+    Embeddings,
+    LayerNorm,
+    MaskedLMHead,
+    SelfAttention,
+    TransformerBlock,
+    attention_adder,
+)
+from bert_tf.layers.activations import activate, gelu
+
+CONFIG = small_config()
+RANDOM = np.random.default_rng(5)
+
+
+def normal(*shape) -> np.ndarray:
+    return RANDOM.normal(size=shape).astype("float32")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_activation_is_its_formula(name) -> None:
+    x = np.linspace(-6, 6, 241, dtype="float32")
+    expected = ACTIVATIONS[name](x.astype("float64"))
+    np.testing.assert_allclose(numpy(activate(name, x)), expected, atol=1e-6)
+
+
+def test_activations_differ_from_one_another() -> None:
+    x = np.float32([-2.0, -0.5, 0.7, 2.0])
+    values = [tuple(np.round(numpy(activate(n, x)), 5)) for n in NAMES]
+    assert len(set(values)) == len(NAMES)
+
+
+def test_unknown_activation_is_named() -> None:
+    with pytest.raises(UserError, match="swish"):
+        activate("swish", np.float32([1.0]))
+
+
+def test_gelu_gradient_is_the_slope_of_the_formula() -> None:
+    import tensorflow as tf
+
+    x = tf.constant(np.linspace(-5, 5, 101), tf.float32)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = gelu(x) * 3.0
+    step = 1e-5
+    high, low = (
+        ACTIVATIONS["gelu"](x.numpy().astype("float64") + s)
+        for s in (step, -step)
+    )
+    expected = 3.0 * (high - low) / (2 * step)
+    np.testing.assert_allclose(tape.gradient(y, x), expected, atol=1e-5)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    scale=st.floats(1e-2, 1e3),
+    shift=st.floats(-100, 100),
+    seed=st.integers(0, 100),
+)
+def test_layer_norm_is_its_formula(scale, shift, seed) -> None:
+    layer = LayerNorm(small_config(layer_norm_eps=1e-5))
+    layer.build((None, 16))
+    fill(layer, seed)
+    x = np.random.default_rng(seed).normal(shift, scale, (4, 16))
+    x = x.astype("float32")
+    expected = layer_norm(
+        x.astype("float64"), numpy(layer.gamma), numpy(layer.beta), 1e-5
+    )
+    tolerance = 1e-5 * (1 + abs(shift) / scale)
+    np.testing.assert_allclose(numpy(layer(x)), expected, atol=tolerance)
+
+
+def test_layer_norm_epsilon_comes_from_the_configuration() -> None:
+    x = normal(2, 8) * 1e-3
+    outputs = []
+    for epsilon in (1e-12, 1e-5):
+        layer = LayerNorm(small_config(layer_norm_eps=epsilon))
+        layer.build((None, 8))
+        outputs.append(numpy(layer(x)))
+    assert np.abs(outputs[0] - outputs[1]).max() > 0.1
+
+
+def test_layer_norm_computes_in_float32_under_bfloat16() -> None:
+    layer = LayerNorm(CONFIG, dtype="mixed_bfloat16")
+    layer.build((None, 64))
+    x = keras.ops.cast(normal(3, 64) + 200.0, "bfloat16")
+    exact = layer_norm(numpy(x).astype("float64"), 1.0, 0.0, 1e-12)
+    result = layer(x)
+    assert keras.backend.standardize_dtype(result.dtype) == "bfloat16"
+    np.testing.assert_allclose(numpy(result), exact, rtol=1e-2, atol=1e-2)
+
+
+def test_dense_is_a_product_with_bias_and_activation() -> None:
+    layer = Dense(CONFIG, 7, "relu")
+    layer.build((None, None, 5))
+    fill(layer)
+    x = normal(2, 3, 5)
+    expected = np.maximum(x @ numpy(layer.kernel) + numpy(layer.bias), 0)
+    np.testing.assert_allclose(numpy(layer(x)), expected, atol=1e-6)
+
+
+def test_kernels_are_cut_at_two_standard_deviations() -> None:
+    layer = Dense(small_config(initializer_range=0.02), 300)
+    layer.build((None, 300))
+    kernel = numpy(layer.kernel)
+    # The truncated normal's own deviation is 0.8796 of the normal's.
+    assert np.abs(kernel).max() <= 0.04
+    assert np.abs(kernel).max() > 0.0395
+    np.testing.assert_allclose(kernel.std(), 0.02 * 0.8796, rtol=0.01)
+    assert not numpy(layer.bias).any()
+
+
+def test_adder_hides_padding_other_sequences_and_later_positions() -> None:
+    mask = np.int32([[1, 1, 1, 1, 0]])
+    sequences = np.int32([[1, 1, 2, 2, 0]])
+    plain = numpy(attention_adder(mask))
+    assert plain.tolist() == [[[[0, 0, 0, 0, -10000]]]]
+    both = numpy(attention_adder(mask, sequences, causal=True))[0, 0] == 0
+    assert both.astype(int).tolist() == [
+        [1, 0, 0, 0, 0],
+        [1, 1, 0, 0, 0],
+        [0, 0, 1, 0, 0],
+        [0, 0, 1, 1, 0],
+        [0, 0, 0, 0, 0],
+    ]
+
+
+def test_attention_probabilities_sum_to_one_and_skip_the_mask() -> None:
+    layer = SelfAttention(CONFIG)
+    layer.build(None)
+    fill(layer)
+    mask = np.int32([[1, 1, 1, 0], [1, 1, 1, 1]])
+    _, probs = layer(normal(2, 4, 24), attention_adder(mask))
+    probs = numpy(probs)
+    np.testing.assert_allclose(probs.sum(-1), 1.0, atol=1e-6)
+    assert not probs[0, :, :, 3].any()
+    assert probs[1].min() > 0
+
+
+def test_query_key_and_value_have_separate_thirds() -> None:
+    layer = SelfAttention(CONFIG)
+    layer.build(None)
+    fill(layer)
+    x, adder = normal(1, 4, 24), attention_adder(np.ones((1, 4), "int32"))
+    context, probs = (numpy(t) for t in layer(x, adder))
+    kernel = numpy(layer.kernel)
+    changed = kernel.copy()
+    changed[:, 48:] *= -1  # value
+    layer.kernel.assign(changed)
+    other, same_probs = (numpy(t) for t in layer(x, adder))
+    np.testing.assert_array_equal(probs, same_probs)
+    assert np.abs(context - other).max() > 0.01
+    changed = kernel.copy()
+    changed[:, 24:48] *= -1  # key
+    layer.kernel.assign(changed)
+    assert np.abs(numpy(layer(x, adder)[1]) - probs).max() > 0.01
+
+
+def test_embeddings_add_three_tables() -> None:
+    encoder = fill(BertEncoder(CONFIG))
+    inputs = encoder_inputs(CONFIG)
+    reference = ReferenceBert(CONFIG, encoder.to_arrays())
+    places = np.random.default_rng(2).integers(0, 20, (3, 10)).astype("int32")
+    ids, segments = inputs["input_ids"], inputs["segment_ids"]
+    for given_places, used in ((None, np.arange(10)), (places, places)):
+        np.testing.assert_allclose(
+            numpy(encoder.embeddings(ids, segments, given_places)),
+            reference.embed(ids, segments, used),
+            atol=1e-5,
+        )
+
+
+@pytest.mark.parametrize(
+    "layer", [Embeddings(CONFIG), SelfAttention(CONFIG), MaskedLMHead(CONFIG)]
+)
+def test_every_weight_gets_a_dense_gradient(layer) -> None:
+    import tensorflow as tf
+
+    layer.build(None)
+    fill(layer)
+    ids = np.int32([[1, 2, 2, 4]])
+    wide = tf.constant(normal(1, 4, 24))
+    calls = {
+        Embeddings: lambda: layer(ids, ids % 2, ids),
+        SelfAttention: lambda: layer(wide, attention_adder(ids))[0],
+        MaskedLMHead: lambda: layer(wide, ids[:, :2], normal(41, 24)),
+    }
+    with tf.GradientTape() as tape:
+        outputs = calls[type(layer)]()
+        loss = tf.reduce_sum(outputs * normal(*outputs.shape))
+    for weight, gradient in zip(
+        layer.trainable_weights,
+        tape.gradient(loss, [w.value for w in layer.trainable_weights]),
+        strict=True,
+    ):
+        assert isinstance(gradient, tf.Tensor), weight.path
+        if weight.name != "qkv_bias":
+            assert np.abs(gradient.numpy()).max() > 1e-4, weight.path
+
+
+def test_dropout_is_active_only_in_training() -> None:
+    config = small_config(
+        hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.5
+    )
+    layer = TransformerBlock(config)
+    layer.build(None)
+    fill(layer)
+    x, adder = normal(2, 5, 24), attention_adder(np.ones((2, 5), "int32"))
+
+    def run(training):
+        return numpy(layer(x, adder, training=training)[0])
+
+    np.testing.assert_array_equal(run(False), run(False))
+    np.testing.assert_array_equal(run(None), run(False))
+    assert np.abs(run(True) - run(True)).max() > 0.01
+    assert np.abs(run(True) - run(False)).max() > 0.01
+
+
+@pytest.mark.parametrize(
+    "which", ["attention_probs_dropout_prob", "hidden_dropout_prob"]
+)
+def test_each_dropout_rate_is_used(which) -> None:
+    layer = TransformerBlock(small_config(**{which: 0.5}))
+    layer.build(None)
+    fill(layer)
+    x, adder = normal(2, 5, 24), attention_adder(np.ones((2, 5), "int32"))
+    outputs = [numpy(layer(x, adder, training=t)[0]) for t in (True, False)]
+    assert np.abs(outputs[0] - outputs[1]).max() > 0.01
+
+
+def test_dropout_keeps_the_mean_under_bfloat16() -> None:
+    layer = Dense(CONFIG, 4, dtype="mixed_bfloat16").make_dropout(0.1)
+    dropped = numpy(layer(np.ones((400, 400), "float32"), training=True))
+    assert abs((dropped == 0).mean() - 0.1) < 0.003
+    assert abs(dropped.mean() - 1.0) < 0.003

@@ -1,0 +1,82 @@
+"""Small models with distinct weights, and batches for them."""
+
+import keras
+import numpy as np
+
+from bert_tf.config import BertConfig
+
+
+def small_config(**changes) -> BertConfig:
+    """Two layers of width 24 with three heads, without dropout."""
+    values = {
+        "vocab_size": 41,
+        "hidden_size": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 3,
+        "intermediate_size": 40,
+        "max_position_embeddings": 20,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        **changes,
+    }
+    return BertConfig(**values)
+
+
+def fill(model: keras.layers.Layer, seed: int = 0, scale: float = 0.3):
+    """Gives every weight distinct random values, and returns the model."""
+    random = np.random.default_rng(seed)
+    for weight in model.weights:
+        values = random.normal(0.0, scale, weight.shape)
+        if weight.name == "gamma":
+            values += 1.0
+        weight.assign(values.astype("float32"))
+    return model
+
+
+def encoder_inputs(
+    config: BertConfig, rows: int = 3, length: int = 10, seed: int = 0
+) -> dict[str, np.ndarray]:
+    """Random ids, segments and a mask whose first row alone is full."""
+    random = np.random.default_rng(seed)
+    lengths = random.integers(length // 2, length, rows)
+    lengths[0] = length
+    inputs = {
+        "input_ids": random.integers(0, config.vocab_size, (rows, length)),
+        "input_mask": np.arange(length)[None] < lengths[:, None],
+        "segment_ids": random.integers(
+            0, config.type_vocab_size, (rows, length)
+        ),
+    }
+    return {name: value.astype("int32") for name, value in inputs.items()}
+
+
+def pretraining_batch(
+    config: BertConfig,
+    rows: int = 3,
+    length: int = 10,
+    predictions: int = 4,
+    seed: int = 0,
+) -> dict[str, np.ndarray]:
+    """Encoder inputs and labels; some predictions do not count."""
+    random = np.random.default_rng(seed + 1)
+    ids = random.integers(0, config.vocab_size, (rows, predictions))
+    places = np.stack(
+        [random.permutation(length)[:predictions] for _ in range(rows)]
+    )
+    weights = random.random((rows, predictions)) < 0.7
+    weights[:, 0] = True
+    return {
+        **encoder_inputs(config, rows, length, seed),
+        "masked_lm_positions": places.astype("int32"),
+        "masked_lm_ids": ids.astype("int32"),
+        "masked_lm_weights": weights.astype("float32"),
+        "next_sentence_labels": random.integers(0, 2, rows).astype("int32"),
+    }
+
+
+def numpy(tensor) -> np.ndarray:
+    """A tensor as a float array that NumPy can compute with."""
+    tensor = keras.ops.convert_to_tensor(tensor)
+    if "float" in keras.backend.standardize_dtype(tensor.dtype):
+        tensor = keras.ops.cast(tensor, "float32")
+    return keras.ops.convert_to_numpy(tensor)

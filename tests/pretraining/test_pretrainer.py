@@ -1,0 +1,234 @@
+"""The pre-training model: heads, losses at the start, learning, arrays."""
+
+import keras
+import numpy as np
+import pytest
+from model_helpers import (
+    encoder_inputs,
+    fill,
+    numpy,
+    pretraining_batch,
+    small_config,
+)
+from reference_bert import ReferenceBert, pretraining_loss
+
+from bert_tf.checkpoints import Checkpoint, save_checkpoint
+from bert_tf.config import ACTIVATIONS, BertConfig
+from bert_tf.encoder import BertEncoder
+from bert_tf.errors import UserError
+from bert_tf.optimization import adamw
+from bert_tf.pretraining.objective import PretrainingObjective
+from bert_tf.pretraining.pretrainer import BertPretrainer
+
+
+@pytest.mark.parametrize("hidden_act", ACTIVATIONS)
+def test_every_output_is_the_reference(hidden_act) -> None:
+    config = small_config(hidden_act=hidden_act)
+    model = fill(BertPretrainer(config), scale=0.15)
+    batch = pretraining_batch(config)
+    outputs = model(batch)
+    reference = ReferenceBert(config, model.to_arrays())(batch)
+    assert set(outputs) == {
+        "masked_lm_logits",
+        "next_sentence_logits",
+        "sequence_output",
+        "pooled_output",
+    }
+    for name, value in outputs.items():
+        np.testing.assert_allclose(
+            numpy(value), reference[name], atol=1e-5, err_msg=name
+        )
+
+
+def test_the_loss_is_the_reference() -> None:
+    config = small_config()
+    model = fill(BertPretrainer(config), scale=0.15)
+    batch = pretraining_batch(config, rows=5)
+    model.compile()
+    loss = float(model.compute_loss(x=batch, y_pred=model(batch)))
+    reference = ReferenceBert(config, model.to_arrays())(batch)
+    np.testing.assert_allclose(
+        loss, sum(pretraining_loss(reference, batch)), rtol=1e-5
+    )
+
+
+def test_the_loss_at_the_start_is_chance() -> None:
+    config = BertConfig(
+        vocab_size=3000,
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=128,
+        max_position_embeddings=32,
+    )
+    model = BertPretrainer(config)
+    batch = pretraining_batch(config, rows=16, length=30, predictions=10)
+    objective = PretrainingObjective()
+    losses, _ = objective(model(batch), batch)
+    means = objective.normalise(losses, objective.loss_weights(batch))
+    assert abs(float(means["masked_lm_loss"]) - np.log(3000)) < 0.05
+    assert abs(float(means["next_sentence_loss"]) - np.log(2)) < 0.05
+
+
+def test_the_word_table_is_tied() -> None:
+    config = small_config()
+    model = fill(BertPretrainer(config))
+    names = [w.path for w in model.weights if w.shape == (41, 24)]
+    assert len(names) == 1
+    batch = pretraining_batch(config)
+    before = numpy(model(batch)["masked_lm_logits"])
+    absent = next(i for i in range(41) if i not in batch["input_ids"])
+    table = model.encoder.embeddings.word_table
+    values = numpy(table).copy()
+    values[absent] += 1.0
+    table.assign(values)
+    changed = np.abs(numpy(model(batch)["masked_lm_logits"]) - before)
+    assert changed[..., absent].min() > 1e-3
+    assert not np.delete(changed, absent, axis=-1).any()
+
+
+def test_each_position_is_gathered_from_its_own_row() -> None:
+    config = small_config()
+    model = fill(BertPretrainer(config))
+    batch = pretraining_batch(config)
+    together = numpy(model(batch)["masked_lm_logits"])
+    for row in range(3):
+        for place in range(4):
+            one = {k: v[row : row + 1] for k, v in batch.items()}
+            one["masked_lm_positions"] = one["masked_lm_positions"][
+                :, place : place + 1
+            ]
+            np.testing.assert_allclose(
+                numpy(model(one)["masked_lm_logits"])[0, 0],
+                together[row, place],
+                atol=1e-5,
+            )
+
+
+def test_logits_are_float32_under_bfloat16() -> None:
+    config = small_config()
+    exact = fill(BertPretrainer(config), scale=0.1)
+    model = BertPretrainer(config, dtype="mixed_bfloat16")
+    model.load_arrays(exact.to_arrays())
+    batch = pretraining_batch(config)
+    outputs = model(batch)
+    for name in ("masked_lm_logits", "next_sentence_logits"):
+        dtype = keras.backend.standardize_dtype(outputs[name].dtype)
+        assert dtype == "float32"
+        np.testing.assert_allclose(
+            numpy(outputs[name]), numpy(exact(batch)[name]), atol=0.1
+        )
+    assert model.encoder.compute_dtype == "bfloat16"
+    assert {w.dtype for w in model.weights} == {"float32"}
+
+
+def test_eight_examples_are_learnt_by_heart() -> None:
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(1)
+    config = small_config(hidden_size=48, intermediate_size=96)
+    model = BertPretrainer(config)
+    batch = pretraining_batch(config, rows=8, seed=4)
+    data = tf.data.Dataset.from_tensors(batch).repeat(150)
+    model.compile(optimizer=adamw(3e-3, total_steps=150))
+    history = model.fit(data, verbose=0, shuffle=False).history
+    assert history["loss"][0] > 0.1
+    result = model.evaluate(data.take(1), verbose=0, return_dict=True)
+    assert result["loss"] < 0.05
+    assert result["masked_lm_accuracy"] == 1.0
+    assert result["next_sentence_accuracy"] == 1.0
+
+
+def test_fit_reports_the_weighted_accuracy() -> None:
+    import tensorflow as tf
+
+    config = small_config()
+    model = fill(BertPretrainer(config))
+    batch = pretraining_batch(config, rows=6)
+    model.compile(optimizer=adamw(1e-3, total_steps=10))
+    cut = [{k: v[a:b] for k, v in batch.items()} for a, b in ((0, 2), (2, 6))]
+    data = tf.data.Dataset.from_generator(
+        lambda: cut,
+        output_signature={
+            k: tf.TensorSpec([None, *v.shape[1:]], v.dtype)
+            for k, v in batch.items()
+        },
+    )
+    with pytest.warns(UserWarning, match="ran out of data") as caught:
+        result = model.evaluate(data, steps=3, verbose=0, return_dict=True)
+    assert caught
+    _, metrics = PretrainingObjective()(model(batch), batch)
+    for name, (right, weight) in metrics.items():
+        np.testing.assert_allclose(
+            result[name], float(right) / float(weight), rtol=1e-6
+        )
+
+
+def test_predict_needs_no_labels() -> None:
+    config = small_config()
+    model = fill(BertPretrainer(config))
+    batch = pretraining_batch(config)
+    inputs = {
+        k: v
+        for k, v in batch.items()
+        if k.startswith("input") or k in ("segment_ids", "masked_lm_positions")
+    }
+    predicted = model.predict(inputs, verbose=0)
+    np.testing.assert_allclose(
+        predicted["masked_lm_logits"],
+        numpy(model(batch)["masked_lm_logits"]),
+        atol=1e-5,
+    )
+
+
+def test_a_missing_input_is_named() -> None:
+    config = small_config()
+    with pytest.raises(UserError, match="missing input masked_lm_positions"):
+        BertPretrainer(config)(encoder_inputs(config))
+
+
+def test_arrays_have_googles_names_and_shapes() -> None:
+    model = BertPretrainer(small_config())
+    heads = {
+        name: value.shape
+        for name, value in model.to_arrays().items()
+        if name.startswith("cls/")
+    }
+    assert heads == {
+        "cls/predictions/transform/dense/kernel": (24, 24),
+        "cls/predictions/transform/dense/bias": (24,),
+        "cls/predictions/transform/LayerNorm/gamma": (24,),
+        "cls/predictions/transform/LayerNorm/beta": (24,),
+        "cls/predictions/output_bias": (41,),
+        "cls/seq_relationship/output_weights": (2, 24),
+        "cls/seq_relationship/output_bias": (2,),
+    }
+    assert set(model.encoder.to_arrays()) == set(model.to_arrays()) - set(heads)
+
+
+def test_arrays_round_trip_through_a_folder(tmp_path) -> None:
+    source = fill(BertPretrainer(small_config()), 1)
+    arrays = source.to_arrays()
+    folder = tmp_path / "model"
+    save_checkpoint(folder, Checkpoint(source.config, arrays))
+    loaded = BertPretrainer.from_checkpoint(folder)
+    for name, value in loaded.to_arrays().items():
+        np.testing.assert_array_equal(value, arrays[name], err_msg=name)
+    encoder = BertEncoder.from_checkpoint(folder)
+    for name, value in encoder.to_arrays().items():
+        np.testing.assert_array_equal(value, arrays[name], err_msg=name)
+
+
+def test_an_encoder_alone_does_not_fit_the_heads() -> None:
+    model = BertPretrainer(small_config())
+    with pytest.raises(UserError, match="missing: cls/predictions/output_bias"):
+        model.load_arrays(model.encoder.to_arrays())
+
+
+def test_heads_are_put_on_a_given_encoder() -> None:
+    config = small_config()
+    encoder = fill(BertEncoder(config, dtype="mixed_bfloat16"))
+    model = BertPretrainer(encoder)
+    assert model.encoder is encoder
+    assert model.config is encoder.config
+    assert model.masked_lm.compute_dtype == "bfloat16"

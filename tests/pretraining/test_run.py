@@ -1,0 +1,566 @@
+"""A whole pre-training run: exact resume, strategies, phases, bad input."""
+
+import json
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import bert_tf
+from bert_tf.checkpoints import load_checkpoint, read_arrays
+from bert_tf.errors import UserError
+from bert_tf.pretraining.recipe import PretrainingRecipe
+from bert_tf.pretraining.run import run_pretraining
+from bert_tf.training.sentinel import NonFiniteError
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SMALL = {
+    "train_batch_size": 8,
+    "num_train_steps": 12,
+    "learning_rate": 1e-2,
+    "log_steps": 5,
+    "eval_steps": 6,
+    "save_checkpoints_steps": 4,
+    "keep_checkpoint_max": 2,
+    "eval_batch_size": 16,
+}
+
+
+@pytest.fixture(scope="module")
+def config_file(small_vocab, tmp_path_factory) -> pathlib.Path:
+    tokens = small_vocab.read_text().split()
+    config = bert_tf.BertConfig(
+        vocab_size=len(tokens),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+    )
+    path = tmp_path_factory.mktemp("config") / "bert_config.json"
+    config.save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def recipe(records, config_file) -> PretrainingRecipe:
+    return PretrainingRecipe(
+        data_dir=str(records), config_file=str(config_file), **SMALL
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(recipe, tmp_path_factory) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    run_pretraining(recipe, folder)
+    return folder
+
+
+def rows(folder: pathlib.Path) -> list[dict]:
+    """The numbers of a run, without those that depend on the clock."""
+    lines = (folder / "history.jsonl").read_text().splitlines()
+    return [
+        {k: v for k, v in json.loads(line).items() if "per_second" not in k}
+        for line in lines
+    ]
+
+
+def weights(folder: pathlib.Path) -> dict[str, np.ndarray]:
+    return read_arrays(folder / "bert_model.safetensors")
+
+
+def assert_same_run(first: pathlib.Path, second: pathlib.Path) -> None:
+    assert rows(first) == rows(second)
+    theirs = weights(second)
+    for name, array in weights(first).items():
+        np.testing.assert_array_equal(array, theirs[name])
+
+
+def test_the_folder_of_a_finished_run(finished, recipe, small_vocab):
+    names = {p.name for p in finished.iterdir()}
+    assert names == {
+        ".lock",
+        "bert_config.json",
+        "bert_model.safetensors",
+        "checkpoints",
+        "history.jsonl",
+        "learning_curve.png",
+        "recipe.json",
+        "results.json",
+        "tensorboard",
+        "tokenizer_config.json",
+        "vocab.txt",
+    }
+    states = sorted(p.name for p in (finished / "checkpoints").iterdir())
+    assert states == ["step-00000008", "step-00000012"]
+    assert PretrainingRecipe.from_json(finished / "recipe.json") == recipe
+    assert [row["step"] for row in rows(finished)] == [5, 6, 10, 12, 12]
+    results = json.loads((finished / "results.json").read_text())
+    assert results["masked_lm_loss"] == pytest.approx(
+        rows(finished)[-1]["eval_masked_lm_loss"]
+    )
+    assert results["masked_lm_perplexity"] == pytest.approx(
+        np.exp(results["masked_lm_loss"])
+    )
+    assert (finished / "vocab.txt").read_text() == small_vocab.read_text()
+
+
+def test_the_loss_falls(finished):
+    losses = [r["masked_lm_loss"] for r in rows(finished) if "loss" in r]
+    assert losses[-1] < losses[0] - 0.3
+
+
+def test_tensorboard_has_the_numbers(finished):
+    seen = {}
+    for path in sorted((finished / "tensorboard").glob("events*")):
+        for record in tf.data.TFRecordDataset(str(path)):
+            event = tf.compat.v1.Event.FromString(record.numpy())
+            for value in event.summary.value:
+                seen[value.tag, event.step] = float(
+                    tf.make_ndarray(value.tensor)
+                )
+    for row in rows(finished):
+        for name, value in row.items():
+            if name != "step":
+                assert seen[name, row["step"]] == pytest.approx(value)
+
+
+def test_every_tool_can_load_it(finished):
+    encoder = bert_tf.BertEncoder.from_checkpoint(finished)
+    tokenizer = bert_tf.BertTokenizer.from_checkpoint(finished)
+    pack = bert_tf.SentencePacker(tokenizer, 16)
+    output = encoder(pack(["a function call"]))["sequence_output"]
+    assert np.isfinite(output.numpy()).all()
+    arrays = load_checkpoint(finished).arrays
+    np.testing.assert_array_equal(
+        arrays["bert/pooler/dense/kernel"], encoder.pooler.kernel.numpy()
+    )
+
+
+def test_the_same_recipe_gives_the_same_run(finished, tmp_path):
+    recipe = PretrainingRecipe.from_json(finished / "recipe.json")
+    run_pretraining(recipe, tmp_path)
+    assert_same_run(tmp_path, finished)
+
+
+def test_the_seed_matters(finished, recipe, tmp_path):
+    run_pretraining(recipe.override(["seed=2"]), tmp_path)
+    assert rows(tmp_path)[0] != rows(finished)[0]
+
+
+def test_a_finished_run_says_so_and_changes_nothing(
+    finished, recipe, tmp_path, capsys
+):
+    copy = tmp_path / "copy"
+    shutil.copytree(finished, copy)
+    run_pretraining(recipe, copy)
+    printed = capsys.readouterr().out
+    assert "already finished" in printed
+    assert_same_run(copy, finished)
+
+
+@pytest.mark.parametrize(
+    "stop", [7, *[pytest.param(n, marks=pytest.mark.slow) for n in (1, 4, 12)]]
+)
+def test_interrupted_between_steps(
+    stop, finished, recipe, tmp_path, monkeypatch
+):
+    from bert_tf.training.loop import TrainingLoop
+
+    train = TrainingLoop._train
+
+    def interrupt(self, phase, batch, number, progress, history):
+        if number == stop:
+            raise KeyboardInterrupt
+        train(self, phase, batch, number, progress, history)
+
+    monkeypatch.setattr(TrainingLoop, "_train", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_pretraining(recipe, tmp_path)
+    monkeypatch.undo()
+    assert not (tmp_path / "bert_model.safetensors").exists()
+    run_pretraining(recipe, tmp_path)
+    assert_same_run(tmp_path, finished)
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments(recipe, tmp_path):
+    """Kill -9, again and again, at moments that nobody chose."""
+    recipe = recipe.override(
+        ["num_train_steps=300", "save_checkpoints_steps=5", "log_steps=7"]
+    )
+    run_pretraining(recipe, tmp_path / "whole")
+    recipe.save(tmp_path / "recipe.json")
+    command = [
+        sys.executable,
+        "-m",
+        "tools.run_pretraining",
+        f"--recipe={tmp_path / 'recipe.json'}",
+        f"--output_dir={tmp_path / 'killed'}",
+        # As this process, whose threads decide how sums are rounded.
+        "--logical_cpus=2",
+    ]
+    killed = tmp_path / "killed"
+    moments = random.Random(0)
+
+    def newest_state() -> str:
+        return max(
+            (p.name for p in killed.glob("checkpoints/step-*")), default=""
+        )
+
+    def start() -> subprocess.Popen:
+        return subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+
+    for _ in range(10):
+        process = start()
+        before = newest_state()
+        # Not during start-up: wait for the run to write something new.
+        while process.poll() is None and newest_state() <= before:
+            time.sleep(0.01)
+        time.sleep(moments.uniform(0, 0.4))
+        process.kill()
+        output = process.communicate()[0].decode()
+        assert process.returncode == -signal.SIGKILL, output
+        assert newest_state() > before
+    process = start()
+    output = process.communicate()[0].decode()
+    assert process.returncode == 0, output
+    assert_same_run(killed, tmp_path / "whole")
+
+
+def test_a_torn_newest_state_falls_back(finished, recipe, tmp_path, capsys):
+    copy = tmp_path / "copy"
+    shutil.copytree(finished, copy)
+    torn = copy / "checkpoints" / "step-00000012" / "state.safetensors"
+    torn.write_bytes(torn.read_bytes()[:-100])
+    (copy / "bert_model.safetensors").unlink()
+    run_pretraining(recipe, copy)
+    printed = capsys.readouterr().out
+    assert "step-00000012" in printed
+    assert "using the state before it" in printed
+    assert "resuming from step 8 of 12" in printed
+    assert_same_run(copy, finished)
+
+
+@pytest.fixture(scope="module")
+def without_dropout(recipe, config_file, tmp_path_factory):
+    """A recipe and its run; dropout masks differ between replicas."""
+    folder = tmp_path_factory.mktemp("without_dropout")
+    config = bert_tf.BertConfig.from_json(config_file)
+    config = config.override(
+        ["hidden_dropout_prob=0", "attention_probs_dropout_prob=0"]
+    )
+    config.save(folder / "config.json")
+    recipe = recipe.override([f"config_file={folder / 'config.json'}"])
+    run_pretraining(recipe, folder / "run")
+    return recipe, folder / "run"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["strategy=mirrored"],
+        pytest.param(["gradient_accumulation_steps=4"], marks=pytest.mark.slow),
+        pytest.param(
+            ["strategy=mirrored", "gradient_accumulation_steps=2"],
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_strategies_and_accumulation_give_one_result(
+    settings, without_dropout, tmp_path
+):
+    recipe, reference = without_dropout
+    run_pretraining(recipe.override(settings), tmp_path)
+    theirs = weights(reference)
+    for name, array in weights(tmp_path).items():
+        np.testing.assert_allclose(array, theirs[name], atol=1e-5)
+    for mine, other in zip(rows(tmp_path), rows(reference), strict=True):
+        assert mine == pytest.approx(other, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_mirrored_resumes_exactly(recipe, tmp_path, monkeypatch):
+    from bert_tf.training.loop import TrainingLoop
+
+    recipe = recipe.override(["strategy=mirrored"])
+    run_pretraining(recipe, tmp_path / "whole")
+    train = TrainingLoop._train
+
+    def interrupt(self, phase, batch, number, progress, history):
+        if number == 7:
+            raise KeyboardInterrupt
+        train(self, phase, batch, number, progress, history)
+
+    monkeypatch.setattr(TrainingLoop, "_train", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_pretraining(recipe, tmp_path / "killed")
+    monkeypatch.undo()
+    run_pretraining(recipe, tmp_path / "killed")
+    assert_same_run(tmp_path / "killed", tmp_path / "whole")
+
+
+def test_two_phases(recipe, make_records, tmp_path, monkeypatch):
+    from bert_tf.training.loop import TrainingLoop
+
+    long = make_records("long", max_seq_length=64, max_predictions_per_seq=10)
+    recipe = recipe.override(
+        [
+            f"data_dir={recipe.data_dir},{long}",
+            "final_phase_proportion=0.25",
+            "final_phase_batch_size=4",
+        ]
+    )
+    shapes = []
+    train = TrainingLoop._train
+
+    def watch(self, phase, batch, number, progress, history):
+        shapes.append(tuple(batch["input_ids"].shape))
+        train(self, phase, batch, number, progress, history)
+
+    monkeypatch.setattr(TrainingLoop, "_train", watch)
+    run_pretraining(recipe, tmp_path)
+    assert shapes == [(8, 32)] * 9 + [(4, 64)] * 3
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        # Its steps are a share of the weights' norm, so the rate is another.
+        ["optimizer=lamb", "learning_rate=0.1"],
+        ["optimizer=adamw_no_bias_correction", "precision=mixed_bfloat16"],
+        ["precision=mixed_float16"],
+    ],
+)
+def test_optimizers_and_precisions_learn(settings, recipe, finished, tmp_path):
+    run_pretraining(recipe.override(settings), tmp_path)
+    training = [r["masked_lm_loss"] for r in rows(tmp_path) if "loss" in r]
+    assert training[-1] < training[0] - 0.1
+    assert rows(tmp_path) != rows(finished)
+    assert all(a.dtype == np.float32 for a in weights(tmp_path).values())
+
+
+def test_init_from_continues_from_those_weights(finished, recipe, tmp_path):
+    recipe = recipe.override(
+        [f"init_from={finished}", "learning_rate=1e-20", "num_train_steps=2"]
+    )
+    run_pretraining(recipe, tmp_path)
+    theirs = weights(finished)
+    for name, array in weights(tmp_path).items():
+        np.testing.assert_allclose(array, theirs[name], atol=1e-6)
+
+
+def test_static_records_train_too(make_records, recipe, tmp_path):
+    static = make_records(
+        "static",
+        max_seq_length=32,
+        max_predictions_per_seq=5,
+        static_masking=True,
+        dupe_factor=2,
+    )
+    recipe = recipe.override([f"data_dir={static}", "num_train_steps=4"])
+    run_pretraining(recipe, tmp_path)
+    assert np.isfinite(rows(tmp_path)[-1]["eval_loss"])
+
+
+def test_a_learning_rate_that_is_too_high(recipe, tmp_path):
+    recipe = recipe.override(
+        ["learning_rate=1e30", "max_grad_norm=0", "warmup_proportion=0"]
+    )
+    with pytest.raises(NonFiniteError) as caught:
+        run_pretraining(recipe, tmp_path)
+    message = str(caught.value)
+    assert message.startswith("step 2: loss or gradient is not finite")
+    assert "learning_rate" in message
+    assert "bert" in message or "layer" in message or "embedding" in message
+    kept = np.load(tmp_path / "bad_batch_step_2.npz")
+    assert kept["input_ids"].shape == (8, 32)
+    assert not (tmp_path / "bert_model.safetensors").exists()
+    # Nothing was trained, so the advice may be followed in the same folder.
+    mended = recipe.override(["learning_rate=1e-3", "num_train_steps=1"])
+    run_pretraining(mended, tmp_path)
+    assert (tmp_path / "bert_model.safetensors").exists()
+
+
+def test_ids_outside_the_vocabulary_are_named(recipe, tmp_path, monkeypatch):
+    from bert_tf.pretraining import run
+
+    batches = run.training_batches
+
+    def wrong(*arguments):
+        def spoil(batch):
+            ids = batch["input_ids"]
+            spoilt = tf.tensor_scatter_nd_update(ids, [[2, 3]], [99_999])
+            return {**batch, "input_ids": spoilt}
+
+        return batches(*arguments).map(spoil)
+
+    monkeypatch.setattr(run, "training_batches", wrong)
+    with pytest.raises(UserError, match=r"input_ids\[2, 3\] is 99999"):
+        run_pretraining(recipe, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["train_batch_size=9", "gradient_accumulation_steps=2"], "multiple"),
+        (["config_file=", "size=tiny2"], "--size=tiny2: unknown size"),
+        (["size=tiny"], "not both"),
+        (["config_file="], "--size, --config_file or --init_from"),
+        (["data_dir="], "one folder of records"),
+        (["data_dir=/nowhere"], "/nowhere"),
+        (["learning_rate=0"], "learning_rate is 0.0"),
+        (["optimizer=sgd"], "one of adamw"),
+        (["precision=int8"], "one of float32"),
+        (["strategy=tpu"], "one of one_device"),
+        (["steps=1"], "unknown key 'steps'.*num_train_steps"),
+        (["num_train_steps=many"], "whole number"),
+    ],
+)
+def test_bad_settings(settings, message, recipe, tmp_path):
+    with pytest.raises(UserError, match=message):
+        run_pretraining(recipe.override(settings), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_architecture_that_does_not_fit(recipe, config_file, tmp_path):
+    config = bert_tf.BertConfig.from_json(config_file)
+    for change, message in (
+        ("vocab_size=7", "vocab_size is 7, but the records"),
+        ("max_position_embeddings=31", "max_seq_length 32 is above"),
+    ):
+        config.override([change]).save(tmp_path / "config.json")
+        settings = [f"config_file={tmp_path / 'config.json'}"]
+        with pytest.raises(UserError, match=message):
+            run_pretraining(recipe.override(settings), tmp_path / "new")
+
+
+def test_a_folder_of_another_run(finished, recipe, tmp_path):
+    with pytest.raises(UserError, match="learning_rate was 0.01 and is now"):
+        run_pretraining(recipe.override(["learning_rate=1e-3"]), finished)
+    # How often a state is kept may change on the way.
+    copy = tmp_path / "copy"
+    shutil.copytree(finished, copy)
+    run_pretraining(recipe.override(["keep_checkpoint_max=1"]), copy)
+
+
+def test_another_vocabulary(recipe, small_vocab, tmp_path):
+    tokens = small_vocab.read_text().split()
+    other = tmp_path / "vocab.txt"
+    other.write_text("\n".join([*tokens, "extra"]) + "\n")
+    with pytest.raises(UserError, match="another vocabulary than"):
+        run_pretraining(
+            recipe.override([f"vocab_file={other}"]), tmp_path / "new"
+        )
+
+
+def test_a_loss_beyond_floats_is_still_reported(recipe, tmp_path, capsys):
+    changes = ["learning_rate=3e4", "max_grad_norm=0", "num_train_steps=3"]
+    run_pretraining(recipe.override(changes), tmp_path)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["masked_lm_loss"] > 800
+    assert results["masked_lm_perplexity"] is None
+    assert "perplexity inf" in capsys.readouterr().out
+
+
+def test_a_folder_of_something_else(finished, records, recipe, tmp_path):
+    """A model that no run made, records, a file: none is written over."""
+    model = tmp_path / "model"
+    shutil.copytree(finished, model)
+    (model / "recipe.json").unlink()
+    before = weights(model)
+    for folder, message in (
+        (model, "holds a bert_config.json that no run"),
+        (records, "is a folder of records"),
+        (model / "vocab.txt", "is a file"),
+    ):
+        with pytest.raises(UserError, match=message):
+            run_pretraining(recipe, folder)
+    for name, array in weights(model).items():
+        np.testing.assert_array_equal(array, before[name])
+    assert not (records / ".lock").exists()
+
+
+def test_init_from_another_vocabulary(finished, recipe, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(finished, other)
+    tokens = (other / "vocab.txt").read_text().split()
+    tokens[-1], tokens[-2] = tokens[-2], tokens[-1]
+    (other / "vocab.txt").write_text("\n".join(tokens) + "\n")
+    with pytest.raises(UserError, match="--init_from.*another vocabulary"):
+        run_pretraining(
+            recipe.override([f"init_from={other}"]), tmp_path / "new"
+        )
+
+
+def test_records_that_changed_under_a_run(
+    finished, recipe, make_records, config_file, tmp_path
+):
+    copy = tmp_path / "copy"
+    shutil.copytree(finished, copy)
+    other = make_records(
+        "short", max_seq_length=32, max_predictions_per_seq=5, seed=7
+    )
+    moved = recipe.override([f"data_dir={tmp_path / 'records'}"])
+    moved.save(copy / "recipe.json")
+    shutil.copytree(other, tmp_path / "records")
+    with pytest.raises(UserError, match="had another records; choose"):
+        run_pretraining(moved, copy)
+
+
+def test_a_damaged_file_that_only_the_report_reads(
+    records, recipe, tmp_path, monkeypatch
+):
+    copy = tmp_path / "records"
+    shutil.copytree(records, copy)
+    (file,) = copy.glob("held_out-*.tfrecord")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 255
+    file.write_bytes(content)
+    recipe = recipe.override([f"data_dir={copy}", "num_train_steps=1"])
+    with pytest.raises(UserError, match="held_out.*tfrecord"):
+        run_pretraining(recipe, tmp_path / "new")
+
+
+def test_float16_overflow_stays_out_of_the_numbers(
+    recipe, tmp_path, monkeypatch
+):
+    from bert_tf.training import loss_scale
+
+    monkeypatch.setattr(loss_scale, "_INITIAL", 2.0**60)
+    run_pretraining(recipe.override(["precision=mixed_float16"]), tmp_path)
+    for row in rows(tmp_path):
+        assert all(np.isfinite(value) for value in row.values())
+
+
+def test_two_runs_in_one_folder(recipe, tmp_path):
+    from bert_tf.files import locked
+
+    with locked(tmp_path / ".lock", tmp_path):
+        with pytest.raises(UserError, match="another run is writing there"):
+            run_pretraining(recipe, tmp_path)
+
+
+def test_a_truncated_record_file(records, recipe, tmp_path):
+    copy = tmp_path / "records"
+    shutil.copytree(records, copy)
+    file = next(copy.glob("records-*.tfrecord"))
+    file.write_bytes(file.read_bytes()[:-7])
+    recipe = recipe.override([f"data_dir={copy}"])
+    with pytest.raises(UserError, match="tfrecord"):
+        run_pretraining(recipe, tmp_path / "new")
+    # The same length, but not the same bytes.
+    content = bytearray(next(records.glob("records-*.tfrecord")).read_bytes())
+    content[len(content) // 2] ^= 255
+    file.write_bytes(content)
+    with pytest.raises(UserError, match="tfrecord"):
+        run_pretraining(recipe, tmp_path / "new")

@@ -1,0 +1,575 @@
+import collections
+import dataclasses
+import errno
+import hashlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from records_corpus import VOCABULARY, text, write_vocabulary
+
+from bert_tf.errors import UserError
+from bert_tf.records import builder, corpus
+from bert_tf.records.builder import RecordsReport, create_records
+from bert_tf.records.folder import RecordFolder
+from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.records.record_file import read_records
+from bert_tf.records.shards import ShardBuilder
+from bert_tf.text.tokenizer import BertTokenizer
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "records"
+STATIC = {"static_masking": True, "dupe_factor": 3}
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """Text files, a vocabulary and a folder for results."""
+
+    folder: pathlib.Path
+    inputs: list[pathlib.Path]
+    vocab_file: pathlib.Path
+
+    def build(
+        self, name: str = "out", workers: int = 1, **changes: object
+    ) -> RecordsReport:
+        overwrite = bool(changes.pop("overwrite", False))
+        say = changes.pop("say", lambda line: None)
+        settings = {
+            "max_seq_length": 48,
+            "max_predictions_per_seq": 7,
+            "num_shards": 3,
+            "held_out": 0.1,
+        }
+        return create_records(
+            self.inputs,
+            self.vocab_file,
+            self.folder / name,
+            RecordsRecipe(**(settings | changes)),
+            workers,
+            overwrite,
+            say,
+        )
+
+    def digests(self, name: str) -> dict[str, str]:
+        return {
+            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted((self.folder / name).iterdir())
+        }
+
+
+@pytest.fixture
+def small(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
+    monkeypatch.setattr(corpus, "BLOCK_BYTES", 8000)
+    inputs = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    inputs[0].write_text(text(60, seed=1))
+    inputs[1].write_text(text(30, seed=2))
+    return Corpus(tmp_path, inputs, write_vocabulary(tmp_path / "vocab"))
+
+
+def parsed(path: pathlib.Path) -> list[dict[str, list[float]]]:
+    """The records of a file as TensorFlow's own protobuf reads them."""
+    rows = []
+    for record in read_records(path):
+        features = tf.train.Example.FromString(record).features.feature
+        rows.append(
+            {
+                name: list(value.int64_list.value or value.float_list.value)
+                for name, value in features.items()
+            }
+        )
+    return rows
+
+
+@pytest.mark.parametrize("changes", [{}, STATIC], ids=["plain", "static"])
+def test_bytes_do_not_depend_on_the_workers(
+    small: Corpus, changes: dict[str, object]
+) -> None:
+    reports = [
+        small.build(f"w{workers}", workers, **changes) for workers in (1, 2, 3)
+    ]
+    one = small.digests("w1")
+    assert len([name for name in one if name.startswith("records-")]) == 3
+    assert one == small.digests("w2") == small.digests("w3")
+    assert not (small.folder / "w1" / ".work").exists()
+    assert reports[0].statistics == reports[2].statistics
+    assert small.digests("w1") != (
+        small.build("other", seed=1, **changes) and small.digests("other")
+    )
+
+
+def test_records_hold_the_text(small: Corpus) -> None:
+    """Every pair is made of sentences of the text, in order."""
+    report = small.build(max_seq_length=512, max_predictions_per_seq=76)
+    tokenizer = BertTokenizer(VOCABULARY)
+    lines = [
+        line
+        for path in small.inputs
+        for line in path.read_text().split("\n")
+        if line
+    ]
+    whole = [x for row in tokenizer.tokenize(lines).to_list() for x in row]
+    flat = "," + ",".join(map(str, whole)) + ","
+    files = sorted((small.folder / "out").glob("*.tfrecord"))
+    rows = [row for path in files for row in parsed(path)]
+    assert len(rows) == (
+        report.statistics["records"] + report.statistics["held_out_records"]
+    )
+    seen = collections.Counter()
+    for row in rows:
+        ids, segments = row["input_ids"], row["segment_ids"]
+        assert len(ids) == len(segments) <= 512
+        assert ids[0] == VOCABULARY.cls_id
+        first = ids.index(VOCABULARY.sep_id)
+        assert ids[-1] == VOCABULARY.sep_id
+        assert segments == [0] * (first + 1) + [1] * (len(ids) - first - 1)
+        text_a, text_b = ids[1:first], ids[first + 1 : -1]
+        for part in (text_a, text_b):
+            assert f",{','.join(map(str, part))}," in flat
+        both = f",{','.join(map(str, text_a + text_b))},"
+        if row["next_sentence_labels"] == [0] and len(ids) < 512:
+            assert both in flat
+        seen.update(text_a)
+    # The statistics are those of the text.
+    assert report.statistics["tokens"] == len(whole)
+    assert report.statistics["sentences"] == len(lines)
+    assert report.statistics["documents"] == 90
+    assert 0.3 < report.statistics["random_next"] / len(rows) < 0.7
+
+
+def test_static_records_are_those_of_the_original(small: Corpus) -> None:
+    small.build(**STATIC)
+    folder = small.folder / "out"
+    # name_to_features of run_pretraining.py in google-research/bert.
+    specification = {
+        "input_ids": tf.io.FixedLenFeature([48], tf.int64),
+        "input_mask": tf.io.FixedLenFeature([48], tf.int64),
+        "segment_ids": tf.io.FixedLenFeature([48], tf.int64),
+        "masked_lm_positions": tf.io.FixedLenFeature([7], tf.int64),
+        "masked_lm_ids": tf.io.FixedLenFeature([7], tf.int64),
+        "masked_lm_weights": tf.io.FixedLenFeature([7], tf.float32),
+        "next_sentence_labels": tf.io.FixedLenFeature([1], tf.int64),
+    }
+    plain = small.build("plain", dupe_factor=3)
+    total = 0
+    for path in sorted(folder.glob("records-*")):
+        records = list(read_records(path))
+        twins = parsed(small.folder / "plain" / path.name)
+        assert len(records) == len(twins)
+        total += len(records)
+        batch = tf.io.parse_example(records, specification)
+        for row, twin in enumerate(twins):
+            one = {name: value[row].numpy() for name, value in batch.items()}
+            size = len(twin["input_ids"])
+            assert one["input_mask"].tolist() == [1] * size + [0] * (48 - size)
+            assert one["segment_ids"][:size].tolist() == twin["segment_ids"]
+            used = one["masked_lm_weights"] == 1
+            assert used.sum() == min(7, max(1, round(size * 0.15)))
+            restored = one["input_ids"].copy()
+            restored[one["masked_lm_positions"][used]] = one["masked_lm_ids"][
+                used
+            ]
+            assert restored[:size].tolist() == twin["input_ids"]
+            assert not one["input_ids"][size:].any()
+            assert (
+                one["next_sentence_labels"].tolist()
+                == twin["next_sentence_labels"]
+            )
+    assert total == plain.statistics["records"]
+
+
+def test_a_finished_folder_says_so_and_is_left_alone(small: Corpus) -> None:
+    small.build()
+    before = small.digests("out")
+    times = {p: p.stat().st_mtime_ns for p in (small.folder / "out").iterdir()}
+    lines: list[str] = []
+    report = small.build(say=lines.append)
+    assert "all records are there already" in " ".join(lines)
+    assert report.statistics["records"] > 0
+    assert small.digests("out") == before
+    assert all(p.stat().st_mtime_ns == t for p, t in times.items())
+
+
+class Killed(BaseException):
+    """Stands for a kill: no handler of errors sees it."""
+
+
+def test_a_run_that_stops_anywhere_is_finished_by_the_next(
+    small: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small.build("whole")
+    tokenize, build = builder.tokenize_corpus, builder.build_shards
+
+    def stop_after(steps: int, work: object) -> object:
+        def stopping(*arguments: object) -> object:
+            for number, result in enumerate(work(*arguments), start=1):
+                yield result
+                if number == steps:
+                    raise Killed
+
+        return stopping
+
+    for where, stage in (
+        ("tokenize_corpus", tokenize),
+        ("build_shards", build),
+    ):
+        for steps in (1, 2):
+            monkeypatch.setattr(builder, where, stop_after(steps, stage))
+            name = f"{where}{steps}"
+            with pytest.raises(Killed):
+                small.build(name)
+            monkeypatch.setattr(builder, where, stage)
+            with pytest.raises(UserError, match="unfinished; run"):
+                RecordFolder.open(small.folder / name)
+            # The next run may have more workers; another recipe may not go on.
+            with pytest.raises(UserError, match="seed is 12345 there and 7"):
+                small.build(name, seed=7)
+            lines: list[str] = []
+            small.build(name, workers=2, say=lines.append)
+            assert any("going on after" in line for line in lines)
+            assert small.digests(name) == small.digests("whole")
+
+
+def test_only_missing_shards_are_made(
+    small: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = builder.build_shards
+    asked: list[str] = []
+
+    def one_then_stop(builder: ShardBuilder, jobs: list, workers: int):
+        asked.extend(job.name for job in jobs)
+        yield from build(builder, jobs[:1], workers)
+        raise Killed
+
+    monkeypatch.setattr(builder, "build_shards", one_then_stop)
+    for expected in (4, 3, 2, 1):
+        asked.clear()
+        with pytest.raises(Killed):
+            small.build()
+        assert len(asked) == expected
+
+
+def test_full_disk_keeps_what_was_complete(
+    small: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small.build("whole")
+
+    def full(path: pathlib.Path, rows: object) -> None:
+        pathlib.Path(path).write_bytes(b"half a shard")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    # In this process, where the writing can be replaced.
+    monkeypatch.setattr(
+        builder, "build_shards", lambda b, jobs, n: map(b.build, jobs)
+    )
+    monkeypatch.setattr("bert_tf.records.shards.write_records", full)
+    with pytest.raises(OSError, match="No space left"):
+        small.build()
+    left = [p.name for p in (small.folder / "out").rglob("*") if p.is_file()]
+    assert not [name for name in left if "tfrecord" in name]
+    monkeypatch.undo()
+    monkeypatch.setattr(corpus, "BLOCK_BYTES", 8000)
+    small.build()
+    assert small.digests("out") == small.digests("whole")
+
+
+def test_overwrite_keeps_what_is_there_until_the_new_is_finished(
+    small: Corpus,
+) -> None:
+    small.build()
+    before = small.digests("out")
+    small.inputs[0].write_bytes(b"caf\xe9\n\nmore\n")
+    with pytest.raises(UserError, match="is not UTF-8"):
+        small.build(overwrite=True)
+    assert small.digests("out") == before
+    small.inputs[0].write_bytes(b"one two .\nthree .\n\nfour .\n" * 30)
+    small.build(overwrite=True, held_out=0.0)
+    assert small.digests("out") != before
+    assert RecordFolder.open(small.folder / "out").num_records > 0
+    assert not list(small.folder.glob(".out*"))
+
+
+def test_an_error_in_a_worker_comes_back_as_itself(small: Corpus) -> None:
+    """A worker that may not write: its OSError reaches the caller."""
+    script = (
+        "import pathlib, resource, sys\n"
+        "from bert_tf.records.builder import create_records\n"
+        "from bert_tf.records.recipe import RecordsRecipe\n"
+        "recipe = RecordsRecipe(max_seq_length=48, num_shards=1)\n"
+        "from bert_tf.records import builder\n"
+        "build = builder.build_shards\n"
+        "def limited(*arguments):\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        "    yield from build(*arguments)\n"
+        "builder.build_shards = limited\n"
+        "try:\n"
+        f"    create_records([{str(small.inputs[0])!r}], "
+        f"{str(small.vocab_file)!r}, {str(small.folder / 'out')!r}, recipe)\n"
+        "except OSError as error:\n"
+        "    print('got', error.errno)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"got {errno.EFBIG}" in done.stdout
+    assert not list((small.folder / "out").glob("*.tfrecord"))
+    assert not list((small.folder / "out").rglob("*.partial"))
+
+
+@pytest.mark.slow
+def test_killed_for_good_at_any_moment(small: Corpus) -> None:
+    """kill -9 again and again; the end is the same, byte for byte."""
+    command = [
+        sys.executable,
+        "-m",
+        "tools.create_pretraining_data",
+        f"--input={small.folder}/*.txt",
+        f"--vocab_file={small.vocab_file}",
+        "--max_seq_length=48",
+        "--num_shards=40",
+        "--held_out=0.1",
+        "--workers=2",
+    ]
+    whole = [*command, f"--output_dir={small.folder / 'whole'}"]
+    subprocess.run(whole, cwd=ROOT, check=True, capture_output=True)
+    stopped = 0
+    for delay in (0.0, 0.05, 0.1, 0.15, 0.2, 0.3):
+        run = subprocess.Popen(
+            [*command, f"--output_dir={small.folder / 'out'}"],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        while run.poll() is None:
+            if (small.folder / "out" / ".work").exists():
+                time.sleep(delay)
+                run.send_signal(signal.SIGKILL)
+                stopped += run.wait() == -signal.SIGKILL
+    assert stopped >= 4
+    last = [*command, f"--output_dir={small.folder / 'out'}"]
+    subprocess.run(last, cwd=ROOT, check=True, capture_output=True)
+    assert small.digests("out") == small.digests("whole")
+
+
+def test_other_records_are_refused_and_overwritten(small: Corpus) -> None:
+    small.build()
+    with pytest.raises(
+        UserError,
+        match="max_seq_length is 48 there and 64 now.*another folder.*overwr",
+    ):
+        small.build(max_seq_length=64)
+    small.inputs[0].write_text(text(61))
+    with pytest.raises(UserError, match=r"a\.txt was changed since"):
+        small.build()
+    keep = small.folder / "out" / "notes.txt"
+    keep.write_text("the user's own")
+    small.build(max_seq_length=64, num_shards=2, overwrite=True)
+    folder = RecordFolder.open(small.folder / "out")
+    assert folder.max_seq_length == 64
+    assert len(list((small.folder / "out").glob("records-*.tfrecord"))) == 2
+    assert keep.read_text() == "the user's own"
+
+
+def test_another_vocabulary_is_refused(small: Corpus) -> None:
+    small.build()
+    tokens = small.vocab_file.read_text().split("\n")
+    small.vocab_file.write_text("\n".join([*tokens[:-1], "new"]) + "\n")
+    with pytest.raises(UserError, match="the vocabulary is another one"):
+        small.build()
+
+
+def test_a_folder_of_something_else_is_not_touched(small: Corpus) -> None:
+    folder = small.folder / "model"
+    folder.mkdir()
+    (folder / "recipe.json").write_text("{}")
+    for overwrite in (False, True):
+        with pytest.raises(UserError, match="recipe.json of something else"):
+            small.build("model", overwrite=overwrite)
+    assert [p.name for p in folder.iterdir()] == ["recipe.json"]
+    (small.folder / "file").write_text("x")
+    with pytest.raises(UserError, match="is a file"):
+        small.build("file")
+
+
+def test_two_runs_at_once_are_refused(small: Corpus) -> None:
+    with (
+        builder.work_folder(
+            small.folder / "out",
+            builder.RecordsPlan(RecordsRecipe(), "", ()),
+            VOCABULARY,
+        ),
+        pytest.raises(UserError, match="another run is writing there"),
+    ):
+        small.build()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("one sentence .\nand two .\n", "one single document.*blank line"),
+        (" \n\n\t\n", "holds no text"),
+        ("\u200b\n\u200b\n", "holds no text"),
+    ],
+)
+def test_a_corpus_that_gives_nothing(
+    small: Corpus, content: str, message: str
+) -> None:
+    small.inputs[0].write_text(content)
+    small.inputs[1].write_text("\n")
+    with pytest.raises(UserError, match=message):
+        small.build(num_shards=0)
+
+
+def test_two_documents_are_enough(small: Corpus) -> None:
+    small.inputs[0].write_text("bal del .\nfim gor .\n\nkun .\n")
+    small.inputs[1].write_text("\n")
+    lines: list[str] = []
+    for seed in range(3):
+        report = small.build(
+            f"out{seed}", seed=seed, held_out=0.4, say=lines.append
+        )
+        assert report.statistics["records"] >= 2
+        assert report.statistics["held_out_records"] == 0
+        folder = RecordFolder.open(small.folder / f"out{seed}")
+        assert folder.num_records == report.statistics["records"]
+        assert folder.num_held_out == 0
+    assert all("too few to hold out 40.0%" in line for line in lines)
+
+
+def test_held_out_documents_are_not_trained_on(small: Corpus) -> None:
+    small.build(held_out=0.3, max_seq_length=512, max_predictions_per_seq=76)
+
+    def pairs_of_tokens(pattern: str) -> set[tuple[int, ...]]:
+        found = set()
+        for path in (small.folder / "out").glob(pattern):
+            for row in parsed(path):
+                ids = row["input_ids"]
+                found.update(zip(*(ids[k:] for k in range(8)), strict=False))
+        special = {VOCABULARY.cls_id, VOCABULARY.sep_id}
+        return {window for window in found if not special & set(window)}
+
+    held_out, training = (
+        pairs_of_tokens("held_out-*"),
+        pairs_of_tokens("records-*"),
+    )
+    assert len(held_out) > 500
+    assert not held_out & training
+
+
+def test_a_line_of_a_million_characters(small: Corpus) -> None:
+    with small.inputs[1].open("a") as file:
+        file.write("\n\nbal .\n" + "bal " * 250_000 + "\n")
+    number = len(small.inputs[1].read_text().split("\n")) - 1
+    with pytest.raises(UserError) as caught:
+        small.build()
+    message = str(caught.value)
+    assert f"b.txt, line {number}: one sentence of more than" in message
+    assert "250,000 tokens, of which a record keeps at most 45" in message
+    assert "pass --long_lines=cut" in message
+    assert not (small.folder / "out").exists()
+    lines: list[str] = []
+    report = small.build(say=lines.append, long_lines="cut")
+    (warning,) = [line for line in lines if "warning" in line]
+    assert f"b.txt, line {number}: one sentence of more than" in warning
+    assert report.statistics["tokens_cut"] > 200_000
+
+
+def test_case_that_contradicts_the_vocabulary(small: Corpus) -> None:
+    config = small.vocab_file.parent / "tokenizer_config.json"
+    config.write_text('{"do_lower_case": false}')
+    with pytest.raises(UserError, match="pass --lower_case=false"):
+        small.build()
+    assert small.build(lower_case=False).statistics["records"]
+    config.unlink()
+    tokens = small.vocab_file.read_text()
+    small.vocab_file.write_text(tokens + "Capital\n")
+    with pytest.raises(UserError, match="--lower_case=false for a cased"):
+        small.build("other")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_seq_length": 4}, "max_seq_length is 4; .* between 5"),
+        ({"max_predictions_per_seq": 0}, "max_predictions_per_seq is 0"),
+        ({"max_predictions_per_seq": 129}, "between 1 and 128"),
+        ({"masked_lm_prob": 0.0}, "masked_lm_prob is 0.0"),
+        ({"masked_lm_prob": 1.0}, "masked_lm_prob is 1.0"),
+        ({"short_seq_prob": 1.5}, "short_seq_prob is 1.5"),
+        ({"dupe_factor": 0}, "dupe_factor is 0"),
+        ({"held_out": 0.6}, "held_out is 0.6"),
+        ({"encoding_errors": "ignore"}, "'ignore'; .* strict, replace"),
+        ({"num_shards": -1}, "num_shards is -1"),
+        ({"seed": -1}, "seed is -1"),
+    ],
+)
+def test_recipe_refuses(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        RecordsRecipe(**changes)
+
+
+def test_recipe_warns_of_predictions_that_do_not_fit_the_share() -> None:
+    assert RecordsRecipe().warnings() == []
+    assert "masks only 3.9%" in RecordsRecipe(max_seq_length=512).warnings()[0]
+    never = RecordsRecipe(max_predictions_per_seq=76).warnings()
+    assert "is never reached" in never[0]
+
+
+def test_workers_do_not_import_tensorflow() -> None:
+    script = (
+        "import sys, bert_tf.records.workers\n"
+        "assert 'tensorflow' not in sys.modules\n"
+        "assert 'keras' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize("kind", ["plain", "static"])
+def test_bytes_stay_as_they_were(tmp_path: pathlib.Path, kind: str) -> None:
+    """What the same text and seed gave when the format was fixed.
+
+    Records that change without a reason break the resumption of old runs; a
+    change with a reason gives new values here.
+    """
+    (tmp_path / "text.txt").write_text(text(40, seed=7))
+    changes = STATIC | {"whole_word_mask": True} if kind == "static" else {}
+    create_records(
+        [tmp_path / "text.txt"],
+        write_vocabulary(tmp_path / "vocab"),
+        tmp_path / "out",
+        RecordsRecipe(max_seq_length=64, held_out=0.2, num_shards=2, **changes),
+        workers=2,
+        say=lambda line: None,
+    )
+    found = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted((tmp_path / "out").glob("*.tfrecord"))
+    }
+    recorded = json.loads((GOLDEN / "digests.json").read_text())
+    assert found == recorded[kind]
+
+
+def test_lengths_are_counted(small: Corpus) -> None:
+    report = small.build(num_shards=1, held_out=0.0)
+    (path,) = (small.folder / "out").glob("*.tfrecord")
+    rows = parsed(path)
+    sizes = np.array([len(row["input_ids"]) for row in rows])
+    assert report.statistics["records"] == len(rows)
+    assert report.statistics["record_tokens"] == sizes.sum()
+    assert report.statistics["random_next"] == sum(
+        row["next_sentence_labels"] == [1] for row in rows
+    )
+    printed = str(report)
+    assert f"{len(rows):,} training records" in printed
+    assert "next: python -m tools.run_pretraining" in printed

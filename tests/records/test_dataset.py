@@ -1,0 +1,363 @@
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from records_corpus import TOKENS, VOCABULARY, documents, text, write_vocabulary
+
+from benchmarks import reference_records as reference
+from bert_tf.errors import UserError
+from bert_tf.features import PRETRAINING_FEATURES
+from bert_tf.records import dataset
+from bert_tf.records.builder import create_records
+from bert_tf.records.dataset import (
+    RecordFolder,
+    held_out_batches,
+    reading_errors,
+    training_batches,
+)
+from bert_tf.records.recipe import RecordsRecipe
+
+Batch = dict[str, np.ndarray]
+S, P = 48, 7
+
+
+@pytest.fixture(scope="module")
+def build(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[..., RecordFolder]:
+    """Builds a folder of records once for each set of settings."""
+    base = tmp_path_factory.mktemp("records")
+    (base / "text.txt").write_text(text(150))
+    vocab_file = write_vocabulary(base / "vocab")
+    built: dict[str, RecordFolder] = {}
+
+    def build(**changes: object) -> RecordFolder:
+        name = "-".join(f"{k}={v}" for k, v in changes.items()) or "plain"
+        if name not in built:
+            settings = {
+                "max_seq_length": S,
+                "max_predictions_per_seq": P,
+                "num_shards": 4,
+                "held_out": 0.2,
+            }
+            create_records(
+                [base / "text.txt"],
+                vocab_file,
+                base / name,
+                RecordsRecipe(**(settings | changes)),
+                workers=1,
+                say=lambda line: None,
+            )
+            built[name] = RecordFolder.open(base / name)
+        return built[name]
+
+    return build
+
+
+@pytest.fixture(params=["plain", "static", "whole_words"])
+def folder(
+    build: Callable[..., RecordFolder], request: pytest.FixtureRequest
+) -> RecordFolder:
+    return build(
+        **{
+            "plain": {},
+            "static": {"static_masking": True, "dupe_factor": 2},
+            "whole_words": {"whole_word_mask": True},
+        }[request.param]
+    )
+
+
+def take(batches: tf.data.Dataset, count: int) -> list[Batch]:
+    return list(batches.take(count).as_numpy_iterator())
+
+
+def equal(a: list[Batch], b: list[Batch]) -> bool:
+    assert [x.keys() for x in a] == [x.keys() for x in b]
+    return all(
+        (x[name] == y[name]).all()
+        for x, y in zip(a, b, strict=True)
+        for name in x
+    )
+
+
+def restored(batch: Batch) -> list[tuple[int, ...]]:
+    """Every record without masks and padding, with segments and label."""
+    rows = []
+    for row in range(len(batch["input_ids"])):
+        one = {name: value[row] for name, value in batch.items()}
+        ids = one["input_ids"].copy()
+        used = one["masked_lm_weights"] == 1
+        assert used.any()
+        ids[one["masked_lm_positions"][used]] = one["masked_lm_ids"][used]
+        size = one["input_mask"].sum()
+        assert one["input_mask"][:size].all()
+        assert not ids[size:].any()
+        assert not one["segment_ids"][size:].any()
+        label = int(one["next_sentence_labels"])
+        rows.append((*ids[:size], one["segment_ids"].sum(), label))
+    return rows
+
+
+def test_batches_have_the_names_shapes_and_dtypes_of_the_table(
+    folder: RecordFolder,
+) -> None:
+    sizes = {"B": 8, "S": S, "P": P}
+    training = training_batches(folder, 8, seed=1)
+    held_out = held_out_batches(folder, 8)
+    for batches, rows in ((training, 8), (held_out, None)):
+        assert list(batches.element_spec) == [
+            feature.name for feature in PRETRAINING_FEATURES
+        ]
+        for feature in PRETRAINING_FEATURES:
+            spec = batches.element_spec[feature.name]
+            wanted = [(sizes | {"B": rows})[axis] for axis in feature.axes]
+            assert spec.shape.as_list() == wanted
+            assert spec.dtype.name == feature.dtype
+    assert training.cardinality() == tf.data.INFINITE_CARDINALITY
+    assert len(held_out) == -(-folder.num_held_out // 8)
+
+
+def test_an_epoch_holds_every_record_once(folder: RecordFolder) -> None:
+    """Batches of one, so that the ends of epochs are seen."""
+    count = folder.num_records
+    rows = [
+        restored(batch)[0]
+        for batch in take(training_batches(folder, 1, seed=3), 2 * count)
+    ]
+    first, second = rows[:count], rows[count:]
+    assert first != second
+    if not folder.static:
+        written = written_records(folder)
+        assert sorted(first) == sorted(written)
+        assert first != written
+    assert sorted(first) == sorted(second)
+
+
+def written_records(folder: RecordFolder) -> list[tuple[int, ...]]:
+    rows = []
+    for file in folder.training_files:
+        for record in tf.data.TFRecordDataset(str(file.path)):
+            features = tf.train.Example.FromString(
+                record.numpy()
+            ).features.feature
+            rows.append(
+                (
+                    *features["input_ids"].int64_list.value,
+                    sum(features["segment_ids"].int64_list.value),
+                    features["next_sentence_labels"].int64_list.value[0],
+                )
+            )
+    return rows
+
+
+def test_batch_k_is_the_same_wherever_one_starts(
+    folder: RecordFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over the ends of files, windows and epochs."""
+    monkeypatch.setattr(dataset, "_WINDOW", 16)
+    size = 7
+    total = 2 * folder.num_records // size + 3
+    whole = take(training_batches(folder, size, seed=5), total)
+    assert equal(whole, take(training_batches(folder, size, seed=5), total))
+    ends_of_epochs = [k * folder.num_records // size for k in (1, 2)]
+    for start in (1, 2, 5, *ends_of_epochs, ends_of_epochs[0] + 1):
+        resumed = take(training_batches(folder, size, 5, start), 2)
+        assert equal(resumed, whole[start : start + 2]), start
+    rows = [row for batch in whole for row in restored(batch)]
+    count = folder.num_records
+    assert sorted(rows[:count]) == sorted(rows[count : 2 * count])
+
+
+def test_seed_decides_order_and_masks(build: Callable) -> None:
+    one, two = (take(training_batches(build(), 8, seed), 3) for seed in (1, 2))
+    assert not equal(one, two)
+    assert restored(one[0]) != restored(two[0])
+
+
+def test_every_epoch_has_new_masks(build: Callable) -> None:
+    folder = build()
+    count = folder.num_records
+    batches = take(training_batches(folder, 1, seed=3), 3 * count)
+    masks: dict[tuple[int, ...], set[bytes]] = {}
+    for batch in batches:
+        drawn = batch["masked_lm_positions"].tobytes()
+        masks.setdefault(restored(batch)[0], set()).add(drawn)
+    long = [found for row, found in masks.items() if len(row) > 30]
+    assert len(long) > 20
+    assert np.mean([len(found) for found in long]) > 2.9
+
+
+def test_static_masks_come_as_they_were_written(build: Callable) -> None:
+    folder = build(static_masking=True, dupe_factor=2)
+    count = folder.num_records
+    batches = take(training_batches(folder, 1, seed=3), 2 * count)
+    rows = [
+        b"".join(value.tobytes() for value in batch.values())
+        for batch in batches
+    ]
+    assert sorted(rows[:count]) == sorted(rows[count:])
+
+
+def test_held_out_records_come_once_with_the_same_masks(
+    folder: RecordFolder,
+) -> None:
+    assert folder.num_held_out > dataset._HELD_OUT_ROWS
+    sizes, everything = set(), {}
+    for batch_size in (1, 10, 64, 1000):
+        batches = list(held_out_batches(folder, batch_size).as_numpy_iterator())
+        sizes = [len(batch["input_ids"]) for batch in batches]
+        assert sum(sizes) == folder.num_held_out
+        assert all(size == batch_size for size in sizes[:-1])
+        everything[batch_size] = {
+            name: np.concatenate([batch[name] for batch in batches])
+            for name in batches[0]
+        }
+    for batch_size in (10, 64, 1000):
+        assert equal([everything[batch_size]], [everything[1]])
+    held_out = {row[:-2] for row in restored(everything[1])}
+    first = take(training_batches(folder, folder.num_records, 1), 1)[0]
+    assert not held_out & {row[:-2] for row in restored(first)}
+
+
+@pytest.fixture
+def original(tmp_path: pathlib.Path) -> tuple[pathlib.Path, list]:
+    """Records as google-research/bert writes them, in two files."""
+    lengths = reference.Lengths(max_seq_length=32, max_predictions_per_seq=5)
+    ids = reference.Vocabulary(
+        VOCABULARY.cls_id, VOCABULARY.sep_id, VOCABULARY.mask_id, len(TOKENS)
+    )
+    made = reference.all_instances(documents(12), ids, lengths, 1, seed=1)
+    half = len(made) // 2
+    reference.write(str(tmp_path / "a.tfrecord"), made[:half], lengths)
+    reference.write(str(tmp_path / "b.tfrecord"), made[half:], lengths)
+    return tmp_path, [reference.features(i, lengths) for i in made]
+
+
+def test_records_of_the_original_are_read(
+    original: tuple[pathlib.Path, list],
+) -> None:
+    path, made = original
+    for name in (path, path / "*.tfrecord"):
+        folder = RecordFolder.open(name)
+        assert folder.static
+        assert folder.vocabulary is folder.recipe is folder.lower_case is None
+        assert (folder.max_seq_length, folder.max_predictions_per_seq) == (
+            32,
+            5,
+        )
+        assert (folder.num_records, folder.num_held_out) == (len(made), 0)
+    (batch,) = take(training_batches(folder, len(made), seed=1), 1)
+
+    def rows(columns: list[dict[str, object]]) -> list[str]:
+        return sorted(
+            repr([np.ravel(row[f.name]).tolist() for f in PRETRAINING_FEATURES])
+            for row in columns
+        )
+
+    read = [
+        {name: value[row] for name, value in batch.items()}
+        for row in range(len(made))
+    ]
+    assert rows(read) == rows(made)
+    assert list(held_out_batches(folder, 8)) == []
+
+
+def test_folders_that_cannot_be_opened(
+    original: tuple[pathlib.Path, list], tmp_path: pathlib.Path
+) -> None:
+    path, _ = original
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for name in (empty, tmp_path / "none", tmp_path / "*.nothing"):
+        with pytest.raises(UserError, match="no pre-training records there"):
+            RecordFolder.open(name)
+    other = tf.train.Example()
+    other.features.feature["label"].int64_list.value.append(1)
+    with tf.io.TFRecordWriter(str(empty / "x.tfrecord")) as writer:
+        writer.write(other.SerializeToString())
+    with pytest.raises(UserError, match=r"x\.tfrecord: .*lack input_ids"):
+        RecordFolder.open(empty)
+    whole = (path / "b.tfrecord").read_bytes()
+    (path / "b.tfrecord").write_bytes(whole[:-3])
+    with pytest.raises(UserError, match=r"b\.tfrecord: truncated in record"):
+        RecordFolder.open(path)
+    (path / "b.tfrecord").write_bytes(b"")
+    assert RecordFolder.open(path).num_records
+    lengths = reference.Lengths(max_seq_length=40, max_predictions_per_seq=5)
+    ids = reference.Vocabulary(2, 3, 4, len(TOKENS))
+    longer = reference.all_instances(documents(3), ids, lengths, 1, seed=1)
+    reference.write(str(path / "b.tfrecord"), longer, lengths)
+    with pytest.raises(UserError, match=r"b\.tfrecord: .*other lengths"):
+        RecordFolder.open(path)
+
+
+@pytest.fixture
+def copied(build: Callable, tmp_path: pathlib.Path) -> pathlib.Path:
+    """A copy of a folder, to be damaged."""
+    for file in pathlib.Path(build().path).iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    return tmp_path
+
+
+def test_damaged_folders_are_named(copied: pathlib.Path) -> None:
+    name = copied / "records-00001-of-00004.tfrecord"
+    whole = name.read_bytes()
+    name.write_bytes(whole[:-1])
+    with pytest.raises(UserError, match=r"records-00001.*: truncated"):
+        RecordFolder.open(copied)
+    name.unlink()
+    with pytest.raises(UserError, match=r"records-00001.*: missing"):
+        RecordFolder.open(copied)
+    name.write_bytes(whole)
+    manifest = copied / "records.json"
+    text = manifest.read_text()
+    manifest.write_text(text.replace('"training"', '"trained"'))
+    with pytest.raises(UserError, match="damaged manifest"):
+        RecordFolder.open(copied)
+    manifest.write_text(
+        text.replace('"format_version": 1', '"format_version": 9')
+    )
+    with pytest.raises(UserError, match="format_version is 9"):
+        RecordFolder.open(copied)
+    manifest.write_text(text)
+    tokens = (copied / "vocab.txt").read_text()
+    (copied / "vocab.txt").write_text(tokens.replace("bal\n", "new\n"))
+    with pytest.raises(UserError, match="not the vocabulary that"):
+        RecordFolder.open(copied)
+
+
+def test_damage_met_while_reading_is_named(copied: pathlib.Path) -> None:
+    folder = RecordFolder.open(copied)
+    name = folder.training_files[1].path
+    data = bytearray(name.read_bytes())
+    data[len(data) // 2] ^= 1
+    name.write_bytes(data)
+    batches = training_batches(folder, 16, seed=1)
+    with (
+        pytest.raises(UserError, match=r"records-00001.*: record \d+ is dam"),
+        reading_errors(folder),
+    ):
+        take(batches, folder.num_records // 16)
+    with (
+        pytest.raises(UserError, match="a record file is damaged"),
+        reading_errors(),
+    ):
+        take(batches, folder.num_records // 16)
+    with pytest.raises(ZeroDivisionError), reading_errors(folder):
+        _ = 1 / 0
+
+
+def test_empty_folder_has_nothing_to_train_on(build: Callable) -> None:
+    folder = build()
+    none = RecordFolder(
+        **{
+            name: getattr(folder, name)
+            for name in RecordFolder.__dataclass_fields__
+            if name != "training_files"
+        },
+        training_files=(),
+    )
+    with pytest.raises(UserError, match="no training records"):
+        training_batches(none, 4, seed=1)

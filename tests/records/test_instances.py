@@ -1,0 +1,197 @@
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from records_corpus import VOCABULARY, documents
+
+from benchmarks import reference_records as reference
+from bert_tf.records.instances import (
+    Instances,
+    make_instances,
+    tokens_to_drop,
+)
+from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.records.token_blocks import Documents
+
+V = VOCABULARY
+REFERENCE_IDS = reference.Vocabulary(V.cls_id, V.sep_id, V.mask_id, len(V))
+
+
+def flat(corpus: Sequence[Sequence[Sequence[int]]]) -> Documents:
+    """Documents as flat arrays; token k of the corpus has the id k."""
+    sizes = [len(sentence) for document in corpus for sentence in document]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    return Documents(
+        np.arange(starts[-1]),
+        starts,
+        np.concatenate([[0], np.cumsum([len(d) for d in corpus])]),
+    )
+
+
+def sizes_as_corpus(sizes: list[list[int]]) -> list[list[list[int]]]:
+    return [[[0] * size for size in document] for document in sizes]
+
+
+CORPORA = st.lists(
+    st.lists(st.integers(1, 40), min_size=1, max_size=12),
+    min_size=2,
+    max_size=6,
+).map(sizes_as_corpus)
+
+
+@given(a=st.integers(1, 400), b=st.integers(1, 400), most=st.integers(2, 300))
+def test_truncation_takes_what_dropping_one_by_one_takes(
+    a: int, b: int, most: int
+) -> None:
+    kept_a, kept_b = [0] * a, [0] * b
+    reference.truncate(kept_a, kept_b, most, random.Random(0))
+    assert tokens_to_drop(a, b, most) == (a - len(kept_a), b - len(kept_b))
+    assert kept_a
+    assert kept_b
+
+
+def ranges(instances: Instances) -> list[tuple[int, int, int, int, bool]]:
+    return list(
+        zip(
+            instances.a_start.tolist(),
+            instances.a_end.tolist(),
+            instances.b_start.tolist(),
+            instances.b_end.tolist(),
+            instances.is_random.tolist(),
+            strict=True,
+        )
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    corpus=CORPORA,
+    length=st.integers(5, 64),
+    short=st.floats(0, 1),
+    seed=st.integers(0, 1000),
+)
+def test_pairs_keep_the_rule(
+    corpus: list[list[list[int]]], length: int, short: float, seed: int
+) -> None:
+    pool = flat(corpus)
+    recipe = RecordsRecipe(
+        max_seq_length=length,
+        max_predictions_per_seq=1,
+        short_seq_prob=short,
+    )
+    instances = make_instances(pool, len(pool), recipe, str(seed))
+    token_starts = pool.sentence_starts[pool.document_starts]
+
+    def document_of(token: int) -> int:
+        return int(np.searchsorted(token_starts, token, side="right"))
+
+    assert instances.lengths().max() <= length
+    for a_start, a_end, b_start, b_end, is_random in ranges(instances):
+        assert a_end > a_start
+        assert b_end > b_start
+        assert document_of(a_start) == document_of(a_end - 1)
+        assert document_of(b_start) == document_of(b_end - 1)
+        same = document_of(a_start) == document_of(b_start)
+        assert is_random != same
+        if same:
+            # B follows A; truncation may have opened a gap.
+            assert b_start >= a_end
+    everything = instances.lengths().sum() - 3 * len(instances)
+    assert everything + instances.tokens_cut >= pool.sentence_starts[-1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(corpus=CORPORA, seed=st.integers(0, 1000))
+def test_no_token_is_lost_where_nothing_is_truncated(
+    corpus: list[list[list[int]]], seed: int
+) -> None:
+    """Every token is in one text A or in one B that follows its A."""
+    pool = flat(corpus)
+    recipe = RecordsRecipe(max_seq_length=10_000, short_seq_prob=0.5)
+    instances = make_instances(pool, len(pool), recipe, str(seed))
+    assert instances.tokens_cut == 0
+    times_used = np.zeros(pool.sentence_starts[-1], int)
+    for a_start, a_end, b_start, b_end, is_random in ranges(instances):
+        times_used[a_start:a_end] += 1
+        if not is_random:
+            assert b_start == a_end
+            times_used[b_start:b_end] += 1
+    assert (times_used == 1).all()
+
+
+def test_front_and_back_are_cut_with_even_chances() -> None:
+    """Two long sentences: what is kept begins at a binomial place."""
+    pool = flat([[[0] * 1000, [0] * 1000], [[0] * 1000, [0] * 1000]])
+    recipe = RecordsRecipe(
+        max_seq_length=103, short_seq_prob=0, dupe_factor=2000
+    )
+    found = make_instances(pool, 2, recipe, "x")
+    assert (found.a_end - found.a_start == 50).all()
+    front = found.a_start % 1000
+    # Binomial(950, 1/2): mean 475, standard deviation 15.4.
+    error = 15.4 / len(front) ** 0.5
+    assert abs(front.mean() - 475) < 5 * error
+    assert abs(front.std() - 15.4) < 5 * error
+
+
+def test_only_own_documents_give_text_a() -> None:
+    pool = flat(documents(30))
+    first_borrowed = pool.sentence_starts[pool.document_starts[10]]
+    made = make_instances(pool, 10, RecordsRecipe(), "x")
+    assert made.a_end.max() <= first_borrowed
+    assert (made.b_start >= first_borrowed).any()
+    assert len(make_instances(pool, 0, RecordsRecipe(), "x")) == 0
+
+
+def test_passes_and_seeds_give_other_pairs() -> None:
+    pool = flat(documents(30))
+    once = ranges(make_instances(pool, 30, RecordsRecipe(), "1"))
+    assert once == ranges(make_instances(pool, 30, RecordsRecipe(), "1"))
+    assert once != ranges(make_instances(pool, 30, RecordsRecipe(), "2"))
+    twice = ranges(make_instances(pool, 30, RecordsRecipe(dupe_factor=2), "1"))
+    assert 1.5 < len(twice) / len(once) < 2.5
+    assert len(set(twice)) > 1.3 * len(set(once))
+
+
+@pytest.mark.parametrize("length", [20, 64, 128])
+def test_shares_are_those_of_the_plain_algorithm(length: int) -> None:
+    """Two samples of thousands of pairs, from us and from the reference."""
+    corpus = documents(120)
+    lengths = reference.Lengths(max_seq_length=length)
+    theirs = reference.all_instances(corpus, REFERENCE_IDS, lengths, 40, seed=1)
+    recipe = RecordsRecipe(max_seq_length=length, dupe_factor=40)
+    pool = flat(corpus)
+    ours = make_instances(pool, len(pool), recipe, "1")
+    assert abs(len(ours) / len(theirs) - 1) < 0.02
+
+    def close(a: np.ndarray, b: np.ndarray) -> bool:
+        spread = (a.var() / len(a) + b.var() / len(b)) ** 0.5
+        # Pairs of one document and pass hang together, hence six.
+        return abs(a.mean() - b.mean()) < 6 * spread
+
+    their_random = np.array([i.is_random for i in theirs], float)
+    assert close(ours.is_random.astype(float), their_random)
+    assert their_random.mean() > 0.5
+    their_length = np.array([len(i.tokens) for i in theirs])
+    assert close(ours.lengths(), their_length)
+    assert largest_gap(ours.lengths(), their_length) < 0.03
+    their_a = np.array([i.segment_ids.count(0) - 2 for i in theirs])
+    our_a = ours.a_end - ours.a_start
+    assert largest_gap(our_a, their_a) < 0.03
+    for is_random in (False, True):
+        our_b = (ours.b_end - ours.b_start)[ours.is_random == is_random]
+        their_b = np.array(
+            [sum(i.segment_ids) - 1 for i in theirs if i.is_random == is_random]
+        )
+        assert largest_gap(our_b, their_b) < 0.04
+
+
+def largest_gap(a: np.ndarray, b: np.ndarray) -> float:
+    """The Kolmogorov-Smirnov distance of two samples."""
+    places = np.arange(0, max(a.max(), b.max()) + 1)
+    below_a = np.searchsorted(np.sort(a), places, side="right") / len(a)
+    below_b = np.searchsorted(np.sort(b), places, side="right") / len(b)
+    return float(abs(below_a - below_b).max())

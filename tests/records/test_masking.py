@@ -1,0 +1,289 @@
+import collections
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from records_corpus import TOKENS, VOCABULARY
+
+from benchmarks import reference_records as reference
+from bert_tf.records import dynamic_masking, masking
+from bert_tf.records.masking import MaskedRows, MaskingRule
+from bert_tf.records.recipe import RecordsRecipe
+
+V = VOCABULARY
+SIZE = len(TOKENS)
+CONTINUES = V.is_continuation
+
+
+def rule(**changes: object) -> MaskingRule:
+    return MaskingRule.from_recipe(RecordsRecipe(**changes), V)
+
+
+def rows(
+    count: int, length: int, seed: int, pieces: float = 0.4
+) -> tuple[np.ndarray, np.ndarray]:
+    """Random [CLS] A [SEP] B [SEP] rows, padded to `length`."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(5, length + 1, count)
+    words = np.flatnonzero(~CONTINUES)[5:]
+    ids = np.where(
+        rng.random((count, length)) < pieces,
+        rng.choice(np.flatnonzero(CONTINUES), (count, length)),
+        rng.choice(words, (count, length)),
+    ).astype(np.int32)
+    for row, size in zip(ids, lengths, strict=True):
+        row[0] = V.cls_id
+        row[[rng.integers(2, size - 2), size - 1]] = V.sep_id
+        row[size:] = 0
+    return ids, lengths
+
+
+def by_numpy(
+    ids: np.ndarray, lengths: np.ndarray, rule: MaskingRule, seed: int
+) -> MaskedRows:
+    return masking.mask_rows(ids, lengths, rule, np.random.default_rng(seed))
+
+
+def by_tensorflow(
+    ids: np.ndarray, lengths: np.ndarray, rule: MaskingRule, seed: int
+) -> MaskedRows:
+    masked = dynamic_masking.mask_batch(
+        tf.constant(ids),
+        tf.constant(lengths, tf.int32),
+        tf.constant([seed, 0], tf.int64),
+        rule,
+    )
+    return MaskedRows(**{name: x.numpy() for name, x in masked.items()})
+
+
+BOTH = pytest.mark.parametrize("draw", [by_numpy, by_tensorflow])
+
+
+@BOTH
+@pytest.mark.parametrize("whole_words", [False, True])
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**20),
+    length=st.integers(5, 80),
+    prob=st.floats(0.01, 0.99),
+    most=st.integers(1, 40),
+)
+def test_every_row_keeps_the_rule(
+    draw, whole_words: bool, seed: int, length: int, prob: float, most: int
+) -> None:
+    ids, lengths = rows(6, length, seed)
+    most = min(most, length)
+    masked = draw(
+        ids,
+        lengths,
+        rule(
+            max_seq_length=length,
+            max_predictions_per_seq=most,
+            masked_lm_prob=prob,
+            whole_word_mask=whole_words,
+        ),
+        seed,
+    )
+    assert masked.masked_lm_positions.shape == (6, most)
+    assert masked.masked_lm_positions.dtype == np.int32
+    assert masked.masked_lm_weights.dtype == np.float32
+    restored = masked.input_ids.copy()
+    for row in range(6):
+        used = int(masked.masked_lm_weights[row].sum())
+        assert (masked.masked_lm_weights[row, :used] == 1).all()
+        positions = masked.masked_lm_positions[row, :used]
+        assert (np.diff(positions) > 0).all()
+        assert not np.isin(ids[row, positions], [V.cls_id, V.sep_id]).any()
+        assert (positions < lengths[row]).all()
+        labels = masked.masked_lm_ids[row, :used]
+        assert (labels == ids[row, positions]).all()
+        assert (masked.masked_lm_ids[row, used:] == 0).all()
+        assert (masked.masked_lm_positions[row, used:] == 0).all()
+        restored[row, positions] = labels
+        wanted = min(most, max(1, round(int(lengths[row]) * prob)))
+        if whole_words:
+            assert used <= wanted
+        else:
+            assert used == min(wanted, lengths[row] - 3)
+    assert (restored == ids).all()
+
+
+@pytest.mark.parametrize("whole_words", [False, True])
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**20), prob=st.floats(0.02, 0.95))
+def test_same_noise_gives_the_same_masks_and_those_of_a_plain_loop(
+    whole_words: bool, seed: int, prob: float
+) -> None:
+    length, most = 40, 15
+    ids, lengths = rows(8, length, seed)
+    law = rule(
+        max_seq_length=length,
+        max_predictions_per_seq=most,
+        masked_lm_prob=prob,
+        whole_word_mask=whole_words,
+    )
+    rng = np.random.default_rng(seed)
+    noise = rng.random(ids.shape, dtype=np.float32)
+    action = rng.random((8, most), dtype=np.float32)
+    others = rng.integers(SIZE, size=(8, most), dtype=np.int32)
+    chosen = masking.choose_tokens(ids, lengths, noise, law)
+    graph_chosen = dynamic_masking.choose_tokens(
+        tf.constant(ids), tf.constant(lengths, tf.int32), noise, law
+    )
+    assert (graph_chosen.numpy() == chosen).all()
+    ours = masking.replace_tokens(ids, chosen, action, others, law)
+    theirs = dynamic_masking.replace_tokens(
+        tf.constant(ids), graph_chosen, action, others, law
+    )
+    for name, value in theirs.items():
+        assert (value.numpy() == getattr(ours, name)).all(), name
+    for row in range(8):
+        assert set(np.flatnonzero(chosen[row])) == visit_groups(
+            ids[row, : lengths[row]], noise[row], law
+        )
+
+
+def visit_groups(
+    tokens: np.ndarray, noise: np.ndarray, law: MaskingRule
+) -> set[int]:
+    """The choice one group after the other, in the order of the noise."""
+    groups: list[list[int]] = []
+    for place, token in enumerate(tokens):
+        if token in (V.cls_id, V.sep_id):
+            continue
+        if groups and law.joins_previous[token]:
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+    order = sorted(range(len(groups)), key=lambda g: noise[g])
+    wanted, chosen = law.num_to_predict[len(tokens)], set()
+    for group in order:
+        if len(chosen) + len(groups[group]) <= wanted:
+            chosen.update(groups[group])
+    return chosen
+
+
+@BOTH
+def test_whole_words_are_masked_whole(draw) -> None:
+    ids, lengths = rows(300, 64, seed=3)
+    law = rule(
+        max_seq_length=64, max_predictions_per_seq=30, whole_word_mask=True
+    )
+    masked = draw(ids, lengths, law, 3)
+    for row in range(300):
+        used = masked.masked_lm_weights[row] > 0
+        chosen = set(masked.masked_lm_positions[row, used].tolist())
+        word: list[int] = []
+        words = []
+        for place, token in enumerate(ids[row, : lengths[row]]):
+            if token in (V.cls_id, V.sep_id):
+                continue
+            if not (word and CONTINUES[token]):
+                word = []
+                words.append(word)
+            word.append(place)
+        for word in words:
+            assert len(chosen & set(word)) in (0, len(word))
+
+
+def test_count_rounds_halves_to_even_as_python_does() -> None:
+    counts = rule(masked_lm_prob=0.5).num_to_predict
+    # 2.5 -> 2, 3.5 -> 4, and never below one.
+    assert counts[[0, 1, 5, 7]].tolist() == [1, 1, 2, 4]
+    default = rule().num_to_predict
+    assert default[[10, 128]].tolist() == [2, 19]
+    assert rule(max_predictions_per_seq=7).num_to_predict.max() == 7
+
+
+def within(successes: int, trials: int, share: float) -> bool:
+    """Whether a count is within four standard deviations."""
+    spread = (trials * share * (1 - share)) ** 0.5
+    return abs(successes - trials * share) <= 4 * spread
+
+
+@BOTH
+def test_shares_of_mask_keep_and_random(draw) -> None:
+    ids, lengths = rows(6000, 64, seed=5)
+    masked = draw(ids, lengths, rule(max_seq_length=64), 5)
+    used = masked.masked_lm_weights > 0
+    new = np.take_along_axis(
+        masked.input_ids, masked.masked_lm_positions, axis=1
+    )[used]
+    labels = masked.masked_lm_ids[used]
+    is_mask = new == V.mask_id
+    same = new == labels
+    # A random token is [MASK] or the label itself now and then.
+    assert within(is_mask.sum(), len(new), 0.8 + 0.1 / SIZE)
+    assert within(same.sum(), len(new), 0.1 + 0.1 / SIZE)
+    drawn = new[~is_mask & ~same]
+    counts = np.bincount(drawn, minlength=SIZE)
+    # Uniform over the whole vocabulary, specials included.
+    for special in (V.pad_id, V.unk_id, V.cls_id, V.sep_id):
+        assert within(counts[special], len(new), 0.1 / SIZE)
+    expected = len(drawn) / (SIZE - 2)
+    assert abs(counts.astype(float) - expected)[5:].max() < 6 * expected**0.5
+
+
+@BOTH
+def test_every_text_token_is_chosen_equally_often(draw) -> None:
+    ids, lengths = rows(1, 40, seed=9)
+    copies = 8000
+    law = rule(max_seq_length=40)
+    masked = draw(
+        np.repeat(ids, copies, axis=0), np.repeat(lengths, copies), law, 11
+    )
+    used = masked.masked_lm_weights > 0
+    counts = np.bincount(masked.masked_lm_positions[used], minlength=40)
+    texts = (ids[0] != V.cls_id) & (ids[0] != V.sep_id) & (ids[0] != 0)
+    share = law.num_to_predict[lengths[0]] / texts.sum()
+    assert (counts[~texts] == 0).all()
+    assert all(within(count, copies, share) for count in counts[texts])
+
+
+def test_both_forms_and_the_reference_choose_alike_by_whole_words() -> None:
+    """One row of words of 1 to 4 pieces, masked many times in each way."""
+    word, piece = np.flatnonzero(~CONTINUES)[20], np.flatnonzero(CONTINUES)[3]
+    text = [word, word, piece, word, piece, piece, word, piece, piece, piece]
+    row = [V.cls_id, *text, V.sep_id, *text, V.sep_id]
+    copies, law = (
+        6000,
+        rule(max_seq_length=len(row), masked_lm_prob=0.2, whole_word_mask=True),
+    )
+    ids = np.tile(np.array(row, np.int32), (copies, 1))
+    lengths = np.full(copies, len(row))
+    shares = {}
+    for draw in (by_numpy, by_tensorflow):
+        masked = draw(ids, lengths, law, 1)
+        used = masked.masked_lm_weights > 0
+        shares[draw] = np.bincount(
+            masked.masked_lm_positions[used], minlength=len(row)
+        )
+    rng, counts = random.Random(0), collections.Counter()
+    ids_of = reference.Vocabulary(
+        V.cls_id, V.sep_id, V.mask_id, SIZE, frozenset([int(piece)])
+    )
+    for _ in range(copies):
+        _, positions, _ = reference.mask(
+            [int(token) for token in row],
+            ids_of,
+            reference.Lengths(masked_lm_prob=0.2),
+            rng,
+        )
+        counts.update(positions)
+    plain = np.array([counts[place] for place in range(len(row))])
+    spread = 5 * (2 * copies * 0.25) ** 0.5
+    assert abs(shares[by_numpy] - plain).max() < spread
+    assert abs(shares[by_tensorflow] - plain).max() < spread
+
+
+def test_seed_decides_the_masks() -> None:
+    ids, lengths = rows(20, 64, seed=2)
+    law = rule(max_seq_length=64)
+    first, again, other = (
+        by_tensorflow(ids, lengths, law, seed) for seed in (1, 1, 2)
+    )
+    assert (first.input_ids == again.input_ids).all()
+    assert (first.masked_lm_positions != other.masked_lm_positions).any()

@@ -1,0 +1,119 @@
+"""The import rule: a room imports only lower rooms."""
+
+import ast
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LEVELS = {
+    "errors": 0,
+    "files": 0,
+    "progress": 0,
+    "recipe": 0,
+    "config": 0,
+    "features": 0,
+    "named_weights": 1,
+    "layers": 1,
+    "text": 1,
+    "optimization": 1,
+    "checkpoints": 1,
+    "encoder": 2,
+    "models": 2,
+    "records": 2,
+    "training": 3,
+    "pretraining": 4,
+    "finetuning": 4,
+    "serving": 5,
+}
+KERAS_ONLY = ("layers", "optimization", "encoder", "models")
+FILES = sorted((ROOT / "bert_tf").rglob("*.py"))
+
+
+def room_of(module: str) -> str:
+    """The room of a dotted module name: bert_tf.text.packer -> text."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def imports(path: pathlib.Path) -> list[str]:
+    """Every module a file imports, inside functions too."""
+    names = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return names
+
+
+def breaches(path: pathlib.Path) -> list[str]:
+    """The imports of a file that the rule forbids."""
+    module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    room = room_of(module)
+    found = []
+    for name in imports(path):
+        top = name.split(".")[0]
+        if top in ("tasks", "tools") or name.startswith("absl.flags"):
+            found.append(name)
+        if name == "absl.flags" or (top == "absl" and "flags" in name):
+            found.append(name)
+        if room in KERAS_ONLY and top == "tensorflow":
+            found.append(name)
+        if top == "bert_tf" and room and room_of(name) != room:
+            target = room_of(name)
+            assert target in LEVELS, f"{path} imports unknown room {target}"
+            # The ground floor is one room: its files may use each other.
+            same_ground = LEVELS[room] == LEVELS[target] == 0
+            if LEVELS[target] >= LEVELS[room] and not same_ground:
+                found.append(name)
+    return found
+
+
+@pytest.mark.parametrize(
+    "path", FILES, ids=[str(f.relative_to(ROOT)) for f in FILES]
+)
+def test_imports_only_lower_rooms(path: pathlib.Path) -> None:
+    if path.name == "__init__.py" and path.parent.name == "bert_tf":
+        assert imports(path) == ["importlib"]
+    else:
+        assert breaches(path) == []
+
+
+def test_a_breach_is_found(tmp_path: pathlib.Path, monkeypatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    bad = tmp_path / "bert_tf" / "layers" / "bad.py"
+    bad.parent.mkdir(parents=True)
+    bad.write_text(
+        "import tensorflow as tf\n"
+        "from absl import flags\n"
+        "def f():\n    from bert_tf.encoder import BertEncoder\n"
+        "    from bert_tf.text import packer\n"
+        "    import tools.demo\n"
+    )
+    assert breaches(bad) == [
+        "tensorflow",
+        "absl.flags",
+        "absl.flags",
+        "bert_tf.encoder.BertEncoder",
+        "bert_tf.text.packer",
+        "tools.demo",
+    ]
+
+
+def test_importing_bert_tf_loads_neither_tensorflow_nor_keras() -> None:
+    code = (
+        "import sys, bert_tf; "
+        "assert not {'tensorflow', 'keras'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_every_public_name_exists() -> None:
+    import bert_tf
+
+    for name in bert_tf.__all__:
+        assert getattr(bert_tf, name) is not None

@@ -1,0 +1,374 @@
+"""The encoder: parity, packing, masks, sensitivity, precision, arrays."""
+
+import keras
+import numpy as np
+import pytest
+from model_helpers import encoder_inputs, fill, numpy, small_config
+from reference_bert import ReferenceBert
+
+from bert_tf.checkpoints import Checkpoint, save_checkpoint
+from bert_tf.config import ACTIVATIONS, BertConfig
+from bert_tf.encoder import BertEncoder
+from bert_tf.errors import UserError
+
+
+def assert_same_outputs(ours, reference, atol=1e-5) -> None:
+    for name, expected in reference.items():
+        if isinstance(expected, tuple):
+            assert len(ours[name]) == len(expected)
+            for ours_i, expected_i in zip(ours[name], expected, strict=True):
+                np.testing.assert_allclose(
+                    numpy(ours_i), expected_i, atol=atol, err_msg=name
+                )
+        else:
+            np.testing.assert_allclose(
+                numpy(ours[name]), expected, atol=atol, err_msg=name
+            )
+
+
+@pytest.mark.parametrize("hidden_act", ACTIVATIONS)
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_output_is_the_reference(hidden_act, causal) -> None:
+    config = small_config(
+        hidden_act=hidden_act, causal=causal, type_vocab_size=3
+    )
+    encoder = fill(BertEncoder(config), scale=0.15)
+    inputs = encoder_inputs(config)
+    outputs = encoder(
+        inputs, return_all_layers=True, return_attention_probs=True
+    )
+    reference = ReferenceBert(config, encoder.to_arrays())(inputs)
+    assert set(outputs) == set(reference)
+    assert_same_outputs(outputs, reference)
+
+
+def test_outputs_on_request_only() -> None:
+    config = small_config()
+    encoder = BertEncoder(config)
+    inputs = encoder_inputs(config)
+    assert set(encoder(inputs)) == {"sequence_output", "pooled_output"}
+    outputs = encoder(inputs, return_all_layers=True)
+    assert set(outputs) == {
+        "sequence_output",
+        "pooled_output",
+        "all_encoder_layers",
+        "embedding_output",
+    }
+    np.testing.assert_array_equal(
+        numpy(outputs["all_encoder_layers"][-1]),
+        numpy(outputs["sequence_output"]),
+    )
+
+
+def pack(rows: list[np.ndarray], length: int) -> dict[str, np.ndarray]:
+    """One row out of several (ids, segments) pairs, padded to length."""
+    packed = {
+        name: np.zeros((1, length), "int32")
+        for name in (
+            "input_ids",
+            "input_mask",
+            "segment_ids",
+            "position_ids",
+            "sequence_ids",
+        )
+    }
+    start = 0
+    for number, (ids, segments) in enumerate(rows, start=1):
+        part = np.s_[0, start : start + len(ids)]
+        packed["input_ids"][part] = ids
+        packed["input_mask"][part] = 1
+        packed["segment_ids"][part] = segments
+        packed["position_ids"][part] = np.arange(len(ids))
+        packed["sequence_ids"][part] = number
+        start += len(ids)
+    return packed
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_packed_row_gives_what_separate_rows_give(causal) -> None:
+    config = small_config(causal=causal)
+    encoder = fill(BertEncoder(config))
+    random = np.random.default_rng(3)
+    rows = [
+        (random.integers(0, 41, n), random.integers(0, 2, n)) for n in (7, 3, 5)
+    ]
+    whole = numpy(encoder(pack(rows, 18))["sequence_output"])[0]
+    start = 0
+    for ids, segments in rows:
+        alone = encoder(
+            {
+                "input_ids": ids[None].astype("int32"),
+                "input_mask": np.ones((1, len(ids)), "int32"),
+                "segment_ids": segments[None].astype("int32"),
+            }
+        )
+        np.testing.assert_allclose(
+            whole[start : start + len(ids)],
+            numpy(alone["sequence_output"])[0],
+            atol=1e-5,
+        )
+        start += len(ids)
+
+
+def test_packed_sequences_see_nothing_of_one_another() -> None:
+    encoder = fill(BertEncoder(small_config()))
+    random = np.random.default_rng(3)
+    rows = [
+        (random.integers(0, 41, n), random.integers(0, 2, n)) for n in (6, 8)
+    ]
+    packed = pack(rows, 16)
+    before = numpy(encoder(packed)["sequence_output"])
+    packed["input_ids"][0, 6:] = 40 - packed["input_ids"][0, 6:]
+    after = numpy(encoder(packed)["sequence_output"])
+    np.testing.assert_array_equal(before[0, :6], after[0, :6])
+    assert np.abs(before[0, 6:14] - after[0, 6:14]).max() > 0.01
+
+
+def test_what_is_padded_changes_nothing() -> None:
+    config = small_config()
+    encoder = fill(BertEncoder(config))
+    inputs = encoder_inputs(config)
+    real = inputs["input_mask"].astype(bool)
+    before = numpy(encoder(inputs)["sequence_output"])
+    for name in ("input_ids", "segment_ids"):
+        changed = dict(inputs)
+        changed[name] = np.where(real, inputs[name], 1 - inputs[name] % 2)
+        after = numpy(encoder(changed)["sequence_output"])
+        np.testing.assert_array_equal(before[real], after[real])
+    longer = {k: np.pad(v, [(0, 0), (0, 6)]) for k, v in inputs.items()}
+    after = numpy(encoder(longer)["sequence_output"])[:, :10]
+    np.testing.assert_allclose(before[real], after[real], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "input_ids",
+        "input_mask",
+        "segment_ids",
+        "position_ids",
+        "sequence_ids",
+    ],
+)
+def test_every_input_matters(name) -> None:
+    config = small_config()
+    encoder = fill(BertEncoder(config))
+    inputs = encoder_inputs(config)
+    inputs["position_ids"] = np.tile(np.arange(10, dtype="int32"), (3, 1))
+    inputs["sequence_ids"] = inputs["input_mask"] * np.int32(
+        [[1, 1, 1, 1, 2, 2, 2, 2, 2, 2]]
+    )
+    before = encoder(inputs)
+    inputs[name] = inputs[name].copy()
+    inputs[name][0, 1] = 1 - min(inputs[name][0, 1], 1)
+    after = encoder(inputs)
+    for output, value in before.items():
+        change = np.abs(numpy(value) - numpy(after[output])).max(
+            axis=tuple(range(1, value.ndim))
+        )
+        assert change[0] > 1e-3, output
+        np.testing.assert_array_equal(change[1:], 0.0)
+
+
+def test_causal_sees_nothing_later() -> None:
+    config = small_config(causal=True)
+    encoder = fill(BertEncoder(config))
+    inputs = encoder_inputs(config)
+    before = numpy(encoder(inputs)["sequence_output"])
+    inputs["input_ids"][0, 6] = (inputs["input_ids"][0, 6] + 1) % 41
+    after = numpy(encoder(inputs)["sequence_output"])
+    np.testing.assert_array_equal(before[0, :6], after[0, :6])
+    assert np.abs(before[0, 6:] - after[0, 6:]).max(-1).min() > 1e-4
+
+
+def test_dropout_is_active_only_in_training() -> None:
+    config = small_config(hidden_dropout_prob=0.2)
+    encoder = fill(BertEncoder(config))
+    inputs = encoder_inputs(config)
+
+    def run(**how):
+        return numpy(encoder(inputs, **how)["sequence_output"])
+
+    np.testing.assert_array_equal(run(), run(training=False))
+    assert np.abs(run(training=True) - run(training=True)).max() > 0.01
+
+
+def test_dropout_can_be_repeated() -> None:
+    config = small_config(hidden_dropout_prob=0.2)
+    inputs = encoder_inputs(config)
+    outputs = []
+    for _ in range(2):
+        keras.utils.set_random_seed(11)
+        encoder = BertEncoder(config)
+        outputs.append(
+            [numpy(encoder(inputs, training=True)["pooled_output"])]
+            + [numpy(encoder(inputs, training=True)["pooled_output"])]
+        )
+    np.testing.assert_array_equal(outputs[0], outputs[1])
+    assert np.abs(outputs[0][0] - outputs[0][1]).max() > 1e-4
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision_keeps_float32_weights(policy) -> None:
+    config = small_config()
+    exact = fill(BertEncoder(config, dtype="float32"), scale=0.1)
+    encoder = BertEncoder(config, dtype=policy)
+    encoder.load_arrays(exact.to_arrays())
+    inputs = encoder_inputs(config)
+    outputs = encoder(inputs, return_all_layers=True)
+    wanted = policy.removeprefix("mixed_")
+    assert {w.dtype for w in encoder.weights} == {"float32"}
+    for tensor in keras.tree.flatten(outputs):
+        assert keras.backend.standardize_dtype(tensor.dtype) == wanted
+    np.testing.assert_allclose(
+        numpy(outputs["sequence_output"]),
+        numpy(exact(inputs)["sequence_output"]),
+        atol=0.06,
+    )
+
+
+def test_parameters_of_base_and_large() -> None:
+    base = BertEncoder(BertConfig.from_size("base", 30522))
+    assert base.count_params() == 109_482_240
+
+    def parameters(config: BertConfig) -> int:
+        # The tables and their norm, the blocks, the pooler.
+        h, f = config.hidden_size, config.intermediate_size
+        rows = config.vocab_size + config.type_vocab_size + 512
+        block = 3 * (h * h + h) + (h * h + h) + 2 * h
+        block += (h * f + f) + (f * h + h) + 2 * h
+        blocks = config.num_hidden_layers * block
+        return rows * h + 2 * h + blocks + h * h + h
+
+    assert parameters(base.config) == base.count_params()
+    large = BertConfig.from_size("large", 30522)
+    assert parameters(large) == 335_141_888
+
+
+def test_arrays_have_googles_names_and_shapes() -> None:
+    config = small_config(num_hidden_layers=1)
+    arrays = BertEncoder(config).to_arrays()
+    shapes = {name: array.shape for name, array in arrays.items()}
+    dense = {
+        "attention/self/query": (24, 24),
+        "attention/self/key": (24, 24),
+        "attention/self/value": (24, 24),
+        "attention/output/dense": (24, 24),
+        "intermediate/dense": (24, 40),
+        "output/dense": (40, 24),
+    }
+    expected = {
+        "bert/embeddings/word_embeddings": (41, 24),
+        "bert/embeddings/token_type_embeddings": (2, 24),
+        "bert/embeddings/position_embeddings": (20, 24),
+        "bert/embeddings/LayerNorm/gamma": (24,),
+        "bert/embeddings/LayerNorm/beta": (24,),
+        "bert/pooler/dense/kernel": (24, 24),
+        "bert/pooler/dense/bias": (24,),
+    }
+    for name, shape in dense.items():
+        expected[f"bert/encoder/layer_0/{name}/kernel"] = shape
+        expected[f"bert/encoder/layer_0/{name}/bias"] = shape[1:]
+    for name in ("attention/output", "output"):
+        for part in ("gamma", "beta"):
+            norm = f"bert/encoder/layer_0/{name}/LayerNorm/{part}"
+            expected[norm] = (24,)
+    assert shapes == expected
+    assert {a.dtype for a in arrays.values()} == {np.dtype("float32")}
+
+
+def test_arrays_round_trip() -> None:
+    config = small_config()
+    source, target = fill(BertEncoder(config), 1), fill(BertEncoder(config), 2)
+    arrays = source.to_arrays()
+    target.load_arrays({**arrays, "cls/predictions/output_bias": np.ones(3)})
+    for name, value in target.to_arrays().items():
+        np.testing.assert_array_equal(value, arrays[name], err_msg=name)
+
+
+def test_arrays_that_do_not_fit_change_nothing() -> None:
+    encoder = fill(BertEncoder(small_config()))
+    before = encoder.to_arrays()
+    arrays = {k: v + 1 for k, v in before.items()}
+    del arrays["bert/pooler/dense/bias"]
+    arrays["bert/pooler/dense/offset"] = np.ones(2)
+    arrays["bert/embeddings/word_embeddings"] = np.ones((30, 24))
+    with pytest.raises(UserError) as caught:
+        encoder.load_arrays(arrays)
+    message = str(caught.value)
+    assert "missing: bert/pooler/dense/bias" in message
+    assert "unexpected: bert/pooler/dense/offset" in message
+    assert "word_embeddings is (30, 24) where the model has (41, 24)" in message
+    for name, value in encoder.to_arrays().items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+def test_from_checkpoint_restores_configuration_and_weights(tmp_path) -> None:
+    encoder = fill(BertEncoder(small_config(hidden_act="relu")))
+    folder = tmp_path / "model"
+    save_checkpoint(folder, Checkpoint(encoder.config, encoder.to_arrays()))
+    loaded = BertEncoder.from_checkpoint(folder, dtype="mixed_bfloat16")
+    assert loaded.config == encoder.config
+    assert loaded.compute_dtype == "bfloat16"
+    for name, value in loaded.to_arrays().items():
+        np.testing.assert_array_equal(value, encoder.to_arrays()[name])
+    with pytest.raises(UserError, match="no such model folder"):
+        BertEncoder.from_checkpoint(tmp_path / "elsewhere")
+
+
+def test_inside_a_functional_model_with_unknown_length() -> None:
+    config = small_config()
+    encoder = fill(BertEncoder(config))
+    inputs = {
+        name: keras.Input((None,), dtype="int32", name=name)
+        for name in ("input_ids", "input_mask", "segment_ids")
+    }
+    outputs = encoder(
+        inputs, return_all_layers=True, return_attention_probs=True
+    )
+    model = keras.Model(inputs, outputs)
+    for length in (6, 9):
+        batch = encoder_inputs(config, length=length)
+        direct = encoder(
+            batch, return_all_layers=True, return_attention_probs=True
+        )
+        result = model(batch)
+        assert set(result) == set(outputs)
+        for ours, through, symbol in zip(
+            keras.tree.flatten(direct),
+            keras.tree.flatten(result),
+            keras.tree.flatten(outputs),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(numpy(ours), numpy(through))
+            assert len(symbol.shape) == len(ours.shape)
+            for fixed, real in zip(symbol.shape, ours.shape, strict=True):
+                assert fixed in (None, real)
+            assert symbol.dtype == keras.backend.standardize_dtype(ours.dtype)
+
+
+def test_a_missing_input_is_named() -> None:
+    config = small_config()
+    inputs = encoder_inputs(config)
+    del inputs["segment_ids"]
+    with pytest.raises(UserError, match="missing input segment_ids"):
+        BertEncoder(config)(inputs)
+    with pytest.raises(UserError, match="the inputs are a ndarray") as caught:
+        BertEncoder(config)(inputs["input_ids"])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_sequence_that_is_too_long_is_refused() -> None:
+    config = small_config()
+    encoder = BertEncoder(config)
+    message = "21 positions, more than max_position_embeddings 20"
+    with pytest.raises(UserError, match=message):
+        encoder(encoder_inputs(config, length=21))
+    with pytest.raises(UserError, match=message):
+        encoder(
+            {
+                name: keras.Input((21,), dtype="int32")
+                for name in encoder_inputs(config)
+            }
+        )
+    encoder(encoder_inputs(config, length=20))

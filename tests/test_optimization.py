@@ -1,0 +1,390 @@
+"""Schedule and optimizers against NumPy, over many random steps."""
+
+import keras
+import numpy as np
+import pytest
+from model_helpers import numpy, small_config
+
+from bert_tf.encoder import BertEncoder
+from bert_tf.errors import UserError
+from bert_tf.models import bert_classifier
+from bert_tf.optimization import (
+    AdamW,
+    Lamb,
+    adamw,
+    global_norm,
+    is_excluded,
+    lamb,
+    linear_warmup_decay,
+    trust_ratio,
+    warmup_steps,
+)
+
+# Path and shape of the variables; those with True are not decayed.
+VARIABLES = {
+    "bert/layer_0/attention/qkv_kernel": ((4, 6), False),
+    "bert/layer_0/attention/qkv_bias": ((6,), True),
+    "bert/layer_0/output_layer_norm/gamma": ((4,), True),
+    "bert/embeddings/word_embeddings": ((5, 4), False),
+    "logits/kernel": ((4, 2), False),
+    "logits/bias": ((2,), True),
+}
+
+
+def make_variables(seed: int = 0) -> list[keras.Variable]:
+    random = np.random.default_rng(seed)
+    variables = []
+    for path, (shape, _) in VARIABLES.items():
+        weight = path.split("/")[-1]
+        variable = keras.Variable(
+            random.normal(size=shape).astype("float32"), name=weight
+        )
+        variable._path = path
+        variables.append(variable)
+    return variables
+
+
+class NumpyOptimizer:
+    """Adam's moments, decoupled decay and LAMB's trust ratio, float64.
+
+    Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019, algorithm 2;
+    You et al. 2020, algorithm 2; google-research/bert, optimization.py.
+    """
+
+    def __init__(self, values, rule, decay=0.01, epsilon=1e-6):
+        self.values = [v.astype(np.float64) for v in values]
+        self.first = [np.zeros_like(v) for v in self.values]
+        self.second = [np.zeros_like(v) for v in self.values]
+        self.rule, self.decay, self.epsilon = rule, decay, epsilon
+        self.steps = 0
+
+    def step(self, gradients, rate, clip=None):
+        norm = np.sqrt(sum((g**2).sum() for g in gradients))
+        if clip is not None and norm > clip:
+            gradients = [g * clip / norm for g in gradients]
+        self.steps += 1
+        for i, (gradient, (path, (_, excluded))) in enumerate(
+            zip(gradients, VARIABLES.items(), strict=True)
+        ):
+            self.first[i] = 0.9 * self.first[i] + 0.1 * gradient
+            self.second[i] = 0.999 * self.second[i] + 0.001 * gradient**2
+            m, v = self.first[i], self.second[i]
+            if self.rule != "original":
+                m = m / (1 - 0.9**self.steps)
+                v = v / (1 - 0.999**self.steps)
+            update = m / (np.sqrt(v) + self.epsilon)
+            if not excluded:
+                update = update + self.decay * self.values[i]
+            if self.rule == "lamb" and not excluded:
+                parts = 3 if "qkv" in path else 1
+                update = np.concatenate(
+                    [
+                        u * np.linalg.norm(w) / np.linalg.norm(u)
+                        for w, u in zip(
+                            np.split(self.values[i], parts, -1),
+                            np.split(update, parts, -1),
+                            strict=True,
+                        )
+                    ],
+                    -1,
+                )
+            self.values[i] = self.values[i] - rate * update
+
+
+RULES = {
+    "adamw": lambda **how: adamw(2e-2, 100, 10, **how),
+    "original": lambda **how: adamw(
+        2e-2, 100, 10, bias_correction=False, **how
+    ),
+    "lamb": lambda **how: lamb(2e-2, 100, 10, **how),
+}
+
+
+def rate_of(step: int, peak: float = 2e-2) -> float:
+    return peak * (step / 10 if step < 10 else 1 - step / 100)
+
+
+def random_gradients(random) -> list[np.ndarray]:
+    scale = 10.0 ** random.uniform(-3, 1)
+    return [
+        (scale * random.normal(size=shape)).astype("float32")
+        for shape, _ in VARIABLES.values()
+    ]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("clip", [1.0, None])
+def test_a_hundred_steps_are_those_of_numpy(rule, clip) -> None:
+    variables = make_variables()
+    reference = NumpyOptimizer([numpy(v) for v in variables], rule)
+    optimizer = RULES[rule](clip_norm=clip)
+    random = np.random.default_rng(7)
+    for step in range(100):
+        gradients = random_gradients(random)
+        reference.step(
+            [g.astype(np.float64) for g in gradients],
+            rate_of(step),
+            clip,
+        )
+        optimizer.apply(
+            [keras.ops.convert_to_tensor(g) for g in gradients], variables
+        )
+    for variable, expected in zip(variables, reference.values, strict=True):
+        np.testing.assert_allclose(
+            numpy(variable), expected, atol=2e-5, err_msg=variable.path
+        )
+    assert int(optimizer.iterations) == 100
+
+
+def test_the_three_rules_differ() -> None:
+    results = []
+    for make in RULES.values():
+        variables = make_variables()
+        optimizer = make()
+        for _ in range(3):
+            optimizer.apply(
+                random_gradients(np.random.default_rng(1)), variables
+            )
+        results.append(numpy(variables[0]))
+    assert np.abs(results[0] - results[1]).max() > 1e-4
+    assert np.abs(results[0] - results[2]).max() > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [(0, 0.0), (1, 0.1), (9, 0.9), (10, 0.9), (11, 0.89), (50, 0.5), (99, 0.01)]
+    + [(100, 0.0), (120, 0.0)],
+)
+def test_schedule_by_hand(step, expected) -> None:
+    schedule = linear_warmup_decay(1.0, total_steps=100, warmup_steps=10)
+    np.testing.assert_allclose(float(schedule(step)), expected, atol=1e-6)
+
+
+def test_schedule_without_warm_up_starts_at_the_peak() -> None:
+    schedule = linear_warmup_decay(0.5, total_steps=4, warmup_steps=0)
+    rates = [float(schedule(step)) for step in range(5)]
+    np.testing.assert_allclose(rates, [0.5, 0.375, 0.25, 0.125, 0.0])
+
+
+def test_schedule_is_exact_late_in_a_long_run() -> None:
+    schedule = linear_warmup_decay(1e-4, 1_000_000, 10_000)
+    expected = 1e-4 / 1_000_000
+    np.testing.assert_allclose(float(schedule(999_999)), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("warmup", "steps"), [(0.1, 12), (0.0, 0), (0, 0), (1, 1), (30, 30)]
+)
+def test_warmup_is_a_share_or_a_number(warmup, steps) -> None:
+    assert warmup_steps(warmup, 125) == steps
+    assert adamw(1e-3, 125, warmup)._learning_rate.warmup_steps == steps
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((-1e-3, 10, 1), "learning_rate is -0.001"),
+        ((1e-3, 0, 0), "total_steps is 0"),
+        ((1e-3, 10, 11), "warmup_steps is 11"),
+        ((1e-3, 10, -0.1), "warmup is -0.1"),
+        ((1e-3, 10, 1.5), "warmup is 1.5"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message) -> None:
+    with pytest.raises(UserError, match=message):
+        adamw(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("path", "excluded"),
+    [
+        ("bert/embeddings/LayerNorm/gamma", True),
+        ("bert/layer_0/attention_layer_norm/beta", True),
+        ("model/layer_normalization_3/gamma", True),
+        ("bert/layer_0/attention/qkv_bias", True),
+        ("dense_1/bias", True),
+        ("bert_pretrainer/masked_lm/output_bias", True),
+        ("bias", True),
+        ("dense_1/kernel", False),
+        ("unbiased_layer_norm_model/dense/kernel", False),
+        ("bert/embeddings/word_embeddings", False),
+    ],
+)
+def test_excluded_by_the_variable_or_its_layer(path, excluded) -> None:
+    assert is_excluded(path) == excluded
+
+
+def test_decay_alone_shrinks_only_what_is_not_excluded() -> None:
+    variables = make_variables()
+    before = [numpy(v).copy() for v in variables]
+    optimizer = AdamW(0.5, weight_decay=0.1)
+    zeros = [np.zeros(v.shape, "float32") for v in variables]
+    optimizer.apply(zeros, variables)
+    for variable, old in zip(variables, before, strict=True):
+        factor = 1.0 if VARIABLES[variable.path][1] else 0.95
+        np.testing.assert_allclose(numpy(variable), factor * old, rtol=1e-6)
+
+
+def test_a_stock_head_and_our_layers_are_excluded_alike() -> None:
+    model = bert_classifier(BertEncoder(small_config()), 2)
+    optimizer = AdamW(0.1)
+    optimizer.build(model.trainable_variables)
+    excluded = {
+        v.path
+        for v, out in zip(
+            model.trainable_variables, optimizer._excluded, strict=True
+        )
+        if out
+    }
+    vectors = {v.path for v in model.trainable_variables if len(v.shape) == 1}
+    assert excluded == vectors
+    assert sum(optimizer._blocks) == len(optimizer._blocks) + 2 * 2
+
+
+def test_trust_ratio_is_one_where_a_norm_is_zero() -> None:
+    weight = np.float32([[3.0, 0.0, 1.0], [4.0, 0.0, 0.0]])
+    update = np.float32([[0.5, 2.0, 0.0], [0.0, 0.0, 0.0]])
+    ratio = numpy(trust_ratio(weight, update, 3))
+    np.testing.assert_allclose(ratio, [10.0, 1.0, 1.0])
+    assert float(trust_ratio(weight * 0, update, 1)) == 1.0
+    assert float(trust_ratio(weight, update * 0, 1)) == 1.0
+
+
+@pytest.mark.parametrize("kind", [AdamW, Lamb])
+def test_configuration_round_trip(kind) -> None:
+    optimizer = kind(
+        linear_warmup_decay(3e-4, 50, 5),
+        weight_decay=0.02,
+        beta_1=0.8,
+        beta_2=0.99,
+        epsilon=1e-7,
+        clip_norm=None,
+        bias_correction=False,
+        name="mine",
+    )
+    revived = keras.saving.deserialize_keras_object(
+        keras.saving.serialize_keras_object(optimizer)
+    )
+    assert type(revived) is kind
+    assert revived.get_config() == optimizer.get_config()
+    assert float(revived._learning_rate(7)) == float(
+        optimizer._learning_rate(7)
+    )
+
+
+def test_a_plain_learning_rate_can_be_set() -> None:
+    variables = make_variables()
+    before = numpy(variables[0]).copy()
+    optimizer = AdamW(0.1)
+    optimizer.learning_rate = 0.0
+    optimizer.apply(random_gradients(np.random.default_rng(0)), variables)
+    np.testing.assert_array_equal(numpy(variables[0]), before)
+
+
+def test_global_norm() -> None:
+    gradients = [np.float32([[3.0]]), np.float32([0.0, 4.0])]
+    assert float(global_norm(gradients)) == 5.0
+
+
+def slices(tf, size: int):
+    """A gradient of (5, 4) whose row 1 occurs twice."""
+    rows = np.arange(1.0, 13.0, dtype="float32").reshape(3, 4)
+    return tf.IndexedSlices(
+        tf.constant(rows), tf.constant([1, 3, 1]), tf.constant([size, 4])
+    )
+
+
+def after_steps(tf, rule, gradients, compiled=None, **how) -> list:
+    """The variables after a tf.function has applied each list of gradients."""
+    variables = make_variables()
+    optimizer = RULES[rule](**how)
+    optimizer.build(variables)
+
+    @tf.function(jit_compile=compiled)
+    def step(gradients):
+        optimizer.apply(gradients, variables)
+
+    for some in gradients:
+        step(some)
+    return [numpy(v) for v in variables]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("clip", [0.5, None])
+def test_repeated_rows_of_a_sparse_gradient_are_added_first(rule, clip) -> None:
+    import tensorflow as tf
+
+    sparse = [tf.ones(shape) for shape, _ in VARIABLES.values()]
+    sparse[3] = slices(tf, 5)
+    dense = [tf.convert_to_tensor(g) for g in sparse]
+    left = after_steps(tf, rule, [sparse] * 3, clip_norm=clip)
+    right = after_steps(tf, rule, [dense] * 3, clip_norm=clip)
+    for ours, expected in zip(left, right, strict=True):
+        np.testing.assert_allclose(ours, expected, atol=1e-6)
+
+
+def test_global_norm_adds_repeated_rows_first() -> None:
+    import tensorflow as tf
+
+    rows = (10, 12, 14, 16, 5, 6, 7, 8)
+    assert float(global_norm([slices(tf, 5)])) == pytest.approx(
+        np.sqrt(sum(x**2 for x in rows))
+    )
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_compiled_by_xla_it_does_the_same(rule) -> None:
+    import tensorflow as tf
+
+    random = np.random.default_rng(3)
+    gradients = [
+        [tf.constant(g) for g in random_gradients(random)] for _ in range(5)
+    ]
+    left = after_steps(tf, rule, gradients, compiled=True)
+    right = after_steps(tf, rule, gradients)
+    for ours, expected in zip(left, right, strict=True):
+        np.testing.assert_allclose(ours, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_two_replicas_are_one_that_sees_all(rule) -> None:
+    """Clipping included: it must come after the sum over replicas."""
+    import tensorflow as tf
+
+    strategy = tf.distribute.MirroredStrategy(
+        ["/cpu:0", "/cpu:1"], tf.distribute.ReductionToOneDevice()
+    )
+    with strategy.scope():
+        variables = make_variables()
+        optimizer = RULES[rule](clip_norm=0.5)
+        optimizer.build(variables)
+    alone, reference = make_variables(), RULES[rule](clip_norm=0.5)
+
+    def replica(gradients):
+        optimizer.apply(gradients, variables)
+
+    random = np.random.default_rng(2)
+    for _ in range(4):
+        halves = [random_gradients(random) for _ in range(2)]
+        spread = [
+            strategy.experimental_distribute_values_from_function(
+                lambda c, pair=pair: tf.constant(
+                    pair[c.replica_id_in_sync_group]
+                )
+            )
+            for pair in zip(*halves, strict=True)
+        ]
+        strategy.run(replica, (spread,))
+        whole = [a + b for a, b in zip(*halves, strict=True)]
+        reference.apply([tf.constant(g) for g in whole], alone)
+    for variable, expected in zip(
+        variables + optimizer.variables,
+        alone + reference.variables,
+        strict=True,
+    ):
+        copies = strategy.experimental_local_results(variable.value)
+        assert len(copies) == 2
+        np.testing.assert_array_equal(copies[0].numpy(), copies[1].numpy())
+        np.testing.assert_allclose(
+            copies[0].numpy(), numpy(expected), rtol=1e-5, atol=1e-6
+        )

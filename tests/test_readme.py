@@ -1,0 +1,128 @@
+"""README's commands and program are real."""
+
+import importlib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import bert_tf
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+POSITIVE = ["a good film.", "good and fine.", "what a fine film"]
+NEGATIVE = ["a bad film.", "bad and dull.", "what a dull film"]
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_every_command_and_flag_exists():
+    commands = re.findall(
+        r"python -m (tools\.\w+)((?:[^\n]*\\\n)*[^\n]*)", README
+    )
+    assert len(commands) == 4
+    for module, arguments in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", module, "--helpshort"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
+        known = done.stdout
+        for flag in re.findall(r"--(\w+)[ =]", arguments):
+            assert re.search(rf"--(\[no\])?{flag}\b", known), (module, flag)
+    for target in re.findall(r"make ([\w-]+)", README):
+        makefile = (ROOT / "Makefile").read_text()
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+
+
+def test_every_setting_named_exists():
+    from bert_tf.pretraining.recipe import PretrainingRecipe
+
+    names = re.findall(r"--set (\w+)=", README)
+    assert len(names) >= 3
+    assert set(names) <= set(PretrainingRecipe.kinds()) | {"key"}
+
+
+def test_every_file_of_the_map_exists():
+    text = (ROOT / "WORKSPACE.md").read_text(encoding="utf-8")
+    map_rows = text[text.index("## Rooms") : text.index("## How to add")]
+    named = set(re.findall(r"`([\w/]+(?:\.py|/))`", map_rows))
+    places = {
+        str(path.relative_to(ROOT / "bert_tf"))
+        for path in (ROOT / "bert_tf").rglob("*.py")
+    }
+    places |= {str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py")}
+    short = {pathlib.Path(place).name for place in places}
+    for name in named:
+        if name.endswith("/"):
+            assert any(ROOT.rglob(name)), name
+        else:
+            assert name in places or name in short, name
+    rooms = {
+        path.name + ("/" if path.is_dir() else "")
+        for path in (ROOT / "bert_tf").iterdir()
+        if not path.name.startswith("__")
+    }
+    assert rooms <= named, rooms - named
+
+
+@pytest.fixture
+def small_model_folder(tmp_path) -> pathlib.Path:
+    words = sorted(set(" ".join(POSITIVE + NEGATIVE).replace(".", "").split()))
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *words]
+    config = bert_tf.BertConfig(
+        vocab_size=len(tokens),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+    )
+    folder = tmp_path / "demo_output" / "model"
+    folder.mkdir(parents=True)
+    keras.utils.set_random_seed(1)
+    bert_tf.save_checkpoint(
+        folder,
+        bert_tf.Checkpoint(config, bert_tf.BertPretrainer(config).to_arrays()),
+    )
+    bert_tf.BertTokenizer(tokens).save(folder)
+    return folder
+
+
+# Keras 3.15 says so of every data set that is fitted with its defaults.
+@pytest.mark.filterwarnings("ignore:.shuffle=True. was passed")
+def test_the_program(small_model_folder, tmp_path, monkeypatch):
+    """The program as printed, on rows of our own and at a higher rate."""
+    (program,) = blocks("python")
+    assert len(program.strip().splitlines()) <= 32
+    texts = tf.constant((POSITIVE + NEGATIVE) * 32)
+    labels = tf.constant([1] * 3 + [0] * 3, tf.int64)
+    rows = tf.data.Dataset.from_tensor_slices(
+        {"sentence": texts, "label": tf.tile(labels, [32])}
+    )
+    datasets = importlib.import_module("tensorflow_datasets")
+
+    def load(name: str, split: list[str]) -> list[tf.data.Dataset]:
+        assert (name, split) == ("glue/sst2", ["train", "validation"])
+        return [rows, rows.take(6)]
+
+    monkeypatch.setattr(datasets, "load", load)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(program.replace("2e-5", "5e-3"), names)
+    assert names["model"].history.history["val_accuracy"][-1] == 1.0
+    served = tf.saved_model.load(os.path.join("export", "sst2", "1"))
+    answer = served.signatures["serving_default"](
+        text=tf.constant(POSITIVE + NEGATIVE)
+    )
+    guesses = answer["probabilities"].numpy().argmax(-1)
+    np.testing.assert_array_equal(guesses, [1, 1, 1, 0, 0, 0])

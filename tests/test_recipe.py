@@ -1,0 +1,80 @@
+import dataclasses
+import json
+
+import pytest
+
+from bert_tf.errors import UserError
+from bert_tf.recipe import Settings, read_json_object, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class Example(Settings):
+    steps: int = setting(10, "how many")
+    rate: float = setting(0.5, "how fast")
+    fast: bool = setting(False, "whether")
+    name: str = setting("a", "which")
+
+
+@dataclasses.dataclass(frozen=True)
+class Required(Settings):
+    size: int = setting(dataclasses.MISSING, "needed")
+
+
+def test_assignments_are_typed():
+    changed = Example().override(
+        ["steps=3", "rate=1e-3", "fast=true", "name=x=y"]
+    )
+    assert changed == Example(3, 1e-3, True, "x=y")
+    assert changed.override(["fast=No", "rate=2"]) == Example(
+        3, 2.0, False, "x=y"
+    )
+    assert Example() == Example(10, 0.5, False, "a")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("steps", "write key=value"),
+        ("step=3", "unknown key 'step'. Did you mean steps\\? Valid keys: st"),
+        ("zzz=3", "unknown key 'zzz'. Valid keys: steps, rate, fast, name"),
+        ("steps=3.5", "--set steps=3.5: takes a whole number"),
+        ("rate=fast", "takes a number"),
+        ("fast=maybe", "true or false"),
+    ],
+)
+def test_bad_assignments(assignment, message):
+    with pytest.raises(UserError, match=message):
+        Example().override([assignment])
+
+
+def test_json_round_trip_and_strictness(tmp_path):
+    path = tmp_path / "r.json"
+    settings = Example(3, 0.1, True, "ü")
+    settings.save(path)
+    assert Example.from_json(path) == settings
+    for values, message in (
+        ({"stepz": 1}, "unknown key 'stepz'. Did you mean steps"),
+        ({"steps": "1"}, "steps is '1'; it takes a value of type int"),
+        ({"steps": True}, "steps is True"),
+        ({"rate": None}, "rate is None"),
+    ):
+        path.write_text(json.dumps(values))
+        with pytest.raises(UserError, match=f"{path}.*{message}"):
+            Example.from_json(path)
+    assert Example.from_dict({"rate": 1}, "here").rate == 1.0
+    with pytest.raises(UserError, match="here: missing key size"):
+        Required.from_dict({}, "here")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "\xff"])
+def test_files_that_hold_no_object(tmp_path, text):
+    path = tmp_path / "r.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(UserError, match="r.json"):
+        read_json_object(path)
+    with pytest.raises(UserError, match="no such file"):
+        read_json_object(tmp_path / "absent.json")
+
+
+def test_every_setting_is_described():
+    assert Example.describe().splitlines()[1] == "  rate=0.5: how fast"

@@ -1,0 +1,93 @@
+"""Exit codes and one-line errors, seen from outside."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SCRIPT = """
+from absl import flags
+from tools import command_line
+from bert_tf.errors import UserError
+import errno
+
+KIND = flags.DEFINE_string("kind", None, "What happens.")
+
+def main():
+    if KIND.value == "user":
+        raise UserError("--x=1: wrong,\\n  give 2.")
+    if KIND.value == "full":
+        raise OSError(errno.ENOSPC, "No space left on device", "/f")
+    if KIND.value == "interrupt":
+        raise KeyboardInterrupt
+    if KIND.value == "bug":
+        raise ZeroDivisionError
+    print("done")
+
+command_line.run(main)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (["--kind=good"], 0, ""),
+        (["--kind=user"], 1, "error: --x=1: wrong, give 2.\n"),
+        (
+            ["--kind=full"],
+            1,
+            "error: No space left on device (/f); free some space and run "
+            "the same command again.\n",
+        ),
+        (["--kind=interrupt"], 130, "interrupted\n"),
+        (
+            ["word"],
+            1,
+            "error: unexpected argument 'word'; flags are written "
+            "--name=value.\n",
+        ),
+    ],
+)
+def test_exit_code_and_line(arguments, code, error):
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        # Set, so that TensorFlow is not imported for nothing.
+        env={"TF_CPP_MIN_LOG_LEVEL": "2", "PATH": ""},
+    )
+    assert (done.returncode, done.stderr) == (code, error)
+
+
+def test_a_defect_shows_its_stack_trace():
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, "--kind=bug"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={"TF_CPP_MIN_LOG_LEVEL": "2", "PATH": ""},
+    )
+    assert done.returncode != 0
+    assert "ZeroDivisionError" in done.stderr
+
+
+def test_tensorflow_starts_in_silence():
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            SCRIPT.replace(
+                'print("done")',
+                "import tensorflow as tf; tf.constant(1); print('done')",
+            ),
+            "--kind=good",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={"PATH": ""},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")

@@ -1,0 +1,141 @@
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from absl import flags
+from absl.testing import flagsaver
+from records_corpus import text, write_vocabulary
+
+from bert_tf.errors import UserError
+from bert_tf.records.dataset import RecordFolder, training_batches
+from bert_tf.records.recipe import RecordsRecipe
+from tools import create_pretraining_data
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def parsed_flags() -> None:
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS(["create_pretraining_data"])
+
+
+@pytest.fixture
+def arguments(tmp_path: pathlib.Path) -> dict[str, object]:
+    (tmp_path / "a.txt").write_text(text(20))
+    return {
+        "input": f"{tmp_path}/*.txt",
+        "vocab_file": str(write_vocabulary(tmp_path / "vocab")),
+        "output_dir": str(tmp_path / "out"),
+        "max_seq_length": 32,
+        "max_predictions_per_seq": 5,
+        "workers": 1,
+    }
+
+
+def run(arguments: dict[str, object], **changes: object) -> None:
+    with flagsaver.flagsaver(**(arguments | changes)):
+        create_pretraining_data.main()
+
+
+def test_every_field_of_the_recipe_is_a_flag_of_the_same_name() -> None:
+    for name, kind in RecordsRecipe.kinds().items():
+        flag = flags.FLAGS[name]
+        assert flag.default == getattr(RecordsRecipe(), name)
+        assert type(flag.default) is kind
+        assert flag.help
+
+
+def test_flags_become_records(
+    arguments: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(arguments, static_masking=True, dupe_factor=4, seed=3, held_out=0.2)
+    folder = RecordFolder.open(arguments["output_dir"])
+    assert folder.recipe == RecordsRecipe(
+        max_seq_length=32,
+        max_predictions_per_seq=5,
+        static_masking=True,
+        dupe_factor=4,
+        seed=3,
+        held_out=0.2,
+    )
+    (batch,) = training_batches(folder, 8, seed=1).take(1)
+    assert batch["input_ids"].shape == (8, 32)
+    printed = capsys.readouterr()
+    assert f"{folder.num_records:,} training records" in printed.out
+    assert "next: python -m tools.run_pretraining --data_dir=" in printed.out
+    run(arguments, static_masking=True, dupe_factor=4, seed=3, held_out=0.2)
+    assert "are there already" in capsys.readouterr().err
+
+
+def test_warnings_go_to_standard_error(
+    arguments: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pathlib.Path(arguments["input"].replace("*", "a")).open("a") as file:
+        file.write("\n\nbal .\n" + "bal" * 400_000 + "\n" + "fim " * 5000)
+    settings = {"max_predictions_per_seq": 1, "held_out": 0.0}
+    with pytest.raises(UserError, match="pass --long_lines=cut"):
+        run(arguments, **settings)
+    capsys.readouterr()
+    run(arguments, long_lines="cut", **settings)
+    printed = capsys.readouterr()
+    assert "max_predictions_per_seq=1 masks only 3.1%" in printed.err
+    assert "10,000 characters, 1 tokens, of which" in printed.err
+    assert "10,000 characters, 5,000 tokens, of which a rec" in printed.err
+    assert "warning:" not in printed.out
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"input": "/nowhere/*.txt"}, "--input=/nowhere.*no such file"),
+        ({"input": ""}, "--input: give one or more"),
+        ({"vocab_file": "/nowhere"}, "/nowhere: no such vocabulary file"),
+        ({"max_seq_length": 3}, "max_seq_length is 3"),
+        ({"workers": -1}, "workers is -1"),
+        ({"encoding_errors": "skip"}, "encoding_errors is 'skip'"),
+    ],
+)
+def test_mistakes_are_told(
+    arguments: dict[str, object], changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        run(arguments, **changes)
+    assert not pathlib.Path(arguments["output_dir"]).exists()
+
+
+def test_bytes_that_are_not_utf8_are_named_or_replaced(
+    arguments: dict[str, object],
+) -> None:
+    path = pathlib.Path(arguments["input"].replace("*", "b"))
+    path.write_bytes(b"bal .\nd\xe9l .\n")
+    with pytest.raises(UserError, match=r"b\.txt, line 2: .*encoding_errors"):
+        run(arguments)
+    # The mistake left nothing that stands in the way.
+    assert not pathlib.Path(arguments["output_dir"]).exists()
+    run(arguments, encoding_errors="replace")
+    assert RecordFolder.open(arguments["output_dir"]).num_records
+
+
+def test_a_mistake_is_one_line_and_exit_code_1(
+    arguments: dict[str, object], tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "a.txt").write_text("one .\ntwo .\n")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tools.create_pretraining_data",
+            *(f"--{name}={value}" for name, value in arguments.items()),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    errors = [x for x in done.stderr.splitlines() if x.startswith("error: ")]
+    assert len(errors) == 1
+    assert "is one single document" in errors[0]
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,87 @@
+"""Run as a process: other tools define flags of the same names."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from bert_tf.text.tokenizer import BertTokenizer
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TEXT = "The cat sat on the mat.\nThe cats sit where the mats are.\n" * 30
+
+
+@pytest.fixture
+def corpus(tmp_path) -> pathlib.Path:
+    path = tmp_path / "corpus.txt"
+    path.write_text(TEXT)
+    return path
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tools.train_vocab", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+def failure(*arguments: str) -> str:
+    """The one line that a failing call ends with."""
+    done = run(*arguments)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr.splitlines()[-1]
+
+
+def test_writes_the_vocabulary(corpus, tmp_path) -> None:
+    output = tmp_path / "new" / "vocab.txt"
+    done = run(
+        f"--input={tmp_path}/corp*.txt,{corpus}",
+        "--vocab_size=45",
+        f"--output={output}",
+        "--nolower_case",
+        "--held_out=0",
+        "--min_frequency=1",
+    )
+    assert done.returncode == 0, done.stderr
+    tokenizer = BertTokenizer.from_checkpoint(output.parent)
+    assert len(tokenizer.vocabulary) == 45
+    assert tokenizer.lower_case is False
+    assert "T" in tokenizer.vocabulary.tokens
+    assert "45 tokens learned from 450 words" in done.stdout
+    assert f"written: {output}" in done.stdout
+    assert "reading" in done.stderr
+
+
+def test_a_failure_leaves_what_was_there(corpus, tmp_path) -> None:
+    output = tmp_path / "vocab.txt"
+    output.write_text("older")
+    before = sorted(tmp_path.iterdir())
+    line = failure(
+        f"--input={corpus}", "--vocab_size=5000", f"--output={output}"
+    )
+    assert line.startswith("error: --vocab_size=5000: this text gives ")
+    assert output.read_text() == "older"
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_missing_input_and_a_directory_for_output(tmp_path) -> None:
+    line = failure(
+        f"--input={tmp_path}/none.txt",
+        "--vocab_size=100",
+        f"--output={tmp_path}/vocab.txt",
+    )
+    assert line == f"error: --input={tmp_path}/none.txt: no such file."
+    line = failure(
+        f"--input={tmp_path}/none.txt",
+        "--vocab_size=100",
+        f"--output={tmp_path}",
+    )
+    assert line.startswith(f"error: --output={tmp_path}: is a directory")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("")
+    line = failure(
+        f"--input={tmp_path}/none.txt",
+        "--vocab_size=100",
+        f"--output={tmp_path}/file/vocab.txt",
+    )
+    assert line.endswith(f"{tmp_path}/file is a file, no folder.")

@@ -1,0 +1,39 @@
+import json
+
+from bert_tf.training.history import History, draw_curves
+
+
+def test_rows_after_the_resumed_step_are_dropped(tmp_path):
+    path = tmp_path / "history.jsonl"
+    first = History(path, until=0)
+    for step in (10, 20, 30):
+        first.add({"step": step, "loss": step / 7})
+    with open(path, "a") as file:
+        file.write('{"step": 40, "lo')
+    second = History(path, until=20)
+    second.add({"step": 25, "eval_loss": 1.0})
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert rows == [
+        {"step": 10, "loss": 10 / 7},
+        {"step": 20, "loss": 20 / 7},
+        {"step": 25, "eval_loss": 1.0},
+    ]
+    assert second.series("loss") == ([10, 20], [10 / 7, 20 / 7])
+    assert second.series("eval_loss") == ([25], [1.0])
+
+
+def test_the_picture_shows_each_series(tmp_path):
+    history = History(tmp_path / "history.jsonl", until=0)
+    draw_curves(tmp_path / "empty.png", history, ["loss"], {}, "t")
+    for step in range(1, 9):
+        history.add({"step": step, "loss": 1 / step})
+        history.add({"step": step, "eval_loss": 2 / step})
+    draw_curves(tmp_path / "drawn.png", history, ["loss"], {}, "t")
+    levels = {"loss": {"chance": 0.5}}
+    draw_curves(tmp_path / "level.png", history, ["loss"], levels, "t")
+    pictures = [
+        (tmp_path / f"{name}.png").read_bytes()
+        for name in ("empty", "drawn", "level")
+    ]
+    assert all(p.startswith(b"\x89PNG") for p in pictures)
+    assert len(set(pictures)) == 3

@@ -1,0 +1,253 @@
+"""The step's mathematics: one batch, however it is cut or spread."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.training.loss_scale import LossScale
+from bert_tf.training.step import EvaluationStep, TrainingStep
+from bert_tf.training.strategies import make_strategy
+
+
+class WeightedSquares:
+    """A loss whose weights differ widely between the rows of a batch."""
+
+    def loss_weights(self, batch):
+        return {"squares": tf.reduce_sum(batch["weights"])}
+
+    def __call__(self, outputs, batch):
+        error = tf.square(tf.cast(outputs["y"], tf.float32) - batch["target"])
+        total = tf.reduce_sum(error * batch["weights"])
+        right = tf.cast(error < 0.5, tf.float32) * batch["weights"]
+        return {"squares": total}, {
+            "near": (tf.reduce_sum(right), tf.reduce_sum(batch["weights"]))
+        }
+
+    def normalise(self, losses, weights):
+        return {"squares": losses["squares"] / weights["squares"]}
+
+
+class Regressor(keras.Model):
+    def __init__(self, rate, dtype=None):
+        super().__init__(dtype=dtype)
+        self.first = keras.layers.Dense(8, activation="tanh", dtype=dtype)
+        self.dropout = keras.layers.Dropout(rate, dtype=dtype)
+        self.second = keras.layers.Dense(3, dtype=dtype)
+        self.build(None)
+
+    def build(self, input_shape):
+        self.first.build((None, 4))
+        self.second.build((None, 8))
+        self.built = True
+
+    def call(self, inputs, training=None):
+        hidden = self.dropout(self.first(inputs["x"]), training=training)
+        return {"y": self.second(hidden)}
+
+
+def rows(count=160, seed=0):
+    random = np.random.default_rng(seed)
+    return {
+        "x": random.normal(size=(count, 4)).astype(np.float32),
+        "target": random.normal(size=(count, 3)).astype(np.float32),
+        "weights": random.exponential(size=(count, 3)).astype(np.float32) ** 3,
+        "input_mask": random.integers(0, 2, (count, 4)).astype(np.int32),
+    }
+
+
+def train(strategy="one_device", accumulation=1, rate=0.0, data=None, **more):
+    chosen = make_strategy(strategy)
+    keras.utils.set_random_seed(7)
+    with chosen.scope():
+        model = Regressor(rate)
+        optimizer = keras.optimizers.Adam(0.03)
+        step = TrainingStep(
+            model,
+            WeightedSquares(),
+            optimizer,
+            chosen,
+            accumulation=accumulation,
+            **more,
+        )
+    dataset = tf.data.Dataset.from_tensor_slices(data or rows())
+    dataset = dataset.batch(8, drop_remainder=True)
+    if chosen.num_replicas_in_sync > 1:
+        dataset = chosen.experimental_distribute_dataset(dataset)
+    results = [step(batch) for batch in dataset]
+    return step, results
+
+
+def weights_of(step):
+    return [v.numpy() for v in step.variables]
+
+
+@pytest.fixture(scope="module")
+def single():
+    return train()
+
+
+@pytest.mark.parametrize(
+    ("strategy", "accumulation"),
+    [("one_device", 4), ("mirrored", 1), ("mirrored", 2)],
+)
+def test_spread_or_cut_the_batch_counts_as_one(single, strategy, accumulation):
+    step, results = train(strategy, accumulation)
+    assert len(results) == 20
+    for mine, reference in zip(
+        weights_of(step), weights_of(single[0]), strict=True
+    ):
+        np.testing.assert_allclose(mine, reference, atol=1e-5)
+    for mine, reference in zip(results, single[1], strict=True):
+        np.testing.assert_allclose(
+            mine.losses["squares"], reference.losses["squares"], rtol=1e-5
+        )
+        np.testing.assert_allclose(
+            mine.metrics["near"], reference.metrics["near"], rtol=1e-5
+        )
+        assert float(mine.tokens) == float(reference.tokens)
+
+
+def test_gradients_equal_a_plain_tape(single):
+    keras.utils.set_random_seed(7)
+    model = Regressor(0.0)
+    batch = {k: v[:8] for k, v in rows().items()}
+    with tf.GradientTape() as tape:
+        losses, _ = WeightedSquares()(model(batch), batch)
+        mean = losses["squares"] / batch["weights"].sum()
+    gradients = tape.gradient(mean, [v.value for v in model.variables[:4]])
+    norm = tf.linalg.global_norm(gradients)
+    np.testing.assert_allclose(
+        single[1][0].gradient_norm, norm.numpy(), rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        single[1][0].gradient_norms,
+        [np.linalg.norm(g) for g in gradients],
+        rtol=1e-5,
+    )
+
+
+def test_clipping_bounds_the_step():
+    """With plain SGD at rate 1 the change of the weights is the gradient."""
+    strategy = make_strategy("mirrored")
+    changes = {}
+    for limit in (0.0, 0.01):
+        keras.utils.set_random_seed(7)
+        with strategy.scope():
+            model = Regressor(0.0)
+            step = TrainingStep(
+                model,
+                WeightedSquares(),
+                keras.optimizers.SGD(1.0),
+                strategy,
+                max_grad_norm=limit,
+            )
+        before = weights_of(step)
+        dataset = tf.data.Dataset.from_tensor_slices(rows(8)).batch(8)
+        for batch in strategy.experimental_distribute_dataset(dataset):
+            result = step(batch)
+        difference = [
+            a - b for a, b in zip(weights_of(step), before, strict=True)
+        ]
+        changes[limit] = np.sqrt(sum((d**2).sum() for d in difference))
+    np.testing.assert_allclose(
+        changes[0.0], float(result.gradient_norm), rtol=1e-4
+    )
+    np.testing.assert_allclose(changes[0.01], 0.01, rtol=1e-4)
+
+
+def test_dropout_is_seeded_and_differs_between_steps_and_replicas():
+    same = {k: np.repeat(v[:1], 16, axis=0) for k, v in rows().items()}
+    losses = []
+    for seed in (1, 1, 2):
+        _, results = train(rate=0.5, data=same, seed=seed, max_grad_norm=1e-9)
+        losses.append([float(r.losses["squares"]) for r in results])
+    assert losses[0] == losses[1]
+    assert losses[0] != losses[2]
+    assert losses[0][0] != losses[0][1]
+
+
+def test_replicas_draw_different_masks():
+    strategy = make_strategy("mirrored")
+    with strategy.scope():
+        model = Regressor(0.5)
+        step = TrainingStep(
+            model, WeightedSquares(), keras.optimizers.SGD(0.0), strategy
+        )
+    same = {k: np.repeat(v[:1], 2, axis=0) for k, v in rows().items()}
+    dataset = tf.data.Dataset.from_tensor_slices(same).batch(2)
+
+    @tf.function
+    def local_losses(batch):
+        def one(batch):
+            replica = tf.distribute.get_replica_context()
+            place = tf.cast(replica.replica_id_in_sync_group, tf.int64)
+            return step._forward(batch, place)[0]["squares"]
+
+        return strategy.run(one, (batch,))
+
+    for batch in strategy.experimental_distribute_dataset(dataset):
+        first, second = strategy.experimental_local_results(local_losses(batch))
+    assert float(first) != float(second)
+
+
+def test_a_step_that_is_not_finite_changes_nothing():
+    data = rows(8)
+    data["x"][3, 2] = np.nan
+    for strategy in ("one_device", "mirrored"):
+        keras.utils.set_random_seed(7)
+        before = Regressor(0.0).get_weights()
+        step, results = train(strategy, data=data)
+        assert not bool(results[0].finite)
+        assert not np.isfinite(results[0].gradient_norms.numpy()).all()
+        for mine, start in zip(weights_of(step), before, strict=True):
+            np.testing.assert_array_equal(mine, start)
+        assert int(step.optimizer.iterations.numpy()) == 0
+
+
+def test_loss_scale_leaves_the_mathematics_alone(single):
+    scale = LossScale()
+    step, _ = train(loss_scale=scale)
+    for mine, reference in zip(
+        weights_of(step), weights_of(single[0]), strict=True
+    ):
+        np.testing.assert_allclose(mine, reference, atol=1e-5)
+    assert int(scale.good_steps) == 20
+
+
+def test_loss_scale_halves_on_overflow_and_grows_back():
+    scale = LossScale()
+    scale.update(tf.constant(False))
+    assert float(scale.value) == 2.0**14
+    for _ in range(1999):
+        scale.update(tf.constant(True))
+    assert float(scale.value) == 2.0**14
+    scale.update(tf.constant(True))
+    assert float(scale.value) == 2.0**15
+    assert not scale.exhausted()
+    scale.value.assign(0.5)
+    assert scale.exhausted()
+
+
+def test_batch_that_cannot_be_cut():
+    with pytest.raises(ValueError, match="gradient_accumulation_steps=3"):
+        train(accumulation=3)
+
+
+def test_evaluation_sums_over_replicas():
+    sums = {}
+    for strategy in ("one_device", "mirrored"):
+        chosen = make_strategy(strategy)
+        keras.utils.set_random_seed(7)
+        with chosen.scope():
+            evaluation = EvaluationStep(
+                Regressor(0.5), WeightedSquares(), chosen
+            )
+        dataset = tf.data.Dataset.from_tensor_slices(rows(11)).batch(11)
+        if strategy == "mirrored":
+            dataset = chosen.experimental_distribute_dataset(dataset)
+        for batch in dataset:
+            sums[strategy] = tf.nest.flatten(
+                tf.nest.map_structure(float, evaluation(batch))
+            )
+    np.testing.assert_allclose(sums["mirrored"], sums["one_device"], rtol=1e-5)
