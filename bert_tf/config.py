@@ -22,6 +22,9 @@ SIZES = {
 # which Hugging Face calls "gelu".
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
+# A damaged file may ask for more than fits into any memory.
+_MOST_LAYERS = 10_000
+
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig(Settings):
@@ -49,6 +52,12 @@ class BertConfig(Settings):
         0.02, "standard deviation of the truncated normal initializer"
     )
     layer_norm_eps: float = setting(1e-12, "epsilon of layer normalisation")
+    masked_lm_act: str = setting(
+        "", "activation of the masked LM head; empty takes hidden_act"
+    )
+    masked_lm_layer_norm_eps: float = setting(
+        0.0, "epsilon in the masked LM head; 0 takes layer_norm_eps"
+    )
     causal: bool = setting(
         False, "a position attends only to itself and to earlier ones"
     )
@@ -58,6 +67,11 @@ class BertConfig(Settings):
             value = check_kind(name, kind, getattr(self, name), "BertConfig")
             if kind is int and value < 1:
                 raise UserError(f"{name} is {value}; it must be at least 1.")
+        if self.num_hidden_layers > _MOST_LAYERS:
+            raise UserError(
+                f"num_hidden_layers is {self.num_hidden_layers}; it must be "
+                f"at most {_MOST_LAYERS}."
+            )
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             value = getattr(self, name)
             if not 0 <= value < 1:
@@ -67,6 +81,11 @@ class BertConfig(Settings):
                 raise UserError(
                     f"{name} is {getattr(self, name)}; it must be above 0."
                 )
+        if self.masked_lm_layer_norm_eps < 0:
+            raise UserError(
+                f"masked_lm_layer_norm_eps is {self.masked_lm_layer_norm_eps}; "
+                "it must be above 0, or 0 to take layer_norm_eps."
+            )
         if self.hidden_size % self.num_attention_heads:
             raise UserError(
                 f"hidden_size {self.hidden_size} is not a multiple of "
@@ -77,6 +96,22 @@ class BertConfig(Settings):
                 f"hidden_act is {self.hidden_act!r}; it takes one of "
                 f"{', '.join(ACTIVATIONS)}."
             )
+        if self.masked_lm_act not in ("", *ACTIVATIONS):
+            raise UserError(
+                f"masked_lm_act is {self.masked_lm_act!r}; it takes one of "
+                f"{', '.join(ACTIVATIONS)}, or nothing to take hidden_act."
+            )
+
+    def of_masked_lm_head(self) -> Self:
+        """The configuration with the masked LM head's own forms put in.
+
+        They differ from the encoder's in models of KerasHub alone.
+        """
+        return dataclasses.replace(
+            self,
+            hidden_act=self.masked_lm_act or self.hidden_act,
+            layer_norm_eps=self.masked_lm_layer_norm_eps or self.layer_norm_eps,
+        )
 
     @classmethod
     def from_size(cls, size: str, vocab_size: int) -> Self:

@@ -1,6 +1,6 @@
 """The BERT encoder as a Keras model, and its weights as named arrays."""
 
-import pathlib
+import os
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -20,10 +20,12 @@ from bert_tf.layers import (
 )
 from bert_tf.named_weights import (
     NamedWeights,
+    Weight,
     arrays_of,
     assign_arrays,
     dense_weights,
     norm_weights,
+    restore_weights,
 )
 
 
@@ -203,14 +205,12 @@ class BertEncoder(keras.Model):
         """The weights by their names in Google's TF1 checkpoints."""
         embeddings = self.embeddings
         named: NamedWeights = {
-            "bert/embeddings/word_embeddings": (embeddings.word_table, None),
-            "bert/embeddings/token_type_embeddings": (
-                embeddings.type_table,
-                None,
+            "bert/embeddings/word_embeddings": Weight(embeddings.word_table),
+            "bert/embeddings/token_type_embeddings": Weight(
+                embeddings.type_table
             ),
-            "bert/embeddings/position_embeddings": (
-                embeddings.position_table,
-                None,
+            "bert/embeddings/position_embeddings": Weight(
+                embeddings.position_table
             ),
             **norm_weights("bert/embeddings/LayerNorm", embeddings.layer_norm),
         }
@@ -218,8 +218,8 @@ class BertEncoder(keras.Model):
             at = f"bert/encoder/layer_{i}"
             for third, part in enumerate(("query", "key", "value")):
                 name = f"{at}/attention/self/{part}"
-                named[f"{name}/kernel"] = (block.attention.kernel, third)
-                named[f"{name}/bias"] = (block.attention.bias, third)
+                named[f"{name}/kernel"] = Weight(block.attention.kernel, third)
+                named[f"{name}/bias"] = Weight(block.attention.bias, third)
             named |= dense_weights(
                 f"{at}/attention/output/dense", block.attention_output
             )
@@ -241,32 +241,38 @@ class BertEncoder(keras.Model):
         """Assigns every weight of the encoder from named arrays.
 
         Args:
-          arrays: arrays with Google's TF1 names and shapes; names outside
-            `bert/` belong to heads and are left alone.
+          arrays: arrays with Google's TF1 names and shapes; those of heads
+            are left alone.
 
         Raises:
-          UserError: a name under `bert/` is missing, unexpected or has
-            another shape; no weight is changed.
+          UserError: a name is missing, unexpected or has another shape; no
+            weight is changed.
         """
-        assign_arrays(self.named_weights(), arrays, ("bert/",), self.name)
+        assign_arrays(self.named_weights(), arrays, self.config, self.name)
 
     @classmethod
     def from_checkpoint(
-        cls, folder: str | pathlib.Path, dtype: Any = None
+        cls, source: str | os.PathLike, dtype: Any = None
     ) -> Self:
         """Builds the encoder that a model folder describes, weights included.
 
+        A folder without a pooler (some of Hugging Face's task models) leaves
+        the pooler as drawn, and one line says so.
+
         Args:
-          folder: a model folder.
+          source: a model folder of any family, hf://organisation/name or
+            keras_hub://preset; see `load_checkpoint`.
           dtype: Keras dtype policy or its name.
 
         Raises:
-          UserError: the folder is no model folder, or its arrays do not fit
-            its configuration.
+          UserError: the source is no model, or its arrays do not fit its
+            configuration.
         """
-        checkpoint = load_checkpoint(folder)
+        checkpoint = load_checkpoint(source)
         encoder = cls(checkpoint.config, dtype=dtype)
-        encoder.load_arrays(checkpoint.arrays)
+        restore_weights(
+            encoder.named_weights(), encoder.config, encoder.name, checkpoint
+        )
         return encoder
 
     def get_config(self) -> dict[str, Any]:

@@ -1,106 +1,140 @@
-"""Weights by the names of Google's TF1 checkpoints, strictly."""
+"""Weights of a model by the names of Google's TF1 checkpoints, strictly."""
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
+from bert_tf.checkpoints import Checkpoint, head_shapes
+from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
+from bert_tf.lazy_arrays import shapes_of_arrays
+from bert_tf.progress import notice
 
 # An error names so many arrays of a kind.
 _MOST_NAMES = 8
+# What a config says beside sizes: arrays of any values fit the model, but
+# only with the same of these do they compute the same.
+_COMPUTATION = (
+    "num_attention_heads",
+    "hidden_act",
+    "layer_norm_eps",
+    "causal",
+)
 
-# Name -> the variable and, where the checkpoint keeps query, key and value
-# apart and the model keeps them side by side, which third of the last axis.
-NamedWeights = dict[str, tuple[keras.Variable, int | None]]
+
+@dataclasses.dataclass(frozen=True)
+class Weight:
+    """One array of a checkpoint in a variable of a model.
+
+    Attributes:
+      variable: the variable.
+      third: which third of the variable's last axis holds the array, where
+        the checkpoint keeps query, key and value apart and the model keeps
+        them side by side; None for all of it.
+      transposed: whether the variable is the array's transpose.
+    """
+
+    variable: keras.Variable
+    third: int | None = None
+    transposed: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The array's shape."""
+        shape = tuple(self.variable.shape)
+        if self.third is not None:
+            shape = (*shape[:-1], shape[-1] // 3)
+        return shape[::-1] if self.transposed else shape
+
+    def array(self) -> np.ndarray:
+        """The value as a float32 array."""
+        value = keras.ops.convert_to_numpy(self.variable)
+        value = np.asarray(value, dtype=np.float32)
+        if self.third is not None:
+            value = np.split(value, 3, axis=-1)[self.third]
+        return value.T if self.transposed else value
+
+
+NamedWeights = dict[str, Weight]
 
 
 def dense_weights(name: str, layer: Any) -> NamedWeights:
     """The kernel and bias of a dense layer under a name."""
     return {
-        f"{name}/kernel": (layer.kernel, None),
-        f"{name}/bias": (layer.bias, None),
+        f"{name}/kernel": Weight(layer.kernel),
+        f"{name}/bias": Weight(layer.bias),
     }
 
 
 def norm_weights(name: str, layer: Any) -> NamedWeights:
     """The gamma and beta of a layer normalisation under a name."""
     return {
-        f"{name}/gamma": (layer.gamma, None),
-        f"{name}/beta": (layer.beta, None),
-    }
-
-
-def shapes_of(named: NamedWeights) -> dict[str, tuple[int, ...]]:
-    """The shape of each named array."""
-    return {
-        name: tuple(variable.shape)
-        if third is None
-        else (*variable.shape[:-1], variable.shape[-1] // 3)
-        for name, (variable, third) in named.items()
+        f"{name}/gamma": Weight(layer.gamma),
+        f"{name}/beta": Weight(layer.beta),
     }
 
 
 def arrays_of(named: NamedWeights) -> dict[str, np.ndarray]:
     """The values as float32 arrays."""
-    arrays = {}
-    for name, (variable, third) in named.items():
-        value = np.asarray(
-            keras.ops.convert_to_numpy(variable), dtype=np.float32
-        )
-        if third is not None:
-            value = np.split(value, 3, axis=-1)[third]
-        arrays[name] = value
-    return arrays
+    return {name: weight.array() for name, weight in named.items()}
 
 
 def assign_arrays(
     named: NamedWeights,
     arrays: Mapping[str, np.ndarray],
-    prefixes: tuple[str, ...],
+    config: BertConfig,
     owner: str,
 ) -> None:
     """Assigns every named weight, or none if the names or shapes differ.
 
+    Arrays of heads that the model lacks are left alone.
+
     Args:
       named: the weights to assign.
       arrays: values by name.
-      prefixes: names that begin with none of these are left alone.
-      owner: what the weights belong to, for the error.
+      config: the architecture of the model they belong to.
+      owner: the model's name, for the error.
 
     Raises:
       UserError: lists the missing and unexpected names and the shapes that
         differ.
     """
-    _check(shapes_of(named), arrays, prefixes, owner)
-    parts: dict[int, list[np.ndarray]] = {}
-    for name, (variable, third) in named.items():
-        if third is None:
-            variable.assign(arrays[name])
+    heads = head_shapes(config).values()
+    optional = {name for shapes in heads for name in shapes}
+    _check(named, shapes_of_arrays(arrays), owner, optional)
+    parts: dict[int, list[np.ndarray | None]] = {}
+    for name, weight in named.items():
+        array, variable = arrays[name], weight.variable
+        if weight.transposed:
+            array = array.T
+        if weight.third is None:
+            variable.assign(array)
             continue
         thirds = parts.setdefault(id(variable), [None, None, None])
-        thirds[third] = arrays[name]
+        thirds[weight.third] = array
         if all(part is not None for part in thirds):
             variable.assign(np.concatenate(thirds, axis=-1))
+            del parts[id(variable)]
 
 
 def _check(
-    shapes: Mapping[str, tuple[int, ...]],
-    arrays: Mapping[str, np.ndarray],
-    prefixes: tuple[str, ...],
+    named: NamedWeights,
+    given: Mapping[str, tuple[int, ...]],
     owner: str,
+    optional: set[str],
 ) -> None:
-    given = {name for name in arrays if name.startswith(prefixes)}
     faults = []
-    if missing := sorted(set(shapes) - given):
+    if missing := sorted(set(named) - set(given)):
         faults.append(f"missing: {_some(missing)}")
-    if unexpected := sorted(given - set(shapes)):
+    if unexpected := sorted(set(given) - set(named) - optional):
         faults.append(f"unexpected: {_some(unexpected)}")
     differing = [
-        f"{name} is {tuple(arrays[name].shape)} where the model has {shape}"
-        for name, shape in shapes.items()
-        if name in given and tuple(arrays[name].shape) != shape
+        f"{name} is {given[name]} where the model has {weight.shape}"
+        for name, weight in named.items()
+        if name in given and given[name] != weight.shape
     ]
     if differing:
         faults.append(f"other shapes: {_some(differing)}")
@@ -114,3 +148,57 @@ def _some(names: list[str]) -> str:
     """The first few names, and how many more there are."""
     more = len(names) - _MOST_NAMES
     return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" * (more > 0))
+
+
+def restore_weights(
+    named: NamedWeights,
+    config: BertConfig,
+    owner: str,
+    checkpoint: Checkpoint,
+    fresh: Sequence[str] = (),
+) -> tuple[str, ...]:
+    """Assigns what a checkpoint holds; heads that it lacks stay as drawn.
+
+    Args:
+      named: the weights to assign.
+      config: the architecture of the model they belong to.
+      owner: the model's name, for the error.
+      checkpoint: where the values come from.
+      fresh: heads to leave as drawn even if the checkpoint has them (a head
+        for other labels); nothing is printed of these.
+
+    Returns:
+      The heads that stay as drawn. One line tells those not in `fresh`.
+
+    Raises:
+      UserError: the encoder or a head does not fit, or the architectures
+        compute differently.
+    """
+    for key in _COMPUTATION:
+        theirs, ours = getattr(checkpoint.config, key), getattr(config, key)
+        if theirs != ours:
+            raise UserError(
+                f"{checkpoint.source}: {key} is {theirs!r}, and {ours!r} in "
+                f"the model {owner!r}; build the model with the checkpoint's "
+                "config."
+            )
+    heads = {
+        head: [name for name in shapes if name in named]
+        for head, shapes in head_shapes(config).items()
+    }
+    drawn = tuple(
+        head
+        for head, names in heads.items()
+        if names and (head in fresh or head not in checkpoint.heads)
+    )
+    left = {name for head in drawn for name in heads[head]}
+    assign_arrays(
+        {name: w for name, w in named.items() if name not in left},
+        checkpoint.arrays,
+        config,
+        owner,
+    )
+    if told := [head for head in drawn if head not in fresh]:
+        lacking = " and no ".join(told)
+        notice(f"{checkpoint.source}: has no {lacking}; starts fresh.")
+    return drawn

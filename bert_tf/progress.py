@@ -10,6 +10,11 @@ import tqdm
 _SECONDS_BETWEEN_LINES = 30.0
 
 
+def notice(line: str) -> None:
+    """Tells the user one thing on standard error, where results do not go."""
+    print(line, file=sys.stderr, flush=True)
+
+
 class Progress:
     """Shows how far a long piece of work is, on standard error.
 

@@ -41,13 +41,16 @@ class ReferenceBert:
         self.config = config
         self.arrays = {k: v.astype(np.float64) for k, v in arrays.items()}
         self.act = ACTIVATIONS[config.hidden_act]
+        self.head_act = ACTIVATIONS[config.masked_lm_act or config.hidden_act]
+        self.head_eps = config.masked_lm_layer_norm_eps or config.layer_norm_eps
 
     def dense(self, x, name):
         return x @ self.arrays[f"{name}/kernel"] + self.arrays[f"{name}/bias"]
 
-    def norm(self, x, name):
+    def norm(self, x, name, epsilon=None):
         gamma, beta = self.arrays[f"{name}/gamma"], self.arrays[f"{name}/beta"]
-        return layer_norm(x, gamma, beta, self.config.layer_norm_eps)
+        epsilon = epsilon or self.config.layer_norm_eps
+        return layer_norm(x, gamma, beta, epsilon)
 
     def embed(self, ids, segments, positions):
         tables = "bert/embeddings"
@@ -99,8 +102,9 @@ class ReferenceBert:
 
     def predict_words(self, hidden, positions):
         at = "cls/predictions"
-        rows = self.act(self.dense(hidden[positions], f"{at}/transform/dense"))
-        rows = self.norm(rows, f"{at}/transform/LayerNorm")
+        rows = self.dense(hidden[positions], f"{at}/transform/dense")
+        rows = self.head_act(rows)
+        rows = self.norm(rows, f"{at}/transform/LayerNorm", self.head_eps)
         words = self.arrays["bert/embeddings/word_embeddings"]
         return rows @ words.T + self.arrays[f"{at}/output_bias"]
 

@@ -40,14 +40,28 @@ def test_sizes(size):
     [
         ("hidden_size=100", "not a multiple of num_attention_heads 12"),
         ("vocab_size=0", "vocab_size is 0; it must be at least 1"),
+        ("num_hidden_layers=1000000000", "must be at most 10000"),
         ("hidden_dropout_prob=1", "must lie in \\[0, 1\\)"),
         ("layer_norm_eps=0", "must be above 0"),
         ("hidden_act=swish", "one of gelu, gelu_erf, relu, tanh, linear"),
+        ("masked_lm_act=swish", "masked_lm_act is 'swish'; it takes one of"),
+        ("masked_lm_layer_norm_eps=-1", "must be above 0, or 0 to take"),
     ],
 )
 def test_impossible_values(change, message):
     with pytest.raises(UserError, match=message):
         BertConfig.from_size("base", 30522).override([change])
+
+
+def test_the_masked_lm_head_may_have_its_own_forms():
+    config = BertConfig.from_size("tiny", 100)
+    assert config.of_masked_lm_head() == config
+    own = config.override(
+        ["masked_lm_act=gelu_erf", "masked_lm_layer_norm_eps=1e-5"]
+    )
+    head = own.of_masked_lm_head()
+    assert (head.hidden_act, head.layer_norm_eps) == ("gelu_erf", 1e-5)
+    assert (own.hidden_act, own.layer_norm_eps) == ("gelu", 1e-12)
 
 
 def test_unknown_names():

@@ -1,17 +1,41 @@
-"""Model folders: reading and writing named arrays."""
+"""Model folders of every family: reading and writing named arrays."""
 
-from bert_tf.checkpoints.folder import (
-    Checkpoint,
-    load_checkpoint,
+from bert_tf.checkpoints.array_file import (
+    open_arrays,
     read_arrays,
-    save_checkpoint,
     write_arrays,
+)
+from bert_tf.checkpoints.checkpoint import Checkpoint
+from bert_tf.checkpoints.folder import (
+    load_checkpoint,
+    recognise,
+    save_checkpoint,
+)
+from bert_tf.checkpoints.layout import (
+    CLASSIFIER,
+    MASKED_LM,
+    MULTIPLE_CHOICE,
+    NEXT_SENTENCE,
+    POOLER,
+    SPAN,
+    TOKEN_CLASSIFIER,
+    head_shapes,
 )
 
 __all__ = [
+    "CLASSIFIER",
+    "MASKED_LM",
+    "MULTIPLE_CHOICE",
+    "NEXT_SENTENCE",
+    "POOLER",
+    "SPAN",
+    "TOKEN_CLASSIFIER",
     "Checkpoint",
-    "read_arrays",
+    "head_shapes",
     "load_checkpoint",
-    "write_arrays",
+    "open_arrays",
+    "read_arrays",
+    "recognise",
     "save_checkpoint",
+    "write_arrays",
 ]

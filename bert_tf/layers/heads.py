@@ -33,7 +33,8 @@ class Pooler(ConfiguredLayer):
 class MaskedLMHead(ConfiguredLayer):
     """Scores the vocabulary at the masked positions only.
 
-    Dense with the configuration's activation, layer normalisation, then a
+    Dense with the configuration's activation (`masked_lm_act` where it has
+    one; the epsilon likewise), layer normalisation, then a
     product with the transposed word table (tied weights) plus a bias for
     each word. Source: google-research/bert, run_pretraining.py,
     get_masked_lm_output.
@@ -41,7 +42,7 @@ class MaskedLMHead(ConfiguredLayer):
 
     def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
         """Creates the transform [H, H] and the output bias [V]."""
-        config = self.config
+        config = self.config.of_masked_lm_head()
         self.transform = Dense(
             config,
             config.hidden_size,

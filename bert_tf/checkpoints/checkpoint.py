@@ -1,0 +1,46 @@
+"""A checkpoint as data: what a model folder of any family holds."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from bert_tf.checkpoints.layout import head_shapes
+from bert_tf.config import BertConfig
+from bert_tf.text.vocabulary import Vocabulary
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """A configuration, the arrays that belong to it and how text gets in.
+
+    Attributes:
+      config: the architecture.
+      arrays: float32 arrays by their names in Google's TF1 checkpoints, with
+        the shapes of those; see `layout.py`. Those of a folder are read when
+        asked for, each time anew.
+      vocabulary: the tokens, or None where the folder holds no vocabulary.
+      lower_case: whether text is lower-cased; None where not known.
+      labels: names of the labels of a fine-tuned head, in order; None where
+        not known.
+      left_out: names in the source's files that are no part of the model
+        (optimizer slots, step counters, copies of tied weights).
+      source: what was loaded, for what is printed.
+    """
+
+    config: BertConfig
+    arrays: Mapping[str, np.ndarray]
+    vocabulary: Vocabulary | None = None
+    lower_case: bool | None = None
+    labels: tuple[str, ...] | None = None
+    left_out: tuple[str, ...] = ()
+    source: str = "the checkpoint"
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Names of the heads, the pooler among them, that have arrays."""
+        return tuple(
+            head
+            for head, shapes in head_shapes(self.config).items()
+            if any(name in self.arrays for name in shapes)
+        )

@@ -1,0 +1,211 @@
+"""From the arrays of a family's files to ours, each accounted for."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from bert_tf.checkpoints.layout import (
+    Shape,
+    Shapes,
+    encoder_shapes,
+    head_shapes,
+)
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
+
+# An error names so many arrays of a kind.
+_MOST_NAMES = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """How a family stores one of our arrays.
+
+    Attributes:
+      name: its name in the family's files.
+      shape: its shape there; None for a size that the configuration does not
+        tell.
+      transposed: whether it is a matrix stored the other way round. Any other
+        difference between its shape and ours is a reshape.
+    """
+
+    name: str
+    shape: Shape
+    transposed: bool = False
+
+
+def read_stored(
+    config: BertConfig,
+    table: Mapping[str, Stored],
+    found: LazyArrays,
+    ignored: Sequence[str],
+    source: str,
+) -> tuple[LazyArrays, tuple[str, ...]]:
+    """Our arrays out of a family's, or an error that lists both sides.
+
+    Args:
+      config: the architecture.
+      table: our name -> how the family stores it, for every array of the
+        encoder and of every head that the family knows.
+      found: the arrays in the family's files.
+      ignored: regular expressions of names in the files that are left out.
+      source: the file or folder, for errors.
+
+    Returns:
+      Our arrays, float32, read when asked for, and the names left out.
+
+    Raises:
+      UserError: an array is missing, unexpected, of another shape or no
+        floating-point array; a head is there in part.
+    """
+    heads = head_shapes(config)
+    present = {
+        ours for ours, stored in table.items() if stored.name in found.shapes
+    }
+    wanted = set(encoder_shapes(config))
+    for arrays in heads.values():
+        if present & set(arrays):
+            wanted |= set(arrays)
+    names = {table[ours].name for ours in wanted if ours in table}
+    left_out = tuple(
+        name
+        for name in found.shapes
+        if name not in names
+        and any(re.fullmatch(pattern, name) for pattern in ignored)
+    )
+    _check(config, table, wanted, found.shapes, names | set(left_out), source)
+    sizes = {**encoder_shapes(config)}
+    for arrays in heads.values():
+        sizes |= arrays
+    shapes = {
+        ours: _our_shape(sizes[ours], found.shapes[table[ours].name])
+        for ours in sizes
+        if ours in wanted
+    }
+    _check_labels(heads, table, shapes, found.shapes, source)
+
+    def read(ours: str) -> np.ndarray:
+        array = found[table[ours].name]
+        if array.dtype.kind not in "fV" and array.dtype.name != "bfloat16":
+            raise UserError(
+                f"{source}: {table[ours].name} holds {array.dtype}, not "
+                "floating-point numbers."
+            )
+        array = array.astype(np.float32, copy=False)
+        if table[ours].transposed:
+            array = array.T
+        return array.reshape(shapes[ours])
+
+    return LazyArrays(shapes, read), left_out
+
+
+def _our_shape(shape: Shape, stored: tuple[int, ...]) -> tuple[int, ...]:
+    """Our shape with the size that only the file tells filled in."""
+    if None not in shape:
+        return shape
+    known = math.prod(size for size in shape if size is not None)
+    labels = math.prod(stored) // known
+    return tuple(labels if size is None else size for size in shape)
+
+
+def _check(
+    config: BertConfig,
+    table: Mapping[str, Stored],
+    wanted: set[str],
+    shapes: Mapping[str, tuple[int, ...]],
+    accounted: set[str],
+    source: str,
+) -> None:
+    faults = []
+    missing = [
+        f"{table[ours].name} {_show(table[ours].shape)}"
+        for ours in sorted(wanted)
+        if table[ours].name not in shapes
+    ]
+    if missing:
+        faults.append(f"missing: {_some(missing)}")
+    unexpected = [
+        f"{name} {_show(shape)}"
+        for name, shape in sorted(shapes.items())
+        if name not in accounted
+    ]
+    if unexpected:
+        faults.append(f"unexpected: {_some(unexpected)}")
+    differing = [
+        f"{stored.name} is {_show(shapes[stored.name])} where the "
+        f"configuration says {_show(stored.shape)}"
+        for stored in (table[ours] for ours in sorted(wanted))
+        if stored.name in shapes
+        and not _fits(shapes[stored.name], stored.shape)
+    ]
+    if differing:
+        faults.append(f"other shapes: {_some(differing)}")
+    if faults:
+        raise UserError(
+            f"{source}: the weights do not fit the configuration; "
+            f"{'; '.join(faults)}."
+        )
+
+
+def _check_labels(
+    heads: Mapping[str, Shapes],
+    table: Mapping[str, Stored],
+    shapes: Mapping[str, tuple[int, ...]],
+    found: Mapping[str, tuple[int, ...]],
+    source: str,
+) -> None:
+    """Raises `UserError` where a head's arrays are for several label sets."""
+    for head, arrays in heads.items():
+        labels = {
+            ours: shapes[ours][shape.index(None)]
+            for ours, shape in arrays.items()
+            if None in shape and ours in shapes
+        }
+        if len(set(labels.values())) > 1:
+            sides = " and ".join(
+                f"{table[ours].name} {_show(found[table[ours].name])}"
+                for ours in labels
+            )
+            raise UserError(
+                f"{source}: the arrays of the head {head} differ in their "
+                f"number of labels: {sides}."
+            )
+
+
+def _fits(shape: tuple[int, ...], wanted: Shape) -> bool:
+    return len(shape) == len(wanted) and all(
+        size is None or size == given
+        for given, size in zip(shape, wanted, strict=True)
+    )
+
+
+def _show(shape: Shape) -> str:
+    inside = ", ".join("labels" if n is None else str(n) for n in shape)
+    return f"[{inside}]"
+
+
+def _some(names: list[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" * (more > 0))
+
+
+def write_stored(
+    arrays: Mapping[str, np.ndarray], table: Mapping[str, Stored]
+) -> LazyArrays:
+    """A family's arrays out of ours, the way back of `read_stored`."""
+    shapes, ours_of = {}, {}
+    for ours, shape in shapes_of_arrays(arrays).items():
+        stored = table[ours]
+        shapes[stored.name] = shape[::-1] if stored.transposed else shape
+        ours_of[stored.name] = ours
+
+    def read(name: str) -> np.ndarray:
+        array = arrays[ours_of[name]]
+        return array.T if table[ours_of[name]].transposed else array
+
+    return LazyArrays(shapes, read)

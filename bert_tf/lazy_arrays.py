@@ -1,0 +1,45 @@
+"""Named arrays that are read one by one, when they are asked for."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+
+class LazyArrays(Mapping[str, np.ndarray]):
+    """A mapping from names to arrays that holds none of them in memory.
+
+    Args:
+      shapes: the shape of each array by name.
+      read: reads an array by its name.
+    """
+
+    def __init__(
+        self,
+        shapes: Mapping[str, tuple[int, ...]],
+        read: Callable[[str], np.ndarray],
+    ) -> None:
+        self.shapes = dict(shapes)
+        self._read = read
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self.shapes:
+            raise KeyError(name)
+        return self._read(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.shapes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.shapes)
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+
+def shapes_of_arrays(
+    arrays: Mapping[str, np.ndarray],
+) -> dict[str, tuple[int, ...]]:
+    """The shape of each array, without reading those that are lazy."""
+    if isinstance(arrays, LazyArrays):
+        return dict(arrays.shapes)
+    return {name: tuple(array.shape) for name, array in arrays.items()}

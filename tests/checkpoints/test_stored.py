@@ -1,0 +1,206 @@
+"""From a family's arrays to ours: what fits, and each thing that does not."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from bert_tf.checkpoints import Checkpoint
+from bert_tf.checkpoints.layout import encoder_shapes, head_shapes
+from bert_tf.checkpoints.stored import Stored, read_stored, write_stored
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.lazy_arrays import LazyArrays
+
+CONFIG = BertConfig(
+    vocab_size=7,
+    hidden_size=4,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=6,
+    max_position_embeddings=5,
+)
+KERNEL = "bert/encoder/layer_0/intermediate/dense/kernel"
+QUERY = "bert/encoder/layer_0/attention/self/query/kernel"
+
+
+def table():
+    """Names in capitals; one kernel transposed, another split into heads."""
+    shapes = encoder_shapes(CONFIG)
+    for head in head_shapes(CONFIG).values():
+        shapes |= head
+    stored = {
+        name: Stored(name.upper(), shape) for name, shape in shapes.items()
+    }
+    stored[KERNEL] = Stored(KERNEL.upper(), (6, 4), transposed=True)
+    stored[QUERY] = Stored(QUERY.upper(), (4, 2, 2))
+    stored["output_weights"] = Stored("OUTPUT_WEIGHTS", (4, None), True)
+    return stored
+
+
+def found(*heads, labels=3, dtype=np.float32):
+    """The family's arrays of the encoder and some heads, distinct values."""
+    random = np.random.default_rng(1)
+    names = [*encoder_shapes(CONFIG)]
+    for head in heads:
+        names += head_shapes(CONFIG)[head]
+    return {
+        table()[name].name: random.normal(
+            size=[labels if n is None else n for n in table()[name].shape]
+        ).astype(dtype)
+        for name in names
+    }
+
+
+def lazy(arrays):
+    return LazyArrays(
+        {name: array.shape for name, array in arrays.items()},
+        arrays.__getitem__,
+    )
+
+
+def read(arrays, ignored=()):
+    return read_stored(CONFIG, table(), lazy(arrays), ignored, "here")
+
+
+def refused(arrays, ignored=()):
+    with pytest.raises(UserError) as caught:
+        read(arrays, ignored)
+    line = str(caught.value)
+    assert "\n" not in line
+    assert line.startswith("here: ")
+    return line
+
+
+def test_arrays_are_turned_and_reshaped():
+    theirs = found("classifier")
+    ours, left_out = read(theirs)
+    assert left_out == ()
+    assert set(ours) == {
+        *encoder_shapes(CONFIG),
+        "output_weights",
+        "output_bias",
+    }
+    np.testing.assert_array_equal(ours[KERNEL], theirs[KERNEL.upper()].T)
+    np.testing.assert_array_equal(
+        ours[QUERY], theirs[QUERY.upper()].reshape(4, 4)
+    )
+    np.testing.assert_array_equal(
+        ours["output_weights"], theirs["OUTPUT_WEIGHTS"].T
+    )
+    for name, array in ours.items():
+        assert array.shape == ours.shapes[name]
+    assert ours.shapes["output_weights"] == (3, 4)
+
+
+def test_the_way_back():
+    theirs = found("masked_lm")
+    ours, _ = read(theirs)
+    plain = {name: stored for name, stored in table().items() if name != QUERY}
+    back = write_stored(
+        {name: array for name, array in ours.items() if name != QUERY}, plain
+    )
+    for name, array in back.items():
+        np.testing.assert_array_equal(array, theirs[name])
+        assert array.shape == back.shapes[name]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64, ml_dtypes.bfloat16])
+def test_other_floating_point_numbers(dtype):
+    ours, _ = read(found(dtype=dtype))
+    assert ours[QUERY].dtype == np.float32
+    np.testing.assert_array_equal(
+        ours[QUERY],
+        found(dtype=dtype)[QUERY.upper()].astype(np.float32).reshape(4, 4),
+    )
+
+
+def test_heads_are_there_or_not():
+    for heads in ((), ("pooler",), ("pooler", "masked_lm", "next_sentence")):
+        ours, _ = read(found(*heads))
+        assert Checkpoint(CONFIG, ours).heads == heads
+    ours, _ = read(
+        found("span", "token_classifier", "multiple_choice", labels=9)
+    )
+    assert Checkpoint(CONFIG, ours).heads == (
+        "span",
+        "token_classifier",
+        "multiple_choice",
+    )
+    assert ours.shapes["cls/token_classification/output_weights"] == (9, 4)
+
+
+def test_a_head_in_part():
+    theirs = found("masked_lm")
+    del theirs["CLS/PREDICTIONS/OUTPUT_BIAS"]
+    assert "missing: CLS/PREDICTIONS/OUTPUT_BIAS [7]" in refused(theirs)
+
+
+def test_an_encoder_in_part():
+    theirs = found("pooler")
+    del theirs[KERNEL.upper()]
+    assert refused(theirs) == (
+        "here: the weights do not fit the configuration; missing: "
+        f"{KERNEL.upper()} [6, 4]."
+    )
+
+
+def test_unexpected_arrays():
+    theirs = found() | {"EXTRA/A": np.ones((2, 3)), "EXTRA/B": np.ones(())}
+    assert "unexpected: EXTRA/A [2, 3], EXTRA/B []" in refused(theirs)
+    ours, left_out = read(theirs, ("EXTRA/.*",))
+    assert left_out == ("EXTRA/A", "EXTRA/B")
+    assert not any("EXTRA" in name for name in ours)
+    # The whole name must be on the list, not its beginning.
+    assert "unexpected: EXTRA/B []" in refused(theirs, ("EXTRA/A", "EXTRA"))
+
+
+def test_what_is_wanted_cannot_be_ignored():
+    ours, left_out = read(found(), (".*",))
+    assert left_out == ()
+    assert set(ours) == set(encoder_shapes(CONFIG))
+
+
+def test_shapes_that_disagree():
+    theirs = found("next_sentence", "classifier")
+    theirs["BERT/EMBEDDINGS/WORD_EMBEDDINGS"] = np.ones((9, 4))
+    theirs["CLS/SEQ_RELATIONSHIP/OUTPUT_WEIGHTS"] = np.ones((4, 2))
+    theirs["OUTPUT_WEIGHTS"] = np.ones((5, 3))
+    line = refused(theirs)
+    for part in (
+        "BERT/EMBEDDINGS/WORD_EMBEDDINGS is [9, 4] where the configuration "
+        "says [7, 4]",
+        "CLS/SEQ_RELATIONSHIP/OUTPUT_WEIGHTS is [4, 2] where the "
+        "configuration says [2, 4]",
+        "OUTPUT_WEIGHTS is [5, 3] where the configuration says [4, labels]",
+    ):
+        assert part in line
+
+
+def test_labels_that_disagree():
+    theirs = found("classifier")
+    theirs["OUTPUT_BIAS"] = np.ones(2, np.float32)
+    line = refused(theirs)
+    assert "OUTPUT_WEIGHTS [4, 3]" in line
+    assert "OUTPUT_BIAS [2]" in line
+
+
+def test_all_sides_are_listed_at_once():
+    theirs = found("pooler")
+    theirs["OTHER"] = theirs.pop("BERT/POOLER/DENSE/BIAS")
+    theirs["BERT/POOLER/DENSE/KERNEL"] = np.ones((4, 5))
+    line = refused(theirs)
+    assert "missing: BERT/POOLER/DENSE/BIAS [4]; unexpected: OTHER [4]" in line
+    assert "KERNEL is [4, 5] where the configuration says [4, 4]" in line
+
+
+def test_a_long_list_is_cut():
+    line = refused({"OTHER": np.ones(3)})
+    assert f"and {len(encoder_shapes(CONFIG)) - 8} more" in line
+
+
+def test_whole_numbers_are_refused():
+    theirs = found()
+    theirs[QUERY.upper()] = np.arange(16).reshape(4, 2, 2)
+    ours, _ = read(theirs)
+    with pytest.raises(UserError, match=f"{QUERY.upper()} holds int64, not"):
+        ours[QUERY]
