@@ -1,6 +1,7 @@
 """Google's BERT tokenization, exact for every string, in the graph."""
 
 import functools
+import os
 import pathlib
 from collections.abc import Sequence
 
@@ -8,6 +9,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from bert_tf.errors import UserError
+from bert_tf.sources import local_folder
 from bert_tf.text import unicode_tables
 from bert_tf.text.casing import read_lower_case, write_lower_case
 from bert_tf.text.normalizer import BertNormalizer
@@ -21,6 +23,7 @@ from bert_tf.text.vocabulary import (
     VOCABULARY_FILE,
     Vocabulary,
 )
+from bert_tf.text.vocabulary_files import require_vocabulary
 
 # tokenization.py `WordpieceTokenizer`: longer words become [UNK].
 MAX_WORD_CHARACTERS = 200
@@ -100,20 +103,24 @@ class BertTokenizer(tf.Module):
             self._is_continuation = tf.constant(vocab.is_continuation)
 
     @classmethod
-    def from_checkpoint(cls, folder: str | pathlib.Path) -> "BertTokenizer":
-        """Builds the tokenizer of a model folder.
+    def from_checkpoint(
+        cls, source: str | os.PathLike, lower_case: bool | None = None
+    ) -> "BertTokenizer":
+        """Builds the tokenizer of a model.
 
-        It reads vocab.txt and, for the casing, tokenizer_config.json (ours or
-        Hugging Face's); see `read_lower_case`.
+        Args:
+          source: a model folder of any family, or a hub's name of one; see
+            `bert_tf.load_checkpoint`.
+          lower_case: whether to lower-case and strip accents; None takes what
+            the folder says (see `read_lower_case`).
 
         Raises:
-          UserError: the folder or its vocabulary is missing or broken.
+          UserError: the source or its vocabulary is missing or broken, or its
+            files ask for rules other than BERT's.
         """
-        folder = pathlib.Path(folder)
-        if not folder.is_dir():
-            raise UserError(f"{folder}: no such model folder.")
-        vocabulary = Vocabulary.from_file(folder / VOCABULARY_FILE)
-        return cls(vocabulary, read_lower_case(folder, vocabulary))
+        folder = local_folder(source)
+        vocabulary = require_vocabulary(folder)
+        return cls(vocabulary, read_lower_case(folder, vocabulary, lower_case))
 
     def save(self, folder: str | pathlib.Path) -> None:
         """Writes vocab.txt and tokenizer_config.json into a folder."""

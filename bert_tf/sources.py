@@ -1,0 +1,221 @@
+"""Where a model comes from: a folder here, or a hub's copy of one."""
+
+import contextlib
+import os
+import pathlib
+import re
+import threading
+
+from bert_tf.errors import UserError
+
+HUGGING_FACE, KERAS_HUB = "hf://", "keras_hub://"
+# What a model folder of any family may hold; nothing else is downloaded.
+_WANTED = (
+    "config.json",
+    "vocab.txt",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "added_tokens.json",
+    "labels.json",
+    "model.safetensors",
+    "model-*.safetensors",
+    "model.safetensors.index.json",
+    "bert_config.json",
+    "bert_model.*",
+    "model.weights.h5",
+    "model.weights.json",
+    "model_*.weights.h5",
+    "task.json",
+    "task.weights.h5",
+    "assets/tokenizer/vocabulary.txt",
+)
+_WEIGHTS = ("*.safetensors", "bert_model.ckpt*", "*.weights.h5")
+_PICKLES = ("pytorch_model*.bin", "pytorch_model.bin.index.json")
+# Seconds that a hub has for a first answer. Both libraries would wait for ever,
+# and look into their caches before they ask, or only after they gave up.
+_PATIENCE = 10
+_KAGGLE = "https://api.kaggle.com"
+_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
+_HUB_NAME = re.compile(rf"({_NAME}/)?{_NAME}(@[A-Za-z0-9_][\w./-]*)?")
+_HELP = (
+    "for a model of a hub write hf://organisation/name or keras_hub://preset"
+)
+_ELSEWHERE = (
+    "download the model on a machine with a connection and give its folder"
+)
+
+
+def local_folder(source: str | os.PathLike) -> pathlib.Path:
+    """The folder on this machine that a source names.
+
+    Args:
+      source: a folder; hf://organisation/name, with @revision behind it or
+        without; or keras_hub://preset. What a hub was asked for once is taken
+        from its library's cache afterwards.
+
+    Raises:
+      UserError: the folder is missing or a file, the source is written in
+        another form, or the hub does not hand the model out.
+    """
+    name = os.fspath(source)
+    if name.startswith(HUGGING_FACE):
+        return _from_hugging_face(name)
+    if name.startswith(KERAS_HUB):
+        return _from_keras_hub(name)
+    if re.match(r"[A-Za-z][\w+.-]*://", name):
+        raise UserError(f"{name}: unknown kind of source; {_HELP}.")
+    folder = pathlib.Path(name)
+    if folder.is_dir():
+        return folder
+    if folder.exists():
+        raise UserError(f"{name}: is a file; give its folder, {folder.parent}")
+    if folder.name and folder.with_name(f"{folder.name}.index").exists():
+        raise UserError(
+            f"{name}: is the prefix of a checkpoint; give its folder, "
+            f"{folder.parent}"
+        )
+    raise UserError(f"{name}: no such model folder; {_HELP}.")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".")[:200]
+
+
+def _from_hugging_face(source: str) -> pathlib.Path:
+    name = source.removeprefix(HUGGING_FACE)
+    if not _HUB_NAME.fullmatch(name) or ".." in name:
+        raise UserError(
+            f"{source}: is no name of a model; write hf://organisation/name "
+            "or hf://organisation/name@revision."
+        )
+    folder = _snapshot(source, _WANTED)
+    if not any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
+        # A pickle, which is larger than all else, only if there is no other.
+        folder = _snapshot(source, (*_WANTED, *_PICKLES))
+    return folder
+
+
+def _hugging_face_answers(name: str) -> bool:
+    import huggingface_hub
+    from huggingface_hub import errors
+
+    try:
+        huggingface_hub.model_info(name, timeout=_PATIENCE)
+    except errors.HfHubHTTPError:
+        # A refusal is an answer; asked again, it says what it is about.
+        return True
+    except (errors.HTTPError, errors.OfflineModeIsEnabled):
+        return False
+    return True
+
+
+def _snapshot(source: str, patterns: tuple[str, ...]) -> pathlib.Path:
+    """Asks huggingface_hub for a model's files of these names."""
+    import huggingface_hub
+    from huggingface_hub import errors
+
+    name, _, revision = source.removeprefix(HUGGING_FACE).partition("@")
+    try:
+        return pathlib.Path(
+            huggingface_hub.snapshot_download(
+                name,
+                revision=revision or None,
+                allow_patterns=list(patterns),
+                local_files_only=not _hugging_face_answers(name),
+            )
+        )
+    except errors.GatedRepoError:
+        raise UserError(
+            f"{source}: its owners give it to those who asked for it only; "
+            "ask on its page, log in with `hf auth login`, and try again."
+        ) from None
+    except errors.RepositoryNotFoundError:
+        raise UserError(
+            f"{source}: no such model on huggingface.co, or a private one; "
+            "check the name, or log in with `hf auth login`."
+        ) from None
+    except errors.RevisionNotFoundError:
+        raise UserError(
+            f"{source}: the model has no revision {revision!r}."
+        ) from None
+    except errors.HFValidationError as error:
+        raise UserError(f"{source}: {_one_line(error)}.") from None
+    except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled):
+        raise UserError(
+            f"{source}: huggingface.co cannot be reached and the model is not "
+            f"in the cache; {_ELSEWHERE}."
+        ) from None
+    # What breaks off on the way: the hub's own errors, connections, the disk.
+    except (OSError, errors.HTTPError) as error:
+        raise UserError(
+            f"{source}: the download failed ({_one_line(error)}); try again, "
+            f"or {_ELSEWHERE}."
+        ) from None
+
+
+def _from_keras_hub(source: str) -> pathlib.Path:
+    """Asks kagglehub, where KerasHub keeps its presets, for the files."""
+    import kagglehub
+    import keras_hub
+    import requests
+    from kagglehub import exceptions
+
+    name = source.removeprefix(KERAS_HUB)
+    presets = keras_hub.models.BertBackbone.presets
+    if name not in presets:
+        known = [preset for preset in presets if preset.startswith("bert_")]
+        raise UserError(
+            f"{source}: KerasHub has no such preset of BERT; it has "
+            f"{', '.join(known)} and {len(presets) - len(known)} others."
+        )
+    handle = presets[name]["kaggle_handle"].removeprefix("kaggle://")
+    unreachable = UserError(
+        f"{source}: kaggle.com cannot be reached and the preset is not in the "
+        f"cache; {_ELSEWHERE}."
+    )
+    if not _kaggle_answers():
+        folder = _kaggle_cache(handle)
+        if folder is None:
+            raise unreachable
+        return folder
+    try:
+        return pathlib.Path(kagglehub.model_download(handle))
+    except requests.ConnectionError:
+        raise unreachable from None
+    # Answers of the server are OSErrors too.
+    except (
+        OSError,
+        exceptions.DataCorruptionError,
+        exceptions.UnauthenticatedError,
+    ) as error:
+        raise UserError(
+            f"{source}: the download failed ({_one_line(error)}); try again, "
+            f"or {_ELSEWHERE}."
+        ) from None
+
+
+def _kaggle_answers() -> bool:
+    import requests
+
+    try:
+        requests.head(_KAGGLE, timeout=_PATIENCE)
+    except requests.RequestException:
+        return False
+    return True
+
+
+def _kaggle_cache(handle: str) -> pathlib.Path | None:
+    """The folder that kagglehub hands out without asking, or None."""
+    import kagglehub
+
+    found = []
+
+    def look() -> None:
+        with contextlib.suppress(Exception):
+            found.append(kagglehub.model_download(handle))
+
+    # It has no call that looks only into its cache, where it looks first.
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    thread.join(_PATIENCE)
+    return pathlib.Path(found[0]) if found else None
