@@ -1,0 +1,294 @@
+"""Folders of TensorFlow Model Garden (tf-models-official), TensorFlow 2.
+
+bert_config.json                        the architecture, Google's keys; or
+params.yaml                             the parameters of the trainer's run
+bert_model.ckpt.index, .data-*-of-*     a tf.train.Checkpoint of objects;
+                                        ckpt-STEP.* where the trainer left it
+checkpoint                              names the newest of several
+
+A variable's key in such a file is a path through the objects that were saved,
+one of several: it differs between BertEncoder (`layer_with_weights-4/...`) and
+BertEncoderV2 (`_transformer_layers/0/...`), with the name that the encoder was
+saved under, and with whatever else was saved (the word table may be
+`masked_lm/embedding_table`). The variables' own names depend on what a user
+called the models, and three different heads share
+`predictions/transform/logits`. So the graph of objects in the file is walked,
+as Model Garden itself does when it restores: a layer is known by the
+attributes that hold its parts, and those are the same in both encoders.
+"""
+
+import pathlib
+import re
+from collections.abc import Iterator
+
+from bert_tf.checkpoints.checkpoint import Checkpoint
+from bert_tf.checkpoints.google_config import CONFIG_FILE, read_google_config
+from bert_tf.checkpoints.layout import Shape, encoder_shapes, head_shapes
+from bert_tf.checkpoints.model_garden_config import PARAMS_FILE, read_params
+from bert_tf.checkpoints.stored import Stored, read_stored
+from bert_tf.checkpoints.tensorflow_reader import (
+    OBJECT_GRAPH,
+    find_prefix,
+    index_files,
+    open_checkpoint,
+)
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.lazy_arrays import LazyArrays
+
+# What training leaves beside the weights: slots and counters of optimizers, and
+# steps.
+_IGNORED = (
+    r"(.+/)?\.OPTIMIZER_SLOT/.+",
+    r"(.+/)?optimizer/.+",
+    r"save_counter",
+    r"global_step",
+)
+_ENCODER_POOLER = r"encoder/_pooler_layer/(kernel|bias)"
+_ENCODER_PARTS = {
+    "_embedding_layer",
+    "_position_embedding_layer",
+    "_type_embedding_layer",
+    "_embedding_norm_layer",
+    "_transformer_layers",
+    "_pooler_layer",
+}
+_MASKED_LM_PARTS = {"embedding_table", "dense", "layer_norm", "bias"}
+_NEXT_SENTENCE = "next_sentence"
+_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+
+# Part of a name of ours -> the attributes that lead to it.
+_LAYER_PARTS = {
+    "attention/self/query": "_attention_layer/_query_dense",
+    "attention/self/key": "_attention_layer/_key_dense",
+    "attention/self/value": "_attention_layer/_value_dense",
+    "attention/output/dense": "_attention_layer/_output_dense",
+    "attention/output/LayerNorm": "_attention_layer_norm",
+    "intermediate/dense": "_intermediate_dense",
+    "output/dense": "_output_dense",
+    "output/LayerNorm": "_output_layer_norm",
+}
+_EMBEDDINGS = {
+    "word_embeddings": "_embedding_layer/embeddings",
+    "token_type_embeddings": "_type_embedding_layer/embeddings",
+    "position_embeddings": "_position_embedding_layer/embeddings",
+    "LayerNorm/gamma": "_embedding_norm_layer/gamma",
+    "LayerNorm/beta": "_embedding_norm_layer/beta",
+}
+_HEADS = {
+    "cls/predictions/transform/dense/kernel": "masked_lm/dense/kernel",
+    "cls/predictions/transform/dense/bias": "masked_lm/dense/bias",
+    "cls/predictions/transform/LayerNorm/gamma": "masked_lm/layer_norm/gamma",
+    "cls/predictions/transform/LayerNorm/beta": "masked_lm/layer_norm/beta",
+    "cls/predictions/output_bias": "masked_lm/bias",
+}
+# Heads that are one Dense layer: its kernel is our output_weights, transposed.
+_OUTPUTS = {
+    "cls/seq_relationship/": "next_sentence/out_proj",
+    "": "classifier/out_proj",
+    "cls/squad/": "span_labeling",
+    "cls/token_classification/": "token_classifier",
+}
+
+
+def found_in(folder: pathlib.Path) -> bool:
+    """Whether a folder holds a checkpoint of objects."""
+    return bool(index_files(folder, object_based=True))
+
+
+def read(folder: pathlib.Path) -> Checkpoint:
+    """Reads the configuration and the weights.
+
+    Raises:
+      UserError: a file is missing, damaged, or no BERT of Model Garden's; the
+        weights do not fit the configuration.
+    """
+    prefix = find_prefix(folder, object_based=True)
+    params = folder / PARAMS_FILE
+    if (folder / CONFIG_FILE).exists() or not params.exists():
+        config = read_google_config(folder / CONFIG_FILE)
+    else:
+        config = read_params(params)
+    opened = open_checkpoint(prefix)
+    graph = _Graph(opened[OBJECT_GRAPH], f"{prefix}.index")
+    places = _places(graph, prefix)
+    ignored = list(_IGNORED)
+    pooler = "encoder/_pooler_layer"
+    # A head with a hidden layer of its own was trained with that in the place
+    # of the encoder's pooler, which nothing then reads or trains: it is what
+    # Model Garden's tasks restore as the pooler, and so it is ours.
+    for head in (_NEXT_SENTENCE, "classifier"):
+        if f"{head}/dense" in places:
+            pooler = f"{head}/dense"
+            ignored.append(_ENCODER_POOLER)
+    table = _table(config, pooler)
+    found = _by_place(opened, graph, places, table)
+    arrays, left_out = read_stored(config, table, found, ignored, str(prefix))
+    return Checkpoint(config, arrays, left_out=left_out)
+
+
+class _Graph:
+    """The graph of objects in a checkpoint: nodes, attributes, variables.
+
+    Args:
+      serialized: a TrackableObjectGraph; its first node is the root.
+      source: the file, for errors.
+    """
+
+    def __init__(self, serialized: bytes, source: str) -> None:
+        from google.protobuf.message import DecodeError
+        from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+        graph = trackable_object_graph_pb2.TrackableObjectGraph()
+        try:
+            graph.ParseFromString(serialized)
+        except DecodeError:
+            raise UserError(f"{source}: damaged graph of objects.") from None
+        self.parts = [
+            {part.local_name: part.node_id for part in node.children}
+            for node in graph.nodes
+        ]
+        self.keys: dict[int, str] = {}
+        self.names: dict[int, str] = {}
+        for number, node in enumerate(graph.nodes):
+            for value in node.attributes:
+                if value.name == "VARIABLE_VALUE":
+                    self.keys[number] = value.checkpoint_key
+                    self.names[number] = value.full_name
+
+    def at(self, node: int, path: str) -> int | None:
+        """The node that a path of attributes leads to, or None."""
+        for name in path.split("/") if path else ():
+            if name not in self.parts[node]:
+                return None
+            node = self.parts[node][name]
+        return node
+
+
+def _places(graph: _Graph, prefix: pathlib.Path) -> dict[str, int]:
+    """The nodes of the encoder and of the parts of heads, by our words.
+
+    Raises:
+      UserError: no encoder, or two of one thing.
+    """
+    places: dict[str, int] = {}
+    for place, node in _candidates(graph):
+        if places.setdefault(place, node) != node:
+            raise UserError(
+                f"{prefix}: holds two models, each with {place}; save one of "
+                "them alone."
+            )
+    if "encoder" not in places:
+        raise UserError(
+            f"{prefix}: holds no BertEncoder of TensorFlow Model Garden."
+        )
+    return places
+
+
+def _candidates(graph: _Graph) -> Iterator[tuple[str, int]]:
+    for node, parts in enumerate(graph.parts):
+        if parts.keys() >= _ENCODER_PARTS:
+            yield "encoder", node
+        if parts.keys() >= _MASKED_LM_PARTS:
+            yield "masked_lm", node
+        # The hidden layer in BertPretrainerV2.checkpoint_items, which leave
+        # out the output layer.
+        if (pooler := f"{_NEXT_SENTENCE}.pooler_dense") in parts:
+            yield f"{_NEXT_SENTENCE}/dense", parts[pooler]
+        if "classification_heads" in parts:
+            for head in graph.parts[parts["classification_heads"]].values():
+                if _is_next_sentence(graph, head):
+                    yield from _head_layers(graph, head, _NEXT_SENTENCE)
+        # BertClassifier and BertTokenClassifier both have a `classifier`.
+        if parts.keys() >= {"classifier", "_network"}:
+            head = parts["classifier"]
+            yield from _head_layers(graph, head, "classifier")
+            if "kernel" in graph.parts[head]:
+                yield "token_classifier", head
+        if "span_labeling" in parts:
+            dense = graph.at(parts["span_labeling"], "layer_with_weights-0")
+            if dense is not None:
+                yield "span_labeling", dense
+
+
+def _is_next_sentence(graph: _Graph, head: int) -> bool:
+    """Heads of BertPretrainerV2 are a list: their variables' names tell."""
+    kernel = graph.at(head, "out_proj/kernel")
+    name = graph.names.get(kernel, "") if kernel is not None else ""
+    return re.fullmatch(rf"(.+/)?{_NEXT_SENTENCE}/.+/kernel", name) is not None
+
+
+def _head_layers(
+    graph: _Graph, head: int, place: str
+) -> Iterator[tuple[str, int]]:
+    """The hidden layer, where it has one, and the output of a head."""
+    for part in ("dense", "out_proj"):
+        if part in graph.parts[head]:
+            yield f"{place}/{part}", graph.parts[head][part]
+
+
+def _table(config: BertConfig, pooler: str) -> dict[str, Stored]:
+    """How each array of ours is stored; `pooler` is the place of the pooler."""
+    ours = encoder_shapes(config)
+    for arrays in head_shapes(config).values():
+        ours |= arrays
+    places = {
+        f"bert/embeddings/{a}": f"encoder/{b}" for a, b in _EMBEDDINGS.items()
+    }
+    for i in range(config.num_hidden_layers):
+        for part, path in _LAYER_PARTS.items():
+            for end in ("kernel", "bias", "gamma", "beta"):
+                name = f"bert/encoder/layer_{i}/{part}/{end}"
+                if name in ours:
+                    places[name] = (
+                        f"encoder/_transformer_layers/{i}/{path}/{end}"
+                    )
+    for end in ("kernel", "bias"):
+        places[f"bert/pooler/dense/{end}"] = f"{pooler}/{end}"
+    places |= _HEADS
+    table = {
+        name: Stored(place, _stored_shape(name, ours[name], config))
+        for name, place in places.items()
+    }
+    for head, place in _OUTPUTS.items():
+        weights, bias = f"{head}output_weights", f"{head}output_bias"
+        table[weights] = Stored(
+            f"{place}/kernel", ours[weights][::-1], transposed=True
+        )
+        table[bias] = Stored(f"{place}/bias", ours[bias])
+    return table
+
+
+def _stored_shape(name: str, shape: Shape, config: BertConfig) -> Shape:
+    """The shape with the axis of the heads, [N, D], apart."""
+    heads = config.num_attention_heads
+    apart = (heads, config.hidden_size // heads)
+    if "/attention/self/" in name:
+        return (*shape[:-1], *apart)
+    if name.endswith("/attention/output/dense/kernel"):
+        return (*apart, shape[-1])
+    return shape
+
+
+def _by_place(
+    opened: LazyArrays,
+    graph: _Graph,
+    places: dict[str, int],
+    table: dict[str, Stored],
+) -> LazyArrays:
+    """The variables by where they are found; all others by their keys."""
+    wanted = {stored.name for stored in table.values()}
+    wanted |= {f"encoder/_pooler_layer/{end}" for end in ("kernel", "bias")}
+    keys: dict[str, str] = {}
+    for path in wanted:
+        for place, node in places.items():
+            if path.startswith(f"{place}/"):
+                variable = graph.at(node, path.removeprefix(f"{place}/"))
+                if variable in graph.keys:
+                    keys[path] = graph.keys[variable]
+    placed = set(keys.values())
+    for key in opened:
+        if key not in placed and key != OBJECT_GRAPH:
+            keys[key.removesuffix(_VALUE)] = key
+    shapes = {path: opened.shapes[key] for path, key in sorted(keys.items())}
+    return LazyArrays(shapes, lambda path: opened[keys[path]])

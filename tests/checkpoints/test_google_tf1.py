@@ -1,0 +1,403 @@
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.checkpoints import (
+    Checkpoint,
+    google_tf1,
+    load_checkpoint,
+    recognise,
+    save_checkpoint,
+)
+from bert_tf.checkpoints.layout import encoder_shapes, head_shapes
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+
+v1 = tf.compat.v1
+
+CONFIG = BertConfig(
+    vocab_size=11,
+    hidden_size=4,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=6,
+    max_position_embeddings=5,
+    type_vocab_size=3,
+)
+PRETRAINING = ("pooler", "masked_lm", "next_sentence")
+# The keys of a file that Google released.
+RELEASED = {
+    "directionality": "bidi",
+    "pooler_fc_size": 768,
+    "pooler_num_attention_heads": 12,
+    "pooler_num_fc_layers": 3,
+    "pooler_size_per_head": 128,
+    "pooler_type": "first_token_transform",
+}
+
+
+def arrays(*heads, config=CONFIG, labels=3):
+    """Distinct random values for the encoder and some heads."""
+    random = np.random.default_rng(len(heads))
+    shapes = encoder_shapes(config)
+    for head in heads:
+        shapes |= head_shapes(config)[head]
+    return {
+        name: random.normal(
+            size=[labels if size is None else size for size in shape]
+        ).astype("float32")
+        for name, shape in shapes.items()
+    }
+
+
+def google_keys(config=CONFIG):
+    values = config.to_dict()
+    for key in ("causal", "layer_norm_eps", "masked_lm_act"):
+        del values[key]
+    del values["masked_lm_layer_norm_eps"]
+    return values
+
+
+def save_v1(folder, values, prefix="bert_model.ckpt", step=None, **saver):
+    """Saves variables as a TensorFlow 1 program does, and a config."""
+    folder.mkdir(exist_ok=True)
+    (folder / "bert_config.json").write_text(json.dumps(google_keys()))
+    with v1.Graph().as_default(), v1.Session() as session:
+        for name, value in values.items():
+            v1.get_variable(name, initializer=value, use_resource=False)
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver(**saver).save(
+            session, str(folder / prefix), step, write_meta_graph=False
+        )
+    if step is None:
+        (folder / "checkpoint").unlink()
+    return folder
+
+
+def assert_same(given, wanted):
+    assert set(given) == set(wanted)
+    for name in wanted:
+        assert given[name].dtype == np.float32
+        np.testing.assert_array_equal(given[name], wanted[name])
+
+
+def test_reads_what_a_run_left(tmp_path):
+    values = arrays(*PRETRAINING)
+    slots = {
+        f"{name}/adam_{moment}": value + number
+        for name, value in values.items()
+        for number, moment in enumerate("mv", start=1)
+    }
+    step = {"global_step": np.int64(30)}
+    folder = tmp_path / "run"
+    for number in (20, 30):
+        save_v1(
+            folder,
+            {k: v + number for k, v in values.items()} | slots | step,
+            "model.ckpt",
+            number,
+        )
+    assert recognise(folder) == "google_tf1"
+    checkpoint = load_checkpoint(folder)
+    assert checkpoint.config == CONFIG
+    assert checkpoint.heads == PRETRAINING
+    assert set(checkpoint.left_out) == {*slots, "global_step"}
+    # The newest, as the file `checkpoint` says.
+    assert_same(checkpoint.arrays, {k: v + 30 for k, v in values.items()})
+
+
+def test_reads_slots_of_tensorflows_own_adam(tmp_path):
+    values = arrays("pooler")
+    with v1.Graph().as_default(), v1.Session() as session:
+        variables = [
+            v1.get_variable(name, initializer=value, use_resource=False)
+            for name, value in values.items()
+        ]
+        loss = sum(tf.reduce_sum(variable) for variable in variables)
+        v1.train.AdamOptimizer().minimize(loss)
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver().save(session, str(tmp_path / "bert_model.ckpt"))
+    (tmp_path / "bert_config.json").write_text(json.dumps(google_keys()))
+    checkpoint = load_checkpoint(tmp_path)
+    assert_same(checkpoint.arrays, values)
+    assert len(checkpoint.left_out) == 2 * len(values) + 2
+
+
+@pytest.mark.parametrize("head", ["classifier", "span"])
+def test_reads_fine_tuned_heads(tmp_path, head):
+    values = arrays("pooler", head)
+    checkpoint = load_checkpoint(save_v1(tmp_path / "m", values))
+    assert checkpoint.heads == ("pooler", head)
+    assert_same(checkpoint.arrays, values)
+
+
+def test_reads_partitioned_variables_and_shards(tmp_path):
+    values = arrays("pooler")
+    words = "bert/embeddings/word_embeddings"
+    (tmp_path / "bert_config.json").write_text(json.dumps(google_keys()))
+    with v1.Graph().as_default(), v1.Session() as session:
+        for name, value in values.items():
+
+            def part(shape, dtype, partition_info, value=value):
+                start = partition_info.var_offset[0] if partition_info else 0
+                return value[start : start + shape[0]]
+
+            v1.get_variable(
+                name,
+                value.shape,
+                initializer=part,
+                partitioner=(
+                    v1.fixed_size_partitioner(3) if name == words else None
+                ),
+                use_resource=False,
+            )
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver(sharded=True).save(
+            session, str(tmp_path / "bert_model.ckpt")
+        )
+    assert_same(load_checkpoint(tmp_path).arrays, values)
+
+
+def test_reads_the_keys_of_released_files(tmp_path):
+    folder = save_v1(tmp_path / "m", arrays("pooler"))
+    path = folder / "bert_config.json"
+    values = {**google_keys(), **RELEASED, "hidden_act": "GELU"}
+    path.write_text(json.dumps(values))
+    assert load_checkpoint(folder).config == CONFIG
+
+
+def test_absent_keys_take_googles_defaults(tmp_path):
+    from bert_tf.checkpoints.google_config import read_google_config
+
+    path = tmp_path / "bert_config.json"
+    path.write_text('{"vocab_size": 9}')
+    assert read_google_config(path) == BertConfig(9, type_vocab_size=16)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"directionality": "left"}, "directionality is 'left'"),
+        ({"pooler_type": "mean"}, "pooler_type is 'mean'"),
+        ({"embedding_size": 2}, "embedding_size is 2"),
+        ({"causal": True}, "unknown key causal"),
+        ({"hiden_size": 4}, "unknown key hiden_size"),
+        ({"hidden_act": "swish"}, "hidden_act is 'swish'"),
+        ({"hidden_size": "4"}, "hidden_size is '4'"),
+    ],
+)
+def test_config_of_another_model(tmp_path, changes, message):
+    folder = save_v1(tmp_path / "m", arrays("pooler"))
+    path = folder / "bert_config.json"
+    path.write_text(json.dumps({**google_keys(), **changes}))
+    with pytest.raises(UserError, match=message):
+        load_checkpoint(folder)
+
+
+ALL_HEADS = tuple(head_shapes(CONFIG))
+
+
+def test_round_trip_is_exact(tmp_path):
+    values = arrays(*ALL_HEADS)
+    given = Checkpoint(CONFIG, values, labels=("no", "yes", "mäßig"))
+    save_checkpoint(tmp_path / "ours", given)
+    save_checkpoint(
+        tmp_path / "google", load_checkpoint(tmp_path / "ours"), "google_tf1"
+    )
+    assert sorted(path.name for path in (tmp_path / "google").iterdir()) == [
+        "bert_config.json",
+        "bert_model.ckpt.data-00000-of-00001",
+        "bert_model.ckpt.index",
+        "labels.json",
+    ]
+    back = load_checkpoint(tmp_path / "google")
+    assert (back.config, back.labels) == (CONFIG, given.labels)
+    assert (back.heads, back.left_out) == (ALL_HEADS, ())
+    assert_same(back.arrays, values)
+
+
+def test_a_v1_saver_restores_what_is_written(tmp_path):
+    values = arrays(*PRETRAINING)
+    google_tf1.write(tmp_path, Checkpoint(CONFIG, values))
+    prefix = str(tmp_path / "bert_model.ckpt")
+    assert dict(tf.train.list_variables(prefix)) == {
+        name: list(value.shape) for name, value in values.items()
+    }
+    with v1.Graph().as_default(), v1.Session() as session:
+        variables = {
+            name: v1.get_variable(name, value.shape, use_resource=False)
+            for name, value in values.items()
+        }
+        v1.train.Saver().restore(session, prefix)
+        assert_same(session.run(variables), values)
+    config = json.loads((tmp_path / "bert_config.json").read_text())
+    assert config == google_keys()
+
+
+def test_what_google_does_otherwise_is_said_and_read_back(tmp_path):
+    config = dataclasses.replace(
+        CONFIG, hidden_act="gelu_erf", layer_norm_eps=1e-5
+    )
+    given = Checkpoint(config, arrays("pooler"))
+    save_checkpoint(tmp_path / "m", given, "google_tf1")
+    written = json.loads((tmp_path / "m/bert_config.json").read_text())
+    assert written["hidden_act"] == "gelu_erf"
+    assert written["layer_norm_eps"] == 1e-5
+    assert load_checkpoint(tmp_path / "m").config == config
+    activation, epsilon = google_tf1.notices(config)
+    assert "gelu_erf" in activation
+    assert "1e-05" in epsilon
+    assert google_tf1.notices(CONFIG) == []
+
+
+def test_a_causal_model_is_not_written(tmp_path):
+    config = dataclasses.replace(CONFIG, causal=True)
+    with pytest.raises(UserError, match="causal is true"):
+        save_checkpoint(
+            tmp_path / "m", Checkpoint(config, arrays("pooler")), "google_tf1"
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_writing_leaves_nothing_when_it_fails(tmp_path):
+    values = arrays("pooler")
+    values["bert/pooler/dense/bias"] = np.array(["text"])
+    with pytest.raises((TypeError, ValueError)):
+        google_tf1.write(tmp_path, Checkpoint(CONFIG, values))
+    assert list(tmp_path.iterdir()) == []
+
+
+def cut_data(folder):
+    path = folder / "bert_model.ckpt.data-00000-of-00001"
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def no_data(folder):
+    (folder / "bert_model.ckpt.data-00000-of-00001").unlink()
+
+
+def no_shard(folder):
+    path = folder / "bert_model.ckpt.data-00000-of-00001"
+    path.rename(folder / "bert_model.ckpt.data-00000-of-00002")
+
+
+def no_index(folder):
+    (folder / "bert_model.ckpt.index").unlink()
+
+
+def cut_index(folder):
+    path = folder / "bert_model.ckpt.index"
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+def changed_index(folder):
+    path = folder / "bert_model.ckpt.index"
+    content = bytearray(path.read_bytes())
+    content[60] ^= 4
+    path.write_bytes(content)
+
+
+def empty_index(folder):
+    (folder / "bert_model.ckpt.index").write_bytes(b"")
+
+
+def no_config(folder):
+    (folder / "bert_config.json").unlink()
+
+
+def other_sizes(folder):
+    values = {**google_keys(), "intermediate_size": 7}
+    (folder / "bert_config.json").write_text(json.dumps(values))
+
+
+def two_prefixes(folder):
+    for path in list(folder.glob("bert_model.ckpt.*")):
+        shutil.copy(path, str(path).replace("bert_model", "other"))
+
+
+def newest_is_missing(folder):
+    text = 'model_checkpoint_path: "/there/model.ckpt-9"\n'
+    (folder / "checkpoint").write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (cut_data, r"data-00000-of-00001: cut short; .* take \d+ bytes"),
+        (no_data, r"ckpt.index: its .data files .* \(found none\)"),
+        (no_shard, r"\(found bert_model.ckpt.data-00000-of-00002\)"),
+        (no_index, "bert_model.ckpt.index is missing"),
+        (cut_index, "ckpt.index: damaged checkpoint"),
+        (changed_index, "ckpt.index: damaged checkpoint"),
+        (empty_index, "ckpt.index: damaged checkpoint"),
+        (no_config, "no bert_config.json"),
+        (other_sizes, r"dense/kernel is \[4, 6\] .* says \[4, 7\]"),
+        (two_prefixes, r"2 checkpoints \(bert_model.ckpt, other.ckpt\)"),
+        (newest_is_missing, "names model.ckpt-9, but .* has bert_model.ckpt"),
+    ],
+)
+def test_a_damaged_folder_is_one_line(tmp_path, damage, message):
+    folder = save_v1(tmp_path / "m", arrays("pooler"))
+    damage(folder)
+    with pytest.raises(UserError, match=message) as error:
+        load_checkpoint(folder)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_config_is_told_by_the_family_too(tmp_path):
+    folder = save_v1(tmp_path / "m", arrays("pooler"))
+    no_config(folder)
+    with pytest.raises(UserError, match="has no bert_config.json"):
+        google_tf1.read(folder)
+
+
+def test_changed_values_are_found_when_they_are_read(tmp_path):
+    folder = save_v1(tmp_path / "m", arrays("pooler"))
+    path = folder / "bert_model.ckpt.data-00000-of-00001"
+    content = bytearray(path.read_bytes())
+    content[3] ^= 1
+    path.write_bytes(content)
+    checkpoint = load_checkpoint(folder)
+    with pytest.raises(UserError, match="at bert/embeddings/LayerNorm/beta"):
+        checkpoint.arrays["bert/embeddings/LayerNorm/beta"]
+    with pytest.raises(UserError, match="damaged checkpoint"):
+        save_checkpoint(tmp_path / "ours", checkpoint)
+    assert not (tmp_path / "ours").exists()
+
+
+def test_unknown_and_missing_variables_are_listed(tmp_path):
+    values = arrays("pooler")
+    del values["bert/encoder/layer_1/output/dense/bias"]
+    values["bert/adapter/kernel"] = np.ones((4, 2), "float32")
+    folder = save_v1(tmp_path / "m", values)
+    with pytest.raises(UserError) as error:
+        load_checkpoint(folder)
+    assert "missing: bert/encoder/layer_1/output/dense/bias [4]" in str(
+        error.value
+    )
+    assert "unexpected: bert/adapter/kernel [4, 2]" in str(error.value)
+
+
+def test_the_first_format_is_told(tmp_path):
+    version = v1.train.SaverDef.V1
+    folder = save_v1(tmp_path / "m", arrays("pooler"), write_version=version)
+    with pytest.raises(UserError, match="TensorFlow's first format") as error:
+        load_checkpoint(folder)
+    assert "\n" not in str(error.value)
+
+
+def test_a_path_that_tensorflow_takes_for_a_pattern(tmp_path):
+    folder = save_v1(tmp_path / "m", arrays("pooler"))
+    assert load_checkpoint(folder.rename(tmp_path / "a* ä?")).heads
+    with pytest.raises(UserError, match="opens no path with"):
+        load_checkpoint((tmp_path / "a* ä?").rename(tmp_path / "a[1]"))
+
+
+def test_other_libraries_ckpt_files_are_not_googles(tmp_path):
+    (tmp_path / "bert_config.json").write_text("{}")
+    (tmp_path / "epoch=3.ckpt").write_bytes(b"PK\x03\x04 no table of ours")
+    assert not google_tf1.found_in(tmp_path)
