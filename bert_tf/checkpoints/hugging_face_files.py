@@ -1,0 +1,124 @@
+"""The weights files of a Hugging Face folder, one or many, as named arrays."""
+
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+
+from bert_tf.checkpoints.array_file import open_arrays
+from bert_tf.checkpoints.torch_file import open_torch
+from bert_tf.errors import UserError
+from bert_tf.lazy_arrays import LazyArrays
+from bert_tf.recipe import read_json_object
+
+WEIGHTS_FILE = "model.safetensors"
+_TORCH_FILE = "pytorch_model.bin"
+# In the order in which transformers looks for them.
+_OPENERS: dict[str, Callable[[pathlib.Path], LazyArrays]] = {
+    WEIGHTS_FILE: open_arrays,
+    f"{WEIGHTS_FILE}.index.json": lambda path: _open_shards(path, open_arrays),
+    _TORCH_FILE: open_torch,
+    f"{_TORCH_FILE}.index.json": lambda path: _open_shards(path, open_torch),
+}
+# Weights of transformers' models in other frameworks, and the argument that
+# reads them.
+_OTHER_FRAMEWORKS = {
+    "tf_model.h5": "from_tf=True",
+    "flax_model.msgpack": "from_flax=True",
+}
+
+
+def holds_weights(folder: pathlib.Path) -> bool:
+    """Whether a file in a folder is named as transformers names weights."""
+    return any(
+        (folder / name).exists() for name in (*_OPENERS, *_OTHER_FRAMEWORKS)
+    )
+
+
+def open_weights(folder: pathlib.Path) -> LazyArrays:
+    """Opens the weights of a folder; safetensors where there are several.
+
+    Raises:
+      UserError: a file is missing or damaged, an index and its files do not
+        fit each other, or the files need what is not installed.
+    """
+    for name, opener in _OPENERS.items():
+        if (folder / name).exists():
+            return opener(folder / name)
+    for name, argument in _OTHER_FRAMEWORKS.items():
+        if (folder / name).exists():
+            raise UserError(
+                f"{folder / name}: cannot be read, and the folder has no "
+                f"{WEIGHTS_FILE}; convert it with transformers 4: "
+                f'BertForPreTraining.from_pretrained("{folder}", {argument})'
+                '.save_pretrained("converted"), or the class that its '
+                "config.json names."
+            )
+    raise UserError(f"{folder}: holds no {WEIGHTS_FILE}.")
+
+
+def _open_shards(
+    index: pathlib.Path, opener: Callable[[pathlib.Path], LazyArrays]
+) -> LazyArrays:
+    """Opens the files that an index names, as one."""
+    file_of = _read_index(index)
+    shards = {}
+    for name in sorted(set(file_of.values())):
+        shards[name] = opener(_shard(index, name))
+        listed = {array for array, file in file_of.items() if file == name}
+        if absent := sorted(listed - set(shards[name])):
+            raise UserError(f"{index}: lists {_some(absent)}, not in {name}.")
+        if unlisted := sorted(set(shards[name]) - listed):
+            raise UserError(
+                f"{index}: does not list {_some(unlisted)}, in {name}."
+            )
+    shapes = {array: shards[file_of[array]].shapes[array] for array in file_of}
+
+    def read(array: str) -> np.ndarray:
+        return shards[file_of[array]][array]
+
+    return LazyArrays(shapes, read)
+
+
+def _read_index(index: pathlib.Path) -> dict[str, str]:
+    """The name of the file that holds each array."""
+    file_of = read_json_object(index).get("weight_map")
+    if (
+        not isinstance(file_of, dict)
+        or not file_of
+        or not all(isinstance(name, str) for name in file_of.values())
+    ):
+        raise UserError(
+            f"{index}: weight_map must be an object that gives a file name "
+            "for each array."
+        )
+    return file_of
+
+
+def _shard(index: pathlib.Path, name: str) -> pathlib.Path:
+    """The path of a file that an index names, which lies beside it."""
+    folder = index.parent
+    if name in ("", ".", "..") or set(name) & set("/\\\0"):
+        raise UserError(
+            f"{index}: names the file {name!r}; it takes the plain names of "
+            "files beside it."
+        )
+    path = folder / name
+    if not path.is_file():
+        raise UserError(f"{index}: names the file {name}, which is missing.")
+    here = folder.resolve()
+    allowed = [here]
+    if here.parent.name == "snapshots":
+        # The hub's cache keeps the files of all snapshots there, and links.
+        allowed.append(here.parent.parent / "blobs")
+    if path.resolve().parent not in allowed:
+        raise UserError(
+            f"{index}: names the file {name}, a link out of the folder; put "
+            "the file itself there."
+        )
+    return path
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - 1
+    return names[0] + (f" and {more} more" * (more > 0))

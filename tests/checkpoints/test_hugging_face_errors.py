@@ -1,0 +1,316 @@
+"""Hugging Face folders that are broken: one line each, naming the file."""
+
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from bert_tf.checkpoints import load_checkpoint, read_arrays, save_checkpoint
+from bert_tf.errors import UserError
+
+SAVED = (
+    pathlib.Path(__file__).parent.parent / "golden" / "hugging_face" / "saved"
+)
+INDEX = "model.safetensors.index.json"
+FIRST = "model-00001-of-00002.safetensors"
+SECOND = "model-00002-of-00002.safetensors"
+
+
+def copied(tmp_path, name):
+    return pathlib.Path(shutil.copytree(SAVED / name, tmp_path / name))
+
+
+def refused(folder, *words):
+    """Loading is one line that holds the words."""
+    with pytest.raises(UserError) as caught:
+        load_checkpoint(folder)
+    message = str(caught.value)
+    assert message.startswith(str(folder))
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+def changed_json(path, **changes):
+    """Changes keys of a JSON file; None takes a key out."""
+    values = json.loads(path.read_text()) | changes
+    kept = {key: value for key, value in values.items() if value is not None}
+    path.write_text(json.dumps(kept))
+
+
+def changed_arrays(folder, change):
+    path = folder / "model.safetensors"
+    safetensors.numpy.save_file(change(read_arrays(path)), path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../model.safetensors",
+        "/etc/passwd",
+        "sub/model.safetensors",
+        "..",
+        ".",
+        "",
+        "..\\model.safetensors",
+        "a\0b",
+    ],
+)
+def test_an_index_that_names_files_elsewhere(name, tmp_path):
+    folder = copied(tmp_path, "sharded")
+    index = json.loads((folder / INDEX).read_text())
+    # What it points at is there, and would be read.
+    shutil.copy(folder / FIRST, tmp_path / "model.safetensors")
+    (folder / "sub").mkdir()
+    shutil.copy(folder / FIRST, folder / "sub" / "model.safetensors")
+    index["weight_map"] = {
+        array: name if file == FIRST else file
+        for array, file in index["weight_map"].items()
+    }
+    (folder / INDEX).write_text(json.dumps(index))
+    refused(folder, INDEX, repr(name), "plain names of files beside it")
+
+
+def test_a_shard_that_is_a_link_out_of_the_folder(tmp_path):
+    folder = copied(tmp_path, "sharded")
+    shutil.move(folder / FIRST, tmp_path / FIRST)
+    (folder / FIRST).symlink_to(tmp_path / FIRST)
+    refused(folder, INDEX, FIRST, "a link out of the folder")
+    # A link within the folder is none of that.
+    (folder / FIRST).unlink()
+    shutil.move(tmp_path / FIRST, folder / "kept")
+    (folder / FIRST).symlink_to("kept")
+    load_checkpoint(folder)
+
+
+def test_shards_that_do_not_fit_their_index(tmp_path):
+    folder = copied(tmp_path, "sharded")
+    index = json.loads((folder / INDEX).read_text())
+    files = index["weight_map"]
+    array = next(name for name, file in files.items() if file == FIRST)
+
+    def with_map(weight_map):
+        (folder / INDEX).write_text(json.dumps({"weight_map": weight_map}))
+
+    with_map(files | {array: SECOND})
+    refused(folder, INDEX, f"does not list {array}, in {FIRST}")
+    with_map(files | {"extra": SECOND})
+    refused(folder, INDEX, f"lists extra, not in {SECOND}")
+    with_map({name: file for name, file in files.items() if name != array})
+    refused(folder, INDEX, f"does not list {array}, in {FIRST}")
+    with_map(files | {array: "gone.safetensors"})
+    refused(folder, INDEX, "gone.safetensors, which is missing")
+    for wrong in ([], {}, {array: 3}, None, "a"):
+        with_map(wrong)
+        refused(folder, INDEX, "weight_map must be")
+    (folder / INDEX).write_text("{")
+    refused(folder, INDEX, "not valid JSON")
+    with_map(files)
+    (folder / SECOND).write_bytes((folder / SECOND).read_bytes()[:-4])
+    refused(folder, SECOND, "damaged")
+
+
+def test_a_truncated_file_leaves_nothing(tmp_path):
+    folder = copied(tmp_path, "BertModel")
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    refused(folder, "model.safetensors: damaged")
+
+
+def test_arrays_of_whole_numbers(tmp_path):
+    folder = copied(tmp_path, "BertModel")
+
+    def change(arrays):
+        name = "encoder.layer.0.output.dense.weight"
+        return arrays | {name: arrays[name].astype(np.int8)}
+
+    changed_arrays(folder, change)
+    checkpoint = load_checkpoint(folder)
+    target = tmp_path / "converted"
+    with pytest.raises(UserError, match=r"output.dense.weight holds int8"):
+        save_checkpoint(target, checkpoint)
+    assert not (target / "bert_config.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model_type": "roberta"}, "model_type is 'roberta'"),
+        (
+            {"position_embedding_type": "relative_key"},
+            "position_embedding_type is 'relative_key'; 'absolute' can be",
+        ),
+        ({"add_cross_attention": True}, "add_cross_attention is True"),
+        ({"pruned_heads": {"0": [1]}}, "pruned_heads is {'0': [1]}"),
+        ({"quantization_config": {}}, "quantization_config is {}"),
+        ({"hidden_act": "silu"}, "hidden_act is 'silu'; it takes one of gelu"),
+        ({"hidden_act": ["gelu"]}, "hidden_act is ['gelu']"),
+        ({"is_decoder": "yes"}, "causal is 'yes'"),
+        ({"hidden_size": "8"}, "hidden_size is '8'"),
+        ({"num_attention_heads": 3}, "not a multiple of num_attention_heads"),
+        ({"layer_norm_eps": 0}, "layer_norm_eps is 0.0; it must be above 0"),
+    ],
+)
+def test_configurations_that_cannot_be_read(changes, words, tmp_path):
+    folder = copied(tmp_path, "BertModel")
+    changed_json(folder / "config.json", **changes)
+    refused(folder, "config.json", words)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"num_hidden_layers": 3}, "missing: encoder.layer.2.attention"),
+        ({"num_hidden_layers": 1}, "unexpected: encoder.layer.1.attention"),
+        (
+            {"vocab_size": 25},
+            "embeddings.word_embeddings.weight is [24, 8] where the "
+            "configuration says [25, 8]",
+        ),
+        (
+            {"intermediate_size": 16},
+            "intermediate.dense.weight is [12, 8] where the configuration "
+            "says [16, 8]",
+        ),
+        # Without the key, the default of transformers.
+        ({"type_vocab_size": None, "vocab_size": None}, "says [30522, 8]"),
+    ],
+)
+def test_sizes_that_disagree_with_the_weights(changes, words, tmp_path):
+    folder = copied(tmp_path, "BertModel")
+    changed_json(folder / "config.json", **changes)
+    refused(folder, words)
+
+
+def test_no_configuration(tmp_path):
+    folder = copied(tmp_path, "BertModel")
+    (folder / "config.json").write_text("[1]")
+    refused(folder, "config.json")
+    (folder / "config.json").unlink()
+    refused(folder, "config.json")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [None, [], ["BertModel"], ["BertForPreTraining"], 5, "Bert", [["a"]]],
+)
+def test_classifiers_that_could_be_anything(given, tmp_path):
+    folder = copied(tmp_path, "BertForTokenClassification")
+    changed_json(folder / "config.json", architectures=given)
+    refused(
+        folder,
+        f"architectures is {json.dumps(given)}",
+        "classifier.weight",
+        "BertForSequenceClassification, BertForTokenClassification, "
+        "BertForMultipleChoice",
+    )
+
+
+def test_the_architecture_decides_what_a_classifier_is(tmp_path):
+    folder = copied(tmp_path, "BertForMultipleChoice")
+    assert load_checkpoint(folder).heads == ("pooler", "multiple_choice")
+    changed_json(
+        folder / "config.json",
+        architectures=["BertForSequenceClassification"],
+        id2label={"0": "LABEL_0"},
+    )
+    assert load_checkpoint(folder).heads == ("pooler", "classifier")
+    folder = copied(tmp_path, "BertForSequenceClassification")
+    changed_json(
+        folder / "config.json", architectures=["BertForMultipleChoice"]
+    )
+    refused(folder, "classifier.weight is [3, 8]", "says [1, 8]")
+
+
+@pytest.mark.parametrize(
+    ("id2label", "words"),
+    [
+        ({"0": "a", "1": "b"}, "tells 2 labels (id2label), but the head in"),
+        (None, "tells 2 labels"),
+        ({"0": "a", "1": "b", "3": "c"}, "has the ids 0, 1, 3; they must be"),
+        ({"0": "a", "1": "b", "2": 3}, "id2label must be an object"),
+        (["a", "b", "c"], "id2label must be an object"),
+    ],
+)
+def test_labels_that_do_not_fit(id2label, words, tmp_path):
+    folder = copied(tmp_path, "BertForSequenceClassification")
+    changed_json(folder / "config.json", id2label=id2label)
+    refused(folder, "config.json", words)
+
+
+@pytest.mark.parametrize(
+    ("copy", "original"),
+    [
+        (
+            "cls.predictions.decoder.weight",
+            "bert.embeddings.word_embeddings.weight",
+        ),
+        ("cls.predictions.decoder.bias", "cls.predictions.bias"),
+    ],
+)
+def test_copies_that_are_none(copy, original, tmp_path):
+    folder = copied(tmp_path, "BertForMaskedLM")
+
+    def change(arrays):
+        other = arrays[original].copy()
+        other.flat[-1] += 1e-6
+        return arrays | {copy: other}
+
+    changed_arrays(folder, change)
+    refused(folder, f"{copy} differs from {original}")
+
+
+def test_untied_weights_that_are_missing(tmp_path):
+    folder = copied(tmp_path, "BertForMaskedLM")
+    changed_json(folder / "config.json", tie_word_embeddings=False)
+    refused(folder, "tie_word_embeddings is false", "decoder.weight")
+
+
+def test_arrays_that_no_bert_has(tmp_path):
+    folder = copied(tmp_path, "BertForPreTraining")
+    changed_arrays(
+        folder, lambda arrays: arrays | {"bert.extra": np.zeros((2, 3))}
+    )
+    refused(folder, "unexpected: bert.extra [2, 3]")
+    folder = copied(tmp_path, "BertForMaskedLM")
+
+    def without_a_bias(arrays):
+        del arrays["cls.predictions.transform.dense.bias"]
+        return arrays
+
+    changed_arrays(folder, without_a_bias)
+    refused(folder, "missing: cls.predictions.transform.dense.bias [8]")
+
+
+@pytest.mark.parametrize("name", ["tf_model.h5", "flax_model.msgpack"])
+def test_weights_of_other_frameworks(name, tmp_path):
+    folder = copied(tmp_path, "BertModel")
+    (folder / name).write_bytes(b"anything")
+    # Beside safetensors it is not looked at.
+    load_checkpoint(folder)
+    (folder / "model.safetensors").unlink()
+    refused(folder, name, "no model.safetensors", "save_pretrained")
+
+
+def test_safetensors_go_before_a_pickle(tmp_path):
+    folder = copied(tmp_path, "BertModel")
+    (folder / "pytorch_model.bin").write_bytes(b"not read")
+    load_checkpoint(folder)
+
+
+def test_two_families(tmp_path):
+    folder = copied(tmp_path, "BertModel")
+    save_checkpoint(folder, load_checkpoint(folder))
+    refused(folder, "bert_tf and of hugging_face")
+
+
+def test_a_number_of_labels_without_names(tmp_path):
+    folder = copied(tmp_path, "BertForSequenceClassification")
+    path = folder / "config.json"
+    changed_json(path, id2label=None, num_labels=3)
+    assert load_checkpoint(folder).labels is None
+    changed_json(path, num_labels=4)
+    refused(folder, "config.json", "tells 4 labels")

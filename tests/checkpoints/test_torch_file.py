@@ -1,0 +1,161 @@
+"""pytorch_model.bin: never unpickled but by torch's restricted reader."""
+
+import json
+import os
+import pathlib
+import pickle
+import shutil
+import sys
+import types
+import zipfile
+
+import numpy as np
+import pytest
+
+from bert_tf.checkpoints import load_checkpoint
+from bert_tf.checkpoints.torch_file import open_torch
+from bert_tf.errors import UserError
+
+SAVED = (
+    pathlib.Path(__file__).parent.parent / "golden" / "hugging_face" / "saved"
+)
+
+
+class Marker:
+    """Unpickled, it makes a file."""
+
+    def __init__(self, path: pathlib.Path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def write_malice(folder: pathlib.Path, archive: bool) -> pathlib.Path:
+    """A model folder whose weights run a program, and what that would make."""
+    shutil.copy(SAVED / "BertModel" / "config.json", folder)
+    made = folder / "executed"
+    data = pickle.dumps(Marker(made))
+    path = folder / "pytorch_model.bin"
+    if archive:
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("archive/data.pkl", data)
+            file.writestr("archive/version", "3\n")
+    else:
+        path.write_bytes(data)
+    return made
+
+
+@pytest.mark.parametrize("archive", [True, False])
+def test_a_malicious_pickle_is_never_executed(archive, tmp_path):
+    made = write_malice(tmp_path, archive)
+    with pytest.raises(UserError) as caught:
+        load_checkpoint(tmp_path)
+    assert not made.exists()
+    assert "\n" not in str(caught.value)
+    assert "pytorch_model.bin" in str(caught.value)
+    # The file would have done it.
+    data = (tmp_path / "pytorch_model.bin").read_bytes()
+    if not archive:
+        pickle.loads(data)
+        assert made.exists()
+
+
+def test_without_torch_a_line_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    write_malice(tmp_path, archive=True)
+    with pytest.raises(UserError, match=r"needs torch.*save_pretrained") as e:
+        load_checkpoint(tmp_path)
+    assert str(e.value).startswith(f"{tmp_path / 'pytorch_model.bin'}: ")
+    assert "\n" not in str(e.value)
+
+
+def test_torch_is_asked_for_weights_only(tmp_path, monkeypatch):
+    asked = []
+
+    def load(path, **arguments):
+        asked.append((path, arguments))
+        raise ValueError("first line.\nsecond line")
+
+    stand_in = types.SimpleNamespace(load=load)
+    monkeypatch.setitem(sys.modules, "torch", stand_in)
+    path = tmp_path / "pytorch_model.bin"
+    path.write_bytes(b"old")
+    with pytest.raises(UserError, match=r"damaged.*\(first line\)\.$"):
+        open_torch(path)
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("a", "b")
+    with pytest.raises(UserError, match="damaged"):
+        open_torch(path)
+    wanted = {"map_location": "cpu", "weights_only": True}
+    assert asked == [
+        (path, wanted | {"mmap": False}),
+        (path, wanted | {"mmap": True}),
+    ]
+
+
+@pytest.fixture
+def torch():
+    """The package, or a skip."""
+    return pytest.importorskip("torch", reason="torch is not installed")
+
+
+def assert_whole(folder):
+    whole = load_checkpoint(SAVED / "BertForPreTraining").arrays
+    arrays = load_checkpoint(folder).arrays
+    assert arrays.keys() == whole.keys()
+    for name in whole:
+        np.testing.assert_array_equal(arrays[name], whole[name])
+        assert arrays[name].dtype == np.float32
+
+
+def test_an_old_style_file(torch):
+    assert_whole(SAVED / "old_style")
+
+
+def test_an_archive_whole_and_in_shards(torch, tmp_path):
+    old = SAVED / "old_style"
+    tensors = torch.load(old / "pytorch_model.bin", weights_only=True)
+    for folder in (tmp_path / "whole", tmp_path / "shards"):
+        folder.mkdir()
+        shutil.copy(old / "config.json", folder)
+    torch.save(tensors, tmp_path / "whole" / "pytorch_model.bin")
+    assert_whole(tmp_path / "whole")
+    names = sorted(tensors)
+    parts = {"a.bin": names[:20], "b.bin": names[20:]}
+    for file, part in parts.items():
+        chosen = {name: tensors[name] for name in part}
+        torch.save(chosen, tmp_path / "shards" / file)
+
+    index = {name: file for file, part in parts.items() for name in part}
+    path = tmp_path / "shards" / "pytorch_model.bin.index.json"
+    path.write_text(json.dumps({"weight_map": index}))
+    assert_whole(tmp_path / "shards")
+
+
+def test_half_precision(torch, tmp_path):
+    tensors = {"a": torch.tensor([1.5, 2.0], dtype=torch.bfloat16)}
+    torch.save(tensors, tmp_path / "pytorch_model.bin")
+    array = open_torch(tmp_path / "pytorch_model.bin")["a"]
+    np.testing.assert_array_equal(array, np.array([1.5, 2.0], np.float32))
+    assert array.dtype == np.float32
+
+
+def test_damaged_and_other_files(torch, tmp_path):
+    path = tmp_path / "pytorch_model.bin"
+
+    def refused(match):
+        with pytest.raises(UserError, match=match) as caught:
+            open_torch(path)
+        assert "\n" not in str(caught.value)
+
+    refused("no such file")
+    path.write_bytes(b"")
+    refused("damaged")
+    torch.save({"a": torch.zeros(1000)}, path)
+    path.write_bytes(path.read_bytes()[:-700])
+    refused("damaged")
+    torch.save([torch.zeros(2)], path)
+    refused("something else than named tensors")
+    torch.save({"model": {"a": torch.zeros(2)}}, path)
+    refused("something else than named tensors")
