@@ -1,96 +1,182 @@
-"""A checkpoint as data: a configuration and named arrays, in a folder.
-
-Array names and shapes are those of Google's TF1 checkpoints
-(`bert/embeddings/word_embeddings`, `cls/predictions/output_bias`, ...); Dense
-kernels are [in, out]. Nothing here knows the model: `BertEncoder.to_arrays`
-and `load_arrays` stand on the other side.
-
-Our folder holds
-  bert_config.json         the architecture
-  bert_model.safetensors   float32 arrays by name
-  vocab.txt                one WordPiece token a line
-  tokenizer_config.json    {"do_lower_case": true or false}
-"""
+"""Reading a model folder of any family, and writing those others read."""
 
 import dataclasses
-import errno
 import os
 import pathlib
-from collections.abc import Mapping
 
-import numpy as np
-import safetensors
-import safetensors.numpy
-
-from bert_tf.config import BertConfig
+from bert_tf.checkpoints import (
+    google_tf1,
+    hugging_face,
+    keras_hub,
+    model_garden,
+    own,
+)
+from bert_tf.checkpoints.checkpoint import Checkpoint
+from bert_tf.checkpoints.layout import MASKED_LM
 from bert_tf.errors import UserError
 from bert_tf.files import written_beside
+from bert_tf.sources import local_folder
+from bert_tf.text.casing import read_lower_case, write_lower_case
+from bert_tf.text.vocabulary import VOCABULARY_FILE
+from bert_tf.text.vocabulary_files import read_vocabulary
 
-CONFIG_FILE = "bert_config.json"
-WEIGHTS_FILE = "bert_model.safetensors"
-
-
-@dataclasses.dataclass(frozen=True)
-class Checkpoint:
-    """A configuration and the float32 arrays that belong to it."""
-
-    config: BertConfig
-    arrays: Mapping[str, np.ndarray]
-
-
-def read_arrays(path: str | pathlib.Path) -> dict[str, np.ndarray]:
-    """Reads every array of a safetensors file.
-
-    Raises:
-      UserError: the file is missing, torn or no safetensors file.
-    """
-    try:
-        return safetensors.numpy.load_file(path)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file.") from None
-    except safetensors.SafetensorError as error:
-        raise UserError(f"{path}: damaged weights file ({error}).") from None
-
-
-def write_arrays(
-    path: str | pathlib.Path, arrays: Mapping[str, np.ndarray]
-) -> None:
-    """Writes arrays to a safetensors file, whole or not at all."""
-    # ascontiguousarray would turn a scalar into a vector.
-    contiguous = {k: np.asarray(v, order="C") for k, v in arrays.items()}
-    with written_beside(path) as beside:
-        try:
-            safetensors.numpy.save_file(contiguous, beside)
-            # The library makes the file readable to its owner alone.
-            beside.chmod(0o644)
-        except safetensors.SafetensorError as error:
-            full = "No space left" in str(error)
-            code = errno.ENOSPC if full else errno.EIO
-            raise OSError(code, os.strerror(code), str(path)) from error
+# Each family is a module with `found_in(folder)` and `read(folder)`; those
+# that can be written have `write(folder, checkpoint)`.
+FAMILIES = {
+    "bert_tf": own,
+    "google_tf1": google_tf1,
+    "model_garden": model_garden,
+    "hugging_face": hugging_face,
+    "keras_hub": keras_hub,
+}
+WRITTEN = ("bert_tf", "google_tf1", "hugging_face")
+# What each family's configuration is called, and its weights; for errors.
+_CONFIG_FILES = {
+    "bert_tf": "bert_config.json",
+    "google_tf1": "bert_config.json",
+    "hugging_face": "config.json",
+    "keras_hub": "config.json",
+}
+_WEIGHTS_OF = {
+    "bert_config.json": (
+        "neither bert_model.safetensors nor a *.ckpt*.index of TensorFlow"
+    ),
+    "config.json": (
+        "neither model.safetensors (Hugging Face) nor model.weights.h5 "
+        "(KerasHub)"
+    ),
+}
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
 
 
-def load_checkpoint(folder: str | pathlib.Path) -> Checkpoint:
-    """Reads the configuration and the weights of a model folder.
+def recognise(folder: pathlib.Path) -> str:
+    """The family of a model folder, by what lies in it.
+
+    Args:
+      folder: a folder on this machine; see `bert_tf.sources.local_folder`.
 
     Raises:
-      UserError: the folder is missing or is no model folder.
+      UserError: the folder is of no family, of two, or lacks the
+        configuration.
     """
-    folder = pathlib.Path(folder)
-    if not folder.is_dir():
-        raise UserError(f"{folder}: no such model folder.")
-    for name in (CONFIG_FILE, WEIGHTS_FILE):
-        if not (folder / name).exists():
-            raise UserError(
-                f"{folder}: not a model folder, it holds no {name}."
-            )
-    return Checkpoint(
-        BertConfig.from_json(folder / CONFIG_FILE),
-        read_arrays(folder / WEIGHTS_FILE),
+    families = [
+        name for name, family in FAMILIES.items() if family.found_in(folder)
+    ]
+    if not families:
+        raise UserError(f"{folder}: not a model folder; {_missing(folder)}.")
+    if len(families) > 1:
+        raise UserError(
+            f"{folder}: holds weights of {' and of '.join(families)}; put each "
+            "into a folder of its own."
+        )
+    config = _CONFIG_FILES.get(families[0])
+    if config is not None and not (folder / config).exists():
+        raise UserError(
+            f"{folder}: holds weights of {families[0]}, but no {config}."
+        )
+    return families[0]
+
+
+def _missing(folder: pathlib.Path) -> str:
+    """What a folder without weights lacks for the family nearest to it."""
+    there = [name for name in _WEIGHTS_OF if (folder / name).exists()]
+    pickles = sorted(
+        path.name for pattern in _PICKLES for path in folder.glob(pattern)
+    )
+    if pickles:
+        return (
+            f"{pickles[0]} is a pickle, which may hold any program and is not "
+            "opened; convert it to model.safetensors"
+        )
+    if there:
+        return f"{there[0]} is there, but {_WEIGHTS_OF[there[0]]}"
+    return f"it holds no weights of {', '.join(FAMILIES)}"
+
+
+def load_checkpoint(source: str | os.PathLike) -> Checkpoint:
+    """Opens a BERT of any family.
+
+    The weights are checked against the configuration here and read when they
+    are asked for.
+
+    Args:
+      source: a model folder of ours, Google's (TF1), TensorFlow Model
+        Garden's, Hugging Face's or KerasHub's; or hf://organisation/name (with
+        @revision behind it or without), or keras_hub://preset.
+
+    Raises:
+      UserError: the source is missing, of no known family or of two, or its
+        files are damaged or do not fit each other.
+    """
+    folder = local_folder(source)
+    checkpoint = dataclasses.replace(
+        FAMILIES[recognise(folder)].read(folder), source=str(source)
+    )
+    vocabulary = read_vocabulary(folder)
+    if vocabulary is None:
+        return checkpoint
+    rows = checkpoint.config.vocab_size
+    if len(vocabulary) > rows:
+        raise UserError(
+            f"{folder}: the vocabulary has {len(vocabulary)} tokens, but "
+            f"vocab_size is {rows}."
+        )
+    return dataclasses.replace(
+        checkpoint,
+        vocabulary=vocabulary,
+        lower_case=read_lower_case(folder, vocabulary),
     )
 
 
-def save_checkpoint(folder: str | pathlib.Path, checkpoint: Checkpoint) -> None:
-    """Writes the configuration and the weights into a model folder."""
+def save_checkpoint(
+    folder: str | os.PathLike, checkpoint: Checkpoint, to: str = "bert_tf"
+) -> None:
+    """Writes a checkpoint into a folder.
+
+    A folder that is not there yet appears whole or not at all; in one that is
+    there, each file does.
+
+    Args:
+      folder: the folder, made if it is not there.
+      checkpoint: what to write. Its vocabulary, where it has one, is written
+        as vocab.txt and tokenizer_config.json.
+      to: the layout: bert_tf, google_tf1 or hugging_face.
+
+    Raises:
+      UserError: an unknown layout, or one that cannot hold this checkpoint.
+    """
+    if to not in WRITTEN:
+        raise UserError(
+            f"to={to}: unknown layout; it takes one of {', '.join(WRITTEN)}."
+        )
+    if to != "bert_tf":
+        _check_masked_lm_head(checkpoint, to)
     folder = pathlib.Path(folder)
-    write_arrays(folder / WEIGHTS_FILE, checkpoint.arrays)
-    checkpoint.config.save(folder / CONFIG_FILE)
+    if folder.exists():
+        _write(folder, checkpoint, to)
+        return
+    with written_beside(folder) as beside:
+        beside.mkdir()
+        _write(beside, checkpoint, to)
+
+
+def _check_masked_lm_head(checkpoint: Checkpoint, to: str) -> None:
+    config = checkpoint.config
+    head = config.of_masked_lm_head()
+    forms = [(c.hidden_act, c.layer_norm_eps) for c in (head, config)]
+    if MASKED_LM in checkpoint.heads and forms[0] != forms[1]:
+        raise UserError(
+            f"to={to}: cannot hold a masked LM head of {forms[0][0]} and "
+            f"epsilon {forms[0][1]} on an encoder of {forms[1][0]} and "
+            f"{forms[1][1]}, as KerasHub makes them; write bert_tf, or leave "
+            "the head's arrays (cls/predictions) out."
+        )
+
+
+def _write(folder: pathlib.Path, checkpoint: Checkpoint, to: str) -> None:
+    FAMILIES[to].write(folder, checkpoint)
+    if checkpoint.vocabulary is not None:
+        checkpoint.vocabulary.save(folder / VOCABULARY_FILE)
+        # transformers asks for more in that file, so its family wrote it.
+        if checkpoint.lower_case is not None and to != "hugging_face":
+            write_lower_case(folder, checkpoint.lower_case)

@@ -1,0 +1,78 @@
+"""Keras' weights files (HDF5): named arrays, read one by one."""
+
+import pathlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from bert_tf.errors import UserError
+from bert_tf.lazy_arrays import LazyArrays
+
+
+@contextmanager
+def _opened(path: pathlib.Path) -> Iterator[Any]:
+    """The file; what the library says of a damaged one becomes one line."""
+    import h5py
+
+    if not path.is_file():
+        raise UserError(f"{path}: no such file.")
+    try:
+        with h5py.File(path, "r") as file:
+            yield file
+    except UserError:
+        raise
+    # All of these come from the library where bytes are missing or wrong.
+    except (OSError, RuntimeError, KeyError, ValueError) as error:
+        reason = str(error).strip("'\"").splitlines()[0]
+        raise UserError(f"{path}: damaged weights file ({reason}).") from None
+
+
+def open_h5_arrays(path: pathlib.Path) -> LazyArrays:
+    """Opens a .weights.h5 whose arrays are read when asked for.
+
+    Links to other places and to other files are not followed, and an array
+    that keeps its numbers in another file is refused.
+
+    Raises:
+      UserError: the file is missing or damaged, or points outside itself.
+    """
+    import h5py
+
+    shapes = {}
+
+    def collect(name: str, found: Any) -> None:
+        if not isinstance(found, h5py.Dataset):
+            return
+        if found.external or found.is_virtual:
+            raise UserError(
+                f"{path}: {name} keeps its numbers in another file; that is "
+                "not followed."
+            )
+        shapes[name] = tuple(found.shape or ())
+
+    with _opened(path) as file:
+        # Goes along hard links alone, and to each object once.
+        file.visititems(collect)
+
+    def read(name: str) -> np.ndarray:
+        # Opened anew each time: what was read is not kept in a cache.
+        with _opened(path) as file:
+            array = np.asarray(file[name][()])
+            return _numbers(array, file[name].attrs.get("dtype"), path, name)
+
+    return LazyArrays(shapes, read)
+
+
+def _numbers(
+    array: np.ndarray, kind: Any, path: pathlib.Path, name: str
+) -> np.ndarray:
+    """The array itself, or the bfloat16 that HDF5 has no type for."""
+    if array.dtype.kind != "V":
+        return array
+    if kind != "bfloat16" or array.dtype.itemsize != 2:
+        raise UserError(f"{path}: {name} holds {array.dtype}, no numbers.")
+    import ml_dtypes
+
+    return array.view(ml_dtypes.bfloat16)

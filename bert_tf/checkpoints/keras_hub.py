@@ -1,0 +1,320 @@
+"""KerasHub (keras_nlp) presets of its BertBackbone.
+
+config.json          the architecture, as Keras writes an object's arguments
+model.weights.h5     the encoder with its pooler; or model.weights.json, which
+                     says in which model_*.weights.h5 a layer lies
+task.json            BertMaskedLM or BertTextClassifier, where there is one
+task.weights.h5      its head
+
+Keras names a variable by the classes of the layers above it and by its number:
+the first Dense of the backbone is the pooler, that of a task its logits. The
+files are read as they are, without building the model.
+"""
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+from bert_tf.checkpoints.checkpoint import Checkpoint
+from bert_tf.checkpoints.h5_file import open_h5_arrays
+from bert_tf.checkpoints.stored import Stored, read_stored
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.lazy_arrays import LazyArrays
+from bert_tf.recipe import check_kind, read_json_object
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.weights.h5"
+SHARDS_FILE = "model.weights.json"
+TASK_FILE = "task.json"
+TASK_WEIGHTS_FILE = "task.weights.h5"
+# Arguments of BertBackbone and what they set here.
+_ARGUMENTS = {
+    "vocabulary_size": (int, ("vocab_size",)),
+    "num_layers": (int, ("num_hidden_layers",)),
+    "num_heads": (int, ("num_attention_heads",)),
+    "hidden_dim": (int, ("hidden_size",)),
+    "intermediate_dim": (int, ("intermediate_size",)),
+    "dropout": (float, ("hidden_dropout_prob", "attention_probs_dropout_prob")),
+    "max_sequence_length": (int, ("max_position_embeddings",)),
+    "num_segments": (int, ("type_vocab_size",)),
+}
+# Arguments of every Keras layer.
+_LAYER_ARGUMENTS = ("name", "trainable", "dtype")
+_TASKS = ("BertMaskedLM", "BertTextClassifier", "BertClassifier")
+_IGNORED = (
+    r"(model|task)/optimizer/.*",
+    # States of the dropout layers' random numbers, in older files.
+    r"(model|task)/(.*/)?seed_generators?(_\d+)?/.*",
+)
+
+
+def found_in(folder: pathlib.Path) -> bool:
+    """Whether a folder holds the weights of a preset."""
+    return any((folder / n).exists() for n in (WEIGHTS_FILE, SHARDS_FILE))
+
+
+def read(folder: pathlib.Path) -> Checkpoint:
+    """Reads the configuration and the weights of a preset.
+
+    Raises:
+      UserError: a file is missing or damaged, the preset is no BERT, or its
+        weights do not fit its configuration.
+    """
+    config = _read_config(folder / CONFIG_FILE)
+    found = _prefixed("model/", _model_arrays(folder))
+    labels = None
+    if (folder / TASK_FILE).exists():
+        labels = _read_task(folder)
+    if (folder / TASK_WEIGHTS_FILE).exists():
+        head = _read_file(folder / TASK_WEIGHTS_FILE)
+        found = _joined(found, _prefixed("task/", head), folder)
+    table = _encoder_table(config) | _head_table(config, labels)
+    arrays, left_out = read_stored(config, table, found, _IGNORED, str(folder))
+    checkpoint = Checkpoint(config, arrays, left_out=left_out)
+    if "masked_lm" in checkpoint.heads:
+        # keras_hub 0.32, bert_masked_lm.py and masked_lm_head.py: the head
+        # keeps Keras' "gelu" and the layer's default epsilon, other than the
+        # backbone.
+        config = dataclasses.replace(
+            config, masked_lm_act="gelu_erf", masked_lm_layer_norm_eps=1e-5
+        )
+    return dataclasses.replace(checkpoint, config=config)
+
+
+def _read_object(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
+    """The class and the arguments in a file that Keras wrote."""
+    values = read_json_object(path)
+    name, arguments = values.get("class_name"), values.get("config")
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        raise UserError(
+            f"{path}: holds no class_name and config, as KerasHub writes them."
+        )
+    return name, arguments
+
+
+def _read_config(path: pathlib.Path) -> BertConfig:
+    name, arguments = _read_object(path)
+    if name != "BertBackbone":
+        raise UserError(
+            f"{path}: the preset is a {name}; only BertBackbone is a BERT."
+        )
+    faults = [
+        f"{kind} {', '.join(sorted(names))}"
+        for kind, names in (
+            ("missing", set(_ARGUMENTS) - set(arguments)),
+            ("unknown", set(arguments) - {*_ARGUMENTS, *_LAYER_ARGUMENTS}),
+        )
+        if names
+    ]
+    if faults:
+        raise UserError(
+            f"{path}: arguments of BertBackbone, {'; '.join(faults)}."
+        )
+    policy = arguments.get("dtype")
+    if isinstance(policy, dict) and policy.get("class_name") != "DTypePolicy":
+        raise UserError(
+            f"{path}: dtype is a {policy.get('class_name')}; quantized "
+            "presets cannot be read, only floating-point ones."
+        )
+    values = {}
+    for argument, (kind, fields) in _ARGUMENTS.items():
+        value = check_kind(argument, kind, arguments[argument], str(path))
+        values |= dict.fromkeys(fields, value)
+    try:
+        # bert_backbone.py: gelu_approximate and 1e-12 throughout.
+        return BertConfig(**values, hidden_act="gelu", layer_norm_eps=1e-12)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def _read_task(folder: pathlib.Path) -> int | None:
+    """The number of labels of a classifier; None for another task."""
+    path = folder / TASK_FILE
+    name, arguments = _read_object(path)
+    if name in _TASKS and not (folder / TASK_WEIGHTS_FILE).exists():
+        raise UserError(
+            f"{path}: is there for a {name}, but not its {TASK_WEIGHTS_FILE}."
+        )
+    labels = arguments.get("num_classes")
+    if labels is not None:
+        check_kind("num_classes", int, labels, str(path))
+    return labels
+
+
+def _model_arrays(folder: pathlib.Path) -> LazyArrays:
+    # KerasHub, too, looks for the one file first.
+    if (folder / WEIGHTS_FILE).exists():
+        return _read_file(folder / WEIGHTS_FILE)
+    arrays = LazyArrays({}, {}.__getitem__)
+    for path in _shards(folder / SHARDS_FILE):
+        arrays = _joined(arrays, _read_file(path), folder)
+    return arrays
+
+
+def _shards(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """The files that a map of shards names, each once."""
+    places = read_json_object(path).get("weight_map")
+    if not isinstance(places, dict):
+        raise UserError(f"{path}: holds no weight_map.")
+    names = set()
+    for place in places.values():
+        names |= set(place if isinstance(place, list) else [place])
+    for name in sorted(names, key=str):
+        plain = isinstance(name, str) and name.endswith(".weights.h5")
+        if not plain or "\\" in name or pathlib.PurePath(name).name != name:
+            raise UserError(
+                f"{path}: weight_map names {json.dumps(name)}; it takes "
+                "*.weights.h5 files of the same folder."
+            )
+        yield path.parent / name
+
+
+def _read_file(path: pathlib.Path) -> LazyArrays:
+    """The arrays of a file; older files' names in the form of today's.
+
+    Keras 2.13 wrote `_layer_checkpoint_dependencies` for `layers`, and early
+    Keras 3 an underscore before the layers inside MultiHeadAttention.
+    """
+    arrays = open_h5_arrays(path)
+
+    def today(name: str) -> str:
+        name = name.replace("_layer_checkpoint_dependencies/", "layers/", 1)
+        return name.replace("_self_attention_layer/_", "_self_attention_layer/")
+
+    names: dict[str, str] = {}
+    for name in arrays:
+        other = names.setdefault(today(name), name)
+        if other != name:
+            raise UserError(f"{path}: {other} and {name} are the same layer's.")
+    shapes = {new: arrays.shapes[old] for new, old in names.items()}
+    return LazyArrays(shapes, lambda name: arrays[names[name]])
+
+
+def _prefixed(prefix: str, arrays: LazyArrays) -> LazyArrays:
+    shapes = {prefix + name: shape for name, shape in arrays.shapes.items()}
+    return LazyArrays(shapes, lambda n: arrays[n.removeprefix(prefix)])
+
+
+def _joined(
+    first: LazyArrays, second: LazyArrays, folder: pathlib.Path
+) -> LazyArrays:
+    twice = first.shapes.keys() & second.shapes.keys()
+    if twice:
+        raise UserError(
+            f"{folder}: {min(twice)} is in two files of the preset."
+        )
+    return LazyArrays(
+        first.shapes | second.shapes,
+        lambda name: (first if name in first else second)[name],
+    )
+
+
+def _dense(
+    ours: str, stored: str, kernel: tuple[int, ...], bias: tuple[int, ...]
+) -> dict[str, Stored]:
+    return {
+        f"{ours}/kernel": Stored(f"{stored}/vars/0", kernel),
+        f"{ours}/bias": Stored(f"{stored}/vars/1", bias),
+    }
+
+
+def _norm(ours: str, stored: str, width: int) -> dict[str, Stored]:
+    return {
+        f"{ours}/gamma": Stored(f"{stored}/vars/0", (width,)),
+        f"{ours}/beta": Stored(f"{stored}/vars/1", (width,)),
+    }
+
+
+def _encoder_table(config: BertConfig) -> dict[str, Stored]:
+    hidden = config.hidden_size
+    ours, layers = "bert/embeddings", "model/layers"
+    table = {
+        f"{ours}/{name}": Stored(f"{layers}/{stored}/vars/0", (rows, hidden))
+        for name, stored, rows in (
+            ("word_embeddings", "reversible_embedding", config.vocab_size),
+            ("token_type_embeddings", "embedding", config.type_vocab_size),
+            (
+                "position_embeddings",
+                "position_embedding",
+                config.max_position_embeddings,
+            ),
+        )
+    }
+    table |= _norm(f"{ours}/LayerNorm", f"{layers}/layer_normalization", hidden)
+    for i in range(config.num_hidden_layers):
+        number = f"_{i}" if i else ""
+        table |= _block_table(
+            config,
+            f"bert/encoder/layer_{i}",
+            f"{layers}/transformer_encoder{number}",
+        )
+    return table | _dense(
+        "bert/pooler/dense", f"{layers}/dense", (hidden, hidden), (hidden,)
+    )
+
+
+def _block_table(config: BertConfig, ours: str, at: str) -> dict[str, Stored]:
+    hidden, inner = config.hidden_size, config.intermediate_size
+    heads = config.num_attention_heads
+    size = hidden // heads
+    table = {}
+    for part in ("query", "key", "value"):
+        table |= _dense(
+            f"{ours}/attention/self/{part}",
+            f"{at}/_self_attention_layer/{part}_dense",
+            (hidden, heads, size),
+            (heads, size),
+        )
+    return (
+        table
+        | _dense(
+            f"{ours}/attention/output/dense",
+            f"{at}/_self_attention_layer/output_dense",
+            (heads, size, hidden),
+            (hidden,),
+        )
+        | _norm(
+            f"{ours}/attention/output/LayerNorm",
+            f"{at}/_self_attention_layer_norm",
+            hidden,
+        )
+        | _dense(
+            f"{ours}/intermediate/dense",
+            f"{at}/_feedforward_intermediate_dense",
+            (hidden, inner),
+            (inner,),
+        )
+        | _dense(
+            f"{ours}/output/dense",
+            f"{at}/_feedforward_output_dense",
+            (inner, hidden),
+            (hidden,),
+        )
+        | _norm(
+            f"{ours}/output/LayerNorm", f"{at}/_feedforward_layer_norm", hidden
+        )
+    )
+
+
+def _head_table(config: BertConfig, labels: int | None) -> dict[str, Stored]:
+    hidden, head = config.hidden_size, "task/layers/masked_lm_head"
+    ours, logits = "cls/predictions", "task/layers/dense/vars"
+    return {
+        **_dense(
+            f"{ours}/transform/dense",
+            f"{head}/_intermediate_dense",
+            (hidden, hidden),
+            (hidden,),
+        ),
+        **_norm(
+            f"{ours}/transform/LayerNorm",
+            f"{head}/_intermediate_layer_norm",
+            hidden,
+        ),
+        f"{ours}/output_bias": Stored(f"{head}/vars/0", (config.vocab_size,)),
+        "output_weights": Stored(f"{logits}/0", (hidden, labels), True),
+        "output_bias": Stored(f"{logits}/1", (labels,)),
+    }
