@@ -1,13 +1,35 @@
 """Fine-tuning models: an encoder and a small head, as Keras models."""
 
-import keras
+import os
+from collections.abc import Sequence
+from typing import Any
 
+import keras
+import numpy as np
+from keras import ops
+
+from bert_tf.checkpoints import (
+    CLASSIFIER,
+    MULTIPLE_CHOICE,
+    SPAN,
+    TOKEN_CLASSIFIER,
+    Checkpoint,
+    head_shapes,
+    load_checkpoint,
+)
+from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS
+from bert_tf.named_weights import (
+    NamedWeights,
+    Weight,
+    arrays_of,
+    restore_weights,
+)
 
 
 def bert_classifier(
-    encoder: keras.Model, num_classes: int, dropout: float = 0.1
+    encoder: BertEncoder, num_classes: int, dropout: float = 0.1
 ) -> keras.Model:
     """Puts a classification layer on the pooled output.
 
@@ -27,7 +49,130 @@ def bert_classifier(
     Raises:
       UserError: num_classes is below 1, or dropout lies outside [0, 1).
     """
-    if not isinstance(encoder, keras.Model):
+    _check(encoder, num_classes, dropout)
+    inputs = _inputs(None)
+    pooled = encoder(inputs)["pooled_output"]
+    logits = _head(encoder, pooled, CLASSIFIER, num_classes, dropout)
+    return keras.Model(inputs, logits, name="bert_classifier")
+
+
+def bert_token_classifier(
+    encoder: BertEncoder, num_classes: int, dropout: float = 0.1
+) -> keras.Model:
+    """Puts a classification layer on every token.
+
+    Devlin et al. 2019, section 5.3: a linear layer on the last hidden
+    representation of each token, no CRF.
+
+    Args:
+      encoder: a `BertEncoder`, whose weights the model shares.
+      num_classes: number of tags C.
+      dropout: dropout on the sequence output.
+
+    Returns:
+      An ordinary Keras model from a dict of input_ids, input_mask and
+      segment_ids (int32 [B, S]) to logits float32 [B, S, C].
+
+    Raises:
+      UserError: num_classes is below 1, or dropout lies outside [0, 1).
+    """
+    _check(encoder, num_classes, dropout)
+    inputs = _inputs(None)
+    sequence = encoder(inputs)["sequence_output"]
+    logits = _head(encoder, sequence, TOKEN_CLASSIFIER, num_classes, dropout)
+    return keras.Model(inputs, logits, name="bert_token_classifier")
+
+
+def bert_span_labeler(encoder: BertEncoder) -> keras.Model:
+    """Scores every token as the start and as the end of an answer.
+
+    Devlin et al. 2019, section 4.2; google-research/bert, run_squad.py,
+    create_model: a linear layer without dropout, softmax over all positions.
+
+    Args:
+      encoder: a `BertEncoder`, whose weights the model shares.
+
+    Returns:
+      An ordinary Keras model from a dict of input_ids, input_mask and
+      segment_ids (int32 [B, S]) to a dict of start_logits and end_logits,
+      float32 [B, S].
+
+    Raises:
+      UserError: `encoder` is no BertEncoder.
+    """
+    _check(encoder, 2, 0.0)
+    inputs = _inputs(None)
+    sequence = encoder(inputs)["sequence_output"]
+    logits = _head(encoder, sequence, SPAN, 2, 0.0)
+    return keras.Model(
+        inputs,
+        {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1]},
+        name="bert_span_labeler",
+    )
+
+
+def bert_multiple_choice(
+    encoder: BertEncoder, dropout: float = 0.1
+) -> keras.Model:
+    """Scores several texts of a row against each other.
+
+    Devlin et al. 2019, section 4.4 (SWAG): the one new parameter is a vector
+    whose product with the pooled output of a choice is its score. The bias,
+    which softmax does not feel, is there because other libraries have one.
+
+    Args:
+      encoder: a `BertEncoder`, whose weights the model shares.
+      dropout: dropout on the pooled output.
+
+    Returns:
+      An ordinary Keras model from a dict of input_ids, input_mask and
+      segment_ids (int32 [B, C, S], C choices) to logits float32 [B, C].
+
+    Raises:
+      UserError: dropout lies outside [0, 1).
+    """
+    _check(encoder, 1, dropout)
+    inputs = _inputs(None, None)
+    merged = {
+        name: _MergeChoices(name=f"merge_{name}")(value)
+        for name, value in inputs.items()
+    }
+    pooled = encoder(merged)["pooled_output"]
+    scores = _head(encoder, pooled, MULTIPLE_CHOICE, 1, dropout)
+    split = _SplitChoices(name="split", dtype="float32")
+    return keras.Model(
+        inputs, split(scores, inputs["input_ids"]), name="bert_multiple_choice"
+    )
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class _MergeChoices(keras.layers.Layer):
+    """Makes each of a row's C texts a row: [B, C, S] to [B*C, S]."""
+
+    def call(self, tensor: Any) -> Any:
+        """Maps [B, C, S] to [B*C, S]."""
+        return ops.reshape(tensor, (-1, ops.shape(tensor)[2]))
+
+    def compute_output_spec(self, tensor: Any) -> Any:
+        """The output as a symbol."""
+        return keras.KerasTensor((None, tensor.shape[2]), dtype=tensor.dtype)
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class _SplitChoices(keras.layers.Layer):
+    """Puts the scores of a row's texts side by side: [B*C, 1] to [B, C]."""
+
+    def call(self, scores: Any, merged: Any) -> Any:
+        """Maps [B*C, 1] to [B, C], C being that of `merged` [B, C, S]."""
+        return ops.reshape(scores, (-1, ops.shape(merged)[1]))
+
+    def compute_output_spec(self, scores: Any, merged: Any) -> Any:
+        """The output as a symbol."""
+        return keras.KerasTensor(merged.shape[:2], dtype=scores.dtype)
+
+
+def _check(encoder: Any, num_classes: int, dropout: float) -> None:
+    if not isinstance(encoder, BertEncoder):
         raise UserError(
             f"encoder is {encoder!r}; it takes a BertEncoder, for example "
             "BertEncoder.from_checkpoint(folder)."
@@ -36,20 +181,102 @@ def bert_classifier(
         raise UserError(f"num_classes is {num_classes}; it must be at least 1.")
     if not 0 <= dropout < 1:
         raise UserError(f"dropout is {dropout}; it must lie in [0, 1).")
-    inputs = {
-        feature.name: keras.Input(
-            (None,), dtype=feature.dtype, name=feature.name
-        )
+
+
+def _inputs(*sizes: None) -> dict[str, keras.KerasTensor]:
+    return {
+        feature.name: keras.Input(sizes, dtype=feature.dtype, name=feature.name)
         for feature in ENCODER_INPUTS
     }
-    pooled = encoder(inputs)["pooled_output"]
-    pooled = keras.layers.Dropout(dropout, name="dropout")(pooled)
-    logits = keras.layers.Dense(
+
+
+def _head(
+    encoder: BertEncoder,
+    features: keras.KerasTensor,
+    name: str,
+    num_classes: int,
+    dropout: float,
+) -> keras.KerasTensor:
+    """Dropout and a linear layer in float32."""
+    # Under the name of the head in a checkpoint, by which `restore` knows it.
+    dense = keras.layers.Dense(
         num_classes,
         kernel_initializer=keras.initializers.TruncatedNormal(
             stddev=encoder.config.initializer_range
         ),
         dtype="float32",
-        name="logits",
-    )(pooled)
-    return keras.Model(inputs, logits, name="bert_classifier")
+        name=name,
+    )
+    drop = keras.layers.Dropout(dropout, name="dropout")
+    return dense(drop(features))
+
+
+def _parts(model: keras.Model) -> tuple[BertEncoder, NamedWeights]:
+    """The encoder of a model and all of its weights by name."""
+    if isinstance(model, BertEncoder):
+        return model, model.named_weights()
+    if hasattr(model, "named_weights"):
+        return model.encoder, model.named_weights()
+    encoders = [x for x in model.layers if isinstance(x, BertEncoder)]
+    if len(encoders) != 1:
+        raise UserError(
+            f"the model {model.name!r} has {len(encoders)} BertEncoders among "
+            "its layers; it takes a model with one."
+        )
+    (encoder,) = encoders
+    named = encoder.named_weights()
+    for head, shapes in head_shapes(encoder.config).items():
+        for layer in model.layers:
+            if layer.name == head and isinstance(layer, keras.layers.Dense):
+                weights, bias = shapes
+                named[weights] = Weight(layer.kernel, transposed=True)
+                named[bias] = Weight(layer.bias)
+    return encoder, named
+
+
+def restore(
+    model: keras.Model,
+    source: Checkpoint | str | os.PathLike,
+    fresh: Sequence[str] = (),
+) -> tuple[str, ...]:
+    """Assigns a checkpoint's weights to an encoder or a model on one.
+
+    Args:
+      model: a BertEncoder, a BertPretrainer, or what `bert_classifier`,
+        `bert_token_classifier`, `bert_span_labeler` or `bert_multiple_choice`
+        made.
+      source: a checkpoint, or what `load_checkpoint` takes.
+      fresh: heads to leave as they are although the checkpoint has them, for
+        other labels: pooler, masked_lm, next_sentence, classifier,
+        token_classifier, span or multiple_choice.
+
+    Returns:
+      The heads that stay as they were drawn; one line on standard error names
+      those that the checkpoint lacks.
+
+    Raises:
+      UserError: an array is missing or of another shape, or the architectures
+        compute differently; no weight is changed.
+    """
+    encoder, named = _parts(model)
+    heads = head_shapes(encoder.config)
+    if unknown := [head for head in fresh if head not in heads]:
+        raise UserError(
+            f"fresh: unknown head {unknown[0]!r}; the heads are "
+            f"{', '.join(heads)}."
+        )
+    if not isinstance(source, Checkpoint):
+        source = load_checkpoint(source)
+    return restore_weights(named, encoder.config, model.name, source, fresh)
+
+
+def model_arrays(model: keras.Model) -> dict[str, np.ndarray]:
+    """The weights of an encoder or a model on one, for a `Checkpoint`.
+
+    Args:
+      model: as in `restore`.
+
+    Returns:
+      float32 arrays with the names and shapes of Google's TF1 checkpoints.
+    """
+    return arrays_of(_parts(model)[1])

@@ -5,9 +5,18 @@ import numpy as np
 import pytest
 from model_helpers import encoder_inputs, fill, numpy, small_config
 
+import bert_tf
+from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
-from bert_tf.models import bert_classifier
+from bert_tf.models import (
+    bert_classifier,
+    bert_multiple_choice,
+    bert_span_labeler,
+    bert_token_classifier,
+    model_arrays,
+    restore,
+)
 from bert_tf.optimization import adamw
 
 LOSS = keras.losses.SparseCategoricalCrossentropy
@@ -18,7 +27,7 @@ def test_logits_are_a_linear_map_of_the_pooled_output() -> None:
     encoder = BertEncoder(config)
     model = fill(bert_classifier(encoder, num_classes=4))
     inputs = encoder_inputs(config)
-    kernel, bias = (numpy(w) for w in model.get_layer("logits").weights)
+    kernel, bias = (numpy(w) for w in model.get_layer("classifier").weights)
     assert kernel.shape == (24, 4)
     pooled = numpy(encoder(inputs)["pooled_output"])
     np.testing.assert_allclose(
@@ -98,3 +107,132 @@ def test_dropout_is_on_the_pooled_output_in_training_only() -> None:
 def test_bad_arguments_are_named(changes, message) -> None:
     with pytest.raises(UserError, match=message):
         bert_classifier(BertEncoder(small_config()), **changes)
+
+
+def test_every_token_is_classified() -> None:
+    config = small_config()
+    encoder = BertEncoder(config)
+    model = fill(bert_token_classifier(encoder, num_classes=5))
+    inputs = encoder_inputs(config)
+    arrays = model_arrays(model)
+    sequence = numpy(encoder(inputs)["sequence_output"])
+    expected = sequence @ arrays["cls/token_classification/output_weights"].T
+    expected += arrays["cls/token_classification/output_bias"]
+    np.testing.assert_allclose(numpy(model(inputs)), expected, atol=1e-5)
+
+
+def test_every_token_is_scored_as_start_and_end() -> None:
+    config = small_config()
+    encoder = BertEncoder(config)
+    model = fill(bert_span_labeler(encoder))
+    inputs = encoder_inputs(config)
+    arrays = model_arrays(model)
+    sequence = numpy(encoder(inputs)["sequence_output"])
+    outputs = model(inputs)
+    for row, name in enumerate(("start_logits", "end_logits")):
+        expected = sequence @ arrays["cls/squad/output_weights"][row]
+        expected += arrays["cls/squad/output_bias"][row]
+        np.testing.assert_allclose(numpy(outputs[name]), expected, atol=1e-5)
+
+
+def test_choices_are_scored_one_by_one() -> None:
+    config = small_config()
+    encoder = BertEncoder(config)
+    model = fill(bert_multiple_choice(encoder))
+    arrays = model_arrays(model)
+    for choices in (2, 3):
+        flat = encoder_inputs(config, rows=2 * choices)
+        inputs = {k: v.reshape(2, choices, 10) for k, v in flat.items()}
+        pooled = numpy(encoder(flat)["pooled_output"])
+        expected = pooled @ arrays["cls/multiple_choice/output_weights"][0]
+        expected += arrays["cls/multiple_choice/output_bias"]
+        np.testing.assert_allclose(
+            numpy(model(inputs)), expected.reshape(2, choices), atol=1e-5
+        )
+
+
+MAKERS = {
+    "classifier": lambda encoder: bert_classifier(encoder, 4),
+    "token_classifier": lambda encoder: bert_token_classifier(encoder, 4),
+    "span": bert_span_labeler,
+    "multiple_choice": bert_multiple_choice,
+    "masked_lm": bert_tf.BertPretrainer,
+}
+
+
+@pytest.mark.parametrize("head", MAKERS)
+def test_a_model_comes_back_from_its_folder(head, tmp_path, capfd) -> None:
+    config = small_config(hidden_act="gelu_erf", layer_norm_eps=1e-5)
+    model = fill(MAKERS[head](BertEncoder(config)), seed=3)
+    save_checkpoint(tmp_path, Checkpoint(config, model_arrays(model)))
+    assert head in load_checkpoint(tmp_path).heads
+    again = MAKERS[head](BertEncoder.from_checkpoint(tmp_path))
+    assert restore(again, tmp_path) == ()
+    assert capfd.readouterr().err == ""
+    for name, array in model_arrays(again).items():
+        np.testing.assert_array_equal(array, model_arrays(model)[name])
+
+
+def test_a_new_head_is_told_in_one_line(tmp_path, capfd) -> None:
+    config = small_config()
+    pretrained = fill(bert_tf.BertPretrainer(config))
+    save_checkpoint(tmp_path, Checkpoint(config, pretrained.to_arrays()))
+    model = fill(bert_classifier(BertEncoder(config), 3), seed=5)
+    before = model_arrays(model)
+    assert restore(model, str(tmp_path)) == ("classifier",)
+    assert capfd.readouterr().err == (
+        f"{tmp_path}: has no classifier; starts fresh.\n"
+    )
+    after = model_arrays(model)
+    np.testing.assert_array_equal(
+        after["output_weights"], before["output_weights"]
+    )
+    for name, array in pretrained.encoder.to_arrays().items():
+        np.testing.assert_array_equal(after[name], array)
+    # Without a pooler, as some task models of other libraries come.
+    arrays = {k: v for k, v in after.items() if "pooler" not in k}
+    save_checkpoint(tmp_path, Checkpoint(config, arrays))
+    BertEncoder.from_checkpoint(tmp_path)
+    told = "has no pooler; starts fresh."
+    assert capfd.readouterr().err == f"{tmp_path}: {told}\n"
+    bert_tf.BertPretrainer.from_checkpoint(tmp_path)
+    told = "has no pooler and no masked_lm and no next_sentence; starts fresh."
+    assert capfd.readouterr().err == f"{tmp_path}: {told}\n"
+
+
+def test_a_head_for_other_labels(capfd) -> None:
+    config = small_config()
+    trained = fill(bert_classifier(BertEncoder(config), 3))
+    checkpoint = Checkpoint(config, model_arrays(trained))
+    model = fill(bert_classifier(BertEncoder(config), 2), seed=1)
+    before = model_arrays(model)
+    with pytest.raises(UserError, match=r"output_weights is \(3, 24\) where"):
+        restore(model, checkpoint)
+    for name, array in model_arrays(model).items():
+        np.testing.assert_array_equal(array, before[name])
+    assert restore(model, checkpoint, fresh=["classifier"]) == ("classifier",)
+    assert capfd.readouterr().err == ""
+    with pytest.raises(UserError, match="unknown head 'clasifier'"):
+        restore(model, checkpoint, fresh=["clasifier"])
+
+
+def test_models_that_compute_otherwise_are_refused() -> None:
+    arrays = model_arrays(fill(BertEncoder(small_config())))
+    for change in (
+        {"hidden_act": "gelu_erf"},
+        {"layer_norm_eps": 1e-5},
+        {"num_attention_heads": 2},
+        {"causal": True},
+    ):
+        checkpoint = Checkpoint(small_config(**change), arrays)
+        with pytest.raises(UserError, match=f"{next(iter(change))} is"):
+            restore(BertEncoder(small_config()), checkpoint)
+
+
+def test_a_model_without_an_encoder_is_refused() -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
+    checkpoint = Checkpoint(small_config(), {})
+    with pytest.raises(UserError, match="has 0 BertEncoders"):
+        restore(model, checkpoint)
+    with pytest.raises(UserError, match="takes a BertEncoder"):
+        bert_classifier(model, 2)

@@ -5,7 +5,14 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from bert_tf.checkpoints import (
+    MASKED_LM,
+    NEXT_SENTENCE,
+    POOLER,
+    load_checkpoint,
+)
 from bert_tf.errors import UserError
+from bert_tf.models import restore
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import BertTokenizer
 
@@ -28,7 +35,8 @@ class MaskFiller:
     """
 
     def __init__(self, model: BertPretrainer, tokenizer: BertTokenizer):
-        if len(tokenizer.vocabulary) != model.config.vocab_size:
+        # Some models have rows to spare, to make a round number.
+        if len(tokenizer.vocabulary) > model.config.vocab_size:
             raise UserError(
                 f"the vocabulary has {len(tokenizer.vocabulary)} tokens and "
                 f"the model {model.config.vocab_size} (vocab_size); they do "
@@ -38,12 +46,26 @@ class MaskFiller:
         self.tokenizer = tokenizer
 
     @classmethod
-    def from_checkpoint(cls, folder: str | os.PathLike) -> Self:
-        """Loads the model and the tokenizer of a model folder."""
-        return cls(
-            BertPretrainer.from_checkpoint(folder),
-            BertTokenizer.from_checkpoint(folder),
-        )
+    def from_checkpoint(cls, source: str | os.PathLike) -> Self:
+        """Loads the model and the tokenizer of a model folder.
+
+        Args:
+          source: what `load_checkpoint` takes.
+
+        Raises:
+          UserError: the source is no model, or has no masked-LM head or no
+            vocabulary.
+        """
+        checkpoint = load_checkpoint(source)
+        if MASKED_LM not in checkpoint.heads:
+            raise UserError(
+                f"{source}: has no masked-LM head; filling masks takes a "
+                "pre-trained model with it."
+            )
+        model = BertPretrainer(checkpoint.config)
+        # Of no use here, so it is no matter whether they are fresh.
+        restore(model, checkpoint, fresh=(POOLER, NEXT_SENTENCE))
+        return cls(model, BertTokenizer.from_checkpoint(source))
 
     def __call__(self, text: str, top_k: int = 5) -> list[list[Candidate]]:
         """Returns the `top_k` best tokens for each [MASK] of a text.
@@ -77,6 +99,7 @@ class MaskFiller:
             training=False,
         )
         logits = np.asarray(outputs["masked_lm_logits"], np.float64)[0]
+        logits = logits[:, : len(vocabulary)]
         logits -= logits.max(-1, keepdims=True)
         probabilities = np.exp(logits)
         probabilities /= probabilities.sum(-1, keepdims=True)

@@ -1,6 +1,6 @@
 """The encoder with both pre-training heads."""
 
-import pathlib
+import os
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -14,10 +14,12 @@ from bert_tf.errors import UserError
 from bert_tf.layers import MaskedLMHead, NextSentenceHead
 from bert_tf.named_weights import (
     NamedWeights,
+    Weight,
     arrays_of,
     assign_arrays,
     dense_weights,
     norm_weights,
+    restore_weights,
 )
 from bert_tf.pretraining.objective import PretrainingObjective
 
@@ -189,12 +191,11 @@ class BertPretrainer(keras.Model):
             **self.encoder.named_weights(),
             **dense_weights(f"{at}/dense", words.transform),
             **norm_weights(f"{at}/LayerNorm", words.layer_norm),
-            "cls/predictions/output_bias": (words.output_bias, None),
-            "cls/seq_relationship/output_weights": (
-                follows.output_weights,
-                None,
+            "cls/predictions/output_bias": Weight(words.output_bias),
+            "cls/seq_relationship/output_weights": Weight(
+                follows.output_weights
             ),
-            "cls/seq_relationship/output_bias": (follows.output_bias, None),
+            "cls/seq_relationship/output_bias": Weight(follows.output_bias),
         }
 
     def to_arrays(self) -> dict[str, np.ndarray]:
@@ -205,33 +206,40 @@ class BertPretrainer(keras.Model):
         """Assigns every weight from named arrays.
 
         Args:
-          arrays: arrays with Google's TF1 names and shapes; names outside
-            `bert/` and `cls/` are left alone.
+          arrays: arrays with Google's TF1 names and shapes; those of other
+            heads are left alone.
 
         Raises:
           UserError: a name is missing, unexpected or has another shape; no
             weight is changed.
         """
-        assign_arrays(
-            self.named_weights(), arrays, ("bert/", "cls/"), self.name
-        )
+        assign_arrays(self.named_weights(), arrays, self.config, self.name)
 
     @classmethod
     def from_checkpoint(
-        cls, folder: str | pathlib.Path, dtype: Any = None
+        cls, source: str | os.PathLike, dtype: Any = None
     ) -> Self:
         """Builds the model that a model folder describes, weights included.
 
+        A pre-training head that the folder lacks starts fresh, and one line
+        says which.
+
         Args:
-          folder: a model folder with the pre-training heads.
+          source: a model folder of any family, hf://organisation/name or
+            keras_hub://preset; see `load_checkpoint`.
           dtype: Keras dtype policy or its name.
 
         Raises:
-          UserError: the folder is no model folder, or its arrays do not fit.
+          UserError: the source is no model, or its arrays do not fit.
         """
-        checkpoint = load_checkpoint(folder)
+        checkpoint = load_checkpoint(source)
         pretrainer = cls(checkpoint.config, dtype=dtype)
-        pretrainer.load_arrays(checkpoint.arrays)
+        restore_weights(
+            pretrainer.named_weights(),
+            pretrainer.config,
+            pretrainer.name,
+            checkpoint,
+        )
         return pretrainer
 
     def get_config(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from bert_tf.checkpoints import (
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.files import locked
+from bert_tf.models import restore
 from bert_tf.optimization import adamw, lamb
 from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.pretraining.pretrainer import BertPretrainer
@@ -69,15 +70,17 @@ def run_pretraining(
     # First, since it may split the CPU, which TensorFlow allows only at start.
     strategy = make_strategy(recipe.strategy, logical_cpus)
     folders = [RecordFolder.open(folder) for folder in recipe.folders]
-    tokenizer = choose_tokenizer(recipe, folders)
-    config = choose_configuration(recipe, folders, tokenizer.vocabulary)
+    initial = load_checkpoint(recipe.init_from) if recipe.init_from else None
+    tokenizer = choose_tokenizer(recipe, folders, initial)
+    vocabulary = tokenizer.vocabulary
+    config = choose_configuration(recipe, folders, vocabulary, initial)
     phases = _phases(recipe, folders, steps, strategy)
     refuse_other_folders(output_dir, recipe)
     keras.utils.set_random_seed(recipe.seed)
     with strategy.scope():
         model = BertPretrainer(config, dtype=recipe.precision)
-        if recipe.init_from:
-            model.load_arrays(load_checkpoint(recipe.init_from).arrays)
+        if initial is not None:
+            restore(model, initial)
         step = _training_step(recipe, model, strategy)
     output_dir.mkdir(parents=True, exist_ok=True)
     with locked(output_dir / LOCK_FILE, output_dir):

@@ -6,7 +6,7 @@ import pathlib
 import shutil
 from collections.abc import Sequence
 
-from bert_tf.checkpoints import load_checkpoint
+from bert_tf.checkpoints import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.pretraining.recipe import PretrainingRecipe
@@ -28,9 +28,16 @@ _SIGNS_OF_WORK = (
 
 
 def choose_tokenizer(
-    recipe: PretrainingRecipe, folders: Sequence[RecordFolder]
+    recipe: PretrainingRecipe,
+    folders: Sequence[RecordFolder],
+    initial: Checkpoint | None,
 ) -> BertTokenizer:
     """The tokenizer that made the records, the same for all phases.
+
+    Args:
+      recipe: what to do.
+      folders: the records of each phase.
+      initial: what init_from names.
 
     Raises:
       UserError: records without a vocabulary where none is given, or with
@@ -50,15 +57,20 @@ def choose_tokenizer(
                 f"--data_dir={name}: these records do not carry their "
                 "vocabulary; pass --vocab_file."
             )
-    initial = pathlib.Path(recipe.init_from) / VOCABULARY_FILE
-    if recipe.init_from and initial.exists():
-        sources.append(
-            _read_vocabulary(f"--init_from={recipe.init_from}", initial)
-        )
+    if initial is not None and initial.vocabulary is not None:
+        name = f"--init_from={recipe.init_from}"
+        sources.append((name, initial.vocabulary, initial.lower_case))
     first, vocabulary, lower_case = sources[0]
     for name, other, other_lower_case in sources[1:]:
         if other.digest() != vocabulary.digest():
-            raise UserError(f"{name}: another vocabulary than that of {first}.")
+            hint = (
+                "; tools.convert_checkpoint --vocab_file fits a model to it"
+                if name.startswith("--init_from")
+                else ""
+            )
+            raise UserError(
+                f"{name}: another vocabulary than that of {first}{hint}."
+            )
         if other_lower_case != lower_case:
             raise UserError(
                 f"{name}: do_lower_case is {other_lower_case}, and "
@@ -80,8 +92,15 @@ def choose_configuration(
     recipe: PretrainingRecipe,
     folders: Sequence[RecordFolder],
     vocabulary: Vocabulary,
+    initial: Checkpoint | None,
 ) -> BertConfig:
     """The architecture, checked against the records.
+
+    Args:
+      recipe: what to do.
+      folders: the records of each phase.
+      vocabulary: that of the records.
+      initial: what init_from names.
 
     Raises:
       UserError: none is given, or it fits neither vocabulary nor records.
@@ -92,9 +111,9 @@ def choose_configuration(
     elif recipe.size:
         source = f"--size={recipe.size}"
         config = BertConfig.from_size(recipe.size, len(vocabulary))
-    elif recipe.init_from:
+    elif initial is not None:
         source = f"--init_from={recipe.init_from}"
-        config = load_checkpoint(recipe.init_from).config
+        config = initial.config
     else:
         raise UserError("give --size, --config_file or --init_from.")
     if config.vocab_size != len(vocabulary):

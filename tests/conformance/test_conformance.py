@@ -18,7 +18,12 @@ from model_helpers import fill, numpy, pretraining_batch, small_config
 import bert_tf
 from bert_tf import layers
 from bert_tf.encoder import BertEncoder
-from bert_tf.models import bert_classifier
+from bert_tf.models import (
+    bert_classifier,
+    bert_multiple_choice,
+    bert_span_labeler,
+    bert_token_classifier,
+)
 from bert_tf.pretraining.pretrainer import BertPretrainer
 
 CONFIG = small_config()
@@ -116,6 +121,22 @@ CASES: dict[str, tuple[Callable[[str], keras.Model], dict]] = {
             BertEncoder(CONFIG, dtype=policy), num_classes=3, dropout=0.0
         ),
         ENCODER_INPUTS,
+    ),
+    "bert_token_classifier": (
+        lambda policy: bert_token_classifier(
+            BertEncoder(CONFIG, dtype=policy), num_classes=3, dropout=0.0
+        ),
+        ENCODER_INPUTS,
+    ),
+    "bert_span_labeler": (
+        lambda policy: bert_span_labeler(BertEncoder(CONFIG, dtype=policy)),
+        ENCODER_INPUTS,
+    ),
+    "bert_multiple_choice": (
+        lambda policy: bert_multiple_choice(
+            BertEncoder(CONFIG, dtype=policy), dropout=0.0
+        ),
+        {k: v.reshape(2, 2, 6) for k, v in ENCODER_INPUTS.items()},
     ),
 }
 
@@ -269,7 +290,7 @@ def public_names() -> set[str]:
         value = getattr(bert_tf, name)
         if inspect.isclass(value) and issubclass(value, keras.layers.Layer):
             names.add(name)
-        elif getattr(value, "__module__", "") == "bert_tf.models":
+        elif name.startswith("bert_"):
             names.add(name)
     return names
 

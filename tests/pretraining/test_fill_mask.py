@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 import bert_tf
+from bert_tf.checkpoints import Checkpoint, save_checkpoint
 from bert_tf.errors import UserError
 from bert_tf.pretraining.fill_mask import MaskFiller
 
@@ -70,3 +71,42 @@ def test_a_mask_touching_a_word_is_still_a_mask(filler):
 def test_bad_input(filler, text, top_k, message):
     with pytest.raises(UserError, match=message):
         filler(text, top_k)
+
+
+def save(folder, model, tokens=TOKENS, without=()) -> None:
+    """Writes a model folder, some of whose arrays stay out."""
+    arrays = {
+        name: array
+        for name, array in model.to_arrays().items()
+        if not name.startswith(tuple(without))
+    }
+    vocabulary = bert_tf.Vocabulary(tokens)
+    save_checkpoint(
+        folder, Checkpoint(model.config, arrays, vocabulary, lower_case=True)
+    )
+
+
+def test_a_model_with_the_masked_lm_head_alone(filler, tmp_path, capfd):
+    heads = ("bert/pooler", "cls/seq_relationship")
+    save(tmp_path, filler.model, without=heads)
+    assert bert_tf.fill_mask(tmp_path, "a [MASK]") == filler("a [MASK]")
+    assert capfd.readouterr().err == ""
+
+
+def test_a_model_without_the_head(filler, tmp_path):
+    save(tmp_path, filler.model, without=("cls/",))
+    with pytest.raises(UserError, match="has no masked-LM head"):
+        bert_tf.fill_mask(tmp_path, "a [MASK]")
+
+
+def test_rows_to_spare_are_no_tokens(filler, tmp_path):
+    save(tmp_path, filler.model, TOKENS[:7])
+    ((*candidates,),) = bert_tf.fill_mask(tmp_path, "a [MASK]", top_k=7)
+    assert sorted(c.token for c in candidates) == sorted(TOKENS[:7])
+    assert sum(c.probability for c in candidates) == pytest.approx(1)
+
+
+def test_a_vocabulary_larger_than_the_model(filler):
+    tokenizer = bert_tf.BertTokenizer([*TOKENS, "d"])
+    with pytest.raises(UserError, match="has 10 tokens and the model 9"):
+        MaskFiller(filler.model, tokenizer)

@@ -1,5 +1,6 @@
 """A whole pre-training run: exact resume, strategies, phases, bad input."""
 
+import dataclasses
 import json
 import pathlib
 import random
@@ -14,7 +15,11 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.checkpoints import load_checkpoint, read_arrays
+from bert_tf.checkpoints import (
+    load_checkpoint,
+    read_arrays,
+    save_checkpoint,
+)
 from bert_tf.errors import UserError
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.pretraining.run import run_pretraining
@@ -359,6 +364,22 @@ def test_init_from_continues_from_those_weights(finished, recipe, tmp_path):
         np.testing.assert_allclose(array, theirs[name], atol=1e-6)
 
 
+def test_init_from_an_encoder_says_which_heads_start_fresh(
+    finished, recipe, tmp_path, capfd
+):
+    checkpoint = load_checkpoint(finished)
+    encoder = {k: v for k, v in checkpoint.arrays.items() if "bert/" in k}
+    save_checkpoint(
+        tmp_path / "encoder", dataclasses.replace(checkpoint, arrays=encoder)
+    )
+    recipe = recipe.override(
+        [f"init_from={tmp_path / 'encoder'}", "num_train_steps=1"]
+    )
+    run_pretraining(recipe, tmp_path / "new")
+    told = "encoder: has no masked_lm and no next_sentence; starts fresh."
+    assert told in capfd.readouterr().err
+
+
 def test_static_records_train_too(make_records, recipe, tmp_path):
     static = make_records(
         "static",
@@ -496,7 +517,9 @@ def test_init_from_another_vocabulary(finished, recipe, tmp_path):
     tokens = (other / "vocab.txt").read_text().split()
     tokens[-1], tokens[-2] = tokens[-2], tokens[-1]
     (other / "vocab.txt").write_text("\n".join(tokens) + "\n")
-    with pytest.raises(UserError, match="--init_from.*another vocabulary"):
+    with pytest.raises(
+        UserError, match="--init_from.*another vocabulary.*convert_checkpoint"
+    ):
         run_pretraining(
             recipe.override([f"init_from={other}"]), tmp_path / "new"
         )
