@@ -1,0 +1,6 @@
+"""From a checkpoint of any family to one of another, with a proof."""
+
+from bert_tf.conversion.convert import ConversionReport, convert_checkpoint
+from bert_tf.conversion.proof import Comparison
+
+__all__ = ["Comparison", "ConversionReport", "convert_checkpoint"]

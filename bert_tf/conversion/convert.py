@@ -1,0 +1,317 @@
+"""Converting a checkpoint: read, resize, write beside, prove, rename."""
+
+import dataclasses
+import os
+import pathlib
+import re
+import resource
+import sys
+import time
+from collections.abc import Sequence
+
+from bert_tf.checkpoints import (
+    CLASSIFIER,
+    MASKED_LM,
+    MULTIPLE_CHOICE,
+    NEXT_SENTENCE,
+    POOLER,
+    TOKEN_CLASSIFIER,
+    Checkpoint,
+    google_tf1,
+    head_shapes,
+    load_checkpoint,
+    recognise,
+    save_checkpoint,
+)
+from bert_tf.checkpoints.folder import WRITTEN
+from bert_tf.checkpoints.resize import replace_vocabulary, resize_positions
+from bert_tf.conversion.proof import Comparison, expect, prove
+from bert_tf.conversion.sources import open_variables
+from bert_tf.errors import UserError
+from bert_tf.files import written_beside
+from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
+from bert_tf.sources import local_folder
+from bert_tf.text.casing import read_lower_case
+from bert_tf.text.vocabulary import Vocabulary
+
+_ON_POOLER = (NEXT_SENTENCE, CLASSIFIER, MULTIPLE_CHOICE)
+_LABELLED = (CLASSIFIER, TOKEN_CLASSIFIER)
+# Outputs that the report always speaks of, and the heads they need.
+_OUTPUTS = {
+    "sequence_output": (),
+    "pooled_output": (POOLER,),
+    "masked_lm_logits": (MASKED_LM,),
+    "next_sentence_logits": (NEXT_SENTENCE, POOLER),
+}
+# A notice names so many arrays.
+_MOST_NAMES = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class ConversionReport:
+    """What a conversion did.
+
+    Attributes:
+      output_dir: the folder that was written.
+      family: the source's family.
+      to: the layout that was written.
+      heads: the heads that went along, the pooler among them.
+      comparisons: the proof, an entry for each output.
+      not_compared: outputs that the conversion cannot have, and why.
+      seconds: how long it took.
+      peak_bytes: the most memory that the process held, before it included.
+    """
+
+    output_dir: pathlib.Path
+    family: str
+    to: str
+    heads: tuple[str, ...]
+    comparisons: tuple[Comparison, ...]
+    not_compared: dict[str, str]
+    seconds: float
+    peak_bytes: int
+
+    def table(self) -> str:
+        """The proof as lines for people."""
+        lines = [
+            f"{'output':<24}{'largest difference':>20}{'largest value':>16}"
+        ]
+        lines += [
+            f"{c.output:<24}{c.difference:>20.2e}{c.magnitude:>16.3g}"
+            for c in self.comparisons
+        ]
+        lines += [
+            f"{output:<24}not compared: {why}"
+            for output, why in self.not_compared.items()
+        ]
+        return "\n".join(lines)
+
+
+def convert_checkpoint(
+    source: str | os.PathLike,
+    to: str,
+    output_dir: str | os.PathLike,
+    vocab_file: str | os.PathLike = "",
+    lower_case: bool | None = None,
+    max_position_embeddings: int = 0,
+    drop_heads: Sequence[str] = (),
+    seed: int = 0,
+) -> ConversionReport:
+    """Converts a checkpoint and proves by numbers that it is the same model.
+
+    One line each is printed on what is left out, what goes along and what is
+    new, then the proof.
+
+    Args:
+      source: a model folder of any family, hf://organisation/name or
+        keras_hub://preset; see `load_checkpoint`.
+      to: the layout to write: bert_tf, google_tf1 or hugging_face.
+      output_dir: the folder to write, which must not hold anything.
+      vocab_file: the vocabulary, for a source that has none; or another one,
+        to which the rows are copied by token.
+      lower_case: whether text is lower-cased; None as the source says.
+      max_position_embeddings: another length of the table of positions; 0
+        keeps the source's.
+      drop_heads: heads of the source that do not go along.
+      seed: of new rows and of the ids of the proof.
+
+    Raises:
+      UserError: the source cannot be read, an argument does not fit it, or
+        the proof failed; nothing is written.
+    """
+    start = time.monotonic()
+    if to not in WRITTEN:
+        raise UserError(
+            f"--to={to}: unknown layout; it takes one of {', '.join(WRITTEN)}."
+        )
+    if seed < 0:
+        raise UserError(f"--seed={seed}: must be 0 or more.")
+    output = _new_folder(output_dir)
+    folder = local_folder(source)
+    family = recognise(folder)
+    loaded = load_checkpoint(source)
+    _describe(loaded, family)
+    checkpoint = _drop_heads(loaded, drop_heads)
+    checkpoint = _with_vocabulary(checkpoint, folder, vocab_file, seed)
+    if lower_case is not None:
+        checkpoint = dataclasses.replace(checkpoint, lower_case=lower_case)
+    positions = checkpoint.config.max_position_embeddings
+    if max_position_embeddings not in (0, positions):
+        checkpoint, line = resize_positions(
+            checkpoint, max_position_embeddings, seed
+        )
+        _say(line)
+    _say_what_is_odd(checkpoint, to)
+    variables = open_variables(folder, family)
+    expected = expect(loaded, checkpoint, variables, seed)
+    with written_beside(output) as beside:
+        save_checkpoint(beside, checkpoint, to)
+        comparisons = prove(expected, beside)
+    report = ConversionReport(
+        output,
+        family,
+        to,
+        checkpoint.heads,
+        comparisons,
+        _not_compared(loaded, checkpoint),
+        time.monotonic() - start,
+        _peak_bytes(),
+    )
+    rows, length = expected.batch["input_ids"].shape
+    _say(
+        f"proof: {rows} rows of up to {length} random ids through the written "
+        "model (float32) and through a plain NumPy forward of the source's "
+        "own variables (float64)"
+    )
+    _say(report.table())
+    return report
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _peak_bytes() -> int:
+    """The most memory that this process held."""
+    status = pathlib.Path("/proc/self/status")
+    if status.exists():
+        # ru_maxrss would count what the process that started this one held.
+        found = re.search(r"^VmHWM:\s*(\d+) kB", status.read_text(), re.M)
+        if found:
+            return int(found[1]) * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _new_folder(output_dir: str | os.PathLike) -> pathlib.Path:
+    """The folder to write, which is not there or empty."""
+    # Absolute, because a folder called "." has no name to write beside.
+    path = pathlib.Path(os.path.abspath(output_dir))
+    if path.exists() and not path.is_dir():
+        raise UserError(f"--output_dir={output_dir}: is a file, no folder.")
+    if path.is_dir() and any(path.iterdir()):
+        raise UserError(
+            f"--output_dir={output_dir}: is not empty; name a folder that is "
+            "not there yet."
+        )
+    return path
+
+
+def _describe(checkpoint: Checkpoint, family: str) -> None:
+    config = checkpoint.config
+    _say(
+        f"source: {checkpoint.source} ({family}), {config.num_hidden_layers} "
+        f"layers of width {config.hidden_size}, vocabulary "
+        f"{config.vocab_size}, {config.max_position_embeddings} positions, "
+        f"{config.hidden_act}, epsilon {config.layer_norm_eps:g}"
+    )
+    if left_out := checkpoint.left_out:
+        more = len(left_out) - _MOST_NAMES
+        names = ", ".join(left_out[:_MOST_NAMES])
+        _say(
+            f"left out, no part of the model: {names}"
+            + f" and {more} more" * (more > 0)
+        )
+
+
+def _drop_heads(checkpoint: Checkpoint, dropped: Sequence[str]) -> Checkpoint:
+    """The checkpoint without some heads; says which go along."""
+    heads = checkpoint.heads
+    if absent := [head for head in dropped if head not in heads]:
+        raise UserError(
+            f"--drop_heads={absent[0]}: the source has no such head; it has "
+            f"{', '.join(heads) or 'none'}."
+        )
+    kept = [head for head in heads if head not in dropped]
+    needing = [head for head in kept if head in _ON_POOLER]
+    if POOLER in dropped and needing:
+        raise UserError(
+            f"--drop_heads={POOLER}: {', '.join(needing)} need it; drop "
+            "these too."
+        )
+    told = f"heads that go along: {', '.join(kept) or 'none'}"
+    _say(f"{told}; dropped: {', '.join(dropped)}" if dropped else told)
+    if not dropped:
+        return checkpoint
+    shapes = shapes_of_arrays(checkpoint.arrays)
+    for head in dropped:
+        for name in head_shapes(checkpoint.config)[head]:
+            del shapes[name]
+    labels = checkpoint.labels if set(kept) & set(_LABELLED) else None
+    config = checkpoint.config
+    if MASKED_LM in dropped:
+        config = dataclasses.replace(
+            config, masked_lm_act="", masked_lm_layer_norm_eps=0.0
+        )
+    return dataclasses.replace(
+        checkpoint,
+        config=config,
+        arrays=LazyArrays(shapes, checkpoint.arrays.__getitem__),
+        labels=labels,
+    )
+
+
+def _with_vocabulary(
+    checkpoint: Checkpoint,
+    folder: pathlib.Path,
+    vocab_file: str | os.PathLike,
+    seed: int,
+) -> Checkpoint:
+    """The checkpoint with the vocabulary that it shall have."""
+    if not vocab_file:
+        if checkpoint.vocabulary is None:
+            raise UserError(
+                f"{checkpoint.source}: holds no vocabulary (vocab.txt); pass "
+                "the one it was trained with as --vocab_file."
+            )
+        return checkpoint
+    vocabulary = Vocabulary.from_file(vocab_file)
+    if checkpoint.vocabulary == vocabulary:
+        return checkpoint
+    if checkpoint.vocabulary is not None:
+        checkpoint, line = replace_vocabulary(checkpoint, vocabulary, seed)
+        _say(line)
+        return checkpoint
+    rows = checkpoint.config.vocab_size
+    if len(vocabulary) > rows:
+        raise UserError(
+            f"--vocab_file={vocab_file}: has {len(vocabulary)} tokens, but "
+            f"vocab_size of {checkpoint.source} is {rows}; pass the vocabulary "
+            "it was trained with."
+        )
+    if len(vocabulary) < rows:
+        _say(
+            f"vocabulary: {vocab_file} has {len(vocabulary)} tokens; the last "
+            f"{rows - len(vocabulary)} of {rows} rows have no token"
+        )
+    return dataclasses.replace(
+        checkpoint,
+        vocabulary=vocabulary,
+        lower_case=read_lower_case(folder, vocabulary),
+    )
+
+
+def _say_what_is_odd(checkpoint: Checkpoint, to: str) -> None:
+    if checkpoint.lower_case and checkpoint.vocabulary.looks_cased():
+        _say(
+            "text is lower-cased, so that the vocabulary's upper-case tokens "
+            "are never used; --nolower_case changes that"
+        )
+    if to == "google_tf1":
+        for line in google_tf1.notices(checkpoint.config):
+            _say(line)
+
+
+def _not_compared(source: Checkpoint, written: Checkpoint) -> dict[str, str]:
+    """Outputs that the written model does not have, and why."""
+    reasons = {}
+    for output, needed in _OUTPUTS.items():
+        absent = [head for head in needed if head not in written.heads]
+        if absent:
+            head = absent[0]
+            reasons[output] = (
+                f"{head} was dropped"
+                if head in source.heads
+                else f"the source has no {head}"
+            )
+    return reasons

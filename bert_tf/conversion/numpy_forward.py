@@ -1,0 +1,228 @@
+"""A plain BERT forward in NumPy, to hold a conversion against.
+
+Written from Devlin et al. 2019 and google-research/bert, modeling.py, in
+float64 and one layer at a time. It knows no names of variables: what it
+computes with, it asks of a `SourceVariables`, which reads the source's own
+files under their own names and in their own layout.
+"""
+
+import abc
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+# Rows of the word table that are taken into float64 at a time.
+_ROWS_AT_A_TIME = 4096
+
+
+def _erf(inputs: np.ndarray) -> np.ndarray:
+    values = map(math.erf, inputs.ravel().tolist())
+    return np.fromiter(values, np.float64, inputs.size).reshape(inputs.shape)
+
+
+def _tanh_gelu(x: np.ndarray) -> np.ndarray:
+    # x**3 would take the time of all the rest.
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
+    return 0.5 * x * (1 + np.tanh(inner))
+
+
+def _erf_gelu(x: np.ndarray) -> np.ndarray:
+    return 0.5 * x * (1 + _erf(x / math.sqrt(2)))
+
+
+ACTIVATIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+    "tanh_gelu": _tanh_gelu,
+    "erf_gelu": _erf_gelu,
+    "relu": lambda x: np.maximum(x, 0),
+    "tanh": np.tanh,
+    "linear": lambda x: x,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """What a source's configuration says beside the sizes of its arrays.
+
+    Attributes:
+      layers: how many blocks.
+      heads: how many attention heads.
+      activation: of the feed-forward layers, a key of `ACTIVATIONS`.
+      epsilon: of every layer normalisation.
+      masked_lm_activation: of the masked LM head.
+      masked_lm_epsilon: of the masked LM head.
+      causal: whether a position sees only itself and earlier ones.
+    """
+
+    layers: int
+    heads: int
+    activation: str
+    epsilon: float
+    masked_lm_activation: str
+    masked_lm_epsilon: float
+    causal: bool = False
+
+
+class SourceVariables(abc.ABC):
+    """A source's own variables, by the part of BERT that they are.
+
+    Linear parts of a block: query, key, value, attention_output,
+    intermediate, output. Norms of a block: attention, output. Others have
+    layer None: the norm embeddings, and the heads, which are pooler,
+    masked_lm (a linear part and a norm), next_sentence, classifier, span,
+    token_classifier and multiple_choice.
+
+    Attributes:
+      form: how the source computes.
+      parts: the heads that the source has.
+    """
+
+    form: Form
+    parts: tuple[str, ...]
+
+    @abc.abstractmethod
+    def table(self, name: str) -> np.ndarray:
+        """The embedding table word, segment or position: [rows, H]."""
+
+    def output_table(self) -> np.ndarray:
+        """The table that masked LM logits are products with: [V, H]."""
+        return self.table("word")
+
+    @abc.abstractmethod
+    def linear(
+        self, inputs: np.ndarray, part: str, layer: int | None = None
+    ) -> np.ndarray:
+        """Maps float64 [B, ..., in] to float64 [B, ..., out]."""
+
+    @abc.abstractmethod
+    def norm(
+        self, part: str, layer: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The scale and the shift of a layer normalisation: [H] each."""
+
+    @abc.abstractmethod
+    def word_bias(self) -> np.ndarray:
+        """The masked LM head's bias of each word: [V]."""
+
+
+def _normalise(
+    inputs: np.ndarray, scale_and_shift: tuple[np.ndarray, ...], epsilon: float
+) -> np.ndarray:
+    scale, shift = (array.astype(np.float64) for array in scale_and_shift)
+    centred = inputs - inputs.mean(-1, keepdims=True)
+    variance = (centred**2).mean(-1, keepdims=True)
+    return centred / np.sqrt(variance + epsilon) * scale + shift
+
+
+def _attend(
+    source: SourceVariables, hidden: np.ndarray, seen: np.ndarray, layer: int
+) -> np.ndarray:
+    """Attention of block `layer` (Vaswani et al. 2017, section 3.2)."""
+    rows, length, _ = hidden.shape
+    # Each [B, N, S, D].
+    query, key, value = (
+        source.linear(hidden, part, layer)
+        .reshape(rows, length, source.form.heads, -1)
+        .transpose(0, 2, 1, 3)
+        for part in ("query", "key", "value")
+    )
+    scores = query @ key.swapaxes(-1, -2) / math.sqrt(query.shape[-1])
+    scores = np.where(seen, scores, -np.inf)
+    shares = np.exp(scores - scores.max(-1, keepdims=True))
+    shares /= shares.sum(-1, keepdims=True)
+    context = (shares @ value).transpose(0, 2, 1, 3)
+    context = context.reshape(rows, length, -1)
+    return source.linear(context, "attention_output", layer)
+
+
+def _encode(
+    source: SourceVariables, batch: Mapping[str, np.ndarray]
+) -> np.ndarray:
+    """The output of the last block, float64 [B, S, H]."""
+    form = source.form
+    activate = ACTIVATIONS[form.activation]
+    hidden = sum(
+        source.table(table)[batch[ids]].astype(np.float64)
+        for table, ids in (
+            ("word", "input_ids"),
+            ("segment", "segment_ids"),
+            ("position", "position_ids"),
+        )
+    )
+    hidden = _normalise(hidden, source.norm("embeddings"), form.epsilon)
+    # Which positions each position sees: [B, 1, S or 1, S].
+    seen = batch["input_mask"][:, None, None, :] != 0
+    if form.causal:
+        length = hidden.shape[1]
+        seen = seen & np.tri(length, dtype=bool)
+    for layer in range(form.layers):
+        hidden = _normalise(
+            hidden + _attend(source, hidden, seen, layer),
+            source.norm("attention", layer),
+            form.epsilon,
+        )
+        inner = activate(source.linear(hidden, "intermediate", layer))
+        hidden = _normalise(
+            hidden + source.linear(inner, "output", layer),
+            source.norm("output", layer),
+            form.epsilon,
+        )
+    return hidden
+
+
+def _masked_lm_logits(
+    source: SourceVariables, hidden: np.ndarray, positions: np.ndarray
+) -> np.ndarray:
+    """Scores of every word, float64 [B, P, V]."""
+    form = source.form
+    masked = np.take_along_axis(hidden, positions[:, :, None], axis=1)
+    masked = source.linear(masked, "masked_lm")
+    masked = ACTIVATIONS[form.masked_lm_activation](masked)
+    masked = _normalise(
+        masked, source.norm("masked_lm"), form.masked_lm_epsilon
+    )
+    pieces = [
+        masked @ rows.astype(np.float64).T
+        for rows in _pieces(source.output_table())
+    ]
+    return np.concatenate(pieces, axis=-1) + source.word_bias()
+
+
+def _pieces(table: np.ndarray) -> Iterator[np.ndarray]:
+    for start in range(0, len(table), _ROWS_AT_A_TIME):
+        yield table[start : start + _ROWS_AT_A_TIME]
+
+
+def forward(
+    source: SourceVariables, batch: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Computes a source's outputs from its own variables.
+
+    Args:
+      source: the variables.
+      batch: int32 [B, S]: input_ids, input_mask, segment_ids, position_ids;
+        and masked_lm_positions [B, P].
+
+    Returns:
+      float64: sequence_output [B, S, H] and, of what the source has,
+      pooled_output [B, H], masked_lm_logits [B, P, V] and the logits of the
+      other heads, named after them: `<head>_logits` [B, labels], of span and
+      token_classifier [B, S, labels].
+    """
+    hidden = _encode(source, batch)
+    outputs = {"sequence_output": hidden}
+    if "masked_lm" in source.parts:
+        outputs["masked_lm_logits"] = _masked_lm_logits(
+            source, hidden, batch["masked_lm_positions"]
+        )
+    for head in ("span", "token_classifier"):
+        if head in source.parts:
+            outputs[f"{head}_logits"] = source.linear(hidden, head)
+    if "pooler" in source.parts:
+        pooled = np.tanh(source.linear(hidden[:, 0], "pooler"))
+        outputs["pooled_output"] = pooled
+        for head in ("next_sentence", "classifier", "multiple_choice"):
+            if head in source.parts:
+                outputs[f"{head}_logits"] = source.linear(pooled, head)
+    return outputs

@@ -1,0 +1,344 @@
+"""Proof by numbers that a converted model computes what its source does.
+
+The folder that was written is loaded again and put into our Keras models; the
+source's own variables go through the plain forward of `numpy_forward.py`. Both
+see the same random ids.
+"""
+
+import contextlib
+import dataclasses
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+
+from bert_tf.checkpoints import (
+    CLASSIFIER,
+    MASKED_LM,
+    MULTIPLE_CHOICE,
+    NEXT_SENTENCE,
+    POOLER,
+    SPAN,
+    TOKEN_CLASSIFIER,
+    Checkpoint,
+    head_shapes,
+    load_checkpoint,
+)
+from bert_tf.conversion.numpy_forward import SourceVariables, forward
+from bert_tf.encoder import BertEncoder
+from bert_tf.errors import UserError
+from bert_tf.lazy_arrays import shapes_of_arrays
+from bert_tf.models import (
+    bert_classifier,
+    bert_multiple_choice,
+    bert_span_labeler,
+    bert_token_classifier,
+    restore,
+)
+from bert_tf.pretraining.pretrainer import BertPretrainer
+
+# More than this in float32 is another model.
+LIMIT = 1e-4
+ROWS, LENGTH, PREDICTIONS = 4, 48, 8
+_ON_POOLER = (NEXT_SENTENCE, CLASSIFIER, MULTIPLE_CHOICE)
+# What outputs need of a checkpoint, or they come from weights as drawn.
+_NEEDED = {
+    "pooled_output": {POOLER},
+    "masked_lm_logits": {MASKED_LM},
+    "next_sentence_logits": {NEXT_SENTENCE, POOLER},
+    f"{CLASSIFIER}_logits": {CLASSIFIER, POOLER},
+    f"{MULTIPLE_CHOICE}_logits": {MULTIPLE_CHOICE, POOLER},
+}
+# Told first, in this order.
+_PRETRAINING = (
+    "sequence_output",
+    "pooled_output",
+    "masked_lm_logits",
+    "next_sentence_logits",
+)
+# Outputs [B, S, ...].
+_OF_TOKENS = (
+    "sequence_output",
+    f"{SPAN}_logits",
+    f"{TOKEN_CLASSIFIER}_logits",
+)
+
+Batch = dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """One output of both models.
+
+    Attributes:
+      output: its name.
+      difference: the largest absolute difference; NaN where there is one.
+      magnitude: the largest absolute value of the source's.
+    """
+
+    output: str
+    difference: float
+    magnitude: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Shared:
+    """What a source and its conversion both have.
+
+    Attributes:
+      source_ids: int [n], ids of the source.
+      ids: int [n], ids of the same tokens in the conversion.
+      positions: how many positions both have.
+    """
+
+    source_ids: np.ndarray
+    ids: np.ndarray
+    positions: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Expectation:
+    """What a converted model has to compute.
+
+    Attributes:
+      source: the source's name, for errors.
+      batch: the inputs, in ids of the converted model.
+      outputs: the source's outputs on the same inputs.
+      shared: what both models have.
+    """
+
+    source: str
+    batch: Batch
+    outputs: Batch
+    shared: Shared
+
+
+def shared_part(source: Checkpoint, converted: Checkpoint) -> Shared:
+    """The tokens and the positions that both checkpoints have.
+
+    Where a vocabulary was replaced, tokens are matched by their text.
+    """
+    positions = min(
+        source.config.max_position_embeddings,
+        converted.config.max_position_embeddings,
+    )
+    old, new = source.vocabulary, converted.vocabulary
+    if old is None or old == new:
+        every = np.arange(converted.config.vocab_size)
+        return Shared(every, every, positions)
+    tokens = [token for token in new.tokens if token in old.ids]
+    return Shared(
+        np.array([old.ids[token] for token in tokens]),
+        np.array([new.ids[token] for token in tokens]),
+        positions,
+    )
+
+
+def random_batches(
+    shared: Shared, segments: int, seed: int
+) -> tuple[Batch, Batch]:
+    """The same random rows in the source's ids and in the conversion's.
+
+    Rows are of different lengths, the first one full, and all but the first
+    use positions from the whole table.
+    """
+    random = np.random.default_rng((seed, 2))
+    length = min(LENGTH, shared.positions)
+    lengths = random.integers((length + 1) // 2, length + 1, ROWS)
+    lengths[0] = length
+    places = [np.arange(length)] + [
+        np.sort(random.choice(shared.positions, length, replace=False))
+        for _ in range(ROWS - 1)
+    ]
+    picks = random.integers(0, len(shared.ids), (ROWS, length))
+    rest = {
+        "input_mask": np.arange(length)[None] < lengths[:, None],
+        "segment_ids": random.integers(0, segments, (ROWS, length)),
+        "position_ids": np.stack(places),
+        "masked_lm_positions": random.integers(
+            0, lengths[:, None], (ROWS, PREDICTIONS)
+        ),
+    }
+    source, converted = (
+        {
+            name: value.astype(np.int32)
+            for name, value in {"input_ids": ids[picks], **rest}.items()
+        }
+        for ids in (shared.source_ids, shared.ids)
+    )
+    return source, converted
+
+
+@contextlib.contextmanager
+def _nothing_drawn() -> Iterator[None]:
+    """Creates variables without values, under TensorFlow.
+
+    Initial values would be in memory beside those that replace them, and
+    TensorFlow's pool does not give back what was once in it.
+    """
+    if keras.backend.backend() != "tensorflow":
+        yield
+        return
+    import tensorflow as tf
+
+    def empty(create: Callable[..., Any], **arguments: Any) -> Any:
+        with tf.Graph().as_default():
+            # In a graph of its own this tells the shape and draws nothing.
+            value = tf.convert_to_tensor(arguments["initial_value"]())
+        arguments["initial_value"] = lambda: tf.raw_ops.Empty(
+            shape=value.shape.as_list(), dtype=value.dtype
+        )
+        return create(**arguments)
+
+    with tf.variable_creator_scope(empty):
+        yield
+
+
+def model_outputs(checkpoint: Checkpoint, batch: Batch) -> Batch:
+    """What our Keras models compute with a checkpoint, in float32.
+
+    Args:
+      checkpoint: a checkpoint as it was loaded.
+      batch: as for `numpy_forward.forward`.
+
+    Returns:
+      As `numpy_forward.forward`, for the heads that the checkpoint has.
+    """
+    heads = checkpoint.heads
+    absent = tuple(
+        head for head in head_shapes(checkpoint.config) if head not in heads
+    )
+    # A GPU would multiply in fewer bits than float32 has.
+    with keras.device("cpu:0"):
+        with _nothing_drawn():
+            encoder = BertEncoder(checkpoint.config, dtype="float32")
+            model = encoder
+            if MASKED_LM in heads or NEXT_SENTENCE in heads:
+                model = BertPretrainer(encoder)
+        restore(model, checkpoint, fresh=absent)
+        outputs = dict(model(batch, training=False))
+        outputs |= _task_logits(encoder, checkpoint, outputs)
+    return {
+        name: keras.ops.convert_to_numpy(outputs[name])
+        for name in (*_PRETRAINING, *sorted(set(outputs) - set(_PRETRAINING)))
+        if name in outputs and not _NEEDED.get(name, set()) & set(absent)
+    }
+
+
+def _task_logits(
+    encoder: BertEncoder, checkpoint: Checkpoint, outputs: Batch
+) -> Batch:
+    """The logits of the fine-tuned heads that a checkpoint has."""
+    shapes = shapes_of_arrays(checkpoint.arrays)
+    heads = head_shapes(checkpoint.config)
+
+    def labels(head: str) -> int:
+        return shapes[next(iter(heads[head]))][0]
+
+    models = {
+        CLASSIFIER: lambda: bert_classifier(encoder, labels(CLASSIFIER)),
+        TOKEN_CLASSIFIER: lambda: bert_token_classifier(
+            encoder, labels(TOKEN_CLASSIFIER)
+        ),
+        SPAN: lambda: bert_span_labeler(encoder),
+        MULTIPLE_CHOICE: lambda: bert_multiple_choice(encoder),
+    }
+    absent = [name for name in heads if name not in checkpoint.heads]
+    logits = {}
+    for head in checkpoint.heads:
+        if head not in models:
+            continue
+        model = models[head]()
+        restore(model, checkpoint, fresh=absent)
+        on = "pooled_output" if head in _ON_POOLER else "sequence_output"
+        logits[f"{head}_logits"] = model.get_layer(head)(outputs[on])
+    return logits
+
+
+def compare(expected: Expectation, computed: Batch) -> tuple[Comparison, ...]:
+    """Compares every output of the converted model with the source's.
+
+    What is computed at padding, nobody uses; it is left out.
+    """
+    comparisons = []
+    shared, tokens = expected.shared, expected.batch["input_mask"] == 1
+    for name, values in computed.items():
+        wanted = expected.outputs[name]
+        if name == "masked_lm_logits":
+            wanted = wanted[..., shared.source_ids]
+            values = values[..., shared.ids]
+        if name in _OF_TOKENS:
+            wanted, values = wanted[tokens], values[tokens]
+        comparisons.append(
+            Comparison(
+                name,
+                float(np.max(np.abs(values.astype(np.float64) - wanted))),
+                float(np.max(np.abs(wanted))),
+            )
+        )
+    return tuple(comparisons)
+
+
+def expect(
+    source: Checkpoint,
+    converted: Checkpoint,
+    variables: SourceVariables,
+    seed: int = 0,
+) -> Expectation:
+    """Computes with a source's own variables what its conversion must.
+
+    Args:
+      source: the source as it was loaded.
+      converted: what will be written.
+      variables: the same source's variables as they lie in its files.
+      seed: of the random ids.
+
+    Raises:
+      UserError: the source's files lack a head of the conversion.
+    """
+    absent = [head for head in converted.heads if head not in variables.parts]
+    if absent:
+        raise UserError(
+            f"{source.source}: {', '.join(absent)} shall be written, but the "
+            f"files hold {', '.join(variables.parts) or 'no head'}."
+        )
+    shared = shared_part(source, converted)
+    source_batch, batch = random_batches(
+        shared, source.config.type_vocab_size, seed
+    )
+    outputs = forward(variables, source_batch)
+    return Expectation(source.source, batch, outputs, shared)
+
+
+def prove(
+    expected: Expectation, written: pathlib.Path
+) -> tuple[Comparison, ...]:
+    """Runs a written folder and compares it with its source.
+
+    Args:
+      expected: what the source computes.
+      written: the folder that was written.
+
+    Returns:
+      A comparison for every output that the written model has.
+
+    Raises:
+      UserError: an output differs by more than `LIMIT` or is not finite.
+    """
+    computed = model_outputs(load_checkpoint(written), expected.batch)
+    comparisons = compare(expected, computed)
+    # So written that NaN is a failure.
+    failed = [c for c in comparisons if not c.difference <= LIMIT]
+    if failed:
+        told = ", ".join(
+            f"{c.output} by {c.difference:.3g} (largest value "
+            f"{c.magnitude:.3g})"
+            for c in failed
+        )
+        raise UserError(
+            f"{expected.source}: the converted model differs from the source "
+            f"in {told}; at most {LIMIT:g} is allowed. Nothing was written."
+        )
+    return comparisons

@@ -1,0 +1,416 @@
+import pathlib
+
+import keras_hub
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+from bert_tf.conversion import (
+    Comparison,
+    ConversionReport,
+    convert,
+    convert_checkpoint,
+)
+from bert_tf.errors import UserError
+from bert_tf.text.vocabulary import Vocabulary
+from tests.hugging_face_models import (
+    CLASSES,
+    LABELS,
+    TOKENS,
+    random_arrays,
+    tiny_checkpoint,
+    tiny_config,
+)
+from tests.model_helpers import fill
+
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
+TARGETS = ("bert_tf", "google_tf1", "hugging_face")
+HEADS = ("pooler", "masked_lm", "next_sentence")
+
+
+@pytest.fixture
+def source(tmp_path):
+    folder = tmp_path / "source"
+    config = tiny_config()
+    arrays = random_arrays(config, HEADS)
+    checkpoint = Checkpoint(config, arrays, Vocabulary(TOKENS), True)
+    save_checkpoint(folder, checkpoint)
+    return folder
+
+
+@pytest.fixture
+def target(tmp_path):
+    """A new folder in one that must stay empty when conversion fails."""
+    (tmp_path / "here").mkdir()
+    return tmp_path / "here" / "out"
+
+
+def refused(target, message, source, to="bert_tf", **arguments):
+    with pytest.raises(UserError) as caught:
+        convert_checkpoint(source, to, target, **arguments)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert list(target.parent.iterdir()) == []
+
+
+def same_arrays(left, right):
+    assert left.arrays.keys() == right.arrays.keys()
+    for name in left.arrays:
+        np.testing.assert_array_equal(left.arrays[name], right.arrays[name])
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_round_trip_with_heads_is_exact(to, source, target, tmp_path):
+    report = convert_checkpoint(source, to, target)
+    assert report.output_dir == target
+    assert report.family == "bert_tf"
+    assert report.to == to
+    assert report.heads == HEADS
+    assert report.not_compared == {}
+    assert [c.output for c in report.comparisons] == [
+        "sequence_output",
+        "pooled_output",
+        "masked_lm_logits",
+        "next_sentence_logits",
+    ]
+    for comparison in report.comparisons:
+        assert 0 < comparison.difference < 1e-5
+        assert 0.1 < comparison.magnitude < 100
+    assert report.seconds > 0
+    assert report.peak_bytes > 1e8
+    back = convert_checkpoint(target, "bert_tf", tmp_path / "back")
+    assert back.family == to
+    before, after = load_checkpoint(source), load_checkpoint(tmp_path / "back")
+    same_arrays(before, after)
+    assert before.config == after.config
+    assert before.vocabulary == after.vocabulary
+    assert after.lower_case is True
+
+
+def test_what_is_printed(source, target, capsys):
+    report = convert_checkpoint(source, "google_tf1", target)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == (
+        f"source: {source} (bert_tf), 2 layers of width 8, vocabulary "
+        f"{len(TOKENS)}, 12 positions, gelu, epsilon 1e-12"
+    )
+    assert lines[1] == ("heads that go along: pooler, masked_lm, next_sentence")
+    assert lines[2].startswith("text is lower-cased, so that")
+    assert lines[3].startswith("proof: 4 rows of up to 12 random ids")
+    assert lines[4].split() == "output largest difference largest value".split()
+    table = [line.split() for line in lines[5:]]
+    assert [row[0] for row in table] == [c.output for c in report.comparisons]
+    for row, comparison in zip(table, report.comparisons, strict=True):
+        assert float(row[1]) == pytest.approx(comparison.difference, rel=0.01)
+        assert float(row[2]) == pytest.approx(comparison.magnitude, rel=0.01)
+
+
+def test_what_google_computes_otherwise_is_said(tmp_path, target, capsys):
+    config = tiny_config(hidden_act="gelu_erf", layer_norm_eps=1e-7)
+    arrays = random_arrays(config, ("pooler",))
+    save_checkpoint(
+        tmp_path / "a", Checkpoint(config, arrays, Vocabulary(TOKENS), True)
+    )
+    report = convert_checkpoint(tmp_path / "a", "google_tf1", target)
+    assert report.not_compared == {
+        "masked_lm_logits": "the source has no masked_lm",
+        "next_sentence_logits": "the source has no next_sentence",
+    }
+    printed = capsys.readouterr().out
+    assert "hidden_act is gelu_erf" in printed
+    assert "layer_norm_eps is 1e-07" in printed
+    assert "not compared: the source has no masked_lm" in printed
+    assert load_checkpoint(target).config == config
+
+
+@pytest.mark.parametrize("name", [*CLASSES, "BertLMHeadModel", "sharded"])
+def test_every_class_of_hugging_face(name, target, tmp_path):
+    folder = GOLDEN / "hugging_face" / "saved" / name
+    loaded = load_checkpoint(folder)
+    (tmp_path / "vocab.txt").write_text(
+        "\n".join(TOKENS[: loaded.config.vocab_size]) + "\n"
+    )
+    vocab_file = "" if loaded.vocabulary else tmp_path / "vocab.txt"
+    report = convert_checkpoint(
+        folder, "bert_tf", target, vocab_file=vocab_file
+    )
+    wanted = {"sequence_output"}
+    wanted |= {"pooled_output"} & {
+        "pooled_output" if "pooler" in loaded.heads else ""
+    }
+    wanted |= {f"{head}_logits" for head in loaded.heads if head != "pooler"}
+    assert {c.output for c in report.comparisons} == wanted
+    same_arrays(loaded, load_checkpoint(target))
+
+
+@pytest.mark.parametrize("to", TARGETS)
+@pytest.mark.parametrize(
+    "name", ["pretrainer_v1", "trainer_v2", "classifier_v2_own_pooler"]
+)
+def test_model_garden(name, to, target, tmp_path, capsys):
+    folder = GOLDEN / "model_garden" / name
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS[:17]) + "\n")
+    report = convert_checkpoint(
+        folder, to, target, vocab_file=tmp_path / "vocab.txt"
+    )
+    assert report.family == "model_garden"
+    assert len(report.comparisons) == 2 + len(report.heads) - 1
+    printed = capsys.readouterr().out
+    assert "has 17 tokens; the last 2 of 19 rows have no token" in printed
+    same_arrays(load_checkpoint(folder), load_checkpoint(target))
+
+
+@pytest.fixture(scope="module")
+def preset(tmp_path_factory):
+    """A masked LM of KerasHub's with a vocabulary."""
+    folder = tmp_path_factory.mktemp("preset")
+    tokenizer = keras_hub.models.BertTokenizer(
+        vocabulary=list(TOKENS), lowercase=True
+    )
+    backbone = keras_hub.models.BertBackbone(
+        vocabulary_size=len(TOKENS),
+        num_layers=2,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=12,
+        max_sequence_length=16,
+    )
+    model = keras_hub.models.BertMaskedLM(
+        backbone, keras_hub.models.BertMaskedLMPreprocessor(tokenizer)
+    )
+    fill(model).save_to_preset(str(folder))
+    return folder
+
+
+def test_keras_hub(preset, target):
+    report = convert_checkpoint(preset, "bert_tf", target)
+    assert report.heads == ("pooler", "masked_lm")
+    assert load_checkpoint(target).config.masked_lm_act == "gelu_erf"
+    assert len(report.comparisons) == 3
+
+
+@pytest.mark.parametrize("to", ["google_tf1", "hugging_face"])
+def test_a_head_of_keras_hub_without_a_place(to, preset, target, capsys):
+    refused(target, "masked LM head of gelu_erf", preset, to)
+    report = convert_checkpoint(preset, to, target, drop_heads=["masked_lm"])
+    assert report.heads == ("pooler",)
+    assert report.not_compared["masked_lm_logits"] == "masked_lm was dropped"
+    assert "along: pooler; dropped: masked_lm" in capsys.readouterr().out
+    config = load_checkpoint(target).config
+    assert config.masked_lm_act == ""
+    assert config.masked_lm_layer_norm_eps == 0.0
+
+
+def test_labels_go_along_and_with_their_head(tmp_path, target):
+    checkpoint = tiny_checkpoint("BertForSequenceClassification")
+    assert checkpoint.labels == LABELS
+    save_checkpoint(tmp_path / "a", checkpoint)
+    for to in TARGETS:
+        folder = target.parent / to
+        convert_checkpoint(tmp_path / "a", to, folder)
+        assert load_checkpoint(folder).labels == LABELS
+    convert_checkpoint(
+        tmp_path / "a", "hugging_face", target, drop_heads=["classifier"]
+    )
+    bare = load_checkpoint(target)
+    assert bare.heads == ("pooler",)
+    assert bare.labels is None
+
+
+def test_heads_to_drop_that_do_not_do(source, target):
+    refused(
+        target,
+        "--drop_heads=span: the source has no such head; it has pooler, "
+        "masked_lm, next_sentence.",
+        source,
+        drop_heads=["masked_lm", "span"],
+    )
+    refused(
+        target,
+        "--drop_heads=pooler: next_sentence need it",
+        source,
+        drop_heads=["pooler"],
+    )
+    report = convert_checkpoint(
+        source, "bert_tf", target, drop_heads=["pooler", "next_sentence"]
+    )
+    assert report.heads == ("masked_lm",)
+
+
+def test_a_source_without_vocabulary(tmp_path, target, capsys):
+    config = tiny_config()
+    folder = tmp_path / "source"
+    save_checkpoint(folder, Checkpoint(config, random_arrays(config, HEADS)))
+    refused(target, "pass the one it was trained with as --vocab_file", folder)
+    given = tmp_path / "vocab.txt"
+    given.write_text("\n".join([*TOKENS, "one_more"]) + "\n")
+    refused(
+        target,
+        f"--vocab_file={given}: has {len(TOKENS) + 1} tokens, but vocab_size",
+        folder,
+        vocab_file=given,
+    )
+    refused(
+        target,
+        "no such vocabulary file",
+        folder,
+        vocab_file=tmp_path / "absent",
+    )
+    given.write_text("\n".join(TOKENS) + "\n")
+    convert_checkpoint(folder, "bert_tf", target, vocab_file=given)
+    assert "have no token" not in capsys.readouterr().out
+    made = load_checkpoint(target)
+    assert made.vocabulary.tokens == TOKENS
+    # The tokens have capitals, and nothing says that text is lower-cased.
+    assert made.lower_case is False
+
+
+def test_another_vocabulary(source, target, tmp_path, capsys):
+    given = tmp_path / "vocab.txt"
+    tokens = [*TOKENS[:5], "first", *reversed(TOKENS[7:]), "last"]
+    given.write_text("\n".join(tokens) + "\n")
+    report = convert_checkpoint(
+        source, "hugging_face", target, vocab_file=given, seed=3
+    )
+    assert [c.difference < 1e-5 for c in report.comparisons] == [True] * 4
+    copied = len(TOKENS) - 2
+    assert (
+        f"vocabulary: {copied} of {len(tokens)} rows copied by token, 2 new"
+        in capsys.readouterr().out
+    )
+    old, new = load_checkpoint(source), load_checkpoint(target)
+    name = "bert/embeddings/word_embeddings"
+    for token in TOKENS[7:]:
+        np.testing.assert_array_equal(
+            new.arrays[name][new.vocabulary.ids[token]],
+            old.arrays[name][old.vocabulary.ids[token]],
+        )
+    assert new.lower_case is True
+
+
+@pytest.mark.parametrize(("length", "kept"), [(5, 5), (20, 12)])
+def test_another_length(length, kept, source, target, capsys):
+    report = convert_checkpoint(
+        source, "bert_tf", target, max_position_embeddings=length
+    )
+    assert all(c.difference < 1e-5 for c in report.comparisons)
+    name = "bert/embeddings/position_embeddings"
+    new = load_checkpoint(target)
+    assert new.config.max_position_embeddings == length
+    assert new.arrays[name].shape == (length, 8)
+    np.testing.assert_array_equal(
+        new.arrays[name][:kept], load_checkpoint(source).arrays[name][:kept]
+    )
+    assert "positions: " in capsys.readouterr().out
+
+
+def test_the_same_length_changes_nothing(source, target, capsys):
+    convert_checkpoint(source, "bert_tf", target, max_position_embeddings=12)
+    assert "positions: " not in capsys.readouterr().out
+
+
+def test_casing_can_be_overridden(source, target, capsys):
+    convert_checkpoint(source, "bert_tf", target, lower_case=False)
+    assert load_checkpoint(target).lower_case is False
+    assert "upper-case" not in capsys.readouterr().out
+    again = target.parent / "again"
+    convert_checkpoint(target, "hugging_face", again, lower_case=True)
+    assert load_checkpoint(again).lower_case is True
+
+
+def test_capitals_in_a_vocabulary_of_lower_case_are_said(
+    tmp_path, target, capsys
+):
+    config = tiny_config()
+    tokens = [*TOKENS[:5], "A", *(f"t{i}" for i in range(len(TOKENS) - 6))]
+    save_checkpoint(
+        tmp_path / "a",
+        Checkpoint(
+            config, random_arrays(config, HEADS), Vocabulary(tokens), True
+        ),
+    )
+    convert_checkpoint(tmp_path / "a", "bert_tf", target)
+    assert "upper-case tokens are never used" in capsys.readouterr().out
+
+
+def test_where_to_write(source, target, tmp_path, monkeypatch):
+    refused(target, "--to=onnx: unknown layout", source, to="onnx")
+    refused(target, "--seed=-1: must be 0 or more", source, seed=-1)
+    refused(
+        target,
+        "--max_position_embeddings=-4: must be at least 1",
+        source,
+        max_position_embeddings=-4,
+    )
+    target.write_text("a file")
+    with pytest.raises(UserError, match="is a file, no folder"):
+        convert_checkpoint(source, "bert_tf", target)
+    assert target.read_text() == "a file"
+    with pytest.raises(UserError, match="is not empty; name a folder"):
+        convert_checkpoint(source, "hugging_face", source)
+    assert load_checkpoint(source).heads == HEADS
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+    convert_checkpoint(source, "bert_tf", ".")
+    assert load_checkpoint(empty).heads == HEADS
+    deep = tmp_path / "a" / "b" / "c"
+    convert_checkpoint(source, "bert_tf", deep)
+    assert [p.name for p in deep.parent.iterdir()] == ["c"]
+
+
+def test_no_such_source(target, tmp_path):
+    refused(target, "no such model folder", tmp_path / "absent")
+
+
+def test_left_out_arrays_are_told(source, target, tmp_path, capsys):
+    """A tied copy and the positions' numbers, as old checkpoints hold them."""
+    convert_checkpoint(source, "hugging_face", target)
+    path = target / "model.safetensors"
+    arrays = safetensors.numpy.load_file(path)
+    arrays["cls.predictions.decoder.weight"] = arrays[
+        "bert.embeddings.word_embeddings.weight"
+    ].copy()
+    arrays["bert.embeddings.position_ids"] = np.arange(12)[None]
+    safetensors.numpy.save_file(arrays, path)
+    capsys.readouterr()
+    convert_checkpoint(target, "bert_tf", tmp_path / "again")
+    (line,) = [
+        line
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("left out")
+    ]
+    assert "cls.predictions.decoder.weight" in line
+    assert "bert.embeddings.position_ids" in line
+
+
+def test_a_write_that_fails_leaves_nothing(source, target, monkeypatch):
+    def full(folder, checkpoint, to):
+        folder.mkdir()
+        (folder / "bert_config.json").write_text("{")
+        raise OSError(28, "No space left on device", str(folder))
+
+    monkeypatch.setattr(convert, "save_checkpoint", full)
+    with pytest.raises(OSError, match="No space left"):
+        convert_checkpoint(source, "bert_tf", target)
+    assert list(target.parent.iterdir()) == []
+
+
+def test_the_table_shows_what_is_not_a_number():
+    report = ConversionReport(
+        pathlib.Path("out"),
+        "bert_tf",
+        "google_tf1",
+        ("pooler",),
+        (Comparison("sequence_output", 1.25e-6, 3.14159),),
+        {"pooled_output": "pooler was dropped"},
+        1.0,
+        1,
+    )
+    lines = report.table().splitlines()
+    assert lines[1].split() == ["sequence_output", "1.25e-06", "3.14"]
+    assert lines[2].split(maxsplit=1) == [
+        "pooled_output",
+        "not compared: pooler was dropped",
+    ]

@@ -1,0 +1,127 @@
+"""Converts a BERT checkpoint of any family and proves it by numbers.
+
+python -m tools.convert_checkpoint --input=uncased_L-12_H-768_A-12 \
+    --to=hugging_face --output_dir=out/bert
+
+The input is a folder of ours, of google-research/bert (TF1), of TensorFlow
+Model Garden, of Hugging Face or of KerasHub, or hf://organisation/name, or
+keras_hub://preset.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import pathlib
+
+from absl import flags
+
+from tools import command_line
+
+_INPUT = flags.DEFINE_string(
+    "input",
+    None,
+    "Model folder of any family, hf://organisation/name or keras_hub://preset.",
+)
+_TO = flags.DEFINE_string(
+    "to", None, "The layout to write: bert_tf, google_tf1 or hugging_face."
+)
+_OUTPUT_DIR = flags.DEFINE_string(
+    "output_dir", None, "The folder to write; must be new or empty."
+)
+_VOCAB_FILE = flags.DEFINE_string(
+    "vocab_file",
+    "",
+    "The vocabulary, where the input has none; or another one, to which rows "
+    "are copied by token and new rows drawn.",
+)
+_LOWER_CASE = flags.DEFINE_bool(
+    "lower_case",
+    None,
+    "Whether text is lower-cased; by default as the input's files say.",
+)
+_MAX_POSITION_EMBEDDINGS = flags.DEFINE_integer(
+    "max_position_embeddings",
+    0,
+    "Shortens or extends the table of positions; 0 keeps it.",
+)
+_DROP_HEADS = flags.DEFINE_list(
+    "drop_heads",
+    [],
+    "Heads that do not go along, comma-separated: pooler, masked_lm, "
+    "next_sentence, classifier, token_classifier, span, multiple_choice.",
+)
+_SEED = flags.DEFINE_integer(
+    "seed", 0, "Seed of new rows and of the random ids of the proof."
+)
+
+
+# mallopt(3): its M_MMAP_THRESHOLD, and the size from which on an allocation
+# goes back to the system when it is freed.
+_THRESHOLD_OPTION, _THRESHOLD = -3, 1 << 20
+
+
+def _spare_the_machine() -> None:
+    """Sets TensorFlow, NumPy and the C library, before they are imported.
+
+    The kernels of oneDNN take their memory from a pool that never shrinks,
+    and the C library raises its threshold with what is freed: half as much
+    again as a large model takes would stay unused. The threads of NumPy's
+    matrix products wait busily, which on a machine in use makes the proof
+    take several times as long as one thread does.
+    """
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Other C libraries than GNU's have no such function.
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_THRESHOLD_OPTION, _THRESHOLD)
+
+
+def _next_step(folder: pathlib.Path, to: str, heads: tuple[str, ...]) -> str:
+    """A line to go on with."""
+    if to == "google_tf1":
+        return (
+            f"google-research/bert: --init_checkpoint={folder}/bert_model.ckpt "
+            f"--bert_config_file={folder}/bert_config.json "
+            f"--vocab_file={folder}/vocab.txt"
+        )
+    if to == "hugging_face":
+        config = json.loads((folder / "config.json").read_text("utf-8"))
+        return (
+            f"transformers.{config['architectures'][0]}.from_pretrained("
+            f'"{folder}")'
+        )
+    if "masked_lm" in heads:
+        return (
+            f"python -m tools.fill_mask --model={folder} "
+            '"Paris is the [MASK] of France."'
+        )
+    return f'bert_tf.BertEncoder.from_checkpoint("{folder}")'
+
+
+def main() -> None:
+    """Converts as the flags say."""
+    from bert_tf.conversion import convert_checkpoint
+
+    report = convert_checkpoint(
+        _INPUT.value,
+        _TO.value,
+        _OUTPUT_DIR.value,
+        vocab_file=_VOCAB_FILE.value,
+        lower_case=_LOWER_CASE.value,
+        max_position_embeddings=_MAX_POSITION_EMBEDDINGS.value,
+        drop_heads=_DROP_HEADS.value,
+        seed=_SEED.value,
+    )
+    print(
+        f"took {report.seconds:.1f} s, at most {report.peak_bytes / 1e6:.0f} "
+        "MB of memory"
+    )
+    print(f"written: {report.output_dir} ({report.to})")
+    print(f"next: {_next_step(report.output_dir, report.to, report.heads)}")
+
+
+if __name__ == "__main__":
+    _spare_the_machine()
+    command_line.require("input", "to", "output_dir")
+    command_line.run(main)
