@@ -198,6 +198,7 @@ def _head(
     dropout: float,
 ) -> keras.KerasTensor:
     """Dropout and a linear layer in float32."""
+    features = keras.layers.Dropout(dropout, name="dropout")(features)
     # Under the name of the head in a checkpoint, by which `restore` knows it.
     dense = keras.layers.Dense(
         num_classes,
@@ -207,8 +208,7 @@ def _head(
         dtype="float32",
         name=name,
     )
-    drop = keras.layers.Dropout(dropout, name="dropout")
-    return dense(drop(features))
+    return dense(features)
 
 
 def _parts(model: keras.Model) -> tuple[BertEncoder, NamedWeights]:

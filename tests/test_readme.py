@@ -28,7 +28,7 @@ def test_every_command_and_flag_exists():
     commands = re.findall(
         r"python -m (tools\.\w+)((?:[^\n]*\\\n)*[^\n]*)", README
     )
-    assert len(commands) == 4
+    assert len(commands) == 5
     for module, arguments in commands:
         done = subprocess.run(
             [sys.executable, "-m", module, "--helpshort"],
@@ -104,10 +104,10 @@ def test_the_program(small_model_folder, tmp_path, monkeypatch):
     """The program as printed, on rows of our own and at a higher rate."""
     (program,) = blocks("python")
     assert len(program.strip().splitlines()) <= 32
-    texts = tf.constant((POSITIVE + NEGATIVE) * 32)
+    texts = tf.constant((POSITIVE + NEGATIVE) * 128)
     labels = tf.constant([1] * 3 + [0] * 3, tf.int64)
     rows = tf.data.Dataset.from_tensor_slices(
-        {"sentence": texts, "label": tf.tile(labels, [32])}
+        {"sentence": texts, "label": tf.tile(labels, [128])}
     )
     datasets = importlib.import_module("tensorflow_datasets")
 
