@@ -169,7 +169,7 @@ def _check_masked_lm_head(checkpoint: Checkpoint, to: str) -> None:
             f"to={to}: cannot hold a masked LM head of {forms[0][0]} and "
             f"epsilon {forms[0][1]} on an encoder of {forms[1][0]} and "
             f"{forms[1][1]}, as KerasHub makes them; write bert_tf, or leave "
-            "the head's arrays (cls/predictions) out."
+            f"the head out (--drop_heads={MASKED_LM})."
         )
 
 

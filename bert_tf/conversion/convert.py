@@ -120,12 +120,7 @@ def convert_checkpoint(
         the proof failed; nothing is written.
     """
     start = time.monotonic()
-    if to not in WRITTEN:
-        raise UserError(
-            f"--to={to}: unknown layout; it takes one of {', '.join(WRITTEN)}."
-        )
-    if seed < 0:
-        raise UserError(f"--seed={seed}: must be 0 or more.")
+    _check(to, seed)
     output = _new_folder(output_dir)
     folder = local_folder(source)
     family = recognise(folder)
@@ -133,14 +128,9 @@ def convert_checkpoint(
     _describe(loaded, family)
     checkpoint = _drop_heads(loaded, drop_heads)
     checkpoint = _with_vocabulary(checkpoint, folder, vocab_file, seed)
+    checkpoint = _with_positions(checkpoint, max_position_embeddings, seed)
     if lower_case is not None:
         checkpoint = dataclasses.replace(checkpoint, lower_case=lower_case)
-    positions = checkpoint.config.max_position_embeddings
-    if max_position_embeddings not in (0, positions):
-        checkpoint, line = resize_positions(
-            checkpoint, max_position_embeddings, seed
-        )
-        _say(line)
     _say_what_is_odd(checkpoint, to)
     variables = open_variables(folder, family)
     expected = expect(loaded, checkpoint, variables, seed)
@@ -165,6 +155,15 @@ def convert_checkpoint(
     )
     _say(report.table())
     return report
+
+
+def _check(to: str, seed: int) -> None:
+    if to not in WRITTEN:
+        raise UserError(
+            f"--to={to}: unknown layout; it takes one of {', '.join(WRITTEN)}."
+        )
+    if seed < 0:
+        raise UserError(f"--seed={seed}: must be 0 or more.")
 
 
 def _say(line: str) -> None:
@@ -289,6 +288,17 @@ def _with_vocabulary(
         vocabulary=vocabulary,
         lower_case=read_lower_case(folder, vocabulary),
     )
+
+
+def _with_positions(
+    checkpoint: Checkpoint, length: int, seed: int
+) -> Checkpoint:
+    """The checkpoint with a table of positions of another length, or as is."""
+    if length in (0, checkpoint.config.max_position_embeddings):
+        return checkpoint
+    checkpoint, line = resize_positions(checkpoint, length, seed)
+    _say(line)
+    return checkpoint
 
 
 def _say_what_is_odd(checkpoint: Checkpoint, to: str) -> None:

@@ -85,7 +85,8 @@ def _name_of_today(name: str) -> str:
 def _model_garden(folder: pathlib.Path) -> SourceVariables:
     from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-    opened = open_checkpoint(find_prefix(folder, object_based=True))
+    prefix = find_prefix(folder, object_based=True)
+    opened = open_checkpoint(prefix)
     graph = trackable_object_graph_pb2.TrackableObjectGraph()
     graph.ParseFromString(opened[OBJECT_GRAPH])
     keys: dict[str, str] = {}
@@ -106,6 +107,7 @@ def _model_garden(folder: pathlib.Path) -> SourceVariables:
             {name: opened.shapes[key] for name, key in keys.items()},
             lambda name: opened[keys[name]],
         ),
+        str(prefix),
     )
 
 

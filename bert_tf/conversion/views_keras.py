@@ -144,6 +144,7 @@ class ModelGardenVariables(SourceVariables):
       config: layers, heads, activation and epsilon in the keys of
         bert_config.json.
       arrays: the arrays by the full names of their variables.
+      source: the checkpoint, for errors.
     """
 
     _LINEAR = {
@@ -188,9 +189,13 @@ class ModelGardenVariables(SourceVariables):
     }
 
     def __init__(
-        self, config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+        self,
+        config: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray],
+        source: str,
     ) -> None:
         self._arrays = arrays
+        self._source = source
         activation = self._ACTIVATIONS[config.get("hidden_act", "gelu").lower()]
         epsilon = config.get("layer_norm_eps", 1e-12)
         self.form = Form(
@@ -217,7 +222,7 @@ class ModelGardenVariables(SourceVariables):
         names = self._names(end)
         if len(names) != 1:
             raise UserError(
-                f"the checkpoint has {len(names)} variables called {end}; the "
+                f"{self._source}: has {len(names)} variables called {end}; a "
                 "conversion can be proved where Model Garden's own names were "
                 "kept, each once."
             )

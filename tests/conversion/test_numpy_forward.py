@@ -8,9 +8,10 @@ import pytest
 
 from bert_tf.checkpoints import Checkpoint, save_checkpoint
 from bert_tf.checkpoints.folder import FAMILIES
-from bert_tf.conversion import views
+from bert_tf.conversion import views, views_keras
 from bert_tf.conversion.numpy_forward import forward
 from bert_tf.conversion.sources import open_variables
+from bert_tf.errors import UserError
 from tests.hugging_face_models import inputs, random_arrays, tiny_config
 from tests.model_helpers import fill, numpy
 from tests.reference_bert import ReferenceBert
@@ -206,3 +207,11 @@ def test_it_shares_no_table_with_what_it_checks():
             module, _, thing = imported.rpartition(".")
             assert not {module, imported} & tables
             assert "shapes" not in thing
+
+
+def test_names_that_are_not_model_gardens_own(tmp_path):
+    arrays = {"mine/kernel": np.zeros((2, 2)), "yours/mine/kernel": 0}
+    made = views_keras.ModelGardenVariables({}, arrays, "there/ckpt")
+    assert made.parts == ()
+    with pytest.raises(UserError, match="there/ckpt: has 0 variables called"):
+        made.table("word")

@@ -278,8 +278,7 @@ def test_what_is_not_finite_in_the_source_is_no_success(tmp_path):
     )
     target = tmp_path / "here" / "out"
     target.parent.mkdir()
-    with np.errstate(invalid="ignore"):
-        refused(folder, target, "sequence_output")
+    refused(folder, target, "sequence_output")
 
 
 def test_no_output_comes_from_weights_that_were_not_read(source):

@@ -11,12 +11,15 @@ import struct
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from bert_tf.checkpoints import load_checkpoint, save_checkpoint
+from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.errors import UserError
-from tests.hugging_face_models import tiny_checkpoint
+from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from tests.hugging_face_models import random_arrays, tiny_checkpoint
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 GOLDEN = ROOT / "tests" / "golden"
@@ -279,3 +282,29 @@ def test_a_mistake_in_the_flags_is_one_line(arguments, line):
     assert done.stderr.startswith(line)
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("to", ["bert_tf", "google_tf1", "hugging_face"])
+def test_memory_of_a_base_size_conversion(to, tmp_path):
+    """Less than three times the checkpoint's size, TensorFlow included."""
+    config = BertConfig.from_size("base", 30522)
+    arrays = random_arrays(config, ("pooler", "masked_lm", "next_sentence"))
+    size = sum(array.nbytes for array in arrays.values())
+    rest = range(config.vocab_size - len(SPECIAL_TOKENS))
+    vocabulary = Vocabulary([*SPECIAL_TOKENS, *(f"t{i}" for i in rest)])
+    for name, array in arrays.items():
+        # As large as those of trained models, so that the proof is fair.
+        arrays[name] = (array - name.endswith("gamma")) * np.float32(0.15)
+        arrays[name] += np.float32(name.endswith("gamma"))
+    save_checkpoint(
+        tmp_path / "source", Checkpoint(config, arrays, vocabulary, True)
+    )
+    done = convert(
+        f"--input={tmp_path / 'source'}",
+        f"--to={to}",
+        f"--output_dir={tmp_path / 'out'}",
+    )
+    assert done.returncode == 0, done.stderr
+    (megabytes,) = re.findall(r"at most (\d+) MB", done.stdout)
+    assert float(megabytes) * 1e6 < 3 * size
