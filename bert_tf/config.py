@@ -1,6 +1,7 @@
 """The architecture of a BERT as a frozen dataclass."""
 
 import dataclasses
+import math
 from typing import Self
 
 from bert_tf.errors import UserError
@@ -65,6 +66,8 @@ class BertConfig(Settings):
     def __post_init__(self) -> None:
         for name, kind in self.kinds().items():
             value = check_kind(name, kind, getattr(self, name), "BertConfig")
+            if kind is float and not math.isfinite(value):
+                raise UserError(f"{name} is {value}; it must be a number.")
             if kind is int and value < 1:
                 raise UserError(f"{name} is {value}; it must be at least 1.")
         if self.num_hidden_layers > _MOST_LAYERS:

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_tf.checkpoints import load_checkpoint
+from bert_tf.checkpoints import TASK_HEADS, load_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS, PACKED_INPUTS
@@ -27,6 +27,7 @@ from bert_tf.named_weights import (
     norm_weights,
     restore_weights,
 )
+from bert_tf.progress import notice
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -257,7 +258,8 @@ class BertEncoder(keras.Model):
         """Builds the encoder that a model folder describes, weights included.
 
         A folder without a pooler (some of Hugging Face's task models) leaves
-        the pooler as drawn, and one line says so.
+        the pooler as drawn, and one line says so; another says which
+        fine-tuned head the folder has, since that is no part of the encoder.
 
         Args:
           source: a model folder of any family, hf://organisation/name or
@@ -270,6 +272,12 @@ class BertEncoder(keras.Model):
         """
         checkpoint = load_checkpoint(source)
         encoder = cls(checkpoint.config, dtype=dtype)
+        for head in checkpoint.heads:
+            if head in TASK_HEADS:
+                notice(
+                    f"{source}: its {head} is left out; restore(model, "
+                    f"{str(source)!r}) loads it into a model that has one."
+                )
         restore_weights(
             encoder.named_weights(), encoder.config, encoder.name, checkpoint
         )

@@ -42,7 +42,12 @@ def check_kind(name: str, kind: type, value: Any, source: str) -> Any:
       UserError: the value is of another type.
     """
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise UserError(
+                f"{source}: {name} is too large a number."
+            ) from None
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise UserError(
             f"{source}: {name} is {value!r}; it takes a value of type "
@@ -99,7 +104,10 @@ class Settings:
         ]
         if missing:
             raise UserError(f"{source}: missing key {', '.join(missing)}.")
-        return cls(**checked)
+        try:
+            return cls(**checked)
+        except UserError as error:
+            raise UserError(f"{source}: {error}") from None
 
     @classmethod
     def from_json(cls, path: str | pathlib.Path) -> Self:
@@ -148,7 +156,11 @@ def read_json_object(path: str | pathlib.Path) -> dict[str, Any]:
         values = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path}: no such file.") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}.") from None
+    # A ValueError that is no JSONDecodeError: bytes that are not UTF-8, or a
+    # number of thousands of digits.
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not valid JSON ({error}).") from None
     if not isinstance(values, dict):
         raise UserError(f"{path}: holds {type(values).__name__}, not an object")

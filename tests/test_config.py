@@ -41,6 +41,8 @@ def test_sizes(size):
         ("hidden_size=100", "not a multiple of num_attention_heads 12"),
         ("vocab_size=0", "vocab_size is 0; it must be at least 1"),
         ("num_hidden_layers=1000000000", "must be at most 10000"),
+        ("layer_norm_eps=inf", "layer_norm_eps is inf; it must be a number"),
+        ("initializer_range=nan", "must be a number"),
         ("hidden_dropout_prob=1", "must lie in \\[0, 1\\)"),
         ("layer_norm_eps=0", "must be above 0"),
         ("hidden_act=swish", "one of gelu, gelu_erf, relu, tanh, linear"),
@@ -69,3 +71,19 @@ def test_unknown_names():
         BertConfig.from_size("huge", 100)
     with pytest.raises(UserError, match="Did you mean hidden_size"):
         BertConfig.from_dict({**RELEASED_BASE, "hiden_size": 1}, "x")
+
+
+def test_an_error_names_the_file(tmp_path):
+    path = tmp_path / "bert_config.json"
+    for text, message in (
+        ('{"vocab_size": 9, "hidden_act": "swish"}', "hidden_act is 'swish'"),
+        ('{"vocab_size": 9, "layer_norm_eps": Infinity}', "must be a number"),
+        (
+            '{"vocab_size": 9, "hidden_dropout_prob": 1' + "0" * 400 + "}",
+            "hidden_dropout_prob is too large a number",
+        ),
+    ):
+        path.write_text(text)
+        with pytest.raises(UserError, match=message) as caught:
+            BertConfig.from_json(path)
+        assert str(caught.value).startswith(str(path))

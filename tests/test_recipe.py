@@ -78,3 +78,15 @@ def test_files_that_hold_no_object(tmp_path, text):
 
 def test_every_setting_is_described():
     assert Example.describe().splitlines()[1] == "  rate=0.5: how fast"
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a": ' + "9" * 5000 + "}", '{"a": "\udcff"']
+)
+def test_damaged_json_is_one_line(text, tmp_path):
+    path = tmp_path / "damaged.json"
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+    with pytest.raises(UserError, match="damaged.json: not valid JSON"):
+        read_json_object(path)
+    with pytest.raises(UserError, match="Is a directory"):
+        read_json_object(tmp_path)

@@ -18,6 +18,7 @@ from bert_tf.checkpoints.layout import (
     NEXT_SENTENCE,
     POOLER,
     SPAN,
+    TASK_HEADS,
     TOKEN_CLASSIFIER,
     head_shapes,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "NEXT_SENTENCE",
     "POOLER",
     "SPAN",
+    "TASK_HEADS",
     "TOKEN_CLASSIFIER",
     "Checkpoint",
     "head_shapes",

@@ -12,12 +12,20 @@ from bert_tf.checkpoints import (
     own,
 )
 from bert_tf.checkpoints.checkpoint import Checkpoint
-from bert_tf.checkpoints.layout import MASKED_LM
+from bert_tf.checkpoints.labels import LABELS_FILE
+from bert_tf.checkpoints.layout import (
+    CLASSIFIER,
+    MASKED_LM,
+    TOKEN_CLASSIFIER,
+    head_shapes,
+)
+from bert_tf.checkpoints.stored import read_stored
 from bert_tf.errors import UserError
 from bert_tf.files import written_beside
+from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 from bert_tf.sources import local_folder
 from bert_tf.text.casing import read_lower_case, write_lower_case
-from bert_tf.text.vocabulary import VOCABULARY_FILE
+from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 from bert_tf.text.vocabulary_files import read_vocabulary
 
 # Each family is a module with `found_in(folder)` and `read(folder)`; those
@@ -115,12 +123,7 @@ def load_checkpoint(source: str | os.PathLike) -> Checkpoint:
     vocabulary = read_vocabulary(folder)
     if vocabulary is None:
         return checkpoint
-    rows = checkpoint.config.vocab_size
-    if len(vocabulary) > rows:
-        raise UserError(
-            f"{folder}: the vocabulary has {len(vocabulary)} tokens, but "
-            f"vocab_size is {rows}."
-        )
+    _check_vocabulary(vocabulary, checkpoint.config.vocab_size, str(folder))
     return dataclasses.replace(
         checkpoint,
         vocabulary=vocabulary,
@@ -139,11 +142,14 @@ def save_checkpoint(
     Args:
       folder: the folder, made if it is not there.
       checkpoint: what to write. Its vocabulary, where it has one, is written
-        as vocab.txt and tokenizer_config.json.
+        as vocab.txt and tokenizer_config.json; where it has none, such files
+        stay as they are.
       to: the layout: bert_tf, google_tf1 or hugging_face.
 
     Raises:
-      UserError: an unknown layout, or one that cannot hold this checkpoint.
+      UserError: an unknown layout, or one that cannot hold this checkpoint;
+        arrays that do not fit the configuration, a vocabulary or labels that
+        do not fit the arrays; a folder with other weights in it.
     """
     if to not in WRITTEN:
         raise UserError(
@@ -151,13 +157,62 @@ def save_checkpoint(
         )
     if to != "bert_tf":
         _check_masked_lm_head(checkpoint, to)
+    checkpoint = _checked(checkpoint)
     folder = pathlib.Path(folder)
     if folder.exists():
+        _refuse_other_weights(folder, to)
         _write(folder, checkpoint, to)
         return
     with written_beside(folder) as beside:
         beside.mkdir()
         _write(beside, checkpoint, to)
+
+
+def _checked(checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint with arrays that are strictly those of its heads."""
+    config, arrays = checkpoint.config, checkpoint.arrays
+    given = LazyArrays(shapes_of_arrays(arrays), arrays.__getitem__)
+    source = checkpoint.source
+    ours, _ = read_stored(config, own.table(config), given, (), source)
+    _check_vocabulary(checkpoint.vocabulary, config.vocab_size, source)
+    checkpoint = dataclasses.replace(checkpoint, arrays=ours)
+    if checkpoint.labels is not None:
+        rows = [
+            ours.shapes[next(iter(head_shapes(config)[head]))][0]
+            for head in (CLASSIFIER, TOKEN_CLASSIFIER)
+            if head in checkpoint.heads
+        ]
+        if len(checkpoint.labels) not in rows:
+            raise UserError(
+                f"{source}: names {len(checkpoint.labels)} labels, but "
+                + (
+                    f"its head has {rows[0]}."
+                    if rows
+                    else "has no head for labels."
+                )
+            )
+    return checkpoint
+
+
+def _refuse_other_weights(folder: pathlib.Path, to: str) -> None:
+    """Refuses a folder where a second model would lie, or a mixture."""
+    for name, family in FAMILIES.items():
+        # Ours are replaced file by file: that is how a run ends.
+        if family.found_in(folder) and (name, to) != ("bert_tf", "bert_tf"):
+            raise UserError(
+                f"{folder}: holds weights of {name} already; choose another "
+                "folder."
+            )
+
+
+def _check_vocabulary(
+    vocabulary: Vocabulary | None, rows: int, source: str
+) -> None:
+    if vocabulary is not None and len(vocabulary) > rows:
+        raise UserError(
+            f"{source}: the vocabulary has {len(vocabulary)} tokens, but "
+            f"vocab_size is {rows}."
+        )
 
 
 def _check_masked_lm_head(checkpoint: Checkpoint, to: str) -> None:
@@ -166,15 +221,17 @@ def _check_masked_lm_head(checkpoint: Checkpoint, to: str) -> None:
     forms = [(c.hidden_act, c.layer_norm_eps) for c in (head, config)]
     if MASKED_LM in checkpoint.heads and forms[0] != forms[1]:
         raise UserError(
-            f"to={to}: cannot hold a masked LM head of {forms[0][0]} and "
-            f"epsilon {forms[0][1]} on an encoder of {forms[1][0]} and "
-            f"{forms[1][1]}, as KerasHub makes them; write bert_tf, or leave "
+            f"{checkpoint.source}: {to} cannot hold a masked LM head of "
+            f"{forms[0][0]} and epsilon {forms[0][1]} on an encoder of "
+            f"{forms[1][0]} and {forms[1][1]}, as KerasHub makes them; write bert_tf, or leave "
             f"the head out (--drop_heads={MASKED_LM})."
         )
 
 
 def _write(folder: pathlib.Path, checkpoint: Checkpoint, to: str) -> None:
     FAMILIES[to].write(folder, checkpoint)
+    if checkpoint.labels is None:
+        (folder / LABELS_FILE).unlink(missing_ok=True)
     if checkpoint.vocabulary is not None:
         checkpoint.vocabulary.save(folder / VOCABULARY_FILE)
         # transformers asks for more in that file, so its family wrote it.

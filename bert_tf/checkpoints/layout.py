@@ -19,6 +19,8 @@ CLASSIFIER = "classifier"
 SPAN = "span"
 TOKEN_CLASSIFIER = "token_classifier"
 MULTIPLE_CHOICE = "multiple_choice"
+# Those that a fine-tuning makes.
+TASK_HEADS = (CLASSIFIER, SPAN, TOKEN_CLASSIFIER, MULTIPLE_CHOICE)
 
 
 def _norm(name: str, width: int) -> Shapes:

@@ -25,16 +25,20 @@ def found_in(folder: pathlib.Path) -> bool:
     return (folder / WEIGHTS_FILE).exists()
 
 
-def read(folder: pathlib.Path) -> Checkpoint:
-    """Reads the configuration, the weights and the labels."""
-    config = BertConfig.from_json(folder / CONFIG_FILE)
+def table(config: BertConfig) -> dict[str, Stored]:
+    """Every array that may be there, stored as it is."""
     shapes = encoder_shapes(config)
     for arrays in head_shapes(config).values():
         shapes |= arrays
-    table = {name: Stored(name, shape) for name, shape in shapes.items()}
+    return {name: Stored(name, shape) for name, shape in shapes.items()}
+
+
+def read(folder: pathlib.Path) -> Checkpoint:
+    """Reads the configuration, the weights and the labels."""
+    config = BertConfig.from_json(folder / CONFIG_FILE)
     path = folder / WEIGHTS_FILE
     arrays, left_out = read_stored(
-        config, table, open_arrays(path), (), str(path)
+        config, table(config), open_arrays(path), (), str(path)
     )
     return Checkpoint(
         config, arrays, labels=read_labels(folder), left_out=left_out

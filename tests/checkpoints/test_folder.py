@@ -83,7 +83,8 @@ def test_arrays_of_any_shape_come_back(tmp_path):
 
 def test_a_vocabulary_must_fit(tmp_path):
     vocabulary = Vocabulary([*SPECIAL_TOKENS, "a", "b", "c"])
-    save_checkpoint(tmp_path, Checkpoint(CONFIG, arrays(), vocabulary, True))
+    save_checkpoint(tmp_path, Checkpoint(CONFIG, arrays()))
+    vocabulary.save(tmp_path / "vocab.txt")
     with pytest.raises(UserError, match="has 8 tokens, but vocab_size is 7"):
         load_checkpoint(tmp_path)
     Vocabulary(SPECIAL_TOKENS).save(tmp_path / "vocab.txt")
