@@ -7,6 +7,7 @@ import glob
 import gzip
 import os
 import pathlib
+import re
 import shutil
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -105,6 +106,86 @@ def written_beside(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
             shutil.rmtree(beside)
         else:
             beside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def new_folder(
+    path: str | pathlib.Path, flag: str = "--output_dir"
+) -> Iterator[pathlib.Path]:
+    """Yields an empty folder that becomes `path` when the block succeeds.
+
+    Nothing that others put at `path` meanwhile is removed or replaced. On an
+    error everything is as it was, parents included. An empty folder that is
+    there already stays the same folder, and what a killed run left of its
+    own is removed.
+
+    Args:
+      path: the folder, not there or empty.
+      flag: what names it, for errors.
+
+    Raises:
+      UserError: `path` holds something, or is or lies in a file.
+    """
+    path = pathlib.Path(os.path.realpath(path))
+    refuse_filled(path, flag)
+    is_there = path.is_dir()
+    # Inside an empty folder, which may be another file system than its parent.
+    beside = path if is_there else path.parent
+    beside = beside / f".{path.name}.{os.getpid()}.partial"
+    made = [p for p in path.parents if not p.exists()]
+    beside.mkdir(parents=True)
+    try:
+        yield beside
+        refuse_filled(path, flag)
+        if is_there:
+            for file in sorted(beside.iterdir()):
+                os.rename(file, path / file.name)
+        else:
+            # Fails where another run has put something in this moment.
+            os.rename(beside, path)
+    except OSError as error:
+        # The user knows the folder by this name, not by the hidden one.
+        error.filename = str(path)
+        raise
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+        for parent in made:
+            with contextlib.suppress(OSError):
+                parent.rmdir()
+
+
+def refuse_filled(path: str | pathlib.Path, flag: str = "--output_dir") -> None:
+    """Refuses what is no new or empty folder; sweeps what the dead left.
+
+    Raises:
+      UserError: `path` holds something, or is or lies in a file.
+    """
+    path = pathlib.Path(os.path.realpath(path))
+    for place in (path, *path.parents):
+        if place.exists() and not place.is_dir():
+            raise UserError(f"{flag}={path}: {place} is a file, no folder.")
+    own = re.compile(rf"\.{re.escape(path.name)}\.(\d+)\.partial")
+    for folder in (path, path.parent):
+        for left in folder.iterdir() if folder.is_dir() else ():
+            match = own.fullmatch(left.name)
+            if match and not _is_running(int(match[1])):
+                shutil.rmtree(left, ignore_errors=True)
+    if path.is_dir() and any(
+        not own.fullmatch(left.name) for left in path.iterdir()
+    ):
+        raise UserError(
+            f"{flag}={path}: is not empty; name a folder that is not there yet."
+        )
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def write_text(path: str | pathlib.Path, text: str) -> None:

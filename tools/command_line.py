@@ -1,6 +1,7 @@
 """What every command shares: quiet start-up and one-line errors."""
 
 import errno
+import io
 import os
 import sys
 import tempfile
@@ -70,6 +71,10 @@ def run_on_words(main: Callable[[list[str]], None]) -> None:
     def guarded(arguments: list[str]) -> int:
         from bert_tf.errors import UserError
 
+        # Names in other scripts shall not end a run on an ASCII terminal.
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         logging.set_verbosity(logging.WARNING)
         try:
             _import_tensorflow()

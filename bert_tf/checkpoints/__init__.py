@@ -13,6 +13,7 @@ from bert_tf.checkpoints.folder import (
 )
 from bert_tf.checkpoints.layout import (
     CLASSIFIER,
+    HEADS_ON_POOLER,
     MASKED_LM,
     MULTIPLE_CHOICE,
     NEXT_SENTENCE,
@@ -25,6 +26,7 @@ from bert_tf.checkpoints.layout import (
 
 __all__ = [
     "CLASSIFIER",
+    "HEADS_ON_POOLER",
     "MASKED_LM",
     "MULTIPLE_CHOICE",
     "NEXT_SENTENCE",

@@ -4,6 +4,8 @@ import dataclasses
 import os
 import pathlib
 
+import numpy as np
+
 from bert_tf.checkpoints import (
     google_tf1,
     hugging_face,
@@ -175,7 +177,19 @@ def _checked(checkpoint: Checkpoint) -> Checkpoint:
     source = checkpoint.source
     ours, _ = read_stored(config, own.table(config), given, (), source)
     _check_vocabulary(checkpoint.vocabulary, config.vocab_size, source)
-    checkpoint = dataclasses.replace(checkpoint, arrays=ours)
+
+    def finite(name: str) -> np.ndarray:
+        array = ours[name]
+        if not np.isfinite(array).all():
+            raise UserError(
+                f"{source}: {name} holds values that are not finite (NaN or "
+                "infinite); no model can be made of it."
+            )
+        return array
+
+    checkpoint = dataclasses.replace(
+        checkpoint, arrays=LazyArrays(ours.shapes, finite)
+    )
     if checkpoint.labels is not None:
         rows = [
             ours.shapes[next(iter(head_shapes(config)[head]))][0]
@@ -223,8 +237,8 @@ def _check_masked_lm_head(checkpoint: Checkpoint, to: str) -> None:
         raise UserError(
             f"{checkpoint.source}: {to} cannot hold a masked LM head of "
             f"{forms[0][0]} and epsilon {forms[0][1]} on an encoder of "
-            f"{forms[1][0]} and {forms[1][1]}, as KerasHub makes them; write bert_tf, or leave "
-            f"the head out (--drop_heads={MASKED_LM})."
+            f"{forms[1][0]} and {forms[1][1]}, as KerasHub makes them; write "
+            f"bert_tf, or leave the head out (--drop_heads={MASKED_LM})."
         )
 
 

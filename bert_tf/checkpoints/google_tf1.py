@@ -10,6 +10,7 @@ The names and shapes of the variables are those that we use throughout, see
 `layout.py`.
 """
 
+import errno
 import os
 import pathlib
 import tempfile
@@ -119,14 +120,19 @@ def _write_variables(
         prefix = pathlib.Path(beside) / PREFIX
         # TensorFlow writes them all at once, so it holds one copy of the
         # weights. A constant alone would keep the NumPy array as well.
-        tf.raw_ops.SaveV2(
-            prefix=str(prefix),
-            tensor_names=names,
-            shape_and_slices=[""] * len(names),
-            tensors=[
-                tf.identity(tf.constant(arrays[name], tf.float32))
-                for name in names
-            ],
-        )
+        tensors = [
+            tf.identity(tf.constant(arrays[name], tf.float32)) for name in names
+        ]
+        try:
+            tf.raw_ops.SaveV2(
+                prefix=str(prefix),
+                tensor_names=names,
+                shape_and_slices=[""] * len(names),
+                tensors=tensors,
+            )
+        except tf.errors.OpError as error:
+            full = isinstance(error, tf.errors.ResourceExhaustedError)
+            code = errno.ENOSPC if full else errno.EIO
+            raise OSError(code, os.strerror(code), str(folder)) from error
         os.replace(f"{prefix}.index", index)
         os.replace(f"{prefix}.data-00000-of-00001", data)

@@ -62,8 +62,6 @@ _CLASSES = {
     "BertForQuestionAnswering": (SPAN,),
     "BertForMultipleChoice": (MULTIPLE_CHOICE,),
 }
-# Heads that score the pooled output.
-_ON_POOLER = (NEXT_SENTENCE, CLASSIFIER, MULTIPLE_CHOICE)
 # Heads whose labels have names.
 _LABELLED = (CLASSIFIER, TOKEN_CLASSIFIER)
 # One name for three heads; config.json's `architectures` says which it is.
@@ -115,12 +113,29 @@ def read(folder: pathlib.Path) -> Checkpoint:
     )
     arrays, left_out = read_stored(config, table, found, _IGNORED, source)
     checkpoint = Checkpoint(config, arrays, left_out=left_out)
+    _check_heads(checkpoint, values, path)
     _check_tied(found, f"{prefix}{_WORDS}", checkpoint, values, source)
     if not set(checkpoint.heads) & set(_LABELLED):
         return checkpoint
     rows = found.shapes[f"{_SHARED_NAME}.weight"][0]
     labels = read_labels(values, rows, path)
     return Checkpoint(config, arrays, labels=labels, left_out=left_out)
+
+
+def _check_heads(
+    checkpoint: Checkpoint, values: Mapping[str, Any], path: pathlib.Path
+) -> None:
+    """Refuses weights without a head of the class that they are said to be."""
+    given = values.get("architectures")
+    for name in given if isinstance(given, list) else ():
+        wanted = _CLASSES.get(name, ()) if isinstance(name, str) else ()
+        absent = [head for head in wanted if head not in checkpoint.heads]
+        if absent:
+            raise UserError(
+                f"{path}: architectures is {json.dumps(given)}, but the "
+                f"weights hold no {' and no '.join(absent)}; they are "
+                'incomplete, or it should be ["BertModel"].'
+            )
 
 
 def _shared_head(values: Mapping[str, Any], path: pathlib.Path) -> str:
@@ -251,12 +266,6 @@ def _class_of(checkpoint: Checkpoint) -> str:
             f"{checkpoint.source}: no class of transformers holds "
             f"{', '.join(sorted(heads))} together; drop heads until one is "
             f"left, or {MASKED_LM} and {NEXT_SENTENCE}."
-        )
-    on_pooler = sorted(heads & set(_ON_POOLER))
-    if on_pooler and POOLER not in checkpoint.heads:
-        raise UserError(
-            f"{checkpoint.source}: has no {POOLER}, which its head "
-            f"{on_pooler[0]} works on; drop the head."
         )
     return fitting[0]
 

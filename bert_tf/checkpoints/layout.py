@@ -22,6 +22,9 @@ MULTIPLE_CHOICE = "multiple_choice"
 # Those that a fine-tuning makes.
 TASK_HEADS = (CLASSIFIER, SPAN, TOKEN_CLASSIFIER, MULTIPLE_CHOICE)
 
+# Those that score the pooled output.
+HEADS_ON_POOLER = (NEXT_SENTENCE, CLASSIFIER, MULTIPLE_CHOICE)
+
 
 def _norm(name: str, width: int) -> Shapes:
     return {f"{name}/gamma": (width,), f"{name}/beta": (width,)}

@@ -16,6 +16,7 @@ _POSITIONS = "bert/embeddings/position_embeddings"
 # The normal distribution is cut here, as by the initializer of the model
 # (google-research/bert, modeling.py, create_initializer).
 _CUT = 2.0
+_MOST_POSITIONS = 1_000_000
 
 
 def replace_vocabulary(
@@ -96,11 +97,12 @@ def resize_positions(
       became of the rows.
 
     Raises:
-      UserError: the length is below 1.
+      UserError: the length is below 1 or above 1,000,000.
     """
-    if length < 1:
+    if not 1 <= length <= _MOST_POSITIONS:
         raise UserError(
-            f"--max_position_embeddings={length}: must be at least 1."
+            f"--max_position_embeddings={length}: must be at least 1 and at "
+            f"most {_MOST_POSITIONS}."
         )
     old = checkpoint.config.max_position_embeddings
     kept, new_rows = min(old, length), max(0, length - old)

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bert_tf.checkpoints.layout import (
+    HEADS_ON_POOLER,
+    POOLER,
     Shape,
     Shapes,
     encoder_shapes,
@@ -67,9 +69,11 @@ def read_stored(
         ours for ours, stored in table.items() if stored.name in found.shapes
     }
     wanted = set(encoder_shapes(config))
-    for arrays in heads.values():
+    for head, arrays in heads.items():
         if present & set(arrays):
             wanted |= set(arrays)
+            if head in HEADS_ON_POOLER:
+                wanted |= set(heads[POOLER])
     names = {table[ours].name for ours in wanted if ours in table}
     left_out = tuple(
         name

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from bert_tf.checkpoints import (
     CLASSIFIER,
+    HEADS_ON_POOLER,
     MASKED_LM,
-    MULTIPLE_CHOICE,
     NEXT_SENTENCE,
     POOLER,
     TOKEN_CLASSIFIER,
@@ -28,13 +28,12 @@ from bert_tf.checkpoints.resize import replace_vocabulary, resize_positions
 from bert_tf.conversion.proof import Comparison, expect, prove
 from bert_tf.conversion.sources import open_variables
 from bert_tf.errors import UserError
-from bert_tf.files import written_beside
+from bert_tf.files import new_folder, refuse_filled
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 from bert_tf.sources import local_folder
 from bert_tf.text.casing import read_lower_case
 from bert_tf.text.vocabulary import Vocabulary
 
-_ON_POOLER = (NEXT_SENTENCE, CLASSIFIER, MULTIPLE_CHOICE)
 _LABELLED = (CLASSIFIER, TOKEN_CLASSIFIER)
 # Outputs that the report always speaks of, and the heads they need.
 _OUTPUTS = {
@@ -121,7 +120,7 @@ def convert_checkpoint(
     """
     start = time.monotonic()
     _check(to, seed)
-    output = _new_folder(output_dir)
+    refuse_filled(output_dir)
     folder = local_folder(source)
     family = recognise(folder)
     loaded = load_checkpoint(source)
@@ -134,11 +133,11 @@ def convert_checkpoint(
     _say_what_is_odd(checkpoint, to)
     variables = open_variables(folder, family)
     expected = expect(loaded, checkpoint, variables, seed)
-    with written_beside(output) as beside:
+    with new_folder(output_dir) as beside:
         save_checkpoint(beside, checkpoint, to)
         comparisons = prove(expected, beside)
     report = ConversionReport(
-        output,
+        pathlib.Path(os.path.abspath(output_dir)),
         family,
         to,
         checkpoint.heads,
@@ -182,20 +181,6 @@ def _peak_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def _new_folder(output_dir: str | os.PathLike) -> pathlib.Path:
-    """The folder to write, which is not there or empty."""
-    # Absolute, because a folder called "." has no name to write beside.
-    path = pathlib.Path(os.path.abspath(output_dir))
-    if path.exists() and not path.is_dir():
-        raise UserError(f"--output_dir={output_dir}: is a file, no folder.")
-    if path.is_dir() and any(path.iterdir()):
-        raise UserError(
-            f"--output_dir={output_dir}: is not empty; name a folder that is "
-            "not there yet."
-        )
-    return path
-
-
 def _describe(checkpoint: Checkpoint, family: str) -> None:
     config = checkpoint.config
     _say(
@@ -215,6 +200,10 @@ def _describe(checkpoint: Checkpoint, family: str) -> None:
 
 def _drop_heads(checkpoint: Checkpoint, dropped: Sequence[str]) -> Checkpoint:
     """The checkpoint without some heads; says which go along."""
+    if isinstance(dropped, str):
+        raise UserError(
+            f"drop_heads={dropped!r}: takes a list of names of heads."
+        )
     heads = checkpoint.heads
     if absent := [head for head in dropped if head not in heads]:
         raise UserError(
@@ -222,7 +211,7 @@ def _drop_heads(checkpoint: Checkpoint, dropped: Sequence[str]) -> Checkpoint:
             f"{', '.join(heads) or 'none'}."
         )
     kept = [head for head in heads if head not in dropped]
-    needing = [head for head in kept if head in _ON_POOLER]
+    needing = [head for head in kept if head in HEADS_ON_POOLER]
     if POOLER in dropped and needing:
         raise UserError(
             f"--drop_heads={POOLER}: {', '.join(needing)} need it; drop "
@@ -233,7 +222,7 @@ def _drop_heads(checkpoint: Checkpoint, dropped: Sequence[str]) -> Checkpoint:
     if not dropped:
         return checkpoint
     shapes = shapes_of_arrays(checkpoint.arrays)
-    for head in dropped:
+    for head in set(dropped):
         for name in head_shapes(checkpoint.config)[head]:
             del shapes[name]
     labels = checkpoint.labels if set(kept) & set(_LABELLED) else None
@@ -265,13 +254,13 @@ def _with_vocabulary(
             )
         return checkpoint
     vocabulary = Vocabulary.from_file(vocab_file)
-    if checkpoint.vocabulary == vocabulary:
+    rows = checkpoint.config.vocab_size
+    if checkpoint.vocabulary == vocabulary and len(vocabulary) == rows:
         return checkpoint
     if checkpoint.vocabulary is not None:
         checkpoint, line = replace_vocabulary(checkpoint, vocabulary, seed)
         _say(line)
         return checkpoint
-    rows = checkpoint.config.vocab_size
     if len(vocabulary) > rows:
         raise UserError(
             f"--vocab_file={vocab_file}: has {len(vocabulary)} tokens, but "

@@ -16,6 +16,7 @@ import numpy as np
 
 from bert_tf.checkpoints import (
     CLASSIFIER,
+    HEADS_ON_POOLER,
     MASKED_LM,
     MULTIPLE_CHOICE,
     NEXT_SENTENCE,
@@ -42,7 +43,6 @@ from bert_tf.pretraining.pretrainer import BertPretrainer
 # More than this in float32 is another model.
 LIMIT = 1e-4
 ROWS, LENGTH, PREDICTIONS = 4, 48, 8
-_ON_POOLER = (NEXT_SENTENCE, CLASSIFIER, MULTIPLE_CHOICE)
 # What outputs need of a checkpoint, or they come from weights as drawn.
 _NEEDED = {
     "pooled_output": {POOLER},
@@ -254,7 +254,7 @@ def _task_logits(
             continue
         model = models[head]()
         restore(model, checkpoint, fresh=absent)
-        on = "pooled_output" if head in _ON_POOLER else "sequence_output"
+        on = "pooled_output" if head in HEADS_ON_POOLER else "sequence_output"
         logits[f"{head}_logits"] = model.get_layer(head)(outputs[on])
     return logits
 

@@ -25,6 +25,7 @@ _SIGNS_OF_WORK = (
     "records.json",
     CHECKPOINTS,
 )
+_HOW_TO_FIT = "; tools.convert_checkpoint --vocab_file fits a model to it"
 
 
 def choose_tokenizer(
@@ -63,11 +64,7 @@ def choose_tokenizer(
     first, vocabulary, lower_case = sources[0]
     for name, other, other_lower_case in sources[1:]:
         if other.digest() != vocabulary.digest():
-            hint = (
-                "; tools.convert_checkpoint --vocab_file fits a model to it"
-                if name.startswith("--init_from")
-                else ""
-            )
+            hint = _HOW_TO_FIT * name.startswith("--init_from")
             raise UserError(
                 f"{name}: another vocabulary than that of {first}{hint}."
             )
@@ -119,7 +116,9 @@ def choose_configuration(
     if config.vocab_size != len(vocabulary):
         raise UserError(
             f"{source}: vocab_size is {config.vocab_size}, but the records "
-            f"were built with a vocabulary of {len(vocabulary)} tokens."
+            f"were built with a vocabulary of {len(vocabulary)} tokens"
+            + _HOW_TO_FIT * (initial is not None)
+            + "."
         )
     for name, folder in zip(recipe.folders, folders, strict=True):
         if folder.max_seq_length > config.max_position_embeddings:

@@ -165,7 +165,11 @@ def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
 
     vocabulary = Vocabulary([*SPECIAL_TOKENS, "a", "A"])
     checkpoint = Checkpoint(
-        CONFIG, arrays("classifier"), vocabulary, True, ("a", "b", "c")
+        CONFIG,
+        arrays("pooler", "classifier"),
+        vocabulary,
+        True,
+        ("a", "b", "c"),
     )
     # The labels come after the weights.
     monkeypatch.setattr(
@@ -212,7 +216,9 @@ def test_a_source_of_a_hub_is_read_like_its_folder(tmp_path, monkeypatch):
 
 
 def test_labels_that_are_none(tmp_path):
-    save_checkpoint(tmp_path, Checkpoint(CONFIG, arrays("classifier")))
+    save_checkpoint(
+        tmp_path, Checkpoint(CONFIG, arrays("pooler", "classifier"))
+    )
     for labels in ("yes", ["yes", 1]):
         (tmp_path / "labels.json").write_text(json.dumps(labels))
         refused_line = refused_labels(tmp_path)

@@ -323,7 +323,7 @@ def test_heads_that_no_class_holds(tmp_path):
         (POOLER, SPAN, CLASSIFIER),
         "no class of transformers holds classifier, span together; drop heads",
     )
-    refused((NEXT_SENTENCE,), "has no pooler, which its head next_sentence")
+    refused((NEXT_SENTENCE,), "missing: bert/pooler/dense/bias")
     refused(
         (POOLER, CLASSIFIER),
         "names 2 labels, but its head has 3",

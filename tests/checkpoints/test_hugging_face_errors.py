@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from bert_tf.checkpoints import load_checkpoint, read_arrays, save_checkpoint
+from bert_tf.checkpoints import (
+    load_checkpoint,
+    read_arrays,
+    save_checkpoint,
+    write_arrays,
+)
 from bert_tf.errors import UserError
 
 SAVED = (
@@ -303,7 +308,8 @@ def test_safetensors_go_before_a_pickle(tmp_path):
 
 def test_two_families(tmp_path):
     folder = copied(tmp_path, "BertModel")
-    save_checkpoint(folder, load_checkpoint(folder))
+    save_checkpoint(tmp_path / "ours", load_checkpoint(folder))
+    shutil.copytree(tmp_path / "ours", folder, dirs_exist_ok=True)
     refused(folder, "bert_tf and of hugging_face")
 
 
@@ -314,3 +320,25 @@ def test_a_number_of_labels_without_names(tmp_path):
     assert load_checkpoint(folder).labels is None
     changed_json(path, num_labels=4)
     refused(folder, "config.json", "tells 4 labels")
+
+
+@pytest.mark.parametrize(
+    ("name", "dropped", "head"),
+    [
+        ("BertForPreTraining", "cls.predictions.", "masked_lm"),
+        ("BertForPreTraining", "cls.seq_relationship.", "next_sentence"),
+        ("BertForQuestionAnswering", "qa_outputs.", "span"),
+        ("BertForSequenceClassification", "classifier.", "classifier"),
+    ],
+)
+def test_a_head_that_the_class_has_and_the_file_has_not(
+    name, dropped, head, tmp_path
+):
+    folder = copied(tmp_path, name)
+    kept = {
+        key: array
+        for key, array in read_arrays(folder / "model.safetensors").items()
+        if not key.startswith(dropped)
+    }
+    write_arrays(folder / "model.safetensors", kept)
+    refused(folder, "config.json: architectures", f"hold no {head}")

@@ -170,3 +170,9 @@ def test_what_cannot_be_done():
         replace_vocabulary(bare, Vocabulary(TOKENS))
     with pytest.raises(UserError, match="max_position_embeddings=0: must be"):
         resize_positions(bare, 0)
+
+
+@pytest.mark.parametrize("length", [0, 1_000_001, 100_000_000_000])
+def test_a_length_that_no_table_has(length):
+    with pytest.raises(UserError, match="at least 1 and at most 1000000"):
+        resize_positions(checkpoint(), length)

@@ -72,11 +72,12 @@ def refused(arrays, ignored=()):
 
 
 def test_arrays_are_turned_and_reshaped():
-    theirs = found("classifier")
+    theirs = found("pooler", "classifier")
     ours, left_out = read(theirs)
     assert left_out == ()
     assert set(ours) == {
         *encoder_shapes(CONFIG),
+        *head_shapes(CONFIG)["pooler"],
         "output_weights",
         "output_bias",
     }
@@ -119,9 +120,10 @@ def test_heads_are_there_or_not():
         ours, _ = read(found(*heads))
         assert Checkpoint(CONFIG, ours).heads == heads
     ours, _ = read(
-        found("span", "token_classifier", "multiple_choice", labels=9)
+        found("pooler", "span", "token_classifier", "multiple_choice", labels=9)
     )
     assert Checkpoint(CONFIG, ours).heads == (
+        "pooler",
         "span",
         "token_classifier",
         "multiple_choice",
@@ -176,8 +178,14 @@ def test_shapes_that_disagree():
         assert part in line
 
 
+def test_heads_on_the_pooler_need_it():
+    for head in ("next_sentence", "classifier", "multiple_choice"):
+        assert "missing: BERT/POOLER/DENSE/BIAS [4]" in refused(found(head))
+    read(found("masked_lm", "span", "token_classifier"))
+
+
 def test_labels_that_disagree():
-    theirs = found("classifier")
+    theirs = found("pooler", "classifier")
     theirs["OUTPUT_BIAS"] = np.ones(2, np.float32)
     line = refused(theirs)
     assert "OUTPUT_WEIGHTS [4, 3]" in line

@@ -387,7 +387,6 @@ def test_left_out_arrays_are_told(source, target, tmp_path, capsys):
 
 def test_a_write_that_fails_leaves_nothing(source, target, monkeypatch):
     def full(folder, checkpoint, to):
-        folder.mkdir()
         (folder / "bert_config.json").write_text("{")
         raise OSError(28, "No space left on device", str(folder))
 
@@ -414,3 +413,77 @@ def test_the_table_shows_what_is_not_a_number():
         "pooled_output",
         "not compared: pooler was dropped",
     ]
+
+
+def test_what_others_write_meanwhile_is_kept(source, target, monkeypatch):
+    save = convert.save_checkpoint
+
+    for is_there in (False, True):
+        output = target.with_name(f"out_{is_there}")
+        if is_there:
+            output.mkdir()
+
+        def interfere(folder, checkpoint, to, output=output):
+            save(folder, checkpoint, to)
+            output.mkdir(exist_ok=True)
+            (output / "notes.txt").write_text("precious")
+
+        monkeypatch.setattr(convert, "save_checkpoint", interfere)
+        with pytest.raises(UserError, match="is not empty"):
+            convert_checkpoint(source, "bert_tf", output)
+        assert [p.name for p in output.iterdir()] == ["notes.txt"]
+
+
+def test_an_empty_folder_stays_the_same_folder(source, target):
+    target.mkdir()
+    link = target.with_name("link")
+    link.symlink_to(target)
+    before = target.stat().st_ino
+    convert_checkpoint(source, "bert_tf", link)
+    assert target.stat().st_ino == before
+    assert "bert_model.safetensors" in {p.name for p in target.iterdir()}
+    assert not any(p.name.endswith(".partial") for p in target.iterdir())
+
+
+def test_parents_that_were_made_go_again(source, target, monkeypatch):
+    def full(folder, checkpoint, to):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(convert, "save_checkpoint", full)
+    with pytest.raises(OSError, match="No space left"):
+        convert_checkpoint(source, "bert_tf", target / "new" / "newer")
+    assert not target.exists()
+
+
+def test_what_a_killed_run_left_goes(source, target):
+    # No process has a number that large.
+    left = target.with_name(f".{target.name}.999999999.partial")
+    left.mkdir()
+    (left / "half").write_text("half")
+    convert_checkpoint(source, "bert_tf", target)
+    assert not left.exists()
+
+
+def test_a_vocabulary_that_is_the_same_trims_spare_rows(target):
+    config = tiny_config(vocab_size=len(TOKENS) + 3)
+    folder = target.with_name("padded")
+    save_checkpoint(
+        folder,
+        Checkpoint(config, random_arrays(config, ()), Vocabulary(TOKENS), True),
+    )
+    convert_checkpoint(
+        folder, "bert_tf", target, vocab_file=folder / "vocab.txt"
+    )
+    written = load_checkpoint(target)
+    assert written.config.vocab_size == len(TOKENS)
+
+
+def test_a_head_named_twice_and_a_string(source, target):
+    convert_checkpoint(
+        source, "bert_tf", target, drop_heads=["masked_lm", "masked_lm"]
+    )
+    assert "masked_lm" not in load_checkpoint(target).heads
+    with pytest.raises(UserError, match="takes a list of names"):
+        convert_checkpoint(
+            source, "bert_tf", target / "x", drop_heads="masked_lm"
+        )

@@ -62,6 +62,23 @@ def test_exit_code_and_line(arguments, code, error):
     assert (done.returncode, done.stderr) == (code, error)
 
 
+def test_names_in_other_scripts_on_an_ascii_terminal():
+    script = SCRIPT.replace('print("done")', 'print("done \\u0414")')
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+            "PATH": "",
+            "PYTHONIOENCODING": "ascii",
+        },
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "done \\u0414\n"
+
+
 def test_a_defect_shows_its_stack_trace():
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, "--kind=bug"],
