@@ -20,7 +20,8 @@ class Checkpoint:
         the shapes of those; see `layout.py`. Those of a folder are read when
         asked for, each time anew.
       vocabulary: the tokens, or None where the folder holds no vocabulary.
-      lower_case: whether text is lower-cased; None where not known.
+      lower_case: whether text is lower-cased; None where not known, or where
+        the folder's tokenizer has other rules than BERT's.
       labels: names of the labels of a fine-tuned head, in order; None where
         not known.
       left_out: names in the source's files that are no part of the model

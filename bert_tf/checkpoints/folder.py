@@ -14,7 +14,7 @@ from bert_tf.checkpoints import (
     own,
 )
 from bert_tf.checkpoints.checkpoint import Checkpoint
-from bert_tf.checkpoints.labels import LABELS_FILE
+from bert_tf.checkpoints.labels import LABELS_FILE, check_labels
 from bert_tf.checkpoints.layout import (
     CLASSIFIER,
     MASKED_LM,
@@ -27,6 +27,7 @@ from bert_tf.files import written_beside
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 from bert_tf.sources import local_folder
 from bert_tf.text.casing import read_lower_case, write_lower_case
+from bert_tf.text.tokenizer_files import OtherRules
 from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 from bert_tf.text.vocabulary_files import read_vocabulary
 
@@ -122,14 +123,18 @@ def load_checkpoint(source: str | os.PathLike) -> Checkpoint:
     checkpoint = dataclasses.replace(
         FAMILIES[recognise(folder)].read(folder), source=str(source)
     )
+    _check_labels(checkpoint, f"{folder}")
     vocabulary = read_vocabulary(folder)
     if vocabulary is None:
         return checkpoint
     _check_vocabulary(vocabulary, checkpoint.config.vocab_size, str(folder))
+    try:
+        lower_case = read_lower_case(folder, vocabulary)
+    except OtherRules:
+        # The weights are a BERT's all the same.
+        lower_case = None
     return dataclasses.replace(
-        checkpoint,
-        vocabulary=vocabulary,
-        lower_case=read_lower_case(folder, vocabulary),
+        checkpoint, vocabulary=vocabulary, lower_case=lower_case
     )
 
 
@@ -190,22 +195,26 @@ def _checked(checkpoint: Checkpoint) -> Checkpoint:
     checkpoint = dataclasses.replace(
         checkpoint, arrays=LazyArrays(ours.shapes, finite)
     )
-    if checkpoint.labels is not None:
-        rows = [
-            ours.shapes[next(iter(head_shapes(config)[head]))][0]
-            for head in (CLASSIFIER, TOKEN_CLASSIFIER)
-            if head in checkpoint.heads
-        ]
-        if len(checkpoint.labels) not in rows:
-            raise UserError(
-                f"{source}: names {len(checkpoint.labels)} labels, but "
-                + (
-                    f"its head has {rows[0]}."
-                    if rows
-                    else "has no head for labels."
-                )
-            )
+    _check_labels(checkpoint, source)
     return checkpoint
+
+
+def _check_labels(checkpoint: Checkpoint, source: str) -> None:
+    if checkpoint.labels is None:
+        return
+    check_labels(checkpoint.labels, source)
+    heads = head_shapes(checkpoint.config)
+    shapes = shapes_of_arrays(checkpoint.arrays)
+    rows = [
+        shapes[next(iter(heads[head]))][0]
+        for head in (CLASSIFIER, TOKEN_CLASSIFIER)
+        if head in checkpoint.heads
+    ]
+    if len(checkpoint.labels) not in rows:
+        there = f"its head has {rows[0]}" if rows else "has no head for labels"
+        raise UserError(
+            f"{source}: names {len(checkpoint.labels)} labels, but {there}."
+        )
 
 
 def _refuse_other_weights(folder: pathlib.Path, to: str) -> None:

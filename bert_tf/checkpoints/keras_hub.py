@@ -138,6 +138,12 @@ def _read_task(folder: pathlib.Path) -> int | None:
         raise UserError(
             f"{path}: is there for a {name}, but not its {TASK_WEIGHTS_FILE}."
         )
+    activation = arguments.get("activation")
+    if activation not in (None, "linear"):
+        raise UserError(
+            f"{path}: activation is {json.dumps(activation)}; a head here "
+            "gives logits, so save the preset with activation=None."
+        )
     labels = arguments.get("num_classes")
     if labels is not None:
         check_kind("num_classes", int, labels, str(path))

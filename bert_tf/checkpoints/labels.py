@@ -21,13 +21,31 @@ def read_labels(folder: pathlib.Path) -> tuple[str, ...] | None:
         return None
     try:
         labels = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not valid JSON ({error}).") from None
     if not isinstance(labels, list) or not all(
         isinstance(label, str) for label in labels
     ):
         raise UserError(f"{path}: holds no list of strings.")
+    check_labels(labels, str(path))
     return tuple(labels)
+
+
+def check_labels(labels: Sequence[str], source: str) -> None:
+    """Refuses names that no file can hold, or that are not told apart.
+
+    Raises:
+      UserError: a name holds half a surrogate pair or occurs twice.
+    """
+    for number, label in enumerate(labels):
+        try:
+            label.encode("utf-8")
+        except UnicodeEncodeError:
+            raise UserError(
+                f"{source}: label {number} is {label!r}, which is no text."
+            ) from None
+        if label in labels[:number]:
+            raise UserError(f"{source}: the label {label!r} occurs twice.")
 
 
 def write_labels(folder: pathlib.Path, labels: Sequence[str] | None) -> None:

@@ -5,6 +5,7 @@ The folder may have a text file `checkpoint` that names the newest prefix.
 TensorFlow is imported only where a file is opened.
 """
 
+import glob
 import math
 import pathlib
 import re
@@ -34,11 +35,18 @@ def index_files(folder: pathlib.Path, object_based: bool) -> list[pathlib.Path]:
       object_based: those of tf.train.Checkpoint, else those with plain names.
     """
     # The key is one of the first of the table and stored in full, so there is
-    # no need of TensorFlow to see it.
+    # no need of TensorFlow to see it. Other programs' files of that name, such
+    # as search indexes, are no tables and have no data beside them.
     return [
         path
         for path in sorted(folder.glob("*.index"))
-        if (OBJECT_GRAPH.encode() in path.read_bytes()) == object_based
+        if path.is_file()
+        and (
+            _ends_like_a_table(path)
+            or any(folder.glob(f"{glob.escape(path.stem)}.data-*"))
+            or ".ckpt" in path.name
+        )
+        and (OBJECT_GRAPH.encode() in path.read_bytes()) == object_based
     ]
 
 

@@ -64,9 +64,15 @@ def open_torch(path: pathlib.Path) -> LazyArrays:
 
     def read(name: str) -> np.ndarray:
         tensor: Any = tensors[name].detach()
-        if tensor.is_floating_point():
-            tensor = tensor.to(torch.float32)
-        return tensor.numpy()
+        try:
+            if tensor.is_floating_point():
+                tensor = tensor.to(torch.float32)
+            return tensor.numpy()
+        # What a sparse, quantised or empty ("meta") tensor raises.
+        except (TypeError, RuntimeError, NotImplementedError) as error:
+            raise UserError(
+                f"{path}: {name} is no plain tensor ({_first_sentence(error)})."
+            ) from None
 
     return LazyArrays(
         {name: tuple(tensor.shape) for name, tensor in tensors.items()}, read

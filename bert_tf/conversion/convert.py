@@ -33,6 +33,7 @@ from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 from bert_tf.sources import local_folder
 from bert_tf.text.casing import read_lower_case
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.vocabulary_files import added_tokens
 
 _LABELLED = (CLASSIFIER, TOKEN_CLASSIFIER)
 # Outputs that the report always speaks of, and the heads they need.
@@ -125,10 +126,18 @@ def convert_checkpoint(
     family = recognise(folder)
     loaded = load_checkpoint(source)
     _describe(loaded, family)
+    if added := added_tokens(folder):
+        _say(
+            f"added tokens: {len(added)} ({added[0]!r} first) keep their rows; "
+            "the written folder's tokenizer does not look for them in text"
+        )
     checkpoint = _drop_heads(loaded, drop_heads)
     checkpoint = _with_vocabulary(checkpoint, folder, vocab_file, seed)
     checkpoint = _with_positions(checkpoint, max_position_embeddings, seed)
-    if lower_case is not None:
+    if checkpoint.lower_case is None or lower_case is not None:
+        # Refuses a tokenizer whose rules would be lost.
+        vocabulary = checkpoint.vocabulary
+        lower_case = read_lower_case(folder, vocabulary, lower_case)
         checkpoint = dataclasses.replace(checkpoint, lower_case=lower_case)
     _say_what_is_odd(checkpoint, to)
     variables = open_variables(folder, family)

@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from bert_tf.errors import UserError
+from bert_tf.progress import notice
 from bert_tf.sources import local_folder
 from bert_tf.text import unicode_tables
 from bert_tf.text.casing import read_lower_case, write_lower_case
@@ -23,7 +24,7 @@ from bert_tf.text.vocabulary import (
     VOCABULARY_FILE,
     Vocabulary,
 )
-from bert_tf.text.vocabulary_files import require_vocabulary
+from bert_tf.text.vocabulary_files import added_tokens, require_vocabulary
 
 # tokenization.py `WordpieceTokenizer`: longer words become [UNK].
 MAX_WORD_CHARACTERS = 200
@@ -120,6 +121,12 @@ class BertTokenizer(tf.Module):
         """
         folder = local_folder(source)
         vocabulary = require_vocabulary(folder)
+        if added := added_tokens(folder):
+            notice(
+                f"{source}: has {len(added)} added tokens ({added[0]!r} "
+                "first); they keep their ids, but text is split by Google's "
+                "rules, which do not look for them."
+            )
         return cls(vocabulary, read_lower_case(folder, vocabulary, lower_case))
 
     def save(self, folder: str | pathlib.Path) -> None:

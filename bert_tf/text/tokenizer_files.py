@@ -11,6 +11,10 @@ TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 TOKENIZER_FILE = "tokenizer.json"
 
 
+class OtherRules(UserError):
+    """A tokenizer whose rules are not those of BertTokenizer."""
+
+
 @dataclasses.dataclass(frozen=True)
 class JsonPart:
     """An object in a JSON file that knows where it is from.
@@ -43,9 +47,9 @@ class JsonPart:
             )
         return value
 
-    def refuse(self, key: str, wanted: str) -> UserError:
+    def refuse(self, key: str, wanted: str) -> OtherRules:
         """An error for a rule that the tokenizer here does not follow."""
-        return UserError(
+        return OtherRules(
             f"{self.source}: {key} is {self.values[key]!r}, which "
             f"BertTokenizer cannot do; it takes {wanted}."
         )

@@ -35,12 +35,28 @@ def read_vocabulary(folder: str | pathlib.Path) -> Vocabulary | None:
       UserError: a file is damaged or no vocabulary of WordPiece tokens, two
         of them disagree, or ids are left out.
     """
-    folder = pathlib.Path(folder)
+    found = _read(pathlib.Path(folder))
+    return None if found is None else found[0]
+
+
+def added_tokens(folder: str | pathlib.Path) -> list[str]:
+    """The tokens of `read_vocabulary` that were added to a model, in order.
+
+    transformers finds them in text before it splits words. BertTokenizer
+    follows Google's rules, which know no such tokens, and splits them.
+    """
+    found = _read(pathlib.Path(folder))
+    return [] if found is None else found[1]
+
+
+def _read(folder: pathlib.Path) -> tuple[Vocabulary, list[str]] | None:
+    """The vocabulary and those of its tokens that were added."""
     files = read_tokenizer_files(folder)
     for name in (VOCABULARY_FILE, KERAS_HUB_FILE):
         if (folder / name).exists():
             base = Vocabulary.from_file(folder / name)
             tokens, source = dict(enumerate(base.tokens)), str(folder / name)
+            _check_same(tokens, source, files.hugging_face.part("model"))
             break
     else:
         if not files.hugging_face.values:
@@ -63,7 +79,8 @@ def read_vocabulary(folder: str | pathlib.Path) -> Vocabulary | None:
         )
     for number in added:
         _check_line(tokens[number], source)
-    return Vocabulary([tokens[i] for i in range(len(tokens))], source)
+    vocabulary = Vocabulary([tokens[i] for i in range(len(tokens))], source)
+    return vocabulary, [tokens[number] for number in added]
 
 
 def require_vocabulary(folder: str | pathlib.Path) -> Vocabulary:
@@ -79,6 +96,17 @@ def require_vocabulary(folder: str | pathlib.Path) -> Vocabulary:
             f"{KERAS_HUB_FILE} and {TOKENIZER_FILE}."
         )
     return vocabulary
+
+
+def _check_same(tokens: dict[int, str], source: str, model: JsonPart) -> None:
+    """Refuses a tokenizer.json that gives a token another id."""
+    for token, number in model.part("vocab").values.items():
+        if tokens.get(number, token) != token:
+            raise UserError(
+                f"{source}: token {number} is {tokens[number]!r}, but "
+                f"{token!r} in {model.source}; the two belong to different "
+                "models."
+            )
 
 
 def _check_line(token: str, source: str) -> None:

@@ -14,7 +14,10 @@ from bert_tf.checkpoints import (
     save_checkpoint,
     write_arrays,
 )
+from bert_tf.conversion import convert_checkpoint
 from bert_tf.errors import UserError
+from bert_tf.text.tokenizer import BertTokenizer
+from tests.hugging_face_models import TOKENS
 
 SAVED = (
     pathlib.Path(__file__).parent.parent / "golden" / "hugging_face" / "saved"
@@ -342,3 +345,26 @@ def test_a_head_that_the_class_has_and_the_file_has_not(
     }
     write_arrays(folder / "model.safetensors", kept)
     refused(folder, "config.json: architectures", f"hold no {head}")
+
+
+def test_files_of_other_programs_are_no_checkpoint(tmp_path):
+    folder = copied(tmp_path, "BertModel")
+    (folder / "faiss.index").write_bytes(b"IxFI" + bytes(100))
+    (folder / "more.index").mkdir()
+    assert load_checkpoint(folder).heads == ("pooler",)
+
+
+def test_a_tokenizer_of_other_rules_leaves_the_weights_readable(tmp_path):
+    folder = copied(tmp_path, "BertModel")
+    (folder / "vocab.txt").write_text("\n".join(TOKENS[:24]) + "\n")
+    (folder / "tokenizer_config.json").write_text(
+        '{"tokenizer_class": "BertJapaneseTokenizer"}'
+    )
+    checkpoint = load_checkpoint(folder)
+    assert checkpoint.lower_case is None
+    assert len(checkpoint.vocabulary) == 24
+    with pytest.raises(UserError, match="BertJapaneseTokenizer"):
+        BertTokenizer.from_checkpoint(folder)
+    with pytest.raises(UserError, match="BertJapaneseTokenizer"):
+        convert_checkpoint(folder, "bert_tf", tmp_path / "new")
+    assert not (tmp_path / "new").exists()

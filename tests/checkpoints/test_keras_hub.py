@@ -387,6 +387,12 @@ def test_missing_unexpected_and_misshapen_arrays(copied):
             lambda v: v["config"].update(num_classes="3"),
             "task.json: num_classes is '3'",
         ),
+        (
+            "classifier",
+            "task.json",
+            lambda v: v["config"].update(activation="softmax"),
+            'activation is "softmax"; a head here gives logits',
+        ),
     ],
 )
 def test_descriptions_that_do_not_do(copied, name, file, change, message):

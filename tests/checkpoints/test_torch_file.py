@@ -159,3 +159,52 @@ def test_damaged_and_other_files(torch, tmp_path):
     refused("something else than named tensors")
     torch.save({"model": {"a": torch.zeros(2)}}, path)
     refused("something else than named tensors")
+
+
+class _Tensor:
+    """What `open_torch` uses of a tensor."""
+
+    def __init__(self, array):
+        self.array = array
+        self.shape = getattr(array, "shape", (2,))
+
+    def detach(self):
+        return self
+
+    def is_floating_point(self):
+        return True
+
+    def to(self, dtype):
+        return (
+            _Tensor(self.array.astype(dtype))
+            if self.array is not None
+            else self
+        )
+
+    def numpy(self):
+        if self.array is None:
+            raise TypeError("can't convert Sparse layout tensor to numpy")
+        return self.array
+
+
+def test_the_restricted_reader_is_the_one_that_is_used(tmp_path, monkeypatch):
+    """With a stand-in for torch, so that this runs everywhere."""
+    asked = {}
+    half = np.array([0.5, 1.5], np.float16)
+
+    def load(path, **arguments):
+        asked.update(arguments, path=path)
+        return {"a": _Tensor(half), "sparse": _Tensor(None)}
+
+    stub = types.ModuleType("torch")
+    stub.load, stub.Tensor, stub.float32 = load, _Tensor, np.float32
+    monkeypatch.setitem(sys.modules, "torch", stub)
+    path = tmp_path / "pytorch_model.bin"
+    path.write_bytes(b"anything")
+    arrays = open_torch(path)
+    assert asked["weights_only"] is True
+    assert asked["map_location"] == "cpu"
+    assert arrays["a"].dtype == np.float32
+    np.testing.assert_array_equal(arrays["a"], half)
+    with pytest.raises(UserError, match="sparse is no plain tensor"):
+        arrays["sparse"]

@@ -12,7 +12,11 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
-from bert_tf.text.vocabulary_files import read_vocabulary, require_vocabulary
+from bert_tf.text.vocabulary_files import (
+    added_tokens,
+    read_vocabulary,
+    require_vocabulary,
+)
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 GOLDEN = TESTS / "golden" / "hugging_face_tokenizer"
@@ -59,6 +63,9 @@ def test_the_order_of_places(tmp_path):
     assert read_vocabulary(tmp_path).tokens == (*TOKENS, "c")
     preset = tmp_path / "assets" / "tokenizer" / "vocabulary.txt"
     Vocabulary([*TOKENS, "b"]).save(preset)
+    with pytest.raises(UserError, match="token 7 is 'b', but 'c' in .*json"):
+        read_vocabulary(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
     assert read_vocabulary(tmp_path).tokens == (*TOKENS, "b")
     Vocabulary([*TOKENS, "a"]).save(tmp_path / "vocab.txt")
     assert require_vocabulary(tmp_path).tokens == (*TOKENS, "a")
@@ -77,6 +84,16 @@ def test_tokens_added_with_transformers():
     plain = read_vocabulary(GOLDEN / "uncased").tokens
     added = read_vocabulary(GOLDEN / "added").tokens
     assert added == (*plain, "newword", "two words", "[E1]")
+    assert added_tokens(GOLDEN / "uncased") == []
+
+
+def test_added_tokens_are_told_of(capfd):
+    BertTokenizer.from_checkpoint(GOLDEN / "added")
+    told = capfd.readouterr().err
+    assert "has 3 added tokens ('newword' first)" in told
+    assert told.count("\n") == 1
+    BertTokenizer.from_checkpoint(GOLDEN / "uncased")
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("place", ["added", "decoder", "tokenizer"])
