@@ -109,7 +109,12 @@ def _check_heads(
             f"{path}: mlm_activation is {activation!r} and hidden_activation "
             f"{config.hidden_act!r}; they have to be the same."
         )
-    for head in model.get("cls_heads") or ():
+    heads = model.get("cls_heads") or []
+    if not isinstance(heads, list) or not all(
+        isinstance(head, dict) for head in heads
+    ):
+        raise UserError(f"{path}: cls_heads is {heads!r}; it takes objects.")
+    for head in heads:
         for key, only in (("activation", "tanh"), ("cls_token_idx", 0)):
             if (value := head.get(key, only)) != only:
                 raise UserError(

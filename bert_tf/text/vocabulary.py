@@ -1,5 +1,6 @@
 """A WordPiece vocabulary: tokens, their ids and the special ones."""
 
+import codecs
 import functools
 import hashlib
 import pathlib
@@ -94,6 +95,11 @@ class Vocabulary:
                 f"{path}: is a directory; give its vocabulary file, for "
                 f"example {path / VOCABULARY_FILE}"
             ) from None
+        if data.startswith(codecs.BOM_UTF8):
+            raise UserError(
+                f"{path}: begins with a byte order mark, which would be part "
+                "of the first token; save it as UTF-8 without one."
+            )
         if not data.strip():
             raise UserError(f"{path}: the vocabulary file is empty.")
         rows = data.rstrip().split(b"\n")

@@ -360,6 +360,10 @@ def other_head(values):
     values["task"]["model"]["cls_heads"][0]["cls_token_idx"] = 1
 
 
+def no_head(values):
+    values["task"]["model"]["cls_heads"] = [3]
+
+
 def other_encoder(values):
     values["task"]["model"]["encoder"] = {"type": "albert", "albert": {}}
 
@@ -372,6 +376,7 @@ def other_encoder(values):
         ({"share_layers": True}, "unknown key share_layers"),
         ({"num_layers": "two"}, "num_hidden_layers is 'two'"),
         (other_activation, "mlm_activation is 'relu'"),
+        (no_head, r"cls_heads is \[3\]; it takes objects"),
         (other_head, "cls_token_idx of the head next_sentence is 1"),
         (other_encoder, "encoder.type is 'albert'"),
     ],

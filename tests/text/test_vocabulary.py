@@ -87,6 +87,7 @@ def test_real_vocabularies(shared_data) -> None:
         ("\n".join(["a", *SPECIAL]).encode(), r"\[PAD\] is on line 2"),
         ("\n".join([*SPECIAL, "", "a"]).encode(), "line 6: is blank"),
         (b"[PAD]\n[UNK]\n\xff\n", "line 3: is not UTF-8"),
+        (b"\xef\xbb\xbf[PAD]\n[UNK]\n", "begins with a byte order mark"),
     ],
 )
 def test_bad_files(tmp_path, content: bytes, message: str) -> None:
