@@ -21,7 +21,7 @@ from bert_tf.checkpoints.layout import (
     TOKEN_CLASSIFIER,
     head_shapes,
 )
-from bert_tf.checkpoints.stored import read_stored
+from bert_tf.checkpoints.stored import read_stored, stored_as_ours
 from bert_tf.errors import UserError
 from bert_tf.files import written_beside
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
@@ -180,7 +180,7 @@ def _checked(checkpoint: Checkpoint) -> Checkpoint:
     config, arrays = checkpoint.config, checkpoint.arrays
     given = LazyArrays(shapes_of_arrays(arrays), arrays.__getitem__)
     source = checkpoint.source
-    ours, _ = read_stored(config, own.table(config), given, (), source)
+    ours, _ = read_stored(config, stored_as_ours(config), given, (), source)
     _check_vocabulary(checkpoint.vocabulary, config.vocab_size, source)
 
     def finite(name: str) -> np.ndarray:

@@ -27,8 +27,7 @@ from bert_tf.checkpoints.google_config import (
     write_google_config,
 )
 from bert_tf.checkpoints.labels import read_labels, write_labels
-from bert_tf.checkpoints.layout import encoder_shapes, head_shapes
-from bert_tf.checkpoints.stored import Stored, read_stored
+from bert_tf.checkpoints.stored import read_stored, stored_as_ours
 from bert_tf.checkpoints.tensorflow_reader import (
     find_prefix,
     index_files,
@@ -62,12 +61,12 @@ def read(folder: pathlib.Path) -> Checkpoint:
         raise UserError(fault)
     prefix = find_prefix(folder, object_based=False)
     config = read_google_config(folder / CONFIG_FILE)
-    shapes = encoder_shapes(config)
-    for arrays in head_shapes(config).values():
-        shapes |= arrays
-    table = {name: Stored(name, shape) for name, shape in shapes.items()}
     arrays, left_out = read_stored(
-        config, table, open_checkpoint(prefix), _IGNORED, str(prefix)
+        config,
+        stored_as_ours(config),
+        open_checkpoint(prefix),
+        _IGNORED,
+        str(prefix),
     )
     return Checkpoint(
         config, arrays, labels=read_labels(folder), left_out=left_out

@@ -12,8 +12,7 @@ import pathlib
 from bert_tf.checkpoints.array_file import open_arrays, write_arrays
 from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.labels import read_labels, write_labels
-from bert_tf.checkpoints.layout import encoder_shapes, head_shapes
-from bert_tf.checkpoints.stored import Stored, read_stored
+from bert_tf.checkpoints.stored import read_stored, stored_as_ours
 from bert_tf.config import BertConfig
 
 CONFIG_FILE = "bert_config.json"
@@ -25,20 +24,12 @@ def found_in(folder: pathlib.Path) -> bool:
     return (folder / WEIGHTS_FILE).exists()
 
 
-def table(config: BertConfig) -> dict[str, Stored]:
-    """Every array that may be there, stored as it is."""
-    shapes = encoder_shapes(config)
-    for arrays in head_shapes(config).values():
-        shapes |= arrays
-    return {name: Stored(name, shape) for name, shape in shapes.items()}
-
-
 def read(folder: pathlib.Path) -> Checkpoint:
     """Reads the configuration, the weights and the labels."""
     config = BertConfig.from_json(folder / CONFIG_FILE)
     path = folder / WEIGHTS_FILE
     arrays, left_out = read_stored(
-        config, table(config), open_arrays(path), (), str(path)
+        config, stored_as_ours(config), open_arrays(path), (), str(path)
     )
     return Checkpoint(
         config, arrays, labels=read_labels(folder), left_out=left_out

@@ -40,6 +40,14 @@ class Stored:
     transposed: bool = False
 
 
+def stored_as_ours(config: BertConfig) -> dict[str, Stored]:
+    """The table of a family that stores every array as we do."""
+    shapes = encoder_shapes(config)
+    for arrays in head_shapes(config).values():
+        shapes |= arrays
+    return {name: Stored(name, shape) for name, shape in shapes.items()}
+
+
 def read_stored(
     config: BertConfig,
     table: Mapping[str, Stored],
