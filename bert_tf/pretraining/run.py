@@ -22,12 +22,9 @@ from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.pretraining.report import PretrainingResult, report
 from bert_tf.pretraining.setup import (
-    LOCK_FILE,
     choose_configuration,
     choose_tokenizer,
-    claim,
     identity,
-    refuse_other_folders,
 )
 from bert_tf.records.dataset import (
     held_out_batches,
@@ -42,6 +39,11 @@ from bert_tf.training.loop import (
     TrainingLoop,
 )
 from bert_tf.training.loss_scale import LossScale
+from bert_tf.training.run_folder import (
+    LOCK_FILE,
+    claim,
+    refuse_other_folders,
+)
 from bert_tf.training.step import EvaluationStep, TrainingStep
 from bert_tf.training.strategies import make_strategy
 

@@ -1,9 +1,6 @@
 """Whether a recipe, its records and its folder fit each other."""
 
-import hashlib
-import json
 import pathlib
-import shutil
 from collections.abc import Sequence
 
 from bert_tf.checkpoints import Checkpoint
@@ -14,17 +11,8 @@ from bert_tf.records.folder import RecordFolder
 from bert_tf.text.casing import read_lower_case
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
+from bert_tf.training.run_folder import digest
 
-RECIPE_FILE = "recipe.json"
-LOCK_FILE = ".lock"
-CHECKPOINTS = "checkpoints"
-# What shows that a folder without a recipe is somebody's work.
-_SIGNS_OF_WORK = (
-    "bert_config.json",
-    "bert_model.safetensors",
-    "records.json",
-    CHECKPOINTS,
-)
 _HOW_TO_FIT = "; tools.convert_checkpoint --vocab_file fits a model to it"
 
 
@@ -141,73 +129,6 @@ def identity(
     ]
     recipes = [folder.recipe.to_dict() for folder in folders if folder.recipe]
     return {
-        "architecture": _digest(config.to_dict()),
-        "records": _digest([records, recipes]),
+        "architecture": digest(config.to_dict()),
+        "records": digest([records, recipes]),
     }
-
-
-def _digest(value: object) -> str:
-    text = json.dumps(value, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def refuse_other_folders(
-    output_dir: pathlib.Path, recipe: PretrainingRecipe
-) -> None:
-    """Refuses to write over what is not an unfinished run of this recipe.
-
-    Raises:
-      UserError: output_dir is a file, holds something else, or a run of
-        another recipe that has trained.
-    """
-    if output_dir.exists() and not output_dir.is_dir():
-        raise UserError(
-            f"--output_dir={output_dir}: is a file; choose a folder."
-        )
-    if not (output_dir / RECIPE_FILE).exists():
-        for name in _SIGNS_OF_WORK:
-            if (output_dir / name).exists():
-                raise UserError(
-                    f"--output_dir={output_dir}: holds a {name} that no run "
-                    "of this command left there; choose another folder."
-                )
-    elif (output_dir / "records.json").exists():
-        raise UserError(
-            f"--output_dir={output_dir}: is a folder of records; choose "
-            "another one."
-        )
-    elif _has_trained(output_dir):
-        different = _differences(output_dir, recipe)
-        if different:
-            raise UserError(
-                f"--output_dir={output_dir}: holds a run of another recipe "
-                f"({'; '.join(different)}); choose another folder, or pass "
-                f"--recipe={output_dir / RECIPE_FILE} to go on with that run."
-            )
-
-
-def _differences(
-    output_dir: pathlib.Path, recipe: PretrainingRecipe
-) -> list[str]:
-    before = PretrainingRecipe.from_json(output_dir / RECIPE_FILE).to_dict()
-    now = recipe.to_dict()
-    return [
-        f"{name} was {before[name]!r} and is now {now[name]!r}"
-        for name in now
-        if before[name] != now[name] and name not in recipe.MAY_CHANGE
-    ]
-
-
-def _has_trained(output_dir: pathlib.Path) -> bool:
-    """Whether there is more than the state of step 0."""
-    states = (output_dir / CHECKPOINTS).glob("step-*")
-    return any(int(path.name.removeprefix("step-")) for path in states)
-
-
-def claim(output_dir: pathlib.Path, recipe: PretrainingRecipe) -> None:
-    """Writes the recipe; a run that never trained makes way for another."""
-    refuse_other_folders(output_dir, recipe)
-    path = output_dir / RECIPE_FILE
-    if path.exists() and not _has_trained(output_dir):
-        shutil.rmtree(output_dir / CHECKPOINTS, ignore_errors=True)
-    recipe.save(path)

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError
 from bert_tf.progress import Progress
+from bert_tf.training.best_weights import BestWeights, split_off_best
 from bert_tf.training.history import History
 from bert_tf.training.sentinel import (
     NonFiniteError,
@@ -76,7 +77,7 @@ class TrainingLoop:
 
     Args:
       step: the training step.
-      evaluation: the evaluation step.
+      evaluation: the evaluation step; None where `best` scores the model.
       phases: the stretches of the run, in order.
       output_dir: holds checkpoints/, tensorboard/ and history.jsonl.
       settings: how often what is done.
@@ -84,18 +85,21 @@ class TrainingLoop:
       reading: context that turns damaged input into a `UserError`.
       identity: what a resumed run must share with the run it resumes, such as
         digests of its data, by name.
+      best: scores the model in place of `evaluation`, and keeps the weights
+        that were best; may end the run before its last step.
     """
 
     def __init__(
         self,
         step: TrainingStep,
-        evaluation: EvaluationStep,
+        evaluation: EvaluationStep | None,
         phases: Sequence[Phase],
         output_dir: str | pathlib.Path,
         settings: LoopSettings,
         diagnosis: Diagnosis,
         reading: Callable[[], contextlib.AbstractContextManager],
         identity: Mapping[str, str],
+        best: BestWeights | None = None,
     ):
         self.step = step
         self.evaluation = evaluation
@@ -105,12 +109,13 @@ class TrainingLoop:
         self.diagnosis = diagnosis
         self.reading = reading
         self.identity = dict(identity)
+        self.best = best
         self.total = sum(phase.num_steps for phase in phases)
         self._window: dict[str, float] = {}
         self._speed = Speed()
 
     def run(self) -> History:
-        """Trains to the last step and returns the run's numbers.
+        """Trains to the end and returns the run's numbers.
 
         Raises:
           NonFiniteError: a loss or gradient was not finite.
@@ -118,7 +123,7 @@ class TrainingLoop:
         """
         done = self._restore()
         history = History(self.output_dir / "history.jsonl", until=done)
-        if done == self.total:
+        if done == self.total or self._stopped():
             print(f"already finished: {done:,} of {self.total:,} steps done")
             return history
         if done:
@@ -134,11 +139,24 @@ class TrainingLoop:
                 self._train(phase, batch, number, progress, history)
                 if self._due(number, self.settings.eval_steps):
                     self._evaluate(phase, number, progress, history)
-                if self._due(number, self.settings.save_checkpoints_steps):
+                if (
+                    self._due(number, self.settings.save_checkpoints_steps)
+                    or self._stopped()
+                ):
                     started = time.monotonic()
                     self._save(number)
                     self._speed.pause(time.monotonic() - started)
+                if self._stopped():
+                    progress.say(
+                        f"stopping at step {number:,}: no evaluation was "
+                        f"better than that of step {self.best.step:,}"
+                    )
+                    break
         return history
+
+    def _stopped(self) -> bool:
+        """Whether the run ended before its last step."""
+        return self.best is not None and self.best.exhausted
 
     def _due(self, number: int, interval: int) -> bool:
         return number % interval == 0 or number == self.total
@@ -150,6 +168,7 @@ class TrainingLoop:
             end = start + phase.num_steps
             if done < end:
                 batches = self._distribute(phase.batches(done - start))
+                self.step.expect(batches.element_spec)
                 with self.reading():
                     for batch in batches:
                         done += 1
@@ -225,17 +244,22 @@ class TrainingLoop:
     def _evaluate(
         self, phase: Phase, number: int, progress: Progress, history: History
     ) -> None:
-        if phase.held_out is None:
+        if phase.held_out is None and self.best is None:
             return
         started = time.monotonic()
         row = {"step": number}
-        row |= {f"eval_{k}": v for k, v in self.evaluate(phase).items()}
+        scores = (
+            self.evaluate(phase) if self.best is None else self.best.score()
+        )
+        row |= {f"eval_{name}": value for name, value in scores.items()}
         self._record(row, history)
         shown = ", ".join(
             f"{name.removeprefix('eval_')} {value:.4f}"
             for name, value in row.items()
             if name != "step"
         )
+        if self.best is not None and self.best.offer(number, scores):
+            shown += ", the best so far"
         progress.say(f"step {number:,}, held-out: {shown}")
         self._speed.pause(time.monotonic() - started)
 
@@ -320,13 +344,13 @@ class TrainingLoop:
 
     def _save(self, number: int) -> None:
         arrays = {k: v.numpy() for k, v in self._variables().items()}
+        facts = {"window": self._window, "identity": self.identity}
+        if self.best is not None:
+            arrays |= self.best.arrays()
+            facts["best"] = self.best.facts()
         save_state(
             self.output_dir / "checkpoints",
-            TrainingState(
-                number,
-                arrays,
-                {"window": self._window, "identity": self.identity},
-            ),
+            TrainingState(number, arrays, facts),
             self.settings.keep_checkpoint_max,
         )
 
@@ -347,15 +371,18 @@ class TrainingLoop:
                 "put back what was changed."
             )
         variables = self._variables()
-        for name in sorted(variables.keys() | state.arrays.keys()):
+        arrays, best = split_off_best(state.arrays)
+        for name in sorted(variables.keys() | arrays.keys()):
             mine = getattr(variables.get(name), "shape", None)
-            theirs = getattr(state.arrays.get(name), "shape", None)
+            theirs = getattr(arrays.get(name), "shape", None)
             if mine is None or theirs is None or tuple(mine) != tuple(theirs):
                 raise UserError(
                     f"{folder}: the training state is of another model or "
                     f"optimizer ({name} is {theirs}, this run has {mine})."
                 )
         for name, variable in variables.items():
-            variable.assign(state.arrays[name])
+            variable.assign(arrays[name])
+        if self.best is not None:
+            self.best.restore(state.facts["best"], best)
         self._window = dict(state.facts["window"])
         return state.step

@@ -9,7 +9,7 @@ step, slice, replica), so that replicas differ and a resumed run draws what the
 uninterrupted one would have drawn.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import keras
@@ -61,17 +61,21 @@ class StepResult(NamedTuple):
 
 
 def _untrained_states(
-    model: keras.Model, seed: int, counter: tf.Tensor
+    model: keras.Model,
+    frozen: Sequence[keras.Variable],
+    seed: int,
+    counter: tf.Tensor,
 ) -> list[tf.Tensor]:
     """Values for a model's non-trainable variables in one forward pass."""
-    metrics = {id(v) for metric in model.metrics for v in metric.variables}
+    constant = {id(v) for metric in model.metrics for v in metric.variables}
+    constant |= {id(variable) for variable in frozen}
     states = []
     for index, variable in enumerate(model.non_trainable_variables):
         if variable.name == "seed_generator_state":
             base = (seed * 1_000_003 + index) % (2**31)
             state = tf.stack([tf.constant(base, tf.int64), counter])
             states.append(tf.cast(state, variable.dtype))
-        elif id(variable) in metrics:
+        elif id(variable) in constant:
             states.append(variable.value)
         else:
             raise ValueError(
@@ -93,6 +97,9 @@ class TrainingStep:
       accumulation: slices that each replica's batch is cut into.
       seed: seed of dropout.
       loss_scale: for float16, else None.
+      frozen: weights that are not trained and stay as they are.
+      rate_factors: for each trainable variable of the model, what its
+        learning rate is multiplied by; None for 1 everywhere.
     """
 
     def __init__(
@@ -105,6 +112,8 @@ class TrainingStep:
         accumulation: int = 1,
         seed: int = 0,
         loss_scale: LossScale | None = None,
+        frozen: Sequence[keras.Variable] = (),
+        rate_factors: Sequence[float] | None = None,
     ):
         self.model = model
         self.objective = objective
@@ -114,7 +123,9 @@ class TrainingStep:
         self.accumulation = accumulation
         self.seed = seed
         self.loss_scale = loss_scale
+        self.frozen = list(frozen)
         self.variables = list(model.trainable_variables)
+        self.rate_factors = rate_factors or [1.0] * len(self.variables)
         with strategy.scope():
             optimizer.build(self.variables)
         # XLA halves the time of the update; under several replicas it is
@@ -123,17 +134,36 @@ class TrainingStep:
         self._update_compiled = tf.function(
             self._update, jit_compile=self._jit_update or None
         )
+        self._step_compiled = tf.function(self._step, reduce_retracing=True)
 
-    @tf.function(reduce_retracing=True)
+    def expect(self, specification: object) -> None:
+        """Prepares for batches of one kind, such as those of a data set.
+
+        Graphs of other shapes round differently. Where batches differ in
+        length, one graph for all of them makes a resumed run, which sees them
+        from another one on, the same as an uninterrupted one.
+
+        Args:
+          specification: element_spec of the (distributed) data set.
+        """
+        self._step_compiled = tf.function(
+            self._step, input_signature=[specification]
+        )
+
     def __call__(self, batch: Batch) -> StepResult:
         """Runs one optimizer step on a (distributed) batch."""
+        return self._step_compiled(batch)
+
+    def _step(self, batch: Batch) -> StepResult:
         step = tf.cast(self.optimizer.iterations.value, tf.int64)
-        gradients, result = self.strategy.run(self._gradients, (batch, step))
-        result = tf.nest.map_structure(self._first, result)
+        gradients, factor, result = self.strategy.run(
+            self._gradients, (batch, step)
+        )
+        result, factor = tf.nest.map_structure(self._first, (result, factor))
         finite = result.finite
 
         def apply() -> tf.Tensor:
-            self._update_compiled(gradients)
+            self._update_compiled(gradients, factor)
             return tf.constant(True)
 
         tf.cond(finite, apply, lambda: tf.constant(False))
@@ -148,7 +178,7 @@ class TrainingStep:
     def _forward(self, batch: Batch, counter: tf.Tensor) -> tuple[dict, dict]:
         outputs, _ = self.model.stateless_call(
             [v.value for v in self.variables],
-            _untrained_states(self.model, self.seed, counter),
+            _untrained_states(self.model, self.frozen, self.seed, counter),
             batch,
             training=True,
         )
@@ -177,8 +207,8 @@ class TrainingStep:
 
     def _gradients(
         self, batch: Batch, step: tf.Tensor
-    ) -> tuple[list[tf.Tensor], StepResult]:
-        """Gradients and results of this replica, reduced over all."""
+    ) -> tuple[list[tf.Tensor], tf.Tensor, StepResult]:
+        """Gradients, their factor and results, reduced over all replicas."""
         replica = tf.distribute.get_replica_context()
         add = tf.distribute.ReduceOp.SUM
         weights = replica.all_reduce(add, self.objective.loss_weights(batch))
@@ -196,7 +226,8 @@ class TrainingStep:
         gradients = replica.all_reduce(add, gradients)
         tokens = tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32))
         (losses, metrics), tokens = replica.all_reduce(add, (sums, tokens))
-        return self._clip(gradients, weights, losses, metrics, tokens)
+        factor, result = self._clip(gradients, weights, losses, metrics, tokens)
+        return gradients, factor, result
 
     def _accumulate(
         self, batch: Batch, weights: dict, counter: object
@@ -204,13 +235,15 @@ class TrainingStep:
         """Sums gradients and results over slices of the replica's batch."""
         slices = {}
         for name, tensor in batch.items():
-            size, rest = tensor.shape[0], tensor.shape[1:]
+            size = tensor.shape[0]
             if size is None or size % self.accumulation:
                 raise ValueError(
                     f"a replica's batch of {size} rows cannot be cut into "
                     f"gradient_accumulation_steps={self.accumulation} slices."
                 )
-            shape = [self.accumulation, size // self.accumulation, *rest]
+            # Batches may differ in length, so the other axes may be unknown.
+            rows = [self.accumulation, size // self.accumulation]
+            shape = tf.concat([rows, tf.shape(tensor)[1:]], axis=0)
             slices[name] = tf.reshape(tensor, shape)
 
         def one(part: tf.Tensor) -> tuple:
@@ -235,31 +268,37 @@ class TrainingStep:
         losses: dict,
         metrics: dict,
         tokens: tf.Tensor,
-    ) -> tuple[list[tf.Tensor], StepResult]:
+    ) -> tuple[tf.Tensor, StepResult]:
+        """What the gradients are still to be multiplied by, and the results.
+
+        The update multiplies on its way through them, which saves a pass.
+        """
         means = self.objective.normalise(losses, weights)
+        # Half the sum of squares, without an array of the squares.
+        squares = tf.stack([2.0 * tf.nn.l2_loss(g) for g in gradients])
+        factor = tf.constant(1.0)
         if self.loss_scale is not None:
-            gradients = [g / self.loss_scale.value for g in gradients]
-        norms = tf.stack([tf.norm(g) for g in gradients])
+            factor /= self.loss_scale.value
+        norms = tf.sqrt(squares) * factor
         norm = tf.norm(norms)
         finite = tf.math.is_finite(norm) & tf.reduce_all(
             tf.math.is_finite(tf.stack(list(means.values())))
         )
         if self.max_grad_norm:
             limit = tf.constant(self.max_grad_norm, tf.float32)
-            scale = limit / tf.maximum(norm, limit)
-            gradients = [g * scale for g in gradients]
-        return gradients, StepResult(
-            means, metrics, norm, norms, finite, tokens
-        )
+            factor *= limit / tf.maximum(norm, limit)
+        return factor, StepResult(means, metrics, norm, norms, finite, tokens)
 
-    def _update(self, gradients: list[tf.Tensor]) -> None:
-        """Applies reduced gradients, from cross-replica context."""
+    def _update(self, gradients: list[tf.Tensor], factor: tf.Tensor) -> None:
+        """Applies reduced gradients times `factor`, across replicas."""
         rate = self.optimizer.learning_rate
-        for gradient, variable in zip(gradients, self.variables, strict=True):
+        for gradient, variable, rate_factor in zip(
+            gradients, self.variables, self.rate_factors, strict=True
+        ):
             self.strategy.extended.update(
                 variable.value,
-                lambda v, g, lr: self.optimizer.update_step(g, v, lr),
-                args=(gradient, rate),
+                lambda v, g, f, lr: self.optimizer.update_step(g * f, v, lr),
+                args=(gradient, factor, rate * rate_factor),
                 group=False,
             )
         self.optimizer.iterations.assign_add(1)

@@ -251,3 +251,80 @@ def test_evaluation_sums_over_replicas():
                 tf.nest.map_structure(float, evaluation(batch))
             )
     np.testing.assert_allclose(sums["mirrored"], sums["one_device"], rtol=1e-5)
+
+
+def first_changes(frozen_first=False, rate_factors=None):
+    """What one step of Adam changes in each weight of the model."""
+    keras.utils.set_random_seed(7)
+    model = Regressor(0.5)
+    before = [v.numpy() for v in model.variables if "seed" not in v.name]
+    frozen = []
+    if frozen_first:
+        model.first.trainable = False
+        frozen = model.first.variables
+    step = TrainingStep(
+        model,
+        WeightedSquares(),
+        keras.optimizers.Adam(0.01),
+        make_strategy("one_device"),
+        frozen=frozen,
+        rate_factors=rate_factors,
+    )
+    step({k: tf.constant(v[:8]) for k, v in rows().items()})
+    after = [v.numpy() for v in model.variables if "seed" not in v.name]
+    return [np.abs(a - b).max() for a, b in zip(after, before, strict=True)]
+
+
+def test_frozen_weights_stay():
+    changes = first_changes(frozen_first=True)
+    assert changes[:2] == [0, 0]
+    assert all(change > 0 for change in changes[2:])
+
+
+def test_weights_that_nobody_declared_frozen_are_an_error():
+    model = Regressor(0.0)
+    model.first.trainable = False
+    step = TrainingStep(
+        model,
+        WeightedSquares(),
+        keras.optimizers.SGD(0.1),
+        make_strategy("one_device"),
+    )
+    with pytest.raises(ValueError, match="carries no state but"):
+        step({k: tf.constant(v[:8]) for k, v in rows().items()})
+
+
+def test_rate_factors():
+    """Adam's first step is as long as the rate, whatever the gradient."""
+    changes = first_changes(rate_factors=[1.0, 0.5, 0.25, 0.0])
+    np.testing.assert_allclose(
+        changes, [0.01, 0.005, 0.0025, 0], rtol=1e-3, atol=1e-9
+    )
+
+
+def test_one_graph_for_the_lengths_that_are_expected():
+    keras.utils.set_random_seed(7)
+    traced = []
+
+    class Watched(Regressor):
+        def call(self, inputs, training=None):
+            traced.append(tuple(inputs["input_mask"].shape))
+            return super().call(inputs, training=training)
+
+    model = Watched(0.0)
+    step = TrainingStep(
+        model,
+        WeightedSquares(),
+        keras.optimizers.SGD(0.1),
+        make_strategy("one_device"),
+        accumulation=2,
+    )
+    data = {k: tf.constant(v[:8]) for k, v in rows().items()}
+    specification = {
+        k: tf.TensorSpec(v.shape, v.dtype) for k, v in data.items()
+    }
+    specification["input_mask"] = tf.TensorSpec([8, None], tf.int32)
+    step.expect(specification)
+    for width in (4, 3, 2):
+        step({**data, "input_mask": data["input_mask"][:, :width]})
+    assert set(traced) == {(4, None)}

@@ -1,0 +1,103 @@
+"""The folder of a run: whose it is, and whether a recipe may go on in it."""
+
+import hashlib
+import json
+import pathlib
+import shutil
+
+from bert_tf.errors import UserError
+from bert_tf.recipe import Settings, read_json_object
+
+RECIPE_FILE = "recipe.json"
+LOCK_FILE = ".lock"
+CHECKPOINTS = "checkpoints"
+# What shows that a folder without a recipe is somebody's work.
+_SIGNS_OF_WORK = (
+    "bert_config.json",
+    "bert_model.safetensors",
+    "records.json",
+    CHECKPOINTS,
+)
+
+
+def digest(value: object) -> str:
+    """A fingerprint of a value that JSON can hold."""
+    text = json.dumps(value, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def refuse_other_folders(output_dir: pathlib.Path, recipe: Settings) -> None:
+    """Refuses to write over what is not an unfinished run of this recipe.
+
+    Args:
+      output_dir: the folder of the run; may not exist yet.
+      recipe: what is to be run; its MAY_CHANGE names the fields that may
+        differ from those of the run so far.
+
+    Raises:
+      UserError: output_dir is a file, holds something else, or a run of
+        another recipe that has trained.
+    """
+    if output_dir.exists() and not output_dir.is_dir():
+        raise UserError(
+            f"--output_dir={output_dir}: is a file; choose a folder."
+        )
+    if not (output_dir / RECIPE_FILE).exists():
+        for name in _SIGNS_OF_WORK:
+            if (output_dir / name).exists():
+                raise UserError(
+                    f"--output_dir={output_dir}: holds a {name} that no run "
+                    "of this command left there; choose another folder."
+                )
+    elif (output_dir / "records.json").exists():
+        raise UserError(
+            f"--output_dir={output_dir}: is a folder of records; choose "
+            "another one."
+        )
+    elif set(_recipe_of(output_dir)) - set(recipe.to_dict()):
+        raise UserError(
+            f"--output_dir={output_dir}: holds a run of another command; "
+            "choose another folder."
+        )
+    elif has_trained(output_dir):
+        different = _differences(output_dir, recipe)
+        if different:
+            raise UserError(
+                f"--output_dir={output_dir}: holds a run of another recipe "
+                f"({'; '.join(different)}); choose another folder, or pass "
+                f"--recipe={output_dir / RECIPE_FILE} to go on with that run."
+            )
+
+
+def _recipe_of(output_dir: pathlib.Path) -> dict[str, object]:
+    return read_json_object(output_dir / RECIPE_FILE)
+
+
+def _differences(output_dir: pathlib.Path, recipe: Settings) -> list[str]:
+    source = str(output_dir / RECIPE_FILE)
+    before = type(recipe).from_dict(_recipe_of(output_dir), source).to_dict()
+    now = recipe.to_dict()
+    return [
+        f"{name} was {before[name]!r} and is now {now[name]!r}"
+        for name in now
+        if before[name] != now[name] and name not in recipe.MAY_CHANGE
+    ]
+
+
+def has_trained(output_dir: pathlib.Path) -> bool:
+    """Whether there is more than the state of step 0."""
+    states = (output_dir / CHECKPOINTS).glob("step-*")
+    return any(int(path.name.removeprefix("step-")) for path in states)
+
+
+def claim(output_dir: pathlib.Path, recipe: Settings) -> None:
+    """Writes the recipe; a run that never trained makes way for another.
+
+    Raises:
+      UserError: see `refuse_other_folders`.
+    """
+    refuse_other_folders(output_dir, recipe)
+    path = output_dir / RECIPE_FILE
+    if path.exists() and not has_trained(output_dir):
+        shutil.rmtree(output_dir / CHECKPOINTS, ignore_errors=True)
+    recipe.save(path)
