@@ -1,0 +1,358 @@
+"""Fine-tuning beside Hugging Face transformers on PyTorch, on this machine.
+
+    python -m benchmarks.finetuning --peer_python=.venv-peers/bin/python \
+        --init_from=FOLDER --data_dir=glue --output_dir=results
+
+Both start from the same weights, a Hugging Face model folder, with the same
+recipe, each in a fresh process, in turn, so that a slow minute of the machine
+falls on both. First a batch goes through both encoders, which must agree. Then
+come short trainings for speed, of which the median counts: the peer pads a
+batch to its longest row (dynamic) or to 128. Then come whole trainings for dev
+scores; of the scores after each epoch both sides keep the best by the task's
+main metric. Speeds are training examples a second, without the first steps,
+evaluation and saving.
+
+What is finished is kept in --output_dir: the same command goes on from there.
+The peer needs the environment of requirements-peers.txt.
+"""
+
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+
+from absl import flags
+
+from bert_tf.errors import UserError
+from bert_tf.files import write_text
+from tools import command_line
+
+_PEER_PYTHON = flags.DEFINE_string(
+    "peer_python", None, "Python with torch and transformers."
+)
+_INIT_FROM = flags.DEFINE_string(
+    "init_from", None, "Hugging Face model folder to start from."
+)
+_DATA_DIR = flags.DEFINE_string("data_dir", None, "The folder of GLUE.")
+_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Keeps the results.")
+_TASKS = flags.DEFINE_string(
+    "tasks", "mrpc:3,rte:3,stsb:3,cola:3,sst2:1", "Tasks, each with its seeds."
+)
+_SCORES_PRECISION = flags.DEFINE_enum(
+    "scores_precision",
+    "float32",
+    ["float32", "bfloat16"],
+    "Of the whole trainings, on both sides.",
+)
+_PARTS = flags.DEFINE_list("parts", "equality,speed,scores", "What to do.")
+_LEARNING_RATE = flags.DEFINE_float("learning_rate", 5e-5, "Of both sides.")
+_EPOCHS = flags.DEFINE_float("epochs", 3.0, "Of the whole trainings.")
+_ROUNDS = flags.DEFINE_integer("rounds", 3, "Short trainings of each kind.")
+_STEPS = flags.DEFINE_integer("steps", 60, "Steps of a short training.")
+
+_BATCH = 32
+_PEER = "benchmarks/finetuning_transformers.py"
+_OUR_PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
+
+
+def kept(name: str, make: Callable[[], dict]) -> dict:
+    """The result of that name, made and kept if it is not there yet."""
+    path = pathlib.Path(_OUTPUT_DIR.value, f"{name}.json")
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, json.dumps(make(), indent=2) + "\n")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def run(command: list[str]) -> None:
+    """Runs a process; its output is shown where it fails."""
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    if done.returncode:
+        print(done.stdout[-4000:], file=sys.stderr)
+        raise UserError(f"exit code {done.returncode}: {' '.join(command)}")
+
+
+def train_peer(task: str, seed: int, *options: str) -> dict:
+    """Runs the peer and returns what it says of itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = pathlib.Path(folder, "peer.json")
+        run(
+            [
+                _PEER_PYTHON.value,
+                _PEER,
+                f"--model={_INIT_FROM.value}",
+                f"--data_dir={_DATA_DIR.value}",
+                f"--task={task}",
+                f"--seed={seed}",
+                f"--learning_rate={_LEARNING_RATE.value}",
+                f"--epochs={_EPOCHS.value}",
+                f"--threads={len(os.sched_getaffinity(0))}",
+                f"--output={output}",
+                *options,
+            ]
+        )
+        return json.loads(output.read_text())
+
+
+def train_ours(task: str, seed: int, precision: str, epochs: float) -> dict:
+    """Fine-tunes with tools.run_finetuning and returns its results."""
+    with tempfile.TemporaryDirectory() as folder:
+        run_folder = pathlib.Path(folder, "run")
+        run(
+            [
+                sys.executable,
+                "-m",
+                "tools.run_finetuning",
+                f"--task={task}",
+                f"--data_dir={_DATA_DIR.value}",
+                f"--init_from={_INIT_FROM.value}",
+                f"--output_dir={run_folder}",
+                "--mode=train",
+                f"--precision={_OUR_PRECISION[precision]}",
+                f"--set=seed={seed}",
+                f"--set=learning_rate={_LEARNING_RATE.value}",
+                f"--set=num_train_epochs={epochs}",
+                f"--set=train_batch_size={_BATCH}",
+            ]
+        )
+        results = json.loads((run_folder / "results.json").read_text())
+    recipe = results["recipe"]
+    return {
+        "dev": results["dev"]["dev"],
+        "main_metric": results["main_metric"],
+        "examples_per_second": results["examples_per_second"],
+        "padding_share": results["padding_share"],
+        "learning_rate": recipe["learning_rate"],
+        "epochs": recipe["num_train_epochs"],
+    }
+
+
+def encoder_outputs(task: str) -> pathlib.Path:
+    """A batch of dev rows and the peer's outputs for it."""
+    path = pathlib.Path(_OUTPUT_DIR.value, task, "outputs.npz")
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        train_peer(task, 1, "--max_steps=6", f"--save_outputs={path}")
+    return path
+
+
+def show_equality(task: str) -> None:
+    """Prints how far the encoders are apart before training."""
+    import numpy as np
+
+    from bert_tf.encoder import BertEncoder
+    from bert_tf.finetuning.batches import padded
+    from bert_tf.finetuning.encoding import encode
+    from bert_tf.finetuning.recipe import FinetuningRecipe
+    from bert_tf.text.tokenizer import BertTokenizer
+    from tools.task_files import load_task
+
+    theirs = np.load(encoder_outputs(task))
+    ids, mask = theirs["input_ids"], theirs["input_mask"]
+    recipe = FinetuningRecipe(task=task, data_dir=_DATA_DIR.value)
+    examples = load_task(task).read("dev", recipe)[: len(ids)]
+    tokenizer = BertTokenizer.from_checkpoint(_INIT_FROM.value)
+    batch = padded(
+        encode(examples, tokenizer, recipe.max_seq_length),
+        np.arange(len(ids)),
+    )
+    names = ("input_ids", "input_mask", "segment_ids")
+    same = all(np.array_equal(batch[name], theirs[name]) for name in names)
+    encoder = BertEncoder.from_checkpoint(_INIT_FROM.value)
+    ours = encoder({name: theirs[name] for name in names}, training=False)
+    tokens = np.abs(ours["sequence_output"] - theirs["sequence_output"])
+    pooled = np.abs(ours["pooled_output"] - theirs["pooled_output"]).max()
+    print(
+        f"{task} {ids.shape[0]}x{ids.shape[1]} dev rows: token ids "
+        f"{'equal' if same else 'DIFFERENT'}, max |difference| of the token "
+        f"outputs {tokens[mask == 1].max():.1e}, pooled {pooled:.1e}",
+        flush=True,
+    )
+
+
+def median_speeds(task: str, precision: str) -> dict[str, float]:
+    """Examples a second of ours and of the peer's two paddings."""
+    speeds: dict[str, list[float]] = {"ours": [], "dynamic": [], "128": []}
+    rows = kept(f"{task}/rows", lambda: {"rows": count_rows(task)})["rows"]
+    # Half a step more, so that rounding down leaves the steps asked for.
+    epochs = (_STEPS.value + 0.5) * _BATCH / rows
+    for number in range(_ROUNDS.value):
+        for name in speeds:
+
+            def make(name: str = name, seed: int = number + 1) -> dict:
+                if name == "ours":
+                    return train_ours(task, seed, precision, epochs)
+                return train_peer(
+                    task,
+                    seed,
+                    f"--max_steps={_STEPS.value}",
+                    f"--padding={name}",
+                    f"--precision={precision}",
+                )
+
+            file = f"{task}/{precision}-{name}-{_STEPS.value}-{number + 1}"
+            found = kept(file, make)
+            speeds[name].append(found["examples_per_second"])
+    return {name: statistics.median(rates) for name, rates in speeds.items()}
+
+
+def count_rows(task: str) -> int:
+    from bert_tf.finetuning.recipe import FinetuningRecipe
+    from tools.task_files import load_task
+
+    recipe = FinetuningRecipe(task=task, data_dir=_DATA_DIR.value)
+    return len(load_task(task).read("train", recipe))
+
+
+def show_speeds(task: str) -> None:
+    for precision in _OUR_PRECISION:
+        speeds = median_speeds(task, precision)
+        ours, dynamic, fixed = (speeds[k] for k in ("ours", "dynamic", "128"))
+        print(
+            f"| {task} | {precision} | {ours:.1f} | {dynamic:.1f} | "
+            f"{ours / dynamic:.2f} | {fixed:.1f} | {ours / fixed:.2f} |",
+            flush=True,
+        )
+
+
+def show_scores(task: str, seeds: int) -> None:
+    """Trains both sides to the end and prints a row for each dev score."""
+    precision = _SCORES_PRECISION.value
+
+    def ours_of(seed: int) -> dict:
+        return train_ours(task, seed, precision, _EPOCHS.value)
+
+    def peer_of(seed: int) -> dict:
+        return train_peer(task, seed, f"--precision={precision}")
+
+    ours, theirs = [], []
+    for seed in range(1, seeds + 1):
+        name = f"{task}/{precision}-seed-{seed}"
+        theirs.append(kept(f"{name}-peer", lambda s=seed: peer_of(s)))
+        ours.append(kept(f"{name}-ours", lambda s=seed: ours_of(s)))
+    check_recipe(task, [*ours, *theirs])
+    main_metric = ours[0]["main_metric"]
+    best = [
+        max(found["dev_by_epoch"], key=lambda scores: scores[main_metric])
+        for found in theirs
+    ]
+    for metric in ours[0]["dev"]:
+        us = [100 * found["dev"][metric] for found in ours]
+        them = [100 * scores[metric] for scores in best]
+        difference = statistics.mean(us) - statistics.mean(them)
+        print(
+            f"| {task} | {metric} | {spread(us)} | {spread(them)} | "
+            f"{difference:+.1f} |",
+            flush=True,
+        )
+
+
+def check_recipe(task: str, found: list[dict]) -> None:
+    wanted = {"learning_rate": _LEARNING_RATE.value, "epochs": _EPOCHS.value}
+    for name, value in wanted.items():
+        if any(one[name] != value for one in found):
+            raise UserError(
+                f"--output_dir={_OUTPUT_DIR.value}: holds trainings of {task} "
+                f"with another {name} than {value}; choose another folder."
+            )
+
+
+def spread(values: list[float]) -> str:
+    """Mean and standard deviation."""
+    if len(values) == 1:
+        return f"{values[0]:.1f}"
+    return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
+
+
+def seeds_of_tasks() -> dict[str, int]:
+    found = {}
+    for item in _TASKS.value.split(","):
+        task, _, seeds = item.partition(":")
+        if not seeds.isdecimal() or int(seeds) < 1:
+            raise UserError(
+                f"--tasks: {item!r} is not like mrpc:3, a task and its seeds."
+            )
+        found[task] = int(seeds)
+    return found
+
+
+def processor() -> str:
+    """The name of the processor, where the system tells it."""
+    path = pathlib.Path("/proc/cpuinfo")
+    if path.exists():
+        for line in path.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def show_heading() -> None:
+    import keras
+    import tensorflow as tf
+
+    peer = (
+        "import torch, transformers as t;"
+        "print(f'torch {torch.__version__}, transformers {t.__version__}')"
+    )
+    versions = subprocess.run(
+        [_PEER_PYTHON.value, "-c", peer],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    print("python -m benchmarks.finetuning", *sys.argv[1:])
+    print(
+        f"{processor()}, {os.cpu_count()} cores, Python "
+        f"{platform.python_version()}, tensorflow {tf.__version__}, keras "
+        f"{keras.__version__}; peer: {versions}"
+    )
+    print(
+        f"batch {_BATCH}, learning rate {_LEARNING_RATE.value}, "
+        f"{_EPOCHS.value:g} epochs, at most 128 tokens; speeds: median of "
+        f"{_ROUNDS.value} trainings of {_STEPS.value} steps",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Prints the machine, the versions and a table for each part."""
+    tasks = seeds_of_tasks()
+    unknown = set(_PARTS.value) - {"equality", "speed", "scores"}
+    if unknown:
+        raise UserError(
+            f"--parts: {', '.join(sorted(unknown))}; the parts are equality, "
+            "speed and scores."
+        )
+    show_heading()
+    if "equality" in _PARTS.value:
+        for task in tasks:
+            show_equality(task)
+    if "speed" in _PARTS.value:
+        print(
+            "\nTraining examples/s\n| task | precision | bert_tf | "
+            "transformers, dynamic | ratio | transformers, 128 | ratio |"
+            "\n|---|---|---|---|---|---|---|"
+        )
+        for task in tasks:
+            show_speeds(task)
+    if "scores" in _PARTS.value:
+        print(
+            f"\nDev scores x 100, {_SCORES_PRECISION.value}: mean and standard "
+            "deviation of the seeds\n"
+            "| task | score | bert_tf | transformers | difference |"
+            "\n|---|---|---|---|---|"
+        )
+        for task, seeds in tasks.items():
+            show_scores(task, seeds)
+
+
+if __name__ == "__main__":
+    command_line.require("peer_python", "init_from", "data_dir", "output_dir")
+    command_line.run(main)

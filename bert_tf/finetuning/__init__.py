@@ -1,0 +1,1 @@
+"""Fine-tuning: tasks, the data they read, runs and reports."""

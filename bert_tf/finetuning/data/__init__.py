@@ -1,0 +1,1 @@
+"""Reading task files: tables, GLUE, TensorFlow Datasets, predictions."""

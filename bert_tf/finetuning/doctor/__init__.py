@@ -1,0 +1,1 @@
+"""What the data doctor finds in the rows before training."""

@@ -1,0 +1,1 @@
+"""The kinds of task: their labels, objectives, answers and metrics."""

@@ -1,0 +1,125 @@
+"""Tasks on a sentence or a pair: a number."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bert_tf.errors import UserError
+from bert_tf.finetuning.data.examples import Example, Label, Predictions
+from bert_tf.finetuning.data.table_formats import excerpt
+from bert_tf.finetuning.kinds import metrics
+from bert_tf.finetuning.kinds.sentence_task import (
+    Score,
+    SentenceTask,
+    known_label,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RegressionTask(SentenceTask):
+    """A task whose answer is a number.
+
+    Attributes:
+      scores: of numbers, float [N].
+      value_range: what predictions are cut to in a prediction file, or None.
+    """
+
+    scores: Mapping[str, Score] = dataclasses.field(
+        default_factory=lambda: {
+            "pearson": metrics.pearson,
+            "spearman": metrics.spearman,
+        }
+    )
+    main_metric: str = "spearman"
+    value_range: tuple[float, float] | None = None
+
+    label_kind: ClassVar[str] = "regression"
+
+    def parse_label(self, cell: str | tuple[str, ...], place: str) -> Label:
+        """Turns a cell into a number; raises `UserError` if it is none."""
+        try:
+            number = float(cell)
+        except (TypeError, ValueError):
+            raise UserError(
+                f"{place}: the label {excerpt(cell)} is not a number; mend "
+                "it, or pass --set label_kind=classes."
+            ) from None
+        if not math.isfinite(number):
+            raise UserError(
+                f"{place}: the label is {cell}; every row needs a finite "
+                "number, so fill it in or remove the row."
+            )
+        return number
+
+    def labels_of(self, examples: Sequence[Example]) -> tuple[str, ...]:
+        """No classes; raises `UserError` if all numbers are the same."""
+        numbers = {known_label(example) for example in examples}
+        if len(numbers) < 2:
+            raise UserError(
+                f"{examples[0].path}: every row has the label "
+                f"{next(iter(numbers))}; there is nothing to learn from it."
+            )
+        return ()
+
+    def num_outputs(self, labels: Sequence[str]) -> int:
+        """One logit, which is the number."""
+        return 1
+
+    def targets(
+        self, examples: Sequence[Example], labels: Sequence[str]
+    ) -> np.ndarray:
+        """The numbers, float32 [N]; see `SentenceTask.targets`."""
+        return np.array([known_label(e) for e in examples], np.float32)
+
+    def make_objective(self, class_weights: Sequence[float] | None) -> Any:
+        """Squared error; raises `UserError` if classes are weighted."""
+        from bert_tf.finetuning.kinds.objectives import RegressionObjective
+
+        if class_weights is not None:
+            raise UserError(
+                f"class_weights: {self.name} predicts a number and has no "
+                "classes; leave it empty."
+            )
+        return RegressionObjective()
+
+    def decode(
+        self, logits: np.ndarray, labels: Sequence[str], threshold: float
+    ) -> Predictions:
+        """The logits [N, 1] themselves; see `SentenceTask.decode`."""
+        values = tuple(float(value) for value in logits[:, 0])
+        return Predictions(logits=logits, values=values, probabilities=None)
+
+    def score(
+        self,
+        references: Sequence[Label],
+        values: Sequence[Label],
+        labels: Sequence[str],
+    ) -> dict[str, float]:
+        """The official scores; see `SentenceTask.score`."""
+        wanted = np.array(references, np.float64)
+        found = np.array(values, np.float64)
+        return {
+            name: float(score(wanted, found))
+            for name, score in self.scores.items()
+        }
+
+    def majority_score(
+        self, train_labels: Sequence[Label], references: Sequence[Label]
+    ) -> dict[str, float]:
+        """What always giving the training rows' mean scores."""
+        mean = math.fsum(train_labels) / len(train_labels)
+        return self.score(references, [mean] * len(references), ())
+
+    def all_labels(self, values: Sequence[Label]) -> tuple[str, ...]:
+        """No classes."""
+        return ()
+
+    def format_value(self, value: Label) -> str:
+        """The number with six decimals, inside of `value_range`."""
+        if self.value_range:
+            low, high = self.value_range
+            value = min(max(value, low), high)
+        return f"{value:.6f}"

@@ -1,0 +1,1 @@
+"""report.html and report.json of a fine-tuning."""

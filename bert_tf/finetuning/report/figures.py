@@ -1,0 +1,261 @@
+"""The pictures of a report as SVG, without any text of the user's."""
+
+import contextlib
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Okabe and Ito 2008, "Color universal design": told apart by the colour-blind.
+BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#5F6B76", "#007A5A"
+_SIZE = (4.8, 3.3)
+_STYLE = {
+    "font.size": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#9AA5B1",
+    "axes.labelcolor": "#323F4B",
+    "xtick.color": "#323F4B",
+    "ytick.color": "#323F4B",
+    "axes.grid": True,
+    "grid.color": "#E4E7EB",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    # Element names drawn from this instead of a random number.
+    "svg.hashsalt": "report",
+}
+
+
+class _Drawing:
+    """Axes to draw on, and the SVG once that is done."""
+
+    def __init__(self, axes: Any):
+        self.axes = axes
+        self.svg = b""
+
+
+@contextlib.contextmanager
+def _drawing(rows: Sequence[float] = (1,), size=_SIZE) -> Iterator[_Drawing]:
+    # Slow to import, and of no use before there is something to draw.
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(
+            len(rows), 1, squeeze=False, height_ratios=list(rows)
+        )[:, 0]
+        drawing = _Drawing(axes)
+        yield drawing
+        file = io.BytesIO()
+        # A date would make the bytes differ from one time to the next.
+        figure.savefig(file, format="svg", metadata={"Date": None})
+        drawing.svg = file.getvalue()
+
+
+def _draw_levels(axes: "Axes", levels: Mapping[str, float]) -> None:
+    """Labelled horizontal lines; call it when everything else is drawn."""
+    ordered = sorted(levels.items(), key=lambda item: item[1])
+    for _, value in ordered:
+        axes.axhline(value, linestyle="--", color=GREY, linewidth=1.1)
+    low, high = axes.get_ylim()
+    for place, (label, value) in enumerate(ordered):
+        above = ordered[place + 1][1] if place + 1 < len(ordered) else high
+        # Where two lines are close the lower one is labelled from below.
+        is_close = above - value < (high - low) / 14
+        axes.annotate(
+            label,
+            (0.99, value),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, -2 if is_close else 2),
+            textcoords="offset points",
+            ha="right",
+            va="top" if is_close else "bottom",
+            fontsize=8,
+            color=GREY,
+            parse_math=False,
+        )
+
+
+def learning_curve(
+    training: Sequence[Mapping[str, Any]],
+    held_out: Sequence[Mapping[str, Any]],
+    name: str,
+    levels: Mapping[str, float],
+    best_seed: str,
+    best_step: float | None,
+    scale: float = 1,
+) -> bytes:
+    """Training and held-out numbers over the steps, one line a seed.
+
+    Args:
+      training: series with "steps" and "values".
+      held_out: series of the same form.
+      name: of the number, for the axis.
+      levels: labelled horizontal lines.
+      best_seed: the other seeds' lines are drawn paler than this one's.
+      best_step: where the model was kept, for a vertical line, or None.
+      scale: the values are drawn times this.
+    """
+    with _drawing() as drawing:
+        axes = drawing.axes[0]
+        for series, colour, style, label in (
+            (training, BLUE, "-", "training"),
+            (held_out, ORANGE, "o-", "held-out"),
+        ):
+            for number, each in enumerate(series):
+                axes.plot(
+                    each["steps"],
+                    [value * scale for value in each["values"]],
+                    "." if len(each["steps"]) == 1 else style,
+                    color=colour,
+                    alpha=1 if each["seed"] == best_seed else 0.35,
+                    linewidth=1.4,
+                    markersize=4,
+                    label=label if number == 0 else None,
+                )
+        if best_step is not None:
+            axes.axvline(
+                best_step, color=GREEN, linestyle=":", label="model kept"
+            )
+        _draw_levels(axes, {k: v * scale for k, v in levels.items()})
+        axes.set_xlabel("training step")
+        axes.set_ylabel(name, parse_math=False)
+        axes.legend(loc="best")
+    return drawing.svg
+
+
+def seed_dots(
+    values: Sequence[float],
+    degenerate: Sequence[bool],
+    mean: float,
+    levels: Mapping[str, float],
+    name: str,
+) -> bytes:
+    """One dot a training, in percent, beside their mean and other levels."""
+    with _drawing(size=(4.8, 2.9)) as drawing:
+        axes = drawing.axes[0]
+        places = range(1, len(values) + 1)
+        for place, value, bad in zip(places, values, degenerate, strict=True):
+            axes.plot(
+                place,
+                100 * value,
+                "X" if bad else "o",
+                color=ORANGE if bad else BLUE,
+                markersize=8,
+            )
+        axes.axhline(100 * mean, color=BLUE, linewidth=1.1)
+        axes.annotate(
+            f"mean {100 * mean:.1f}",
+            (0.01, 100 * mean),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, 2),
+            textcoords="offset points",
+            va="bottom",
+            fontsize=8,
+            color=BLUE,
+        )
+        axes.set_xticks(list(places))
+        axes.set_xlim(0.4, len(values) + 0.6)
+        axes.margins(y=0.12)
+        _draw_levels(axes, {k: 100 * v for k, v in levels.items()})
+        axes.set_xlabel("training, in the order of the table")
+        axes.set_ylabel(f"{name}, x 100", parse_math=False)
+        axes.grid(axis="x", visible=False)
+    return drawing.svg
+
+
+def reliability(bins: Sequence[Mapping[str, Any]], event: str) -> bytes:
+    """The reliability diagram over the histogram of the probabilities.
+
+    Args:
+      bins: from `calibration.reliability_bins`.
+      event: what the probability is of, for the axis.
+    """
+    with _drawing((3, 1.1), (4.8, 4.4)) as drawing:
+        upper, lower = drawing.axes
+        width = 1 / len(bins)
+        filled = [each for each in bins if each["count"]]
+        middles = [each["low"] + width / 2 for each in filled]
+        upper.bar(
+            middles,
+            [each["share_true"] for each in filled],
+            width * 0.92,
+            color=BLUE,
+            alpha=0.8,
+            label="share that came true",
+        )
+        upper.plot(
+            [each["mean_probability"] for each in filled],
+            [each["share_true"] for each in filled],
+            "o",
+            color="white",
+            markeredgecolor="#1F2933",
+            markersize=4,
+        )
+        upper.plot(
+            [0, 1], [0, 1], "--", color=ORANGE, linewidth=1.3, label="perfect"
+        )
+        upper.set_ylim(0, 1.02)
+        upper.set_ylabel("share that came true")
+        upper.legend(loc="upper left")
+        lower.bar(
+            [each["low"] + width / 2 for each in bins],
+            [each["count"] for each in bins],
+            width * 0.92,
+            color=GREY,
+        )
+        lower.set_ylabel("count")
+        lower.set_xlabel(event)
+        for axes in (upper, lower):
+            axes.set_xlim(0, 1)
+            axes.grid(axis="x", visible=False)
+    return drawing.svg
+
+
+def true_and_predicted(
+    true: Sequence[float], predicted: Sequence[float]
+) -> bytes:
+    """A point a row, true value across and predicted value up."""
+    with _drawing(size=(4.8, 4.2)) as drawing:
+        axes = drawing.axes[0]
+        low, high = min(*true, *predicted), max(*true, *predicted)
+        axes.plot([low, high], [low, high], "--", color=ORANGE, label="perfect")
+        # Thousands of marks as one picture keep the file small.
+        axes.scatter(
+            true,
+            predicted,
+            s=12,
+            alpha=0.4,
+            color=BLUE,
+            linewidths=0,
+            rasterized=len(true) > 500,
+        )
+        axes.set_xlabel("true value")
+        axes.set_ylabel("predicted value")
+        axes.legend(loc="upper left")
+    return drawing.svg
+
+
+def error_histogram(
+    edges: Sequence[float], counts: Sequence[int], mean: float
+) -> bytes:
+    """How often the predictions are off by how much."""
+    with _drawing(size=(4.8, 4.2)) as drawing:
+        axes = drawing.axes[0]
+        axes.stairs(counts, edges, fill=True, color=BLUE, alpha=0.85)
+        axes.axvline(0, color="#1F2933", linewidth=1)
+        axes.axvline(
+            mean,
+            color=ORANGE,
+            linestyle="--",
+            linewidth=1.5,
+            label=f"mean {mean:+.3g}",
+        )
+        axes.set_xlabel("predicted - true")
+        axes.set_ylabel("rows")
+        axes.legend(loc="upper left")
+    return drawing.svg

@@ -1,0 +1,286 @@
+"""Reading a finished run folder strictly, for its report."""
+
+import dataclasses
+import json
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from bert_tf.errors import UserError
+from bert_tf.recipe import check_kind, read_json_object
+
+RESULTS, RECIPE = "results.json", "recipe.json"
+HISTORY, PREDICTIONS = "history.jsonl", "dev_predictions.jsonl"
+_REQUIRED = {
+    "task": str,
+    "model": str,
+    "main_metric": str,
+    "labels": list,
+    "dev": dict,
+    "majority": dict,
+    "paper": dict,
+    "doctor": dict,
+}
+# Numbers of the run that are shown where they are there.
+FACTS = (
+    "num_parameters",
+    "num_train_steps",
+    "best_step",
+    "stopped_early",
+    "threshold",
+    "train_seconds",
+    "examples_per_second",
+    "eval_examples_per_second",
+    "padding_share",
+)
+_SEED_KEYS = {"seed": int, "folder": str, "dev": dict, "degenerate": bool}
+_TEXT_KEYS = ("identifier", "text_a")
+
+
+class DevPrediction(NamedTuple):
+    """One line of dev_predictions.jsonl.
+
+    Attributes:
+      identifier: the row's own name.
+      row: its line in the data file, counted from 1.
+      text_a: the text, or the first of a pair.
+      text_b: the second of a pair, or None.
+      label: the right answer: a class, a number, or the classes that hold.
+      prediction: the model's, in the same form.
+      probabilities: one a class; None for regression.
+    """
+
+    identifier: str
+    row: int
+    text_a: str
+    text_b: str | None
+    label: Any
+    prediction: Any
+    probabilities: Sequence[float] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFiles:
+    """What the files of a finished run hold.
+
+    Attributes:
+      results: results.json.
+      recipe: recipe.json.
+      histories: by seed ("" where there is one training only), the rows of
+        history.jsonl.
+      predictions: dev_predictions.jsonl.
+    """
+
+    results: Mapping[str, Any]
+    recipe: Mapping[str, Any]
+    histories: Mapping[str, list[dict[str, float | None]]]
+    predictions: Sequence[DevPrediction]
+
+
+def read_run(folder: pathlib.Path) -> RunFiles:
+    """Reads and checks the files that a report needs.
+
+    Raises:
+      UserError: a file or a key is missing, or is not what it should be.
+    """
+    if not folder.is_dir():
+        raise UserError(
+            f"--output_dir={folder}: no such folder; give the folder of a "
+            "finished fine-tuning run."
+        )
+    results = _read_results(folder / RESULTS)
+    seeds = results.get("seeds", [])
+    if len(seeds) > 1:
+        histories = {
+            str(each["seed"]): _read_history(folder / each["folder"] / HISTORY)
+            for each in seeds
+        }
+    else:
+        histories = {"": _read_history(folder / HISTORY)}
+    return RunFiles(
+        results,
+        read_json_object(folder / RECIPE),
+        histories,
+        _read_predictions(folder / PREDICTIONS, results["labels"]),
+    )
+
+
+def _read_results(path: pathlib.Path) -> dict[str, Any]:
+    results = _without_nan(read_json_object(path))
+    for name, kind in _REQUIRED.items():
+        if name not in results:
+            raise UserError(
+                f"{path}: holds no {name!r}; it is not the result of a "
+                "finished fine-tuning run."
+            )
+        check_kind(name, kind, results[name], str(path))
+    if not all(isinstance(label, str) for label in results["labels"]):
+        raise UserError(f"{path}: 'labels' must all be strings.")
+    for split, scores in results["dev"].items():
+        _check_numbers(f"dev {split}", scores, path)
+        majority = results["majority"].get(split)
+        _check_numbers(f"majority {split}", majority, path)
+        if results["main_metric"] not in scores:
+            raise UserError(
+                f"{path}: the scores of {split!r} lack the main metric "
+                f"{results['main_metric']!r}; they have {', '.join(scores)}."
+            )
+    for metric, numbers in results["paper"].items():
+        _check_numbers(f"paper {metric}", numbers, path)
+    if not results["dev"]:
+        raise UserError(f"{path}: 'dev' holds no scores.")
+    facts = {name: results.get(name) for name in FACTS}
+    _check_numbers("the run's facts", facts, path)
+    _check_numbers("examples", results.get("examples", {}), path)
+    _check_seeds(results, path)
+    return results
+
+
+def _check_seeds(results: dict[str, Any], path: pathlib.Path) -> None:
+    seeds = check_kind("seeds", list, results.get("seeds", []), str(path))
+    for number, each in enumerate(seeds):
+        check_kind(f"seeds[{number}]", dict, each, str(path))
+        for name, kind in _SEED_KEYS.items():
+            if name not in each:
+                raise UserError(f"{path}: seeds[{number}] holds no {name!r}.")
+            check_kind(f"seeds[{number}] {name}", kind, each[name], str(path))
+        _check_numbers(f"seeds[{number}] dev", each["dev"], path)
+    if len(seeds) < 2:
+        return
+    summary = check_kind("summary", dict, results.get("summary"), str(path))
+    for metric, statistics in summary.items():
+        _check_numbers(f"summary {metric}", statistics, path)
+    if results["main_metric"] not in summary:
+        raise UserError(
+            f"{path}: 'summary' lacks the main metric "
+            f"{results['main_metric']!r}."
+        )
+
+
+def _without_nan(value: Any) -> Any:
+    """A JSON value with None for every number that is not finite."""
+    if isinstance(value, dict):
+        return {name: _without_nan(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(each) for each in value]
+    return _finite(value) if isinstance(value, float) else value
+
+
+def _check_numbers(name: str, values: Any, path: pathlib.Path) -> None:
+    """Raises `UserError` unless it is an object of numbers and nulls."""
+    for key, value in check_kind(name, dict, values, str(path)).items():
+        if value is not None and not isinstance(value, int | float):
+            raise UserError(
+                f"{path}: {name} {key} is {value!r}; it takes a number."
+            )
+
+
+def _read_lines(path: pathlib.Path) -> list[tuple[str, dict[str, Any]]]:
+    """The objects of a file of JSON lines, each with its place for errors."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file.") from None
+    found = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        place = f"{path}, line {number}"
+        try:
+            value = json.loads(line.decode("utf-8"))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise UserError(f"{place}: not valid JSON ({error}).") from None
+        found.append((place, check_kind("the line", dict, value, place)))
+    return found
+
+
+def _read_history(path: pathlib.Path) -> list[dict[str, float | None]]:
+    """The rows; what is no finite number is None there."""
+    rows = []
+    for place, row in _read_lines(path):
+        if "step" not in row:
+            raise UserError(f"{place}: holds no 'step'.")
+        rows.append({name: _finite(value) for name, value in row.items()})
+    return rows
+
+
+def _finite(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and math.isfinite(value) else None
+
+
+def _read_predictions(
+    path: pathlib.Path, labels: Sequence[str]
+) -> list[DevPrediction]:
+    found = []
+    for place, line in _read_lines(path):
+        for name in (*_TEXT_KEYS, "row", "text_b", "label", "prediction"):
+            if name not in line:
+                raise UserError(f"{place}: holds no {name!r}.")
+        for name in _TEXT_KEYS:
+            check_kind(name, str, line[name], place)
+        check_kind("row", int, line["row"], place)
+        if line["text_b"] is not None:
+            check_kind("text_b", str, line["text_b"], place)
+        for name in ("label", "prediction"):
+            _check_answer(name, line[name], labels, place)
+        if isinstance(line["label"], list) != isinstance(
+            line["prediction"], list
+        ):
+            raise UserError(f"{place}: label and prediction differ in form.")
+        found.append(
+            DevPrediction(
+                line["identifier"],
+                line["row"],
+                line["text_a"],
+                line["text_b"],
+                line["label"],
+                line["prediction"],
+                _probabilities(line, labels, place) if labels else None,
+            )
+        )
+    if not found:
+        raise UserError(f"{path}: holds no predictions.")
+    if len({isinstance(each.label, list) for each in found}) > 1:
+        raise UserError(
+            f"{path}: some labels are lists and some are not; all rows must "
+            "be of one kind."
+        )
+    return found
+
+
+def _check_answer(
+    name: str, value: Any, labels: Sequence[str], place: str
+) -> None:
+    if not labels:
+        if _finite(value) is None:
+            raise UserError(
+                f"{place}: {name} is {value!r}; it takes a finite number."
+            )
+        return
+    for each in value if isinstance(value, list) else [value]:
+        if each not in labels:
+            raise UserError(
+                f"{place}: {name} is {each!r}, which is not among the labels "
+                f"of {RESULTS}."
+            )
+
+
+def _probabilities(
+    line: Mapping[str, Any], labels: Sequence[str], place: str
+) -> list[float]:
+    values = line.get("probabilities")
+    if not isinstance(values, list) or len(values) != len(labels):
+        raise UserError(
+            f"{place}: 'probabilities' must be a list of {len(labels)} "
+            "numbers, one a label."
+        )
+    for value in values:
+        # A softmax in float32 can sum to a hair more than 1.
+        if _finite(value) is None or not 0 <= value <= 1.0001:
+            raise UserError(
+                f"{place}: probabilities hold {value!r}; each takes a number "
+                "from 0 to 1."
+            )
+    return values

@@ -1,0 +1,160 @@
+"""What a finished fine-tuning leaves in its folder beside the model."""
+
+import datetime
+import json
+import math
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bert_tf.files import write_text
+from bert_tf.finetuning.batches import padding_share
+from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.finetuning.scoring import (
+    DEV_PREDICTIONS,
+    Scored,
+    Scorer,
+    finite,
+    shown,
+    write_answers,
+    write_scores,
+)
+from bert_tf.finetuning.setup import Material
+from bert_tf.training.history import History, draw_curves
+from bert_tf.training.loop import TrainingLoop
+
+RESULTS_FILE = "results.json"
+
+
+def write_results(
+    output_dir: pathlib.Path,
+    recipe: FinetuningRecipe,
+    material: Material,
+    scorer: Scorer,
+    loop: TrainingLoop,
+    history: History,
+) -> dict[str, Any]:
+    """Scores the best model on all dev splits and writes what it scored.
+
+    Args:
+      output_dir: the folder of the run.
+      recipe: what was run.
+      material: what was trained on.
+      scorer: runs the best model.
+      loop: the finished loop.
+      history: the run's numbers.
+
+    Returns:
+      What results.json holds.
+    """
+    scored = {name: scorer.score(split) for name, split in material.dev.items()}
+    for name, found in scored.items():
+        count = len(material.dev[name].examples)
+        write_scores(output_dir, name, found, count)
+        print(f"{material.task.name}, {name}: {shown(found.scores)}")
+    first = material.main_split
+    write_answers(
+        output_dir / DEV_PREDICTIONS,
+        material.dev[first].examples,
+        scored[first].predictions,
+    )
+    results = common_results(recipe, material, scored)
+    results |= _facts(recipe, material, scored[first], loop, history)
+    write_json(output_dir / RESULTS_FILE, results)
+    _draw(output_dir, material, results, history)
+    print(f"the best model is in {output_dir}", flush=True)
+    return results
+
+
+def common_results(
+    recipe: FinetuningRecipe,
+    material: Material,
+    scored: Mapping[str, Scored],
+) -> dict[str, Any]:
+    """What the task, the data and the scores are."""
+    task = material.task
+    answers = [example.label for example in material.train.examples]
+    majority = {
+        name: task.majority_score(answers, [e.label for e in split.examples])
+        for name, split in material.dev.items()
+    }
+    examples = {task.train_split: len(answers)}
+    examples |= {name: len(s.examples) for name, s in material.dev.items()}
+    return {
+        "task": task.name,
+        "model": recipe.init_from,
+        "main_metric": task.main_metric,
+        "labels": list(material.labels),
+        "examples": examples,
+        "dev": {name: found.scores for name, found in scored.items()},
+        "dev_loss": {name: found.loss for name, found in scored.items()},
+        "majority": majority,
+        "paper": {name: dict(value) for name, value in task.paper.items()},
+        "doctor": dict(material.doctor),
+        "recipe": recipe.to_dict(),
+        "finished": datetime.datetime.now(datetime.UTC).isoformat(),
+    }
+
+
+def _facts(
+    recipe: FinetuningRecipe,
+    material: Material,
+    scored: Scored,
+    loop: TrainingLoop,
+    history: History,
+) -> dict[str, Any]:
+    _, speeds = history.series("sequences_per_second")
+    facts = {
+        "num_parameters": loop.step.model.count_params(),
+        "num_train_steps": loop.total,
+        "best_step": loop.best.step,
+        "stopped_early": loop.best.exhausted,
+        # Of the last start of the run, the first step left out.
+        "examples_per_second": speeds[-1] if speeds else 0.0,
+        "eval_examples_per_second": scored.examples_per_second,
+        "padding_share": padding_share(
+            material.data.rows, recipe.train_batch_size, recipe.seed
+        ),
+    }
+    if material.task.label_kind == "multi_label":
+        facts["threshold"] = recipe.threshold
+    return facts
+
+
+def write_json(path: pathlib.Path, values: Mapping[str, Any]) -> None:
+    """Writes values as JSON; what is no finite number becomes null."""
+
+    def cleaned(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: cleaned(inner) for key, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [cleaned(inner) for inner in value]
+        if isinstance(value, float | np.floating):
+            return finite(value)
+        return value
+
+    text = json.dumps(cleaned(values), indent=2, ensure_ascii=False)
+    write_text(path, text + "\n")
+
+
+def _draw(
+    output_dir: pathlib.Path,
+    material: Material,
+    results: Mapping[str, Any],
+    history: History,
+) -> None:
+    first = material.main_split
+    levels = {
+        name: {"without a model": value}
+        for name, value in results["majority"][first].items()
+        if math.isfinite(value)
+    }
+    draw_curves(
+        output_dir / "learning_curve.png",
+        history,
+        ["loss", *results["dev"][first]],
+        levels,
+        f"{material.task.name} from {pathlib.Path(results['model']).name}",
+    )

@@ -1,0 +1,23 @@
+"""RTE: does a sentence follow from another? Accuracy."""
+
+from bert_tf.finetuning.data.glue import PAPER_RECIPE, GlueData, train_dev_test
+from bert_tf.finetuning.data.glue_datasets import DataSet
+from bert_tf.finetuning.kinds.metrics import accuracy
+from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+
+TEXTS = ("sentence1", "sentence2")
+LABELS = ("entailment", "not_entailment")
+
+TASK = SentenceTask(
+    name="rte",
+    data=GlueData(
+        "RTE", train_dev_test(TEXTS, "label", DataSet("rte", TEXTS, LABELS))
+    ),
+    labels=LABELS,
+    scores={"accuracy": accuracy},
+    main_metric="accuracy",
+    # Devlin et al. 2019, table 1: GLUE's test set.
+    paper={"accuracy": {"bert_base": 0.664, "bert_large": 0.701}},
+    defaults=PAPER_RECIPE,
+    submission_files={"test": "RTE.tsv"},
+)

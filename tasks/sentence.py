@@ -1,0 +1,10 @@
+"""Your own file of sentences or pairs, described by settings alone.
+
+python -m tools.run_finetuning --task=sentence --mode=train,eval \\
+    --set train_file=reviews.csv --set text_columns=text \\
+    --set label_column=stars --init_from=MODEL --output_dir=out
+"""
+
+from bert_tf.finetuning.kinds.own_file import OwnFileTask
+
+TASK = OwnFileTask(name="sentence")

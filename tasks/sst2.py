@@ -1,0 +1,23 @@
+"""SST-2: is a piece of a film review positive? Accuracy."""
+
+from bert_tf.finetuning.data.glue import PAPER_RECIPE, GlueData, train_dev_test
+from bert_tf.finetuning.data.glue_datasets import DataSet
+from bert_tf.finetuning.kinds.metrics import accuracy
+from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+
+TEXTS = ("sentence",)
+LABELS = ("0", "1")
+
+TASK = SentenceTask(
+    name="sst2",
+    data=GlueData(
+        "SST-2", train_dev_test(TEXTS, "label", DataSet("sst2", TEXTS, LABELS))
+    ),
+    labels=LABELS,
+    scores={"accuracy": accuracy},
+    main_metric="accuracy",
+    # Devlin et al. 2019, table 1: GLUE's test set.
+    paper={"accuracy": {"bert_base": 0.935, "bert_large": 0.949}},
+    defaults=PAPER_RECIPE,
+    submission_files={"test": "SST-2.tsv"},
+)

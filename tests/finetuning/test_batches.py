@@ -1,0 +1,142 @@
+"""Every example once an epoch, the same from any start, little padding."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from bert_tf.finetuning.batches import (
+    EXAMPLE_WEIGHTS,
+    LabelledRows,
+    epoch_batches,
+    num_steps,
+    padded,
+    padding_share,
+    prediction_batches,
+    training_batches,
+)
+from bert_tf.finetuning.encoding import encode
+from tests.finetuning.sentence_runs import texts, tokenizer
+
+
+@pytest.fixture(scope="module")
+def data():
+    examples = texts(83, 4)
+    rows = encode(examples, tokenizer(), 24)
+    labels = np.arange(83, dtype=np.int32)
+    return LabelledRows(rows, "label_ids", labels)
+
+
+def lengths_of(count, seed=0):
+    return np.random.default_rng(seed).integers(3, 90, count)
+
+
+@pytest.mark.parametrize(("rows", "size"), [(83, 8), (80, 8), (5, 8), (3, 8)])
+def test_every_row_is_seen_once_an_epoch(rows, size):
+    lengths = lengths_of(rows)
+    epochs = [epoch_batches(lengths, size, 7, e) for e in range(24)]
+    assert all(batch.shape[1] == size for batch in epochs if len(batch))
+    seen = np.zeros(rows, int)
+    done = 0
+    for number, batches in enumerate(epochs):
+        seen += np.bincount(batches.ravel(), minlength=rows)
+        done += len(batches)
+        # What is left over of an epoch comes first in the next one.
+        assert done == (number + 1) * rows // size
+        assert seen.min() >= number + 1 - (rows % size > 0) - size // rows
+        assert seen.max() <= number + 1
+    assert (seen == 24).all() == (24 * rows % size == 0)
+
+
+def test_steps_are_those_of_the_original():
+    assert num_steps(3668, 32, 3.0) == 343
+    assert num_steps(10, 4, 0.5) == 1
+
+
+def test_orders_differ_between_epochs_and_seeds():
+    lengths = lengths_of(200)
+    first = epoch_batches(lengths, 8, 7, 0)
+    np.testing.assert_array_equal(first, epoch_batches(lengths, 8, 7, 0))
+    assert (first != epoch_batches(lengths, 8, 8, 0)).any()
+    assert (first != epoch_batches(lengths, 8, 7, 1)).any()
+
+
+def test_batches_are_alike_inside_and_in_random_order():
+    lengths = lengths_of(8 * 500)
+    batches = lengths[epoch_batches(lengths, 8, 1, 0)]
+    spread = np.ptp(batches, axis=1)
+    assert spread.mean() < 3
+    means = batches.mean(axis=1)
+    correlation = np.corrcoef(means[:-1], means[1:])[0, 1]
+    assert abs(correlation) < 0.15
+
+
+def taken(data, start, count, seed=3, size=8):
+    batches = training_batches(data, size, seed, start)
+    return [
+        {name: value.numpy() for name, value in batch.items()}
+        for batch in itertools.islice(batches, count)
+    ]
+
+
+@pytest.mark.parametrize("start", [1, 9, 10, 11, 20, 37])
+def test_batch_k_is_the_same_wherever_one_starts(data, start):
+    whole = taken(data, 0, start + 12)
+    for mine, other in zip(taken(data, start, 12), whole[start:], strict=True):
+        for name, value in mine.items():
+            np.testing.assert_array_equal(value, other[name])
+
+
+@pytest.mark.parametrize("start", [0, 1, 2, 5])
+def test_with_fewer_rows_than_a_batch_too(data, start):
+    few = LabelledRows(
+        encode(texts(3, 4), tokenizer(), 24), "label_ids", data.labels
+    )
+    whole = taken(few, 0, start + 4)
+    for mine, other in zip(taken(few, start, 4), whole[start:], strict=True):
+        np.testing.assert_array_equal(mine["label_ids"], other["label_ids"])
+
+
+def test_a_batch_is_its_rows(data):
+    for batch in taken(data, 0, 30):
+        lengths = batch["input_mask"].sum(axis=1)
+        width = batch["input_ids"].shape[1]
+        assert width == lengths.max()
+        for place, example in enumerate(batch["label_ids"]):
+            ids = data.rows.ids[
+                data.rows.starts[example] : data.rows.starts[example + 1]
+            ]
+            row = batch["input_ids"][place]
+            np.testing.assert_array_equal(row[: len(ids)], ids)
+            assert (row[len(ids) :] == data.rows.pad_id).all()
+            assert lengths[place] == len(ids)
+        assert (batch[EXAMPLE_WEIGHTS] == 1).all()
+
+
+def test_segments_of_a_pair():
+    rows = encode(texts(20, 4, pairs=True), tokenizer(), 24)
+    batch = padded(rows, np.arange(20))
+    for place in range(20):
+        segments = batch["segment_ids"][place][: rows.lengths[place]]
+        assert (segments[: rows.first[place]] == 0).all()
+        assert (segments[rows.first[place] :] == 1).all()
+        assert not batch["segment_ids"][place][rows.lengths[place] :].any()
+
+
+def test_prediction_takes_every_row_and_fills_the_last_batch(data):
+    batches, order = prediction_batches(data.rows, 10)
+    found = list(batches)
+    assert [b["input_ids"].shape[0] for b in found] == [10] * 9
+    assert sorted(order) == list(range(83))
+    lengths = np.concatenate(
+        [b["input_mask"].numpy().sum(axis=1) for b in found]
+    )
+    np.testing.assert_array_equal(lengths[:83], data.rows.lengths[order])
+
+
+def test_padding_share(data):
+    total = padding = 0
+    for chosen in epoch_batches(data.rows.lengths, 8, 3, 0):
+        mask = padded(data.rows, chosen)["input_mask"]
+        total, padding = total + mask.size, padding + (mask == 0).sum()
+    assert padding_share(data.rows, 8, 3) == pytest.approx(padding / total)

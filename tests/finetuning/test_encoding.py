@@ -1,0 +1,138 @@
+"""Packed rows against `SentencePacker`, and windows by their properties."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_tf.errors import UserError
+from bert_tf.finetuning.data.examples import Example
+from bert_tf.finetuning.encoding import encode
+from bert_tf.text.packer import SentencePacker
+from tests.finetuning.sentence_runs import FILLER, GOOD, tokenizer
+
+TOKENIZER = tokenizer()
+WORDS = [*FILLER, *GOOD]
+
+
+def sentence(random, longest):
+    return " ".join(random.choice(WORDS, random.integers(0, longest)))
+
+
+def examples_of(pairs, count=60, longest=14, seed=0):
+    random = np.random.default_rng(seed)
+    return [
+        Example(
+            sentence(random, longest),
+            sentence(random, longest) if pairs else None,
+            None,
+            str(row),
+            row,
+        )
+        for row in range(count)
+    ]
+
+
+def row_of(rows, number):
+    return rows.ids[rows.starts[number] : rows.starts[number + 1]]
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("length", [4, 5, 9, 16, 40])
+def test_cut_rows_are_those_of_the_packer(pairs, length):
+    examples = examples_of(pairs)
+    rows = encode(examples, TOKENIZER, length)
+    second = [e.text_b for e in examples] if pairs else None
+    packed = SentencePacker(TOKENIZER, length)(
+        [e.text_a for e in examples], second
+    )
+    for number in range(len(examples)):
+        used = int(packed["input_mask"][number].numpy().sum())
+        wanted = packed["input_ids"][number].numpy()[:used]
+        np.testing.assert_array_equal(row_of(rows, number), wanted)
+        segments = packed["segment_ids"][number].numpy()[:used]
+        assert rows.first[number] == (segments == 0).sum()
+    np.testing.assert_array_equal(rows.example, np.arange(len(examples)))
+    assert set(rows.weights) == {1.0}
+
+
+def test_what_fits_is_one_row_in_both_ways():
+    for pairs in (False, True):
+        examples = examples_of(pairs)
+        cut = encode(examples, TOKENIZER, 40)
+        windows = encode(examples, TOKENIZER, 40, "windows", 3)
+        np.testing.assert_array_equal(cut.ids, windows.ids)
+        np.testing.assert_array_equal(cut.first, windows.first)
+        np.testing.assert_array_equal(cut.starts, windows.starts)
+
+
+@given(
+    count=st.integers(0, 40),
+    length=st.integers(4, 12),
+    stride=st.integers(1, 15),
+)
+def test_windows_show_every_word_and_no_more(count, length, stride):
+    words = [WORDS[i % len(WORDS)] for i in range(count)]
+    other = Example("good", None, None, "1", 2)
+    example = Example(" ".join(words), None, None, "0", 1)
+    rows = encode([example, other], TOKENIZER, length, "windows", stride)
+    mine = np.flatnonzero(rows.example == 0)
+    assert rows.weights[mine].sum() == pytest.approx(1)
+    step = min(stride, length - 2)
+    whole = TOKENIZER.tokenize(" ".join(words)).numpy()
+    end = 0
+    for number, row in enumerate(mine):
+        window = row_of(rows, row)
+        start = number * step
+        assert start <= end or count == 0
+        np.testing.assert_array_equal(
+            window[1:-1], whole[start : start + length - 2]
+        )
+        assert end < count or count == 0
+        end = start + len(window) - 2
+    assert end == count
+    assert list(rows.example).count(1) == 1
+
+
+def test_windows_of_a_pair_repeat_the_first_text():
+    first, second = " ".join(WORDS[:3]), " ".join(WORDS[2:12])
+    example = Example(first, second, None, "0", 1)
+    rows = encode([example], TOKENIZER, 10, "windows", 3)
+    ids = TOKENIZER.tokenize([first, second])
+    for number in range(len(rows)):
+        row = row_of(rows, number)
+        np.testing.assert_array_equal(row[1:4], ids[0].numpy())
+        assert rows.first[number] == 5
+        begin = 3 * number
+        np.testing.assert_array_equal(
+            row[5:-1], ids[1].numpy()[begin : begin + 4]
+        )
+    assert len(rows) == 3
+    np.testing.assert_allclose(rows.weights, 1 / 3, rtol=1e-6)
+
+
+def test_a_first_text_that_is_too_long_leaves_half_to_the_second():
+    example = Example(" ".join(WORDS), " ".join(WORDS), None, "0", 1)
+    rows = encode([example], TOKENIZER, 11, "windows", 4)
+    assert rows.lengths.max() == 11
+    assert set(rows.first) == {6}
+
+
+def test_pairs_and_single_texts_do_not_mix():
+    examples = [
+        Example("good", "bad", None, "0", 1),
+        Example("good", None, None, "1", 2),
+    ]
+    with pytest.raises(UserError, match="row 2: has a pair|row 2: has one"):
+        encode(examples, TOKENIZER, 8)
+
+
+def test_unknown_long_inputs():
+    with pytest.raises(UserError, match="long_inputs is 'fold'"):
+        encode(examples_of(False), TOKENIZER, 8, "fold")
+
+
+def test_no_examples():
+    rows = encode([], TOKENIZER, 8)
+    assert len(rows) == 0
+    assert rows.ids.shape == (0,)

@@ -1,0 +1,97 @@
+"""A fine-tuned model comes back from its folder as it was."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from bert_tf.checkpoints import load_checkpoint
+from bert_tf.encoder import BertEncoder
+from bert_tf.errors import UserError
+from bert_tf.finetuning.model_folder import (
+    TaskFacts,
+    load_sentence_model,
+    read_task_facts,
+    save_sentence_model,
+)
+from bert_tf.finetuning.sentence_model import SentenceModel
+from bert_tf.text.tokenizer import BertTokenizer
+from tests.finetuning.sentence_runs import model_folder
+from tests.model_helpers import encoder_inputs, fill
+
+FACTS = TaskFacts(
+    task="mood",
+    label_kind="classes",
+    labels=("négatif", "neutral", "positive"),
+    num_outputs=3,
+    text_columns="a,b",
+    label_separator=",",
+    max_seq_length=24,
+    long_inputs="windows",
+    doc_stride=5,
+    threshold=0.5,
+)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    start = model_folder(tmp_path / "start")
+    model = SentenceModel(BertEncoder.from_checkpoint(start), 3)
+    fill(model, seed=8)
+    tokenizer = BertTokenizer.from_checkpoint(start)
+    save_sentence_model(tmp_path / "model", model, tokenizer, FACTS)
+    return model, tmp_path / "model"
+
+
+def test_round_trip(saved):
+    model, folder = saved
+    again, tokenizer, facts = load_sentence_model(folder)
+    assert facts == FACTS
+    assert tokenizer.tokenize("good film").numpy().tolist() == [5, 14]
+    inputs = encoder_inputs(model.encoder.config)
+    np.testing.assert_array_equal(
+        again(inputs)["logits"], model(inputs)["logits"]
+    )
+
+
+def test_it_is_a_model_folder(saved):
+    checkpoint = load_checkpoint(saved[1])
+    assert checkpoint.labels == FACTS.labels
+    assert checkpoint.arrays["output_weights"].shape == (3, 16)
+
+
+def test_extra_keys_of_a_batch_are_left_alone(saved):
+    model, _ = saved
+    inputs = encoder_inputs(model.encoder.config)
+    more = {**inputs, "label_ids": np.zeros(3, np.int32)}
+    np.testing.assert_array_equal(
+        model(more)["logits"], model.classifier(inputs)
+    )
+
+
+def test_a_folder_without_a_task(tmp_path):
+    start = model_folder(tmp_path / "start")
+    assert read_task_facts(start) is None
+    with pytest.raises(UserError, match="has no task.json"):
+        load_sentence_model(start)
+
+
+def test_task_json_of_keras_hub_is_another(tmp_path):
+    (tmp_path / "task.json").write_text('{"registered_name": "x"}')
+    assert read_task_facts(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"doc_stride": "five"}, "doc_stride is 'five'"),
+        ({"labels": [1]}, "labels is 1"),
+        ({"stride": 1}, "the keys stride are missing or too many"),
+    ],
+)
+def test_a_broken_task_file(change, message, tmp_path):
+    values = {**dataclasses.asdict(FACTS), **change}
+    (tmp_path / "task.json").write_text(json.dumps(values))
+    with pytest.raises(UserError, match=message):
+        read_task_facts(tmp_path)

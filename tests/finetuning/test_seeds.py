@@ -1,0 +1,129 @@
+"""Several seeds: each is a run of its own, the best is kept."""
+
+import json
+import statistics
+
+import numpy as np
+import pytest
+
+from bert_tf.checkpoints import read_arrays
+from bert_tf.errors import UserError
+from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+from bert_tf.finetuning.run import run_finetuning
+from bert_tf.finetuning.seeds import summary
+from bert_tf.training.loop import TrainingLoop
+from tests.finetuning.sentence_runs import data, model_folder, small_recipe
+
+TASK = SentenceTask(
+    name="mood",
+    data=data(),
+    paper={"accuracy": {"bert_base": 0.9, "bert_large": 0.95}},
+)
+SHORT = ["num_train_epochs=1", "save_checkpoints_steps=5"]
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    start = model_folder(tmp_path_factory.mktemp("start") / "model")
+    return small_recipe(start).override(SHORT)
+
+
+@pytest.fixture(scope="module")
+def two_seeds(recipe, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "two"
+    two = recipe.override(["seeds=2"])
+    run_finetuning(TASK, two, folder, ["train"])
+    return two, folder
+
+
+def weights(folder):
+    return read_arrays(folder / "bert_model.safetensors")
+
+
+def test_each_seed_is_a_run_and_the_best_is_kept(two_seeds):
+    _, folder = two_seeds
+    results = json.loads((folder / "results.json").read_text())
+    assert [(row["seed"], row["folder"]) for row in results["seeds"]] == [
+        (12345, "seed_1"),
+        (12346, "seed_2"),
+    ]
+    scores = [row["dev"]["accuracy"] for row in results["seeds"]]
+    best = results["seeds"][int(np.argmax(scores))]
+    assert [row["best"] for row in results["seeds"]].count(True) == 1
+    assert best["best"]
+    assert results["dev"]["dev"] == best["dev"]
+    theirs = weights(folder / best["folder"])
+    for name, array in weights(folder).items():
+        np.testing.assert_array_equal(array, theirs[name])
+    one, two = weights(folder / "seed_1"), weights(folder / "seed_2")
+    assert (one["output_weights"] != two["output_weights"]).any()
+    part = results["summary"]["accuracy"]
+    assert part["mean"] == pytest.approx(statistics.fmean(scores))
+    majority = results["majority"]["dev"]["accuracy"]
+    for row in results["seeds"]:
+        assert row["degenerate"] == (row["dev"]["accuracy"] <= majority)
+    assert (folder / "report.html").exists()
+
+
+@pytest.mark.slow
+def test_it_is_resumed_and_may_grow(two_seeds, tmp_path, monkeypatch, capsys):
+    recipe, whole = two_seeds
+    train = TrainingLoop._train
+
+    def interrupt(self, phase, batch, number, progress, history):
+        if number == 8 and self.output_dir.name == "seed_2":
+            raise KeyboardInterrupt
+        train(self, phase, batch, number, progress, history)
+
+    monkeypatch.setattr(TrainingLoop, "_train", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_finetuning(TASK, recipe, tmp_path / "run", ["train"])
+    monkeypatch.undo()
+    capsys.readouterr()
+    run_finetuning(TASK, recipe, tmp_path / "run", ["train"])
+    printed = capsys.readouterr().out
+    assert "already finished: 11 of 11" in printed
+    assert "resuming from step 5 of 11" in printed
+    for place in (".", "seed_1", "seed_2"):
+        theirs = weights(whole / place)
+        for name, array in weights(tmp_path / "run" / place).items():
+            np.testing.assert_array_equal(array, theirs[name])
+    more = recipe.override(["seeds=3"])
+    run_finetuning(TASK, more, tmp_path / "run", ["train"])
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert len(results["seeds"]) == 3
+
+
+def test_one_training_and_several_do_not_mix(two_seeds, recipe, tmp_path):
+    _, folder = two_seeds
+    with pytest.raises(UserError, match="trainings with several seeds"):
+        run_finetuning(TASK, recipe, folder, ["train"])
+    other = recipe.override(["seeds=2", "learning_rate=1e-4"])
+    with pytest.raises(UserError, match="learning_rate was 0.01 and is now"):
+        run_finetuning(TASK, other, folder, ["train"])
+
+
+def test_the_table_beside_the_paper(two_seeds, capsys):
+    from bert_tf.finetuning.seeds import _print_table
+
+    _, folder = two_seeds
+    results = json.loads((folder / "results.json").read_text())
+    _print_table(results, results["seeds"])
+    printed = capsys.readouterr().out
+    for part in ("seed 12345", "seed 12346", "mean", "median", "standard dev"):
+        assert part in printed
+    lines = [line.split() for line in printed.splitlines()]
+    assert ["paper,", "bert", "base", "90.00", "-"] in lines
+
+
+def test_summary():
+    found = summary([{"f1": 0.5}, {"f1": 0.7}, {"f1": 0.9}])["f1"]
+    assert found == pytest.approx(
+        {
+            "mean": 0.7,
+            "median": 0.7,
+            "standard_deviation": 0.2,
+            "least": 0.5,
+            "most": 0.9,
+        }
+    )

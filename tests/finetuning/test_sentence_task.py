@@ -1,0 +1,296 @@
+"""Kinds of answers and prediction files."""
+
+import importlib
+import json
+
+import numpy as np
+import pytest
+
+from bert_tf.errors import UserError
+from bert_tf.finetuning.data.examples import Example
+from bert_tf.finetuning.kinds.multi_label_task import MultiLabelTask
+from bert_tf.finetuning.kinds.own_file import OwnFiles, OwnFileTask
+from bert_tf.finetuning.kinds.regression_task import RegressionTask
+from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+from bert_tf.finetuning.recipe import FinetuningRecipe
+
+OWN = OwnFileTask(name="sentence")
+
+
+def recipe(**settings):
+    return FinetuningRecipe(**{"text_columns": "t", **settings})
+
+
+def rows(tmp_path, text, name="train.tsv"):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def error_of(call, *arguments):
+    with pytest.raises(UserError) as caught:
+        call(*arguments)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def read(train, **settings):
+    settings = recipe(
+        train_file=train, dev_file=train, label_column="l", **settings
+    )
+    task = OWN.prepared(settings)
+    return task, task.read("train", settings)
+
+
+# Classes.
+
+
+def test_classes(tmp_path):
+    path = rows(tmp_path, "l\tt\nno\tx\nyes\ty\nno\tz\n")
+    task, examples = read(path)
+    assert type(task) is SentenceTask
+    assert examples[1] == Example("y", None, "yes", "1", 3, path)
+    labels = task.labels_of(examples)
+    assert labels == ("no", "yes")
+    assert task.num_outputs(labels) == 2
+    targets = task.targets(examples, labels)
+    np.testing.assert_array_equal(targets, [0, 1, 0])
+    assert targets.dtype == np.int32
+    # Always "no", of which two in three are right: F1 0.8 and 0.
+    references = ["yes", "no", "no"]
+    score = task.majority_score(["no", "yes", "no"], references)
+    assert score == {"accuracy": pytest.approx(2 / 3), "macro_f1": 0.4}
+
+
+def test_labels_that_are_numbers_are_sorted_as_such(tmp_path):
+    path = rows(tmp_path, "l\tt\n10\tx\n9\ty\n-1.5\tz\n")
+    task, examples = read(path)
+    assert task.labels_of(examples) == ("-1.5", "9", "10")
+
+
+def test_decoding_classes():
+    task = SentenceTask(name="x", data=OwnFiles(("t",)))
+    logits = np.array([[1, 3, 2], [900, -900, 0]], np.float32)
+    found = task.decode(logits, ("a", "b", "c"), 0.5)
+    assert found.values == ("b", "a")
+    expected = np.exp([1, 3, 2]) / np.exp([1, 3, 2]).sum()
+    np.testing.assert_allclose(found.probabilities[0], expected, rtol=1e-6)
+    np.testing.assert_array_equal(found.probabilities[1], [1, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("", "row 3: the label is ''; every row needs one"),
+        (" ", "row 3: the label is ' '"),
+        ("NaN", "row 3: the label is 'NaN'"),
+        ("nan", "row 3: the label is 'nan'"),
+    ],
+)
+def test_no_label(tmp_path, label, expected):
+    path = rows(tmp_path, f"l\tt\na\tx\n{label}\ty\nb\tz\n")
+    assert error_of(read, path).startswith(f"{path}, {expected}")
+
+
+def test_an_unknown_label_in_dev(tmp_path):
+    train = rows(tmp_path, "l\tt\na\tx\nb\ty\n")
+    dev = rows(tmp_path, "t\tl\nx\ta\ny\tc\n", "dev.tsv")
+    settings = recipe(train_file=train, dev_file=dev, label_column="l")
+    task = OWN.prepared(settings)
+    labels = task.labels_of(task.read("train", settings))
+    examples = task.read("dev", settings)
+    assert error_of(task.targets, examples, labels) == (
+        f"{dev}, row 3: unknown label 'c'; the labels are 'a', 'b'."
+    )
+
+
+def test_one_class_only(tmp_path):
+    path = rows(tmp_path, "l\tt\na\tx\na\ty\n")
+    task, examples = read(path)
+    line = error_of(task.labels_of, examples)
+    assert line.startswith(f"{path}: every row has the label 'a'; at least")
+
+
+def test_a_label_column_of_free_text(tmp_path):
+    body = "".join(f"text {n}\tx\n" for n in range(30))
+    path = rows(tmp_path, "l\tt\n" + body)
+    task, examples = read(path)
+    line = error_of(task.labels_of, examples)
+    assert "30 different labels in 30 rows, for example 'text 0'" in line
+
+
+def test_labels_that_no_file_can_hold(tmp_path):
+    path = rows(tmp_path, 'l,t\na,x\n"b\nc",y\n', "t.csv")
+    assert "row 3: the label 'b\\nc' holds a tab" in error_of(read, path)
+    path = rows(tmp_path, '{"l": ["a"], "t": "x"}\n', "t.jsonl")
+    assert "label_kind=multi_label" in error_of(read, path)
+
+
+# Numbers.
+
+
+def test_regression(tmp_path):
+    path = rows(tmp_path, "l\tt\n0.5\tx\n-2\ty\n3e1\tz\n")
+    task, examples = read(path, label_kind="regression")
+    assert type(task) is RegressionTask
+    assert [e.label for e in examples] == [0.5, -2.0, 30.0]
+    assert task.labels_of(examples) == ()
+    assert task.num_outputs(()) == 1
+    targets = task.targets(examples, ())
+    assert targets.dtype == np.float32
+    np.testing.assert_array_equal(targets, [0.5, -2, 30])
+    found = task.decode(np.array([[1.5], [-9]], np.float32), (), 0.5)
+    assert found.values == (1.5, -9.0)
+    assert found.probabilities is None
+    assert task.score([1.0, 2.0, 3.0], [2.0, 4.0, 6.0], ()) == {
+        "pearson": pytest.approx(1),
+        "spearman": pytest.approx(1),
+    }
+    assert task.majority_score([1.0, 2.0], [1.0, 3.0]) == {
+        "pearson": 0,
+        "spearman": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("", "row 3: the label '' is not a number; mend it, or pass --set "),
+        ("high", "row 3: the label 'high' is not a number"),
+        ("nan", "row 3: the label is nan; every row needs a finite number"),
+        ("-inf", "row 3: the label is -inf"),
+    ],
+)
+def test_no_number(tmp_path, label, expected):
+    path = rows(tmp_path, f"l\tt\n1\tx\n{label}\ty\n")
+    line = error_of(lambda: read(path, label_kind="regression"))
+    assert line.startswith(f"{path}, {expected}")
+
+
+def test_one_number_only(tmp_path):
+    path = rows(tmp_path, "l\tt\n1\tx\n1.0\ty\n")
+    task, examples = read(path, label_kind="regression")
+    line = error_of(task.labels_of, examples)
+    assert "every row has the label 1.0" in line
+
+
+# Several labels.
+
+
+def test_several_labels(tmp_path):
+    path = rows(tmp_path, "l\tt\nb| a|b\tx\n\ty\nc\tz\n")
+    settings = {"label_kind": "multi_label", "label_separator": "|"}
+    task, examples = read(path, **settings)
+    assert type(task) is MultiLabelTask
+    assert [e.label for e in examples] == [("a", "b"), (), ("c",)]
+    labels = task.labels_of(examples)
+    assert labels == ("a", "b", "c")
+    targets = task.targets(examples, labels)
+    assert targets.dtype == np.float32
+    np.testing.assert_array_equal(targets, [[1, 1, 0], [0, 0, 0], [0, 0, 1]])
+    logits = np.array([[-0.4, 2, -1e4], [-5, -5, -0.1]], np.float32)
+    found = task.decode(logits, labels, 0.4)
+    assert found.values == (("a", "b"), ("c",))
+    np.testing.assert_allclose(
+        found.probabilities[0], [1 / (1 + np.exp(0.4)), 0.880797, 0], rtol=1e-5
+    )
+    score = task.score([("a", "b"), ()], [("b",), ()], labels)
+    assert score["micro_f1"] == pytest.approx(2 / 3)
+    assert score["subset_accuracy"] == 0.5
+    # The commonest answer is "c" alone.
+    score = task.majority_score([("c",), ("c",), ()], [("c",), ("a", "c")])
+    assert score["micro_f1"] == pytest.approx(4 / 5)
+
+
+def test_lists_of_labels(tmp_path):
+    text = '{"l": ["u", "v"], "t": "x"}\n{"l": [], "t": "y"}\n'
+    path = rows(tmp_path, text, "t.jsonl")
+    _, examples = read(path, label_kind="multi_label")
+    assert [e.label for e in examples] == [("u", "v"), ()]
+
+
+def test_several_labels_gone_wrong(tmp_path):
+    path = rows(tmp_path, "l\tt\na\tx\nnan\ty\n")
+    line = error_of(lambda: read(path, label_kind="multi_label"))
+    assert line.startswith(f"{path}, row 3: the label is nan")
+    text = '{"l": ["a,b"], "t": "x"}\n'
+    path = rows(tmp_path, text, "t.jsonl")
+    line = error_of(lambda: read(path, label_kind="multi_label"))
+    assert "'a,b' holds the separator ','" in line
+    path = rows(tmp_path, "l\tt\n\tx\n\ty\n")
+    task, examples = read(path, label_kind="multi_label")
+    assert "no row has a label" in error_of(task.labels_of, examples)
+    body = "".join(f"a{n};b\tx\n" for n in range(30))
+    path = rows(tmp_path, "l\tt\n" + body)
+    task, examples = read(path, label_kind="multi_label")
+    assert "is ',' what stands between" in error_of(task.labels_of, examples)
+    line = error_of(task.targets, examples, ("a0;b",))
+    assert "row 3: unknown label 'a1;b'" in line
+
+
+def test_class_weights_are_for_classes():
+    data = OwnFiles(("t",))
+    for task in (
+        RegressionTask(name="x", data=data),
+        MultiLabelTask(name="x", data=data),
+    ):
+        assert "class_weights" in error_of(task.make_objective, [1.0, 2.0])
+        assert task.make_objective(None) is not None
+    task = SentenceTask(name="x", data=data)
+    assert task.make_objective([1.0, 2.0]).class_weights == [1.0, 2.0]
+
+
+# Prediction files.
+
+
+def many(labels):
+    return [
+        Example(f"text {n}", None, label, str(n), n + 2, "f")
+        for n, label in enumerate(labels)
+    ]
+
+
+def test_prediction_files(tmp_path):
+    task = MultiLabelTask(name="x", data=OwnFiles(("t",)), separator="|")
+    examples = many([None, None])
+    logits = np.array([[1, -1, 1], [-1, -1, -1]], np.float32)
+    predictions = task.decode(logits, ("a", "b", "c"), 0.5)
+    path = tmp_path / "out" / "p.tsv"
+    task.write_predictions(path, examples, predictions)
+    assert path.read_text() == "index\tprediction\n0\ta|c\n1\t\n"
+    assert task.read_predictions(str(path)) == {"0": ("a", "c"), "1": ()}
+
+
+def test_numbers_are_cut_to_the_range_in_a_file_alone(tmp_path):
+    stsb = importlib.import_module("tasks.stsb").TASK
+    logits = np.array([[5.25], [-0.5], [2.71828]], np.float32)
+    predictions = stsb.decode(logits, (), 0.5)
+    assert predictions.values[0] == 5.25
+    path = tmp_path / stsb.submission_file("test")
+    assert path.name == "STS-B.tsv"
+    stsb.write_predictions(path, many([None] * 3), predictions)
+    assert path.read_text() == (
+        "index\tprediction\n0\t5.000000\n1\t0.000000\n2\t2.718280\n"
+    )
+
+
+def test_prediction_files_gone_wrong(tmp_path):
+    task = importlib.import_module("tasks.rte").TASK
+    path = rows(tmp_path, "index\tprediction\n0\tentailment\n0\tentailment\n")
+    assert error_of(task.read_predictions, path) == (
+        f"{path}, row 3: the index '0' occurs twice."
+    )
+    path = rows(tmp_path, "index\tprediction\n0\tneutral\n")
+    assert error_of(task.read_predictions, path) == (
+        f"{path}, row 2: unknown label 'neutral'; the labels are "
+        "'entailment', 'not_entailment'."
+    )
+    path = rows(tmp_path, "0\tentailment\n1\tentailment\n")
+    assert "has no column 'index'" in error_of(task.read_predictions, path)
+
+
+def test_json_of_scores(tmp_path):
+    """Scores are plain numbers, so results.json can hold them."""
+    task = SentenceTask(name="x", data=OwnFiles(("t",)))
+    score = task.score(["a", "b"], ["a", "a"], ("a", "b"))
+    assert json.loads(json.dumps(score)) == score

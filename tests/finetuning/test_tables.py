@@ -1,0 +1,276 @@
+"""What a table holds, and the one line that each broken file gets."""
+
+import gzip
+
+import pytest
+
+from bert_tf.errors import UserError
+from bert_tf.finetuning.data.reading import read_examples
+from bert_tf.finetuning.data.tables import Dialect, read_table
+from bert_tf.finetuning.recipe import FinetuningRecipe
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, content):
+        path = tmp_path / name
+        if isinstance(content, str):
+            content = content.encode()
+        if name.endswith(".gz"):
+            content = gzip.compress(content)
+        path.write_bytes(content)
+        return str(path)
+
+    return write
+
+
+def cells(path, wanted, optional=(), **dialect):
+    table = read_table(path, wanted, optional, Dialect(**dialect))
+    return [row.cells for row in table.rows]
+
+
+def error_of(path, wanted=("a", "b"), **dialect):
+    with pytest.raises(UserError) as caught:
+        read_table(path, wanted, (), Dialect(**dialect))
+    line = str(caught.value)
+    assert "\n" not in line
+    assert line.startswith(path)
+    return line.removeprefix(path)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize("bom", ["", "\ufeff"])
+@pytest.mark.parametrize("name", ["t.tsv", "t.tsv.gz", "T.TSV"])
+def test_tsv(write, end, last, bom, name):
+    text = end.join(
+        [f"{bom}a\tb\tc", 'a "\tx\u2028y\t', '"\t"q" \x85\t7', "é\t'\t "]
+    )
+    path = write(name, text + (end if last else ""))
+    table = read_table(path, ["b", "a"], ["none", "c"])
+    assert table.columns == ("a", "b", "c")
+    assert [row.number for row in table.rows] == [2, 3, 4]
+    assert [row.position for row in table.rows] == [0, 1, 2]
+    assert [row.cells for row in table.rows] == [
+        ("x\u2028y", 'a "', None, ""),
+        ('"q" \x85', '"', None, "7"),
+        ("'", "é", None, " "),
+    ]
+
+
+def test_without_a_header(write):
+    path = write("t.tsv", "gj\t1\t*\tHe sat.\nad\t0\t\tHim sat.")
+    expected = [("He sat.", "1"), ("Him sat.", "0")]
+    assert cells(path, ["3", "1"], header=False) == expected
+    assert cells(path, ["-1", "1"], header=False) == expected
+    table = read_table(path, ["0"], (), Dialect(header=False))
+    assert [row.number for row in table.rows] == [1, 2]
+
+
+def test_a_name_comes_before_a_number(write):
+    path = write("t.tsv", "1\tx\nnamed\tsecond\n")
+    assert cells(path, ["1", "x", "0"]) == [("named", "second", "named")]
+
+
+def test_csv(write):
+    text = (
+        '\ufeffid,text,label\r\n1,"one, ""two""\r\nthree",a\r\n'
+        '2,plain \'s,b\r\n3,"",c\r\n'
+    )
+    path = write("t.csv", text)
+    table = read_table(path, ["text", "label"])
+    assert [(row.number, *row.cells) for row in table.rows] == [
+        (2, 'one, "two"\r\nthree', "a"),
+        (4, "plain 's", "b"),
+        (5, "", "c"),
+    ]
+    assert cells(write("t.csv.gz", text), ["id"]) == [("1",), ("2",), ("3",)]
+    other = write("export.txt", text)
+    assert cells(other, ["id"], format="csv") == [("1",), ("2",), ("3",)]
+
+
+def test_jsonl(write):
+    path = write(
+        "t.jsonl",
+        '{"b": "x", "a": 1, "c": ["u", 2]}\n'
+        '{"a": 3.50, "b": "\\u00e9\\n", "d": true}\n'
+        '{"b": null, "a": NaN, "c": []}\n\n',
+    )
+    table = read_table(path, ["a", "b"], ["c"])
+    assert table.columns == ("b", "a", "c", "d")
+    assert [row.cells for row in table.rows] == [
+        ("1", "x", ("u", "2")),
+        ("3.50", "é\n", None),
+        ("NaN", "", ()),
+    ]
+
+
+def test_empty_lines(write):
+    assert cells(write("t.tsv", "a\tb\n1\t2\n\n\n"), ["a"]) == [("1",)]
+    # Of one column, an empty line is a row with an empty text.
+    assert cells(write("o.tsv", "a\nx\n\ny\n"), ["a"]) == [
+        ("x",),
+        ("",),
+        ("y",),
+    ]
+    line = error_of(write("m.tsv", "a\tb\n1\t2\n\n3\t4\n"))
+    assert line.startswith(", row 3: has 1 cell and the header 2 ('')")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("t.tsv", "", ": is empty."),
+        ("t.csv", "", ": is empty."),
+        ("t.jsonl", "\n", ": is empty."),
+        ("t.tsv", "a\tb\n", ": has a header and no rows."),
+        ("t.csv", "a,b", ": has a header and no rows."),
+        (
+            "t.tsv",
+            "a\tb\n1\t2\nonly one\n",
+            ", row 3: has 1 cell and the header 2 ('only one'); mend the row, "
+            "or pass --set bad_rows=skip.",
+        ),
+        ("t.tsv", "a\tb\n1\t2\t3\n", ", row 2: has 3 cells and the header 2"),
+        ("t.csv", 'a,b\n"1\n2",3\n4\n', ", row 4: has 1 cell and the header 2"),
+        ("t.tsv", "a\tc\n1\t2\n", ": has no column 'b'. Its columns are 'a', "),
+        ("t.tsv", "a\tB\n1\t2\n", ": has no column 'b'. Its columns are 'a', "),
+        (
+            "t.tsv",
+            "a\tb\tb\n1\t2\t3\n",
+            ": 2 columns are called 'b'; name one by its number, 1 or 2.",
+        ),
+        ("t.tsv", b"a\tb\n1\t\0x\n", ", row 2: byte 3 is NUL"),
+        ("t.csv", b"a,b\n1,\0x\n", ", row 2: byte 3 is NUL"),
+        (
+            "t.tsv",
+            b"a\tb\n1\t\xe9t\xe9\n",
+            ", row 2: byte 3 (0xe9) is not UTF-8; convert the file or pass "
+            "--set encoding_errors=replace.",
+        ),
+        ("t.tsv", "a\tb\n1\t2\n".encode("utf-16"), ": is UTF-16; convert"),
+        ("t.csv", 'a,b\n1,"never closed\n2,3\n', ", row 2: is not CSV ("),
+        ("t.csv", 'a,b\n1,"x"y\n', ", row 2: is not CSV ("),
+        (
+            "t.jsonl",
+            '{"a": 1, "b": 2}\n{"a"\n',
+            ", row 2: '{\"a\"' is not JSON",
+        ),
+        ("t.jsonl", '["a"]\n', ", row 1: '[\"a\"]' is no object; write"),
+        ("t.jsonl", '{"a": 1, "a": 2}\n', ", row 1: the key 'a' occurs twice."),
+        ("t.jsonl", '{"a": 1}\n', ", row 1: has no 'b'; its keys are 'a'."),
+        (
+            "t.jsonl",
+            '{"a": 1, "b": 2}\n\n{"a": 1, "b": 2}\n',
+            ", row 2: is blank",
+        ),
+        ("t.jsonl", '{"a": 1, "b": {"c": 2}}\n', ", row 1: 'b' is "),
+        ("t.jsonl", '{"a": 1, "b": [[2]]}\n', ", row 1: 'b' is ['2']; a text"),
+        ("t.jsonl", '{"a": 1, "b": "\\u0000"}\n', ", row 1: 'b' holds a NUL"),
+        ("t.jsonl", '{"a": 1, "b": "\\ud83d"}\n', ", row 1: 'b' is '\\ud83d'"),
+        ("t.txt", "a\tb\n1\t2\n", ": the name does not tell the format"),
+    ],
+)
+def test_broken_files(write, name, content, expected):
+    assert error_of(write(name, content)).startswith(expected)
+
+
+def test_a_column_of_nearly_that_name(write):
+    path = write("t.tsv", "sentence\tlabels\nx\t1\n")
+    line = error_of(path, ["label"])
+    assert "has no column 'label'. Did you mean 'labels'?" in line
+    line = error_of(path, ["label"], header=False)
+    assert "its 2 columns are called 0 to 1" in line
+
+
+@pytest.mark.parametrize(
+    ("name", "separator", "hint"),
+    [
+        ("t.csv", "\t", "pass --set format=tsv."),
+        ("t.tsv", ",", "pass --set format=csv."),
+        ("t.csv", ";", "write commas or tabs instead."),
+    ],
+)
+def test_another_separator(write, name, separator, hint):
+    path = write(name, f"a{separator}b\n1{separator}2\n")
+    assert hint in error_of(path)
+
+
+def test_no_such_file(tmp_path):
+    assert "no such file" in error_of(str(tmp_path / "none.tsv"))
+    folder = tmp_path / "folder.tsv"
+    folder.mkdir()
+    assert "is a folder" in error_of(str(folder))
+
+
+def test_a_damaged_gzip_file(tmp_path):
+    path = tmp_path / "t.tsv.gz"
+    path.write_bytes(gzip.compress(b"a\tb\n1\t2\n" * 100)[:-20])
+    assert "damaged gzip" in error_of(str(path))
+    path.write_bytes(b"a\tb\n1\t2\n")
+    assert "damaged gzip" in error_of(str(path))
+
+
+def test_replacing_what_is_not_text(write):
+    path = write("t.tsv", b"a\n\xe9t\xe9\n")
+    assert cells(path, ["a"], encoding_errors="replace") == [("\ufffdt\ufffd",)]
+    path = write("t.jsonl", '{"a": "x\\ud83d"}\n')
+    assert cells(path, ["a"], encoding_errors="replace") == [("x\ufffd",)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.tsv", "a\tb\n1\t2\nbroken\n3\t4\n5\t6\t7\n"),
+        ("t.csv", "a,b\n1,2\nbroken\n3,4\n5,6,7\n"),
+        ("t.jsonl", '{"a":1,"b":2}\n{"a":1}\n{"a":3,"b":4}\n{"b":0}\n'),
+    ],
+)
+def test_passing_over_broken_rows(write, capsys, name, text):
+    path = write(name, text)
+    table = read_table(path, ["a"] + ["b"], (), Dialect(skip_bad_rows=True))
+    assert [row.cells for row in table.rows] == [("1", "2"), ("3", "4")]
+    # Others keep their place, for prediction files.
+    assert [row.position for row in table.rows] == [0, 2]
+    assert f"{path}: 2 broken rows are passed over" in capsys.readouterr().err
+
+
+def test_only_broken_rows(write):
+    line = error_of(write("t.tsv", "a\tb\nx\n"), skip_bad_rows=True)
+    assert "all 1 rows are broken" in line
+    line = error_of(write("t.jsonl", '{"a": 1}\n'), skip_bad_rows=True)
+    assert "has no 'b'" in line
+
+
+PAIRS = "a\tb\tl\none\ttwo\t1\n \ttwo\t0\nthree\t\t1\nfour\tfive\t0\n"
+
+
+def examples(path, empty_text):
+    recipe = FinetuningRecipe(empty_text=empty_text)
+    return read_examples(path, ("a", "b"), "l", recipe, Dialect())
+
+
+def test_empty_texts(write, capsys):
+    path = write("t.tsv", PAIRS)
+    with pytest.raises(UserError) as caught:
+        examples(path, "error")
+    assert str(caught.value) == (
+        f"{path}, row 3: the text in 'a' is empty (' '); mend the row, or pass "
+        "--set empty_text=keep or empty_text=drop."
+    )
+    assert len(examples(path, "keep")) == 4
+    assert not capsys.readouterr().err
+    kept = examples(path, "drop")
+    assert [(e.identifier, e.row, e.text_a, e.text_b) for e in kept] == [
+        ("0", 2, "one", "two"),
+        ("3", 5, "four", "five"),
+    ]
+    assert "2 of 4 rows have an empty text" in capsys.readouterr().err
+    with pytest.raises(UserError, match="all texts are empty"):
+        examples(write("e.tsv", "a\tb\tl\n \tx\t1\n"), "drop")
+
+
+def test_a_text_that_is_a_list(write):
+    path = write("t.jsonl", '{"a": ["x"], "b": "y", "l": 1}\n')
+    with pytest.raises(UserError, match=r"row 1: 'a' is a list, \('x',\)"):
+        examples(path, "keep")

@@ -1,0 +1,296 @@
+"""Folders as a finished fine-tuning run leaves them, without any training."""
+
+import json
+import pathlib
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_tf.finetuning.recipe import FinetuningRecipe
+
+WORDS = (
+    "the company said its profit rose after shares fell on market fears while "
+    "analysts had expected a smaller loss than last year's quarter and police "
+    "found two men near river bank who told reporters that nothing was taken "
+    "film story is warm funny but slow with strong actors lost in dull plot"
+).split()
+
+
+def doctor(labels: Sequence[str]) -> dict[str, Any]:
+    """What the data doctor returns."""
+
+    def split(rows: int) -> dict[str, Any]:
+        share = rows // max(len(labels), 1)
+        counts = {
+            "counts": {label: share + i for i, label in enumerate(labels)}
+        }
+        spread = {
+            "lowest": 0.0,
+            "highest": 5.0,
+            "mean": 2.71,
+            "deviation": 1.52,
+            "different": 141,
+        }
+        return {
+            "file": "train.tsv",
+            "rows": rows,
+            "texts_per_row": 2,
+            "labels": counts if labels else spread,
+            "empty_texts": 0,
+            "tokens": {
+                "percentiles": {
+                    "50": 51,
+                    "90": 73,
+                    "95": 80,
+                    "99": 92,
+                    "100": 137,
+                },
+                "mean": 53.4,
+                "cut": 2,
+                "cut_share": 2 / rows,
+                "unknown_piece_share": 0.0009,
+                "unknown_word_share": 0.0012,
+                "rows_with_unknown": 17,
+                "unknown_words": {"\u2603": 9},
+            },
+            "suspicious": {},
+        }
+
+    return {
+        "task": "MRPC",
+        "max_seq_length": 128,
+        "train_split": "train",
+        "label_kind": "classes" if labels else "regression",
+        "splits": {"train": split(3668), "dev": split(408)},
+        "repeated": {
+            "rows": 3,
+            "share": 3 / 3668,
+            "first": [17, 803],
+            "contradicting_texts": 1,
+            "first_contradicting_row": 17,
+        },
+        "in_train": {
+            "dev": {
+                "rows": 4,
+                "share": 4 / 408,
+                "with_another_label": 1,
+                "first": [9, 33],
+            }
+        },
+        "labels_not_in_train": {"dev": {}},
+    }
+
+
+def sentence(random: np.random.Generator, length: int) -> str:
+    return " ".join(random.choice(WORDS, length)) + "."
+
+
+def class_lines(
+    labels: Sequence[str], count: int, random: np.random.Generator
+) -> list[dict[str, Any]]:
+    """Rows of a decent, overconfident classifier of pairs."""
+    lines = []
+    for row in range(count):
+        truth = min(int(random.exponential(len(labels) / 3)), len(labels) - 1)
+        logits = random.normal(0, 1.6, len(labels))
+        logits[truth] += 2.2
+        # Neighbours are taken for each other more often.
+        logits[(truth + 1) % len(labels)] += 0.8
+        exponentials = np.exp(1.3 * (logits - logits.max()))
+        shares = exponentials / exponentials.sum()
+        lines.append(
+            {
+                "identifier": str(row),
+                "row": row + 2,
+                "text_a": sentence(random, 6 + row % 23),
+                "text_b": sentence(random, 5 + row % 17),
+                "label": labels[truth],
+                "prediction": labels[int(shares.argmax())],
+                "probabilities": [float(np.float32(x)) for x in shares],
+            }
+        )
+    return lines
+
+
+def regression_lines(
+    count: int, random: np.random.Generator
+) -> list[dict[str, Any]]:
+    lines = []
+    for row in range(count):
+        truth = round(float(random.uniform(0, 5)), 2)
+        guess = float(np.float32(0.85 * truth + 0.6 + random.normal(0, 0.45)))
+        lines.append(
+            {
+                "identifier": str(row),
+                "row": row + 2,
+                "text_a": sentence(random, 6 + row % 23),
+                "text_b": sentence(random, 5 + row % 17),
+                "label": truth,
+                "prediction": guess,
+                "value": guess,
+            }
+        )
+    return lines
+
+
+def multi_label_lines(
+    labels: Sequence[str], count: int, random: np.random.Generator
+) -> list[dict[str, Any]]:
+    lines = []
+    for row in range(count):
+        holds = random.random(len(labels)) < np.linspace(0.5, 0.03, len(labels))
+        logits = random.normal(-2.2, 1.3, len(labels)) + 4.0 * holds
+        shares = 1 / (1 + np.exp(-logits))
+        pairs = list(zip(labels, holds, shares, strict=True))
+        lines.append(
+            {
+                "identifier": f"comment-{row}",
+                "row": row + 1,
+                "text_a": sentence(random, 6 + row % 40),
+                "text_b": None,
+                "label": [label for label, true, _ in pairs if true],
+                "prediction": [x for x, _, share in pairs if share >= 0.5],
+                "probabilities": [float(np.float32(x)) for x in shares],
+            }
+        )
+    return lines
+
+
+def history_rows(
+    metric: str, best: float, random: np.random.Generator
+) -> list[dict[str, float]]:
+    rows: list[dict[str, float]] = []
+    for step in range(5, 345, 5):
+        loss = 0.12 + 0.6 * np.exp(-step / 110) + random.normal(0, 0.03)
+        rows.append({"step": step, "loss": float(loss), "learning_rate": 2e-5})
+        if step % 85 == 0:
+            score = best - 0.12 * np.exp(-step / 80)
+            held_out = 0.42 + 0.2 * np.exp(-step / 60) + 0.0003 * step
+            rows.append(
+                {
+                    "step": step,
+                    "eval_loss": float(held_out),
+                    f"eval_{metric}": float(score),
+                }
+            )
+    return rows
+
+
+def write_lines(path: pathlib.Path, lines: Sequence[Mapping]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    path.write_text(text, encoding="utf-8")
+
+
+def results_of(
+    task: str, labels: Sequence[str], scores: Mapping[str, float]
+) -> dict[str, Any]:
+    main = next(iter(scores))
+    return {
+        "task": task,
+        "model": "hf://sentence-transformers/all-MiniLM-L6-v2",
+        "main_metric": main,
+        "labels": list(labels),
+        "dev": {"dev": dict(scores)},
+        "majority": {"dev": {name: 0.61 for name in scores}},
+        "paper": {main: {"bert_base": 0.889, "bert_large": 0.893}},
+        "doctor": doctor(labels),
+        "finished": "2026-03-04T05:06:07+00:00",
+        "examples": {"train": 3668, "dev": 408},
+        "num_parameters": 22_713_216,
+        "num_train_steps": 345,
+        "best_step": 255,
+        "stopped_early": False,
+        "train_seconds": 184.6,
+        "examples_per_second": 59.6,
+        "eval_examples_per_second": 311.2,
+        "padding_share": 0.0431,
+    }
+
+
+def write_run(
+    folder: pathlib.Path,
+    results: Mapping[str, Any],
+    lines: Sequence[Mapping[str, Any]],
+    num_seeds: int = 1,
+    metric_spread: float = 0.012,
+) -> pathlib.Path:
+    """Writes the files of a run, with several trainings where asked for."""
+    random = np.random.default_rng(7)
+    results = dict(results)
+    metric = results["main_metric"]
+    folder.mkdir(parents=True, exist_ok=True)
+    best = results["dev"]["dev"][metric]
+    if num_seeds > 1:
+        results["seeds"] = []
+        for number in range(num_seeds):
+            lost = metric_spread * number * 0.7
+            scores = {k: v - lost for k, v in results["dev"]["dev"].items()}
+            if number == num_seeds - 1:
+                scores = dict(results["majority"]["dev"])
+            results["seeds"].append(
+                {
+                    "seed": 12345 + number,
+                    "folder": f"seed_{number + 1}",
+                    "dev": scores,
+                    "degenerate": number == num_seeds - 1,
+                    "best": number == 0,
+                }
+            )
+            write_lines(
+                folder / f"seed_{number + 1}" / "history.jsonl",
+                history_rows(metric, scores[metric], random),
+            )
+        results["summary"] = {
+            name: summary([each["dev"][name] for each in results["seeds"]])
+            for name in results["dev"]["dev"]
+        }
+    write_lines(folder / "history.jsonl", history_rows(metric, best, random))
+    write_lines(folder / "dev_predictions.jsonl", lines)
+    (folder / "results.json").write_text(json.dumps(results))
+    recipe = FinetuningRecipe(task=results["task"], learning_rate=2e-5)
+    recipe.save(folder / "recipe.json")
+    return folder
+
+
+def summary(values: Sequence[float]) -> dict[str, float]:
+    return {
+        "mean": statistics.mean(values),
+        "median": statistics.median(values),
+        "standard_deviation": statistics.stdev(values),
+        "least": min(values),
+        "most": max(values),
+    }
+
+
+def classes_run(
+    folder: pathlib.Path, labels: Sequence[str], num_seeds: int = 1
+) -> pathlib.Path:
+    random = np.random.default_rng(3)
+    lines = class_lines(labels, 408, random)
+    right = sum(x["label"] == x["prediction"] for x in lines) / len(lines)
+    scores = {"f1": right + 0.03, "accuracy": right}
+    return write_run(
+        folder, results_of("MRPC", labels, scores), lines, num_seeds
+    )
+
+
+def regression_run(folder: pathlib.Path, count: int = 1500) -> pathlib.Path:
+    lines = regression_lines(count, np.random.default_rng(5))
+    truth = [line["label"] for line in lines]
+    guess = [line["prediction"] for line in lines]
+    scores = {"pearson": float(np.corrcoef(truth, guess)[0, 1])}
+    results = results_of("STS-B", [], scores)
+    results["majority"] = {"dev": {"pearson": 0.0}}
+    return write_run(folder, results, lines)
+
+
+def multi_label_run(folder: pathlib.Path) -> pathlib.Path:
+    labels = ["joy", "anger", "fear", "surprise", "disgust", "pride"]
+    lines = multi_label_lines(labels, 300, np.random.default_rng(9))
+    results = results_of("sentence", labels, {"micro_f1": 0.73})
+    results["paper"] = {}
+    results["threshold"] = 0.5
+    return write_run(folder, results, lines)

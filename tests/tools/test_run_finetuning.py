@@ -1,0 +1,151 @@
+"""The command: flags, tasks' own defaults, kill -9 and resume, predict."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from bert_tf.checkpoints import read_arrays
+from tests.finetuning.sentence_runs import model_folder, texts
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+TASK_FILE = """
+from bert_tf.finetuning.kinds.own_file import OwnFileTask
+
+DEFAULTS = {"learning_rate": 0.01, "log_steps": 3}
+TASK = OwnFileTask(name="mood", defaults=DEFAULTS)
+"""
+
+
+@pytest.fixture(scope="module")
+def flags(tmp_path_factory) -> list[str]:
+    """The flags of a small run on own files, by an own task file."""
+    folder = tmp_path_factory.mktemp("files")
+    for name, count, seed in (("train", 60, 1), ("dev", 12, 2)):
+        lines = ["text\tmood"]
+        lines += [f"{e.text_a}\t{e.label}" for e in texts(count, seed)]
+        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+    (folder / "mood.py").write_text(TASK_FILE)
+    model_folder(folder / "model")
+    return [
+        f"--task={folder / 'mood.py'}",
+        f"--init_from={folder / 'model'}",
+        f"--set=train_file={folder / 'train.tsv'}",
+        f"--set=dev_file={folder / 'dev.tsv'}",
+        f"--set=test_file={folder / 'dev.tsv'}",
+        "--set=text_columns=text",
+        "--set=label_column=mood",
+        "--set=max_seq_length=24",
+        "--set=train_batch_size=4",
+        "--set=save_checkpoints_steps=7",
+    ]
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "tools.run_finetuning", *arguments]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess:
+    # As at a shell, where TensorFlow's messages are held back.
+    environment = dict(os.environ)
+    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
+    return subprocess.run(
+        command(*arguments),
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+
+
+def rows(folder: pathlib.Path) -> list[dict]:
+    lines = (folder / "history.jsonl").read_text().splitlines()
+    return [
+        {k: v for k, v in json.loads(line).items() if "per_second" not in k}
+        for line in lines
+    ]
+
+
+@pytest.fixture(scope="module")
+def whole(flags, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    modes = "--mode=train,eval,predict"
+    done = run(*flags, f"--output_dir={folder}", modes)
+    assert done.returncode == 0, done.stderr
+    return folder, done
+
+
+def test_the_whole_route(whole):
+    folder, done = whole
+    recipe = json.loads((folder / "recipe.json").read_text())
+    # The task's own default, the flag's and the recipe's.
+    assert recipe["learning_rate"] == 0.01
+    assert recipe["train_batch_size"] == 4
+    assert recipe["warmup_proportion"] == 0.1
+    for part in ("data of mood", "seed 12345", "12 answers in", "report.html"):
+        assert part in done.stdout
+    assert (folder / "predictions_test.tsv").exists()
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_kill_9_and_resume_is_exact(flags, whole, tmp_path):
+    killed = tmp_path / "killed"
+    arguments = [*flags, f"--output_dir={killed}", "--mode=train"]
+    process = subprocess.Popen(
+        command(*arguments),
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 120
+    while not (killed / "checkpoints" / "step-00000014").exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (killed / "task.json").exists()
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert "resuming from step" in done.stdout
+    assert rows(killed) == rows(whole[0])
+    for place in (".", "last"):
+        name = f"{place}/bert_model.safetensors"
+        theirs = read_arrays(whole[0] / name)
+        for key, array in read_arrays(killed / name).items():
+            np.testing.assert_array_equal(array, theirs[key])
+
+
+@pytest.mark.slow
+def test_recipe_repeats_a_run_below_the_flags(whole, flags, tmp_path):
+    recipe = f"--recipe={whole[0] / 'recipe.json'}"
+    done = run(recipe, f"--output_dir={tmp_path}", "--set=num_train_epochs=0.1")
+    assert done.returncode == 0, done.stderr
+    mine = json.loads((tmp_path / "recipe.json").read_text())
+    theirs = json.loads((whole[0] / "recipe.json").read_text())
+    different = {name for name in mine if mine[name] != theirs[name]}
+    assert different == {"num_train_epochs"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--task=mrcp"], "--task=mrcp: no such task. Did you mean mrpc?"),
+        ([], "--task: give a name in tasks/ or a task file."),
+        (["--task=mrpc", "--set=epochs=3"], "unknown key 'epochs'"),
+        (["--task=mrpc", "--mode=tune"], "--mode=tune: takes one or more"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, message, tmp_path):
+    done = run(*arguments, f"--output_dir={tmp_path / 'new'}")
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "new").exists()

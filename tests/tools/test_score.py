@@ -1,0 +1,168 @@
+"""Run as a process: other tools define flags of the same names."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from bert_tf.errors import UserError
+from bert_tf.finetuning.data.prediction_files import score_file
+from bert_tf.finetuning.recipe import FinetuningRecipe
+from tools.task_files import load_task, task_names
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+REFERENCES = (
+    "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+    "1\t1\t2\tA .\tB .\n0\t3\t4\tC .\tD .\n1\t5\t6\tE .\tF .\n"
+)
+# In another order than the references, the second one wrong.
+PREDICTIONS = "index\tprediction\n2\t1\n0\t1\n1\t1\n"
+OWN_TASK = """
+import dataclasses
+from tasks.mrpc import TASK as MRPC
+
+TASK = dataclasses.replace(MRPC, name="mine", labels=("1", "0"))
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "dev.tsv").write_text(REFERENCES, encoding="utf-8")
+    (tmp_path / "predictions.tsv").write_text(PREDICTIONS)
+    return tmp_path
+
+
+def run(folder, task, *more):
+    command = [sys.executable, "-m", "tools.score", f"--task={task}"]
+    command += [f"--references={folder / 'dev.tsv'}"]
+    command += [f"--predictions={folder / 'predictions.tsv'}", *more]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+def score(folder, task="mrpc", **settings):
+    task = load_task(task)
+    recipe = FinetuningRecipe.from_dict({**task.defaults, **settings}, "test")
+    return score_file(
+        task.prepared(recipe),
+        recipe,
+        str(folder / "dev.tsv"),
+        str(folder / "predictions.tsv"),
+    )
+
+
+def test_prints_json(files):
+    done = run(files, "mrpc")
+    assert done.returncode == 0, done.stderr
+    # Two of three found are right, none is missed.
+    assert json.loads(done.stdout) == pytest.approx(
+        {"f1": 0.8, "accuracy": 2 / 3}
+    )
+
+
+def test_fails_in_one_line(files):
+    done = run(files, "mprc")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
+        "error: --task=mprc: no such task. Did you mean mrpc? It takes one of "
+        "cola, mnli, mrpc, qnli, qqp, rte, sentence, sst2, stsb, wnli, or the "
+        "path of a task file."
+    ]
+
+
+def test_an_own_task_file(files):
+    path = files / "mine.py"
+    path.write_text(OWN_TASK)
+    # Class 1 is "0" there: none is found.
+    assert score(files, str(path)) == {"f1": 0, "accuracy": 2 / 3}
+
+
+def test_own_data(files):
+    (files / "dev.csv").write_text("t,y\nx,u;v\ny,\nz,v\n")
+    (files / "predictions.tsv").write_text(
+        "index\tprediction\n0\tv\n1\t\n2\tv\n"
+    )
+    done = run(
+        files,
+        "sentence",
+        f"--references={files / 'dev.csv'}",
+        "--set=text_columns=t",
+        "--set=label_column=y",
+        "--set=label_kind=multi_label",
+        "--set=label_separator=;",
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == pytest.approx(
+        {"micro_f1": 0.8, "macro_f1": 0.5, "subset_accuracy": 2 / 3}
+    )
+
+
+@pytest.mark.parametrize(
+    ("predictions", "expected"),
+    [
+        ("index\tprediction\n0\t1\n1\t1\n", "has no index 2, which is row 4"),
+        (PREDICTIONS + "3\t1\n", "has an index '3', which"),
+        (PREDICTIONS + "1\t1\n", "row 5: the index '1' occurs twice"),
+        ("index\tprediction\n0\t2\n", "row 2: unknown label '2'"),
+        ("index\tprediction\n", "has a header and no rows"),
+        ("id\tprediction\n0\t1\n", "has no column 'index'"),
+    ],
+)
+def test_files_that_do_not_fit(files, predictions, expected):
+    (files / "predictions.tsv").write_text(predictions)
+    with pytest.raises(UserError) as caught:
+        score(files)
+    assert expected in str(caught.value)
+    assert str(caught.value).startswith(str(files / "predictions.tsv"))
+
+
+def test_names():
+    assert task_names() == [
+        *("cola", "mnli", "mrpc", "qnli", "qqp", "rte"),
+        *("sentence", "sst2", "stsb", "wnli"),
+    ]
+    for name in task_names():
+        assert load_task(name).name == name
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("x = 1\n", "the file defines no TASK"),
+        ("TASK = 'mrpc'\n", "TASK is of type str; a SentenceTask"),
+        ("\nTASK = (\n", ", line 2: '(' was never closed"),
+        ("import json\n\nTASK = undefined\n", ", line 3: NameError: name"),
+        ("import no_such_module\n", ", line 1: ModuleNotFoundError: No module"),
+        (
+            "from bert_tf.finetuning.kinds.sentence_task import SentenceTask\n"
+            "TASK = SentenceTask(name='x')\n",
+            ", line 2: TypeError: ",
+        ),
+    ],
+)
+def test_broken_task_files(tmp_path, code, expected):
+    path = tmp_path / "mine.py"
+    path.write_text(code)
+    with pytest.raises(UserError) as caught:
+        load_task(str(path))
+    assert str(caught.value).startswith(f"--task={path}")
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_such_task_file(tmp_path):
+    with pytest.raises(UserError, match="no such file; give a task file"):
+        load_task(str(tmp_path / "none.py"))
+
+
+def test_real_predictions(shared_data, tmp_path):
+    """Right answers to real rows score 1."""
+    references = shared_data / "glue" / "QNLI" / "dev.tsv"
+    lines = references.read_text(encoding="utf-8").splitlines()[1:]
+    (tmp_path / "dev.tsv").symlink_to(references)
+    answers = [line.split("\t")[-1] for line in lines]
+    body = "".join(f"{n}\t{answer}\n" for n, answer in enumerate(answers))
+    (tmp_path / "predictions.tsv").write_text(f"index\tprediction\n{body}")
+    assert score(tmp_path, "qnli") == {"accuracy": 1}

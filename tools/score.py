@@ -1,0 +1,50 @@
+"""Scores a prediction file: the official metrics as JSON.
+
+python -m tools.score --task=mrpc --references=glue/MRPC/dev.tsv \
+    --predictions=out/predictions_dev.tsv
+"""
+
+import json
+
+from absl import flags
+
+from bert_tf.finetuning.recipe import FinetuningRecipe
+from tools import command_line
+
+_TASK = flags.DEFINE_string(
+    "task", None, "A name in tasks/, or the path of your own task file."
+)
+_REFERENCES = flags.DEFINE_string(
+    "references", None, "File with the labels, laid out as the dev file is."
+)
+_PREDICTIONS = flags.DEFINE_string(
+    "predictions",
+    None,
+    "File with the columns index and prediction; the index counts the rows of "
+    "the references from 0.",
+)
+_SET = flags.DEFINE_multi_string(
+    "set",
+    [],
+    "key=value for a field of the recipe that says how to read an own file, "
+    "such as label_column; may be repeated.",
+)
+
+
+def main() -> None:
+    """Reads both files and prints the scores."""
+    from bert_tf.finetuning.data.prediction_files import score_file
+    from tools.task_files import load_task
+
+    task = load_task(_TASK.value)
+    recipe = FinetuningRecipe.from_dict(task.defaults, f"--task={_TASK.value}")
+    recipe = recipe.override(_SET.value)
+    scores = score_file(
+        task.prepared(recipe), recipe, _REFERENCES.value, _PREDICTIONS.value
+    )
+    print(json.dumps(scores))
+
+
+if __name__ == "__main__":
+    command_line.require("task", "references", "predictions")
+    command_line.run(main)
