@@ -150,14 +150,14 @@ def show_equality(task: str) -> None:
     from bert_tf.encoder import BertEncoder
     from bert_tf.finetuning.batches import padded
     from bert_tf.finetuning.encoding import encode
-    from bert_tf.finetuning.recipe import FinetuningRecipe
     from bert_tf.text.tokenizer import BertTokenizer
-    from tools.task_files import load_task
+    from tools.task_files import load_task, recipe_of
 
     theirs = np.load(encoder_outputs(task))
     ids, mask = theirs["input_ids"], theirs["input_mask"]
-    recipe = FinetuningRecipe(task=task, data_dir=_DATA_DIR.value)
-    examples = load_task(task).read("dev", recipe)[: len(ids)]
+    found = load_task(task)
+    recipe = recipe_of(found, task, [f"data_dir={_DATA_DIR.value}"])
+    examples = found.read("dev", recipe)[: len(ids)]
     tokenizer = BertTokenizer.from_checkpoint(_INIT_FROM.value)
     batch = padded(
         encode(examples, tokenizer, recipe.max_seq_length),
@@ -204,11 +204,11 @@ def median_speeds(task: str, precision: str) -> dict[str, float]:
 
 
 def count_rows(task: str) -> int:
-    from bert_tf.finetuning.recipe import FinetuningRecipe
-    from tools.task_files import load_task
+    from tools.task_files import load_task, recipe_of
 
-    recipe = FinetuningRecipe(task=task, data_dir=_DATA_DIR.value)
-    return len(load_task(task).read("train", recipe))
+    found = load_task(task)
+    recipe = recipe_of(found, task, [f"data_dir={_DATA_DIR.value}"])
+    return len(found.read("train", recipe))
 
 
 def show_speeds(task: str) -> None:

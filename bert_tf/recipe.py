@@ -61,8 +61,29 @@ class Settings:
     """Base of every recipe: a flat set of int, float, bool and str fields.
 
     A subclass is a frozen dataclass whose fields are made with `setting`; it
-    checks its values in `__post_init__`, raising `UserError`.
+    checks its values in `__post_init__`, with `_check`, after those of its
+    base class.
     """
+
+    def __post_init__(self) -> None:
+        """Raises `UserError` on a value that cannot be."""
+
+    def _check(
+        self, name: str, good: bool, wanted: str | Sequence[str]
+    ) -> None:
+        """Raises `UserError` if a value is not good.
+
+        Args:
+          name: of the field.
+          good: whether it is.
+          wanted: what the field takes: words, or a list of values.
+        """
+        if not good:
+            if not isinstance(wanted, str):
+                wanted = f"one of {', '.join(filter(None, wanted))}"
+            raise UserError(
+                f"{name} is {getattr(self, name)!r}; it takes {wanted}."
+            )
 
     @classmethod
     def kinds(cls) -> dict[str, type]:
@@ -138,11 +159,17 @@ class Settings:
         write_text(path, json.dumps(self.to_dict(), indent=2) + "\n")
 
     @classmethod
-    def describe(cls) -> str:
-        """One line a field: its name, default and help text."""
+    def describe(cls, inherited: bool = True) -> str:
+        """One line a field: its name, default and help text.
+
+        Args:
+          inherited: whether fields that its base class declares, and it does
+            not, are listed too.
+        """
         return "\n".join(
             f"  {f.name}={f.default}: {f.metadata.get('help', '')}"
             for f in dataclasses.fields(cls)
+            if inherited or f.name in cls.__annotations__
         )
 
 

@@ -6,81 +6,55 @@ python -m tools.run_finetuning --task=mrpc --data_dir=glue --init_from=MODEL \\
 
 from absl import flags
 
-from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.finetuning.kinds.multi_label_task import MultiLabelRecipe
+from bert_tf.finetuning.kinds.own_file import OwnFileRecipe
+from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
+from bert_tf.finetuning.recipe import FinetuningRecipe, TableRecipe
 from tools import command_line
+from tools.recipe_flags import RecipeFlags
 
-_OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir", None, "Folder of the run; becomes a model folder."
-)
+# Kinds of tasks, each with what it adds to those that it builds on.
+_KINDS = {
+    "All tasks": FinetuningRecipe,
+    "Tasks on the rows of tables, besides": TableRecipe,
+    "Tasks on a sentence or a pair, besides": SentenceRecipe,
+    "Tasks with several labels a row, besides": MultiLabelRecipe,
+    "Your own file (--task=sentence), besides all of these": OwnFileRecipe,
+}
 _MODE = flags.DEFINE_string(
     "mode",
     "train,eval",
     "One or more of train, eval, predict, and check (look at the data only), "
     "comma-separated.",
 )
-_RECIPE = flags.DEFINE_string(
-    "recipe", "", "recipe.json of a run to repeat; other flags override it."
-)
-_SET = flags.DEFINE_multi_string(
-    "set",
-    [],
-    "key=value for a field of the recipe; may be repeated. Tasks have their "
-    "own defaults for some. Fields and defaults:\n"
-    + FinetuningRecipe.describe(),
-)
-_LOGICAL_CPUS = flags.DEFINE_integer(
-    "logical_cpus",
-    0,
-    "Split the CPU into this many devices, to try --strategy=mirrored.",
-)
-# Fields of the recipe that have a flag of their own.
-_FIELDS = {
-    name: flags.DEFINE_string(name, None, text)
-    for name, text in {
+_FLAGS = RecipeFlags(
+    "Tasks have their own defaults for some. Fields and defaults:\n"
+    + "\n".join(
+        f"{heading}:\n{recipe.describe(inherited=recipe is FinetuningRecipe)}"
+        for heading, recipe in _KINDS.items()
+    ),
+    {
         "task": "A name in tasks/, or the path of your own task file.",
         "data_dir": "Folder of the task's files; without it TensorFlow "
         "Datasets is asked for them.",
-        "init_from": "Model to fine-tune: a folder, hf://organisation/name "
-        "or keras_hub://preset.",
-        "strategy": "one_device or mirrored.",
-        "precision": "float32, mixed_bfloat16 or mixed_float16.",
-    }.items()
-}
+    },
+)
 
 
 def main() -> None:
     """Resolves the recipe and runs it."""
-    from bert_tf.errors import UserError
-    from tools.task_files import load_task
+    from tools.task_files import load_task, recipe_of, task_named
 
-    # The task is known first, since its defaults come below everything else.
-    written = FinetuningRecipe()
-    if _RECIPE.value:
-        written = FinetuningRecipe.from_json(_RECIPE.value)
-    given = [
-        f"{name}={flag.value}"
-        for name, flag in _FIELDS.items()
-        if flag.value is not None
-    ]
-    given += _SET.value
-    name = written.override(given).task
-    if not name:
-        raise UserError("--task: give a name in tasks/ or a task file.")
+    # The task is known first: it says which settings there are.
+    given = _FLAGS.assignments()
+    name = task_named(given, _FLAGS.recipe_file)
     task = load_task(name)
-    if not _RECIPE.value:
-        source = f"the defaults of {name}"
-        written = FinetuningRecipe.from_dict(task.defaults, source)
+    recipe = recipe_of(task, name, given, _FLAGS.recipe_file)
 
     from bert_tf.finetuning.run import run_finetuning
 
     modes = [mode.strip() for mode in _MODE.value.split(",") if mode.strip()]
-    run_finetuning(
-        task,
-        written.override(given),
-        _OUTPUT_DIR.value,
-        modes,
-        _LOGICAL_CPUS.value,
-    )
+    run_finetuning(task, recipe, _FLAGS.output_dir, modes, _FLAGS.logical_cpus)
 
 
 if __name__ == "__main__":

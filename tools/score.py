@@ -8,7 +8,6 @@ import json
 
 from absl import flags
 
-from bert_tf.finetuning.recipe import FinetuningRecipe
 from tools import command_line
 
 _TASK = flags.DEFINE_string(
@@ -34,11 +33,10 @@ _SET = flags.DEFINE_multi_string(
 def main() -> None:
     """Reads both files and prints the scores."""
     from bert_tf.finetuning.data.prediction_files import score_file
-    from tools.task_files import load_task
+    from tools.task_files import load_task, recipe_of
 
     task = load_task(_TASK.value)
-    recipe = FinetuningRecipe.from_dict(task.defaults, f"--task={_TASK.value}")
-    recipe = recipe.override(_SET.value)
+    recipe = recipe_of(task, _TASK.value, _SET.value)
     scores = score_file(
         task.prepared(recipe), recipe, _REFERENCES.value, _PREDICTIONS.value
     )

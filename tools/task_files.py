@@ -1,4 +1,4 @@
-"""Finds what --task names: a file in tasks/, or the user's own file."""
+"""What --task names, a file in tasks/ or the user's own, and its recipe."""
 
 import difflib
 import importlib
@@ -7,10 +7,13 @@ import pathlib
 import sys
 import traceback
 import types
+from collections.abc import Sequence
 
 from bert_tf.errors import UserError
 from bert_tf.finetuning.kinds.own_file import OwnFileTask
+from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+from bert_tf.recipe import check_kind, read_json_object
 
 _FOLDER = pathlib.Path(__file__).resolve().parent.parent / "tasks"
 
@@ -58,6 +61,55 @@ def load_task(task: str) -> SentenceTask | OwnFileTask:
             "SentenceTask or a subclass of it is wanted."
         )
     return found
+
+
+def task_named(assignments: Sequence[str], recipe_file: str = "") -> str:
+    """The name of the task that the flags or a recipe say.
+
+    Args:
+      assignments: key=value, the last of which goes before the others.
+      recipe_file: recipe.json, which goes behind them all.
+
+    Raises:
+      UserError: neither names one.
+    """
+    name = ""
+    if recipe_file:
+        name = read_json_object(recipe_file).get("task", "")
+        check_kind("task", str, name, recipe_file)
+    for assignment in assignments:
+        key, _, value = assignment.partition("=")
+        if key.strip() == "task":
+            name = value.strip()
+    if not name:
+        raise UserError("--task: give a name in tasks/ or a task file.")
+    return name
+
+
+def recipe_of(
+    task: SentenceTask | OwnFileTask,
+    name: str,
+    assignments: Sequence[str],
+    recipe_file: str = "",
+) -> SentenceRecipe:
+    """A task's recipe: its defaults or a file's, under what is assigned.
+
+    Args:
+      task: says which settings it takes.
+      name: what the user calls it, for errors.
+      assignments: key=value.
+      recipe_file: recipe.json, in place of the task's defaults.
+
+    Raises:
+      UserError: a setting that the task does not take, or a value that the
+        setting does not take.
+    """
+    if recipe_file:
+        recipe = task.recipe_type.from_json(recipe_file)
+    else:
+        source = f"the defaults of {name}"
+        recipe = task.recipe_type.from_dict(task.defaults, source)
+    return recipe.override(assignments, f"--task={name}, --set")
 
 
 def _run_file(path: pathlib.Path) -> types.ModuleType:

@@ -234,7 +234,8 @@ def _check_vocabulary(
     if vocabulary is not None and len(vocabulary) > rows:
         raise UserError(
             f"{source}: the vocabulary has {len(vocabulary)} tokens, but "
-            f"vocab_size is {rows}."
+            f"vocab_size is {rows}; it is another model's, so put the one "
+            "that this model was trained with into the folder."
         )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.features import ENCODER_INPUTS
-from bert_tf.finetuning.encoding import EncodedRows, take_ranges
+from bert_tf.text.rows import EncodedRows, padded_inputs
 
 EXAMPLE_WEIGHTS = "example_weights"
 # Batches whose rows are sorted together. More of them pad less; with all of an
@@ -119,16 +119,8 @@ def padded(rows: EncodedRows, chosen: np.ndarray) -> dict[str, np.ndarray]:
     Returns:
       The encoder's inputs, int32 [B, S], and example_weights, float32 [B].
     """
-    lengths = rows.lengths[chosen]
-    place = np.arange(lengths.max())
-    mask = place < lengths[:, None]
-    ids = np.full(mask.shape, rows.pad_id, np.int32)
-    ids[mask] = take_ranges(rows.ids, rows.starts[chosen], lengths)
-    segments = mask & (place >= rows.first[chosen, None])
     return {
-        "input_ids": ids,
-        "input_mask": mask.astype(np.int32),
-        "segment_ids": segments.astype(np.int32),
+        **padded_inputs(rows, chosen),
         EXAMPLE_WEIGHTS: rows.weights[chosen],
     }
 

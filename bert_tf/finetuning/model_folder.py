@@ -27,6 +27,7 @@ class TaskFacts:
       label_kind: classes, regression or multi_label.
       labels: the labels in the order of the outputs; none for regression.
       num_outputs: C.
+      num_texts: 1, or 2 where the rows are pairs.
       text_columns: columns of an own file, as the recipe has them.
       label_separator: between several labels in a cell.
       max_seq_length: S at most.
@@ -39,6 +40,7 @@ class TaskFacts:
     label_kind: str
     labels: tuple[str, ...]
     num_outputs: int
+    num_texts: int
     text_columns: str
     label_separator: str
     max_seq_length: int
@@ -66,10 +68,11 @@ def save_sentence_model(
         model_arrays(model.classifier),
         tokenizer.vocabulary,
         tokenizer.lower_case,
-        facts.labels,
+        # A regression has an output and no labels.
+        facts.labels or None,
     )
     save_checkpoint(folder, checkpoint)
-    text = json.dumps(dataclasses.asdict(facts), ensure_ascii=False, indent=2)
+    text = json.dumps(dataclasses.asdict(facts), indent=2)
     write_text(pathlib.Path(folder) / TASK_FILE, text + "\n")
 
 

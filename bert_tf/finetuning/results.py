@@ -64,7 +64,6 @@ def write_results(
     results |= _facts(recipe, material, scored[first], loop, history)
     write_json(output_dir / RESULTS_FILE, results)
     _draw(output_dir, material, results, history)
-    print(f"the best model is in {output_dir}", flush=True)
     return results
 
 
@@ -119,7 +118,7 @@ def _facts(
         ),
     }
     if material.task.label_kind == "multi_label":
-        facts["threshold"] = recipe.threshold
+        facts["threshold"] = material.facts.threshold
     return facts
 
 
@@ -135,7 +134,7 @@ def write_json(path: pathlib.Path, values: Mapping[str, Any]) -> None:
             return finite(value)
         return value
 
-    text = json.dumps(cleaned(values), indent=2, ensure_ascii=False)
+    text = json.dumps(cleaned(values), indent=2)
     write_text(path, text + "\n")
 
 
@@ -151,10 +150,13 @@ def _draw(
         for name, value in results["majority"][first].items()
         if math.isfinite(value)
     }
+    # No font has the lone surrogates of a name that is not UTF-8.
+    name = pathlib.Path(results["model"]).name
+    name = name.encode("utf-8", "backslashreplace").decode("utf-8")
     draw_curves(
         output_dir / "learning_curve.png",
         history,
         ["loss", *results["dev"][first]],
         levels,
-        f"{material.task.name} from {pathlib.Path(results['model']).name}",
+        f"{material.task.name} from {name}",
     )

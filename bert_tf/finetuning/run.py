@@ -7,8 +7,9 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.doctor import data_doctor
+from bert_tf.finetuning.data.examples import Example, Predictions
 from bert_tf.finetuning.kinds.own_file import OwnFileTask
+from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
 from bert_tf.finetuning.model_folder import (
     TASK_FILE,
@@ -16,10 +17,8 @@ from bert_tf.finetuning.model_folder import (
     load_sentence_model,
 )
 from bert_tf.finetuning.prediction import Predictor
-from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.report.make import make_report
 from bert_tf.finetuning.scoring import (
-    Scored,
     Scorer,
     shown,
     write_scores,
@@ -29,8 +28,10 @@ from bert_tf.finetuning.setup import (
     Split,
     encode_examples,
     gather,
+    look_over,
     open_initial,
 )
+from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.training.strategies import make_strategy
 
 MODES = ("train", "eval", "predict", "check")
@@ -38,7 +39,7 @@ MODES = ("train", "eval", "predict", "check")
 
 def run_finetuning(
     task: SentenceTask | OwnFileTask,
-    recipe: FinetuningRecipe,
+    recipe: SentenceRecipe,
     output_dir: str | pathlib.Path,
     modes: Sequence[str],
     logical_cpus: int = 0,
@@ -47,7 +48,7 @@ def run_finetuning(
 
     Args:
       task: the task.
-      recipe: what to do.
+      recipe: what to do, of the task's `recipe_type`.
       output_dir: becomes a model folder, with the run's states and numbers.
       modes: some of train, eval, predict and check (look at the data only).
       logical_cpus: see `make_strategy`.
@@ -61,32 +62,50 @@ def run_finetuning(
         other, or a step that was not finite.
     """
     _check_modes(modes)
+    if type(recipe) is not task.recipe_type:
+        raise UserError(
+            f"{task.name}: takes a {task.recipe_type.__name__}, not a "
+            f"{type(recipe).__name__}."
+        )
     output_dir = pathlib.Path(output_dir)
     # First, since it may split the CPU, which TensorFlow allows only at start.
     strategy = make_strategy(recipe.strategy, logical_cpus)
     prepared = task.prepared(recipe)
+    # Before hours of training, not after them.
+    tests = _read(prepared, prepared.test_splits, recipe, "predict" in modes)
     done: dict[str, Any] = {}
     if "check" in modes:
         _, tokenizer = open_initial(recipe)
-        numbers = data_doctor.check(prepared, recipe, tokenizer)
-        print(data_doctor.lines(numbers), flush=True)
-        done["check"] = numbers
+        done["check"] = look_over(prepared, recipe, tokenizer).numbers
     if "train" in modes:
         initial, tokenizer = open_initial(recipe)
         material = gather(prepared, recipe, initial, tokenizer)
         done["train"] = train_seeds(material, recipe, output_dir, strategy)
         print(f"the report is {make_report(output_dir)}", flush=True)
     if "eval" in modes or "predict" in modes:
-        scorer, tokenizer, facts = _finished(
-            prepared, recipe, output_dir, strategy
-        )
+        devs = _read(prepared, prepared.dev_splits, recipe, "eval" in modes)
+        answer = _finished(prepared, recipe, output_dir, strategy)
+        answer.check_texts([*devs.values(), *tests.values()])
         output_dir.mkdir(parents=True, exist_ok=True)
-        answer = _Answers(prepared, recipe, output_dir, scorer)
         if "eval" in modes:
-            done["eval"] = answer.evaluate(tokenizer, facts)
+            done["eval"] = {k: answer.evaluate(k, v) for k, v in devs.items()}
         if "predict" in modes:
-            done["predict"] = answer.predict(tokenizer, facts)
+            done["predict"] = {
+                name: answer.predict(name, examples)
+                for name, examples in tests.items()
+            }
     return done
+
+
+def _read(
+    task: SentenceTask,
+    splits: Sequence[str],
+    recipe: SentenceRecipe,
+    wanted: bool,
+) -> dict[str, list[Example]]:
+    """The examples of those splits that are there, where they are wanted."""
+    names = task.present_splits(splits, recipe) if wanted else ()
+    return {name: task.read(name, recipe) for name in names}
 
 
 def _check_modes(modes: Sequence[str]) -> None:
@@ -100,10 +119,10 @@ def _check_modes(modes: Sequence[str]) -> None:
 
 def _finished(
     task: SentenceTask,
-    recipe: FinetuningRecipe,
+    recipe: SentenceRecipe,
     output_dir: pathlib.Path,
     strategy: tf.distribute.Strategy,
-) -> tuple[Scorer, Any, TaskFacts]:
+) -> "_Answers":
     """The model of output_dir, or the one that init_from names."""
     folder = output_dir
     if not (folder / TASK_FILE).is_file() and recipe.init_from:
@@ -129,7 +148,7 @@ def _finished(
         predictor,
         facts.threshold,
     )
-    return scorer, tokenizer, facts
+    return _Answers(task, output_dir, scorer, tokenizer, facts)
 
 
 class _Answers:
@@ -138,49 +157,57 @@ class _Answers:
     def __init__(
         self,
         task: SentenceTask,
-        recipe: FinetuningRecipe,
         output_dir: pathlib.Path,
         scorer: Scorer,
+        tokenizer: BertTokenizer,
+        facts: TaskFacts,
     ):
         self.task = task
-        self.recipe = recipe
         self.output_dir = output_dir
         self.scorer = scorer
+        self.tokenizer = tokenizer
+        self.facts = facts
 
-    def _read(self, name: str, tokenizer: Any, facts: TaskFacts) -> Split:
-        examples = self.task.read(name, self.recipe)
-        return Split(examples, encode_examples(examples, tokenizer, facts))
+    def check_texts(self, splits: Sequence[Sequence[Example]]) -> None:
+        """Refuses pairs for a model of single texts, and the reverse."""
+        for examples in splits:
+            count = 1 if examples[0].text_b is None else 2
+            if count != self.facts.num_texts:
+                raise UserError(
+                    f"{examples[0].path}: rows of {count} text(s), but the "
+                    f"model was fine-tuned on {self.facts.num_texts} "
+                    f"(text_columns={self.facts.text_columns}); name as many "
+                    "in text_columns."
+                )
+
+    def _split(self, examples: Sequence[Example]) -> Split:
+        rows = encode_examples(examples, self.tokenizer, self.facts)
+        return Split(examples, rows)
 
     def evaluate(
-        self, tokenizer: Any, facts: TaskFacts
-    ) -> dict[str, dict[str, float]]:
-        """Scores every dev split that is there."""
-        found: dict[str, Scored] = {}
-        names = self.task.present_splits(self.task.dev_splits, self.recipe)
-        for name in names:
-            split = self._read(name, tokenizer, facts)
-            found[name] = self.scorer.score(split)
-            count = len(split.examples)
-            write_scores(self.output_dir, name, found[name], count)
-            print(f"{name}: {shown(found[name].scores)}", flush=True)
-        return {name: scored.scores for name, scored in found.items()}
+        self, name: str, examples: Sequence[Example]
+    ) -> dict[str, float]:
+        """Scores a dev split and writes the scores and the answers."""
+        found = self.scorer.score(self._split(examples))
+        write_scores(self.output_dir, name, found, len(examples))
+        path = self._write(
+            f"predictions_{name}.tsv", examples, found.predictions
+        )
+        print(f"{name}: {shown(found.scores)}; answers in {path}", flush=True)
+        return found.scores
 
-    def predict(
-        self, tokenizer: Any, facts: TaskFacts
-    ) -> dict[str, pathlib.Path]:
-        """Answers every test split that is there."""
-        paths = {}
-        names = self.task.present_splits(self.task.test_splits, self.recipe)
-        for name in names:
-            split = self._read(name, tokenizer, facts)
-            predictions = self.scorer.predict(split)
-            files = [f"predictions_{name}.tsv"]
-            if submission := self.task.submission_file(name):
-                files.append(submission)
-            for file in files:
-                path = self.output_dir / file
-                self.task.write_predictions(path, split.examples, predictions)
-            paths[name] = path
-            count = len(split.examples)
-            print(f"{name}: {count:,} answers in {path}", flush=True)
-        return paths
+    def predict(self, name: str, examples: Sequence[Example]) -> pathlib.Path:
+        """Answers a test split, in a file for GLUE too where it is one."""
+        predictions = self.scorer.predict(self._split(examples))
+        path = self._write(f"predictions_{name}.tsv", examples, predictions)
+        if submission := self.task.submission_file(name):
+            path = self._write(submission, examples, predictions)
+        print(f"{name}: {len(examples):,} answers in {path}", flush=True)
+        return path
+
+    def _write(
+        self, file: str, examples: Sequence[Example], predictions: Predictions
+    ) -> pathlib.Path:
+        path = self.output_dir / file
+        self.task.write_predictions(path, examples, predictions)
+        return path

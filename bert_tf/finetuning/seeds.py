@@ -60,7 +60,8 @@ def train_seeds(
     _refuse_other_numbers(output_dir, recipe)
     if recipe.seeds == 1:
         results = train_once(material, recipe, output_dir, strategy)
-        _print_table(results, [_row(results, recipe.seed, ".")])
+        row = _row(results, recipe.seed, ".")
+        _print_table(results, [row], output_dir)
         return results
     parts = {
         f"seed_{number + 1}": dataclasses.replace(
@@ -91,7 +92,7 @@ def train_seeds(
         }
         _keep(output_dir / best, output_dir, material)
         write_json(output_dir / RESULTS_FILE, results)
-        _print_table(results, rows)
+        _print_table(results, rows, output_dir)
     return results
 
 
@@ -180,9 +181,11 @@ def _keep(
 
 
 def _print_table(
-    results: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+    results: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    output_dir: pathlib.Path,
 ) -> None:
-    """Prints each training, their mean and the paper's numbers."""
+    """Prints each training, their mean, the paper's numbers and the place."""
     names = list(rows[0]["dev"])
     lines = [["", *names]]
     for row in rows:
@@ -205,8 +208,10 @@ def _print_table(
             for name in names
         ]
         lines.append([f"paper, {model.replace('_', ' ')}", *cells])
+    width = 2 + max(map(len, [*names, "degenerate"]))
     for first, *cells in lines:
-        print(f"{first:20}" + "".join(f"{cell:>12}" for cell in cells))
+        print(f"{first:20}" + "".join(f"{cell:>{width}}" for cell in cells))
+    print(f"the best model is in {output_dir}", flush=True)
 
 
 def _hundredths(value: float | None) -> str:

@@ -16,12 +16,15 @@ from bert_tf.finetuning.batches import LabelledRows
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.doctor import data_doctor
 from bert_tf.finetuning.encoding import EncodedRows, encode
+from bert_tf.finetuning.kinds.own_file import OwnFileRecipe
+from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
 from bert_tf.finetuning.model_folder import TaskFacts, read_task_facts
-from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.progress import notice
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.training.run_folder import digest
+
+_PADDED_ROWS = 128
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Material:
       task: the task, prepared.
       initial: the weights to start from.
       tokenizer: that of `initial`.
-      labels: in the order of the outputs.
+      facts: how to use the model that is trained.
       train: the rows to train on.
       dev: split to its rows, the one to choose the best model by first.
       data: `train` with its targets.
@@ -57,7 +60,7 @@ class Material:
     task: SentenceTask
     initial: Checkpoint
     tokenizer: BertTokenizer
-    labels: tuple[str, ...]
+    facts: TaskFacts
     train: Split
     dev: Mapping[str, Split]
     data: LabelledRows
@@ -71,12 +74,29 @@ class Material:
         return next(iter(self.dev))
 
     @property
-    def num_outputs(self) -> int:
-        """C."""
-        return self.task.num_outputs(self.labels)
+    def labels(self) -> tuple[str, ...]:
+        """The labels in the order of the outputs."""
+        return self.facts.labels
 
 
-def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, BertTokenizer]:
+@dataclasses.dataclass(frozen=True)
+class Looked:
+    """The rows of a task, read and looked over.
+
+    Attributes:
+      examples: split to its examples; the first one is the one to train on.
+      labels: in the order of the outputs.
+      targets: split to what the model is to learn.
+      numbers: the data doctor's.
+    """
+
+    examples: Mapping[str, Sequence[Example]]
+    labels: tuple[str, ...]
+    targets: Mapping[str, np.ndarray]
+    numbers: Mapping[str, Any]
+
+
+def open_initial(recipe: SentenceRecipe) -> tuple[Checkpoint, BertTokenizer]:
     """Opens the model to start from.
 
     Raises:
@@ -94,6 +114,16 @@ def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, BertTokenizer]:
         raise UserError(
             f"{source}: holds no vocabulary; put the vocab.txt that it was "
             "trained with into the folder."
+        )
+    tokens = len(initial.vocabulary)
+    # Some pad the table to a multiple of 128 for speed.
+    if config.vocab_size - tokens >= _PADDED_ROWS:
+        raise UserError(
+            f"{source}: its vocabulary has {tokens} tokens, but the model has "
+            f"vocab_size {config.vocab_size}, so it is another model's or cut "
+            "off; put the vocab.txt that it was trained with into the folder, "
+            "or fit the model to this one with tools.convert_checkpoint "
+            "--vocab_file."
         )
     if recipe.max_seq_length > config.max_position_embeddings:
         raise UserError(
@@ -113,21 +143,44 @@ def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, BertTokenizer]:
 def encode_examples(
     examples: Sequence[Example],
     tokenizer: BertTokenizer,
-    settings: FinetuningRecipe | TaskFacts,
+    facts: TaskFacts,
 ) -> EncodedRows:
-    """`encode`, as a recipe or a fine-tuned model says."""
+    """`encode`, as the facts of a model say."""
     return encode(
         examples,
         tokenizer,
-        settings.max_seq_length,
-        settings.long_inputs,
-        settings.doc_stride,
+        facts.max_seq_length,
+        facts.long_inputs,
+        facts.doc_stride,
     )
+
+
+def look_over(
+    task: SentenceTask, recipe: SentenceRecipe, tokenizer: BertTokenizer
+) -> Looked:
+    """Reads the training and dev rows and prints the data doctor's lines.
+
+    Args:
+      task: the task, prepared.
+      recipe: says where the data are and how to read them.
+      tokenizer: of the model that will be trained.
+
+    Raises:
+      UserError: the data are missing or broken, or no model can learn them.
+    """
+    dev = task.present_splits(task.dev_splits, recipe)
+    examples = {k: task.read(k, recipe) for k in (task.train_split, *dev)}
+    numbers = data_doctor.examine(task, recipe, tokenizer, examples)
+    print(data_doctor.lines(numbers), flush=True)
+    labels = task.labels_of(examples[task.train_split])
+    # Raises where a dev label is not one of the training rows'.
+    targets = {k: task.targets(rows, labels) for k, rows in examples.items()}
+    return Looked(examples, labels, targets, numbers)
 
 
 def gather(
     task: SentenceTask,
-    recipe: FinetuningRecipe,
+    recipe: SentenceRecipe,
     initial: Checkpoint,
     tokenizer: BertTokenizer,
 ) -> Material:
@@ -142,43 +195,37 @@ def gather(
     Raises:
       UserError: the data are missing or broken, or do not fit the model.
     """
-    names = (
-        task.train_split,
-        *task.present_splits(task.dev_splits, recipe),
-    )
-    examples = {name: task.read(name, recipe) for name in names}
-    numbers = data_doctor.examine(task, recipe, tokenizer, examples)
-    print(data_doctor.lines(numbers), flush=True)
-    labels = task.labels_of(examples[task.train_split])
-    # Raises where a dev label is not one of the training rows'.
-    targets = [task.targets(rows, labels) for rows in examples.values()]
-    train, *dev = (
-        Split(rows, encode_examples(rows, tokenizer, recipe))
-        for rows in examples.values()
-    )
-    _check_segments(train, initial, recipe)
+    looked = look_over(task, recipe, tokenizer)
+    labels, targets = looked.labels, looked.targets[task.train_split]
+    pairs = looked.examples[task.train_split][0].text_b is not None
+    facts = facts_of(task, recipe, labels, 2 if pairs else 1)
+    _check_segments(facts, initial, recipe)
+    dev = {
+        name: Split(rows, encode_examples(rows, tokenizer, facts))
+        for name, rows in looked.examples.items()
+    }
+    train = dev.pop(task.train_split)
     objective = task.make_objective(
-        class_weights_of(recipe.class_weights, targets[0], labels)
+        class_weights_of(recipe.class_weights, targets, labels)
     )
     return Material(
         task,
         initial,
         tokenizer,
-        labels,
+        facts,
         train,
-        dict(zip(names[1:], dev, strict=True)),
-        LabelledRows(train.rows, objective.label_name, targets[0]),
+        dev,
+        LabelledRows(train.rows, objective.label_name, targets),
         objective,
         _fresh_heads(task, recipe, initial, labels),
-        numbers,
+        looked.numbers,
     )
 
 
 def _check_segments(
-    train: Split, initial: Checkpoint, recipe: FinetuningRecipe
+    facts: TaskFacts, initial: Checkpoint, recipe: SentenceRecipe
 ) -> None:
-    pairs = train.examples[0].text_b is not None
-    if pairs and initial.config.type_vocab_size < 2:
+    if facts.num_texts == 2 and initial.config.type_vocab_size < 2:
         raise UserError(
             f"--init_from={recipe.init_from}: type_vocab_size is "
             f"{initial.config.type_vocab_size}, so it cannot tell the two "
@@ -205,10 +252,10 @@ def class_weights_of(
     """
     if not setting:
         return None
+    # For tasks without classes, `make_objective` says it better.
+    if targets.ndim > 1 or targets.dtype != np.int32:
+        return []
     if setting == "balanced":
-        # For tasks without classes, `make_objective` says it better.
-        if targets.ndim > 1 or targets.dtype != np.int32:
-            return []
         counts = np.bincount(targets, minlength=len(labels))
         present = np.maximum(counts, 1)
         return list(len(targets) / (np.sum(counts > 0) * present))
@@ -216,18 +263,19 @@ def class_weights_of(
         weights = [float(part) for part in setting.split(",")]
     except ValueError:
         weights = []
-    good = all(0 <= weight < math.inf for weight in weights) and any(weights)
+    # With a weight of 0, a batch of that class alone would have no mean.
+    good = all(0 < weight < math.inf for weight in weights)
     if not good or len(weights) != len(labels):
         raise UserError(
             f"class_weights={setting}: give balanced, or {len(labels)} numbers "
-            f"of 0 or more for the labels {', '.join(labels)}."
+            f"above 0 for the labels {', '.join(labels)}."
         )
     return weights
 
 
 def _fresh_heads(
     task: SentenceTask,
-    recipe: FinetuningRecipe,
+    recipe: SentenceRecipe,
     initial: Checkpoint,
     labels: tuple[str, ...],
 ) -> tuple[str, ...]:
@@ -252,20 +300,26 @@ def _fresh_heads(
 
 
 def facts_of(
-    task: SentenceTask, recipe: FinetuningRecipe, labels: tuple[str, ...]
+    task: SentenceTask,
+    recipe: SentenceRecipe,
+    labels: tuple[str, ...],
+    num_texts: int,
 ) -> TaskFacts:
     """What task.json holds of a model that this recipe trains."""
+    # Of a setting that this task does not have, what own files begin with.
+    values = OwnFileRecipe().to_dict() | recipe.to_dict()
     return TaskFacts(
         task=task.name,
         label_kind=task.label_kind,
         labels=labels,
         num_outputs=task.num_outputs(labels),
-        text_columns=recipe.text_columns,
-        label_separator=recipe.label_separator,
+        num_texts=num_texts,
+        text_columns=values["text_columns"],
+        label_separator=values["label_separator"],
         max_seq_length=recipe.max_seq_length,
         long_inputs=recipe.long_inputs,
         doc_stride=recipe.doc_stride,
-        threshold=recipe.threshold,
+        threshold=values["threshold"],
     )
 
 
@@ -314,20 +368,25 @@ def identity(
     material: Material, frozen: Sequence[keras.Variable]
 ) -> dict[str, str]:
     """Digests of what a run must find again when it is resumed."""
-    rows = hashlib.sha256()
-    for array in (
-        material.data.rows.ids,
-        material.data.rows.starts,
-        material.data.labels,
-    ):
-        rows.update(np.ascontiguousarray(array).tobytes())
-    weights = hashlib.sha256()
-    for variable in frozen:
-        weights.update(variable.numpy().tobytes())
+    train, dev = material.data.rows, material.dev[material.main_split]
+    answers = [example.label for example in dev.examples]
     return {
         "architecture": digest(material.initial.config.to_dict()),
         "vocabulary": material.tokenizer.vocabulary.digest(),
         "list of labels": digest(list(material.labels)),
-        "set of training rows": rows.hexdigest(),
-        "set of frozen weights": weights.hexdigest(),
+        "set of training rows": _digest_of(
+            train.ids, train.starts, material.data.labels
+        ),
+        # The best score so far is compared with the scores to come.
+        "set of dev rows": digest(
+            [_digest_of(dev.rows.ids, dev.rows.starts), answers]
+        ),
+        "set of frozen weights": _digest_of(*(v.numpy() for v in frozen)),
     }
+
+
+def _digest_of(*arrays: np.ndarray) -> str:
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import math
 import pathlib
-from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -22,25 +21,23 @@ from bert_tf.finetuning.scoring import Scorer
 from bert_tf.finetuning.sentence_model import SentenceModel
 from bert_tf.finetuning.setup import (
     Material,
-    facts_of,
     freeze,
     identity,
     rate_factors,
 )
 from bert_tf.models import restore
-from bert_tf.optimization import adamw
 from bert_tf.training.best_weights import BestWeights
-from bert_tf.training.loop import (
-    Diagnosis,
-    LoopSettings,
-    Phase,
-    TrainingLoop,
-)
-from bert_tf.training.loss_scale import LossScale
+from bert_tf.training.loop import Diagnosis, Phase, TrainingLoop
 from bert_tf.training.run_folder import (
     LOCK_FILE,
     claim,
     refuse_other_folders,
+)
+from bert_tf.training.setup import (
+    check_batch_size,
+    forward_tensors,
+    loop_settings,
+    make_step,
 )
 from bert_tf.training.step import TrainingStep
 
@@ -73,16 +70,16 @@ def train_once(
     keras.utils.set_random_seed(recipe.seed)
     with strategy.scope():
         encoder = BertEncoder(material.initial.config, dtype=recipe.precision)
-        model = SentenceModel(encoder, material.num_outputs)
+        model = SentenceModel(encoder, material.facts.num_outputs)
         restore(model.classifier, material.initial, material.fresh)
-        step = _training_step(material, recipe, model, phase, strategy)
+        step = _step(material, recipe, model, phase, strategy)
     predictor = Predictor(model, strategy, recipe.eval_batch_size)
     scorer = Scorer(
         material.task,
         material.labels,
         material.objective,
         predictor,
-        recipe.threshold,
+        material.facts.threshold,
     )
 
     def score() -> dict[str, float]:
@@ -101,7 +98,7 @@ def train_once(
         _announce(model, phase, material)
         loop = _loop(material, recipe, step, phase, output_dir, best)
         history = loop.run()
-        facts = facts_of(material.task, recipe, material.labels)
+        facts = material.facts
         last = output_dir / LAST
         save_sentence_model(last, model, material.tokenizer, facts)
         best.assign()
@@ -117,20 +114,9 @@ def _phase(
     strategy: tf.distribute.Strategy,
 ) -> Phase:
     """The whole training as one stretch of steps."""
-    replicas = strategy.num_replicas_in_sync
-    parts = replicas * recipe.gradient_accumulation_steps
-    size = recipe.train_batch_size
-    if size % parts:
-        raise UserError(
-            f"train_batch_size {size} is not a multiple of {parts}: {replicas} "
-            f"devices x gradient_accumulation_steps "
-            f"{recipe.gradient_accumulation_steps}."
-        )
-    if recipe.eval_batch_size % replicas:
-        raise UserError(
-            f"eval_batch_size {recipe.eval_batch_size} is not a multiple of "
-            f"{replicas} devices."
-        )
+    size, slices = recipe.train_batch_size, recipe.gradient_accumulation_steps
+    check_batch_size("train_batch_size", size, strategy, slices)
+    check_batch_size("eval_batch_size", recipe.eval_batch_size, strategy)
     rows = len(material.data.rows)
     steps = num_steps(rows, size, recipe.num_train_epochs)
     if not steps:
@@ -147,34 +133,24 @@ def _phase(
     )
 
 
-def _training_step(
+def _step(
     material: Material,
     recipe: FinetuningRecipe,
     model: SentenceModel,
     phase: Phase,
     strategy: tf.distribute.Strategy,
 ) -> TrainingStep:
+    # First, since what is frozen is no trainable variable any more.
     frozen = freeze(model.encoder, recipe.freeze_layers)
-    optimizer = adamw(
-        recipe.learning_rate,
-        phase.num_steps,
-        int(phase.num_steps * recipe.warmup_proportion),
-        recipe.weight_decay_rate,
-        # The step clips, after the reduction over devices.
-        clip_norm=None,
-    )
     factors = rate_factors(
         model.encoder, model.trainable_variables, recipe.layer_decay
     )
-    return TrainingStep(
+    return make_step(
+        recipe,
         model,
         material.objective,
-        optimizer,
         strategy,
-        recipe.max_grad_norm,
-        recipe.gradient_accumulation_steps,
-        recipe.seed,
-        LossScale() if recipe.precision == "mixed_float16" else None,
+        phase.num_steps,
         frozen,
         factors,
     )
@@ -199,37 +175,15 @@ def _loop(
         None,
         [phase],
         output_dir,
-        LoopSettings(
-            recipe.log_steps,
-            recipe.eval_steps or epoch,
-            recipe.save_checkpoints_steps,
-            recipe.keep_checkpoint_max,
-        ),
+        loop_settings(recipe, recipe.eval_steps or epoch),
         Diagnosis(
             limits,
-            functools.partial(_forward_tensors, step.model, step.objective),
+            functools.partial(forward_tensors, step.model, step.objective),
         ),
         contextlib.nullcontext,
         identity(material, step.frozen),
         best,
     )
-
-
-def _forward_tensors(
-    model: SentenceModel, objective: Any, batch: Mapping[str, object]
-) -> list[tuple[str, object]]:
-    """Every tensor of the forward pass that has a name, in order."""
-    batch = {name: tf.convert_to_tensor(value) for name, value in batch.items()}
-    encoded = model.encoder(batch, training=False, return_all_layers=True)
-    named = [("embedding_output", encoded["embedding_output"])]
-    named += [
-        (f"the output of layer {index}", layer)
-        for index, layer in enumerate(encoded["all_encoder_layers"])
-    ]
-    named.append(("pooled_output", encoded["pooled_output"]))
-    outputs = model(batch, training=False)
-    losses, _ = objective(outputs, batch)
-    return [*named, *outputs.items(), *losses.items()]
 
 
 def _announce(model: SentenceModel, phase: Phase, material: Material) -> None:

@@ -2,7 +2,7 @@
 
 import functools
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
@@ -13,10 +13,8 @@ from bert_tf.checkpoints import (
     save_checkpoint,
 )
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
 from bert_tf.files import locked
 from bert_tf.models import restore
-from bert_tf.optimization import adamw, lamb
 from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.pretraining.recipe import PretrainingRecipe
@@ -32,17 +30,17 @@ from bert_tf.records.dataset import (
     training_batches,
 )
 from bert_tf.records.folder import RecordFolder
-from bert_tf.training.loop import (
-    Diagnosis,
-    LoopSettings,
-    Phase,
-    TrainingLoop,
-)
-from bert_tf.training.loss_scale import LossScale
+from bert_tf.training.loop import Diagnosis, Phase, TrainingLoop
 from bert_tf.training.run_folder import (
     LOCK_FILE,
     claim,
     refuse_other_folders,
+)
+from bert_tf.training.setup import (
+    check_batch_size,
+    forward_tensors,
+    loop_settings,
+    make_step,
 )
 from bert_tf.training.step import EvaluationStep, TrainingStep
 from bert_tf.training.strategies import make_strategy
@@ -83,7 +81,13 @@ def run_pretraining(
         model = BertPretrainer(config, dtype=recipe.precision)
         if initial is not None:
             restore(model, initial)
-        step = _training_step(recipe, model, strategy)
+        step = make_step(
+            recipe,
+            model,
+            PretrainingObjective(),
+            strategy,
+            recipe.num_train_steps,
+        )
     output_dir.mkdir(parents=True, exist_ok=True)
     with locked(output_dir / LOCK_FILE, output_dir):
         claim(output_dir, recipe)
@@ -109,19 +113,14 @@ def _loop(
             "masked_lm_ids": model.config.vocab_size,
             "segment_ids": model.config.type_vocab_size,
         },
-        functools.partial(_forward_tensors, model),
+        functools.partial(forward_tensors, model, step.objective),
     )
     return TrainingLoop(
         step,
         EvaluationStep(model, step.objective, step.strategy),
         phases,
         output_dir,
-        LoopSettings(
-            recipe.log_steps,
-            recipe.eval_steps,
-            recipe.save_checkpoints_steps,
-            recipe.keep_checkpoint_max,
-        ),
+        loop_settings(recipe, recipe.eval_steps),
         diagnosis,
         functools.partial(reading_errors, *folders),
         identity(model.config, folders),
@@ -136,19 +135,12 @@ def _phases(
 ) -> list[Phase]:
     phases = []
     for index, (folder, count) in enumerate(zip(folders, steps, strict=True)):
-        final = index == 1 and recipe.final_phase_batch_size
-        size = recipe.final_phase_batch_size if final else 0
-        size = size or recipe.train_batch_size
-        parts = (
-            strategy.num_replicas_in_sync * recipe.gradient_accumulation_steps
-        )
-        if size % parts:
-            raise UserError(
-                f"train_batch_size {size} is not a multiple of {parts}: "
-                f"{strategy.num_replicas_in_sync} devices x "
-                f"gradient_accumulation_steps "
-                f"{recipe.gradient_accumulation_steps}."
-            )
+        name = "train_batch_size"
+        if index == 1 and recipe.final_phase_batch_size:
+            name = "final_phase_batch_size"
+        size = getattr(recipe, name)
+        slices = recipe.gradient_accumulation_steps
+        check_batch_size(name, size, strategy, slices)
         phases.append(
             Phase(
                 count,
@@ -166,61 +158,6 @@ def _held_out(recipe: PretrainingRecipe, folder: RecordFolder) -> object:
     if not folder.num_held_out:
         return None
     return lambda: held_out_batches(folder, recipe.eval_batch_size)
-
-
-def _training_step(
-    recipe: PretrainingRecipe,
-    model: BertPretrainer,
-    strategy: tf.distribute.Strategy,
-) -> TrainingStep:
-    arguments = {
-        "learning_rate": recipe.learning_rate,
-        "total_steps": recipe.num_train_steps,
-        "warmup": recipe.warmup_steps,
-        "weight_decay": recipe.weight_decay_rate,
-        "beta_1": recipe.adam_beta_1,
-        "beta_2": recipe.adam_beta_2,
-        "epsilon": recipe.adam_epsilon,
-        # The step clips, after the reduction over devices.
-        "clip_norm": None,
-    }
-    if recipe.optimizer == "lamb":
-        optimizer = lamb(**arguments)
-    else:
-        optimizer = adamw(
-            **arguments, bias_correction=recipe.optimizer == "adamw"
-        )
-    return TrainingStep(
-        model,
-        PretrainingObjective(),
-        optimizer,
-        strategy,
-        recipe.max_grad_norm,
-        recipe.gradient_accumulation_steps,
-        recipe.seed,
-        LossScale() if recipe.precision == "mixed_float16" else None,
-    )
-
-
-def _forward_tensors(
-    model: BertPretrainer, batch: Mapping[str, object]
-) -> list[tuple[str, object]]:
-    """Every tensor of the forward pass that has a name, in order."""
-    batch = {name: tf.convert_to_tensor(value) for name, value in batch.items()}
-    encoded = model.encoder(batch, training=False, return_all_layers=True)
-    named = [("embedding_output", encoded["embedding_output"])]
-    named += [
-        (f"the output of layer {index}", layer)
-        for index, layer in enumerate(encoded["all_encoder_layers"])
-    ]
-    named.append(("pooled_output", encoded["pooled_output"]))
-    outputs = model(batch, training=False)
-    named += [
-        (name, outputs[name])
-        for name in ("masked_lm_logits", "next_sentence_logits")
-    ]
-    losses, _ = PretrainingObjective()(outputs, batch)
-    return named + list(losses.items())
 
 
 def _announce(

@@ -16,6 +16,8 @@ _SIGNS_OF_WORK = (
     "bert_config.json",
     "bert_model.safetensors",
     "records.json",
+    "results.json",
+    "report.html",
     CHECKPOINTS,
 )
 
@@ -56,8 +58,8 @@ def refuse_other_folders(output_dir: pathlib.Path, recipe: Settings) -> None:
         )
     elif set(_recipe_of(output_dir)) - set(recipe.to_dict()):
         raise UserError(
-            f"--output_dir={output_dir}: holds a run of another command; "
-            "choose another folder."
+            f"--output_dir={output_dir}: holds a run of another command or "
+            "kind of task; choose another folder."
         )
     elif has_trained(output_dir):
         different = _differences(output_dir, recipe)

@@ -9,7 +9,7 @@ from bert_tf.checkpoints import Checkpoint, save_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.finetuning.data.examples import Example
-from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 from tests.model_helpers import fill
@@ -97,7 +97,7 @@ def numbers(rows: Rows) -> Rows:
     return Rows({k: [*map(labelled, v)] for k, v in rows.splits.items()})
 
 
-def small_recipe(init_from: pathlib.Path, **changes) -> FinetuningRecipe:
+def small_recipe(init_from: pathlib.Path, **changes) -> SentenceRecipe:
     values = {
         "task": "mood",
         "init_from": str(init_from),
@@ -109,4 +109,4 @@ def small_recipe(init_from: pathlib.Path, **changes) -> FinetuningRecipe:
         "save_checkpoints_steps": 4,
         **changes,
     }
-    return FinetuningRecipe(**values)
+    return SentenceRecipe(**values)

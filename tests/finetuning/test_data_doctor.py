@@ -14,8 +14,7 @@ from bert_tf.finetuning.doctor.suspicious_text import (
     REPLACEMENT,
     suspicious,
 )
-from bert_tf.finetuning.kinds.own_file import OwnFileTask
-from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.finetuning.kinds.own_file import OwnFileRecipe, OwnFileTask
 from bert_tf.text.tokenizer import BertTokenizer
 
 TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c ##d e ; &".split()
@@ -33,6 +32,12 @@ TRAIN = (
 DEV = "t\tl\ne e e\tx\na zebra\tx\nb\tz\n"
 
 
+def look(task, recipe, tokenizer):
+    names = (task.train_split, *task.present_splits(task.dev_splits, recipe))
+    splits = {name: task.read(name, recipe) for name in names}
+    return data_doctor.examine(task, recipe, tokenizer, splits)
+
+
 @pytest.fixture(scope="module")
 def tokenizer():
     return BertTokenizer(TOKENS)
@@ -42,7 +47,7 @@ def tokenizer():
 def numbers(tmp_path, tokenizer):
     (tmp_path / "train.tsv").write_text(TRAIN, encoding="utf-8")
     (tmp_path / "dev.tsv").write_text(DEV, encoding="utf-8")
-    recipe = FinetuningRecipe(
+    recipe = OwnFileRecipe(
         data_dir=str(tmp_path),
         train_file="train.tsv",
         dev_file="dev.tsv",
@@ -51,7 +56,7 @@ def numbers(tmp_path, tokenizer):
         max_seq_length=6,
     )
     task = OwnFileTask(name="own").prepared(recipe)
-    found = data_doctor.check(task, recipe, tokenizer)
+    found = look(task, recipe, tokenizer)
     return json.loads(json.dumps(found, allow_nan=False))
 
 
@@ -84,7 +89,7 @@ def test_tokens(numbers):
 def test_pairs_count_both_texts(tmp_path, tokenizer):
     path = tmp_path / "t.tsv"
     path.write_text("p\tq\tl\na b\tc\t1.5\nzebra\ta \x07 zebra\t-1\n")
-    recipe = FinetuningRecipe(
+    recipe = OwnFileRecipe(
         train_file=str(path),
         dev_file=str(path),
         text_columns="p,q",
@@ -92,7 +97,7 @@ def test_pairs_count_both_texts(tmp_path, tokenizer):
         label_kind="regression",
     )
     task = OwnFileTask(name="own").prepared(recipe)
-    numbers = data_doctor.check(task, recipe, tokenizer)
+    numbers = look(task, recipe, tokenizer)
     part = numbers["splits"]["train"]
     assert part["texts_per_row"] == 2
     # [CLS] a b [SEP] c [SEP] and [CLS] zebra [SEP] a zebra [SEP].
@@ -158,7 +163,7 @@ def test_lines(numbers, tmp_path):
 def test_empty_texts_and_several_labels(tmp_path, tokenizer):
     path = tmp_path / "t.tsv"
     path.write_text("t\tl\na\tu,v\n \tu\nb\t\nc\tv\n")
-    recipe = FinetuningRecipe(
+    recipe = OwnFileRecipe(
         train_file=str(path),
         dev_file=str(path),
         text_columns="t",
@@ -167,7 +172,7 @@ def test_empty_texts_and_several_labels(tmp_path, tokenizer):
         empty_text="keep",
     )
     task = OwnFileTask(name="own").prepared(recipe)
-    numbers = data_doctor.check(task, recipe, tokenizer)
+    numbers = look(task, recipe, tokenizer)
     part = numbers["splits"]["train"]
     assert part["empty_texts"] == 1
     assert part["labels"] == {
@@ -213,8 +218,8 @@ def test_real_rows(shared_data):
         str(shared_data / "vocab" / "bert-base-uncased" / "vocab.txt")
     )
     task = importlib.import_module("tasks.stsb").TASK
-    recipe = FinetuningRecipe(data_dir=str(shared_data / "glue"))
-    numbers = data_doctor.check(task, recipe, tokenizer)
+    recipe = task.recipe_type(data_dir=str(shared_data / "glue"))
+    numbers = look(task, recipe, tokenizer)
     found = numbers["splits"]["train"]["suspicious"]
     # Seen in the file by eye.
     assert found[CONTROL]["first_row"] == 2920

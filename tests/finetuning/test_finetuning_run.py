@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import pathlib
 import shutil
 
@@ -14,15 +15,20 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.batches import epoch_batches, padded
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.encoding import encode
-from bert_tf.finetuning.kinds.multi_label_task import MultiLabelTask
+from bert_tf.finetuning.kinds.multi_label_task import (
+    MultiLabelRecipe,
+    MultiLabelTask,
+)
 from bert_tf.finetuning.kinds.objectives import ClassesObjective
 from bert_tf.finetuning.kinds.regression_task import RegressionTask
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+from bert_tf.finetuning.model_folder import read_task_facts
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import class_weights_of, rate_factors
 from bert_tf.training.loop import TrainingLoop
 from bert_tf.training.sentinel import NonFiniteError
 from tests.finetuning.sentence_runs import (
+    TOKENS,
     data,
     model_folder,
     numbers,
@@ -373,8 +379,8 @@ def test_class_weights():
     assert balanced == pytest.approx([4 / 6, 2.0])
     assert np.mean(np.array(balanced)[targets]) == pytest.approx(1)
     assert class_weights_of("1, 2.5", targets, labels) == [1.0, 2.5]
-    for wrong in ("1", "1,2,3", "1,x", "1,-1", "0,0", "1,nan"):
-        with pytest.raises(UserError, match="2 numbers of 0 or more"):
+    for wrong in ("1", "1,2,3", "1,x", "1,-1", "0,1", "1,nan"):
+        with pytest.raises(UserError, match="2 numbers above 0"):
             class_weights_of(wrong, targets, labels)
 
 
@@ -416,11 +422,15 @@ def test_several_labels(recipe, tmp_path):
     for split in ("train", "dev"):
         both.splits[split] = [labelled(e) for e in both.splits[split]]
     task = MultiLabelTask(name="mood", data=both)
+    with pytest.raises(UserError, match="takes a MultiLabelRecipe, not a Sen"):
+        run_finetuning(task, recipe, tmp_path, ["train"])
+    recipe = MultiLabelRecipe(**recipe.to_dict(), threshold=0.45)
     run_finetuning(task, recipe, tmp_path, ["train", "predict"])
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["labels"] == ["film", "positive"]
-    assert results["dev"]["dev"]["micro_f1"] > 0.6
-    assert results["threshold"] == 0.5
+    assert results["dev"]["dev"]["micro_f1"] > 0.55
+    assert results["threshold"] == 0.45
+    assert read_task_facts(tmp_path).threshold == 0.45
 
 
 def test_windows_train_and_their_logits_are_averaged(recipe, tmp_path):
@@ -525,7 +535,8 @@ def test_a_learning_rate_that_is_too_high(recipe, tmp_path):
         (["freeze_layers=3"], "has 2 layers; choose at most that"),
         (["train_batch_size=6", "gradient_accumulation_steps=4"], "multiple"),
         (["num_train_epochs=0.08"], "do not fill one batch"),
-        (["class_weights=1,2,3"], "2 numbers of 0 or more for the labels"),
+        (["class_weights=0,1"], "2 numbers above 0 for the labels"),
+        (["class_weights=1,2,3"], "2 numbers above 0 for the labels"),
     ],
 )
 def test_settings_that_do_not_fit(settings, message, recipe, tmp_path):
@@ -537,6 +548,18 @@ def test_settings_that_do_not_fit(settings, message, recipe, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
+def test_names_that_are_not_utf_8(start, tmp_path):
+    """Such bytes in a path are lone surrogates in Python."""
+    copy = tmp_path / os.fsdecode(b"m\xff")
+    shutil.copytree(start, copy)
+    recipe = small_recipe(copy, num_train_epochs=0.1)
+    run_finetuning(TASK, recipe, tmp_path / "run", ["train", "eval"])
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results["model"] == str(copy)
+    assert (tmp_path / "run" / "learning_curve.png").exists()
+
+
 def test_a_checkpoint_without_a_vocabulary(start, recipe, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(start, copy)
@@ -544,6 +567,65 @@ def test_a_checkpoint_without_a_vocabulary(start, recipe, tmp_path):
     recipe = recipe.override([f"init_from={copy}"])
     with pytest.raises(UserError, match="holds no vocabulary; put the vocab"):
         run_finetuning(TASK, recipe, tmp_path / "new", ["train"])
+
+
+def test_a_checkpoint_of_another_vocabulary(recipe, tmp_path):
+    start = model_folder(tmp_path / "model", vocab_size=len(TOKENS) + 128)
+    recipe = recipe.override([f"init_from={start}"])
+    told = f"vocabulary has {len(TOKENS)} tokens, but the model has vocab_size"
+    with pytest.raises(UserError, match=told):
+        run_finetuning(TASK, recipe, tmp_path / "new", ["check"])
+
+
+def test_a_number_trained_and_scored(start, tmp_path):
+    task = RegressionTask(name="mood", data=numbers(data()))
+    recipe = small_recipe(start, num_train_epochs=1.0)
+    modes = ["train", "eval", "predict"]
+    done = run_finetuning(task, recipe, tmp_path, modes)
+    assert done["eval"] == done["train"]["dev"]
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+    assert not (tmp_path / "labels.json").exists()
+    answers = done["predict"]["test"].read_text().splitlines()
+    assert [len(line.split("\t")) for line in answers] == [2] * 8
+
+
+def test_the_test_rows_are_read_before_training(recipe, tmp_path):
+    rows = data()
+
+    def refuse(split, recipe, labelled):
+        if split == "test":
+            raise UserError("test.tsv, row 3: is broken.")
+        return rows.splits[split]
+
+    broken = data()
+    broken.read = refuse
+    task = SentenceTask(name="mood", data=broken)
+    with pytest.raises(UserError, match="test.tsv, row 3"):
+        run_finetuning(task, recipe, tmp_path / "new", ["train", "predict"])
+    assert not (tmp_path / "new").exists()
+
+
+def test_check_finds_what_training_would_refuse(recipe, tmp_path):
+    wrong = data()
+    wrong.splits["dev"][4] = wrong.splits["dev"][4]._replace(label="neither")
+    task = SentenceTask(name="mood", data=wrong)
+    with pytest.raises(UserError, match="row 6: unknown label 'neither'"):
+        run_finetuning(task, recipe, tmp_path / "new", ["check"])
+    alike = data()
+    alike.splits["train"] = [
+        e._replace(label="positive") for e in alike.splits["train"]
+    ]
+    task = SentenceTask(name="mood", data=alike)
+    with pytest.raises(UserError, match="every row has the label 'positive'"):
+        run_finetuning(task, recipe, tmp_path / "new", ["check"])
+
+
+def test_a_model_of_single_texts_takes_no_pairs(finished, recipe, tmp_path):
+    folder, _ = finished
+    task = SentenceTask(name="mood", data=data(pairs=True))
+    recipe = recipe.override([f"init_from={folder}"])
+    with pytest.raises(UserError, match=r"rows of 2 text\(s\), but the model"):
+        run_finetuning(task, recipe, tmp_path / "new", ["predict"])
 
 
 def test_pairs_need_two_segments(recipe, tmp_path):
@@ -571,6 +653,10 @@ def test_a_folder_with_other_work(finished, recipe, start, tmp_path):
     (tmp_path / "recipe.json").write_text('{"size": "tiny"}')
     with pytest.raises(UserError, match="a run of another command"):
         run_finetuning(TASK, recipe, tmp_path, ["train"])
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "results.json").write_text("{}")
+    with pytest.raises(UserError, match="holds a results.json that no run"):
+        run_finetuning(TASK, recipe, tmp_path / "own", ["train"])
 
 
 def test_other_rows_do_not_resume(finished, recipe, tmp_path):
@@ -585,7 +671,8 @@ def test_eval_of_a_model_elsewhere(finished, recipe, start, tmp_path):
     moved = recipe.override([f"init_from={finished[0]}"])
     done = run_finetuning(TASK, moved, tmp_path / "new", ["eval"])
     assert done["eval"]["dev"]["accuracy"] == 1.0
-    assert {p.name for p in (tmp_path / "new").iterdir()} == {"eval_dev.json"}
+    written = {path.name for path in (tmp_path / "new").iterdir()}
+    assert written == {"eval_dev.json", "predictions_dev.tsv"}
     with pytest.raises(UserError, match="holds no fine-tuned model"):
         run_finetuning(TASK, recipe, tmp_path / "none", ["eval"])
     other = SentenceTask(name="other", data=data())

@@ -11,7 +11,6 @@ import pytest
 
 from bert_tf.errors import UserError
 from bert_tf.finetuning.data import glue_datasets
-from bert_tf.finetuning.recipe import FinetuningRecipe
 
 NAMES = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli")
 
@@ -22,7 +21,7 @@ def task_of(name):
 
 def recipe_of(task, folder="", **settings):
     values = {**task.defaults, "data_dir": str(folder), **settings}
-    return FinetuningRecipe.from_dict(values, "test")
+    return task.recipe_type.from_dict(values, "test")
 
 
 # The official headers, and a row of each file in their layout.

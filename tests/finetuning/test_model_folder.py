@@ -25,6 +25,7 @@ FACTS = TaskFacts(
     label_kind="classes",
     labels=("négatif", "neutral", "positive"),
     num_outputs=3,
+    num_texts=2,
     text_columns="a,b",
     label_separator=",",
     max_seq_length=24,
@@ -53,6 +54,15 @@ def test_round_trip(saved):
     np.testing.assert_array_equal(
         again(inputs)["logits"], model(inputs)["logits"]
     )
+
+
+def test_columns_that_are_not_utf_8(saved):
+    """Such bytes on a command line are lone surrogates in Python."""
+    model, folder = saved
+    facts = dataclasses.replace(FACTS, text_columns="t\udcff")
+    tokenizer = BertTokenizer.from_checkpoint(folder)
+    save_sentence_model(folder, model, tokenizer, facts)
+    assert read_task_facts(folder) == facts
 
 
 def test_it_is_a_model_folder(saved):

@@ -9,14 +9,13 @@ import pytest
 from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.data.splitting import split_off_dev
-from bert_tf.finetuning.kinds.own_file import OwnFileTask
-from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.finetuning.kinds.own_file import OwnFileRecipe, OwnFileTask
 
 OWN = OwnFileTask(name="sentence")
 
 
 def recipe(**settings):
-    return FinetuningRecipe(**{"text_columns": "t", **settings})
+    return OwnFileRecipe(**{"text_columns": "t", **settings})
 
 
 def rows(tmp_path, text, name="train.tsv"):
@@ -67,7 +66,7 @@ def test_columns_that_cannot_be(settings, expected):
     ],
 )
 def test_settings_that_cannot_be(name, value, expected):
-    line = error_of(lambda: FinetuningRecipe(**{name: value}))
+    line = error_of(lambda: OwnFileRecipe(**{name: value}))
     assert line.startswith(f"{name} is {value!r}; it takes ")
     assert expected in line
 
@@ -81,7 +80,7 @@ def test_pairs_in_all_formats(tmp_path):
     }
     for name, text in files.items():
         path = rows(tmp_path, text, name)
-        settings = FinetuningRecipe(
+        settings = OwnFileRecipe(
             train_file=name,
             dev_file=name,
             data_dir=str(tmp_path),

@@ -108,12 +108,13 @@ def test_the_table_beside_the_paper(two_seeds, capsys):
 
     _, folder = two_seeds
     results = json.loads((folder / "results.json").read_text())
-    _print_table(results, results["seeds"])
+    _print_table(results, results["seeds"], folder)
     printed = capsys.readouterr().out
     for part in ("seed 12345", "seed 12346", "mean", "median", "standard dev"):
         assert part in printed
     lines = [line.split() for line in printed.splitlines()]
     assert ["paper,", "bert", "base", "90.00", "-"] in lines
+    assert printed.splitlines()[-1] == f"the best model is in {folder}"
 
 
 def test_summary():

@@ -9,16 +9,19 @@ import pytest
 from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.kinds.multi_label_task import MultiLabelTask
-from bert_tf.finetuning.kinds.own_file import OwnFiles, OwnFileTask
+from bert_tf.finetuning.kinds.own_file import (
+    OwnFileRecipe,
+    OwnFiles,
+    OwnFileTask,
+)
 from bert_tf.finetuning.kinds.regression_task import RegressionTask
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
-from bert_tf.finetuning.recipe import FinetuningRecipe
 
 OWN = OwnFileTask(name="sentence")
 
 
 def recipe(**settings):
-    return FinetuningRecipe(**{"text_columns": "t", **settings})
+    return OwnFileRecipe(**{"text_columns": "t", **settings})
 
 
 def rows(tmp_path, text, name="train.tsv"):
@@ -159,6 +162,7 @@ def test_regression(tmp_path):
         ("high", "row 3: the label 'high' is not a number"),
         ("nan", "row 3: the label is nan; every row needs a finite number"),
         ("-inf", "row 3: the label is -inf"),
+        ("1e39", "row 3: the label is 1e39; every row needs a finite number"),
     ],
 )
 def test_no_number(tmp_path, label, expected):
@@ -197,6 +201,8 @@ def test_several_labels(tmp_path):
     score = task.score([("a", "b"), ()], [("b",), ()], labels)
     assert score["micro_f1"] == pytest.approx(2 / 3)
     assert score["subset_accuracy"] == 0.5
+    # A label that is nowhere is no label that was missed.
+    assert score == task.score([("a", "b"), ()], [("b",), ()], ("a", "b"))
     # The commonest answer is "c" alone.
     score = task.majority_score([("c",), ("c",), ()], [("c",), ("a", "c")])
     assert score["micro_f1"] == pytest.approx(4 / 5)
@@ -220,6 +226,10 @@ def test_several_labels_gone_wrong(tmp_path):
     path = rows(tmp_path, "l\tt\n\tx\n\ty\n")
     task, examples = read(path, label_kind="multi_label")
     assert "no row has a label" in error_of(task.labels_of, examples)
+    path = rows(tmp_path, "l\tt\na,b\tx\nb,a\ty\n")
+    task, examples = read(path, label_kind="multi_label")
+    line = error_of(task.labels_of, examples)
+    assert "every row has the same labels, 'a,b'" in line
     body = "".join(f"a{n};b\tx\n" for n in range(30))
     path = rows(tmp_path, "l\tt\n" + body)
     task, examples = read(path, label_kind="multi_label")

@@ -7,7 +7,6 @@ import pytest
 from bert_tf.errors import UserError
 from bert_tf.finetuning.data.reading import read_examples
 from bert_tf.finetuning.data.tables import Dialect, read_table
-from bert_tf.finetuning.recipe import FinetuningRecipe
 
 
 @pytest.fixture
@@ -89,6 +88,11 @@ def test_csv(write):
     assert cells(other, ["id"], format="csv") == [("1",), ("2",), ("3",)]
 
 
+def test_a_long_cell(write):
+    text = "word " * 60_000
+    assert cells(write("t.csv", f'a,b\n"{text}",2\n'), ["a"]) == [(text,)]
+
+
 def test_jsonl(write):
     path = write(
         "t.jsonl",
@@ -123,6 +127,9 @@ def test_empty_lines(write):
         ("t.tsv", "", ": is empty."),
         ("t.csv", "", ": is empty."),
         ("t.jsonl", "\n", ": is empty."),
+        ("t.csv", "\ufeff", ": is empty."),
+        ("t.tsv", "\n\n", ": is empty."),
+        ("t.csv", "a,b\r1,2\r", ", row 1: holds a carriage return inside"),
         ("t.tsv", "a\tb\n", ": has a header and no rows."),
         ("t.csv", "a,b", ": has a header and no rows."),
         (
@@ -246,8 +253,7 @@ PAIRS = "a\tb\tl\none\ttwo\t1\n \ttwo\t0\nthree\t\t1\nfour\tfive\t0\n"
 
 
 def examples(path, empty_text):
-    recipe = FinetuningRecipe(empty_text=empty_text)
-    return read_examples(path, ("a", "b"), "l", recipe, Dialect())
+    return read_examples(path, ("a", "b"), "l", empty_text, Dialect())
 
 
 def test_empty_texts(write, capsys):

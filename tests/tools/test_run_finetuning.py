@@ -134,12 +134,31 @@ def test_recipe_repeats_a_run_below_the_flags(whole, flags, tmp_path):
     assert different == {"num_train_epochs"}
 
 
+def test_help_groups_the_settings_by_kind():
+    """Each setting stands under the kind that adds it."""
+    done = run("--helpshort")
+    groups = ("All tasks:", "Tasks on a sentence", "Your own file (")
+    names = ("num_train_epochs=3.0:", "doc_stride=64:", "label_column=:")
+    places = [done.stdout.index(f"\n    {x}") for x in groups]
+    found = [done.stdout.index(f"\n    {x}") for x in names]
+    assert places[0] < found[0] < places[1] < found[1] < places[2] < found[2]
+    assert done.stdout.count("learning_rate=") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--task=mrcp"], "--task=mrcp: no such task. Did you mean mrpc?"),
         ([], "--task: give a name in tasks/ or a task file."),
         (["--task=mrpc", "--set=epochs=3"], "unknown key 'epochs'"),
+        (
+            ["--set=task=mrpc", "--set=label_kind=regression"],
+            "--task=mrpc, --set: unknown key 'label_kind'. Valid keys: init_",
+        ),
+        (
+            ["--task=sentence", "--set=threshold=0.3"],
+            "threshold=0.3: is of use with label_kind=multi_label alone",
+        ),
         (["--task=mrpc", "--mode=tune"], "--mode=tune: takes one or more"),
     ],
 )

@@ -11,7 +11,7 @@ from bert_tf.finetuning.data.reading import handle_empty_texts, read_examples
 from bert_tf.finetuning.data.table_formats import TSV
 from bert_tf.finetuning.data.tables import Dialect
 from bert_tf.finetuning.kinds.sentence_task import Labelled
-from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.finetuning.recipe import FinetuningRecipe, TableRecipe
 from bert_tf.progress import notice
 
 # Devlin et al. 2019, section 4.1: batches of 32 and 3 epochs, as the recipe has
@@ -91,7 +91,7 @@ class GlueData:
         return there
 
     def read(
-        self, split: str, recipe: FinetuningRecipe, labelled: Labelled
+        self, split: str, recipe: TableRecipe, labelled: Labelled
     ) -> list[Example]:
         """The rows of a split; see `TaskData`."""
         file = self.files[split]
@@ -111,14 +111,14 @@ class GlueData:
         return [labelled(example) for example in examples]
 
     def read_file(
-        self, path: str, recipe: FinetuningRecipe, labelled: Labelled
+        self, path: str, recipe: TableRecipe, labelled: Labelled
     ) -> list[Example]:
         """The rows of a file that is laid out as the dev file is."""
         file = next(f for split, f in self.files.items() if "dev" in split)
         return [labelled(e) for e in self._rows(path, file, recipe)]
 
     def _rows(
-        self, path: str, file: GlueFile, recipe: FinetuningRecipe
+        self, path: str, file: GlueFile, recipe: TableRecipe
     ) -> list[Example]:
         dialect = Dialect(
             format=TSV,
@@ -126,7 +126,9 @@ class GlueData:
             encoding_errors=recipe.encoding_errors,
             skip_bad_rows=recipe.bad_rows == "skip",
         )
-        return read_examples(path, file.texts, file.label, recipe, dialect)
+        return read_examples(
+            path, file.texts, file.label, recipe.empty_text, dialect
+        )
 
     def _places(self, split: str, recipe: FinetuningRecipe) -> list[str]:
         """Where a file may lie: data_dir is the task's folder or holds it."""

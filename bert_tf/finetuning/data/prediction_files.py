@@ -1,13 +1,13 @@
 """Scores a prediction file against a file with the answers."""
 
 from bert_tf.errors import UserError
+from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
-from bert_tf.finetuning.recipe import FinetuningRecipe
 
 
 def score_file(
     task: SentenceTask,
-    recipe: FinetuningRecipe,
+    recipe: SentenceRecipe,
     references: str,
     predictions: str,
 ) -> dict[str, float]:

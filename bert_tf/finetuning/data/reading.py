@@ -4,7 +4,6 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.data.table_formats import Cell, excerpt
 from bert_tf.finetuning.data.tables import Dialect, Table, read_table
-from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.progress import notice
 
 
@@ -12,7 +11,7 @@ def read_examples(
     path: str,
     texts: tuple[str, ...],
     label: str | None,
-    recipe: FinetuningRecipe,
+    empty_text: str,
     dialect: Dialect,
     label_needed: bool = True,
 ) -> list[Example]:
@@ -22,7 +21,7 @@ def read_examples(
       path: the file.
       texts: the columns of the text, or of the two texts.
       label: the column of the label; None where the file has none.
-      recipe: says what becomes of empty texts.
+      empty_text: what becomes of empty texts; see `handle_empty_texts`.
       dialect: how to read the file.
       label_needed: whether the label's column must be there.
 
@@ -52,7 +51,7 @@ def read_examples(
             path=path,
         )
         examples.append(example)
-    return handle_empty_texts(examples, texts, recipe.empty_text)
+    return handle_empty_texts(examples, texts, empty_text)
 
 
 def _text(table: Table, row: int, column: str, cell: Cell) -> str:

@@ -103,6 +103,8 @@ def read_csv(path: str, encoding_errors: str) -> Iterator[Record]:
       UserError: a quotation mark that is not closed or stands inside a cell
         that is not quoted.
     """
+    # Python's own limit of 128 kB is below what a long text may have.
+    csv.field_size_limit(2**31 - 1)
     lines = (line for _, line in read_lines(path, encoding_errors))
     reader = csv.reader(lines, strict=True)
     row = 1
@@ -112,6 +114,12 @@ def read_csv(path: str, encoding_errors: str) -> Iterator[Record]:
         except StopIteration:
             return
         except csv.Error as error:
+            if "new-line character" in str(error):
+                raise UserError(
+                    f"{path}, row {row}: holds a carriage return inside a "
+                    "line; convert the line ends, for example with tr '\\r' "
+                    "'\\n'."
+                ) from None
             raise UserError(
                 f"{path}, row {row}: is not CSV ({error}); a cell with a "
                 'comma, a quote or a line end is written in "...", quotes '

@@ -118,6 +118,10 @@ def _of_cells(
 ) -> Table:
     """Reads a TSV or CSV file, all rows as wide as the first one."""
     first = next(records, None)
+    if dialect.header:
+        # Nothing but blank lines is an empty file.
+        while first is not None and first.cells == [""]:
+            first = next(records, None)
     if first is None:
         return Table(path, (), [])
     width = len(first.cells)

@@ -16,35 +16,11 @@ from bert_tf.finetuning.kinds.sentence_task import SentenceTask, sorted_labels
 from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.text.tokenizer import BertTokenizer
 
-__all__ = ["check", "examine", "lines"]
+__all__ = ["examine", "lines"]
 
 _TEXTS_AT_A_TIME = 2000
 _PERCENTILES = (50, 90, 95, 99, 100)
 _UNKNOWN_WORDS = 10
-
-
-def check(
-    task: SentenceTask, recipe: FinetuningRecipe, tokenizer: BertTokenizer
-) -> dict[str, Any]:
-    """Reads the training and dev rows and looks them over.
-
-    Args:
-      task: a prepared task.
-      recipe: says where the data are, and max_seq_length.
-      tokenizer: of the model that will be trained.
-
-    Returns:
-      Numbers for `lines`, of types that JSON knows.
-
-    Raises:
-      UserError: the data are missing or broken.
-    """
-    dev_splits = task.present_splits(task.dev_splits, recipe)
-    splits = {
-        split: task.read(split, recipe)
-        for split in (task.train_split, *dev_splits)
-    }
-    return examine(task, recipe, tokenizer, splits)
 
 
 def examine(
@@ -53,13 +29,16 @@ def examine(
     tokenizer: BertTokenizer,
     splits: Mapping[str, Sequence[Example]],
 ) -> dict[str, Any]:
-    """As `check`, of examples that are already read.
+    """Looks the training and dev rows over.
 
     Args:
       task: a prepared task.
       recipe: says max_seq_length.
       tokenizer: of the model that will be trained.
       splits: split to its examples; the first one is the one to train on.
+
+    Returns:
+      Numbers for `lines`, of types that JSON knows.
     """
     train_name = next(iter(splits))
     train = splits[train_name]

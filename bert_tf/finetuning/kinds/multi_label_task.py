@@ -10,6 +10,7 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example, Label, Predictions
 from bert_tf.finetuning.data.table_formats import excerpt
 from bert_tf.finetuning.kinds import metrics
+from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
 from bert_tf.finetuning.kinds.sentence_task import (
     FEW_CLASSES,
     Score,
@@ -20,6 +21,20 @@ from bert_tf.finetuning.kinds.sentence_task import (
     sorted_labels,
     unknown_label,
 )
+from bert_tf.recipe import setting
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiLabelRecipe(SentenceRecipe):
+    """What tasks with several labels at once add."""
+
+    threshold: float = setting(
+        0.5, "several labels a row: probability above which a label holds"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("threshold", 0 < self.threshold < 1, "above 0, below 1")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,6 +57,7 @@ class MultiLabelTask(SentenceTask):
     separator: str = ","
 
     label_kind: ClassVar[str] = "multi_label"
+    recipe_type: ClassVar[type[SentenceRecipe]] = MultiLabelRecipe
 
     def parse_label(self, cell: str | tuple[str, ...], place: str) -> Label:
         """Splits a cell into its labels; see `SentenceTask.parse_label`."""
@@ -70,6 +86,12 @@ class MultiLabelTask(SentenceTask):
             raise UserError(
                 f"{examples[0].path}: no row has a label; name their column "
                 "with --set label_column=..."
+            )
+        if len({known_label(e) for e in examples}) < 2:
+            raise UserError(
+                f"{examples[0].path}: every row has the same labels, "
+                f"{self.format_value(labels)!r}; there is nothing to learn "
+                "from them."
             )
         if len(labels) > max(FEW_CLASSES, len(examples) // 2):
             raise UserError(
@@ -135,7 +157,9 @@ class MultiLabelTask(SentenceTask):
         values: Sequence[Label],
         labels: Sequence[str],
     ) -> dict[str, float]:
-        """The scores; see `SentenceTask.score`."""
+        """The scores, over the labels that occur; see `SentenceTask.score`."""
+        there = {label for names in (*references, *values) for label in names}
+        labels = [label for label in labels if label in there]
 
         def table(rows: Sequence[Label]) -> np.ndarray:
             return np.array([[name in row for name in labels] for row in rows])

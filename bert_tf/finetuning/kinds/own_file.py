@@ -3,20 +3,75 @@
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.data.reading import read_examples
 from bert_tf.finetuning.data.splitting import split_off_dev
+from bert_tf.finetuning.data.table_formats import FORMATS
 from bert_tf.finetuning.data.tables import Dialect
-from bert_tf.finetuning.kinds.multi_label_task import MultiLabelTask
+from bert_tf.finetuning.kinds.multi_label_task import (
+    MultiLabelRecipe,
+    MultiLabelTask,
+)
 from bert_tf.finetuning.kinds.regression_task import RegressionTask
 from bert_tf.finetuning.kinds.sentence_task import Labelled, SentenceTask
-from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.progress import notice
+from bert_tf.recipe import setting
+from bert_tf.training.recipe import LARGEST_SEED
 
+LABEL_KINDS = ("classes", "regression", "multi_label")
 _FILE_SETTINGS = {"train": "train_file", "dev": "dev_file", "test": "test_file"}
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnFileRecipe(MultiLabelRecipe):
+    """What a task on own files adds: its files, columns and kind of label."""
+
+    data_dir: str = setting("", "folder that the files' names begin in")
+    train_file: str = setting(
+        "", "own file to train on: .csv, .tsv or .jsonl, or one of them .gz"
+    )
+    dev_file: str = setting(
+        "", "own file to evaluate on; empty splits it off the training file"
+    )
+    test_file: str = setting("", "own file to predict; needs no labels")
+    text_columns: str = setting(
+        "", "column of the text, or two of a pair, comma-separated"
+    )
+    label_column: str = setting("", "column of the label")
+    label_kind: str = setting("classes", f"one of {', '.join(LABEL_KINDS)}")
+    label_separator: str = setting(
+        ",", "several labels a row: what stands between them in a cell"
+    )
+    dev_share: float = setting(
+        0.1, "share of the training rows that becomes dev"
+    )
+    dev_seed: int = setting(12345, "seed of that split, the same for all seeds")
+    format: str = setting("", f"{', '.join(FORMATS)}; empty goes by the name")
+    header: bool = setting(
+        True,
+        "the first row names the columns; if not, they are called 0, 1, ...",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        known = self.label_kind in LABEL_KINDS
+        self._check("label_kind", known, LABEL_KINDS)
+        self._check("format", self.format in ("", *FORMATS), FORMATS)
+        good = self.label_separator != ""
+        self._check("label_separator", good, "at least one character")
+        self._check("dev_share", 0 < self.dev_share < 1, "above 0, below 1")
+        good = 0 <= self.dev_seed <= LARGEST_SEED
+        self._check("dev_seed", good, f"0 to {LARGEST_SEED}")
+        for name in ("threshold", "label_separator"):
+            changed = getattr(self, name) != getattr(type(self), name)
+            if changed and self.label_kind != "multi_label":
+                raise UserError(
+                    f"{name}={getattr(self, name)}: is of use with "
+                    f"label_kind=multi_label alone, not {self.label_kind}."
+                )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +86,10 @@ class OwnFileTask:
     name: str
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-    def prepared(self, recipe: FinetuningRecipe) -> SentenceTask:
+    # The settings that it takes.
+    recipe_type: ClassVar[type[OwnFileRecipe]] = OwnFileRecipe
+
+    def prepared(self, recipe: OwnFileRecipe) -> SentenceTask:
         """The task that a recipe describes.
 
         Raises:
@@ -72,10 +130,10 @@ class OwnFiles:
     def __init__(self, texts: tuple[str, ...]):
         self._texts = texts
         # Both parts of a split file, for the second of them to be asked for.
-        self._parts: dict[FinetuningRecipe, dict[str, list[Example]]] = {}
+        self._parts: dict[OwnFileRecipe, dict[str, list[Example]]] = {}
 
     def present(
-        self, splits: Sequence[str], recipe: FinetuningRecipe
+        self, splits: Sequence[str], recipe: OwnFileRecipe
     ) -> tuple[str, ...]:
         """The splits that the recipe names a file for."""
         there = tuple(
@@ -89,7 +147,7 @@ class OwnFiles:
         return there
 
     def read(
-        self, split: str, recipe: FinetuningRecipe, labelled: Labelled
+        self, split: str, recipe: OwnFileRecipe, labelled: Labelled
     ) -> list[Example]:
         """The rows of a split; see `TaskData`."""
         path = getattr(recipe, _FILE_SETTINGS[split])
@@ -100,13 +158,13 @@ class OwnFiles:
         return self._rows(_place_of(path, recipe), split, recipe, labelled)
 
     def read_file(
-        self, path: str, recipe: FinetuningRecipe, labelled: Labelled
+        self, path: str, recipe: OwnFileRecipe, labelled: Labelled
     ) -> list[Example]:
         """The rows of a file with labels."""
         return self._rows(path, "dev", recipe, labelled)
 
     def _part(
-        self, split: str, recipe: FinetuningRecipe, labelled: Labelled
+        self, split: str, recipe: OwnFileRecipe, labelled: Labelled
     ) -> list[Example]:
         """The training or the dev rows of a file that is split in two."""
         if recipe not in self._parts:
@@ -125,7 +183,7 @@ class OwnFiles:
         self,
         path: str,
         split: str,
-        recipe: FinetuningRecipe,
+        recipe: OwnFileRecipe,
         labelled: Labelled,
     ) -> list[Example]:
         label_needed = split != "test"
@@ -142,7 +200,12 @@ class OwnFiles:
         )
         label = recipe.label_column or None
         examples = read_examples(
-            path, self._texts, label, recipe, dialect, label_needed
+            path,
+            self._texts,
+            label,
+            recipe.empty_text,
+            dialect,
+            label_needed,
         )
         return [labelled(example) for example in examples]
 
@@ -153,6 +216,6 @@ def _no_file(split: str) -> UserError:
     )
 
 
-def _place_of(path: str, recipe: FinetuningRecipe) -> str:
+def _place_of(path: str, recipe: OwnFileRecipe) -> str:
     """The path itself, or in data_dir where it is relative to that."""
     return str(pathlib.Path(recipe.data_dir) / path)

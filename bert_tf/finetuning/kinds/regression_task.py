@@ -47,10 +47,11 @@ class RegressionTask(SentenceTask):
                 f"{place}: the label {excerpt(cell)} is not a number; mend "
                 "it, or pass --set label_kind=classes."
             ) from None
-        if not math.isfinite(number):
+        # Training is in float32.
+        if not abs(number) <= float(np.finfo(np.float32).max):
             raise UserError(
                 f"{place}: the label is {cell}; every row needs a finite "
-                "number, so fill it in or remove the row."
+                "number, so fill it in, scale it or remove the row."
             )
         return number
 

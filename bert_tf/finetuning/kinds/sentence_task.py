@@ -19,7 +19,7 @@ from bert_tf.finetuning.data.examples import Example, Label, Predictions
 from bert_tf.finetuning.data.table_formats import TSV, excerpt
 from bert_tf.finetuning.data.tables import Dialect, read_table
 from bert_tf.finetuning.kinds import metrics
-from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
 
 # Turns the label's cell of an example into its label.
 Labelled = Callable[[Example], Example]
@@ -33,17 +33,17 @@ class TaskData(Protocol):
     """Where a task's rows come from."""
 
     def present(
-        self, splits: Sequence[str], recipe: FinetuningRecipe
+        self, splits: Sequence[str], recipe: SentenceRecipe
     ) -> tuple[str, ...]:
         """The splits that are there; says in a line which are not."""
 
     def read(
-        self, split: str, recipe: FinetuningRecipe, labelled: Labelled
+        self, split: str, recipe: SentenceRecipe, labelled: Labelled
     ) -> list[Example]:
         """The rows of a split, each with its cell made a label."""
 
     def read_file(
-        self, path: str, recipe: FinetuningRecipe, labelled: Labelled
+        self, path: str, recipe: SentenceRecipe, labelled: Labelled
     ) -> list[Example]:
         """The rows of a file that is laid out as the dev file is."""
 
@@ -91,14 +91,16 @@ class SentenceTask:
 
     # What `--set label_kind` calls this kind of task.
     label_kind: ClassVar[str] = "classes"
+    # The settings that it takes.
+    recipe_type: ClassVar[type[SentenceRecipe]] = SentenceRecipe
 
-    def prepared(self, recipe: FinetuningRecipe) -> "SentenceTask":
+    def prepared(self, recipe: SentenceRecipe) -> "SentenceTask":
         """The task fitted to a recipe; this one is complete as it is."""
         del recipe
         return self
 
     def present_splits(
-        self, splits: Sequence[str], recipe: FinetuningRecipe
+        self, splits: Sequence[str], recipe: SentenceRecipe
     ) -> tuple[str, ...]:
         """Says which splits are there, in a line for each that is not.
 
@@ -111,7 +113,7 @@ class SentenceTask:
         """
         return self.data.present(splits, recipe)
 
-    def read(self, split: str, recipe: FinetuningRecipe) -> list[Example]:
+    def read(self, split: str, recipe: SentenceRecipe) -> list[Example]:
         """Reads the examples of a split.
 
         Args:
@@ -127,7 +129,7 @@ class SentenceTask:
         return self.data.read(split, recipe, self._labelled)
 
     def read_references(
-        self, path: str, recipe: FinetuningRecipe
+        self, path: str, recipe: SentenceRecipe
     ) -> list[Example]:
         """Reads a file with labels that is laid out as the dev file is."""
         return self.data.read_file(path, recipe, self._labelled)

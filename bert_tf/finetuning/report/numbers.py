@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.finetuning.kinds.own_file import OwnFileRecipe
 from bert_tf.finetuning.report.calibration import (
     class_calibration,
     label_calibration,
@@ -80,10 +80,11 @@ def settings(recipe: Mapping[str, Any]) -> list[dict[str, Any]]:
     Args:
       recipe: recipe.json, whose keys may be of another version.
     """
-    defaults = FinetuningRecipe().to_dict()
+    # It has the settings of all kinds of tasks on sentences.
+    defaults = OwnFileRecipe().to_dict()
     helps = {
         name: field.metadata.get("help", "")
-        for name, field in FinetuningRecipe.__dataclass_fields__.items()
+        for name, field in OwnFileRecipe.__dataclass_fields__.items()
     }
     rows = [
         {

@@ -1,0 +1,135 @@
+"""Each kind of task takes its own settings and refuses those of others."""
+
+import dataclasses
+
+import pytest
+
+from bert_tf.errors import UserError
+from bert_tf.finetuning.kinds.multi_label_task import (
+    MultiLabelRecipe,
+    MultiLabelTask,
+)
+from bert_tf.finetuning.kinds.own_file import OwnFileRecipe, OwnFileTask
+from bert_tf.finetuning.kinds.regression_task import RegressionTask
+from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
+from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.recipe import setting
+from tests.finetuning.sentence_runs import data
+from tools.task_files import load_task, recipe_of, task_named, task_names
+
+
+def message_of(call, *arguments):
+    with pytest.raises(UserError) as caught:
+        call(*arguments)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def assigned(name, *assignments):
+    return recipe_of(load_task(name), name, assignments)
+
+
+@pytest.mark.parametrize(
+    "assignment",
+    ["threshold=0.3", "label_kind=regression", "train_file=a.csv", "header=no"],
+)
+def test_settings_of_own_files_are_refused_elsewhere(assignment):
+    name = assignment.partition("=")[0]
+    for task in task_names():
+        if task != "sentence":
+            line = message_of(assigned, task, assignment)
+            assert line.startswith(
+                f"--task={task}, --set: unknown key {name!r}"
+            )
+            assert "max_seq_length" in line
+
+
+def test_a_near_match_is_of_the_tasks_own_settings():
+    line = message_of(assigned, "mrpc", "max_length=3")
+    assert "Did you mean max_seq_length?" in line
+    line = message_of(assigned, "sentence", "label_colum=3")
+    assert "Did you mean label_column?" in line
+    assert "label_column" not in message_of(assigned, "mrpc", "label_colum=3")
+
+
+def test_own_files_take_all_of_them():
+    found = assigned(
+        "sentence", "label_kind=multi_label", "threshold=0.3", "header=no"
+    )
+    assert type(found) is OwnFileRecipe
+    assert (found.threshold, found.header) == (0.3, False)
+
+
+@pytest.mark.parametrize("kind", ["classes", "regression"])
+@pytest.mark.parametrize("other", ["threshold=0.3", "label_separator=;"])
+def test_settings_of_several_labels_need_several_labels(kind, other):
+    line = message_of(assigned, "sentence", f"label_kind={kind}", other)
+    assert line == (
+        f"{other}: is of use with label_kind=multi_label alone, not {kind}."
+    )
+    assert assigned("sentence", f"label_kind={kind}")
+
+
+@pytest.mark.parametrize("threshold", [0.0, 1.0])
+def test_thresholds_that_cannot_be(threshold):
+    line = message_of(lambda: MultiLabelRecipe(threshold=threshold))
+    assert line == f"threshold is {threshold}; it takes above 0, below 1."
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("long_inputs", "fold"), ("doc_stride", 0)]
+)
+def test_lengths_that_cannot_be(name, value):
+    line = message_of(lambda: SentenceRecipe(**{name: value}))
+    assert line.startswith(f"{name} is {value!r}; it takes ")
+
+
+def test_kinds_name_their_recipes():
+    found = {
+        SentenceTask(name="a", data=data()).recipe_type: SentenceRecipe,
+        RegressionTask(name="a", data=data()).recipe_type: SentenceRecipe,
+        MultiLabelTask(name="a", data=data()).recipe_type: MultiLabelRecipe,
+        OwnFileTask(name="a").recipe_type: OwnFileRecipe,
+    }
+    assert all(mine is wanted for mine, wanted in found.items())
+
+
+def test_the_name_of_the_task(tmp_path):
+    path = tmp_path / "recipe.json"
+    path.write_text('{"task": "rte"}')
+    assert task_named(["task=cola", "seed=1", "task = qnli"]) == "qnli"
+    assert task_named(["task=cola"], str(path)) == "cola"
+    assert task_named(["seed=1"], str(path)) == "rte"
+    assert message_of(task_named, ["seed=1"]).startswith("--task: give a name")
+    path.write_text('{"task": 3}')
+    line = message_of(task_named, [], str(path))
+    assert line.startswith(f"{path}: task is 3")
+
+
+def test_a_kind_of_its_own_needs_nothing_of_the_others():
+    """Spans, say: a subclass in a file of its own is all."""
+
+    @dataclasses.dataclass(frozen=True)
+    class SpanRecipe(FinetuningRecipe):
+        max_query_length: int = setting(64, "longest question in tokens")
+        max_seq_length: int = setting(384, "longest window in tokens")
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            good = self.max_query_length >= 1
+            self._check("max_query_length", good, "1 or more")
+
+    found = SpanRecipe().override(["max_query_length=5", "seeds=2"])
+    assert (found.max_query_length, found.seeds) == (5, 2)
+    assert found.max_seq_length == 384
+    assert "unknown key 'doc_stride'" in message_of(
+        found.override, ["doc_stride=4"]
+    )
+    assert message_of(found.override, ["max_query_length=0"]).endswith(
+        "it takes 1 or more."
+    )
+    assert SpanRecipe.describe(inherited=False).splitlines() == [
+        "  max_seq_length=384: longest window in tokens",
+        "  max_query_length=64: longest question in tokens",
+    ]

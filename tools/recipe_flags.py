@@ -1,0 +1,77 @@
+"""The flags of the commands that train: the recipe and what overrides it."""
+
+from collections.abc import Mapping
+
+from absl import flags
+
+# The flags are those of the command that defines them here.
+flags.disclaim_key_flags()
+
+_FIELDS = {
+    "init_from": "Model to start from: a folder, hf://organisation/name or "
+    "keras_hub://preset.",
+    "strategy": "one_device or mirrored.",
+    "precision": "float32, mixed_bfloat16 or mixed_float16.",
+}
+
+
+class RecipeFlags:
+    """Defines --output_dir, --recipe, --set, --logical_cpus and more.
+
+    Args:
+      settings: what --set takes, for the help.
+      fields: fields of the recipe that have a flag of their own, besides
+        init_from, strategy and precision, and the help of each.
+    """
+
+    def __init__(self, settings: str, fields: Mapping[str, str]):
+        self._output_dir = flags.DEFINE_string(
+            "output_dir", None, "Folder of the run; becomes a model folder."
+        )
+        self._recipe = flags.DEFINE_string(
+            "recipe",
+            "",
+            "recipe.json of a run to repeat; other flags override it.",
+        )
+        self._set = flags.DEFINE_multi_string(
+            "set",
+            [],
+            "key=value for a field of the recipe; may be repeated. " + settings,
+        )
+        self._logical_cpus = flags.DEFINE_integer(
+            "logical_cpus",
+            0,
+            "Split the CPU into this many devices, to try --strategy=mirrored.",
+        )
+        self._fields = {
+            name: flags.DEFINE_string(name, None, text)
+            for name, text in {**fields, **_FIELDS}.items()
+        }
+
+    @property
+    def output_dir(self) -> str:
+        """The folder of the run."""
+        return self._output_dir.value
+
+    @property
+    def recipe_file(self) -> str:
+        """The recipe to begin with; empty for none."""
+        return self._recipe.value
+
+    @property
+    def logical_cpus(self) -> int:
+        """How many devices to split the CPU into; 0 for as it is."""
+        return self._logical_cpus.value
+
+    def field(self, name: str) -> str | None:
+        """What the flag of a field says; None where it is not given."""
+        return self._fields[name].value
+
+    def assignments(self) -> list[str]:
+        """key=value of every flag of a field that is given, then --set's."""
+        given = [
+            f"{name}={flag.value}"
+            for name, flag in self._fields.items()
+            if flag.value is not None
+        ]
+        return [*given, *self._set.value]
