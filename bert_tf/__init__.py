@@ -20,6 +20,7 @@ _HOME = {
     "bert_multiple_choice": "bert_tf.models",
     "bert_span_labeler": "bert_tf.models",
     "bert_token_classifier": "bert_tf.models",
+    "embed": "bert_tf.extraction.embed",
     "export_saved_model": "bert_tf.serving.export",
     "fill_mask": "bert_tf.pretraining.fill_mask",
     "lamb": "bert_tf.optimization",

@@ -27,8 +27,10 @@ LEVELS = {
     "models": 5,
     "training": 5,
     "pretraining": 6,
+    "extraction": 6,
     "finetuning": 6,
     "serving": 7,
+    "server": 7,
     "conversion": 7,
 }
 KERAS_ONLY = ("layers", "optimization", "encoder", "models")

@@ -1,0 +1,1 @@
+"""Vectors of tokens and texts, out of a model that is not changed."""

@@ -1,0 +1,155 @@
+"""One vector for each text."""
+
+import os
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from bert_tf.encoder import BertEncoder
+from bert_tf.errors import UserError
+from bert_tf.extraction.extractor import Extractor, Text
+from bert_tf.extraction.settings import (
+    MEAN,
+    SENTENCE_POOLINGS,
+    Settings,
+    check_pooling,
+)
+from bert_tf.progress import notice
+from bert_tf.text.tokenizer import BertTokenizer
+
+# As torch.nn.functional.normalize: a vector of zeros stays one.
+_SHORTEST = 1e-12
+Pair = tuple[BertEncoder, BertTokenizer]
+
+
+class Embedder:
+    """Turns texts into vectors, any number of times.
+
+    Args:
+      model: a model folder or a hub's name of one, as `load_checkpoint` takes
+        it, or an encoder with its tokenizer.
+      pooling: mean, cls, max or pooled; see `embed`.
+      layer: see `embed`.
+      normalize: see `embed`.
+      max_seq_length: see `embed`.
+      batch_size: see `embed`.
+      precision: see `embed`.
+
+    Raises:
+      UserError: the model is none or has no vocabulary, or an argument is none
+        or does not suit it.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike | Pair,
+        pooling: str = MEAN,
+        layer: int = -1,
+        normalize: bool = False,
+        max_seq_length: int = 0,
+        batch_size: int = 32,
+        precision: str = "float32",
+    ):
+        check_pooling(pooling, SENTENCE_POOLINGS)
+        settings = Settings((layer,), pooling, max_seq_length, batch_size)
+        self.normalize = normalize
+        if isinstance(model, tuple | list):
+            self.extractor = Extractor(*_checked_pair(model), settings)
+            own = self.extractor.encoder.dtype_policy.name
+            if precision not in ("float32", own):
+                raise UserError(
+                    f"precision={precision}: the encoder has {own} already; "
+                    "make it with that dtype, or give the model's folder."
+                )
+        else:
+            self.extractor = Extractor.from_checkpoint(
+                model, settings, precision
+            )
+
+    def __call__(self, texts: Iterable[Text]) -> np.ndarray:
+        """Turns texts into vectors; see `embed`."""
+        hidden = self.extractor.encoder.config.hidden_size
+        found = [np.zeros((0, hidden), np.float32), *self.stream(texts)]
+        return np.concatenate(found)
+
+    def stream(self, texts: Iterable[Text]) -> Iterator[np.ndarray]:
+        """The same, some thousands of texts at a time, float32 [R, H]."""
+        if isinstance(texts, str | bytes):
+            raise UserError(
+                f"texts: is one string, {texts[:40]!r}; give a list of them."
+            )
+        num_texts = num_cut = 0
+        for chunk in self.extractor.chunks(texts):
+            num_texts += len(chunk.rows)
+            num_cut += chunk.num_cut
+            vectors = chunk.vectors[:, 0]
+            if self.normalize:
+                norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+                vectors = vectors / np.maximum(norms, _SHORTEST)
+            yield vectors
+        if num_cut:
+            notice(cut_line(num_cut, num_texts, self.extractor.max_seq_length))
+
+
+def embed(
+    model: str | os.PathLike | Pair,
+    texts: Iterable[Text],
+    pooling: str = MEAN,
+    layer: int = -1,
+    normalize: bool = False,
+    max_seq_length: int = 0,
+    batch_size: int = 32,
+    precision: str = "float32",
+) -> np.ndarray:
+    """Turns texts into vectors; see `Embedder` to do so many times.
+
+    Texts of like length are computed together, so little is padded, and none
+    of it is seen in the vectors. Texts are read some thousands at a time.
+
+    Args:
+      model: a model folder or a hub's name of one (hf://organisation/name), or
+        an encoder with its tokenizer.
+      texts: strings, or pairs of them; any iterable.
+      pooling: "mean" or "max", over all tokens of a text, [CLS] and [SEP]
+        included, as sentence-transformers does; "cls", the vector of [CLS]; or
+        "pooled", what the model's pooler makes of that (tanh).
+      layer: 0 for the embeddings, 1 to L for the output of a layer of the
+        Transformer, or from the last, -1, back to -L.
+      normalize: whether to divide every vector by its length.
+      max_seq_length: tokens of a text, with [CLS] and [SEP]; longer texts are
+        cut, and one line on standard error counts them. 0: as many as the
+        model has positions.
+      batch_size: texts at a time; fewer where they are longer than 128 tokens.
+      precision: float32, mixed_bfloat16 or mixed_float16, of a model that is
+        loaded here.
+
+    Returns:
+      float32 [N, H], in the order of the texts.
+
+    Raises:
+      UserError: the model is none or has no vocabulary, or an argument or a
+        text is none.
+    """
+    embedder = Embedder(
+        model, pooling, layer, normalize, max_seq_length, batch_size, precision
+    )
+    return embedder(texts)
+
+
+def cut_line(num_cut: int, num_texts: int, max_seq_length: int) -> str:
+    """What is said of texts that were too long."""
+    return (
+        f"{num_cut:,} of {num_texts:,} texts have more than {max_seq_length} "
+        "tokens and are cut (max_seq_length)."
+    )
+
+
+def _checked_pair(model: tuple) -> Pair:
+    kinds = [type(part).__name__ for part in model]
+    wanted = (BertEncoder, BertTokenizer)
+    if len(model) != 2 or not all(map(isinstance, model, wanted)):
+        raise UserError(
+            f"model: is ({', '.join(kinds)}); give (BertEncoder, "
+            "BertTokenizer) or a model folder."
+        )
+    return tuple(model)

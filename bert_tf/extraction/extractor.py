@@ -1,0 +1,352 @@
+"""Vectors of texts: computed in batches of like length, given in order."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.checkpoints import POOLER, load_checkpoint
+from bert_tf.encoder import BertEncoder
+from bert_tf.errors import UserError
+from bert_tf.extraction.settings import CLS, MAX, POOLED, TOKENS, Settings
+from bert_tf.features import ENCODER_INPUTS
+from bert_tf.models import restore
+from bert_tf.text.rows import (
+    EncodedRows,
+    TokenIds,
+    counted,
+    cut_to_fit,
+    pack_rows,
+    padded_inputs,
+    take_ranges,
+    tokenize_texts,
+)
+from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.training.recipe import PRECISIONS
+
+# Offsets of [CLS] and [SEP], which stand for nothing in the text.
+NOWHERE = -1
+# A batch has fewer rows where they are longer than this.
+_USUAL_LENGTH = 128
+# What is sorted by length and computed together: so many texts, characters
+# and bytes of vectors at most.
+_TEXTS, _CHARACTERS, _BYTES = 4096, 1 << 24, 1 << 29
+
+Text = str | tuple[str, str]
+# One string, or the two of a pair.
+_Parts = tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+    """Consecutive texts and their vectors.
+
+    Attributes:
+      rows: the token ids of R texts, T in all.
+      vectors: float32 [R, K, H], or [T, K, H] without pooling.
+      offsets: int32 [T, 2], begin and end of each token in its own text, in
+        characters; -1 for [CLS] and [SEP]. None with pooling.
+      num_cut: how many of the texts were cut.
+    """
+
+    rows: EncodedRows
+    vectors: np.ndarray
+    offsets: np.ndarray | None
+    num_cut: int
+
+
+class Extractor:
+    """Computes the vectors of texts.
+
+    Args:
+      encoder: the encoder.
+      tokenizer: the tokenizer it was trained with.
+      settings: what to compute.
+
+    Raises:
+      UserError: encoder and tokenizer or a setting do not go together.
+    """
+
+    def __init__(
+        self,
+        encoder: BertEncoder,
+        tokenizer: BertTokenizer,
+        settings: Settings,
+    ):
+        config = encoder.config
+        if len(tokenizer.vocabulary) > config.vocab_size:
+            raise UserError(
+                f"the vocabulary has {len(tokenizer.vocabulary)} tokens and "
+                f"the model {config.vocab_size} (vocab_size); they do not "
+                "belong together."
+            )
+        self.encoder = encoder
+        self.tokenizer = tokenizer
+        self.settings = settings
+        self.max_seq_length = settings.length(config)
+        self._layers = settings.layer_numbers(config)
+        # One graph for all lengths, since others round differently.
+        signature = {
+            feature.name: tf.TensorSpec([None, None], tf.int32)
+            for feature in ENCODER_INPUTS
+        }
+        self._compiled = tf.function(self._run, input_signature=[signature])
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        source: str | os.PathLike,
+        settings: Settings,
+        precision: str = "float32",
+    ) -> Self:
+        """Loads the encoder and the tokenizer of a model folder.
+
+        Args:
+          source: what `load_checkpoint` takes.
+          settings: what to compute.
+          precision: float32, mixed_bfloat16 or mixed_float16.
+
+        Raises:
+          UserError: the source is no model, has no vocabulary or, for
+            pooling="pooled", no pooler; or a setting does not suit it.
+        """
+        if precision not in PRECISIONS:
+            raise UserError(
+                f"precision={precision}: unknown; it takes one of "
+                f"{', '.join(PRECISIONS)}."
+            )
+        checkpoint = load_checkpoint(source)
+        settings.length(checkpoint.config)
+        settings.layer_numbers(checkpoint.config)
+        fresh = [] if POOLER in checkpoint.heads else [POOLER]
+        if fresh and settings.pooling == POOLED:
+            raise UserError(
+                f"pooling={POOLED}: {source} has no pooler; take cls, mean or "
+                "max."
+            )
+        encoder = BertEncoder(checkpoint.config, dtype=precision)
+        # Nobody reads a pooler that is drawn, so nothing is said of it.
+        restore(encoder, checkpoint, fresh)
+        return cls(encoder, BertTokenizer.from_checkpoint(source), settings)
+
+    def chunks(
+        self,
+        texts: Iterable[Text],
+        computed: Callable[[int], None] = lambda rows: None,
+    ) -> Iterator[Chunk]:
+        """Computes the vectors of any number of texts, in their order.
+
+        Texts are read some thousands at a time, so memory does not grow with
+        their number.
+
+        Args:
+          texts: strings, or pairs of them.
+          computed: is told of every batch how many texts it had.
+
+        Raises:
+          UserError: a text is something else, or a vector is not finite.
+        """
+        number = 0
+        for group in self._groups(texts):
+            yield self._chunk(group, number, computed)
+            number += len(group)
+
+    def _groups(self, texts: Iterable[Text]) -> Iterator[list[_Parts]]:
+        by_token = self.settings.pooling == TOKENS
+        vector = 4 * self.encoder.config.hidden_size * len(self._layers)
+        group: list[_Parts] = []
+        characters = size = 0
+        for number, text in enumerate(texts):
+            parts = _parts(text, number)
+            length = sum(map(len, parts))
+            # Few texts have more tokens than characters.
+            most = min(length + 3, self.max_seq_length) if by_token else 1
+            characters += length
+            size += most * vector
+            is_full = characters > _CHARACTERS or size > _BYTES
+            if group and (is_full or len(group) == _TEXTS):
+                yield group
+                group, characters, size = [], length, most * vector
+            group.append(parts)
+        if group:
+            yield group
+
+    def _chunk(
+        self,
+        texts: list[_Parts],
+        number: int,
+        computed: Callable[[int], None],
+    ) -> Chunk:
+        """Computes some texts, the first of which is the text `number`."""
+        is_pair = np.array([len(parts) == 2 for parts in texts])
+        self._check_pairs(is_pair, number)
+        sides = [[parts[0] for parts in texts]]
+        if is_pair.any():
+            sides.append([parts[-1] * (len(parts) - 1) for parts in texts])
+        ids, offsets = self._tokenized(sides)
+        room = self.max_seq_length - 2 - is_pair
+        cut = cut_to_fit(ids[0], ids[1] if is_pair.any() else None, room)
+        rows = pack_rows(
+            np.arange(len(texts)), *cut, len(texts), self.tokenizer, is_pair
+        )
+        return Chunk(
+            rows=rows,
+            vectors=self._vectors(rows, number, computed),
+            offsets=_row_offsets(rows, cut, offsets) if offsets else None,
+            num_cut=int(np.sum(sum(side.count for side in ids) > room)),
+        )
+
+    def _check_pairs(self, is_pair: np.ndarray, number: int) -> None:
+        if not is_pair.any():
+            return
+        first = number + int(is_pair.argmax())
+        types = self.encoder.config.type_vocab_size
+        if types < 2:
+            raise UserError(
+                f"texts[{first}]: is a pair, and the model's type_vocab_size "
+                f"is {types}, so it cannot tell the two texts apart."
+            )
+        if self.max_seq_length < 4:
+            raise UserError(
+                f"max_seq_length={self.max_seq_length}: texts[{first}] is a "
+                "pair, which needs at least 4 ([CLS], [SEP], [SEP] and one "
+                "token)."
+            )
+
+    def _tokenized(
+        self, sides: list[list[str]]
+    ) -> tuple[list[TokenIds], list[np.ndarray]]:
+        """The ids of the first and second texts; for tokens, offsets too."""
+        if self.settings.pooling != TOKENS:
+            return [tokenize_texts(s, self.tokenizer) for s in sides], []
+        ids, offsets = [], []
+        for side in sides:
+            found, starts, ends = self.tokenizer.tokenize_with_offsets(side)
+            count = found.row_lengths().numpy()
+            begin = np.cumsum(count) - count
+            ids.append(TokenIds(found.values.numpy(), begin, count))
+            offsets.append(
+                np.stack([starts.values.numpy(), ends.values.numpy()], axis=1)
+            )
+        return ids, offsets
+
+    def _vectors(
+        self,
+        rows: EncodedRows,
+        number: int,
+        computed: Callable[[int], None],
+    ) -> np.ndarray:
+        """Computes the rows, those of like length together."""
+        by_token = self.settings.pooling == TOKENS
+        count = rows.starts[-1] if by_token else len(rows)
+        shape = (count, len(self._layers), self.encoder.config.hidden_size)
+        vectors = np.empty(shape, np.float32)
+        for chosen in self._batches(rows.lengths):
+            found = self._compiled(padded_inputs(rows, chosen)).numpy()
+            if not np.isfinite(found).all():
+                raise UserError(
+                    f"texts[{number + int(chosen.min())}] or one behind it: "
+                    "what the model gives is not finite; its weights are "
+                    "broken, or it needs precision=float32."
+                )
+            computed(len(chosen))
+            if not by_token:
+                vectors[chosen] = found
+                continue
+            lengths = rows.lengths[chosen]
+            stops = np.cumsum(lengths)
+            for row, stop, length in zip(chosen, stops, lengths, strict=True):
+                start = rows.starts[row]
+                vectors[start : start + length] = found[stop - length : stop]
+        return vectors
+
+    def _batches(self, lengths: np.ndarray) -> Iterator[np.ndarray]:
+        """Row numbers; the longest first, so that memory falls short early."""
+        order = np.argsort(-lengths, kind="stable")
+        start = 0
+        while start < len(order):
+            longest = max(int(lengths[order[start]]), _USUAL_LENGTH)
+            size = max(1, self.settings.batch_size * _USUAL_LENGTH // longest)
+            yield order[start : start + size]
+            start += size
+
+    def _run(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
+        """float32 [B, K, H], or [T, K, H] of the batch's tokens."""
+        if self.settings.pooling == POOLED:
+            outputs = self.encoder(batch, training=False, pooled_only=True)
+            return tf.cast(outputs["pooled_output"], tf.float32)[:, None]
+        outputs = self.encoder(batch, training=False, return_all_layers=True)
+        layers = (outputs["embedding_output"], *outputs["all_encoder_layers"])
+        is_token = tf.not_equal(batch["input_mask"], 0)
+        found = [
+            _pooled(
+                tf.cast(layers[number], tf.float32),
+                is_token,
+                self.settings.pooling,
+            )
+            for number in self._layers
+        ]
+        return tf.stack(found, axis=1)
+
+
+def _pooled(hidden: tf.Tensor, is_token: tf.Tensor, pooling: str) -> tf.Tensor:
+    """What `Settings` says of vectors float32 [B, S, H]."""
+    if pooling == TOKENS:
+        return tf.boolean_mask(hidden, is_token)
+    if pooling == CLS:
+        return hidden[:, 0]
+    is_token = is_token[:, :, tf.newaxis]
+    if pooling == MAX:
+        lowest = hidden.dtype.min
+        return tf.reduce_max(tf.where(is_token, hidden, lowest), axis=1)
+    total = tf.reduce_sum(tf.where(is_token, hidden, 0.0), axis=1)
+    return total / tf.reduce_sum(tf.cast(is_token, tf.float32), axis=1)
+
+
+def _row_offsets(
+    rows: EncodedRows,
+    texts: tuple[TokenIds, TokenIds | None],
+    offsets: Sequence[np.ndarray],
+) -> np.ndarray:
+    """Offsets of the rows' tokens in their own texts, int32 [T, 2]."""
+    place = counted(rows.lengths)
+    first = np.repeat(rows.first, rows.lengths)
+    length = np.repeat(rows.lengths, rows.lengths)
+    is_word = (
+        (place > 0) & (place < first - 1),
+        (place >= first) & (place < length - 1),
+    )
+    found = np.full((len(place), 2), NOWHERE, np.int32)
+    # A row without a second text has no place for it either.
+    for where, side, given in zip(is_word, texts, offsets, strict=False):
+        found[where] = take_ranges(given, side.begin, side.count)
+    return found
+
+
+def _parts(text: Any, number: int) -> _Parts:
+    """The strings of a text, checked."""
+    parts = (text,) if isinstance(text, str) else text
+    is_text = isinstance(parts, tuple | list) and (
+        len(parts) == 2 or parts is not text
+    )
+    if not is_text or not all(isinstance(part, str) for part in parts):
+        raise UserError(
+            f"texts[{number}] is {_excerpt(text)}; a string or a pair of "
+            "strings is wanted."
+        )
+    try:
+        "".join(parts).encode("utf-8")
+    except UnicodeEncodeError:
+        raise UserError(
+            f"texts[{number}] is {_excerpt(text)}, with half of a surrogate "
+            "pair, which is no character; mend the text."
+        ) from None
+    return tuple(parts)
+
+
+def _excerpt(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."

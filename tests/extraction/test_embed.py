@@ -1,0 +1,81 @@
+"""The public function: what it takes, and what it says of the rest."""
+
+import numpy as np
+import pytest
+
+import bert_tf
+from bert_tf.errors import UserError
+from bert_tf.extraction import extractor as extractor_module
+from bert_tf.extraction.embed import Embedder
+from tests.extraction.extraction_models import (
+    alone,
+    save_model,
+    small_encoder,
+    small_tokenizer,
+    some_texts,
+)
+
+MODEL = (small_encoder(), small_tokenizer())
+TEXTS = [*some_texts(12), ("the cat", "a dog")]
+
+
+@pytest.fixture(scope="module")
+def embedder():
+    return Embedder(MODEL)
+
+
+def test_a_folder_is_what_its_parts_are(tmp_path, embedder):
+    folder = save_model(tmp_path / "model")
+    found = bert_tf.embed(folder, iter(TEXTS))
+    assert found.shape == (13, 24)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, embedder(TEXTS), atol=1e-6)
+    wanted = [alone(*MODEL, text)["layers"][3].mean(0) for text in TEXTS]
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_layer_pooling_and_normalisation():
+    found = bert_tf.embed(MODEL, TEXTS, "max", layer=1, normalize=True)
+    wanted = np.stack([alone(*MODEL, t)["layers"][1].max(0) for t in TEXTS])
+    wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_a_stream_is_the_whole_in_parts(monkeypatch, embedder):
+    monkeypatch.setattr(extractor_module, "_TEXTS", 5)
+    parts = list(embedder.stream(TEXTS))
+    assert [len(part) for part in parts] == [5, 5, 3]
+    np.testing.assert_allclose(
+        np.concatenate(parts), embedder(TEXTS), atol=1e-5
+    )
+
+
+def test_no_texts_give_no_vectors(embedder):
+    assert embedder([]).shape == (0, 24)
+
+
+def test_texts_that_are_cut_are_counted(capsys):
+    found = bert_tf.embed(
+        MODEL, ["the cat sat", "the cat sat on", "a"], max_seq_length=5
+    )
+    np.testing.assert_allclose(found[0], found[1], atol=1e-5)
+    assert capsys.readouterr().err == (
+        "1 of 3 texts have more than 5 tokens and are cut (max_seq_length).\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "message"),
+    [
+        (MODEL, {"texts": "the cat"}, "texts: is one string, 'the cat'"),
+        (MODEL, {"pooling": "none"}, "pooling=none: unknown; .* of mean, cls,"),
+        (MODEL, {"layer": 9}, "layers=9: the model has layers 1 to 3"),
+        (MODEL, {"precision": "mixed_bfloat16"}, "encoder has float32 already"),
+        (MODEL[::-1], {}, r"model: is \(BertTokenizer, BertEncoder\); give"),
+        (MODEL[:1], {}, r"model: is \(BertEncoder\); give \(BertEncoder, "),
+        ("nowhere", {}, "nowhere: no such model folder"),
+    ],
+)
+def test_bad_arguments(model, arguments, message):
+    with pytest.raises(UserError, match=message):
+        bert_tf.embed(model, **{"texts": ["a"], **arguments})
