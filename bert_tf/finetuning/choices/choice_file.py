@@ -1,0 +1,236 @@
+"""Files of choices: a text, several that may follow it, and the right one.
+
+SWAG's files, and own ones: CSV, TSV or JSON lines, the choices in several
+columns or, in JSON, in one that is a list.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+from bert_tf.errors import UserError
+from bert_tf.finetuning.data.reading import handle_empty_texts
+from bert_tf.finetuning.data.table_formats import Cell, excerpt
+from bert_tf.finetuning.data.tables import Dialect, Row, read_table
+from bert_tf.progress import notice
+
+LABEL_FORMS = ("number", "number_from_1", "letter", "text")
+_FEWEST_CHOICES = 2
+_BY_NAME = Dialect()
+
+
+class ChoiceExample(NamedTuple):
+    """One row of a file of choices.
+
+    Attributes:
+      context: the text.
+      start: what every choice begins with; empty where there is no such thing.
+      choices: the texts to choose from, at least two.
+      label: the right one by number, from 0; None in test files.
+      identifier: the row's own name, for prediction files.
+      row: its line in the file, counted from 1, for errors.
+      path: the file it is from, for errors.
+    """
+
+    context: str
+    start: str
+    choices: tuple[str, ...]
+    label: int | None
+    identifier: str
+    row: int
+    path: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoiceColumns:
+    """Where a file has what, its columns by name or number.
+
+    Attributes:
+      context: the column of the text.
+      choices: the columns of the choices, or one that has lists of them.
+      label: the column of the right choice; None where the file has none.
+      start: the column of what every choice begins with, or None.
+      label_form: how the file names the right choice: by a "number" from 0,
+        a "number_from_1", a "letter" from A on, or its "text".
+    """
+
+    context: str
+    choices: tuple[str, ...]
+    label: str | None = "label"
+    start: str | None = None
+    label_form: str = "number"
+
+
+# Zellers et al. 2018; train.csv, val.csv and, without labels, test.csv.
+SWAG_COLUMNS = ChoiceColumns(
+    context="sent1",
+    start="sent2",
+    choices=tuple(f"ending{number}" for number in range(4)),
+)
+
+
+def read_choices(
+    path: str,
+    columns: ChoiceColumns,
+    dialect: Dialect = _BY_NAME,
+    empty_text: str = "error",
+    label_needed: bool = True,
+) -> list[ChoiceExample]:
+    """Reads a file of choices; rows may have different numbers of them.
+
+    Args:
+      path: a TSV, CSV or JSON-lines file; .gz is unpacked.
+      columns: where it has what.
+      dialect: how to read it. With `skip_bad_rows`, rows that are whole but
+        make no sense, such as those with an empty choice, are passed over as
+        well, with a notice.
+      empty_text: what becomes of rows without a context; see
+        `handle_empty_texts`.
+      label_needed: whether the label's column must be there.
+
+    Returns:
+      The examples. An example's identifier is its place in the file, from 0,
+      so it stays when others are dropped.
+
+    Raises:
+      UserError: see `read_table`; or a row with an empty choice, with fewer
+        than two or with a label that names none of them.
+    """
+    _check(columns)
+    wanted = [columns.context, *columns.choices]
+    if columns.start is not None:
+        wanted.insert(1, columns.start)
+    optional = []
+    if columns.label is not None:
+        (wanted if label_needed else optional).append(columns.label)
+    table = read_table(path, wanted, optional, dialect)
+    examples = []
+    broken: list[UserError] = []
+    for row in table.rows:
+        try:
+            examples.append(_example(row, columns, path, label_needed))
+        except UserError as error:
+            if not dialect.skip_bad_rows:
+                raise
+            broken.append(error)
+    if not examples:
+        raise broken[0]
+    if broken:
+        notice(
+            f"{path}: {len(broken)} rows have no usable choices or label and "
+            f"are passed over (bad_rows=skip). The first: {broken[0]}"
+        )
+    return handle_empty_texts(examples, (columns.context,), empty_text)
+
+
+def _check(columns: ChoiceColumns) -> None:
+    if columns.label_form not in LABEL_FORMS:
+        raise UserError(
+            f"label_form is {columns.label_form!r}; it takes one of "
+            f"{', '.join(LABEL_FORMS)}."
+        )
+    if not columns.choices or not all(columns.choices):
+        raise UserError(
+            f"--set choice_columns={','.join(columns.choices)}: name the "
+            "columns of the choices, comma-separated, or the one that has "
+            "lists of them."
+        )
+    named = [columns.context, *columns.choices]
+    named += [name for name in (columns.start, columns.label) if name]
+    for name in named:
+        if named.count(name) > 1:
+            raise UserError(
+                f"the column {name!r} is named twice; context, start, choices "
+                "and label stand in columns of their own."
+            )
+
+
+def _example(
+    row: Row, columns: ChoiceColumns, path: str, label_needed: bool
+) -> ChoiceExample:
+    place = f"{path}, row {row.number}"
+    left = list(row.cells)
+    context = _text(left.pop(0), columns.context, place)
+    start = ""
+    if columns.start is not None:
+        start = _text(left.pop(0), columns.start, place)
+    choices = _choices(left[: len(columns.choices)], columns, place)
+    label = None
+    cell = left[-1] if columns.label is not None else None
+    if cell is not None and (label_needed or cell):
+        text = _text(cell, columns.label, place)
+        label = _label(text, choices, columns, place)
+    return ChoiceExample(
+        context, start, choices, label, str(row.position), row.number, path
+    )
+
+
+def _text(cell: Cell, column: str, place: str) -> str:
+    if isinstance(cell, str):
+        return cell
+    raise UserError(
+        f"{place}: {column!r} is a list, {excerpt(cell)}; a text is wanted."
+    )
+
+
+def _choices(
+    cells: list[Cell], columns: ChoiceColumns, place: str
+) -> tuple[str, ...]:
+    if len(columns.choices) == 1:
+        (name,) = columns.choices
+        if not isinstance(cells[0], tuple):
+            raise UserError(
+                f"{place}: {name!r} is the one column of choices and no list, "
+                f"{excerpt(cells[0])}; name several columns, or in JSON give "
+                "a list."
+            )
+        choices = cells[0]
+        names = [f"{name!r}, number {n}," for n in range(len(choices))]
+    else:
+        choices = tuple(
+            _text(cell, name, place)
+            for cell, name in zip(cells, columns.choices, strict=True)
+        )
+        names = [repr(name) for name in columns.choices]
+    if len(choices) < _FEWEST_CHOICES:
+        raise UserError(
+            f"{place}: has {len(choices)} choice{'s' * (len(choices) != 1)}; "
+            f"it takes {_FEWEST_CHOICES} or more."
+        )
+    for name, choice in zip(names, choices, strict=True):
+        if not choice.strip():
+            raise UserError(
+                f"{place}: the choice in {name} is empty "
+                f"({excerpt(choice)}); mend the row, or pass --set "
+                "bad_rows=skip."
+            )
+    return choices
+
+
+def _label(
+    cell: str, choices: tuple[str, ...], columns: ChoiceColumns, place: str
+) -> int:
+    """The number of the choice that a label names."""
+    cell = cell.strip()
+    form = columns.label_form
+    count = len(choices)
+    if form == "text":
+        same = [n for n in range(count) if choices[n].strip() == cell]
+        if len(same) != 1:
+            raise UserError(
+                f"{place}: the label {excerpt(cell)} is the text of "
+                f"{len(same)} of its {count} choices; it must be that of one."
+            )
+        return same[0]
+    # Letters end with the alphabet; choices beyond it have numbers.
+    names = {
+        "number": [str(n) for n in range(count)],
+        "number_from_1": [str(n + 1) for n in range(count)],
+        "letter": [chr(ord("A") + n) for n in range(min(count, 26))],
+    }[form]
+    if cell.upper() not in names:
+        raise UserError(
+            f"{place}: the label {excerpt(cell)} is none of {names[0]} to "
+            f"{names[-1]} for its {count} choices (label_form={form}; "
+            f"it takes {', '.join(LABEL_FORMS)})."
+        )
+    return names.index(cell.upper())

@@ -1,0 +1,1 @@
+"""Tagging of words: CoNLL-style files, windows of words, entity scores."""

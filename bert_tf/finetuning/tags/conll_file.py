@@ -1,0 +1,254 @@
+"""CoNLL-style files: a word a line, a blank line after each sentence.
+
+A line has columns, of which one is the word and one its tag. A line with
+-DOCSTART- in one of them begins a document.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from bert_tf.errors import UserError
+from bert_tf.finetuning.data.table_formats import excerpt, read_lines
+from bert_tf.finetuning.tags.tag_schemes import is_tag, to_iob2
+from bert_tf.progress import notice
+
+DOCUMENT_MARK = "-DOCSTART-"
+UNMARKED = ("sentences", "file")
+_BLANKS = " \t\r\n"
+_SEPARATORS = re.compile("[ \t]+")
+
+
+@dataclasses.dataclass(frozen=True)
+class ConllLayout:
+    """How a file is laid out.
+
+    Attributes:
+      token_column: the column of the word, from 0, or from -1 backwards.
+      tag_column: the column of the tag; None where no tags are to be read.
+      comment: what lines before the first word of a sentence begin with that
+        are to be passed over; empty where there are none.
+      unmarked: what a document is in a file without document marks: each of
+        the "sentences", or the whole "file".
+      encoding_errors: "strict" or "replace", for bytes that are not UTF-8.
+    """
+
+    token_column: int = 0
+    tag_column: int | None = -1
+    comment: str = ""
+    unmarked: str = "sentences"
+    encoding_errors: str = "strict"
+
+
+# The word first and its tag last, as in the files of CoNLL-2003.
+WORD_FIRST_TAG_LAST = ConllLayout()
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggedWords:
+    """The words of a file, end to end.
+
+    Attributes:
+      path: the file.
+      words: its W words.
+      tags: their tags in IOB2; None where the file has none.
+      rows: int64 [W], the line of each word, counted from 1.
+      sentence_starts: int64 [N + 1], where each sentence begins in `words`.
+      document_starts: int64 [D + 1], where each document begins, in sentences.
+      separator: what stands between the columns: a tab, or else a blank.
+      marks: how many document marks there are.
+    """
+
+    path: str
+    words: list[str]
+    tags: list[str] | None
+    rows: np.ndarray
+    sentence_starts: np.ndarray
+    document_starts: np.ndarray
+    separator: str = " "
+    marks: int = 0
+
+    @property
+    def num_sentences(self) -> int:
+        """How many sentences there are."""
+        return len(self.sentence_starts) - 1
+
+    def sentences(self) -> Iterator[slice]:
+        """Where the words of each sentence stand in `words` and `tags`."""
+        bounds = self.sentence_starts.tolist()
+        for first, end in zip(bounds, bounds[1:], strict=False):
+            yield slice(first, end)
+
+
+def read_conll(
+    path: str, layout: ConllLayout = WORD_FIRST_TAG_LAST
+) -> TaggedWords:
+    """Reads a CoNLL-style file.
+
+    Columns are what stands between tabs if the first word's line has one, and
+    else between blanks. Every word's line has as many as the first. Tags may
+    be IOB1, IOB2 or of another scheme; see `tag_schemes.entities`.
+
+    Args:
+      path: the file; .gz is unpacked.
+      layout: its columns.
+
+    Raises:
+      UserError: the file cannot be read, has no words or not the columns, or
+        a line has fewer or more columns than others, an empty word or
+        something else than a tag.
+    """
+    if layout.unmarked not in UNMARKED:
+        raise UserError(
+            f"unmarked is {layout.unmarked!r}; it takes one of "
+            f"{', '.join(UNMARKED)}."
+        )
+    words: list[str] = []
+    tags: list[str] = []
+    rows: list[int] = []
+    sentence_starts, document_starts = [0], [0]
+    columns = _Columns(path, layout)
+    marks = comments = 0
+    for row, line in read_lines(path, layout.encoding_errors):
+        line = line.strip("\r\n")
+        first_word = len(words) == sentence_starts[-1]
+        if first_word and layout.comment and line.startswith(layout.comment):
+            comments += 1
+            continue
+        is_mark = _is_mark(line)
+        if not is_mark and line.strip(_BLANKS):
+            word, tag = columns.read(row, line)
+            words.append(word)
+            tags.append(tag)
+            rows.append(row)
+            continue
+        _close(sentence_starts, len(words))
+        if is_mark:
+            _close(document_starts, len(sentence_starts) - 1)
+            marks += 1
+    if not words:
+        raise UserError(f"{path}: has no words.")
+    _close(sentence_starts, len(words))
+    _close(document_starts, len(sentence_starts) - 1)
+    if not marks and layout.unmarked == "sentences":
+        document_starts = range(len(sentence_starts))
+    _tell_oddities(path, words, columns.tabs, comments)
+    tagged = layout.tag_column is not None
+    return TaggedWords(
+        path=path,
+        words=words,
+        tags=to_iob2(tags, sentence_starts) if tagged else None,
+        rows=np.array(rows, np.int64),
+        sentence_starts=np.array(sentence_starts, np.int64),
+        document_starts=np.array(document_starts, np.int64),
+        separator="\t" if columns.tabs else " ",
+        marks=marks,
+    )
+
+
+def _tell_oddities(
+    path: str, words: list[str], tabs: bool, comments: int
+) -> None:
+    if comments:
+        notice(f"{path}: {comments} comment lines are passed over.")
+    # Intended, or else a file that has tabs between some columns alone.
+    if tabs and (odd := [word for word in words if " " in word]):
+        notice(
+            f"{path}: {len(odd)} of {len(words)} words hold blanks "
+            f"({excerpt(odd[0])} first), since tabs divide the columns."
+        )
+
+
+def _is_mark(line: str) -> bool:
+    # The quick look first: it is one line in hundreds.
+    return DOCUMENT_MARK in line and any(
+        cell.startswith(DOCUMENT_MARK) for cell in line.split()
+    )
+
+
+def _close(starts: list[int], end: int) -> None:
+    """Ends a sentence or a document, unless there is nothing in it."""
+    if end > starts[-1]:
+        starts.append(end)
+
+
+class _Columns:
+    """Finds the word and the tag in the lines of one file."""
+
+    def __init__(self, path: str, layout: ConllLayout):
+        self.tabs = False
+        self._path = path
+        self._layout = layout
+        self._first_row = 0
+        self._width = 0
+        self._known_tags: set[str] = set()
+
+    def read(self, row: int, line: str) -> tuple[str, str]:
+        """The word and the tag, empty where none is to be read."""
+        if not self._width:
+            self._measure(row, line)
+        cells = self._split(line)
+        if len(cells) != self._width:
+            raise UserError(
+                f"{self._path}, row {row}: has {_columns(len(cells))} and row "
+                f"{self._first_row} has {self._width} ({excerpt(line)}); "
+                f"columns are divided by {'tabs' if self.tabs else 'blanks'}, "
+                "and every word has as many."
+            )
+        word = cells[self._layout.token_column]
+        if not word:
+            raise UserError(
+                f"{self._path}, row {row}: has an empty word "
+                f"({excerpt(line)}); remove the line, or choose another "
+                "column with --set token_column."
+            )
+        if self._layout.tag_column is None:
+            return word, ""
+        tag = cells[self._layout.tag_column]
+        if tag not in self._known_tags:
+            self._check_tag(row, tag)
+        return word, tag
+
+    def _split(self, line: str) -> list[str]:
+        if self.tabs:
+            return [cell.strip(_BLANKS) for cell in line.split("\t")]
+        return _SEPARATORS.split(line.strip(_BLANKS))
+
+    def _measure(self, row: int, line: str) -> None:
+        """Takes the number of columns from the first word's line."""
+        self.tabs = "\t" in line.strip(_BLANKS)
+        self._first_row = row
+        self._width = width = len(self._split(line))
+        chosen = {}
+        for name in ("token_column", "tag_column"):
+            column = getattr(self._layout, name)
+            if column is None:
+                continue
+            if not -width <= column < width:
+                raise UserError(
+                    f"{self._path}, row {row}: has {_columns(width)} "
+                    f"({excerpt(line)}), so {name}={column} is not there; "
+                    f"columns are counted from 0, or from -1 backwards."
+                )
+            chosen[name] = column % width
+        if len(set(chosen.values())) < len(chosen):
+            raise UserError(
+                f"{self._path}, row {row}: has {_columns(width)} "
+                f"({excerpt(line)}), so token_column and tag_column are the "
+                "same; word and tag stand in two, divided by blanks or tabs."
+            )
+
+    def _check_tag(self, row: int, tag: str) -> None:
+        if not is_tag(tag):
+            raise UserError(
+                f"{self._path}, row {row}: {excerpt(tag)} is no tag; O is one, "
+                "and B- or I- with a type, such as B-PER. Choose another "
+                "column with --set tag_column."
+            )
+        self._known_tags.add(tag)
+
+
+def _columns(count: int) -> str:
+    return f"{count} column{'s' * (count != 1)}"

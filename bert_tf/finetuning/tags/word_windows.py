@@ -1,0 +1,292 @@
+"""Words of documents as rows of token ids, and answers back to words.
+
+Devlin et al. 2019, section 5.3: the first sub-token of a word stands for it,
+and a sentence is shown with as much of its document as there is room for. A
+row is a window on its document, in the middle of which is the sentence whose
+words it is to answer; longer sentences have several windows.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+
+import numpy as np
+
+from bert_tf.errors import UserError
+from bert_tf.finetuning.tags.conll_file import DOCUMENT_MARK, TaggedWords
+from bert_tf.progress import notice
+from bert_tf.text.rows import (
+    EncodedRows,
+    TokenIds,
+    counted,
+    pack_rows,
+    padded_inputs,
+    take_ranges,
+    tokenize_texts,
+)
+from bert_tf.text.tokenizer import BertTokenizer
+
+CONTEXTS = ("document", "sentence")
+TAG_IDS, TAG_WEIGHTS = "tag_ids", "tag_weights"
+# [CLS] and [SEP].
+_SPECIAL_TOKENS = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class WordWindows:
+    """Rows that together ask for every one of W words once.
+
+    Attributes:
+      rows: R rows [CLS] window [SEP]; a row's example is its sentence.
+      places: int32 [W], where in its row the first sub-token of a word is.
+      word_starts: int64 [R + 1], which words a row asks for: those from its
+        entry on to the next one.
+    """
+
+    rows: EncodedRows
+    places: np.ndarray
+    word_starts: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ranges:
+    """What is shown of the document for each of N sentences, in sub-tokens.
+
+    Attributes:
+      begin: int64 [N], where it begins.
+      count: int64 [N], how long it is; longer than a row for a sentence that
+        is longer itself.
+    """
+
+    begin: np.ndarray
+    count: np.ndarray
+
+
+def encode_words(
+    data: TaggedWords,
+    tokenizer: BertTokenizer,
+    max_seq_length: int,
+    context: str = "document",
+    doc_stride: int | None = None,
+) -> WordWindows:
+    """Tokenises words and lays out a window for each sentence.
+
+    A word of which nothing is left, such as a control character, is [UNK]. A
+    sentence stands amid sub-tokens of those before and after it in equal
+    number, or where one side has fewer, the other has more. A sentence that
+    is longer than a row has windows that overlap, and each of its words is
+    asked for where the smaller of its two sides is largest, as
+    google-research/bert, run_squad.py, `_check_is_max_context`, has it.
+
+    Args:
+      data: the words, their sentences and documents.
+      tokenizer: what turns words into ids.
+      max_seq_length: S, the longest row.
+      context: "document" shows what comes before and after a sentence in its
+        document, "sentence" the sentence alone.
+      doc_stride: tokens from the start of a window of a long sentence to that
+        of the next; None is half of a window, which leaves each word at least
+        about a quarter to both sides.
+
+    Raises:
+      UserError: an unknown context, no room for a token, or no stride.
+    """
+    room = max_seq_length - _SPECIAL_TOKENS
+    if context not in CONTEXTS:
+        raise UserError(
+            f"context is {context!r}; it takes one of {', '.join(CONTEXTS)}."
+        )
+    if room < 1:
+        raise UserError(
+            f"max_seq_length is {max_seq_length}; [CLS], [SEP] and a token "
+            f"need {_SPECIAL_TOKENS + 1}."
+        )
+    if doc_stride is None:
+        doc_stride = max(room // 2, 1)
+    if doc_stride < 1:
+        raise UserError(f"doc_stride is {doc_stride}; it must be at least 1.")
+    stride = min(doc_stride, room)
+    ids, word_tokens = _token_stream(data.words, tokenizer)
+    bounds = word_tokens[data.sentence_starts]
+    documents = data.document_starts
+    if context == "sentence":
+        documents = np.arange(len(bounds))
+    elif not data.marks and len(documents) == len(bounds) > 2:
+        notice(
+            f"{data.path}: has no {DOCUMENT_MARK} lines, so its sentences "
+            "stand alone; if it is one text, pass --set unmarked=file."
+        )
+    ranges = _ranges(bounds, bounds[documents], documents, room)
+    windows = 1 + -(-np.maximum(ranges.count - room, 0) // stride)
+    window = _windows_of_words(
+        data.sentence_starts, word_tokens, ranges, windows, room, stride
+    )
+    # The context of a long sentence may be as long as a window.
+    used, number = np.unique(window, return_inverse=True)
+    sentence = np.repeat(np.arange(len(windows)), windows)[used]
+    offset = _offsets(
+        counted(windows)[used], ranges.count[sentence], room, stride
+    )
+    begin = ranges.begin[sentence] + offset
+    count = np.minimum(ranges.count[sentence], room)
+    rows = pack_rows(
+        sentence, TokenIds(ids, begin, count), None, len(windows), tokenizer
+    )
+    word_starts = np.searchsorted(number, np.arange(len(used) + 1))
+    places = word_tokens[:-1] - begin[number] + 1
+    return WordWindows(rows, places.astype(np.int32), word_starts)
+
+
+def _token_stream(
+    words: list[str], tokenizer: BertTokenizer
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of all words, int32 [T], and where words begin, int64 [W + 1]."""
+    place = {word: number for number, word in enumerate(dict.fromkeys(words))}
+    unique = tokenize_texts(list(place), tokenizer)
+    # What every word that comes to nothing points to.
+    unknown = np.int32(tokenizer.vocabulary.unk_id)
+    ids = np.append(unique.ids, unknown)
+    empty = unique.count == 0
+    begin = np.where(empty, len(unique.ids), unique.begin)
+    count = np.where(empty, 1, unique.count)
+    word = np.fromiter(map(place.__getitem__, words), np.int64, len(words))
+    starts = np.concatenate([[0], np.cumsum(count[word])])
+    return take_ranges(ids, begin[word], count[word]), starts
+
+
+def _ranges(
+    sentence_bounds: np.ndarray,
+    document_bounds: np.ndarray,
+    document_starts: np.ndarray,
+    room: int,
+) -> _Ranges:
+    """Sentences and what surrounds them.
+
+    Args:
+      sentence_bounds: int64 [N + 1], where sentences begin, in sub-tokens.
+      document_bounds: int64 [D + 1], where documents begin, in sub-tokens.
+      document_starts: int64 [D + 1], where documents begin, in sentences.
+      room: tokens of a window.
+    """
+    document = np.repeat(
+        np.arange(len(document_starts) - 1), np.diff(document_starts)
+    )
+    first, end = sentence_bounds[:-1], sentence_bounds[1:]
+    before = first - document_bounds[document]
+    after = document_bounds[document + 1] - end
+    spare = room - (end - first)
+    # The words at the ends of a long sentence stand amid others too.
+    half = np.where(spare >= 0, spare // 2, room // 2)
+    left = np.minimum(before, half)
+    right = np.minimum(after, np.where(spare >= 0, spare - left, half))
+    left = np.where(spare >= 0, np.minimum(before, spare - right), left)
+    return _Ranges(first - left, end - first + left + right)
+
+
+def _offsets(
+    number: np.ndarray, count: np.ndarray, room: int, stride: int
+) -> np.ndarray:
+    """Where a window begins in its range; the last one ends with it."""
+    return np.minimum(number * stride, np.maximum(count - room, 0))
+
+
+def _windows_of_words(
+    sentence_starts: np.ndarray,
+    word_tokens: np.ndarray,
+    ranges: _Ranges,
+    windows: np.ndarray,
+    room: int,
+    stride: int,
+) -> np.ndarray:
+    """The window that asks for each word.
+
+    Args:
+      sentence_starts: int64 [N + 1], where sentences begin, in words.
+      word_tokens: int64 [W + 1], where words begin, in sub-tokens.
+      ranges: what is shown of the document.
+      windows: int64 [N], how many windows that takes.
+      room: tokens of a window.
+      stride: tokens from one window to the next.
+
+    Returns:
+      int64 [W], windows by number over all sentences, ascending.
+    """
+    sentence = np.repeat(np.arange(len(windows)), np.diff(sentence_starts))
+    place = word_tokens[:-1] - ranges.begin[sentence]
+    last = windows[sentence] - 1
+    # Windows have one length, so the best one is the one whose middle is
+    # nearest: that before the word or that behind it.
+    lower = np.clip((2 * place - (room - 1)) // (2 * stride), 0, last)
+    upper = np.minimum(lower + 1, last)
+
+    def smaller_side(number: np.ndarray) -> np.ndarray:
+        offset = _offsets(number, ranges.count[sentence], room, stride)
+        return np.minimum(place - offset, offset + room - 1 - place)
+
+    best = np.where(smaller_side(upper) > smaller_side(lower), upper, lower)
+    return (np.cumsum(windows) - windows)[sentence] + best
+
+
+def asked_words(
+    windows: WordWindows, chosen: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which words some rows ask for, and where.
+
+    Args:
+      windows: all rows.
+      chosen: int64 [B], rows by number.
+
+    Returns:
+      Of each word its row in the batch, its place in the row and its number,
+      each int64 [words].
+    """
+    first = windows.word_starts[chosen]
+    count = windows.word_starts[chosen + 1] - first
+    word = np.repeat(first, count) + counted(count)
+    row = np.repeat(np.arange(len(chosen)), count)
+    return row, windows.places[word].astype(np.int64), word
+
+
+def padded_tags(
+    windows: WordWindows, chosen: np.ndarray, numbers: np.ndarray
+) -> dict[str, np.ndarray]:
+    """A batch of some rows, padded to the longest of them, with its tags.
+
+    Args:
+      windows: all rows.
+      chosen: int64 [B], rows by number.
+      numbers: int32 [W], the tag of each word; see `tag_schemes.tag_numbers`.
+
+    Returns:
+      The encoder's inputs and tag_ids, int32 [B, S], and tag_weights, float32
+      [B, S], 1 at the first sub-tokens of the words asked for and else 0.
+    """
+    batch = padded_inputs(windows.rows, chosen)
+    row, place, word = asked_words(windows, chosen)
+    batch[TAG_IDS] = np.zeros_like(batch["input_ids"])
+    batch[TAG_IDS][row, place] = numbers[word]
+    batch[TAG_WEIGHTS] = np.zeros(batch["input_ids"].shape, np.float32)
+    batch[TAG_WEIGHTS][row, place] = 1.0
+    return batch
+
+
+def word_outputs(
+    windows: WordWindows, batches: Iterable[tuple[np.ndarray, np.ndarray]]
+) -> np.ndarray:
+    """What a model computed for each word.
+
+    Args:
+      windows: all rows.
+      batches: rows by number, int64 [B], and logits or vectors of theirs,
+        [B or more, S, C]; together every row, in any order.
+
+    Returns:
+      float32 [W, C], in the order of the words.
+    """
+    result = None
+    for chosen, outputs in batches:
+        row, place, word = asked_words(windows, chosen)
+        if result is None:
+            size = (len(windows.places), outputs.shape[-1])
+            result = np.full(size, np.nan, np.float32)
+        result[word] = outputs[row, place]
+    return result
