@@ -1,5 +1,6 @@
 """A classifier and its tokenizer as one SavedModel: strings in."""
 
+import functools
 import pathlib
 
 import keras
@@ -16,7 +17,10 @@ class _TextClassifier(tf.Module):
 
     def __init__(self, model: keras.Model, pack: SentencePacker):
         super().__init__()
-        self.model = model
+        # The variables, not the Keras model: with that, each would be written
+        # twice, and TensorFlow Serving's loader would leave one unset.
+        self.weights = [variable.value for variable in model.variables]
+        self._forward = functools.partial(model, training=False)
         self.pack = pack
 
     @tf.function(
@@ -46,7 +50,7 @@ class _TextClassifier(tf.Module):
         )
 
     def _classify(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        logits = tf.cast(self.model(inputs, training=False), tf.float32)
+        logits = tf.cast(self._forward(inputs), tf.float32)
         if logits.shape[-1] == 1:
             return {"logits": logits}
         return {"logits": logits, "probabilities": tf.nn.softmax(logits)}

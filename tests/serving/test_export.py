@@ -13,7 +13,7 @@ import bert_tf
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "film"]
 TOKENS += ["bad", "##ly", "made", "ü", "."]
 TEXTS = ["a good film.", "Bad", "", "badly made ü film", "?"]
-LOADER = """
+EAGER = """
 import json, sys
 import tensorflow as tf, tensorflow_text
 model = tf.saved_model.load(sys.argv[1])
@@ -21,6 +21,21 @@ texts = tf.constant(json.loads(sys.argv[2]))
 out = model.signatures["serving_default"](text=texts)
 assert "bert_tf" not in sys.modules
 print(json.dumps({k: v.numpy().tolist() for k, v in out.items()}))
+"""
+
+# The way of TensorFlow Serving.
+SESSION = """
+import json, sys
+import tensorflow as tf, tensorflow_text
+with tf.compat.v1.Session(graph=tf.Graph()) as session:
+    loaded = tf.compat.v1.saved_model.load(session, ["serve"], sys.argv[1])
+    signature = loaded.signature_def["serving_default"]
+    out = session.run(
+        {name: info.name for name, info in signature.outputs.items()},
+        {signature.inputs["text"].name: json.loads(sys.argv[2])},
+    )
+assert "bert_tf" not in sys.modules
+print(json.dumps({k: v.tolist() for k, v in out.items()}))
 """
 
 
@@ -41,11 +56,12 @@ def classifier():
     return model, pack
 
 
-def test_a_fresh_process_gives_what_python_gives(classifier, tmp_path):
+@pytest.mark.parametrize("loader", [EAGER, SESSION])
+def test_a_fresh_process_gives_what_python_gives(classifier, tmp_path, loader):
     model, pack = classifier
     bert_tf.export_saved_model(model, tmp_path / "1", text_input=pack)
     done = subprocess.run(
-        [sys.executable, "-c", LOADER, tmp_path / "1", json.dumps(TEXTS)],
+        [sys.executable, "-c", loader, tmp_path / "1", json.dumps(TEXTS)],
         cwd=tmp_path,
         capture_output=True,
         text=True,
