@@ -1,0 +1,1 @@
+"""A server of SavedModels that speaks TF Serving's REST and gRPC."""

@@ -1,0 +1,332 @@
+"""Puts the rows of requests that arrive together through the graph at once."""
+
+import asyncio
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+import grpc
+import numpy as np
+
+from bert_tf.errors import UserError
+from bert_tf.server.loaded_model import Arrays, Signature, rows_of
+from bert_tf.server.metrics import Metrics
+from bert_tf.server.status import RequestError, invalid
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchingParameters:
+    """How batches are made; names and defaults are TF Serving's.
+
+    Attributes:
+      max_batch_size: rows in a batch at most.
+      batch_timeout_micros: how long the first row of a batch waits for
+        others while a thread is free.
+      max_enqueued_batches: full batches that may wait for each signature;
+        past that, requests are turned away.
+      num_batch_threads: batches that run at once.
+      allowed_batch_sizes: if any, a batch is filled up to the next of these
+        with copies of its first row.
+    """
+
+    max_batch_size: int = 1000
+    batch_timeout_micros: int = 0
+    max_enqueued_batches: int = 10
+    num_batch_threads: int = os.cpu_count() or 1
+    allowed_batch_sizes: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in (
+            "max_batch_size",
+            "max_enqueued_batches",
+            "num_batch_threads",
+        ):
+            if getattr(self, name) < 1:
+                raise UserError(
+                    f"{name}={getattr(self, name)}: give 1 or more."
+                )
+        if self.batch_timeout_micros < 0:
+            raise UserError(
+                f"batch_timeout_micros={self.batch_timeout_micros}: give 0 "
+                "or more."
+            )
+        sizes = self.allowed_batch_sizes
+        if sizes and (
+            list(sizes) != sorted(set(sizes))
+            or sizes[0] < 1
+            or sizes[-1] != self.max_batch_size
+        ):
+            raise UserError(
+                f"allowed_batch_sizes={list(sizes)}: give rising sizes, the "
+                f"last of them max_batch_size, which is {self.max_batch_size}."
+            )
+
+    def padding(self, rows: int) -> int:
+        """How many rows to add to a batch of that many."""
+        for size in self.allowed_batch_sizes:
+            if size >= rows:
+                return size - rows
+        return 0
+
+
+@dataclasses.dataclass
+class _Waiting:
+    """A request in the queue."""
+
+    inputs: Arrays
+    rows: int
+    key: tuple
+    length: int
+    answer: asyncio.Future
+    since: float
+
+    def goes_with(self, other: "_Waiting") -> bool:
+        """Whether two requests are to run together.
+
+        Their shapes must agree. Texts of very different lengths could, but
+        the short ones would be padded to the long ones, which takes longer
+        than two batches. A few words, about 16 tokens, never matter.
+        """
+        shorter, longer = sorted((self.length, other.length))
+        return self.key == other.key and longer <= 1.5 * shorter + 64
+
+
+def _key(inputs: Arrays) -> tuple:
+    return tuple(array.shape[1:] for array in inputs.values())
+
+
+def _length(inputs: Arrays) -> int:
+    """The bytes of text in the longest row."""
+    rows = [0] * rows_of(inputs)
+    for array in inputs.values():
+        if array.dtype == object:
+            for row, values in enumerate(array.reshape(len(rows), -1)):
+                rows[row] += sum(map(len, values))
+    return max(rows)
+
+
+def _set(future: asyncio.Future, result: Arrays | Exception) -> None:
+    """Answers whoever still waits."""
+    if future.done():
+        return
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
+
+
+class Runner:
+    """Runs graphs in threads: what all models of a server share.
+
+    Args:
+      executor: the threads.
+      slots: how many of them batches may take at once.
+      parameters: how to batch; None runs each request by itself.
+      metrics: told of every run.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        parameters: BatchingParameters | None,
+        metrics: Metrics,
+    ) -> None:
+        self._executor = executor
+        self._metrics = metrics
+        self.parameters = parameters
+        if parameters:
+            self._slots = asyncio.Semaphore(parameters.num_batch_threads)
+
+    async def alone(
+        self, function: Callable[..., object], *arguments: object
+    ) -> object:
+        """Runs a function in one of the threads."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, function, *arguments)
+
+    async def take_slot(self) -> None:
+        """Waits until one batch more may run."""
+        await self._slots.acquire()
+
+    def give_slot(self) -> None:
+        """A batch has run."""
+        self._slots.release()
+
+    def count_batch(self, model: str, rows: int, padding: int) -> None:
+        """Records the size of a batch."""
+        self._metrics.batch(model, rows, padding)
+
+    def count_wait(self, model: str, seconds: float) -> None:
+        """Records how long a request waited in its queue."""
+        self._metrics.queued(model, seconds)
+
+
+class SignatureQueue:
+    """The requests to one signature of one version.
+
+    Args:
+      model: the name of the model, for the metrics.
+      signature: runs batches.
+      runner: the threads.
+    """
+
+    def __init__(
+        self, model: str, signature: Signature, runner: Runner
+    ) -> None:
+        self._model = model
+        self._signature = signature
+        self._runner = runner
+        self._waiting: list[_Waiting] = []
+        self._filled = asyncio.Event()
+        self._task: asyncio.Task | None = None
+        self._running: set[asyncio.Task] = set()
+
+    async def run(self, inputs: Arrays) -> Arrays:
+        """Answers one request, maybe together with others.
+
+        Args:
+          inputs: what `Signature.check` has passed.
+
+        Returns:
+          the outputs of its own rows.
+
+        Raises:
+          RequestError: it is larger than a batch, or too many are waiting.
+          tf.errors.OpError: the graph refuses it.
+        """
+        parameters = self._runner.parameters
+        if parameters is None or not self._signature.can_batch:
+            return await self._runner.alone(self._signature.run, inputs)
+        rows = rows_of(inputs)
+        if rows > parameters.max_batch_size:
+            raise invalid(
+                f"Task size {rows} is larger than maximum input batch size "
+                f"{parameters.max_batch_size}"
+            )
+        self._waiting = [w for w in self._waiting if not w.answer.done()]
+        limit = parameters.max_batch_size * parameters.max_enqueued_batches
+        if sum(w.rows for w in self._waiting) + rows > limit:
+            raise RequestError(
+                grpc.StatusCode.UNAVAILABLE,
+                "The batch scheduling queue to which this task was submitted "
+                "is full",
+            )
+        answer = asyncio.get_running_loop().create_future()
+        self._waiting.append(
+            _Waiting(
+                inputs,
+                rows,
+                _key(inputs),
+                _length(inputs),
+                answer,
+                time.monotonic(),
+            )
+        )
+        self._filled.set()
+        if self._task is None:
+            self._task = asyncio.create_task(self._work())
+        return await answer
+
+    async def _work(self) -> None:
+        """Forms batches until nobody waits."""
+        try:
+            while self._waiting:
+                await self._wait_for_more()
+                await self._runner.take_slot()
+                batch = self._take()
+                if not batch:
+                    self._runner.give_slot()
+                    continue
+                task = asyncio.create_task(self._run_batch(batch))
+                self._running.add(task)
+                task.add_done_callback(self._running.discard)
+        finally:
+            self._task = None
+
+    async def _wait_for_more(self) -> None:
+        """Waits until the oldest request's batch is full or its time over."""
+        parameters = self._runner.parameters
+        until = self._waiting[0].since + parameters.batch_timeout_micros / 1e6
+        while self._waiting:
+            oldest = self._waiting[0]
+            rows = sum(w.rows for w in self._waiting if w.goes_with(oldest))
+            left = until - time.monotonic()
+            if rows >= parameters.max_batch_size or left <= 0:
+                return
+            self._filled.clear()
+            try:
+                await asyncio.wait_for(self._filled.wait(), left)
+            except TimeoutError:
+                return
+
+    def _take(self) -> list[_Waiting]:
+        """The oldest requests that fit into one batch, in their order."""
+        batch, left = [], []
+        room = self._runner.parameters.max_batch_size
+        for waiting in self._waiting:
+            if waiting.answer.done():
+                continue  # Its client has gone.
+            same = not batch or waiting.goes_with(batch[0])
+            if same and waiting.rows <= room:
+                batch.append(waiting)
+                room -= waiting.rows
+            else:
+                if same:
+                    room = 0  # Nobody overtakes one of the same kind.
+                left.append(waiting)
+        self._waiting = left
+        return batch
+
+    async def _run_batch(self, batch: list[_Waiting]) -> None:
+        now = time.monotonic()
+        for waiting in batch:
+            self._runner.count_wait(self._model, now - waiting.since)
+        try:
+            results = await self._runner.alone(self._compute, batch)
+        except Exception as error:
+            results = [error] * len(batch)
+        finally:
+            self._runner.give_slot()
+        for waiting, result in zip(batch, results, strict=True):
+            _set(waiting.answer, result)
+
+    def _compute(self, batch: list[_Waiting]) -> list[Arrays | Exception]:
+        """Runs a batch; where the graph refuses it, each request alone.
+
+        A row that the graph refuses must not fail its neighbours.
+        """
+        padding = self._runner.parameters.padding(sum(w.rows for w in batch))
+        self._runner.count_batch(
+            self._model, sum(w.rows for w in batch), padding
+        )
+        try:
+            return self._together(batch, padding)
+        except Exception as error:
+            if len(batch) == 1:
+                return [error]
+        return [self._compute([waiting])[0] for waiting in batch]
+
+    def _together(self, batch: list[_Waiting], padding: int) -> list[Arrays]:
+        if len(batch) == 1 and not padding:
+            return [self._signature.run(batch[0].inputs)]
+        inputs = {}
+        for alias in self._signature.inputs:
+            parts = [waiting.inputs[alias] for waiting in batch]
+            parts += [parts[0][:1]] * padding
+            inputs[alias] = np.concatenate(parts)
+        outputs = self._signature.run(inputs)
+        rows = rows_of(inputs)
+        for alias, array in outputs.items():
+            if array.ndim == 0 or len(array) != rows:
+                raise RequestError(
+                    grpc.StatusCode.FAILED_PRECONDITION,
+                    f'Batched output "{alias}" has shape '
+                    f"{list(array.shape)} for {rows} rows",
+                )
+        ends = np.cumsum([waiting.rows for waiting in batch])
+        return [
+            {a: array[end - w.rows : end] for a, array in outputs.items()}
+            for w, end in zip(batch, ends, strict=True)
+        ]

@@ -1,0 +1,282 @@
+"""The server's settings, and TF Serving's text files they are read from."""
+
+import dataclasses
+import pathlib
+
+from google.protobuf import (
+    descriptor_pb2,
+    descriptor_pool,
+    message_factory,
+    text_format,
+    wrappers_pb2,
+)
+from google.protobuf.message import Message
+from tensorflow_serving.config import model_server_config_pb2
+
+from bert_tf.errors import UserError
+from bert_tf.server.batching import BatchingParameters
+
+METRICS_PATH = "/monitoring/prometheus/metrics"
+_FIELD = descriptor_pb2.FieldDescriptorProto
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    """A model to serve.
+
+    Attributes:
+      name: what clients call it.
+      base_path: folder of its version folders.
+      policy: which versions: "latest", "all" or "specific".
+      num_versions: how many of the latest.
+      versions: the specific ones.
+      labels: version numbers by label.
+    """
+
+    name: str
+    base_path: pathlib.Path
+    policy: str = "latest"
+    num_versions: int = 1
+    versions: tuple[int, ...] = ()
+    labels: tuple[tuple[str, int], ...] = ()
+
+    def wanted(self, present: set[int]) -> set[int]:
+        """Those of the versions that are to be served."""
+        if self.policy == "all":
+            return present
+        if self.policy == "specific":
+            return present & set(self.versions)
+        return set(sorted(present)[-self.num_versions :])
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerConfig:
+    """All settings of a server; times are in seconds.
+
+    Attributes:
+      models: what to serve.
+      host: address to listen on.
+      rest_port: port of REST and the page; None for none, 0 for any.
+      grpc_port: port of gRPC; None for none, 0 for any.
+      batching: how to batch; None runs each request by itself.
+      threads: requests that run at once without batching.
+      request_timeout: for the answer to a REST request.
+      client_timeout: a client must have sent its request by then, and a
+        connection without requests is closed after it.
+      max_request_bytes: larger requests are turned away.
+      poll_wait: between two looks at the model folders; 0 looks once.
+      config_file: read again every `config_poll_wait`, if that is not 0.
+      config_poll_wait: see there.
+      max_load_retries: how often a version that does not load is tried again
+        as long as its folder stays the same.
+      load_retry_interval: between two tries.
+      warm_up: whether to replay the requests stored with a model.
+      labels_for_unavailable: whether a label may name a version that is not
+        there.
+      metrics_path: where Prometheus finds the metrics; None for nowhere.
+      intra_op_threads: threads of one operation; 0 for one a core.
+      inter_op_threads: operations at once; 0 for one a core.
+      drain_timeout: how long a server that stops waits for its requests.
+    """
+
+    models: tuple[ModelConfig, ...]
+    host: str = "127.0.0.1"
+    rest_port: int | None = 8501
+    grpc_port: int | None = 8500
+    batching: BatchingParameters | None = None
+    threads: int = 8
+    request_timeout: float = 30.0
+    client_timeout: float = 30.0
+    max_request_bytes: int = 16 * 2**20
+    poll_wait: float = 1.0
+    config_file: str | pathlib.Path | None = None
+    config_poll_wait: float = 0.0
+    max_load_retries: int = 5
+    load_retry_interval: float = 60.0
+    warm_up: bool = True
+    labels_for_unavailable: bool = False
+    metrics_path: str | None = METRICS_PATH
+    intra_op_threads: int = 0
+    inter_op_threads: int = 0
+    drain_timeout: float = 30.0
+
+
+def read_models(path: str | pathlib.Path) -> tuple[ModelConfig, ...]:
+    """The models in a file of TF Serving's ModelServerConfig."""
+    path = pathlib.Path(path)
+    config = model_server_config_pb2.ModelServerConfig()
+    _read_text(path, config)
+    return models_of(config, str(path))
+
+
+def models_of(
+    config: model_server_config_pb2.ModelServerConfig, where: str
+) -> tuple[ModelConfig, ...]:
+    """The models in a ModelServerConfig that came from `where`."""
+    if not config.model_config_list.config:
+        raise UserError(
+            f"{where}: no model; write model_config_list {{ config {{ name: "
+            '"..." base_path: "..." model_platform: "tensorflow" } }.'
+        )
+    models = tuple(
+        _model(one, where) for one in config.model_config_list.config
+    )
+    names = [model.name for model in models]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"{where}: two models are called {name!r}.")
+    return models
+
+
+def _model(one: model_server_config_pb2.ModelConfig, where: str) -> ModelConfig:
+    if not one.name or not one.base_path:
+        raise UserError(f"{where}: each config needs a name and a base_path.")
+    if one.model_platform not in ("", "tensorflow"):
+        raise UserError(
+            f"{where}: model {one.name!r} has model_platform "
+            f"{one.model_platform!r}; only 'tensorflow' is served."
+        )
+    if one.HasField("logging_config"):
+        raise UserError(
+            f"{where}: model {one.name!r} has logging_config; requests are "
+            "not logged here, take it out."
+        )
+    policy = one.model_version_policy
+    kind = policy.WhichOneof("policy_choice") or "latest"
+    if kind == "specific" and not policy.specific.versions:
+        raise UserError(
+            f"{where}: model {one.name!r} asks for specific versions and "
+            "names none."
+        )
+    return ModelConfig(
+        one.name,
+        pathlib.Path(one.base_path),
+        kind,
+        max(policy.latest.num_versions, 1),
+        tuple(policy.specific.versions),
+        tuple(sorted(one.version_labels.items())),
+    )
+
+
+def read_batching(path: pathlib.Path) -> BatchingParameters:
+    """The parameters in a file of TF Serving's BatchingParameters."""
+    message = _MESSAGES["BatchingParameters"]()
+    _read_text(path, message)
+    for name in (
+        "pad_variable_length_inputs",
+        "enable_large_batch_splitting",
+        "max_execution_batch_size",
+    ):
+        if message.HasField(name):
+            raise UserError(
+                f"{path}: {name} is not offered here; take it out for this "
+                "server."
+            )
+    given = {
+        name: getattr(message, name).value
+        for name in (
+            "max_batch_size",
+            "batch_timeout_micros",
+            "max_enqueued_batches",
+            "num_batch_threads",
+        )
+        if message.HasField(name)
+    }
+    try:
+        return BatchingParameters(
+            **given, allowed_batch_sizes=tuple(message.allowed_batch_sizes)
+        )
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+
+
+def read_metrics_path(path: pathlib.Path) -> str | None:
+    """Where a file of TF Serving's MonitoringConfig puts the metrics."""
+    message = _MESSAGES["MonitoringConfig"]()
+    _read_text(path, message)
+    prometheus = message.prometheus_config
+    if not prometheus.enable:
+        return None
+    found = prometheus.path or METRICS_PATH
+    if not found.startswith("/"):
+        raise UserError(f"{path}: path {found!r} must start with /.")
+    return found
+
+
+def _read_text(path: pathlib.Path, message: Message) -> None:
+    try:
+        text = path.read_text(encoding="utf-8")
+        text_format.Parse(text, message)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}.") from error
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: {error}.") from error
+
+
+def _messages() -> dict[str, type[Message]]:
+    """Messages of TF Serving that tensorflow-serving-api does not carry.
+
+    Names and numbers of the fields: session_bundle_config.proto and
+    monitoring_config.proto of tensorflow_serving.
+    """
+    package = "bert_tf.server"
+    file = descriptor_pb2.FileDescriptorProto(
+        name="bert_tf/server/config.proto",
+        package=package,
+        syntax="proto2",
+        dependency=[wrappers_pb2.DESCRIPTOR.name],
+    )
+    batching = file.message_type.add(name="BatchingParameters")
+    for name, number, kind in (
+        ("max_batch_size", 1, "Int64Value"),
+        ("batch_timeout_micros", 2, "Int64Value"),
+        ("max_enqueued_batches", 3, "Int64Value"),
+        ("num_batch_threads", 4, "Int64Value"),
+        ("thread_pool_name", 5, "StringValue"),
+        ("enable_large_batch_splitting", 8, "BoolValue"),
+        ("max_execution_batch_size", 9, "Int64Value"),
+    ):
+        _add(batching, name, number, type_name=f".google.protobuf.{kind}")
+    _add(
+        batching,
+        "allowed_batch_sizes",
+        6,
+        _FIELD.TYPE_INT64,
+        label=_FIELD.LABEL_REPEATED,
+    )
+    _add(batching, "pad_variable_length_inputs", 7, _FIELD.TYPE_BOOL)
+    prometheus = file.message_type.add(name="PrometheusConfig")
+    _add(prometheus, "enable", 1, _FIELD.TYPE_BOOL)
+    _add(prometheus, "path", 2, _FIELD.TYPE_STRING)
+    monitoring = file.message_type.add(name="MonitoringConfig")
+    _add(
+        monitoring,
+        "prometheus_config",
+        1,
+        type_name=f".{package}.PrometheusConfig",
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
+    pool.Add(file)
+    return {
+        name: message_factory.GetMessageClass(
+            pool.FindMessageTypeByName(f"{package}.{name}")
+        )
+        for name in ("BatchingParameters", "MonitoringConfig")
+    }
+
+
+def _add(
+    message: descriptor_pb2.DescriptorProto,
+    name: str,
+    number: int,
+    kind: int = _FIELD.TYPE_MESSAGE,
+    label: int = _FIELD.LABEL_OPTIONAL,
+    type_name: str | None = None,
+) -> None:
+    message.field.add(
+        name=name, number=number, type=kind, label=label, type_name=type_name
+    )
+
+
+_MESSAGES = _messages()

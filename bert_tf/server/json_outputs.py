@@ -1,0 +1,114 @@
+"""Arrays as JSON, as TF Serving writes them.
+
+Floats have as many digits as they need and always a point or an exponent, and
+outputs whose name ends with _bytes become {"b64": "..."}: see MakeJsonFrom* in
+tensorflow_serving/util/json_tensor.cc.
+"""
+
+import base64
+import json
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from bert_tf.server.json_tensors import COLUMNS
+from bert_tf.server.loaded_model import Arrays
+from bert_tf.server.status import invalid
+
+
+def write_outputs(outputs: Arrays, form: str) -> str:
+    """The answer to a predict request, in the format of the request."""
+    if not outputs:
+        raise invalid("Cannot convert empty tensor map to JSON")
+    outputs = dict(sorted(outputs.items()))
+    if form == COLUMNS:
+        values = {
+            alias: _nested(array.shape, iter(_texts(alias, array)))
+            for alias, array in outputs.items()
+        }
+        return f'{{\n    "outputs": {_object_or_value(values)}\n}}'
+    rows = None
+    for alias, array in outputs.items():
+        if array.ndim == 0:
+            raise invalid(f"Tensor name: {alias} has no shape information ")
+        if rows is not None and len(array) != rows:
+            raise invalid(
+                f"Tensor name: {alias} has inconsistent batch size: "
+                f"{len(array)} expecting: {rows}"
+            )
+        rows = len(array)
+    texts = {alias: iter(_texts(alias, a)) for alias, a in outputs.items()}
+    lines = []
+    for _ in range(rows):
+        values = {
+            alias: _nested(array.shape[1:], texts[alias])
+            for alias, array in outputs.items()
+        }
+        lines.append(f"        {_object_or_value(values)}")
+    joined = ",\n".join(lines)
+    return f'{{\n    "predictions": [\n{joined}\n    ]\n}}'
+
+
+def _object_or_value(values: dict[str, str]) -> str:
+    if len(values) == 1:
+        return next(iter(values.values()))
+    pairs = (f"{json.dumps(alias)}: {v}" for alias, v in values.items())
+    return f"{{{', '.join(pairs)}}}"
+
+
+def _nested(shape: tuple[int, ...], texts: Iterator[str]) -> str:
+    if not shape:
+        return next(texts)
+    inside = (_nested(shape[1:], texts) for _ in range(shape[0]))
+    return f"[{', '.join(inside)}]"
+
+
+def _texts(alias: str, array: np.ndarray) -> list[str]:
+    """Every value of an array, written as JSON."""
+    flat = array.ravel()
+    if array.dtype == object:
+        if alias.endswith("_bytes"):
+            return [
+                f'{{"b64": "{base64.b64encode(value).decode()}"}}'
+                for value in flat
+            ]
+        return [write_string(value) for value in flat]
+    if array.dtype in (np.float32, np.float64):
+        return write_floats(flat)
+    if array.dtype == np.bool_:
+        return ["true" if value else "false" for value in flat.tolist()]
+    if np.issubdtype(array.dtype, np.integer):
+        return [str(value) for value in flat.tolist()]
+    raise invalid(
+        f"Failed to write JSON value for tensor type: {array.dtype.name}"
+    )
+
+
+def write_string(value: bytes) -> str:
+    """A string of a tensor as JSON; what is no UTF-8 becomes U+FFFD."""
+    return json.dumps(value.decode("utf-8", "replace"), ensure_ascii=False)
+
+
+def write_floats(flat: np.ndarray) -> list[str]:
+    """Floats with the digits that TF Serving writes.
+
+    Six digits where they give the same float again, and as many as are always
+    enough (9, or 17 for float64) elsewhere.
+    """
+    enough = 9 if flat.dtype == np.float32 else 17
+    values = flat.tolist()
+    texts = [f"{value:.6g}" for value in values]
+    exact = np.array(texts, flat.dtype) == flat
+    return [
+        _decimal(text if same else f"{value:.{enough}g}", value)
+        for text, same, value in zip(texts, exact, values, strict=True)
+    ]
+
+
+def _decimal(text: str, value: float) -> str:
+    if not math.isfinite(value):
+        if math.isnan(value):
+            return "NaN"
+        return "Infinity" if value > 0 else "-Infinity"
+    return text if "." in text or "e" in text else f"{text}.0"

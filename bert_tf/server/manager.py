@@ -1,0 +1,281 @@
+"""Loads, warms up, switches and unloads versions as their folders change."""
+
+import asyncio
+import pathlib
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+from bert_tf.progress import notice
+from bert_tf.server.batching import Runner
+from bert_tf.server.config import ModelConfig, ServerConfig, read_models
+from bert_tf.server.folders import (
+    Attempt,
+    Fingerprint,
+    check_folder,
+    fingerprint,
+    version_folders,
+)
+from bert_tf.server.loaded_model import LoadedModel, LoadError
+from bert_tf.server.metrics import Metrics
+from bert_tf.server.versions import Models, State, Version
+from bert_tf.server.warm_up import warm_up
+
+# Of the versions that have ended, so many are remembered for each model.
+_REMEMBERED = 10
+
+
+class Manager:
+    """Keeps what is in memory in step with the model folders.
+
+    A new version is loaded and warmed up beside the old one, then takes the
+    requests over; the old one goes when its last request is answered. A
+    folder that does not load is told of and tried again; meanwhile the
+    version before it serves.
+
+    Args:
+      config: of the server.
+      runner: runs the graphs.
+      metrics: told of warming up.
+    """
+
+    def __init__(
+        self, config: ServerConfig, runner: Runner, metrics: Metrics
+    ) -> None:
+        self.models = Models()
+        self._config = config
+        self._runner = runner
+        self._metrics = metrics
+        self._session_config = tf.compat.v1.ConfigProto(
+            intra_op_parallelism_threads=config.intra_op_threads,
+            inter_op_parallelism_threads=config.inter_op_threads,
+        )
+        # Loading must not keep requests waiting, so it has its own thread.
+        self._loader = ThreadPoolExecutor(1, "load")
+        self._busy = asyncio.Lock()
+        self._unloading: set[asyncio.Task] = set()
+        self._attempts: dict[pathlib.Path, Attempt] = {}
+        self._told: dict[str, str] = {}
+        self._read: tuple[ModelConfig, ...] = config.models
+
+    async def start(self) -> None:
+        """Loads all models.
+
+        Raises:
+          UserError: one of them has no version that loads.
+        """
+        await self.change_models(self._config.models)
+
+    async def change_models(self, models: tuple[ModelConfig, ...]) -> None:
+        """Serves these models from now on, and no others.
+
+        Raises:
+          UserError: one of them cannot be served; what was served before
+            goes on.
+        """
+        async with self._busy:
+            before = self.models.configs
+            for model in models:
+                await asyncio.to_thread(check_folder, model)
+            self.models.configs = {model.name: model for model in models}
+            keep = await self._load_wanted(at_once=True)
+            try:
+                for model in models:
+                    self._check_served(model)
+            except UserError:
+                self.models.configs = before
+                keep = {
+                    name: set(self.models.versions[name]) for name in before
+                }
+                raise
+            finally:
+                self._unload_others(keep)
+
+    def _check_served(self, model: ModelConfig) -> None:
+        available = self.models.available(model.name)
+        if not available:
+            versions = self.models.versions.get(model.name, {})
+            errors = [versions[key].error for key in sorted(versions)]
+            why = errors[-1] if errors else f"no version in {model.base_path}"
+            raise UserError(f"model {model.name!r}: {why}.")
+        if self._config.labels_for_unavailable:
+            return
+        for label, number in model.labels:
+            if number not in available:
+                raise UserError(
+                    f"model {model.name!r}: label {label!r} names version "
+                    f"{number}, which is not served; there is "
+                    f"{', '.join(map(str, sorted(available)))}."
+                )
+
+    async def watch(self) -> None:
+        """Follows the folders, and the config file, until cancelled."""
+        works = []
+        if self._config.poll_wait > 0:
+            works.append(self._repeat(self._config.poll_wait, self.update))
+        if self._config.config_file and self._config.config_poll_wait > 0:
+            works.append(
+                self._repeat(self._config.config_poll_wait, self._read_config)
+            )
+        await asyncio.gather(*works)
+
+    async def _repeat(
+        self, wait: float, work: Callable[[], Awaitable[None]]
+    ) -> None:
+        while True:
+            await asyncio.sleep(wait)
+            try:
+                await work()
+            except Exception as error:  # The server lives on.
+                known = isinstance(error, UserError)
+                kind = "" if known else f"{type(error).__name__}: "
+                self._tell("watch", f"{kind}{error}")
+
+    async def _read_config(self) -> None:
+        models = await asyncio.to_thread(read_models, self._config.config_file)
+        if models != self._read:
+            self._read = models
+            await self.change_models(models)
+
+    def _tell(self, about: str, line: str) -> None:
+        """Says a line once, not at every look."""
+        if self._told.get(about) != line:
+            self._told[about] = line
+            notice(line)
+
+    async def update(self) -> None:
+        """Looks at the folders once and follows them."""
+        async with self._busy:
+            self._unload_others(await self._load_wanted(at_once=False))
+
+    async def _load_wanted(self, at_once: bool) -> dict[str, set[int]]:
+        """Loads what is missing; returns the versions to keep."""
+        keep, folders = {}, set()
+        for config in self.models.configs.values():
+            found: dict[int, pathlib.Path] = {}
+            try:
+                found = await asyncio.to_thread(
+                    version_folders, config.base_path
+                )
+            except OSError as error:
+                self._tell(config.name, f"{config.base_path}: {error.strerror}")
+            folders.update(found.values())
+            keep[config.name] = await self._follow(config, found, at_once)
+        for folder in self._attempts.keys() - folders:
+            del self._attempts[folder]
+        return keep
+
+    async def _follow(
+        self,
+        config: ModelConfig,
+        found: dict[int, pathlib.Path],
+        at_once: bool,
+    ) -> set[int]:
+        """Loads what one model lacks; returns the versions to keep."""
+        usable = set(found)
+        while True:
+            wanted = config.wanted(usable)
+            available = self.models.available(config.name)
+            missing = [
+                number
+                for number in wanted
+                if number not in available
+                or available[number].folder != found[number]
+            ]
+            if not missing:
+                # A folder emptied by mistake, or gone for a moment, ends
+                # nothing.
+                return wanted or set(available)
+            number = max(missing)
+            folder = found[number]
+            now = await asyncio.to_thread(fingerprint, folder)
+            attempt = self._attempts.setdefault(folder, Attempt())
+            serves = attempt.is_due(now, at_once, self._config.max_load_retries)
+            if serves:
+                attempt.begins(now, self._config.load_retry_interval)
+                version = Version(config.name, number, folder)
+                serves = await self._load(version, now)
+            if serves:
+                del self._attempts[folder]
+            else:
+                # Then the one before it is wanted instead.
+                usable.discard(number)
+
+    async def _load(self, version: Version, now: Fingerprint) -> bool:
+        """Loads and warms up a version; returns whether it serves."""
+        versions = self.models.versions.setdefault(version.model, {})
+        before = self.models.available(version.model).get(version.number)
+        if before is None:
+            versions[version.number] = version
+        version.state = State.LOADING
+        loop = asyncio.get_running_loop()
+        try:
+            loaded = await loop.run_in_executor(
+                self._loader, self._load_whole, version.folder, now
+            )
+            version.take(loaded, self._runner)
+            if self._config.warm_up:
+                await warm_up(version, self._metrics)
+        except LoadError as error:
+            await self._close(version)
+            version.state, version.error = State.END, str(error)
+            notice(
+                f"model {version.model}: version {version.number} does not "
+                f"load: {error}"
+            )
+            return False
+        versions[version.number] = version
+        version.state = State.AVAILABLE
+        notice(f"model {version.model}: version {version.number} serves")
+        if before is not None:
+            self._start_unloading(before)
+        return True
+
+    def _load_whole(
+        self, folder: pathlib.Path, before: Fingerprint
+    ) -> LoadedModel:
+        loaded = LoadedModel(folder, self._session_config)
+        if fingerprint(folder) != before:
+            loaded.close()
+            raise LoadError(f"{folder} changed while it was loaded")
+        return loaded
+
+    def _unload_others(self, keep: dict[str, set[int]]) -> None:
+        """Unloads the versions that are not to be kept."""
+        for name, versions in list(self.models.versions.items()):
+            for number in self.models.available(name):
+                if number not in keep.get(name, ()):
+                    self._start_unloading(versions[number])
+            ended = [n for n, v in versions.items() if v.state == State.END]
+            kept = _REMEMBERED if name in self.models.configs else 0
+            for number in sorted(ended)[: max(len(ended) - kept, 0)]:
+                del versions[number]
+            if not versions:
+                del self.models.versions[name]
+
+    def _start_unloading(self, version: Version) -> None:
+        version.state = State.UNLOADING
+        task = asyncio.create_task(self._unload(version))
+        self._unloading.add(task)
+        task.add_done_callback(self._unloading.discard)
+
+    async def _unload(self, version: Version) -> None:
+        await version.unused()
+        await self._close(version)
+        version.state = State.END
+        notice(f"model {version.model}: version {version.number} has gone")
+
+    async def _close(self, version: Version) -> None:
+        loaded = version.release()
+        if loaded is not None:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._loader, loaded.close)
+
+    async def stop(self) -> None:
+        """Unloads everything; requests must have been answered."""
+        self.models.configs = {}
+        self._unload_others({})
+        await asyncio.gather(*self._unloading)
+        self._loader.shutdown()

@@ -1,0 +1,159 @@
+"""A running server: both ports, from the first model to the last answer."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+from aiohttp import web
+from tensorflow_serving.apis import (
+    model_service_pb2_grpc,
+    prediction_service_pb2_grpc,
+)
+
+from bert_tf.errors import UserError
+from bert_tf.progress import notice
+from bert_tf.server.batching import Runner
+from bert_tf.server.config import ServerConfig
+from bert_tf.server.grpc_api import ModelService, PredictionService
+from bert_tf.server.manager import Manager
+from bert_tf.server.metrics import Metrics
+from bert_tf.server.rest import RestApi
+
+
+class Server:
+    """Serves models until it is stopped.
+
+    Args:
+      config: all settings.
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._config = config
+        self._metrics = Metrics()
+        batching = config.batching
+        threads = config.threads
+        if batching:  # What cannot be batched needs threads of its own.
+            threads += batching.num_batch_threads
+        self._threads = ThreadPoolExecutor(threads, "run")
+        runner = Runner(self._threads, batching, self._metrics)
+        self.manager = Manager(config, runner, self._metrics)
+        self.rest_port: int | None = None
+        self.grpc_port: int | None = None
+        self._tasks: list[asyncio.Task] = []
+        self._http: web.AppRunner | None = None
+        self._grpc: grpc.aio.Server | None = None
+
+    async def start(self) -> None:
+        """Loads the models, then opens the ports.
+
+        Raises:
+          UserError: a model has no version that loads, or a port is taken.
+        """
+        await self.manager.start()
+        self._tasks.append(asyncio.create_task(self.manager.watch()))
+        if self._config.rest_port is not None:
+            await self._start_http(self._config.rest_port)
+        if self._config.grpc_port is not None:
+            await self._start_grpc(self._config.grpc_port)
+
+    async def _start_http(self, port: int) -> None:
+        api = RestApi(self.manager.models, self._metrics, self._config)
+        self._http = web.AppRunner(
+            api.application(),
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=self._config.drain_timeout,
+            # A client that goes away stops waiting for its batch.
+            handler_cancellation=True,
+        )
+        await self._http.setup()
+        site = web.TCPSite(self._http, self._config.host, port)
+        try:
+            await site.start()
+        except OSError as error:
+            raise UserError(
+                f"--rest_api_port={port}: {self._config.host}:{port} cannot "
+                f"be listened on: {error.strerror}."
+            ) from error
+        self.rest_port = self._http.addresses[0][1]
+        self._tasks.append(
+            asyncio.create_task(api.close_idle(self._http.server))
+        )
+
+    async def _start_grpc(self, port: int) -> None:
+        server = grpc.aio.server(
+            options=[
+                ("grpc.so_reuseport", 0),
+                (
+                    "grpc.max_receive_message_length",
+                    self._config.max_request_bytes,
+                ),
+                ("grpc.max_send_message_length", -1),
+            ]
+        )
+        prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
+            PredictionService(self.manager.models, self._metrics), server
+        )
+        model_service_pb2_grpc.add_ModelServiceServicer_to_server(
+            ModelService(self.manager), server
+        )
+        host = self._config.host
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            self.grpc_port = server.add_insecure_port(where)
+        except RuntimeError as error:
+            raise UserError(
+                f"--port={port}: {where} cannot be listened on; is it in use?"
+            ) from error
+        await server.start()
+        self._grpc = server
+
+    async def stop(self) -> None:
+        """Takes no new requests, answers those it has, and frees all."""
+        stopping = []
+        if self._grpc:
+            stopping.append(self._grpc.stop(self._config.drain_timeout))
+        if self._http:
+            stopping.append(self._http.cleanup())
+        await asyncio.gather(*stopping)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.manager.stop()
+        self._threads.shutdown()
+
+
+@contextlib.asynccontextmanager
+async def running(config: ServerConfig) -> AsyncIterator[Server]:
+    """A server that has loaded its models and listens."""
+    server = Server(config)
+    try:
+        await server.start()
+        yield server
+    finally:
+        await server.stop()
+
+
+async def serve(config: ServerConfig) -> None:
+    """Serves until SIGTERM or an interrupt, then answers what is open.
+
+    Raises:
+      UserError: the server cannot start.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with running(config) as server:
+        if server.grpc_port is not None:
+            notice(f"gRPC: {config.host}:{server.grpc_port}")
+        if server.rest_port is not None:
+            address = f"http://{config.host}:{server.rest_port}"
+            notice(f"REST: {address}/v1/models")
+            notice(f"page: {address}/")
+        notice("ready")
+        await stop.wait()
+        notice("stopping: no new requests")

@@ -1,0 +1,149 @@
+"""Which versions of which models are in memory, and what each is doing."""
+
+import asyncio
+import contextlib
+import enum
+import pathlib
+from collections.abc import Iterator
+
+import grpc
+from tensorflow_serving.apis import model_pb2
+
+from bert_tf.server.batching import Runner, SignatureQueue
+from bert_tf.server.config import ModelConfig
+from bert_tf.server.loaded_model import Arrays, LoadedModel, Signature
+from bert_tf.server.status import RequestError, invalid
+
+
+class State(enum.IntEnum):
+    """What a version is doing; the numbers of ModelVersionStatus.State."""
+
+    START = 10
+    LOADING = 20
+    AVAILABLE = 30
+    UNLOADING = 40
+    END = 50
+
+
+class Version:
+    """One version of one model.
+
+    Args:
+      model: the model's name.
+      number: the version.
+      folder: where it lies.
+    """
+
+    def __init__(self, model: str, number: int, folder: pathlib.Path) -> None:
+        self.model = model
+        self.number = number
+        self.folder = folder
+        self.state = State.START
+        self.error: str | None = None
+        self.loaded: LoadedModel | None = None
+        self._queues: dict[str, SignatureQueue] = {}
+        self._users = 0
+        self._unused = asyncio.Event()
+        self._unused.set()
+
+    def take(self, loaded: LoadedModel, runner: Runner) -> None:
+        """Gets the graph that answers its requests."""
+        self.loaded = loaded
+        self._queues = {
+            name: SignatureQueue(self.model, signature, runner)
+            for name, signature in loaded.signatures.items()
+        }
+
+    async def run(self, signature: Signature, inputs: Arrays) -> Arrays:
+        """Runs one of its signatures."""
+        return await self._queues[signature.name].run(inputs)
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator["Version"]:
+        """Keeps it in memory for as long as a request needs it."""
+        self._users += 1
+        self._unused.clear()
+        try:
+            yield self
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._unused.set()
+
+    async def unused(self) -> None:
+        """Waits until no request needs it."""
+        await self._unused.wait()
+
+    def release(self) -> LoadedModel | None:
+        """Gives the graph back, to be closed."""
+        loaded, self.loaded, self._queues = self.loaded, None, {}
+        return loaded
+
+
+class Models:
+    """All models by name, as requests look them up."""
+
+    def __init__(self) -> None:
+        self.configs: dict[str, ModelConfig] = {}
+        self.versions: dict[str, dict[int, Version]] = {}
+
+    def available(self, name: str) -> dict[int, Version]:
+        """The versions of a model that answer requests."""
+        return {
+            number: version
+            for number, version in self.versions.get(name, {}).items()
+            if version.state == State.AVAILABLE
+        }
+
+    def number_of(self, spec: model_pb2.ModelSpec) -> int | None:
+        """The version a request asks for; None for the latest."""
+        if not spec.name:
+            raise invalid("ModelSpec has no name specified.")
+        choice = spec.WhichOneof("version_choice")
+        if choice == "version":
+            return spec.version.value
+        if choice == "version_label":
+            config = self.configs.get(spec.name)
+            labels = dict(config.labels) if config else {}
+            if spec.version_label not in labels:
+                raise invalid(
+                    f"Unrecognized servable version label: {spec.version_label}"
+                )
+            return labels[spec.version_label]
+        return None
+
+    @contextlib.contextmanager
+    def find(self, spec: model_pb2.ModelSpec) -> Iterator[Version]:
+        """The version that answers a request, kept in memory meanwhile."""
+        number = self.number_of(spec)
+        versions = self.available(spec.name)
+        if number is None:
+            asked = f"Latest({spec.name})"
+            number = max(versions, default=None)
+        else:
+            asked = f"Specific({spec.name}, {number})"
+        if number not in versions:
+            raise RequestError(
+                grpc.StatusCode.NOT_FOUND,
+                f"Servable not found for request: {asked}",
+            )
+        with versions[number].in_use() as version:
+            yield version
+
+    def statuses(self, spec: model_pb2.ModelSpec) -> list[Version]:
+        """The versions a status request asks for, the newest first."""
+        number = self.number_of(spec)
+        versions = self.versions.get(spec.name, {})
+        if number is None:
+            if not versions:
+                raise RequestError(
+                    grpc.StatusCode.NOT_FOUND,
+                    f"Could not find any versions of model {spec.name}",
+                )
+            return [versions[key] for key in sorted(versions, reverse=True)]
+        if number not in versions:
+            raise RequestError(
+                grpc.StatusCode.NOT_FOUND,
+                f"Could not find version {number} of model {spec.name}",
+            )
+        return [versions[number]]

@@ -1,0 +1,213 @@
+"""Batches of requests that arrive together."""
+
+import asyncio
+import contextlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+from bert_tf.server.batching import BatchingParameters, Runner, SignatureQueue
+from bert_tf.server.loaded_model import Signature, Tensor
+from bert_tf.server.metrics import Metrics
+from bert_tf.server.status import RequestError
+
+# 60 is near enough to 3 and 40, and 900 to 700 and 1300.
+SIZES = (3, 900, 60, 3000, 40, 1300, 0, 700)
+
+
+class Graph:
+    """Doubles numbers, keeps the sizes of its runs and refuses 13."""
+
+    def __init__(self):
+        self.runs = []
+        self.hold = threading.Event()
+        self.hold.set()
+
+    def __call__(self, x):
+        self.hold.wait(10)
+        self.runs.append(x.tolist())
+        if 13 in x:
+            raise tf.errors.InvalidArgumentError(None, None, "13 is no number")
+        return [x * 2]
+
+
+@contextlib.asynccontextmanager
+async def queue(graph, shape=(None,), kind=None, **parameters):
+    kind = kind or Tensor("x:0", tf.int32.as_datatype_enum, shape)
+    signature = Signature("s", {"x": kind}, {"y": kind}, graph)
+    with ThreadPoolExecutor(4) as threads:
+        runner = Runner(
+            threads,
+            BatchingParameters(**{"num_batch_threads": 1} | parameters),
+            Metrics(),
+        )
+        yield SignatureQueue("m", signature, runner)
+
+
+def ask(queue, values):
+    return queue.run({"x": np.int32(values)})
+
+
+def test_what_waits_runs_together_and_is_split_again():
+    async def main():
+        graph = Graph()
+        async with queue(graph, max_batch_size=4) as line:
+            graph.hold.clear()
+            first = asyncio.create_task(ask(line, [1]))
+            await asyncio.sleep(0.1)
+            later = [
+                asyncio.create_task(ask(line, v))
+                for v in ([2, 3], [4], [5, 6], [7])
+            ]
+            await asyncio.sleep(0.1)
+            graph.hold.set()
+            answers = await asyncio.gather(first, *later)
+        assert graph.runs == [[1], [2, 3, 4], [5, 6, 7]]
+        got = [answer["y"].tolist() for answer in answers]
+        assert got == [[2], [4, 6], [8], [10, 12], [14]]
+
+    asyncio.run(main())
+
+
+def test_a_batch_waits_for_its_time_or_until_it_is_full():
+    async def main():
+        graph = Graph()
+        async with queue(
+            graph, max_batch_size=3, batch_timeout_micros=300_000
+        ) as line:
+            loop = asyncio.get_running_loop()
+            start = loop.time()
+            await asyncio.gather(ask(line, [1]), ask(line, [2]))
+            assert 0.25 < loop.time() - start < 5
+            start = loop.time()
+            await asyncio.gather(*(ask(line, [i]) for i in range(3)))
+            assert loop.time() - start < 0.25
+        assert graph.runs == [[1, 2], [0, 1, 2]]
+
+    asyncio.run(main())
+
+
+def test_other_shapes_do_not_mix():
+    async def main():
+        graph = Graph()
+        async with queue(
+            graph, (None, None), batch_timeout_micros=100_000
+        ) as line:
+            answers = await asyncio.gather(
+                ask(line, [[1, 2]]), ask(line, [[3]]), ask(line, [[4, 5]])
+            )
+        assert graph.runs == [[[1, 2], [4, 5]], [[3]]]
+        got = [answer["y"].tolist() for answer in answers]
+        assert got == [[[2, 4]], [[6]], [[8, 10]]]
+
+    asyncio.run(main())
+
+
+def test_long_texts_do_not_make_short_ones_wait():
+    class Texts(Graph):
+        def __call__(self, text):
+            self.runs.append([len(value) for value in text])
+            return [text]
+
+    async def main():
+        graph = Texts()
+        kind = Tensor("x:0", tf.string.as_datatype_enum, (None,))
+        async with queue(
+            graph, kind=kind, batch_timeout_micros=100_000
+        ) as line:
+            texts = [np.array([b"x" * n], object) for n in SIZES]
+            answers = await asyncio.gather(
+                *(line.run({"x": text}) for text in texts)
+            )
+        assert graph.runs == [[3, 60, 40, 0], [900, 1300, 700], [3000]]
+        for text, answer in zip(texts, answers, strict=True):
+            assert answer["y"] == text
+
+    asyncio.run(main())
+
+
+def test_a_row_that_is_refused_fails_alone():
+    async def main():
+        graph = Graph()
+        async with queue(graph, batch_timeout_micros=100_000) as line:
+            answers = await asyncio.gather(
+                *(ask(line, [v]) for v in (1, 13, 2)), return_exceptions=True
+            )
+        assert graph.runs == [[1, 13, 2], [1], [13], [2]]
+        assert [answers[0]["y"], answers[2]["y"]] == [[2], [4]]
+        assert "13 is no number" in str(answers[1])
+
+    asyncio.run(main())
+
+
+def test_more_than_may_wait_is_turned_away():
+    async def main():
+        graph = Graph()
+        async with queue(
+            graph, max_batch_size=2, max_enqueued_batches=2
+        ) as line:
+            graph.hold.clear()
+            running = asyncio.create_task(ask(line, [0]))
+            await asyncio.sleep(0.1)
+            waiting = [asyncio.create_task(ask(line, [i])) for i in range(4)]
+            await asyncio.sleep(0.1)
+            with pytest.raises(RequestError, match="is full") as caught:
+                await ask(line, [9])
+            assert caught.value.code.name == "UNAVAILABLE"
+            with pytest.raises(RequestError, match="larger than maximum"):
+                await ask(line, [1, 2, 3])
+            # Whoever gives up makes room.
+            waiting.pop().cancel()
+            await asyncio.sleep(0)
+            more = asyncio.create_task(ask(line, [8]))
+            await asyncio.sleep(0.1)
+            graph.hold.set()
+            await asyncio.gather(running, *waiting, more)
+        assert graph.runs == [[0], [0, 1], [2, 8]]
+
+    asyncio.run(main())
+
+
+def test_allowed_sizes_are_filled_up():
+    async def main():
+        graph = Graph()
+        async with queue(
+            graph, max_batch_size=8, allowed_batch_sizes=(2, 8)
+        ) as line:
+            one = await ask(line, [5])
+            three = await ask(line, [1, 2, 3])
+        assert graph.runs == [[5, 5], [1, 2, 3, 1, 1, 1, 1, 1]]
+        assert (one["y"].tolist(), three["y"].tolist()) == ([10], [2, 4, 6])
+
+    asyncio.run(main())
+
+
+def test_an_output_without_rows_cannot_be_split():
+    async def main():
+        async with queue(
+            lambda x: [np.int32(3)], batch_timeout_micros=100_000
+        ) as line:
+            # Together it fails, so each runs alone.
+            answers = await asyncio.gather(ask(line, [1]), ask(line, [2]))
+        assert [answer["y"] for answer in answers] == [3, 3]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_batch_size": 0},
+        {"num_batch_threads": 0},
+        {"batch_timeout_micros": -1},
+        {"max_batch_size": 4, "allowed_batch_sizes": (2, 8)},
+        {"max_batch_size": 4, "allowed_batch_sizes": (4, 2)},
+    ],
+)
+def test_wrong_parameters(wrong):
+    with pytest.raises(UserError, match=f"{list(wrong)[-1]}="):
+        BatchingParameters(**wrong)

@@ -1,0 +1,302 @@
+"""The REST API over real sockets."""
+
+import asyncio
+import base64
+import socket
+import time
+
+import aiohttp
+import numpy as np
+import pytest
+
+from tests.server.served_models import fetch, served
+
+MODEL = "/v1/models/m"
+
+
+def ask(server, body, path=f"{MODEL}:predict", **more):
+    return fetch(server.rest + path, body, **more)
+
+
+@pytest.mark.parametrize("name", ["server", "batching_server"])
+def test_rows_columns_and_versions(name, request):
+    server = request.getfixturevalue(name)
+    for path in (MODEL, f"{MODEL}/versions/2", "/V1/Models/m"):
+        status, rows = ask(
+            server, {"instances": ["good film", ""]}, f"{path}:predict"
+        )
+        assert status == 200
+        first, second = rows["predictions"]
+        assert first["labels"] == ["bad", "fair", "good"]
+        assert (
+            first["label"] == first["labels"][np.argmax(first["probabilities"])]
+        )
+        assert first["probabilities"] != second["probabilities"]
+        assert abs(sum(first["probabilities"]) - 1) < 1e-5
+    status, columns = ask(server, {"inputs": {"text": ["good film", ""]}})
+    assert status == 200
+    for key, values in columns["outputs"].items():
+        assert values == [first[key], second[key]]
+
+
+def test_several_inputs_bytes_and_no_batch(server):
+    body = {"signature_name": "pair"}
+    rows = [{"text": "abc", "text_b": "é"}, {"text": "", "text_b": "xyz"}]
+    status, answer = ask(server, body | {"instances": rows})
+    assert (status, answer["predictions"]) == (
+        200,
+        [{"joined": "abcé", "score": 1.0}, {"joined": "xyz", "score": -3.0}],
+    )
+    body = {
+        "signature_name": "raw_bytes",
+        "instances": [{"b64": base64.b64encode(b"\xfe\x01").decode()}],
+    }
+    status, answer = ask(server, body)
+    expected = base64.b64encode(b"\xfe\x01\xff\x00").decode()
+    assert answer["predictions"] == [
+        {"data_bytes": {"b64": expected}, "size": 2}
+    ]
+    body = {
+        "signature_name": "no_batch",
+        "inputs": {"scale": 0.5, "values": [1, 2, 5]},
+    }
+    assert ask(server, body) == (200, {"outputs": [0.5, 1.0, 2.5]})
+
+
+def test_text_with_choices(server):
+    body = {
+        "signature_name": "choice",
+        "instances": [{"text": "q", "choices": ["a", "bbb", "cc"]}],
+    }
+    _, answer = ask(server, body)
+    (row,) = answer["predictions"]
+    assert row["choice"] == "bbb"
+    np.testing.assert_allclose(
+        row["probabilities"],
+        np.exp([1, 3, 2]) / np.exp([1, 3, 2]).sum(),
+        atol=1e-6,
+    )
+
+
+def test_every_type_comes_back(server):
+    row = {"f": 1.5, "d": 0.1, "i": -7, "l": 2**40, "u": 200, "b": True}
+    body = {"signature_name": "numbers", "instances": [row]}
+    assert ask(server, body) == (200, {"predictions": [row]})
+
+
+def test_classify_and_regress(server):
+    examples = {"examples": [{"text": "good film"}, {"text": "x"}]}
+    status, answer = ask(
+        server, examples | {"signature_name": "classify"}, f"{MODEL}:classify"
+    )
+    assert status == 200
+    _, rows = ask(server, {"instances": ["good film", "x"]})
+    for classes, row in zip(
+        answer["results"], rows["predictions"], strict=True
+    ):
+        assert [name for name, _ in classes] == row["labels"]
+        np.testing.assert_allclose(
+            [score for _, score in classes], row["probabilities"], atol=1e-6
+        )
+    context = {"context": {"text": "abc"}, "examples": [{"other": 1}]}
+    status, answer = ask(
+        server, context | {"signature_name": "regress"}, f"{MODEL}:regress"
+    )
+    assert (status, answer) == (200, {"results": [3.0]})
+
+
+def test_status_and_metadata(server):
+    expected = {
+        "model_version_status": [
+            {
+                "version": "2",
+                "state": "AVAILABLE",
+                "status": {"error_code": "OK", "error_message": ""},
+            }
+        ]
+    }
+    assert fetch(server.rest + MODEL) == (200, expected)
+    assert fetch(f"{server.rest}{MODEL}/versions/2") == (200, expected)
+    status, found = fetch(f"{server.rest}{MODEL}/metadata")
+    assert found["model_spec"] == {
+        "name": "m",
+        "signature_name": "",
+        "version": "2",
+    }
+    signature = found["metadata"]["signature_def"]["signature_def"]["choice"]
+    assert signature["method_name"] == "tensorflow/serving/predict"
+    choices = signature["inputs"]["choices"]
+    assert choices["dtype"] == "DT_STRING"
+    assert [d["size"] for d in choices["tensor_shape"]["dim"]] == ["-1", "-1"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code", "message"),
+    [
+        (f"{MODEL}:predict", b"{", 400, "JSON Parse error"),
+        (f"{MODEL}:predict", b"", 400, "document is empty"),
+        (f"{MODEL}:predict", b'{"instances": ["\xff"]}', 400, "UTF-8"),
+        (f"{MODEL}:predict", {"instances": []}, 400, "No values"),
+        (f"{MODEL}:predict", {"inputs": []}, 400, "batch is empty"),
+        (f"{MODEL}:predict", {"instances": [{"txt": ""}]}, 400, "named input"),
+        (f"{MODEL}:predict", {"instances": [1]}, 400, "expected type: string"),
+        (f"{MODEL}:predict", {"instances": [["a"]]}, 400, "expected to have"),
+        (
+            f"{MODEL}:predict",
+            {"signature_name": "none", "instances": ["a"]},
+            400,
+            '"none" not found',
+        ),
+        (
+            f"{MODEL}:predict",
+            {"signature_name": "picky", "instances": ["a", "bad"]},
+            400,
+            "must not be bad",
+        ),
+        (
+            f"{MODEL}:predict",
+            {"signature_name": "pair", "inputs": {"text": ["a"], "text_b": []}},
+            400,
+            "different numbers of rows",
+        ),
+        ("/v1/models/x:predict", {"instances": [""]}, 404, "Latest(x)"),
+        (f"{MODEL}/versions/9:predict", {}, 404, "Specific(m, 9)"),
+        (f"{MODEL}/versions/{2**64}:predict", {}, 400, "to numeric"),
+        (f"{MODEL}/labels/no:predict", {}, 400, "version label: no"),
+        (f"{MODEL}:guess", {}, 400, "Malformed request: POST"),
+        (f"{MODEL}:classify", {"examples": []}, 400, "empty array"),
+        (
+            f"{MODEL}:classify",
+            {"examples": [{"text": "a"}]},
+            400,
+            'signature "serving_default" does not classify',
+        ),
+        (
+            f"{MODEL}:classify",
+            {"signature_name": "classify", "examples": [{"x": 1}]},
+            400,
+            "text",
+        ),
+        ("/v1/models/x", None, 404, "any versions of model x"),
+        (f"{MODEL}/versions/9", None, 404, "version 9 of model m"),
+        ("/v1/models", None, 400, "Missing model name"),
+        ("/v1/other", None, 400, "Malformed request: GET"),
+    ],
+)
+def test_errors_are_those_of_tf_serving(server, path, body, code, message):
+    status, answer = fetch(server.rest + path, body)
+    assert status == code
+    assert list(answer) == ["error"]
+    assert message in answer["error"]
+    assert ask(server, {"instances": ["still alive"]})[0] == 200
+
+
+def test_other_methods_are_malformed(server):
+    status, answer = fetch(f"{server.rest}{MODEL}:predict", method="PUT")
+    assert (status, answer["error"][:22]) == (400, "Malformed request: PUT")
+
+
+@pytest.mark.parametrize("name", ["server", "batching_server"])
+def test_empty_and_very_long_texts(name, request):
+    server = request.getfixturevalue(name)
+    for text in ("", "x" * 2**20, "\x00", "\U0001f600" * 1000):
+        status, answer = ask(server, {"instances": [text]})
+        assert (status, len(answer["predictions"])) == (200, 1)
+
+
+def test_invalid_utf8_as_bytes_reaches_the_graph(server):
+    data = base64.b64encode(b"\xff\xfe").decode()
+    body = {
+        "signature_name": "pair",
+        "inputs": {"text": [{"b64": data}], "text_b": [""]},
+    }
+    status, answer = ask(server, body)
+    assert (status, answer["outputs"]["joined"]) == (200, ["\ufffd\ufffd"])
+
+
+def test_a_body_that_is_too_large(versions):
+    with served(versions, max_request_bytes=1000) as server:
+        for chunked in (None, True):
+            status, answer = ask(
+                server, b'{"instances": ["' + b"x" * 5000, chunked=chunked
+            )
+            assert status == 413
+            assert "larger than the 1000 bytes" in answer["error"]
+        assert ask(server, {"instances": ["x"]})[0] == 200
+
+
+def test_a_client_that_sends_its_body_slowly(versions):
+    with served(versions, client_timeout=0.5) as server:
+
+        async def dribble():
+            for _ in range(50):
+                yield b"{"
+                await asyncio.sleep(0.1)
+
+        async def send():
+            async with (
+                aiohttp.ClientSession() as session,
+                session.post(
+                    f"{server.rest}{MODEL}:predict", data=dribble()
+                ) as answer,
+            ):
+                return answer.status, await answer.json()
+
+        status, answer = asyncio.run(send())
+        assert status == 408
+        assert "did not arrive within 0.5 s" in answer["error"]
+        assert ask(server, {"instances": ["x"]})[0] == 200
+
+
+def test_a_client_that_never_ends_its_headers(versions):
+    with served(versions, client_timeout=0.5) as server:
+        port = server.server.rest_port
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.settimeout(10)
+            start = time.monotonic()
+            client.sendall(b"POST /v1/models/m:predict HTTP/1.1\r\nHost: a\r\n")
+            assert client.recv(100) == b""
+            assert 0.4 < time.monotonic() - start < 5
+        assert ask(server, {"instances": ["x"]})[0] == 200
+
+
+def test_an_answer_that_takes_too_long(versions):
+    with served(versions, request_timeout=0.5) as server:
+        body = {"signature_name": "slow", "instances": [20_000]}
+        status, answer = ask(server, body)
+        assert (status, answer["error"]) == (504, "Timed out after 500 ms")
+        # The graph runs on for a moment, then there is time again.
+        for _ in range(60):
+            status, _ = ask(server, {"instances": ["x"]})
+            if status == 200:
+                break
+        assert status == 200
+
+
+def test_metrics_have_tf_servings_names(versions):
+    with served(versions) as server:
+        ask(server, {"instances": ["x"]})
+        ask(server, {"instances": [1]})
+        fetch(f"{server.rest}/v1/models/{'z' * 50}")
+
+        async def read():
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(
+                    f"{server.rest}/monitoring/prometheus/metrics"
+                ) as answer,
+            ):
+                assert answer.content_type == "text/plain"
+                return (await answer.text()).splitlines()
+
+        lines = asyncio.run(read())
+    name = ":tensorflow:serving:request_"
+    assert f"# TYPE {name}count counter" in lines
+    assert f'{name}count{{model_name="m",status="OK"}} 1' in lines
+    invalid = f'{name}count{{model_name="m",status="INVALID_ARGUMENT"}} 1'
+    assert invalid in lines
+    labels = 'model_name="m",API="predict",entrypoint="REST"'
+    assert f"{name}latency_count{{{labels}}} 1" in lines
+    assert f'{name}latency_bucket{{{labels},le="+Inf"}} 1' in lines
+    # Names that nobody serves must not fill the memory.
+    assert not any("zzz" in line for line in lines)

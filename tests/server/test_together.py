@@ -1,0 +1,174 @@
+"""Batched answers are the answers of each request alone."""
+
+import asyncio
+import io
+import json
+import pathlib
+import random
+import resource
+import string
+
+import aiohttp
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import bert_tf
+from bert_tf.server.batching import BatchingParameters
+from tests.server.served_models import fetch, served
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "film"]
+TOKENS += ["bad", "##ly", "made", "ü", "."]
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    """A folder with version 1 of a classifier of text."""
+    keras.utils.set_random_seed(3)
+    config = bert_tf.BertConfig(
+        vocab_size=len(TOKENS),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=32,
+        initializer_range=0.5,
+    )
+    model = bert_tf.bert_classifier(bert_tf.BertEncoder(config), 3)
+    pack = bert_tf.SentencePacker(bert_tf.BertTokenizer(TOKENS), 32)
+    folder = tmp_path_factory.mktemp("classifier")
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, name="text")]
+    )
+    def from_text(text):
+        logits = model(pack(text), training=False)
+        return {"logits": logits, "probabilities": tf.nn.softmax(logits)}
+
+    module = tf.Module()
+    module.pack = pack
+    # The session-based loader restores TensorFlow's variables, not Keras'.
+    module.weights = [variable.value for variable in model.variables]
+    tf.saved_model.save(
+        module, str(folder / "1"), signatures={"serving_default": from_text}
+    )
+    return folder
+
+
+def texts(count: int, seed: int) -> list[str]:
+    generator = random.Random(seed)
+    words = ["a", "good", "film", "badly", "made", "ü", ".", "?"]
+    return [
+        " ".join(generator.choices(words, k=generator.randint(0, 25)))
+        for _ in range(count)
+    ]
+
+
+async def ask_all(url: str, rows: list[list[str]], clients: int) -> list:
+    answers: list = [None] * len(rows)
+    waiting = list(range(len(rows)))
+
+    async def client(session):
+        while waiting:
+            number = waiting.pop()
+            body = json.dumps({"instances": rows[number]}).encode()
+            async with session.post(url, data=io.BytesIO(body)) as answer:
+                assert answer.status == 200, await answer.text()
+                answers[number] = (await answer.json())["predictions"]
+
+    async with aiohttp.ClientSession() as session:
+        await asyncio.gather(*(client(session) for _ in range(clients)))
+    return answers
+
+
+def test_a_classifier_answers_the_same_batched(classifier):
+    generator = random.Random(5)
+    rows = [texts(generator.randint(1, 3), seed) for seed in range(120)]
+    parameters = BatchingParameters(
+        max_batch_size=16, batch_timeout_micros=5000
+    )
+    with served(classifier) as server:
+        url = f"{server.rest}/v1/models/m:predict"
+        alone = [
+            fetch(url, {"instances": row})[1]["predictions"] for row in rows
+        ]
+    with served(classifier, batching=parameters) as server:
+        url = f"{server.rest}/v1/models/m:predict"
+        together = asyncio.run(ask_all(url, rows, clients=24))
+        page = server.server._metrics.page()
+    runs = ":tensorflow:serving:batching_session:wrapped_run_count"
+    (line,) = [line for line in page.splitlines() if line.startswith(runs)]
+    assert int(line.split()[-1]) < len(rows) / 2, "nothing was batched"
+    for one, other in zip(alone, together, strict=True):
+        assert len(one) == len(other)
+        for row, batched in zip(one, other, strict=True):
+            np.testing.assert_allclose(
+                batched["probabilities"], row["probabilities"], atol=1e-6
+            )
+            np.testing.assert_allclose(
+                batched["logits"], row["logits"], rtol=1e-6, atol=1e-6
+            )
+    spread = np.ptp([row["logits"] for rows in alone for row in rows], axis=0)
+    assert spread.min() > 0.1, "the answers should differ"
+
+
+def test_many_signatures_at_once(batching_server):
+    def body(number):
+        text = string.ascii_letters[: number % 40]
+        return [
+            ("pair", {"text": [text], "text_b": ["xy"]}),
+            ("tokens", {"ids": [list(range(number % 5 + 1))]}),
+            ("picky", {"text": ["bad" if number % 9 == 0 else text]}),
+        ][number % 3]
+
+    url = f"{batching_server.rest}/v1/models/m:predict"
+
+    async def ask(session, number):
+        name, inputs = body(number)
+        data = json.dumps({"signature_name": name, "inputs": inputs})
+        async with session.post(url, data=io.BytesIO(data.encode())) as answer:
+            return answer.status, await answer.json()
+
+    async def main():
+        async with aiohttp.ClientSession() as session:
+            return await asyncio.gather(
+                *(ask(session, number) for number in range(300))
+            )
+
+    for number, (status, answer) in enumerate(asyncio.run(main())):
+        name, inputs = body(number)
+        if inputs.get("text") == ["bad"] and name == "picky":
+            assert status == 400
+            continue
+        assert status == 200, answer
+        outputs = answer["outputs"]
+        if name == "pair":
+            assert outputs["joined"] == [inputs["text"][0] + "xy"]
+        elif name == "tokens":
+            expected = np.cumsum(inputs["ids"], 1).tolist()
+            assert outputs["total"] == expected
+        else:
+            assert outputs == inputs["text"]
+
+
+def resident() -> float:
+    """The memory of this process in MiB, as Linux counts it."""
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+@pytest.mark.slow
+def test_memory_stays_flat(classifier):
+    parameters = BatchingParameters(max_batch_size=16)
+    rows = [[text] for text in texts(4000, 1)]
+    with served(classifier, batching=parameters) as server:
+        url = f"{server.rest}/v1/models/m:predict"
+        used = []
+        for _ in range(6):
+            asyncio.run(ask_all(url, rows, clients=16))
+            used.append(resident())
+    # After the first 4,000, which fill the caches, 20,000 more.
+    print(f"resident MiB after each 4,000 requests: {used}")
+    assert used[-1] - used[0] < 30
+    assert used[-1] - used[2] < 10

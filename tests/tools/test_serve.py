@@ -1,0 +1,183 @@
+"""tools.serve as a process: start, errors in one line, SIGTERM."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import tensorflow as tf
+from absl import flags
+from absl.testing import flagsaver
+
+from bert_tf.errors import UserError
+from bert_tf.server.batching import BatchingParameters
+from tests.server.served_models import fetch
+from tools import serve
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+class Slow(tf.Module):
+    """Echoes text; the text "slow" takes a while."""
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, name="text")]
+    )
+    def echo(self, text):
+        steps = tf.where(tf.reduce_any(text == "slow"), 5000, 0)
+        seed = tf.ones([200, 200]) / 200.0
+        matrix = tf.while_loop(
+            lambda i, m: i < steps, lambda i, m: (i + 1, m @ seed), [0, seed]
+        )[1]
+        one = tf.cast(tf.reduce_sum(matrix) > 0, tf.int32)
+        return {"echo": text, "one": tf.fill(tf.shape(text), one)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
+    module = Slow()
+    tf.saved_model.save(
+        module, str(folder / "3"), signatures={"serving_default": module.echo}
+    )
+    return folder
+
+
+def free_ports() -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(2)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "tools.serve", *words]
+
+
+def environment() -> dict[str, str]:
+    """That of a user: the tests' own setting of TensorFlow's log left out."""
+    return {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+
+
+@pytest.fixture
+def parsed():
+    """Lets the flags be read though no command line was."""
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS.mark_as_parsed()
+
+
+def test_from_start_to_sigterm(folder):
+    rest, grpc = free_ports()
+    process = subprocess.Popen(
+        command(
+            "--model_name=echo",
+            f"--model_base_path={folder}",
+            f"--rest_api_port={rest}",
+            f"--port={grpc}",
+            "--enable_batching",
+        ),
+        cwd=ROOT,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if line == "ready\n":
+            break
+    assert lines == [
+        "model echo: version 3 serves\n",
+        f"gRPC: 127.0.0.1:{grpc}\n",
+        f"REST: http://127.0.0.1:{rest}/v1/models\n",
+        f"page: http://127.0.0.1:{rest}/\n",
+        "ready\n",
+    ]
+    url = f"http://127.0.0.1:{rest}/v1/models/echo:predict"
+    answers = []
+    client = threading.Thread(
+        target=lambda: answers.append(fetch(url, {"instances": ["slow"]}))
+    )
+    client.start()
+    time.sleep(0.5)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    client.join()
+    # What was asked before the signal is answered.
+    assert answers == [(200, {"predictions": [{"echo": "slow", "one": 1}]})]
+    assert process.stderr.read() == (
+        "stopping: no new requests\nmodel echo: version 3 has gone\n"
+    )
+    process.stderr.close()
+
+
+def test_a_mistake_is_one_line(tmp_path):
+    done = subprocess.run(
+        command(f"--model_base_path={tmp_path}/none"),
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"error: model 'default': no such folder: {tmp_path}/none.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "give --model_base_path or --model_config_file"),
+        (
+            {"model_base_path": "a", "model_config_file": "b"},
+            "--model_base_path=a: give it or --model_config_file",
+        ),
+        ({"model_config_file": "/none"}, "/none: No such file"),
+        ({"port": 0, "rest_api_port": 0}, "give one of them a port"),
+        ({"port": 8501}, "--port=8501 is --rest_api_port too"),
+        (
+            {"model_base_path": "a", "max_batch_size": 3},
+            "--max_batch_size=3: add --enable_batching",
+        ),
+        (
+            {"model_base_path": "a", "batching_parameters_file": "b"},
+            "--batching_parameters_file=b: add --enable_batching",
+        ),
+        (
+            {
+                "tensorflow_session_parallelism": 2,
+                "tensorflow_inter_op_parallelism": 1,
+            },
+            "--tensorflow_session_parallelism=2: give it, or",
+        ),
+    ],
+)
+def test_flags_that_do_not_go_together(parsed, given, message):
+    with (
+        flagsaver.flagsaver(**given),
+        pytest.raises(UserError) as caught,
+    ):
+        serve.main()
+    assert message in str(caught.value)
+
+
+def test_flags_go_before_the_file(parsed, tmp_path):
+    path = tmp_path / "batching"
+    path.write_text(
+        "max_batch_size { value: 5 } max_enqueued_batches { value: 2 }"
+    )
+    with flagsaver.flagsaver(
+        enable_batching=True,
+        batching_parameters_file=str(path),
+        max_batch_size=9,
+        batch_timeout_micros=100,
+    ):
+        assert serve._batching() == BatchingParameters(9, 100, 2)
