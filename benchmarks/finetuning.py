@@ -12,6 +12,9 @@ scores; of the scores after each epoch both sides keep the best by the task's
 main metric. Speeds are training examples a second, without the first steps,
 evaluation and saving.
 
+Both sides get their memory in huge pages where glibc can ask for them, which
+makes TensorFlow a tenth faster on many machines and PyTorch no slower.
+
 What is finished is kept in --output_dir: the same command goes on from there.
 The peer needs the environment of requirements-peers.txt.
 """
@@ -57,6 +60,7 @@ _STEPS = flags.DEFINE_integer("steps", 60, "Steps of a short training.")
 
 _BATCH = 32
 _PEER = "benchmarks/finetuning_transformers.py"
+_HUGE_PAGES = "glibc.malloc.hugetlb=1"
 _OUR_PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
@@ -72,7 +76,11 @@ def kept(name: str, make: Callable[[], dict]) -> dict:
 def run(command: list[str]) -> None:
     """Runs a process; its output is shown where it fails."""
     done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={"GLIBC_TUNABLES": _HUGE_PAGES, **os.environ},
     )
     if done.returncode:
         print(done.stdout[-4000:], file=sys.stderr)
@@ -316,7 +324,8 @@ def show_heading() -> None:
     print(
         f"batch {_BATCH}, learning rate {_LEARNING_RATE.value}, "
         f"{_EPOCHS.value:g} epochs, at most 128 tokens; speeds: median of "
-        f"{_ROUNDS.value} trainings of {_STEPS.value} steps",
+        f"{_ROUNDS.value} trainings of {_STEPS.value} steps; GLIBC_TUNABLES="
+        f"{os.environ.get('GLIBC_TUNABLES', _HUGE_PAGES)}",
         flush=True,
     )
 

@@ -51,6 +51,8 @@ class BertEncoder(keras.Model):
       training: whether dropout is active.
       return_all_layers: adds all_encoder_layers and embedding_output.
       return_attention_probs: adds attention_probs.
+      pooled_only: returns pooled_output alone, and computes of the last layer
+        only what the first position needs of it.
 
     Returns:
       A dict in the compute dtype: sequence_output [B, S, H] and pooled_output
@@ -59,7 +61,8 @@ class BertEncoder(keras.Model):
       attention_probs, a tuple of L tensors [B, N, S, S] (before dropout).
 
     Raises:
-      UserError: an input is missing, or S exceeds max_position_embeddings.
+      UserError: an input is missing, S exceeds max_position_embeddings, or
+        pooled_only is asked for together with another output.
     """
 
     def __init__(
@@ -89,9 +92,15 @@ class BertEncoder(keras.Model):
         self.built = True
 
     def __call__(self, inputs: Mapping[str, Any], *args: Any, **kwargs: Any):
-        """Checks the inputs, then calls; see the class."""
+        """Checks the arguments, then calls; see the class."""
         # Here already, because Keras wraps what call() raises in many lines.
         self.check_inputs(inputs)
+        others = ("return_all_layers", "return_attention_probs")
+        if kwargs.get("pooled_only") and any(map(kwargs.get, others)):
+            raise UserError(
+                f"{self.name}: pooled_only computes no other output; leave "
+                f"out {' and '.join(filter(kwargs.get, others))}."
+            )
         return super().__call__(inputs, *args, **kwargs)
 
     def call(
@@ -100,6 +109,7 @@ class BertEncoder(keras.Model):
         training: bool | None = None,
         return_all_layers: bool = False,
         return_attention_probs: bool = False,
+        pooled_only: bool = False,
     ) -> dict[str, Any]:
         """Encodes a batch; see the class for arguments and outputs."""
         self.check_inputs(inputs)
@@ -116,13 +126,15 @@ class BertEncoder(keras.Model):
         )
         hidden, layers, probabilities = embedded, [], []
         for block in self.blocks:
-            hidden, probs = block(hidden, adder, training=training)
+            queries = 1 if pooled_only and block is self.blocks[-1] else None
+            hidden, probs = block(
+                hidden, adder, queries=queries, training=training
+            )
             layers.append(hidden)
             probabilities.append(probs)
-        outputs = {
-            "sequence_output": hidden,
-            "pooled_output": self.pooler(hidden),
-        }
+        outputs = {"pooled_output": self.pooler(hidden)}
+        if not pooled_only:
+            outputs["sequence_output"] = hidden
         if return_all_layers:
             outputs["all_encoder_layers"] = tuple(layers)
             outputs["embedding_output"] = embedded
@@ -136,6 +148,7 @@ class BertEncoder(keras.Model):
         training: bool | None = None,
         return_all_layers: bool = False,
         return_attention_probs: bool = False,
+        pooled_only: bool = False,
     ) -> dict[str, Any]:
         """The outputs as symbols, without tracing every layer."""
         self.check_inputs(inputs)
@@ -149,10 +162,9 @@ class BertEncoder(keras.Model):
             return tuple(symbol(*shape) for _ in self.blocks)
 
         wide = (batch, length, config.hidden_size)
-        outputs = {
-            "sequence_output": symbol(*wide),
-            "pooled_output": symbol(batch, config.hidden_size),
-        }
+        outputs = {"pooled_output": symbol(batch, config.hidden_size)}
+        if not pooled_only:
+            outputs["sequence_output"] = symbol(*wide)
         if return_all_layers:
             outputs["all_encoder_layers"] = layers(*wide)
             outputs["embedding_output"] = symbol(*wide)

@@ -51,7 +51,7 @@ def bert_classifier(
     """
     _check(encoder, num_classes, dropout)
     inputs = _inputs(None)
-    pooled = encoder(inputs)["pooled_output"]
+    pooled = encoder(inputs, pooled_only=True)["pooled_output"]
     logits = _head(encoder, pooled, CLASSIFIER, num_classes, dropout)
     return keras.Model(inputs, logits, name="bert_classifier")
 
@@ -137,7 +137,7 @@ def bert_multiple_choice(
         name: _MergeChoices(name=f"merge_{name}")(value)
         for name, value in inputs.items()
     }
-    pooled = encoder(merged)["pooled_output"]
+    pooled = encoder(merged, pooled_only=True)["pooled_output"]
     scores = _head(encoder, pooled, MULTIPLE_CHOICE, 1, dropout)
     split = _SplitChoices(name="split", dtype="float32")
     return keras.Model(

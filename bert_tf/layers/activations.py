@@ -10,9 +10,8 @@ from bert_tf.errors import UserError
 # sqrt(2 / pi) and its product with the coefficient of the cubic term.
 _LINEAR = math.sqrt(2 / math.pi)
 _CUBIC = 0.044715 * _LINEAR
-_ROOT_HALF = math.sqrt(0.5)
-# The height of the standard normal density at 0.
-_DENSITY = 1 / math.sqrt(2 * math.pi)
+ROOT_HALF = math.sqrt(0.5)
+_ROOT_PI_INVERSE = 1 / math.sqrt(math.pi)
 
 
 @ops.custom_gradient
@@ -49,8 +48,8 @@ def gelu(inputs: Any) -> Any:
 def gelu_erf(inputs: Any) -> Any:
     """The exact Gaussian error linear unit, x Phi(x).
 
-    Hendrycks and Gimpel 2016, section 2; the gradient is computed from the
-    input alone, in float32, for the reasons given at `gelu`.
+    Hendrycks and Gimpel 2016, section 2. The gradient, in float32, takes the
+    input and Phi(x) of the forward pass.
 
     Args:
       inputs: float tensor of any shape.
@@ -58,15 +57,28 @@ def gelu_erf(inputs: Any) -> Any:
     Returns:
       A tensor of the same shape and dtype.
     """
+    x = ops.cast(inputs, "float32")
+    z = x * ROOT_HALF
+    probability = 0.5 * ops.erf(z) + 0.5
 
     def gradient(*args: Any, upstream: Any = None) -> Any:
         upstream = args[0] if upstream is None else upstream
-        x = ops.cast(inputs, "float32")
-        density = _DENSITY * ops.exp(-0.5 * ops.square(x))
-        slope = 0.5 * (1.0 + ops.erf(_ROOT_HALF * x)) + x * density
+        slope = probability + _tilt(z)
         return ops.cast(ops.cast(upstream, "float32") * slope, inputs.dtype)
 
-    return ops.gelu(inputs, approximate=False), gradient
+    return ops.cast(x * probability, inputs.dtype), gradient
+
+
+def gelu_erf_slope(z: Any) -> Any:
+    """The slope of `gelu_erf` at x = sqrt(2) z: float32 like z."""
+    return (0.5 * ops.erf(z) + 0.5) + _tilt(z)
+
+
+def _tilt(z: Any) -> Any:
+    """x phi(x) at x = sqrt(2) z, phi being the normal density."""
+    # Unary operations in a row, which TensorFlow does in one pass.
+    bell = ops.exp(ops.negative(ops.square(z)))
+    return (_ROOT_PI_INVERSE * z) * bell
 
 
 def activate(hidden_act: str, inputs: Any) -> Any:

@@ -43,6 +43,37 @@ def attention_adder(
     return (1.0 - ops.cast(allowed, "float32")) * MASKED_SCORE
 
 
+@ops.custom_gradient
+def masked_scores(query: Any, key: Any, adder: Any) -> Any:
+    """The scaled products of queries and keys, and `adder`.
+
+    The gradient takes nothing from within, so that TensorFlow fuses product,
+    scale and sum in training too.
+
+    Args:
+      query: float [B, N, Q, D].
+      key: float [B, N, S, D].
+      adder: float32, broadcast to [B, N, Q, S]; has no gradient.
+
+    Returns:
+      float32 [B, N, Q, S].
+    """
+    scale = query.shape[-1] ** -0.5
+
+    def gradient(*args: Any, upstream: Any = None) -> tuple[Any, Any, Any]:
+        # TensorFlow hands the gradient over by position, JAX by name.
+        upstream = args[0] if upstream is None else upstream
+        upstream = ops.cast(upstream * scale, query.dtype)
+        return (
+            ops.matmul(upstream, key),
+            ops.matmul(ops.transpose(upstream, (0, 1, 3, 2)), query),
+            ops.zeros_like(adder),
+        )
+
+    scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
+    return ops.cast(scores, "float32") * scale + adder, gradient
+
+
 @keras.saving.register_keras_serializable(package="bert_tf")
 class SelfAttention(ConfiguredLayer):
     """Attention of a sequence to itself, N heads of size D = H / N.
@@ -62,35 +93,49 @@ class SelfAttention(ConfiguredLayer):
         )
 
     def call(
-        self, hidden: Any, adder: Any, training: bool | None = None
+        self,
+        hidden: Any,
+        adder: Any,
+        queries: int | None = None,
+        training: bool | None = None,
     ) -> tuple[Any, Any]:
         """Attends.
 
         Args:
           hidden: float [B, S, H].
           adder: float32, broadcast to [B, N, S, S]; see `attention_adder`.
+          queries: Q, the first positions, which alone attend (to all S); None
+            for all, Q = S.
           training: whether dropout on the probabilities is active.
 
         Returns:
-          The context float [B, S, H] and the probabilities before dropout
-          float [B, N, S, S], both in the compute dtype.
+          The context float [B, Q, H] and the probabilities before dropout
+          float [B, N, Q, S], both in the compute dtype.
         """
-        heads = self.config.num_attention_heads
-        size = self.config.hidden_size // heads
+        width = self.config.hidden_size
+        if queries is None:
+            query, key, value = self._heads(hidden, 0, 3)
+        else:
+            (query,) = self._heads(hidden[:, :queries], 0, 1)
+            key, value = self._heads(hidden, 1, 3)
+            adder = adder[:, :, :queries]
+        probabilities = ops.softmax(masked_scores(query, key, adder), axis=-1)
+        dropped = self.dropout(probabilities, training=training)
+        context = ops.matmul(self.compute(dropped), value)  # [B, N, Q, D]
+        context = ops.transpose(context, (0, 2, 1, 3))
+        context = ops.reshape(context, (*ops.shape(context)[:2], width))
+        return context, self.compute(probabilities)
+
+    def _heads(self, hidden: Any, first: int, last: int) -> list[Any]:
+        """Some of query, key and value (0, 1, 2), each [B, N, S, D]."""
+        heads, width = self.config.num_attention_heads, self.config.hidden_size
+        columns = slice(first * width, last * width)
+        parts = self.project(
+            hidden, self.kernel[:, columns], self.bias[columns]
+        )
         batch, length = ops.shape(hidden)[:2]
-        qkv = self.project(hidden, self.kernel, self.bias)
-        qkv = ops.reshape(qkv, (batch, length, 3, heads, size))
+        shape = (batch, length, last - first, heads, width // heads)
+        parts = ops.transpose(ops.reshape(parts, shape), (2, 0, 3, 1, 4))
         # One transpose and an unstack: the gradient of three slices would
         # fill three arrays of zeros as large as the whole.
-        query, key, value = ops.unstack(
-            ops.transpose(qkv, (2, 0, 3, 1, 4)), 3
-        )  # [B, N, S, D]
-        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
-        scores = ops.cast(scores, "float32")  # [B, N, S, S]
-        scores = scores * (size**-0.5) + adder
-        probabilities = ops.softmax(scores, axis=-1)
-        dropped = self.dropout(probabilities, training=training)
-        context = ops.matmul(self.compute(dropped), value)  # [B, N, S, D]
-        context = ops.transpose(context, (0, 2, 1, 3))
-        context = ops.reshape(context, (batch, length, heads * size))
-        return context, self.compute(probabilities)
+        return ops.unstack(parts, last - first)

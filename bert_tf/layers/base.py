@@ -7,6 +7,8 @@ from keras import ops
 
 from bert_tf.config import BertConfig
 from bert_tf.layers.activations import activate
+from bert_tf.layers.dropout import Dropout
+from bert_tf.layers.products import gelu_erf_product, product
 
 
 class ConfiguredLayer(keras.layers.Layer):
@@ -57,16 +59,9 @@ class ConfiguredLayer(keras.layers.Layer):
             name=name, shape=(size,), initializer="zeros", autocast=False
         )
 
-    def make_dropout(
-        self, rate: float, name: str = "dropout"
-    ) -> keras.layers.Dropout:
-        """A dropout layer that works in float32.
-
-        Uniform numbers in bfloat16 are multiples of 1/128, which turns a rate
-        of 0.1 into 0.1016 while the scale stays 1 / 0.9; and TensorFlow draws
-        them more slowly on a CPU than it draws float32.
-        """
-        return keras.layers.Dropout(rate, name=name, dtype="float32")
+    def make_dropout(self, rate: float, name: str = "dropout") -> Dropout:
+        """A dropout layer that works in float32, as `Dropout` does."""
+        return Dropout(rate, name=name, dtype="float32")
 
     def compute(self, tensor: Any) -> Any:
         """Casts a tensor or weight to the dtype of matrix products."""
@@ -90,12 +85,11 @@ class ConfiguredLayer(keras.layers.Layer):
           float [..., O] in the compute dtype.
         """
         rows = ops.reshape(self.compute(inputs), (-1, kernel.shape[0]))
-        # ops.add, unlike +, gives TensorFlow a bias that it fuses with the
-        # product, and with the activation if that follows at once.
-        rows = ops.add(
-            ops.matmul(rows, self.compute(kernel)), self.compute(bias)
-        )
-        rows = activate(hidden_act, rows)
+        parts = rows, self.compute(kernel), self.compute(bias)
+        if hidden_act == "gelu_erf" and self.compute_dtype != "float32":
+            rows = gelu_erf_product(*parts)
+        else:
+            rows = activate(hidden_act, product(*parts))
         return ops.reshape(rows, (*ops.shape(inputs)[:-1], kernel.shape[1]))
 
     def get_config(self) -> dict[str, Any]:

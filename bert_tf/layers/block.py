@@ -61,22 +61,30 @@ class TransformerBlock(ConfiguredLayer):
         )
 
     def call(
-        self, hidden: Any, adder: Any, training: bool | None = None
+        self,
+        hidden: Any,
+        adder: Any,
+        queries: int | None = None,
+        training: bool | None = None,
     ) -> tuple[Any, Any]:
         """Applies the block.
 
         Args:
           hidden: float [B, S, H].
           adder: float32, broadcast to [B, N, S, S]; see `attention_adder`.
+          queries: Q, the first positions, whose outputs alone are computed;
+            None for all, Q = S.
           training: whether dropout is active.
 
         Returns:
-          The block's output float [B, S, H] and its attention probabilities
-          float [B, N, S, S], both in the compute dtype.
+          The block's output float [B, Q, H] and its attention probabilities
+          float [B, N, Q, S], both in the compute dtype.
         """
         context, probabilities = self.attention(
-            hidden, adder, training=training
+            hidden, adder, queries=queries, training=training
         )
+        if queries is not None:
+            hidden = hidden[:, :queries]
         attended = self.attention_dropout(
             self.attention_output(context), training=training
         )

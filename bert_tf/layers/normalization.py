@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from bert_tf.layers.base import ConfiguredLayer
+from bert_tf.layers.products import column_sums
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -35,9 +36,48 @@ class LayerNorm(ConfiguredLayer):
         Returns:
           float [..., H] in the compute dtype.
         """
-        x = ops.cast(inputs, "float32")
+        normalised = normalise(
+            ops.cast(inputs, "float32"),
+            ops.cast(self.gamma, "float32"),
+            ops.cast(self.beta, "float32"),
+            self.config.layer_norm_eps,
+        )
+        return self.compute(normalised)
+
+
+def normalise(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
+    """Layer normalisation with a gradient in few passes over the rows.
+
+    Args:
+      inputs: float32 [..., H].
+      gamma: float32 [H].
+      beta: float32 [H].
+      epsilon: added to the variance.
+
+    Returns:
+      float32 [..., H].
+    """
+    size = inputs.shape[-1]
+
+    @ops.custom_gradient
+    def rows_normalised(x: Any, gamma: Any, beta: Any) -> Any:
         x = x - ops.mean(x, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(x), axis=-1, keepdims=True)
-        x = x * ops.rsqrt(variance + self.config.layer_norm_eps)
-        gamma = ops.cast(self.gamma, "float32")
-        return self.compute(x * gamma + ops.cast(self.beta, "float32"))
+        scale = ops.rsqrt(variance + epsilon)
+        x = x * scale
+
+        def gradient(*args: Any, upstream: Any = None) -> tuple[Any, Any, Any]:
+            # TensorFlow hands the gradient over by position, JAX by name.
+            upstream = args[0] if upstream is None else upstream
+            product = upstream * x
+            # Both means of a row weigh it with gamma: products with a vector.
+            weights = ops.reshape(gamma, (size, 1)) / size
+            level = ops.matmul(upstream, weights)
+            share = ops.matmul(product, weights)
+            slope = (upstream * gamma - level - x * share) * scale
+            return slope, column_sums(product), column_sums(upstream)
+
+        return x * gamma + beta, gradient
+
+    rows = ops.reshape(inputs, (-1, size))
+    return ops.reshape(rows_normalised(rows, gamma, beta), ops.shape(inputs))
