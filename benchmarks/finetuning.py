@@ -12,8 +12,8 @@ scores; of the scores after each epoch both sides keep the best by the task's
 main metric. Speeds are training examples a second, without the first steps,
 evaluation and saving.
 
-Both sides get their memory in huge pages where glibc can ask for them, which
-makes TensorFlow a tenth faster on many machines and PyTorch no slower.
+Both sides get their memory in huge pages where glibc can ask for them, as
+tools.run_finetuning does by itself.
 
 What is finished is kept in --output_dir: the same command goes on from there.
 The peer needs the environment of requirements-peers.txt.

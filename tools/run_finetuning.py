@@ -58,5 +58,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    command_line.use_huge_pages()
     command_line.require("output_dir")
     command_line.run(main)

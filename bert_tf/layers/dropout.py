@@ -1,4 +1,4 @@
-"""Dropout whose random numbers cost half as much."""
+"""Dropout with one random number for two elements."""
 
 from typing import Any
 

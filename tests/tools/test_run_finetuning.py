@@ -168,3 +168,22 @@ def test_mistakes_are_one_line(arguments, message, tmp_path):
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "new").exists()
+
+
+def test_memory_in_huge_pages(monkeypatch):
+    from tools import command_line
+
+    started = []
+    monkeypatch.setattr(command_line.os, "execv", lambda *a: started.append(a))
+    monkeypatch.setattr(command_line.sys, "platform", "linux")
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0")
+    command_line.use_huge_pages()
+    assert started == []
+    monkeypatch.delenv("GLIBC_TUNABLES")
+    command_line.use_huge_pages()
+    assert started == [(sys.executable, sys.orig_argv)]
+    assert os.environ["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
+    monkeypatch.setattr(command_line.sys, "platform", "darwin")
+    monkeypatch.delenv("GLIBC_TUNABLES")
+    command_line.use_huge_pages()
+    assert len(started) == 1
