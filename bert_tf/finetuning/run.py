@@ -74,14 +74,16 @@ def run_finetuning(
     # Before hours of training, not after them.
     tests = _read(prepared, prepared.test_splits, recipe, "predict" in modes)
     done: dict[str, Any] = {}
-    if "check" in modes:
-        _, tokenizer = open_initial(recipe)
-        done["check"] = look_over(prepared, recipe, tokenizer).numbers
     if "train" in modes:
         initial, tokenizer = open_initial(recipe)
         material = gather(prepared, recipe, initial, tokenizer)
+        if "check" in modes:
+            done["check"] = material.doctor
         done["train"] = train_seeds(material, recipe, output_dir, strategy)
         print(f"the report is {make_report(output_dir)}", flush=True)
+    elif "check" in modes:
+        _, tokenizer = open_initial(recipe)
+        done["check"] = look_over(prepared, recipe, tokenizer).numbers
     if "eval" in modes or "predict" in modes:
         devs = _read(prepared, prepared.dev_splits, recipe, "eval" in modes)
         answer = _finished(prepared, recipe, output_dir, strategy)

@@ -108,34 +108,36 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         context: _Context,
     ) -> classification_pb2.ClassificationResponse:
         """Labels and scores of tf.Examples."""
-
-        async def answer() -> classification_pb2.ClassificationResponse:
-            spec = _spec(request)
-            with self._models.find(spec) as version:
-                return classification_pb2.ClassificationResponse(
-                    model_spec=answered_by(version, spec.signature_name),
-                    result=await classify(
-                        version,
-                        spec.signature_name,
-                        request.input,
-                        self._metrics,
-                    ),
-                )
-
-        name = request.model_spec.name
-        return await self._counted(name, "classify", context, answer)
+        make = classification_pb2.ClassificationResponse
+        return await self._of_examples(
+            request, "classify", context, classify, make
+        )
 
     async def Regress(
         self, request: regression_pb2.RegressionRequest, context: _Context
     ) -> regression_pb2.RegressionResponse:
         """One number for each tf.Example."""
+        make = regression_pb2.RegressionResponse
+        return await self._of_examples(
+            request, "regress", context, regress, make
+        )
 
-        async def answer() -> regression_pb2.RegressionResponse:
+    async def _of_examples(
+        self,
+        request: Message,
+        method: str,
+        context: _Context,
+        compute: Callable[..., Awaitable[Message]],
+        make: Callable[..., Message],
+    ) -> Message:
+        """The answer to tf.Examples, by `classify` or `regress`."""
+
+        async def answer() -> Message:
             spec = _spec(request)
             with self._models.find(spec) as version:
-                return regression_pb2.RegressionResponse(
+                return make(
                     model_spec=answered_by(version, spec.signature_name),
-                    result=await regress(
+                    result=await compute(
                         version,
                         spec.signature_name,
                         request.input,
@@ -144,7 +146,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
                 )
 
         name = request.model_spec.name
-        return await self._counted(name, "regress", context, answer)
+        return await self._counted(name, method, context, answer)
 
     async def MultiInference(
         self, request: inference_pb2.MultiInferenceRequest, context: _Context

@@ -6,35 +6,17 @@ import json
 import numpy as np
 import pytest
 
-from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.kinds.multi_label_task import MultiLabelTask
 from bert_tf.finetuning.kinds.own_file import (
-    OwnFileRecipe,
     OwnFiles,
     OwnFileTask,
 )
 from bert_tf.finetuning.kinds.regression_task import RegressionTask
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+from tests.finetuning.own_files import error_of, recipe, rows
 
 OWN = OwnFileTask(name="sentence")
-
-
-def recipe(**settings):
-    return OwnFileRecipe(**{"text_columns": "t", **settings})
-
-
-def rows(tmp_path, text, name="train.tsv"):
-    path = tmp_path / name
-    path.write_text(text, encoding="utf-8")
-    return str(path)
-
-
-def error_of(call, *arguments):
-    with pytest.raises(UserError) as caught:
-        call(*arguments)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def read(train, **settings):
