@@ -156,7 +156,6 @@ def show_equality(task: str) -> None:
     import numpy as np
 
     from bert_tf.encoder import BertEncoder
-    from bert_tf.finetuning.batches import padded
     from bert_tf.finetuning.encoding import encode
     from bert_tf.text.tokenizer import BertTokenizer
     from tools.task_files import load_task, recipe_of
@@ -167,10 +166,8 @@ def show_equality(task: str) -> None:
     recipe = recipe_of(found, task, [f"data_dir={_DATA_DIR.value}"])
     examples = found.read("dev", recipe)[: len(ids)]
     tokenizer = BertTokenizer.from_checkpoint(_INIT_FROM.value)
-    batch = padded(
-        encode(examples, tokenizer, recipe.max_seq_length),
-        np.arange(len(ids)),
-    )
+    rows = encode(examples, tokenizer, recipe.max_seq_length)
+    batch = rows.batch(np.arange(len(ids)))
     names = ("input_ids", "input_mask", "segment_ids")
     same = all(np.array_equal(batch[name], theirs[name]) for name in names)
     encoder = BertEncoder.from_checkpoint(_INIT_FROM.value)

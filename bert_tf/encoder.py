@@ -15,6 +15,7 @@ from bert_tf.features import ENCODER_INPUTS, PACKED_INPUTS
 from bert_tf.layers import (
     Embeddings,
     Pooler,
+    TokenPlaces,
     TransformerBlock,
     attention_adder,
 )
@@ -53,6 +54,10 @@ class BertEncoder(keras.Model):
       return_attention_probs: adds attention_probs.
       pooled_only: returns pooled_output alone, and computes of the last layer
         only what the first position needs of it.
+      unpadded: computes on the tokens alone; attention sees rows of like
+        length together. Every row must be tokens, at least one, and then
+        padding, whose outputs repeat those of tokens. Not on JAX under jit,
+        where the number of tokens would have to be known.
 
     Returns:
       A dict in the compute dtype: sequence_output [B, S, H] and pooled_output
@@ -62,7 +67,7 @@ class BertEncoder(keras.Model):
 
     Raises:
       UserError: an input is missing, S exceeds max_position_embeddings, or
-        pooled_only is asked for together with another output.
+        pooled_only or unpadded do not go with what else is asked for.
     """
 
     def __init__(
@@ -101,6 +106,8 @@ class BertEncoder(keras.Model):
                 f"{self.name}: pooled_only computes no other output; leave "
                 f"out {' and '.join(filter(kwargs.get, others))}."
             )
+        if kwargs.get("unpadded"):
+            self._check_unpadded(inputs, kwargs)
         return super().__call__(inputs, *args, **kwargs)
 
     def call(
@@ -110,9 +117,14 @@ class BertEncoder(keras.Model):
         return_all_layers: bool = False,
         return_attention_probs: bool = False,
         pooled_only: bool = False,
+        unpadded: bool = False,
     ) -> dict[str, Any]:
         """Encodes a batch; see the class for arguments and outputs."""
         self.check_inputs(inputs)
+        if unpadded:
+            return self._of_tokens(
+                inputs, training, return_all_layers, pooled_only
+            )
         adder = attention_adder(
             inputs["input_mask"],
             inputs.get("sequence_ids"),
@@ -142,6 +154,42 @@ class BertEncoder(keras.Model):
             outputs["attention_probs"] = tuple(probabilities)
         return outputs
 
+    def _of_tokens(
+        self,
+        inputs: Mapping[str, Any],
+        training: bool | None,
+        return_all_layers: bool,
+        pooled_only: bool,
+    ) -> dict[str, Any]:
+        """Encodes a batch without its padding; see the class."""
+        places = TokenPlaces(inputs["input_mask"])
+        positions = inputs.get("position_ids")
+        embedded = hidden = self.embeddings(
+            places.tokens(inputs["input_ids"]),
+            places.tokens(inputs["segment_ids"]),
+            places.positions()
+            if positions is None
+            else places.tokens(positions),
+            training=training,
+        )
+        layers = []
+        for block in self.blocks:
+            first_only = pooled_only and block is self.blocks[-1]
+            hidden = block.of_tokens(
+                hidden, places, first_only=first_only, training=training
+            )
+            layers.append(hidden)
+        if pooled_only:
+            return {"pooled_output": self.pooler(hidden)}
+        outputs = {
+            "pooled_output": self.pooler(places.first(hidden)),
+            "sequence_output": places.padded(hidden),
+        }
+        if return_all_layers:
+            outputs["all_encoder_layers"] = tuple(map(places.padded, layers))
+            outputs["embedding_output"] = places.padded(embedded)
+        return outputs
+
     def compute_output_spec(
         self,
         inputs: Mapping[str, Any],
@@ -149,6 +197,7 @@ class BertEncoder(keras.Model):
         return_all_layers: bool = False,
         return_attention_probs: bool = False,
         pooled_only: bool = False,
+        unpadded: bool = False,
     ) -> dict[str, Any]:
         """The outputs as symbols, without tracing every layer."""
         self.check_inputs(inputs)
@@ -197,6 +246,18 @@ class BertEncoder(keras.Model):
             raise UserError(
                 f"{self.name}: input_ids have {length} positions, more than "
                 f"max_position_embeddings {longest}; use shorter sequences."
+            )
+
+    def _check_unpadded(
+        self, inputs: Mapping[str, Any], wanted: Mapping[str, Any]
+    ) -> None:
+        parts = [name for name in ("sequence_ids",) if name in inputs]
+        if wanted.get("return_attention_probs"):
+            parts.append("return_attention_probs")
+        if parts:
+            raise UserError(
+                f"{self.name}: unpadded rows have no {' and '.join(parts)}; "
+                "leave that out, or unpadded."
             )
 
     def _check_input(self, name: str, value: Any) -> None:

@@ -29,7 +29,10 @@ from bert_tf.named_weights import (
 
 
 def bert_classifier(
-    encoder: BertEncoder, num_classes: int, dropout: float = 0.1
+    encoder: BertEncoder,
+    num_classes: int,
+    dropout: float = 0.1,
+    unpadded: bool = False,
 ) -> keras.Model:
     """Puts a classification layer on the pooled output.
 
@@ -41,6 +44,7 @@ def bert_classifier(
       encoder: a `BertEncoder`, whose weights the model shares.
       num_classes: number of classes C; 1 for regression.
       dropout: dropout on the pooled output.
+      unpadded: computes on the tokens alone; see `BertEncoder`.
 
     Returns:
       An ordinary Keras model from a dict of input_ids, input_mask and
@@ -51,7 +55,8 @@ def bert_classifier(
     """
     _check(encoder, num_classes, dropout)
     inputs = _inputs(None)
-    pooled = encoder(inputs, pooled_only=True)["pooled_output"]
+    outputs = encoder(inputs, pooled_only=True, unpadded=unpadded)
+    pooled = outputs["pooled_output"]
     logits = _head(encoder, pooled, CLASSIFIER, num_classes, dropout)
     return keras.Model(inputs, logits, name="bert_classifier")
 

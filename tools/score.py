@@ -19,26 +19,33 @@ _REFERENCES = flags.DEFINE_string(
 _PREDICTIONS = flags.DEFINE_string(
     "predictions",
     None,
-    "File with the columns index and prediction; the index counts the rows of "
-    "the references from 0.",
+    "File of answers, laid out as tools.run_finetuning writes it: for "
+    "sentences and choices the columns index and prediction, of which the "
+    "index counts the rows of the references from 0; predictions.json for "
+    "questions; words and tags for tags.",
+)
+_NULL_ODDS = flags.DEFINE_string(
+    "null_odds",
+    "",
+    "squad_v2: null_odds.json, how likely each question has no answer; adds "
+    "the best thresholds.",
 )
 _SET = flags.DEFINE_multi_string(
     "set",
     [],
-    "key=value for a field of the recipe that says how to read an own file, "
-    "such as label_column; may be repeated.",
+    "key=value for a field of the recipe that says how to read the "
+    "references, such as label_column; may be repeated.",
 )
 
 
 def main() -> None:
-    """Reads both files and prints the scores."""
-    from bert_tf.finetuning.data.prediction_files import score_file
+    """Reads the files and prints the scores."""
     from tools.task_files import load_task, recipe_of
 
     task = load_task(_TASK.value)
     recipe = recipe_of(task, _TASK.value, _SET.value)
-    scores = score_file(
-        task.prepared(recipe), recipe, _REFERENCES.value, _PREDICTIONS.value
+    scores = task.prepared(recipe).score_file(
+        recipe, _REFERENCES.value, _PREDICTIONS.value, _NULL_ODDS.value
     )
     print(json.dumps(scores))
 

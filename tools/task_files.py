@@ -10,9 +10,8 @@ import types
 from collections.abc import Sequence
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.kinds.own_file import OwnFileTask
-from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
-from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.finetuning.task import TaskTemplate
 from bert_tf.recipe import check_kind, read_json_object
 
 _FOLDER = pathlib.Path(__file__).resolve().parent.parent / "tasks"
@@ -24,7 +23,7 @@ def task_names() -> list[str]:
     return sorted(f.stem for f in files if not f.stem.startswith("_"))
 
 
-def load_task(task: str) -> SentenceTask | OwnFileTask:
+def load_task(task: str) -> TaskTemplate:
     """Loads a task.
 
     Args:
@@ -55,10 +54,10 @@ def load_task(task: str) -> SentenceTask | OwnFileTask:
             f"--task={task}: the file defines no TASK; write TASK = "
             "SentenceTask(...), as tasks/mrpc.py does."
         )
-    if not isinstance(found, SentenceTask | OwnFileTask):
+    if not isinstance(found, TaskTemplate):
         raise UserError(
             f"--task={task}: TASK is of type {type(found).__name__}; a "
-            "SentenceTask or a subclass of it is wanted."
+            "SentenceTask or another kind of task is wanted."
         )
     return found
 
@@ -87,11 +86,11 @@ def task_named(assignments: Sequence[str], recipe_file: str = "") -> str:
 
 
 def recipe_of(
-    task: SentenceTask | OwnFileTask,
+    task: TaskTemplate,
     name: str,
     assignments: Sequence[str],
     recipe_file: str = "",
-) -> SentenceRecipe:
+) -> FinetuningRecipe:
     """A task's recipe: its defaults or a file's, under what is assigned.
 
     Args:

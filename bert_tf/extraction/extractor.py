@@ -20,7 +20,6 @@ from bert_tf.text.rows import (
     counted,
     cut_to_fit,
     pack_rows,
-    padded_inputs,
     take_ranges,
     tokenize_texts,
 )
@@ -245,7 +244,7 @@ class Extractor:
         shape = (count, len(self._layers), self.encoder.config.hidden_size)
         vectors = np.empty(shape, np.float32)
         for chosen in self._batches(rows.lengths):
-            found = self._compiled(padded_inputs(rows, chosen)).numpy()
+            found = self._compiled(rows.batch(chosen)).numpy()
             if not np.isfinite(found).all():
                 raise UserError(
                     f"texts[{number + int(chosen.min())}] or one behind it: "

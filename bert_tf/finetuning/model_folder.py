@@ -10,7 +10,8 @@ from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
-from bert_tf.finetuning.sentence_model import SentenceModel
+from bert_tf.finetuning.task import Task, TaskFacts
+from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.models import model_arrays, restore
 from bert_tf.recipe import check_kind, read_json_object
 from bert_tf.text.tokenizer import BertTokenizer
@@ -18,40 +19,9 @@ from bert_tf.text.tokenizer import BertTokenizer
 TASK_FILE = "task.json"
 
 
-@dataclasses.dataclass(frozen=True)
-class TaskFacts:
-    """What it takes to use a fine-tuned model as it was trained.
-
-    Attributes:
-      task: the task's name.
-      label_kind: classes, regression or multi_label.
-      labels: the labels in the order of the outputs; none for regression.
-      num_outputs: C.
-      num_texts: 1, or 2 where the rows are pairs.
-      text_columns: columns of an own file, as the recipe has them.
-      label_separator: between several labels in a cell.
-      max_seq_length: S at most.
-      long_inputs: cut or windows.
-      doc_stride: tokens from the start of a window to that of the next.
-      threshold: above which one of several labels holds.
-    """
-
-    task: str
-    label_kind: str
-    labels: tuple[str, ...]
-    num_outputs: int
-    num_texts: int
-    text_columns: str
-    label_separator: str
-    max_seq_length: int
-    long_inputs: str
-    doc_stride: int
-    threshold: float
-
-
-def save_sentence_model(
+def save_model(
     folder: str | os.PathLike,
-    model: SentenceModel,
+    model: TaskModel,
     tokenizer: BertTokenizer,
     facts: TaskFacts,
 ) -> None:
@@ -65,10 +35,10 @@ def save_sentence_model(
     """
     checkpoint = Checkpoint(
         model.encoder.config,
-        model_arrays(model.classifier),
+        model_arrays(model.network),
         tokenizer.vocabulary,
         tokenizer.lower_case,
-        # A regression has an output and no labels.
+        # Some tasks have outputs and no labels.
         facts.labels or None,
     )
     save_checkpoint(folder, checkpoint)
@@ -76,58 +46,104 @@ def save_sentence_model(
     write_text(pathlib.Path(folder) / TASK_FILE, text + "\n")
 
 
-def read_task_facts(folder: str | os.PathLike) -> TaskFacts | None:
-    """Reads task.json; None where a folder has none.
-
-    Raises:
-      UserError: the file does not hold what `save_sentence_model` writes.
-    """
+def _read_task_file(folder: str | os.PathLike) -> dict[str, Any] | None:
     path = pathlib.Path(folder) / TASK_FILE
     if not path.is_file():
         return None
     values = read_json_object(path)
     # KerasHub calls a file of its own by that name.
-    if "registered_name" in values:
-        return None
-    kinds = {field.name: field.type for field in dataclasses.fields(TaskFacts)}
-    if set(values) != set(kinds):
-        different = sorted(set(values) ^ set(kinds))
-        raise UserError(
-            f"{path}: the keys {', '.join(different)} are missing or too many; "
-            "fine-tune the model again with this version."
-        )
-    checked: dict[str, Any] = {
-        name: check_kind(name, kinds[name], value, str(path))
-        for name, value in values.items()
-        if name != "labels"
-    }
-    labels = check_kind("labels", list, values["labels"], str(path))
-    for label in labels:
-        check_kind("labels", str, label, str(path))
-    return TaskFacts(labels=tuple(labels), **checked)
+    return None if "registered_name" in values else values
 
 
-def load_sentence_model(
-    folder: str | os.PathLike, precision: str = "float32"
-) -> tuple[SentenceModel, BertTokenizer, TaskFacts]:
-    """Reads what `save_sentence_model` wrote.
-
-    Args:
-      folder: the folder.
-      precision: a Keras dtype policy.
+def task_of(folder: str | os.PathLike) -> str | None:
+    """The task that a model was fine-tuned for; None where a folder has none.
 
     Raises:
-      UserError: the folder is not a fine-tuned model of ours.
+      UserError: its task.json is broken.
     """
-    facts = read_task_facts(folder)
-    if facts is None:
+    values = _read_task_file(folder)
+    if values is None:
+        return None
+    source = str(pathlib.Path(folder) / TASK_FILE)
+    return check_kind("task", str, values.get("task"), source)
+
+
+def read_facts(folder: str | os.PathLike, task: Task) -> Any:
+    """Reads the task.json of a model that was fine-tuned for a task.
+
+    Args:
+      folder: the model's.
+      task: the task.
+
+    Returns:
+      A value of the task's `facts_type`.
+
+    Raises:
+      UserError: there is none, it is broken or of another task.
+    """
+    values = _read_task_file(folder)
+    if values is None:
         raise UserError(
             f"{folder}: has no {TASK_FILE}, so it is no model that was "
             "fine-tuned; run --mode=train first."
         )
+    source = str(pathlib.Path(folder) / TASK_FILE)
+    name = check_kind("task", str, values.get("task"), source)
+    kinds = {
+        field.name: field.type for field in dataclasses.fields(task.facts_type)
+    }
+    if set(values) != set(kinds):
+        if name != task.name:
+            raise _of_another_task(folder, name, task)
+        different = sorted(set(values) ^ set(kinds))
+        raise UserError(
+            f"{source}: the keys {', '.join(different)} are missing or too "
+            "many; fine-tune the model again with this version."
+        )
+    checked: dict[str, Any] = {
+        name: check_kind(name, kinds[name], value, source)
+        for name, value in values.items()
+        if name != "labels"
+    }
+    labels = check_kind("labels", list, values["labels"], source)
+    for label in labels:
+        check_kind("labels", str, label, source)
+    facts = task.facts_type(labels=tuple(labels), **checked)
+    task.check_facts(facts, folder)
+    if name != task.name:
+        raise _of_another_task(folder, name, task)
+    return facts
+
+
+def _of_another_task(
+    folder: str | os.PathLike, name: str, task: Task
+) -> UserError:
+    return UserError(
+        f"{folder}: was fine-tuned for {name}, not {task.name}; give that task "
+        "as --task."
+    )
+
+
+def load_model(
+    folder: str | os.PathLike, task: Task, precision: str = "float32"
+) -> tuple[TaskModel, BertTokenizer, Any]:
+    """Reads what `save_model` wrote.
+
+    Args:
+      folder: the folder.
+      task: what the model was fine-tuned for.
+      precision: a Keras dtype policy.
+
+    Returns:
+      The model, its tokenizer and its facts.
+
+    Raises:
+      UserError: the folder is not a model that was fine-tuned for the task.
+    """
+    facts = read_facts(folder, task)
     checkpoint = load_checkpoint(folder)
     encoder = BertEncoder(checkpoint.config, dtype=precision)
-    model = SentenceModel(encoder, facts.num_outputs)
-    restore(model.classifier, checkpoint)
+    model = TaskModel(task.make_network(encoder, facts))
+    restore(model.network, checkpoint)
     tokenizer = BertTokenizer(checkpoint.vocabulary, checkpoint.lower_case)
     return model, tokenizer, facts

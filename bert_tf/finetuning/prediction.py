@@ -1,43 +1,43 @@
-"""What a model answers to all examples of a split."""
+"""What models compute of all rows of a split."""
+
+from collections.abc import Iterator, Sequence
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.batches import prediction_batches
-from bert_tf.finetuning.encoding import EncodedRows
+from bert_tf.finetuning.rows import Rows
+from bert_tf.finetuning.task import Outputs, Split, Task
 
 
 class Predictor:
-    """Runs a model over encoded examples.
+    """Runs models over encoded examples.
 
     Args:
-      model: takes a batch, returns a dict with logits [B, C]; built under
-        `strategy`.
+      models: each takes a batch and returns a dict of outputs; built under
+        `strategy`. The outputs of several are averaged.
       strategy: the distribution strategy.
       batch_size: B, over all devices.
     """
 
     def __init__(
         self,
-        model: keras.Model,
+        models: Sequence[keras.Model],
         strategy: tf.distribute.Strategy,
         batch_size: int,
     ):
-        self.model = model
+        self.models = tuple(models)
         self.strategy = strategy
         self.batch_size = batch_size
         self._compiled = None
 
-    def logits(self, rows: EncodedRows) -> np.ndarray:
-        """The logits of every example, those of its windows averaged.
+    def outputs(self, task: Task, split: Split) -> Outputs:
+        """The outputs to all rows of a split, as the task collects them."""
+        return task.collect(split.rows, self._batches(split.rows))
 
-        Args:
-          rows: R rows of N examples.
-
-        Returns:
-          float32 [N, C], in the order of the examples.
-        """
+    def _batches(self, rows: Rows) -> Iterator[tuple[np.ndarray, Outputs]]:
+        """Rows by number and the outputs to them, batch by batch."""
         batches, order = prediction_batches(rows, self.batch_size)
         if self.strategy.num_replicas_in_sync > 1:
             batches = self.strategy.experimental_distribute_dataset(batches)
@@ -46,20 +46,23 @@ class Predictor:
             signature = [batches.element_spec]
             self._compiled = tf.function(self._run, input_signature=signature)
         local = self.strategy.experimental_local_results
-        parts = [
-            part.numpy()
-            for batch in batches
-            for part in local(self._compiled(batch))
-        ]
-        found = np.concatenate(parts)[: len(order)]
-        sums = np.zeros((rows.num_examples, found.shape[1]), np.float64)
-        weights = rows.weights[order].astype(np.float64)
-        np.add.at(sums, rows.example[order], found * weights[:, None])
-        return sums.astype(np.float32)
+        for number, batch in enumerate(batches):
+            begin = number * self.batch_size
+            found = {
+                name: np.concatenate([part.numpy() for part in local(values)])
+                for name, values in self._compiled(batch).items()
+            }
+            yield order[begin : begin + self.batch_size], found
 
-    def _run(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
-        def logits(batch: dict[str, tf.Tensor]) -> tf.Tensor:
-            outputs = self.model(batch, training=False)
-            return tf.cast(outputs["logits"], tf.float32)
+    def _run(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        def mean(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            found = [model(batch, training=False) for model in self.models]
+            return {
+                name: tf.add_n(
+                    [tf.cast(one[name], tf.float32) for one in found]
+                )
+                / len(found)
+                for name in found[0]
+            }
 
-        return self.strategy.run(logits, (batch,))
+        return self.strategy.run(mean, (batch,))

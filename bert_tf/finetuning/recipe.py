@@ -48,6 +48,11 @@ class FinetuningRecipe(TrainingRecipe):
     eval_steps: int = setting(
         0, "steps between two evaluations; 0 = one at the end of each epoch"
     )
+    ensemble: str = setting(
+        "",
+        "eval and predict: folders of further models of the task, "
+        "comma-separated, whose logits are averaged with this one's",
+    )
     keep_checkpoint_max: int = setting(2, "training states kept")
     log_steps: int = setting(20, "steps that a row of numbers covers")
 

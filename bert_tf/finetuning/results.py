@@ -18,7 +18,6 @@ from bert_tf.finetuning.scoring import (
     Scorer,
     finite,
     shown,
-    write_answers,
     write_scores,
 )
 from bert_tf.finetuning.setup import Material
@@ -55,13 +54,14 @@ def write_results(
         write_scores(output_dir, name, found, count)
         print(f"{material.task.name}, {name}: {shown(found.scores)}")
     first = material.main_split
-    write_answers(
+    material.task.write_answers(
         output_dir / DEV_PREDICTIONS,
         material.dev[first].examples,
-        scored[first].predictions,
+        scored[first].answers,
     )
     results = common_results(recipe, material, scored)
     results |= _facts(recipe, material, scored[first], loop, history)
+    results |= material.task.shown_facts(scorer.facts)
     write_json(output_dir / RESULTS_FILE, results)
     _draw(output_dir, material, results, history)
     return results
@@ -74,18 +74,18 @@ def common_results(
 ) -> dict[str, Any]:
     """What the task, the data and the scores are."""
     task = material.task
-    answers = [example.label for example in material.train.examples]
+    train = material.train.examples
     majority = {
-        name: task.majority_score(answers, [e.label for e in split.examples])
+        name: task.baseline(train, split.examples)
         for name, split in material.dev.items()
     }
-    examples = {task.train_split: len(answers)}
+    examples = {task.train_split: len(train)}
     examples |= {name: len(s.examples) for name, s in material.dev.items()}
     return {
         "task": task.name,
         "model": recipe.init_from,
         "main_metric": task.main_metric,
-        "labels": list(material.labels),
+        "labels": list(material.facts.labels),
         "examples": examples,
         "dev": {name: found.scores for name, found in scored.items()},
         "dev_loss": {name: found.loss for name, found in scored.items()},
@@ -105,7 +105,7 @@ def _facts(
     history: History,
 ) -> dict[str, Any]:
     _, speeds = history.series("sequences_per_second")
-    facts = {
+    return {
         "num_parameters": loop.step.model.count_params(),
         "num_train_steps": loop.total,
         "best_step": loop.best.step,
@@ -114,12 +114,9 @@ def _facts(
         "examples_per_second": speeds[-1] if speeds else 0.0,
         "eval_examples_per_second": scored.examples_per_second,
         "padding_share": padding_share(
-            material.data.rows, recipe.train_batch_size, recipe.seed
+            material.data, recipe.train_batch_size, recipe.seed
         ),
     }
-    if material.task.label_kind == "multi_label":
-        facts["threshold"] = material.facts.threshold
-    return facts
 
 
 def write_json(path: pathlib.Path, values: Mapping[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """A fine-tuning, from a task and a recipe to a model folder and answers."""
 
+import dataclasses
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -7,30 +8,15 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.data.examples import Example, Predictions
-from bert_tf.finetuning.kinds.own_file import OwnFileTask
-from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
-from bert_tf.finetuning.kinds.sentence_task import SentenceTask
-from bert_tf.finetuning.model_folder import (
-    TASK_FILE,
-    TaskFacts,
-    load_sentence_model,
-)
+from bert_tf.finetuning.model_folder import TASK_FILE, load_model
 from bert_tf.finetuning.prediction import Predictor
+from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.report.make import make_report
-from bert_tf.finetuning.scoring import (
-    Scorer,
-    shown,
-    write_scores,
-)
+from bert_tf.finetuning.scoring import Scorer, shown, write_scores
 from bert_tf.finetuning.seeds import train_seeds
-from bert_tf.finetuning.setup import (
-    Split,
-    encode_examples,
-    gather,
-    look_over,
-    open_initial,
-)
+from bert_tf.finetuning.setup import gather, look_over, open_initial
+from bert_tf.finetuning.task import Split, Task, TaskTemplate
+from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.training.strategies import make_strategy
 
@@ -38,8 +24,8 @@ MODES = ("train", "eval", "predict", "check")
 
 
 def run_finetuning(
-    task: SentenceTask | OwnFileTask,
-    recipe: SentenceRecipe,
+    task: TaskTemplate,
+    recipe: FinetuningRecipe,
     output_dir: str | pathlib.Path,
     modes: Sequence[str],
     logical_cpus: int = 0,
@@ -86,25 +72,26 @@ def run_finetuning(
         done["check"] = look_over(prepared, recipe, tokenizer).numbers
     if "eval" in modes or "predict" in modes:
         devs = _read(prepared, prepared.dev_splits, recipe, "eval" in modes)
-        answer = _finished(prepared, recipe, output_dir, strategy)
-        answer.check_texts([*devs.values(), *tests.values()])
+        answers = _finished(prepared, recipe, output_dir, strategy)
+        for examples in [*devs.values(), *tests.values()]:
+            prepared.check(examples, answers.facts)
         output_dir.mkdir(parents=True, exist_ok=True)
         if "eval" in modes:
-            done["eval"] = {k: answer.evaluate(k, v) for k, v in devs.items()}
+            done["eval"] = {k: answers.evaluate(k, v) for k, v in devs.items()}
         if "predict" in modes:
             done["predict"] = {
-                name: answer.predict(name, examples)
+                name: answers.predict(name, examples)
                 for name, examples in tests.items()
             }
     return done
 
 
 def _read(
-    task: SentenceTask,
+    task: Task,
     splits: Sequence[str],
-    recipe: SentenceRecipe,
+    recipe: FinetuningRecipe,
     wanted: bool,
-) -> dict[str, list[Example]]:
+) -> dict[str, Any]:
     """The examples of those splits that are there, where they are wanted."""
     names = task.present_splits(splits, recipe) if wanted else ()
     return {name: task.read(name, recipe) for name in names}
@@ -120,8 +107,8 @@ def _check_modes(modes: Sequence[str]) -> None:
 
 
 def _finished(
-    task: SentenceTask,
-    recipe: SentenceRecipe,
+    task: Task,
+    recipe: FinetuningRecipe,
     output_dir: pathlib.Path,
     strategy: tf.distribute.Strategy,
 ) -> "_Answers":
@@ -135,81 +122,75 @@ def _finished(
             f"({TASK_FILE}); add train to --mode, or give one as --init_from."
         )
     with strategy.scope():
-        model, tokenizer, facts = load_sentence_model(folder, recipe.precision)
-    theirs = (facts.task, facts.label_kind)
-    if theirs != (task.name, task.label_kind):
-        raise UserError(
-            f"{folder}: was fine-tuned for {' of '.join(theirs[::-1])}, not "
-            f"{task.label_kind} of {task.name}; give that task as --task."
-        )
-    predictor = Predictor(model, strategy, recipe.eval_batch_size)
-    scorer = Scorer(
-        task,
-        facts.labels,
-        task.make_objective(None),
-        predictor,
-        facts.threshold,
-    )
-    return _Answers(task, output_dir, scorer, tokenizer, facts)
+        model, tokenizer, facts = load_model(folder, task, recipe.precision)
+        others = [
+            _other(other.strip(), folder, task, recipe, tokenizer, facts)
+            for other in recipe.ensemble.split(",")
+            if other.strip()
+        ]
+    predictor = Predictor([model, *others], strategy, recipe.eval_batch_size)
+    return _Answers(output_dir, Scorer(task, facts, tokenizer, predictor))
 
 
-class _Answers:
-    """What a finished model answers, written into the folder of the run."""
-
-    def __init__(
-        self,
-        task: SentenceTask,
-        output_dir: pathlib.Path,
-        scorer: Scorer,
-        tokenizer: BertTokenizer,
-        facts: TaskFacts,
+def _other(
+    folder: str,
+    first: pathlib.Path,
+    task: Task,
+    recipe: FinetuningRecipe,
+    tokenizer: BertTokenizer,
+    facts: Any,
+) -> TaskModel:
+    """A further model, whose outputs are averaged with those of the first."""
+    model, theirs, their_facts = load_model(folder, task, recipe.precision)
+    if (theirs.vocabulary, theirs.lower_case) != (
+        tokenizer.vocabulary,
+        tokenizer.lower_case,
     ):
-        self.task = task
-        self.output_dir = output_dir
-        self.scorer = scorer
-        self.tokenizer = tokenizer
-        self.facts = facts
+        raise UserError(
+            f"--set ensemble={recipe.ensemble}: {folder} has another "
+            f"vocabulary than {first}; only models of one vocabulary can be "
+            "averaged."
+        )
+    if not task.same_form(facts, their_facts):
+        raise UserError(
+            f"--set ensemble={recipe.ensemble}: {folder} was trained with "
+            f"other labels or lengths than {first} (see their {TASK_FILE}); "
+            "only models that are alike in them can be averaged."
+        )
+    return model
 
-    def check_texts(self, splits: Sequence[Sequence[Example]]) -> None:
-        """Refuses pairs for a model of single texts, and the reverse."""
-        for examples in splits:
-            count = 1 if examples[0].text_b is None else 2
-            if count != self.facts.num_texts:
-                raise UserError(
-                    f"{examples[0].path}: rows of {count} text(s), but the "
-                    f"model was fine-tuned on {self.facts.num_texts} "
-                    f"(text_columns={self.facts.text_columns}); name as many "
-                    "in text_columns."
-                )
 
-    def _split(self, examples: Sequence[Example]) -> Split:
-        rows = encode_examples(examples, self.tokenizer, self.facts)
-        return Split(examples, rows)
+@dataclasses.dataclass(frozen=True)
+class _Answers:
+    """What finished models answer, written into the folder of the run."""
 
-    def evaluate(
-        self, name: str, examples: Sequence[Example]
-    ) -> dict[str, float]:
+    output_dir: pathlib.Path
+    scorer: Scorer
+
+    @property
+    def facts(self) -> Any:
+        return self.scorer.facts
+
+    def _split(self, examples: Any) -> Split:
+        task, tokenizer = self.scorer.task, self.scorer.tokenizer
+        return Split(examples, task.encode(examples, tokenizer, self.facts))
+
+    def evaluate(self, name: str, examples: Any) -> dict[str, float]:
         """Scores a dev split and writes the scores and the answers."""
         found = self.scorer.score(self._split(examples))
         write_scores(self.output_dir, name, found, len(examples))
-        path = self._write(
-            f"predictions_{name}.tsv", examples, found.predictions
-        )
+        path = self._write(name, examples, found.answers)
         print(f"{name}: {shown(found.scores)}; answers in {path}", flush=True)
         return found.scores
 
-    def predict(self, name: str, examples: Sequence[Example]) -> pathlib.Path:
-        """Answers a test split, in a file for GLUE too where it is one."""
-        predictions = self.scorer.predict(self._split(examples))
-        path = self._write(f"predictions_{name}.tsv", examples, predictions)
-        if submission := self.task.submission_file(name):
-            path = self._write(submission, examples, predictions)
+    def predict(self, name: str, examples: Any) -> pathlib.Path:
+        """Answers a test split."""
+        answers = self.scorer.answer(self._split(examples))
+        path = self._write(name, examples, answers)
         print(f"{name}: {len(examples):,} answers in {path}", flush=True)
         return path
 
-    def _write(
-        self, file: str, examples: Sequence[Example], predictions: Predictions
-    ) -> pathlib.Path:
-        path = self.output_dir / file
-        self.task.write_predictions(path, examples, predictions)
-        return path
+    def _write(self, name: str, examples: Any, answers: Any) -> pathlib.Path:
+        return self.scorer.task.write_predictions(
+            self.output_dir, name, examples, answers, self.facts
+        )

@@ -5,18 +5,12 @@ import json
 import math
 import pathlib
 import time
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import tensorflow as tf
-
 from bert_tf.files import write_text
-from bert_tf.finetuning.batches import EXAMPLE_WEIGHTS
-from bert_tf.finetuning.data.examples import Example, Predictions
-from bert_tf.finetuning.kinds.sentence_task import SentenceTask
 from bert_tf.finetuning.prediction import Predictor
-from bert_tf.finetuning.setup import Split
+from bert_tf.finetuning.task import Split, Task
+from bert_tf.text.tokenizer import BertTokenizer
 
 DEV_PREDICTIONS = "dev_predictions.jsonl"
 
@@ -26,95 +20,56 @@ class Scored:
     """A model's answers to a split and what they are worth.
 
     Attributes:
-      predictions: the answers.
+      answers: as the task has them.
       scores: the task's official scores by name.
-      loss: the mean loss of an example.
+      loss: the mean loss of an example; None where it has no meaning.
       examples_per_second: speed of the prediction.
     """
 
-    predictions: Predictions
+    answers: Any
     scores: dict[str, float]
-    loss: float
+    loss: float | None
     examples_per_second: float
 
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The scores, and the loss before them where there is one."""
+        loss = {} if self.loss is None else {"loss": self.loss}
+        return loss | self.scores
 
+
+@dataclasses.dataclass(frozen=True)
 class Scorer:
     """Scores a model on splits of a task.
 
-    Args:
+    Attributes:
       task: the task, prepared.
-      labels: in the order of the outputs.
-      objective: what the model was trained for.
+      facts: of the model.
+      tokenizer: of the model.
       predictor: runs the model.
-      threshold: above which one of several labels holds.
     """
 
-    def __init__(
-        self,
-        task: SentenceTask,
-        labels: Sequence[str],
-        objective: Any,
-        predictor: Predictor,
-        threshold: float,
-    ):
-        self.task = task
-        self.labels = tuple(labels)
-        self.objective = objective
-        self.predictor = predictor
-        self.threshold = threshold
+    task: Task
+    facts: Any
+    tokenizer: BertTokenizer
+    predictor: Predictor
 
-    def predict(self, split: Split) -> Predictions:
+    def answer(self, split: Split) -> Any:
         """The model's answers to a split."""
-        logits = self.predictor.logits(split.rows)
-        return self.task.decode(logits, self.labels, self.threshold)
+        outputs = self.predictor.outputs(self.task, split)
+        return self.task.answer(outputs, split, self.tokenizer, self.facts)
 
     def score(self, split: Split) -> Scored:
         """The answers to a split with labels, and their scores."""
         started = time.monotonic()
-        predictions = self.predict(split)
+        answers = self.answer(split)
         seconds = time.monotonic() - started
-        references = [example.label for example in split.examples]
-        targets = self.task.targets(split.examples, self.labels)
         return Scored(
-            predictions,
-            self.task.score(references, predictions.values, self.labels),
-            self._loss(predictions.logits, targets),
-            len(references) / seconds,
+            answers,
+            self.task.evaluate(split.examples, answers, self.facts),
+            self.task.loss(split.examples, answers, self.facts),
+            len(split.examples) / seconds,
         )
-
-    def _loss(self, logits: np.ndarray, targets: np.ndarray) -> float:
-        batch = {
-            self.objective.label_name: tf.constant(targets),
-            EXAMPLE_WEIGHTS: tf.ones(len(targets)),
-        }
-        losses, _ = self.objective({"logits": tf.constant(logits)}, batch)
-        means = self.objective.normalise(
-            losses, self.objective.loss_weights(batch)
-        )
-        return float(sum(means.values()))
-
-
-def write_answers(
-    path: str | pathlib.Path,
-    examples: Sequence[Example],
-    predictions: Predictions,
-) -> None:
-    """Writes every row with its label and the answer, a JSON line each."""
-    probabilities = predictions.probabilities
-    lines = []
-    for index, example in enumerate(examples):
-        line = {
-            "identifier": example.identifier,
-            "row": example.row,
-            "text_a": example.text_a,
-            "text_b": example.text_b,
-            "label": example.label,
-            "prediction": predictions.values[index],
-        }
-        if probabilities is not None:
-            line["probabilities"] = [float(p) for p in probabilities[index]]
-        lines.append(json.dumps(line))
-    write_text(path, "\n".join(lines) + "\n")
 
 
 def write_scores(
@@ -131,9 +86,11 @@ def write_scores(
     write_text(folder / f"eval_{split}.json", text + "\n")
 
 
-def finite(value: float) -> float | None:
+def finite(value: float | None) -> float | None:
     """The value, or None where JSON has no number for it."""
-    return float(value) if math.isfinite(value) else None
+    if value is None or not math.isfinite(value):
+        return None
+    return float(value)
 
 
 def shown(scores: dict[str, float]) -> str:

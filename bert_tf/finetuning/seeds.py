@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.checkpoints.labels import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.files import locked, written_beside
 from bert_tf.finetuning.model_folder import TASK_FILE
@@ -30,7 +31,7 @@ _KEPT = (
     "bert_model.safetensors",
     "vocab.txt",
     "tokenizer_config.json",
-    "labels.json",
+    LABELS_FILE,
     "learning_curve.png",
     DEV_PREDICTIONS,
     TASK_FILE,
@@ -176,6 +177,9 @@ def _keep(
     names = [*_KEPT]
     names[:0] = [f"eval_{split}.json" for split in material.dev]
     for name in names:
+        # A task without labels has no file of them.
+        if name == LABELS_FILE and not (best / name).exists():
+            continue
         with written_beside(output_dir / name) as beside:
             shutil.copyfile(best / name, beside)
 

@@ -1,6 +1,7 @@
 """One training of a task: one seed, one folder."""
 
 import contextlib
+import dataclasses
 import functools
 import math
 import pathlib
@@ -13,18 +14,18 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.files import locked
 from bert_tf.finetuning.batches import num_steps, training_batches
-from bert_tf.finetuning.model_folder import save_sentence_model
+from bert_tf.finetuning.model_folder import save_model
 from bert_tf.finetuning.prediction import Predictor
 from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.results import write_results
 from bert_tf.finetuning.scoring import Scorer
-from bert_tf.finetuning.sentence_model import SentenceModel
 from bert_tf.finetuning.setup import (
     Material,
     freeze,
     identity,
     rate_factors,
 )
+from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.models import restore
 from bert_tf.training.best_weights import BestWeights
 from bert_tf.training.loop import Diagnosis, Phase, TrainingLoop
@@ -70,21 +71,19 @@ def train_once(
     keras.utils.set_random_seed(recipe.seed)
     with strategy.scope():
         encoder = BertEncoder(material.initial.config, dtype=recipe.precision)
-        model = SentenceModel(encoder, material.facts.num_outputs)
-        restore(model.classifier, material.initial, material.fresh)
+        network = material.task.make_network(encoder, material.facts)
+        model = TaskModel(network)
+        restore(network, material.initial, material.fresh)
         step = _step(material, recipe, model, phase, strategy)
-    predictor = Predictor(model, strategy, recipe.eval_batch_size)
     scorer = Scorer(
         material.task,
-        material.labels,
-        material.objective,
-        predictor,
-        material.facts.threshold,
+        material.facts,
+        material.tokenizer,
+        Predictor([model], strategy, recipe.eval_batch_size),
     )
 
     def score() -> dict[str, float]:
-        found = scorer.score(material.dev[material.main_split])
-        return {"loss": found.loss, **found.scores}
+        return scorer.score(material.dev[material.main_split]).numbers
 
     best = BestWeights(
         step.variables,
@@ -98,14 +97,25 @@ def train_once(
         _announce(model, phase, material)
         loop = _loop(material, recipe, step, phase, output_dir, best)
         history = loop.run()
-        facts = material.facts
-        last = output_dir / LAST
-        save_sentence_model(last, model, material.tokenizer, facts)
+        _save_tuned(output_dir / LAST, model, material, scorer)
         best.assign()
-        save_sentence_model(output_dir, model, material.tokenizer, facts)
+        tuned = _save_tuned(output_dir, model, material, scorer)
+        scorer = dataclasses.replace(scorer, facts=tuned)
         return write_results(
             output_dir, recipe, material, scorer, loop, history
         )
+
+
+def _save_tuned(
+    folder: pathlib.Path, model: TaskModel, material: Material, scorer: Scorer
+) -> Any:
+    """Saves a model with its facts tuned on dev, which it returns."""
+    facts, task = material.facts, material.task
+    if task.is_tuned:
+        dev = material.dev[material.main_split]
+        facts = task.tuned(dev.examples, scorer.answer(dev), facts)
+    save_model(folder, model, material.tokenizer, facts)
+    return facts
 
 
 def _phase(
@@ -117,7 +127,7 @@ def _phase(
     size, slices = recipe.train_batch_size, recipe.gradient_accumulation_steps
     check_batch_size("train_batch_size", size, strategy, slices)
     check_batch_size("eval_batch_size", recipe.eval_batch_size, strategy)
-    rows = len(material.data.rows)
+    rows = len(material.data)
     steps = num_steps(rows, size, recipe.num_train_epochs)
     if not steps:
         raise UserError(
@@ -136,7 +146,7 @@ def _phase(
 def _step(
     material: Material,
     recipe: FinetuningRecipe,
-    model: SentenceModel,
+    model: TaskModel,
     phase: Phase,
     strategy: tf.distribute.Strategy,
 ) -> TrainingStep:
@@ -169,7 +179,7 @@ def _loop(
         "input_ids": config.vocab_size,
         "segment_ids": config.type_vocab_size,
     }
-    epoch = math.ceil(len(material.data.rows) / phase.batch_size)
+    epoch = math.ceil(len(material.data) / phase.batch_size)
     return TrainingLoop(
         step,
         None,
@@ -186,16 +196,16 @@ def _loop(
     )
 
 
-def _announce(model: SentenceModel, phase: Phase, material: Material) -> None:
-    config, rows = model.encoder.config, material.data.rows
-    windows = ""
-    if len(rows) != rows.num_examples:
-        windows = f" in {len(rows):,} windows"
+def _announce(model: TaskModel, phase: Phase, material: Material) -> None:
+    config, rows = model.encoder.config, material.data
+    examples = len(material.train.examples)
+    shown = ""
+    if len(rows) != examples:
+        shown = f" in {len(rows):,} rows"
     print(
         f"{material.task.name}: {config.num_hidden_layers} layers of "
         f"{config.hidden_size}, {model.count_params():,} parameters; "
-        f"{rows.num_examples:,} examples{windows} of "
-        f"{rows.lengths.mean():.0f} tokens on average; {phase.num_steps:,} "
-        f"steps of {phase.batch_size}",
+        f"{examples:,} examples{shown} of {rows.lengths.mean():.0f} tokens on "
+        f"average; {phase.num_steps:,} steps of {phase.batch_size}",
         flush=True,
     )

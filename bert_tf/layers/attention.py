@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from bert_tf.layers.base import ConfiguredLayer
+from bert_tf.layers.unpadding import TokenPlaces
 
 # Added to the scores of positions that may not be attended to
 # (google-research/bert, modeling.py, attention_layer).
@@ -112,30 +113,85 @@ class SelfAttention(ConfiguredLayer):
           The context float [B, Q, H] and the probabilities before dropout
           float [B, N, Q, S], both in the compute dtype.
         """
-        width = self.config.hidden_size
         if queries is None:
             query, key, value = self._heads(hidden, 0, 3)
         else:
             (query,) = self._heads(hidden[:, :queries], 0, 1)
             key, value = self._heads(hidden, 1, 3)
             adder = adder[:, :, :queries]
+        return self._attend(query, key, value, adder, training)
+
+    def of_tokens(
+        self,
+        tokens: Any,
+        places: TokenPlaces,
+        first_only: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        """Attends in a batch without padding.
+
+        Args:
+          tokens: float [1, T, H].
+          places: where they are.
+          first_only: only the first token of each row attends.
+          training: whether dropout on the probabilities is active.
+
+        Returns:
+          The context float [1, T, H]; with first_only, [B, 1, H].
+        """
+        parts = self._project(tokens, 1 if first_only else 0, 3)
+        heads = [self._split(part) for part in places.group(parts)]
+        if first_only:
+            firsts = self._project(places.first(tokens), 0, 1)
+            heads = [
+                self._split(first) + rest
+                for first, rest in zip(
+                    places.group_rows(firsts), heads, strict=True
+                )
+            ]
+        contexts = []
+        for (query, key, value), mask in zip(heads, places.masks, strict=True):
+            adder = attention_adder(mask, causal=self.config.causal)
+            adder = adder[:, :, :1] if first_only else adder
+            context, _ = self._attend(query, key, value, adder, training)
+            contexts.append(context)
+        if first_only:
+            return places.ungroup_rows(contexts)
+        return places.ungroup(contexts)
+
+    def _attend(
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        adder: Any,
+        training: bool | None,
+    ) -> tuple[Any, Any]:
+        """The context [B, Q, H] of heads [B, N, ...], and probabilities."""
         probabilities = ops.softmax(masked_scores(query, key, adder), axis=-1)
         dropped = self.dropout(probabilities, training=training)
         context = ops.matmul(self.compute(dropped), value)  # [B, N, Q, D]
         context = ops.transpose(context, (0, 2, 1, 3))
-        context = ops.reshape(context, (*ops.shape(context)[:2], width))
-        return context, self.compute(probabilities)
+        size = (*ops.shape(context)[:2], self.config.hidden_size)
+        return ops.reshape(context, size), self.compute(probabilities)
 
     def _heads(self, hidden: Any, first: int, last: int) -> list[Any]:
         """Some of query, key and value (0, 1, 2), each [B, N, S, D]."""
-        heads, width = self.config.num_attention_heads, self.config.hidden_size
+        return self._split(self._project(hidden, first, last))
+
+    def _project(self, hidden: Any, first: int, last: int) -> Any:
+        """Some of query, key and value side by side, [B, S, P * H]."""
+        width = self.config.hidden_size
         columns = slice(first * width, last * width)
-        parts = self.project(
-            hidden, self.kernel[:, columns], self.bias[columns]
-        )
-        batch, length = ops.shape(hidden)[:2]
-        shape = (batch, length, last - first, heads, width // heads)
+        return self.project(hidden, self.kernel[:, columns], self.bias[columns])
+
+    def _split(self, parts: Any) -> list[Any]:
+        """Each of P parts [B, S, P * H] in heads, [B, N, S, D]."""
+        heads, width = self.config.num_attention_heads, self.config.hidden_size
+        count = parts.shape[-1] // width
+        batch, length = ops.shape(parts)[:2]
+        shape = (batch, length, count, heads, width // heads)
         parts = ops.transpose(ops.reshape(parts, shape), (2, 0, 3, 1, 4))
         # One transpose and an unstack: the gradient of three slices would
         # fill three arrays of zeros as large as the whole.
-        return ops.unstack(parts, last - first)
+        return ops.unstack(parts, count)

@@ -9,6 +9,7 @@ from bert_tf.layers.attention import SelfAttention
 from bert_tf.layers.base import ConfiguredLayer
 from bert_tf.layers.dense import Dense
 from bert_tf.layers.normalization import LayerNorm
+from bert_tf.layers.unpadding import TokenPlaces
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -85,10 +86,41 @@ class TransformerBlock(ConfiguredLayer):
         )
         if queries is not None:
             hidden = hidden[:, :queries]
+        return self._transform(hidden, context, training), probabilities
+
+    def of_tokens(
+        self,
+        tokens: Any,
+        places: TokenPlaces,
+        first_only: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        """Applies the block to a batch without padding.
+
+        Args:
+          tokens: float [1, T, H].
+          places: where they are.
+          first_only: computes the output of the first token of each row.
+          training: whether dropout is active.
+
+        Returns:
+          float [1, T, H]; with first_only, [B, 1, H].
+        """
+        context = self.attention.of_tokens(
+            tokens, places, first_only=first_only, training=training
+        )
+        if first_only:
+            tokens = places.first(tokens)
+        return self._transform(tokens, context, training)
+
+    def _transform(
+        self, hidden: Any, context: Any, training: bool | None
+    ) -> Any:
+        """What follows attention, of each position by itself."""
         attended = self.attention_dropout(
             self.attention_output(context), training=training
         )
         hidden = self.attention_norm(ops.add(hidden, attended))
         inner = self.intermediate(hidden)
         outer = self.output_dropout(self.output_dense(inner), training=training)
-        return self.output_norm(ops.add(hidden, outer)), probabilities
+        return self.output_norm(ops.add(hidden, outer))

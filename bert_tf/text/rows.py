@@ -59,6 +59,32 @@ class EncodedRows:
         first = np.repeat(self.first, self.lengths)
         return (counted(self.lengths) >= first).astype(np.int32)
 
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What the rows are made of, for digests."""
+        return self.ids, self.starts
+
+    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+        """A batch of some rows, padded to the longest of them.
+
+        Args:
+          chosen: int64 [B], rows by number.
+
+        Returns:
+          The encoder's inputs, int32 [B, S].
+        """
+        lengths = self.lengths[chosen]
+        place = np.arange(lengths.max())
+        mask = place < lengths[:, None]
+        ids = np.full(mask.shape, self.pad_id, np.int32)
+        ids[mask] = take_ranges(self.ids, self.starts[chosen], lengths)
+        segments = mask & (place >= self.first[chosen, None])
+        return {
+            "input_ids": ids,
+            "input_mask": mask.astype(np.int32),
+            "segment_ids": segments.astype(np.int32),
+        }
+
     def __len__(self) -> int:
         return len(self.example)
 
@@ -164,28 +190,3 @@ def pack_rows(
         num_examples=num_examples,
         pad_id=vocabulary.pad_id,
     )
-
-
-def padded_inputs(
-    rows: EncodedRows, chosen: np.ndarray
-) -> dict[str, np.ndarray]:
-    """A batch of some rows, padded to the longest of them.
-
-    Args:
-      rows: all rows.
-      chosen: int64 [B], rows by number.
-
-    Returns:
-      The encoder's inputs, int32 [B, S].
-    """
-    lengths = rows.lengths[chosen]
-    place = np.arange(lengths.max())
-    mask = place < lengths[:, None]
-    ids = np.full(mask.shape, rows.pad_id, np.int32)
-    ids[mask] = take_ranges(rows.ids, rows.starts[chosen], lengths)
-    segments = mask & (place >= rows.first[chosen, None])
-    return {
-        "input_ids": ids,
-        "input_mask": mask.astype(np.int32),
-        "segment_ids": segments.astype(np.int32),
-    }

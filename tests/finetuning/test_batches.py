@@ -6,16 +6,14 @@ import numpy as np
 import pytest
 
 from bert_tf.finetuning.batches import (
-    EXAMPLE_WEIGHTS,
-    LabelledRows,
     epoch_batches,
     num_steps,
-    padded,
     padding_share,
     prediction_batches,
     training_batches,
 )
 from bert_tf.finetuning.encoding import encode
+from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS, LabelledRows
 from tests.finetuning.sentence_runs import texts, tokenizer
 
 
@@ -24,7 +22,7 @@ def data():
     examples = texts(83, 4)
     rows = encode(examples, tokenizer(), 24)
     labels = np.arange(83, dtype=np.int32)
-    return LabelledRows(rows, "label_ids", labels)
+    return LabelledRows(rows, rows.weights, {"label_ids": labels})
 
 
 def lengths_of(count, seed=0):
@@ -33,8 +31,7 @@ def lengths_of(count, seed=0):
 
 @pytest.mark.parametrize(("rows", "size"), [(83, 8), (80, 8), (5, 8), (3, 8)])
 def test_every_row_is_seen_once_an_epoch(rows, size):
-    lengths = lengths_of(rows)
-    epochs = [epoch_batches(lengths, size, 7, e) for e in range(24)]
+    epochs = [epoch_batches(rows, size, 7, e) for e in range(24)]
     assert all(batch.shape[1] == size for batch in epochs if len(batch))
     seen = np.zeros(rows, int)
     done = 0
@@ -54,19 +51,18 @@ def test_steps_are_those_of_the_original():
 
 
 def test_orders_differ_between_epochs_and_seeds():
-    lengths = lengths_of(200)
-    first = epoch_batches(lengths, 8, 7, 0)
-    np.testing.assert_array_equal(first, epoch_batches(lengths, 8, 7, 0))
-    assert (first != epoch_batches(lengths, 8, 8, 0)).any()
-    assert (first != epoch_batches(lengths, 8, 7, 1)).any()
+    first = epoch_batches(200, 8, 7, 0)
+    np.testing.assert_array_equal(first, epoch_batches(200, 8, 7, 0))
+    assert (first != epoch_batches(200, 8, 8, 0)).any()
+    assert (first != epoch_batches(200, 8, 7, 1)).any()
 
 
-def test_batches_are_alike_inside_and_in_random_order():
+def test_batches_are_a_fair_sample():
+    """Their mean lengths spread as those of random samples."""
     lengths = lengths_of(8 * 500)
-    batches = lengths[epoch_batches(lengths, 8, 1, 0)]
-    spread = np.ptp(batches, axis=1)
-    assert spread.mean() < 3
-    means = batches.mean(axis=1)
+    means = lengths[epoch_batches(len(lengths), 8, 1, 0)].mean(axis=1)
+    wanted = lengths.std() / 8**0.5
+    assert means.std() == pytest.approx(wanted, rel=0.1)
     correlation = np.corrcoef(means[:-1], means[1:])[0, 1]
     assert abs(correlation) < 0.15
 
@@ -89,9 +85,8 @@ def test_batch_k_is_the_same_wherever_one_starts(data, start):
 
 @pytest.mark.parametrize("start", [0, 1, 2, 5])
 def test_with_fewer_rows_than_a_batch_too(data, start):
-    few = LabelledRows(
-        encode(texts(3, 4), tokenizer(), 24), "label_ids", data.labels
-    )
+    rows = encode(texts(3, 4), tokenizer(), 24)
+    few = LabelledRows(rows, rows.weights, data.labels)
     whole = taken(few, 0, start + 4)
     for mine, other in zip(taken(few, start, 4), whole[start:], strict=True):
         np.testing.assert_array_equal(mine["label_ids"], other["label_ids"])
@@ -103,9 +98,8 @@ def test_a_batch_is_its_rows(data):
         width = batch["input_ids"].shape[1]
         assert width == lengths.max()
         for place, example in enumerate(batch["label_ids"]):
-            ids = data.rows.ids[
-                data.rows.starts[example] : data.rows.starts[example + 1]
-            ]
+            begin, end = data.rows.starts[example : example + 2]
+            ids = data.rows.ids[begin:end]
             row = batch["input_ids"][place]
             np.testing.assert_array_equal(row[: len(ids)], ids)
             assert (row[len(ids) :] == data.rows.pad_id).all()
@@ -115,7 +109,7 @@ def test_a_batch_is_its_rows(data):
 
 def test_segments_of_a_pair():
     rows = encode(texts(20, 4, pairs=True), tokenizer(), 24)
-    batch = padded(rows, np.arange(20))
+    batch = rows.batch(np.arange(20))
     for place in range(20):
         segments = batch["segment_ids"][place][: rows.lengths[place]]
         assert (segments[: rows.first[place]] == 0).all()
@@ -136,7 +130,7 @@ def test_prediction_takes_every_row_and_fills_the_last_batch(data):
 
 def test_padding_share(data):
     total = padding = 0
-    for chosen in epoch_batches(data.rows.lengths, 8, 3, 0):
-        mask = padded(data.rows, chosen)["input_mask"]
+    for chosen in epoch_batches(len(data), 8, 3, 0):
+        mask = data.rows.batch(chosen)["input_mask"]
         total, padding = total + mask.size, padding + (mask == 0).sum()
-    assert padding_share(data.rows, 8, 3) == pytest.approx(padding / total)
+    assert padding_share(data, 8, 3) == pytest.approx(padding / total)

@@ -35,7 +35,7 @@ DEV = "t\tl\ne e e\tx\na zebra\tx\nb\tz\n"
 def look(task, recipe, tokenizer):
     names = (task.train_split, *task.present_splits(task.dev_splits, recipe))
     splits = {name: task.read(name, recipe) for name in names}
-    return data_doctor.examine(task, recipe, tokenizer, splits)
+    return task.examine(recipe, tokenizer, splits)
 
 
 @pytest.fixture(scope="module")

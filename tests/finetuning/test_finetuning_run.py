@@ -12,9 +12,10 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import load_checkpoint, read_arrays, save_checkpoint
 from bert_tf.errors import UserError
-from bert_tf.finetuning.batches import epoch_batches, padded
+from bert_tf.finetuning.batches import epoch_batches
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.encoding import encode
+from bert_tf.finetuning.kinds.labels import class_weights_of
 from bert_tf.finetuning.kinds.multi_label_task import (
     MultiLabelRecipe,
     MultiLabelTask,
@@ -22,9 +23,14 @@ from bert_tf.finetuning.kinds.multi_label_task import (
 from bert_tf.finetuning.kinds.objectives import ClassesObjective
 from bert_tf.finetuning.kinds.regression_task import RegressionTask
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
-from bert_tf.finetuning.model_folder import read_task_facts
+from bert_tf.finetuning.model_folder import load_model, read_facts
+from bert_tf.finetuning.prediction import Predictor
+from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS
 from bert_tf.finetuning.run import run_finetuning
-from bert_tf.finetuning.setup import class_weights_of, rate_factors
+from bert_tf.finetuning.setup import rate_factors
+from bert_tf.finetuning.task import Split
+from bert_tf.finetuning.task_model import TaskModel
+from bert_tf.models import bert_classifier
 from bert_tf.training.loop import TrainingLoop
 from bert_tf.training.sentinel import NonFiniteError
 from tests.finetuning.sentence_runs import (
@@ -258,11 +264,11 @@ def without_dropout(tmp_path_factory):
 
 @pytest.fixture
 def head_without_dropout(monkeypatch):
-    from bert_tf.finetuning import sentence_model
+    from bert_tf import models
 
-    classifier = sentence_model.bert_classifier
+    classifier = models.bert_classifier
     monkeypatch.setattr(
-        sentence_model,
+        models,
         "bert_classifier",
         lambda encoder, num: classifier(encoder, num, dropout=0.0),
     )
@@ -322,10 +328,9 @@ def test_a_frozen_run_resumes_on_its_own_weights_only(
 
 def test_rate_factors_fall_towards_the_embeddings(start):
     from bert_tf.encoder import BertEncoder
-    from bert_tf.finetuning.sentence_model import SentenceModel
 
     encoder = BertEncoder.from_checkpoint(start)
-    model = SentenceModel(encoder, 2)
+    model = TaskModel(bert_classifier(encoder, 2))
     factors = dict(
         zip(
             [v.path for v in model.trainable_variables],
@@ -430,7 +435,7 @@ def test_several_labels(recipe, tmp_path):
     assert results["labels"] == ["film", "positive"]
     assert results["dev"]["dev"]["micro_f1"] > 0.55
     assert results["threshold"] == 0.45
-    assert read_task_facts(tmp_path).threshold == 0.45
+    assert read_facts(tmp_path, task).threshold == 0.45
 
 
 def test_windows_train_and_their_logits_are_averaged(recipe, tmp_path):
@@ -439,31 +444,28 @@ def test_windows_train_and_their_logits_are_averaged(recipe, tmp_path):
     )
     done = run_finetuning(TASK, recipe, tmp_path, ["train", "eval"])
     assert done["eval"]["dev"]["accuracy"] > 0.8
-    from bert_tf.finetuning.model_folder import load_sentence_model
-    from bert_tf.finetuning.prediction import Predictor
-
-    model, tokens, facts = load_sentence_model(tmp_path)
+    model, tokens, facts = load_model(tmp_path, TASK)
     assert facts.long_inputs == "windows"
     dev = TASK.data.splits["dev"]
     rows = encode(dev, tokens, 9, "windows", 5)
-    found = Predictor(model, tf.distribute.get_strategy(), 4).logits(rows)
+    predictor = Predictor([model], tf.distribute.get_strategy(), 4)
+    found = predictor.outputs(TASK, Split(dev, rows))["logits"]
     for number in range(len(dev)):
         mine = np.flatnonzero(rows.example == number)
-        alone = model(padded(rows, mine))["logits"].numpy()
+        alone = model(rows.batch(mine))["logits"].numpy()
         np.testing.assert_allclose(found[number], alone.mean(0), atol=1e-5)
 
 
 def test_bucketed_batches_have_the_loss_of_padded_ones(start):
     from bert_tf.encoder import BertEncoder
-    from bert_tf.finetuning.sentence_model import SentenceModel
 
-    model = SentenceModel(BertEncoder.from_checkpoint(start), 2)
+    model = TaskModel(bert_classifier(BertEncoder.from_checkpoint(start), 2))
     rows = encode(TASK.data.splits["train"], tokenizer(), 32)
     labels = np.arange(92, dtype=np.int32) % 2
     objective = ClassesObjective()
     total = {"bucketed": 0.0, "padded": 0.0}
-    for chosen in epoch_batches(rows.lengths, 4, 1, 0):
-        batch = padded(rows, chosen)
+    for chosen in epoch_batches(len(rows), 4, 1, 0):
+        batch = {**rows.batch(chosen), EXAMPLE_WEIGHTS: rows.weights[chosen]}
         wide = {
             name: np.pad(value, [(0, 0), (0, 32 - value.shape[1])])
             if value.ndim == 2

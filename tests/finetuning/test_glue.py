@@ -179,11 +179,12 @@ def test_submission_files(glue, tmp_path, name):
         logits[0, 0] = 0.9
         predictions = task.decode(logits, task.labels, 0.5)
         file, answer = SUBMISSIONS[name][split]
-        assert task.submission_file(split) == file
-        task.write_predictions(tmp_path / file, examples, predictions)
-        text = (tmp_path / file).read_text()
-        assert text == f"index\tprediction\n0\t{answer}\n"
-    assert task.submission_file("dev") == ""
+        path = task.write_predictions(
+            tmp_path, split, examples, predictions, None
+        )
+        assert path == tmp_path / file
+        for each in (path, tmp_path / f"predictions_{split}.tsv"):
+            assert each.read_text() == f"index\tprediction\n0\t{answer}\n"
 
 
 def test_defaults_are_fields_of_the_recipe():

@@ -9,18 +9,21 @@ import pytest
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
+from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+from bert_tf.finetuning.kinds.text_data import SentenceFacts
 from bert_tf.finetuning.model_folder import (
-    TaskFacts,
-    load_sentence_model,
-    read_task_facts,
-    save_sentence_model,
+    load_model,
+    read_facts,
+    save_model,
+    task_of,
 )
-from bert_tf.finetuning.sentence_model import SentenceModel
+from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.text.tokenizer import BertTokenizer
 from tests.finetuning.sentence_runs import model_folder
 from tests.model_helpers import encoder_inputs, fill
 
-FACTS = TaskFacts(
+TASK = SentenceTask(name="mood", data=None)
+FACTS = SentenceFacts(
     task="mood",
     label_kind="classes",
     labels=("négatif", "neutral", "positive"),
@@ -38,16 +41,18 @@ FACTS = TaskFacts(
 @pytest.fixture
 def saved(tmp_path):
     start = model_folder(tmp_path / "start")
-    model = SentenceModel(BertEncoder.from_checkpoint(start), 3)
+    model = TaskModel(
+        TASK.make_network(BertEncoder.from_checkpoint(start), FACTS)
+    )
     fill(model, seed=8)
     tokenizer = BertTokenizer.from_checkpoint(start)
-    save_sentence_model(tmp_path / "model", model, tokenizer, FACTS)
+    save_model(tmp_path / "model", model, tokenizer, FACTS)
     return model, tmp_path / "model"
 
 
 def test_round_trip(saved):
     model, folder = saved
-    again, tokenizer, facts = load_sentence_model(folder)
+    again, tokenizer, facts = load_model(folder, TASK)
     assert facts == FACTS
     assert tokenizer.tokenize("good film").numpy().tolist() == [5, 14]
     inputs = encoder_inputs(model.encoder.config)
@@ -61,8 +66,8 @@ def test_columns_that_are_not_utf_8(saved):
     model, folder = saved
     facts = dataclasses.replace(FACTS, text_columns="t\udcff")
     tokenizer = BertTokenizer.from_checkpoint(folder)
-    save_sentence_model(folder, model, tokenizer, facts)
-    assert read_task_facts(folder) == facts
+    save_model(folder, model, tokenizer, facts)
+    assert read_facts(folder, TASK) == facts
 
 
 def test_it_is_a_model_folder(saved):
@@ -75,21 +80,19 @@ def test_extra_keys_of_a_batch_are_left_alone(saved):
     model, _ = saved
     inputs = encoder_inputs(model.encoder.config)
     more = {**inputs, "label_ids": np.zeros(3, np.int32)}
-    np.testing.assert_array_equal(
-        model(more)["logits"], model.classifier(inputs)
-    )
+    np.testing.assert_array_equal(model(more)["logits"], model.network(inputs))
 
 
 def test_a_folder_without_a_task(tmp_path):
     start = model_folder(tmp_path / "start")
-    assert read_task_facts(start) is None
+    assert task_of(start) is None
     with pytest.raises(UserError, match="has no task.json"):
-        load_sentence_model(start)
+        load_model(start, TASK)
 
 
 def test_task_json_of_keras_hub_is_another(tmp_path):
     (tmp_path / "task.json").write_text('{"registered_name": "x"}')
-    assert read_task_facts(tmp_path) is None
+    assert task_of(tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -104,4 +107,4 @@ def test_a_broken_task_file(change, message, tmp_path):
     values = {**dataclasses.asdict(FACTS), **change}
     (tmp_path / "task.json").write_text(json.dumps(values))
     with pytest.raises(UserError, match=message):
-        read_task_facts(tmp_path)
+        read_facts(tmp_path, TASK)

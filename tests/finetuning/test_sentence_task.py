@@ -226,10 +226,10 @@ def test_class_weights_are_for_classes():
         RegressionTask(name="x", data=data),
         MultiLabelTask(name="x", data=data),
     ):
-        assert "class_weights" in error_of(task.make_objective, [1.0, 2.0])
-        assert task.make_objective(None) is not None
+        assert "class_weights" in error_of(task.weighted_objective, [1.0, 2.0])
+        assert task.weighted_objective(None) is not None
     task = SentenceTask(name="x", data=data)
-    assert task.make_objective([1.0, 2.0]).class_weights == [1.0, 2.0]
+    assert task.weighted_objective([1.0, 2.0]).class_weights == [1.0, 2.0]
 
 
 # Prediction files.
@@ -247,8 +247,8 @@ def test_prediction_files(tmp_path):
     examples = many([None, None])
     logits = np.array([[1, -1, 1], [-1, -1, -1]], np.float32)
     predictions = task.decode(logits, ("a", "b", "c"), 0.5)
-    path = tmp_path / "out" / "p.tsv"
-    task.write_predictions(path, examples, predictions)
+    path = task.write_predictions(tmp_path, "dev", examples, predictions, None)
+    assert path == tmp_path / "predictions_dev.tsv"
     assert path.read_text() == "index\tprediction\n0\ta|c\n1\t\n"
     assert task.read_predictions(str(path)) == {"0": ("a", "c"), "1": ()}
 
@@ -258,9 +258,10 @@ def test_numbers_are_cut_to_the_range_in_a_file_alone(tmp_path):
     logits = np.array([[5.25], [-0.5], [2.71828]], np.float32)
     predictions = stsb.decode(logits, (), 0.5)
     assert predictions.values[0] == 5.25
-    path = tmp_path / stsb.submission_file("test")
+    path = stsb.write_predictions(
+        tmp_path, "test", many([None] * 3), predictions, None
+    )
     assert path.name == "STS-B.tsv"
-    stsb.write_predictions(path, many([None] * 3), predictions)
     assert path.read_text() == (
         "index\tprediction\n0\t5.000000\n1\t0.000000\n2\t2.718280\n"
     )

@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.data.prediction_files import score_file
 from tools.task_files import load_task, task_names
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -43,8 +42,7 @@ def run(folder, task, *more):
 def score(folder, task="mrpc", **settings):
     task = load_task(task)
     recipe = task.recipe_type.from_dict({**task.defaults, **settings}, "test")
-    return score_file(
-        task.prepared(recipe),
+    return task.prepared(recipe).score_file(
         recipe,
         str(folder / "dev.tsv"),
         str(folder / "predictions.tsv"),

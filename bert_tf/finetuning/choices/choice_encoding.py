@@ -12,7 +12,6 @@ from bert_tf.text.rows import (
     TokenIds,
     cut_to_fit,
     pack_rows,
-    padded_inputs,
     tokenize_texts,
 )
 from bert_tf.text.tokenizer import BertTokenizer
@@ -46,6 +45,35 @@ class EncodedChoices:
     def lengths(self) -> np.ndarray:
         """Tokens of the longest row of each example, int64 [N]."""
         return np.maximum.reduceat(self.rows.lengths, self.starts[:-1])
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What the rows are made of, for digests."""
+        return *self.rows.arrays, self.starts
+
+    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+        """A batch of some examples.
+
+        Args:
+          chosen: int64 [B], examples by number.
+
+        Returns:
+          The encoder's inputs, int32 [B, C, S], padded to the longest row and
+          to the most choices, and choice_mask, float32 [B, C], 1 for a
+          choice. Where an example has fewer, its first choice fills up, for
+          the encoder has no answer to a row of padding alone.
+        """
+        counts = self.counts[chosen]
+        number = np.arange(counts.max())
+        mask = number < counts[:, None]
+        rows = self.starts[chosen, None] + np.where(mask, number, 0)
+        flat = self.rows.batch(rows.ravel())
+        batch = {
+            name: values.reshape(*mask.shape, -1)
+            for name, values in flat.items()
+        }
+        batch[CHOICE_MASK] = mask.astype(np.float32)
+        return batch
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -95,39 +123,12 @@ def encode_choices(
     )
 
 
-def padded_choices(
-    data: EncodedChoices, chosen: np.ndarray
-) -> dict[str, np.ndarray]:
-    """A batch of some examples.
-
-    Args:
-      data: all examples.
-      chosen: int64 [B], examples by number.
-
-    Returns:
-      The encoder's inputs, int32 [B, C, S], padded to the longest row and to
-      the most choices, and choice_mask, float32 [B, C], 1 for a choice. Where
-      an example has fewer, its first choice fills up, for the encoder has no
-      answer to a row of padding alone.
-    """
-    counts = data.counts[chosen]
-    number = np.arange(counts.max())
-    mask = number < counts[:, None]
-    rows = data.starts[chosen, None] + np.where(mask, number, 0)
-    flat = padded_inputs(data.rows, rows.ravel())
-    batch = {
-        name: values.reshape(*mask.shape, -1) for name, values in flat.items()
-    }
-    batch[CHOICE_MASK] = mask.astype(np.float32)
-    return batch
-
-
 def best_choices(logits: np.ndarray, choice_mask: np.ndarray) -> np.ndarray:
     """The choice of the highest score.
 
     Args:
       logits: float32 [B, C].
-      choice_mask: float32 [B, C]; see `padded_choices`.
+      choice_mask: float32 [B, C]; see `EncodedChoices.batch`.
 
     Returns:
       int64 [B].

@@ -10,7 +10,7 @@ from bert_tf.finetuning.data.glue_datasets import DataSet, read_data_set
 from bert_tf.finetuning.data.reading import handle_empty_texts, read_examples
 from bert_tf.finetuning.data.table_formats import TSV
 from bert_tf.finetuning.data.tables import Dialect
-from bert_tf.finetuning.kinds.sentence_task import Labelled
+from bert_tf.finetuning.kinds.text_data import Labelled
 from bert_tf.finetuning.recipe import FinetuningRecipe, TableRecipe
 from bert_tf.progress import notice
 

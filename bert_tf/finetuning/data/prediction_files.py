@@ -1,32 +1,67 @@
-"""Scores a prediction file against a file with the answers."""
+"""Files of answers: index and prediction, and JSON lines for the report."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
-from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+from bert_tf.files import write_text
+from bert_tf.finetuning.data.examples import Example, Predictions
+from bert_tf.finetuning.data.table_formats import TSV
+from bert_tf.finetuning.data.tables import Dialect, read_table
+
+_COLUMNS = ("index", "prediction")
 
 
-def score_file(
-    task: SentenceTask,
-    recipe: SentenceRecipe,
-    references: str,
-    predictions: str,
-) -> dict[str, float]:
-    """Computes a task's official scores.
+def write_cells(path: str | os.PathLike, cells: Mapping[str, str]) -> None:
+    """Writes index and prediction, in the form gluebenchmark.com takes.
 
     Args:
-      task: a prepared task.
-      recipe: says how to read the references.
-      references: path of a file that is laid out as the task's dev file.
-      predictions: path of a file as `SentenceTask.write_predictions` writes.
+      path: where to.
+      cells: the answer to each index.
+    """
+    lines = ["\t".join(_COLUMNS)]
+    lines += [f"{index}\t{cell}" for index, cell in cells.items()]
+    write_text(path, "\n".join(lines) + "\n")
+
+
+def read_cells(path: str) -> dict[str, tuple[str, str]]:
+    """Reads such a file.
 
     Returns:
-      Score by name.
+      To each index, its cell and its file and row, for errors.
 
     Raises:
-      UserError: a file is broken, or the two do not have the same rows.
+      UserError: it is broken or an index occurs twice.
     """
-    answers = task.read_predictions(predictions)
-    examples = task.read_references(references, recipe)
+    answers: dict[str, tuple[str, str]] = {}
+    for row in read_table(path, _COLUMNS, (), Dialect(format=TSV)).rows:
+        index, value = row.cells
+        place = f"{path}, row {row.number}"
+        if index in answers:
+            raise UserError(f"{place}: the index {index!r} occurs twice.")
+        answers[index] = (value, place)
+    return answers
+
+
+def matched(
+    answers: Mapping[str, Any],
+    examples: Sequence[Any],
+    predictions: str,
+    references: str,
+) -> list[Any]:
+    """The answers in the order of the examples.
+
+    Args:
+      answers: the answer to each index.
+      examples: with identifier and row.
+      predictions: the file of the answers, for errors.
+      references: the file of the examples, for errors.
+
+    Raises:
+      UserError: an answer is missing, or is to no example.
+    """
     for example in examples:
         if example.identifier not in answers:
             raise UserError(
@@ -40,6 +75,27 @@ def score_file(
             f"{predictions}: has an index {index!r}, which {references} with "
             f"its {len(examples)} rows does not have."
         )
-    wanted = [example.label for example in examples]
-    found = [answers[example.identifier] for example in examples]
-    return task.score(wanted, found, task.all_labels([*wanted, *found]))
+    return [answers[example.identifier] for example in examples]
+
+
+def write_answer_lines(
+    path: str | os.PathLike,
+    examples: Sequence[Example],
+    answers: Predictions,
+) -> None:
+    """Writes every row with its label and the answer, a JSON line each."""
+    lines = []
+    for index, example in enumerate(examples):
+        line = {
+            "identifier": example.identifier,
+            "row": example.row,
+            "text_a": example.text_a,
+            "text_b": example.text_b,
+            "label": example.label,
+            "prediction": answers.values[index],
+        }
+        if answers.probabilities is not None:
+            row = answers.probabilities[index]
+            line["probabilities"] = [float(p) for p in row]
+        lines.append(json.dumps(line))
+    write_text(path, "\n".join(lines) + "\n")

@@ -12,7 +12,7 @@ from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.data.splitting import text_key
 from bert_tf.finetuning.doctor.lines import lines
 from bert_tf.finetuning.doctor.suspicious_text import suspicious
-from bert_tf.finetuning.kinds.sentence_task import SentenceTask, sorted_labels
+from bert_tf.finetuning.kinds.labels import sorted_labels
 from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.text.tokenizer import BertTokenizer
 
@@ -24,7 +24,9 @@ _UNKNOWN_WORDS = 10
 
 
 def examine(
-    task: SentenceTask,
+    task: str,
+    label_kind: str,
+    labels: Sequence[str],
     recipe: FinetuningRecipe,
     tokenizer: BertTokenizer,
     splits: Mapping[str, Sequence[Example]],
@@ -32,7 +34,9 @@ def examine(
     """Looks the training and dev rows over.
 
     Args:
-      task: a prepared task.
+      task: the name of the task.
+      label_kind: classes, regression or multi_label.
+      labels: the labels in the task's order; empty where it has none.
       recipe: says max_seq_length.
       tokenizer: of the model that will be trained.
       splits: split to its examples; the first one is the one to train on.
@@ -43,16 +47,16 @@ def examine(
     train_name = next(iter(splits))
     train = splits[train_name]
     numbers: dict[str, Any] = {
-        "task": task.name,
+        "task": task,
         "max_seq_length": recipe.max_seq_length,
         "train_split": train_name,
-        "label_kind": task.label_kind,
+        "label_kind": label_kind,
         "splits": {
             split: {
                 "file": examples[0].path,
                 "rows": len(examples),
                 "texts_per_row": 1 if examples[0].text_b is None else 2,
-                "labels": _labels(task, examples),
+                "labels": _label_counts(labels, examples),
                 "empty_texts": _empty(examples),
                 "tokens": _tokens(examples, recipe.max_seq_length, tokenizer),
                 "suspicious": _suspicious(examples),
@@ -66,7 +70,7 @@ def examine(
             if split != train_name
         },
         "labels_not_in_train": {
-            split: _new_labels(task, train, examples)
+            split: _new_labels(label_kind, labels, train, examples)
             for split, examples in splits.items()
             if split != train_name
         },
@@ -74,7 +78,9 @@ def examine(
     return numbers
 
 
-def _labels(task: SentenceTask, examples: Sequence[Example]) -> dict[str, Any]:
+def _label_counts(
+    order: Sequence[str], examples: Sequence[Example]
+) -> dict[str, Any]:
     """How often each label occurs, or where the numbers lie."""
     labels = [e.label for e in examples if e.label is not None]
     if not labels:
@@ -90,7 +96,7 @@ def _labels(task: SentenceTask, examples: Sequence[Example]) -> dict[str, Any]:
     sets = isinstance(labels[0], tuple)
     names = [n for label in labels for n in label] if sets else labels
     counts = collections.Counter(names)
-    order = task.labels or sorted_labels(counts)
+    order = order or sorted_labels(counts)
     result: dict[str, Any] = {"counts": {n: counts[n] for n in order}}
     if sets:
         result["labels_per_row"] = len(names) / len(labels)
@@ -252,13 +258,16 @@ def _shared(
 
 
 def _new_labels(
-    task: SentenceTask, train: Sequence[Example], others: Sequence[Example]
+    label_kind: str,
+    order: Sequence[str],
+    train: Sequence[Example],
+    others: Sequence[Example],
 ) -> dict[str, int]:
     """Labels that no training row has, and how often they occur."""
-    if task.label_kind == "regression":
+    if label_kind == "regression":
         return {}
-    known = _labels(task, train)["counts"]
-    counts = _labels(task, others)["counts"]
+    known = _label_counts(order, train)["counts"]
+    counts = _label_counts(order, others)["counts"]
     return {
         label: count
         for label, count in counts.items()

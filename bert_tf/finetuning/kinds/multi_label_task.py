@@ -10,17 +10,18 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example, Label, Predictions
 from bert_tf.finetuning.data.table_formats import excerpt
 from bert_tf.finetuning.kinds import metrics
-from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
-from bert_tf.finetuning.kinds.sentence_task import (
+from bert_tf.finetuning.kinds.labels import (
     FEW_CLASSES,
-    Score,
-    SentenceTask,
     check_label_text,
+    commonest,
     known_label,
     place_of,
     sorted_labels,
     unknown_label,
 )
+from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
+from bert_tf.finetuning.kinds.text_data import SentenceFacts
+from bert_tf.finetuning.kinds.text_task import Score, TextTask
 from bert_tf.recipe import setting
 
 
@@ -38,12 +39,11 @@ class MultiLabelRecipe(SentenceRecipe):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MultiLabelTask(SentenceTask):
+class MultiLabelTask(TextTask):
     """A task whose answer is any number of labels, none among them.
 
     Attributes:
       scores: of which labels hold, bool [N, C].
-      separator: what stands between the labels of a cell.
     """
 
     scores: Mapping[str, Score] = dataclasses.field(
@@ -54,13 +54,12 @@ class MultiLabelTask(SentenceTask):
         }
     )
     main_metric: str = "micro_f1"
-    separator: str = ","
 
     label_kind: ClassVar[str] = "multi_label"
     recipe_type: ClassVar[type[SentenceRecipe]] = MultiLabelRecipe
 
     def parse_label(self, cell: str | tuple[str, ...], place: str) -> Label:
-        """Splits a cell into its labels; see `SentenceTask.parse_label`."""
+        """Splits a cell into its labels; see `TextTask.parse_label`."""
         parts = cell.split(self.separator) if isinstance(cell, str) else cell
         names = dict.fromkeys(part.strip() for part in parts if part.strip())
         for name in names:
@@ -79,8 +78,23 @@ class MultiLabelTask(SentenceTask):
                 )
         return tuple(sorted(names))
 
+    def facts_of(
+        self, recipe: MultiLabelRecipe, examples: Sequence[Example]
+    ) -> SentenceFacts:
+        """See `Task.facts_of`."""
+        facts = super().facts_of(recipe, examples)
+        return dataclasses.replace(facts, threshold=recipe.threshold)
+
+    def shown_facts(self, facts: SentenceFacts) -> dict[str, float]:
+        """The threshold."""
+        return {"threshold": facts.threshold}
+
+    def num_outputs(self, labels: Sequence[str]) -> int:
+        """One logit a label."""
+        return len(labels)
+
     def labels_of(self, examples: Sequence[Example]) -> tuple[str, ...]:
-        """All labels that occur; see `SentenceTask.labels_of`."""
+        """All labels that occur; see `TextTask.labels_of`."""
         labels = self.all_labels([known_label(e) for e in examples])
         if not labels:
             raise UserError(
@@ -111,7 +125,7 @@ class MultiLabelTask(SentenceTask):
     def targets(
         self, examples: Sequence[Example], labels: Sequence[str]
     ) -> np.ndarray:
-        """Zeros and ones, float32 [N, C]; see `SentenceTask.targets`."""
+        """Zeros and ones, float32 [N, C]; see `TextTask.targets`."""
         numbers = {label: number for number, label in enumerate(labels)}
         found = np.zeros((len(examples), len(labels)), np.float32)
         for index, example in enumerate(examples):
@@ -121,7 +135,7 @@ class MultiLabelTask(SentenceTask):
                 found[index, numbers[label]] = 1
         return found
 
-    def make_objective(self, class_weights: Sequence[float] | None) -> Any:
+    def weighted_objective(self, class_weights: Sequence[float] | None) -> Any:
         """Binary cross-entropy; raises `UserError` if classes are weighted."""
         from bert_tf.finetuning.kinds.objectives import MultiLabelObjective
 
@@ -157,7 +171,7 @@ class MultiLabelTask(SentenceTask):
         values: Sequence[Label],
         labels: Sequence[str],
     ) -> dict[str, float]:
-        """The scores, over the labels that occur; see `SentenceTask.score`."""
+        """The scores, over the labels that occur; see `TextTask.score`."""
         there = {label for names in (*references, *values) for label in names}
         labels = [label for label in labels if label in there]
 
@@ -173,3 +187,11 @@ class MultiLabelTask(SentenceTask):
     def format_value(self, value: Label) -> str:
         """The labels, with the separator between them."""
         return self.separator.join(value)
+
+    def majority_score(
+        self, train_labels: Sequence[Label], references: Sequence[Label]
+    ) -> dict[str, float]:
+        """What always giving the training rows' commonest answer scores."""
+        common = commonest(train_labels)
+        labels = self.all_labels([*train_labels, *references])
+        return self.score(references, [common] * len(references), labels)

@@ -8,9 +8,10 @@ bert_tf/training/step.py. A row counts as much as its `example_weights`.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from keras import ops
 
-from bert_tf.finetuning.batches import EXAMPLE_WEIGHTS
+from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS
 
 LOSS = "loss"
 Sums = tuple[dict[str, Any], dict[str, tuple[Any, Any]]]
@@ -139,3 +140,21 @@ class MultiLabelObjective(_Mean):
         accuracy = _weighted(ops.mean(right, axis=-1), weights)
         losses = {LOSS: ops.sum(ops.mean(nll, axis=-1) * weights)}
         return losses, {"label_accuracy": accuracy}
+
+
+def mean_loss(objective: Any, logits: np.ndarray, targets: np.ndarray) -> float:
+    """The mean loss of examples.
+
+    Args:
+      objective: one of the above.
+      logits: float32 [N, C].
+      targets: what it was trained for, [N, ...].
+    """
+    batch = {
+        objective.label_name: ops.convert_to_tensor(targets),
+        EXAMPLE_WEIGHTS: ops.ones(len(targets)),
+    }
+    outputs = {"logits": ops.convert_to_tensor(logits)}
+    losses, _ = objective(outputs, batch)
+    means = objective.normalise(losses, objective.loss_weights(batch))
+    return float(sum(means.values()))

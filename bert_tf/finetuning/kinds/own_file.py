@@ -2,8 +2,8 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example
@@ -16,7 +16,10 @@ from bert_tf.finetuning.kinds.multi_label_task import (
     MultiLabelTask,
 )
 from bert_tf.finetuning.kinds.regression_task import RegressionTask
-from bert_tf.finetuning.kinds.sentence_task import Labelled, SentenceTask
+from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+from bert_tf.finetuning.kinds.text_data import Labelled
+from bert_tf.finetuning.kinds.text_task import TextTask
+from bert_tf.finetuning.task import TaskTemplate
 from bert_tf.progress import notice
 from bert_tf.recipe import setting
 from bert_tf.training.recipe import LARGEST_SEED
@@ -74,22 +77,13 @@ class OwnFileRecipe(MultiLabelRecipe):
                 )
 
 
-@dataclasses.dataclass(frozen=True)
-class OwnFileTask:
-    """What `--task=sentence` names, until a recipe says what it is.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OwnFileTask(TaskTemplate):
+    """What `--task=sentence` names, until a recipe says what it is."""
 
-    Attributes:
-      name: what the task is called.
-      defaults: settings of the recipe that it changes.
-    """
-
-    name: str
-    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-    # The settings that it takes.
     recipe_type: ClassVar[type[OwnFileRecipe]] = OwnFileRecipe
 
-    def prepared(self, recipe: OwnFileRecipe) -> SentenceTask:
+    def prepared(self, recipe: OwnFileRecipe) -> TextTask:
         """The task that a recipe describes.
 
         Raises:
@@ -112,11 +106,16 @@ class OwnFileTask:
                 "text_columns; the label stands in another column."
             )
         # Task and data of one run, so that a file is read once.
-        common = {"name": self.name, "data": OwnFiles(texts)}
+        common = {
+            "name": self.name,
+            "data": OwnFiles(texts),
+            "text_columns": recipe.text_columns,
+            "separator": recipe.label_separator,
+        }
         if recipe.label_kind == "regression":
             return RegressionTask(**common)
         if recipe.label_kind == "multi_label":
-            return MultiLabelTask(**common, separator=recipe.label_separator)
+            return MultiLabelTask(**common)
         return SentenceTask(**common)
 
 

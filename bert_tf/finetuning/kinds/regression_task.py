@@ -11,15 +11,12 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example, Label, Predictions
 from bert_tf.finetuning.data.table_formats import excerpt
 from bert_tf.finetuning.kinds import metrics
-from bert_tf.finetuning.kinds.sentence_task import (
-    Score,
-    SentenceTask,
-    known_label,
-)
+from bert_tf.finetuning.kinds.labels import known_label
+from bert_tf.finetuning.kinds.text_task import Score, TextTask
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RegressionTask(SentenceTask):
+class RegressionTask(TextTask):
     """A task whose answer is a number.
 
     Attributes:
@@ -72,10 +69,10 @@ class RegressionTask(SentenceTask):
     def targets(
         self, examples: Sequence[Example], labels: Sequence[str]
     ) -> np.ndarray:
-        """The numbers, float32 [N]; see `SentenceTask.targets`."""
+        """The numbers, float32 [N]; see `TextTask.targets`."""
         return np.array([known_label(e) for e in examples], np.float32)
 
-    def make_objective(self, class_weights: Sequence[float] | None) -> Any:
+    def weighted_objective(self, class_weights: Sequence[float] | None) -> Any:
         """Squared error; raises `UserError` if classes are weighted."""
         from bert_tf.finetuning.kinds.objectives import RegressionObjective
 
@@ -89,7 +86,7 @@ class RegressionTask(SentenceTask):
     def decode(
         self, logits: np.ndarray, labels: Sequence[str], threshold: float
     ) -> Predictions:
-        """The logits [N, 1] themselves; see `SentenceTask.decode`."""
+        """The logits [N, 1] themselves; see `TextTask.decode`."""
         values = tuple(float(value) for value in logits[:, 0])
         return Predictions(logits=logits, values=values, probabilities=None)
 
@@ -99,7 +96,7 @@ class RegressionTask(SentenceTask):
         values: Sequence[Label],
         labels: Sequence[str],
     ) -> dict[str, float]:
-        """The official scores; see `SentenceTask.score`."""
+        """The official scores; see `TextTask.score`."""
         wanted = np.array(references, np.float64)
         found = np.array(values, np.float64)
         return {

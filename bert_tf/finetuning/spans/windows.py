@@ -59,6 +59,23 @@ class SpanWindows:
         """A context token's number less its position in the row, int64 [W]."""
         return self.offset - self.rows.first
 
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each window, int64 [W]."""
+        return self.rows.lengths
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What the windows are made of, for digests."""
+        return self.rows.arrays
+
+    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+        """The encoder's inputs to some windows; see `EncodedRows.batch`."""
+        return self.rows.batch(chosen)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
 
 def make_windows(
     questions: Sequence[Question],

@@ -19,7 +19,6 @@ from bert_tf.text.rows import (
     TokenIds,
     counted,
     pack_rows,
-    padded_inputs,
     take_ranges,
     tokenize_texts,
 )
@@ -45,6 +44,68 @@ class WordWindows:
     rows: EncodedRows
     places: np.ndarray
     word_starts: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each row, int64 [R]."""
+        return self.rows.lengths
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What the rows are made of, for digests."""
+        return *self.rows.arrays, self.places, self.word_starts
+
+    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+        """The encoder's inputs to some rows; see `EncodedRows.batch`."""
+        return self.rows.batch(chosen)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggedRows:
+    """Rows with the tags of their words; see `LabelledRows`.
+
+    Attributes:
+      rows: the rows, of W words.
+      numbers: int32 [W], the tag of each word; see `tag_schemes.tag_numbers`.
+    """
+
+    rows: WordWindows
+    numbers: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each row, int64 [R]."""
+        return self.rows.lengths
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What decides every batch, for digests."""
+        return *self.rows.arrays, self.numbers
+
+    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+        """A batch of some rows, padded to the longest of them.
+
+        Args:
+          chosen: int64 [B], rows by number.
+
+        Returns:
+          The encoder's inputs and tag_ids, int32 [B, S], and tag_weights,
+          float32 [B, S], 1 at the first sub-tokens of the words asked for and
+          else 0.
+        """
+        batch = self.rows.batch(chosen)
+        row, place, word = asked_words(self.rows, chosen)
+        batch[TAG_IDS] = np.zeros_like(batch["input_ids"])
+        batch[TAG_IDS][row, place] = self.numbers[word]
+        batch[TAG_WEIGHTS] = np.zeros(batch["input_ids"].shape, np.float32)
+        batch[TAG_WEIGHTS][row, place] = 1.0
+        return batch
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,29 +305,6 @@ def asked_words(
     word = np.repeat(first, count) + counted(count)
     row = np.repeat(np.arange(len(chosen)), count)
     return row, windows.places[word].astype(np.int64), word
-
-
-def padded_tags(
-    windows: WordWindows, chosen: np.ndarray, numbers: np.ndarray
-) -> dict[str, np.ndarray]:
-    """A batch of some rows, padded to the longest of them, with its tags.
-
-    Args:
-      windows: all rows.
-      chosen: int64 [B], rows by number.
-      numbers: int32 [W], the tag of each word; see `tag_schemes.tag_numbers`.
-
-    Returns:
-      The encoder's inputs and tag_ids, int32 [B, S], and tag_weights, float32
-      [B, S], 1 at the first sub-tokens of the words asked for and else 0.
-    """
-    batch = padded_inputs(windows.rows, chosen)
-    row, place, word = asked_words(windows, chosen)
-    batch[TAG_IDS] = np.zeros_like(batch["input_ids"])
-    batch[TAG_IDS][row, place] = numbers[word]
-    batch[TAG_WEIGHTS] = np.zeros(batch["input_ids"].shape, np.float32)
-    batch[TAG_WEIGHTS][row, place] = 1.0
-    return batch
 
 
 def word_outputs(

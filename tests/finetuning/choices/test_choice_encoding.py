@@ -7,7 +7,6 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.choices.choice_encoding import (
     best_choices,
     encode_choices,
-    padded_choices,
 )
 from bert_tf.finetuning.choices.choice_file import (
     SWAG_COLUMNS,
@@ -89,7 +88,7 @@ def test_rows_are_those_of_the_packer(length):
 def test_a_batch_of_as_many_choices():
     data = encode_choices(examples_of([3, 3, 3]), TOKENIZER, 32)
     chosen = np.array([2, 0])
-    batch = padded_choices(data, chosen)
+    batch = data.batch(chosen)
     longest = data.lengths[chosen].max()
     for name in ("input_ids", "input_mask", "segment_ids"):
         assert batch[name].shape == (2, 3, longest)
@@ -113,7 +112,7 @@ def test_a_batch_of_as_many_choices():
 
 def test_fewer_choices_are_filled_up_and_masked():
     data = encode_choices(examples_of([2, 4]), TOKENIZER, 32)
-    batch = padded_choices(data, np.array([0, 1]))
+    batch = data.batch(np.array([0, 1]))
     assert batch["choice_mask"].tolist() == [[1, 1, 0, 0], [1, 1, 1, 1]]
     ids = batch["input_ids"][0]
     np.testing.assert_array_equal(ids[2], ids[0])
@@ -122,7 +121,7 @@ def test_fewer_choices_are_filled_up_and_masked():
     # What fills up is never chosen.
     logits = np.array([[-3.0, -2.0, 5.0, 6.0], [0.5, 0.1, 0.9, -1.0]])
     assert best_choices(logits, batch["choice_mask"]).tolist() == [1, 2]
-    alone = padded_choices(data, np.array([0]))
+    alone = data.batch(np.array([0]))
     assert alone["choice_mask"].tolist() == [[1, 1]]
 
 

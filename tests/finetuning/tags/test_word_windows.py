@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from bert_tf.errors import UserError
 from bert_tf.finetuning.tags.conll_file import TaggedWords, read_conll
 from bert_tf.finetuning.tags.word_windows import (
+    TaggedRows,
     asked_words,
     encode_words,
-    padded_tags,
     word_outputs,
 )
 from bert_tf.text.tokenizer import BertTokenizer
@@ -263,7 +263,7 @@ def test_batches_have_tags_at_the_words_asked_for():
     windows = encode_words(data, TOKENIZER, 16)
     numbers = np.random.default_rng(1).integers(1, 9, len(data.words), np.int32)
     chosen = np.array([len(windows.rows) - 1, 0, 3])
-    batch = padded_tags(windows, chosen, numbers)
+    batch = TaggedRows(windows, numbers).batch(chosen)
     for name in ("input_ids", "input_mask", "segment_ids", "tag_ids"):
         assert batch[name].dtype == np.int32
     assert batch["tag_weights"].dtype == np.float32

@@ -1,0 +1,56 @@
+"""Where the rows of text tasks come from, and what their models remember."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from bert_tf.finetuning.data.examples import Example
+from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
+from bert_tf.finetuning.task import TaskFacts
+
+# Turns the label's cell of an example into its label.
+Labelled = Callable[[Example], Example]
+
+
+class TaskData(Protocol):
+    """Where a task's rows come from."""
+
+    def present(
+        self, splits: Sequence[str], recipe: SentenceRecipe
+    ) -> tuple[str, ...]:
+        """The splits that are there; says in a line which are not."""
+
+    def read(
+        self, split: str, recipe: SentenceRecipe, labelled: Labelled
+    ) -> list[Example]:
+        """The rows of a split, each with its cell made a label."""
+
+    def read_file(
+        self, path: str, recipe: SentenceRecipe, labelled: Labelled
+    ) -> list[Example]:
+        """The rows of a file that is laid out as the dev file is."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceFacts(TaskFacts):
+    """What task.json holds of a model of sentences.
+
+    Attributes:
+      label_kind: classes, regression or multi_label.
+      num_outputs: C.
+      num_texts: 1, or 2 where the rows are pairs.
+      text_columns: columns of an own file, as the recipe has them.
+      label_separator: between several labels in a cell.
+      long_inputs: cut or windows.
+      doc_stride: tokens from the start of a window to that of the next.
+      threshold: above which one of several labels holds.
+    """
+
+    label_kind: str
+    num_outputs: int
+    num_texts: int
+    text_columns: str
+    label_separator: str
+    long_inputs: str
+    doc_stride: int
+    threshold: float

@@ -1,0 +1,70 @@
+"""Rows of token ids, of which batches are made, and the answers to them."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+
+EXAMPLE_WEIGHTS = "example_weights"
+
+
+class Rows(Protocol):
+    """Rows of token ids, of which batches are made."""
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each row, int64 [R]."""
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What decides every batch, for digests."""
+
+    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+        """A batch of some rows.
+
+        Args:
+          chosen: int64 [B], rows by number.
+
+        Returns:
+          Arrays by name, each [B, ...]. All but B may differ between batches,
+          the names, types and number of axes may not.
+        """
+
+    def __len__(self) -> int: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelledRows:
+    """Rows and the answers to them.
+
+    Attributes:
+      rows: R rows.
+      weights: float32 [R], how much a row counts.
+      labels: answers by their name in a batch, each [R, ...].
+    """
+
+    rows: Rows
+    weights: np.ndarray
+    labels: Mapping[str, np.ndarray]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each row, int64 [R]."""
+        return self.rows.lengths
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What decides every batch, for digests."""
+        return *self.rows.arrays, self.weights, *self.labels.values()
+
+    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+        """Inputs, example_weights and labels of some rows; see `Rows`."""
+        return {
+            **self.rows.batch(chosen),
+            EXAMPLE_WEIGHTS: self.weights[chosen],
+            **{name: values[chosen] for name, values in self.labels.items()},
+        }
+
+    def __len__(self) -> int:
+        return len(self.rows)

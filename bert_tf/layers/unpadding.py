@@ -1,0 +1,133 @@
+"""Computing on the tokens of a batch alone, without its padding."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from keras import ops
+
+# Rows are attended to in so many groups of like length, where there are
+# enough of them to fill these.
+_GROUPS, _ROWS_OF_A_GROUP = 4, 4
+
+
+class TokenPlaces:
+    """Where the T tokens of a batch are.
+
+    Layers that work on each token by itself can work on the tokens alone, end
+    to end as one row [1, T, C]. For attention they are put back into rows, in
+    groups of like length: each group is padded to its own longest row.
+
+    Args:
+      input_mask: int32 [B, S], 1 = token, 0 = padding; every row is tokens,
+        at least one, and then padding.
+
+    Attributes:
+      masks: the mask of each group, int32 [G, L].
+    """
+
+    def __init__(self, input_mask: Any):
+        self._shape = ops.shape(input_mask)
+        real = ops.cast(ops.not_equal(input_mask, 0), "int32")
+        flat = ops.reshape(real, (-1,))
+        self._places = ops.cast(ops.nonzero(flat)[0], "int32")
+        # Of padding, that of the token before it.
+        self._numbers = ops.cumsum(flat) - 1
+        lengths = ops.sum(real, axis=1)
+        self._starts = ops.cumsum(lengths) - lengths
+        order = ops.argsort(lengths)
+        self._unsorted = ops.argsort(order)
+        self._groups = _cut(order, input_mask.shape[0])
+        self.masks, slots = [], []
+        for rows in self._groups:
+            size = ops.take(lengths, rows)[:, None]
+            place = ops.arange(ops.max(size), dtype="int32")[None]
+            self.masks.append(ops.cast(place < size, "int32"))
+            begin = ops.take(self._starts, rows)[:, None]
+            slots.append(begin + ops.minimum(place, size - 1))
+        # The token that stands in each slot of the groups.
+        self._of_slots = slots
+        self._of_slot = ops.concatenate([ops.reshape(s, (-1,)) for s in slots])
+        real = ops.concatenate([ops.reshape(m, (-1,)) for m in self.masks])
+        self._real = ops.not_equal(real, 0)[:, None]
+        filled = ops.cast(ops.nonzero(real)[0], "int32")
+        self._slots = ops.take(
+            filled, ops.argsort(ops.take(self._of_slot, filled))
+        )
+
+    def tokens(self, inputs: Any) -> Any:
+        """The tokens' entries of an input, [1, T] of int32 [B, S]."""
+        return ops.take(ops.reshape(inputs, (-1,)), self._places)[None]
+
+    def positions(self) -> Any:
+        """The position of each token in its row, int32 [1, T]."""
+        return ops.mod(self._places, self._shape[1])[None]
+
+    def group(self, tokens: Any) -> list[Any]:
+        """Puts tokens [1, T, C] into groups of rows, each [G, L, C].
+
+        Padding repeats a token of its row, and nobody may read it.
+        """
+
+        @ops.custom_gradient
+        def grouped(rows: Any) -> Any:
+            def gradient(*args: Any, upstream: Any = None) -> Any:
+                # TensorFlow hands them over by position, JAX by name.
+                upstreams = args if upstream is None else upstream
+                return ops.take(_end_to_end(upstreams), self._slots, axis=0)
+
+            # Not slices of one array, each of whose gradients would fill
+            # zeros for all of it.
+            return [ops.take(rows, s, axis=0) for s in self._of_slots], gradient
+
+        return grouped(tokens[0])
+
+    def ungroup(self, groups: Sequence[Any]) -> Any:
+        """The tokens [1, T, C] of groups; their padding gets no gradient."""
+
+        @ops.custom_gradient
+        def ungrouped(rows: Any) -> Any:
+            def gradient(*args: Any, upstream: Any = None) -> Any:
+                upstream = args[0] if upstream is None else upstream
+                spread = ops.take(upstream, self._of_slot, axis=0)
+                return ops.where(self._real, spread, ops.zeros_like(spread))
+
+            return ops.take(rows, self._slots, axis=0), gradient
+
+        return ungrouped(_end_to_end(groups))[None]
+
+    def first(self, tokens: Any) -> Any:
+        """The first token of each row, [B, 1, C], of tokens [1, T, C]."""
+        return ops.take(tokens[0], self._starts, axis=0)[:, None]
+
+    def group_rows(self, rows: Any) -> list[Any]:
+        """Rows [B, 1, C] in groups, each [G, 1, C]."""
+        return [ops.take(rows, group, axis=0) for group in self._groups]
+
+    def ungroup_rows(self, groups: Sequence[Any]) -> Any:
+        """The rows [B, 1, C] of groups, each [G, 1, C]."""
+        return ops.take(ops.concatenate(groups), self._unsorted, axis=0)
+
+    def padded(self, tokens: Any) -> Any:
+        """Tokens [1, T, C] in the batch's own rows, [B, S, C].
+
+        Padding repeats a token, and nobody may read it.
+        """
+        rows = ops.take(tokens[0], self._numbers, axis=0)
+        return ops.reshape(rows, (*self._shape, tokens.shape[-1]))
+
+
+def _end_to_end(groups: Sequence[Any]) -> Any:
+    """The rows of all groups [G, L, C] as one array [slots, C]."""
+    width = groups[0].shape[-1]
+    return ops.concatenate([ops.reshape(g, (-1, width)) for g in groups])
+
+
+def _cut(order: Any, batch: int | None) -> list[Any]:
+    """The rows of each group; one group where B is not known or small."""
+    count = min(_GROUPS, (batch or 1) // _ROWS_OF_A_GROUP)
+    if count < 2:
+        return [order]
+    bounds = [batch * number // count for number in range(count + 1)]
+    return [
+        order[begin:end] for begin, end in zip(bounds, bounds[1:], strict=False)
+    ]

@@ -1,0 +1,180 @@
+"""Computing without padding gives what computing with it gives."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.encoder import BertEncoder
+from bert_tf.errors import UserError
+from bert_tf.layers import TokenPlaces
+from bert_tf.models import bert_classifier
+from tests.model_helpers import fill
+
+MASK = np.array([[1, 1, 1, 0, 0], [1, 0, 0, 0, 0], [1, 1, 1, 1, 1]], np.int32)
+
+
+def config(**changes) -> BertConfig:
+    values = {
+        "vocab_size": 60,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 24,
+        "max_position_embeddings": 20,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        **changes,
+    }
+    return BertConfig(**values)
+
+
+def batch(seed: int = 0) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, 13, 11)
+    mask = (np.arange(12) < lengths[:, None]).astype(np.int32)
+    ids = random.integers(5, 60, mask.shape, np.int32) * mask
+    segments = (random.random(mask.shape) < 0.5).astype(np.int32) * mask
+    return {"input_ids": ids, "input_mask": mask, "segment_ids": segments}
+
+
+def many_rows(rows: int) -> np.ndarray:
+    lengths = np.random.default_rng(rows).integers(1, 8, rows)
+    return (np.arange(9) < lengths[:, None]).astype(np.int32)
+
+
+@pytest.mark.parametrize("mask", [MASK, many_rows(8), many_rows(19)])
+def test_tokens_are_grouped_and_taken_back(mask):
+    random = np.random.default_rng(1)
+    count = int(mask.sum())
+    tokens = random.normal(size=(1, count, 4)).astype("float32")
+    places = TokenPlaces(tf.constant(mask))
+    groups = places.group(tf.constant(tokens))
+    assert len(groups) == min(4, max(1, len(mask) // 4))
+    kept = [
+        np.array(g)[np.array(m) == 1]
+        for g, m in zip(groups, places.masks, strict=True)
+    ]
+    wanted = {tuple(row) for row in tokens[0].tolist()}
+    assert {tuple(row) for row in np.concatenate(kept).tolist()} == wanted
+    np.testing.assert_array_equal(places.ungroup(groups), tokens)
+    padded = np.array(places.padded(tf.constant(tokens)))
+    np.testing.assert_array_equal(padded[mask == 1], tokens[0])
+    first = np.array(places.first(tf.constant(tokens)))
+    np.testing.assert_array_equal(first, padded[:, :1])
+    rows = places.group_rows(tf.constant(first))
+    np.testing.assert_array_equal(places.ungroup_rows(rows), first)
+    for row, group in zip(rows, groups, strict=True):
+        np.testing.assert_array_equal(row, np.array(group)[:, :1])
+    # Groups are padded to their own longest row.
+    longest = [int(np.array(m).sum(axis=1).max()) for m in places.masks]
+    assert [g.shape[1] for g in groups] == longest == sorted(longest)
+
+
+def test_tokens_of_an_input():
+    places = TokenPlaces(tf.constant(MASK))
+    np.testing.assert_array_equal(
+        places.positions()[0], [0, 1, 2, 0, 0, 1, 2, 3, 4]
+    )
+    ids = np.arange(15, dtype=np.int32).reshape(3, 5)
+    np.testing.assert_array_equal(
+        places.tokens(tf.constant(ids))[0], ids[MASK == 1]
+    )
+
+
+def test_gradients_are_those_of_a_gather():
+    """Compared with TensorFlow's own gradients, of a sum that reads tokens."""
+    random = np.random.default_rng(2)
+    mask = many_rows(19)
+    places = TokenPlaces(tf.constant(mask))
+    tokens = tf.constant(
+        random.normal(size=(1, int(mask.sum()), 4)), tf.float32
+    )
+    weights = tf.constant(random.normal(size=tokens.shape), tf.float32)
+    with tf.GradientTape() as tape:
+        tape.watch(tokens)
+        squares = [group**2 for group in places.group(tokens)]
+        result = tf.reduce_sum(places.ungroup(squares) * weights)
+    np.testing.assert_allclose(
+        tape.gradient(result, tokens), 2 * tokens * weights, rtol=1e-6
+    )
+
+
+def test_what_unpadded_rows_have_not():
+    encoder = BertEncoder(config())
+    with pytest.raises(UserError, match="have no return_attention_probs"):
+        encoder(batch(), unpadded=True, return_attention_probs=True)
+    packed = {**batch(), "sequence_ids": batch()["input_mask"]}
+    with pytest.raises(UserError, match="unpadded rows have no sequence_ids"):
+        encoder(packed, unpadded=True)
+
+
+@pytest.mark.parametrize("changes", [{}, {"causal": True}])
+def test_every_token_gets_what_it_gets_with_padding(changes):
+    encoder = fill(BertEncoder(config(**changes)), seed=4, scale=0.3)
+    inputs = batch()
+    real = inputs["input_mask"] == 1
+    given = {"return_all_layers": True}
+    padded = encoder(inputs, **given)
+    unpadded = encoder(inputs, unpadded=True, **given)
+    np.testing.assert_allclose(
+        unpadded["pooled_output"], padded["pooled_output"], atol=2e-6
+    )
+    for name in ("all_encoder_layers", "embedding_output", "sequence_output"):
+        theirs = padded[name]
+        several = isinstance(theirs, tuple)
+        for mine, other in zip(
+            unpadded[name] if several else (unpadded[name],),
+            theirs if several else (theirs,),
+            strict=True,
+        ):
+            assert mine.shape == other.shape
+            np.testing.assert_allclose(
+                np.array(mine)[real], np.array(other)[real], atol=5e-6
+            )
+
+
+def test_position_ids_are_taken_along():
+    encoder = fill(BertEncoder(config()), seed=4, scale=0.3)
+    positions = np.random.default_rng(3).integers(0, 20, (11, 12), np.int32)
+    inputs = {**batch(), "position_ids": positions}
+    np.testing.assert_allclose(
+        encoder(inputs, unpadded=True)["pooled_output"],
+        encoder(inputs)["pooled_output"],
+        atol=2e-6,
+    )
+
+
+@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
+def test_gradients_of_a_classifier(precision):
+    """In a graph whose lengths are not known, as training has it."""
+    encoder = fill(BertEncoder(config(), dtype=precision), seed=4, scale=0.3)
+    inputs = {k: tf.constant(v) for k, v in batch().items()}
+    models = [
+        bert_classifier(encoder, 3, dropout=0.0, unpadded=unpadded)
+        for unpadded in (False, True)
+    ]
+    models[1].set_weights(fill(models[0], seed=4, scale=0.3).get_weights())
+    gradients = []
+    for model in models:
+
+        @tf.function(
+            input_signature=[
+                {k: tf.TensorSpec([11, None], tf.int32) for k in inputs}
+            ]
+        )
+        def of_batch(batch, model=model):
+            with tf.GradientTape() as tape:
+                logits = model(batch, training=True)
+                loss = tf.reduce_sum(
+                    keras.ops.softmax(logits) * [1.0, -2.0, 3.0]
+                )
+            return tape.gradient(loss, model.trainable_variables)
+
+        gradients.append(of_batch(inputs))
+    largest = max(float(tf.reduce_max(tf.abs(g))) for g in gradients[0])
+    assert largest > 1e-2
+    near = {"float32": 2e-6, "mixed_bfloat16": 2e-2}[precision] * largest
+    for mine, theirs in zip(*gradients, strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=near)
