@@ -20,19 +20,16 @@ The peer needs the environment of requirements-peers.txt.
 """
 
 import json
-import os
 import pathlib
-import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 
 from absl import flags
 
+from benchmarks import comparison
 from bert_tf.errors import UserError
-from bert_tf.files import write_text
 from tools import command_line
 
 _PEER_PYTHON = flags.DEFINE_string(
@@ -60,38 +57,19 @@ _STEPS = flags.DEFINE_integer("steps", 60, "Steps of a short training.")
 
 _BATCH = 32
 _PEER = "benchmarks/finetuning_transformers.py"
-_HUGE_PAGES = "glibc.malloc.hugetlb=1"
 _OUR_PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
 def kept(name: str, make: Callable[[], dict]) -> dict:
-    """The result of that name, made and kept if it is not there yet."""
-    path = pathlib.Path(_OUTPUT_DIR.value, f"{name}.json")
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps(make(), indent=2) + "\n")
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-def run(command: list[str]) -> None:
-    """Runs a process; its output is shown where it fails."""
-    done = subprocess.run(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={"GLIBC_TUNABLES": _HUGE_PAGES, **os.environ},
-    )
-    if done.returncode:
-        print(done.stdout[-4000:], file=sys.stderr)
-        raise UserError(f"exit code {done.returncode}: {' '.join(command)}")
+    """See `comparison.kept`."""
+    return comparison.kept(_OUTPUT_DIR.value, name, make)
 
 
 def train_peer(task: str, seed: int, *options: str) -> dict:
     """Runs the peer and returns what it says of itself."""
     with tempfile.TemporaryDirectory() as folder:
         output = pathlib.Path(folder, "peer.json")
-        run(
+        comparison.run(
             [
                 _PEER_PYTHON.value,
                 _PEER,
@@ -101,7 +79,7 @@ def train_peer(task: str, seed: int, *options: str) -> dict:
                 f"--seed={seed}",
                 f"--learning_rate={_LEARNING_RATE.value}",
                 f"--epochs={_EPOCHS.value}",
-                f"--threads={len(os.sched_getaffinity(0))}",
+                f"--threads={comparison.threads()}",
                 f"--output={output}",
                 *options,
             ]
@@ -113,7 +91,7 @@ def train_ours(task: str, seed: int, precision: str, epochs: float) -> dict:
     """Fine-tunes with tools.run_finetuning and returns its results."""
     with tempfile.TemporaryDirectory() as folder:
         run_folder = pathlib.Path(folder, "run")
-        run(
+        comparison.run(
             [
                 sys.executable,
                 "-m",
@@ -136,7 +114,6 @@ def train_ours(task: str, seed: int, precision: str, epochs: float) -> dict:
         "dev": results["dev"]["dev"],
         "main_metric": results["main_metric"],
         "examples_per_second": results["examples_per_second"],
-        "padding_share": results["padding_share"],
         "learning_rate": recipe["learning_rate"],
         "epochs": recipe["num_train_epochs"],
     }
@@ -252,9 +229,9 @@ def show_scores(task: str, seeds: int) -> None:
         us = [100 * found["dev"][metric] for found in ours]
         them = [100 * scores[metric] for scores in best]
         difference = statistics.mean(us) - statistics.mean(them)
+        cells = [comparison.spread(us), comparison.spread(them)]
         print(
-            f"| {task} | {metric} | {spread(us)} | {spread(them)} | "
-            f"{difference:+.1f} |",
+            f"| {task} | {metric} | {' | '.join(cells)} | {difference:+.1f} |",
             flush=True,
         )
 
@@ -269,13 +246,6 @@ def check_recipe(task: str, found: list[dict]) -> None:
             )
 
 
-def spread(values: list[float]) -> str:
-    """Mean and standard deviation."""
-    if len(values) == 1:
-        return f"{values[0]:.1f}"
-    return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
-
-
 def seeds_of_tasks() -> dict[str, int]:
     found = {}
     for item in _TASKS.value.split(","):
@@ -288,45 +258,6 @@ def seeds_of_tasks() -> dict[str, int]:
     return found
 
 
-def processor() -> str:
-    """The name of the processor, where the system tells it."""
-    path = pathlib.Path("/proc/cpuinfo")
-    if path.exists():
-        for line in path.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def show_heading() -> None:
-    import keras
-    import tensorflow as tf
-
-    peer = (
-        "import torch, transformers as t;"
-        "print(f'torch {torch.__version__}, transformers {t.__version__}')"
-    )
-    versions = subprocess.run(
-        [_PEER_PYTHON.value, "-c", peer],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    print("python -m benchmarks.finetuning", *sys.argv[1:])
-    print(
-        f"{processor()}, {os.cpu_count()} cores, Python "
-        f"{platform.python_version()}, tensorflow {tf.__version__}, keras "
-        f"{keras.__version__}; peer: {versions}"
-    )
-    print(
-        f"batch {_BATCH}, learning rate {_LEARNING_RATE.value}, "
-        f"{_EPOCHS.value:g} epochs, at most 128 tokens; speeds: median of "
-        f"{_ROUNDS.value} trainings of {_STEPS.value} steps; GLIBC_TUNABLES="
-        f"{os.environ.get('GLIBC_TUNABLES', _HUGE_PAGES)}",
-        flush=True,
-    )
-
-
 def main() -> None:
     """Prints the machine, the versions and a table for each part."""
     tasks = seeds_of_tasks()
@@ -336,7 +267,13 @@ def main() -> None:
             f"--parts: {', '.join(sorted(unknown))}; the parts are equality, "
             "speed and scores."
         )
-    show_heading()
+    comparison.show_heading("benchmarks.finetuning", _PEER_PYTHON.value)
+    print(
+        f"batch {_BATCH}, learning rate {_LEARNING_RATE.value}, "
+        f"{_EPOCHS.value:g} epochs, at most 128 tokens; speeds: median of "
+        f"{_ROUNDS.value} trainings of {_STEPS.value} steps",
+        flush=True,
+    )
     if "equality" in _PARTS.value:
         for task in tasks:
             show_equality(task)

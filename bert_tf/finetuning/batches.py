@@ -12,11 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.features import INPUT_MASK
 from bert_tf.finetuning.rows import Rows
-
-# Batches of which the padding is counted.
-_COUNTED_BATCHES = 200
 
 
 def num_steps(rows: int, batch_size: int, epochs: float) -> int:
@@ -68,16 +64,6 @@ def _orders(
     while True:
         yield from epoch_batches(count, batch_size, seed, epoch)[start:]
         epoch, start = epoch + 1, 0
-
-
-def padding_share(rows: Rows, batch_size: int, seed: int) -> float:
-    """How much of the first batches of a training is padding, from 0 to 1."""
-    batches = epoch_batches(len(rows), batch_size, seed, 0)
-    total = tokens = 0
-    for chosen in batches[:_COUNTED_BATCHES]:
-        mask = rows.batch(chosen)[INPUT_MASK.name]
-        total, tokens = total + mask.size, tokens + int(mask.sum())
-    return 1 - tokens / total
 
 
 def training_batches(

@@ -12,7 +12,6 @@ from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.finetuning.task import Task, TaskFacts
 from bert_tf.finetuning.task_model import TaskModel
-from bert_tf.models import model_arrays, restore
 from bert_tf.recipe import check_kind, read_json_object
 from bert_tf.text.tokenizer import BertTokenizer
 
@@ -35,13 +34,14 @@ def save_model(
     """
     checkpoint = Checkpoint(
         model.encoder.config,
-        model_arrays(model.network),
+        model.arrays(),
         tokenizer.vocabulary,
         tokenizer.lower_case,
         # Some tasks have outputs and no labels.
-        facts.labels or None,
+        (facts.labels or None) if model.in_checkpoint else None,
     )
     save_checkpoint(folder, checkpoint)
+    model.save_beside(pathlib.Path(folder))
     text = json.dumps(dataclasses.asdict(facts), indent=2)
     write_text(pathlib.Path(folder) / TASK_FILE, text + "\n")
 
@@ -143,7 +143,8 @@ def load_model(
     facts = read_facts(folder, task)
     checkpoint = load_checkpoint(folder)
     encoder = BertEncoder(checkpoint.config, dtype=precision)
-    model = TaskModel(task.make_network(encoder, facts))
-    restore(model.network, checkpoint)
+    model = task.make_model(encoder, facts)
+    model.restore(checkpoint)
+    model.load_beside(pathlib.Path(folder))
     tokenizer = BertTokenizer(checkpoint.vocabulary, checkpoint.lower_case)
     return model, tokenizer, facts

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from bert_tf.files import write_text
-from bert_tf.finetuning.batches import padding_share
 from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.scoring import (
     DEV_PREDICTIONS,
@@ -25,6 +24,8 @@ from bert_tf.training.history import History, draw_curves
 from bert_tf.training.loop import TrainingLoop
 
 RESULTS_FILE = "results.json"
+# Scores of which a curve is drawn.
+_CURVES = 4
 
 
 def write_results(
@@ -58,6 +59,7 @@ def write_results(
         output_dir / DEV_PREDICTIONS,
         material.dev[first].examples,
         scored[first].answers,
+        scorer.facts,
     )
     results = common_results(recipe, material, scored)
     results |= _facts(recipe, material, scored[first], loop, history)
@@ -87,6 +89,7 @@ def common_results(
         "main_metric": task.main_metric,
         "labels": list(material.facts.labels),
         "examples": examples,
+        "train_rows": len(material.data),
         "dev": {name: found.scores for name, found in scored.items()},
         "dev_loss": {name: found.loss for name, found in scored.items()},
         "majority": majority,
@@ -113,9 +116,6 @@ def _facts(
         # Of the last start of the run, the first step left out.
         "examples_per_second": speeds[-1] if speeds else 0.0,
         "eval_examples_per_second": scored.examples_per_second,
-        "padding_share": padding_share(
-            material.data, recipe.train_batch_size, recipe.seed
-        ),
     }
 
 
@@ -153,7 +153,7 @@ def _draw(
     draw_curves(
         output_dir / "learning_curve.png",
         history,
-        ["loss", *results["dev"][first]],
+        ["loss", *[*results["dev"][first]][:_CURVES]],
         levels,
         f"{material.task.name} from {name}",
     )

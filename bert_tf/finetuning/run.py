@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.checkpoints import Checkpoint, load_checkpoint
 from bert_tf.errors import UserError
 from bert_tf.finetuning.model_folder import TASK_FILE, load_model
 from bert_tf.finetuning.prediction import Predictor
@@ -62,7 +63,7 @@ def run_finetuning(
     done: dict[str, Any] = {}
     if "train" in modes:
         initial, tokenizer = open_initial(recipe)
-        material = gather(prepared, recipe, initial, tokenizer)
+        material = gather(prepared, recipe, initial, tokenizer, output_dir)
         if "check" in modes:
             done["check"] = material.doctor
         done["train"] = train_seeds(material, recipe, output_dir, strategy)
@@ -129,7 +130,8 @@ def _finished(
             if other.strip()
         ]
     predictor = Predictor([model, *others], strategy, recipe.eval_batch_size)
-    return _Answers(output_dir, Scorer(task, facts, tokenizer, predictor))
+    scorer = Scorer(task, facts, tokenizer, predictor)
+    return _Answers(output_dir, scorer, load_checkpoint(folder), recipe)
 
 
 def _other(
@@ -166,18 +168,27 @@ class _Answers:
 
     output_dir: pathlib.Path
     scorer: Scorer
+    source: Checkpoint
+    recipe: FinetuningRecipe
 
     @property
     def facts(self) -> Any:
         return self.scorer.facts
 
-    def _split(self, examples: Any) -> Split:
+    def _split(self, name: str, examples: Any) -> Split:
         task, tokenizer = self.scorer.task, self.scorer.tokenizer
-        return Split(examples, task.encode(examples, tokenizer, self.facts))
+        rows = task.encode(examples, tokenizer, self.facts)
+        return task.shown(
+            name,
+            Split(examples, rows),
+            self.source,
+            self.recipe,
+            self.output_dir,
+        )
 
     def evaluate(self, name: str, examples: Any) -> dict[str, float]:
         """Scores a dev split and writes the scores and the answers."""
-        found = self.scorer.score(self._split(examples))
+        found = self.scorer.score(self._split(name, examples))
         write_scores(self.output_dir, name, found, len(examples))
         path = self._write(name, examples, found.answers)
         print(f"{name}: {shown(found.scores)}; answers in {path}", flush=True)
@@ -185,7 +196,7 @@ class _Answers:
 
     def predict(self, name: str, examples: Any) -> pathlib.Path:
         """Answers a test split."""
-        answers = self.scorer.answer(self._split(examples))
+        answers = self.scorer.answer(self._split(name, examples))
         path = self._write(name, examples, answers)
         print(f"{name}: {len(examples):,} answers in {path}", flush=True)
         return path

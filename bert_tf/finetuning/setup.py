@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -142,6 +143,7 @@ def gather(
     recipe: FinetuningRecipe,
     initial: Checkpoint,
     tokenizer: BertTokenizer,
+    output_dir: pathlib.Path,
 ) -> Material:
     """Reads and encodes the training and dev rows.
 
@@ -150,6 +152,7 @@ def gather(
       recipe: what to do.
       initial: the model to start from.
       tokenizer: its tokenizer.
+      output_dir: the folder of the run.
 
     Raises:
       UserError: the data are missing or broken, or do not fit the model.
@@ -160,7 +163,13 @@ def gather(
     train_examples = looked.examples[task.train_split]
     objective = task.make_objective(recipe, train_examples, facts)
     splits = {
-        name: Split(rows, task.encode(rows, tokenizer, facts))
+        name: task.shown(
+            name,
+            Split(rows, task.encode(rows, tokenizer, facts)),
+            initial,
+            recipe,
+            output_dir,
+        )
         for name, rows in looked.examples.items()
     }
     train = splits.pop(task.train_split)
@@ -195,24 +204,20 @@ def _fresh_heads(
     return (task.head,)
 
 
-def freeze(encoder: BertEncoder, layers: int) -> list[keras.Variable]:
+def freeze(encoder: BertEncoder, layers: int, reads_pooler: bool) -> None:
     """Stops training of the embeddings and the first layers.
 
     Args:
       encoder: the encoder.
       layers: how many layers besides the embeddings; -1 for nothing at all.
-
-    Returns:
-      The weights that are not trained any more.
+      reads_pooler: whether the head stands on the pooler, which is else not
+        trained either.
     """
-    if layers < 0:
-        return []
-    frozen = [encoder.embeddings, *encoder.blocks[:layers]]
+    frozen = [] if reads_pooler else [encoder.pooler]
+    if layers >= 0:
+        frozen += [encoder.embeddings, *encoder.blocks[:layers]]
     for layer in frozen:
         layer.trainable = False
-    # Seeds of dropout are variables too, and not among the weights.
-    seeds = "seed_generator_state"
-    return [v for x in frozen for v in x.variables if v.name != seeds]
 
 
 def rate_factors(

@@ -21,6 +21,7 @@ from bert_tf.finetuning.rows import Rows
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
+    from bert_tf.finetuning.task_model import TaskModel
     from bert_tf.text.tokenizer import BertTokenizer
 
 # A model's outputs by name.
@@ -104,6 +105,8 @@ class Task(TaskTemplate):
     facts_type: ClassVar[type[TaskFacts]]
     # The head of a checkpoint that its models have.
     head: ClassVar[str]
+    # Files of a model folder besides those that every model has.
+    own_files: ClassVar[tuple[str, ...]] = ()
     # Whether `tuned` chooses anything.
     is_tuned: ClassVar[bool] = False
 
@@ -207,6 +210,26 @@ class Task(TaskTemplate):
     ) -> Rows:
         """The examples as rows of token ids."""
 
+    def shown(
+        self,
+        name: str,
+        split: Split,
+        source: Checkpoint,
+        recipe: Any,
+        output_dir: pathlib.Path,
+    ) -> Split:
+        """The rows as the model takes them, where these are not token ids.
+
+        Args:
+          name: the split's.
+          split: its examples and what `encode` made of them.
+          source: the model, of which the encoder may be wanted.
+          recipe: how to compute.
+          output_dir: the folder of the run, which may take large files.
+        """
+        del name, source, recipe, output_dir
+        return split
+
     @abc.abstractmethod
     def labelled(
         self, split: Split, tokenizer: "BertTokenizer", facts: Any
@@ -216,6 +239,12 @@ class Task(TaskTemplate):
     @abc.abstractmethod
     def make_network(self, encoder: Any, facts: Any) -> Any:
         """The Keras model, on a `BertEncoder`; see `bert_tf.models`."""
+
+    def make_model(self, encoder: Any, facts: Any) -> "TaskModel":
+        """What the loop trains, on a `BertEncoder`."""
+        from bert_tf.finetuning.task_model import TaskModel
+
+        return TaskModel(self.make_network(encoder, facts))
 
     @abc.abstractmethod
     def make_objective(self, recipe: Any, examples: Any, facts: Any) -> Any:
@@ -306,7 +335,7 @@ class Task(TaskTemplate):
 
     @abc.abstractmethod
     def write_answers(
-        self, path: pathlib.Path, examples: Any, answers: Any
+        self, path: pathlib.Path, examples: Any, answers: Any, facts: Any
     ) -> None:
         """Writes dev_predictions.jsonl, of which the report is made."""
 
@@ -333,6 +362,15 @@ class Task(TaskTemplate):
         Raises:
           UserError: a file is broken, or the two do not have the same rows.
         """
+
+    def refuse_one_segment(self, initial: Checkpoint, recipe: Any) -> None:
+        """Raises `UserError` if a model cannot tell two texts apart."""
+        if initial.config.type_vocab_size < 2:
+            raise UserError(
+                f"--init_from={recipe.init_from}: type_vocab_size is "
+                f"{initial.config.type_vocab_size}, so it cannot tell the two "
+                "texts of a pair apart; choose another model."
+            )
 
     def refuse_null_odds(self, null_odds: str) -> None:
         """Raises `UserError` if a file of null odds is given."""

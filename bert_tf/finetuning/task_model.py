@@ -1,12 +1,15 @@
 """The model of a task, in the form that the loop trains."""
 
-from collections.abc import Mapping
-from typing import Any
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import keras
+import numpy as np
 
+from bert_tf.checkpoints import Checkpoint
 from bert_tf.encoder import BertEncoder
-from bert_tf.features import ENCODER_INPUTS
+from bert_tf.models import model_arrays, restore
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -16,43 +19,75 @@ class TaskModel(keras.Model):
     Args:
       network: what a function of `bert_tf.models` made, on a `BertEncoder`.
       name: name of the model.
+      encoder: the encoder, where it is no layer of the network, which then
+        takes what was computed by it.
 
     Call arguments:
-      batch: the encoder's inputs, as `network` takes them; other keys are
-        left alone.
+      batch: the network's inputs by name; other keys are left alone.
       training: whether dropout is active.
 
     Returns:
       A dict of the network's outputs; the only one is called logits.
     """
 
-    def __init__(self, network: keras.Model, name: str = "task_model") -> None:
+    # Whether the arrays of a checkpoint hold all of it, its labels' head too.
+    in_checkpoint: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        network: keras.Model,
+        name: str = "task_model",
+        encoder: BertEncoder | None = None,
+    ) -> None:
         super().__init__(name=name)
         self.network = network
-        (self.encoder,) = (
-            layer for layer in network.layers if isinstance(layer, BertEncoder)
-        )
+        if encoder is None:
+            (encoder,) = (
+                layer
+                for layer in network.layers
+                if isinstance(layer, BertEncoder)
+            )
+        self.encoder = encoder
         self.built = True
 
     def call(
         self, batch: Mapping[str, Any], training: bool | None = None
     ) -> dict[str, Any]:
         """Runs the network on a batch; see the class."""
-        inputs = {f.name: batch[f.name] for f in ENCODER_INPUTS}
+        inputs = {name: batch[name] for name in self.network.input}
         outputs = self.network(inputs, training=training)
         return outputs if isinstance(outputs, dict) else {"logits": outputs}
 
+    def restore(self, source: Checkpoint, fresh: Sequence[str] = ()) -> None:
+        """Assigns a checkpoint's weights; see `bert_tf.models.restore`."""
+        restore(self.network, source, fresh)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The weights that a checkpoint holds; see `model_arrays`."""
+        return model_arrays(self.network)
+
+    def save_beside(self, folder: pathlib.Path) -> None:
+        """Writes what a checkpoint has no place for into its folder."""
+
+    def load_beside(self, folder: pathlib.Path) -> None:
+        """Reads what `save_beside` wrote."""
+
     def get_config(self) -> dict[str, Any]:
         """The constructor arguments as plain data."""
-        return {
-            "network": keras.saving.serialize_keras_object(self.network),
-            "name": self.name,
-        }
+        parts = {"network": self.network}
+        if self.encoder not in self.network.layers:
+            parts["encoder"] = self.encoder
+        saved = map(keras.saving.serialize_keras_object, parts.values())
+        return dict(zip(parts, saved, strict=True)) | {"name": self.name}
 
     @classmethod
     def from_config(
         cls, config: dict[str, Any], custom_objects: Any = None
     ) -> "TaskModel":
         """Builds the model from what `get_config` returned."""
-        network = keras.saving.deserialize_keras_object(config["network"])
-        return cls(network, config["name"])
+        parts = {
+            key: keras.saving.deserialize_keras_object(value)
+            for key, value in config.items()
+            if key != "name"
+        }
+        return cls(name=config["name"], **parts)

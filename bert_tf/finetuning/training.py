@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from bert_tf.checkpoints import HEADS_ON_POOLER
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.files import locked
@@ -26,7 +27,6 @@ from bert_tf.finetuning.setup import (
     rate_factors,
 )
 from bert_tf.finetuning.task_model import TaskModel
-from bert_tf.models import restore
 from bert_tf.training.best_weights import BestWeights
 from bert_tf.training.loop import Diagnosis, Phase, TrainingLoop
 from bert_tf.training.run_folder import (
@@ -71,9 +71,8 @@ def train_once(
     keras.utils.set_random_seed(recipe.seed)
     with strategy.scope():
         encoder = BertEncoder(material.initial.config, dtype=recipe.precision)
-        network = material.task.make_network(encoder, material.facts)
-        model = TaskModel(network)
-        restore(network, material.initial, material.fresh)
+        model = material.task.make_model(encoder, material.facts)
+        model.restore(material.initial, material.fresh)
         step = _step(material, recipe, model, phase, strategy)
     scorer = Scorer(
         material.task,
@@ -151,7 +150,8 @@ def _step(
     strategy: tf.distribute.Strategy,
 ) -> TrainingStep:
     # First, since what is frozen is no trainable variable any more.
-    frozen = freeze(model.encoder, recipe.freeze_layers)
+    reads_pooler = material.task.head in HEADS_ON_POOLER
+    freeze(model.encoder, recipe.freeze_layers, reads_pooler)
     factors = rate_factors(
         model.encoder, model.trainable_variables, recipe.layer_decay
     )
@@ -161,7 +161,7 @@ def _step(
         material.objective,
         strategy,
         phase.num_steps,
-        frozen,
+        model.non_trainable_weights,
         factors,
     )
 

@@ -110,10 +110,19 @@ class TokenPlaces:
     def padded(self, tokens: Any) -> Any:
         """Tokens [1, T, C] in the batch's own rows, [B, S, C].
 
-        Padding repeats a token, and nobody may read it.
+        Padding repeats a token, and nobody may read it: no gradient comes
+        from there.
         """
-        rows = ops.take(tokens[0], self._numbers, axis=0)
-        return ops.reshape(rows, (*self._shape, tokens.shape[-1]))
+
+        @ops.custom_gradient
+        def spread(rows: Any) -> Any:
+            def gradient(*args: Any, upstream: Any = None) -> Any:
+                upstream = args[0] if upstream is None else upstream
+                return ops.take(upstream, self._places, axis=0)
+
+            return ops.take(rows, self._numbers, axis=0), gradient
+
+        return ops.reshape(spread(tokens[0]), (*self._shape, tokens.shape[-1]))
 
 
 def _end_to_end(groups: Sequence[Any]) -> Any:

@@ -8,7 +8,6 @@ import pytest
 from bert_tf.finetuning.batches import (
     epoch_batches,
     num_steps,
-    padding_share,
     prediction_batches,
     training_batches,
 )
@@ -126,11 +125,3 @@ def test_prediction_takes_every_row_and_fills_the_last_batch(data):
         [b["input_mask"].numpy().sum(axis=1) for b in found]
     )
     np.testing.assert_array_equal(lengths[:83], data.rows.lengths[order])
-
-
-def test_padding_share(data):
-    total = padding = 0
-    for chosen in epoch_batches(len(data), 8, 3, 0):
-        mask = data.rows.batch(chosen)["input_mask"]
-        total, padding = total + mask.size, padding + (mask == 0).sum()
-    assert padding_share(data, 8, 3) == pytest.approx(padding / total)

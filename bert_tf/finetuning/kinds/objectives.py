@@ -1,8 +1,6 @@
 """What sentence models are trained for: classes, a number, several labels.
 
-Each objective gives sums and the weights that belong to them, so that a batch
-may be cut over replicas and accumulation steps; see `Objective` in
-bert_tf/training/step.py. A row counts as much as its `example_weights`.
+A row counts as much as its `example_weights`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,33 +9,11 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from bert_tf.finetuning.objective import LOSS, MeanOverRows, Sums, weighted
 from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS
 
-LOSS = "loss"
-Sums = tuple[dict[str, Any], dict[str, tuple[Any, Any]]]
 
-
-def _weighted(values: Any, weights: Any) -> tuple[Any, Any]:
-    return ops.sum(values * weights), ops.sum(weights)
-
-
-class _Mean:
-    """A loss that is the weighted mean over rows."""
-
-    label_name: str
-
-    def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """What the loss's sum is divided by, from the batch alone."""
-        return {LOSS: ops.sum(batch[EXAMPLE_WEIGHTS])}
-
-    def normalise(
-        self, losses: Mapping[str, Any], weights: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Divides the summed loss by the summed weights."""
-        return {LOSS: losses[LOSS] / weights[LOSS]}
-
-
-class ClassesObjective(_Mean):
+class ClassesObjective(MeanOverRows):
     """Cross-entropy of one class in C (Devlin et al. 2019, section 4.1).
 
     Args:
@@ -81,12 +57,12 @@ class ClassesObjective(_Mean):
         )
         guesses = ops.argmax(logits, axis=-1)
         right = ops.equal(guesses, ops.cast(labels, guesses.dtype))
-        accuracy = _weighted(ops.cast(right, "float32"), batch[EXAMPLE_WEIGHTS])
+        accuracy = weighted(ops.cast(right, "float32"), batch[EXAMPLE_WEIGHTS])
         losses = {LOSS: ops.sum(nll * self._weights(batch))}
         return losses, {"accuracy": accuracy}
 
 
-class RegressionObjective(_Mean):
+class RegressionObjective(MeanOverRows):
     """Squared error of one number, as the paper's STS-B head is trained."""
 
     label_name = "label_values"
@@ -108,10 +84,10 @@ class RegressionObjective(_Mean):
         error = values - batch[self.label_name]
         weights = batch[EXAMPLE_WEIGHTS]
         losses = {LOSS: ops.sum(ops.square(error) * weights)}
-        return losses, {"absolute_error": _weighted(ops.abs(error), weights)}
+        return losses, {"absolute_error": weighted(ops.abs(error), weights)}
 
 
-class MultiLabelObjective(_Mean):
+class MultiLabelObjective(MeanOverRows):
     """Binary cross-entropy of each of C labels, their mean a row's loss."""
 
     label_name = "label_sets"
@@ -137,7 +113,7 @@ class MultiLabelObjective(_Mean):
         nll = nll + ops.log1p(ops.exp(-ops.abs(logits)))
         right = ops.cast(ops.equal(logits > 0, labels > 0.5), "float32")
         weights = batch[EXAMPLE_WEIGHTS]
-        accuracy = _weighted(ops.mean(right, axis=-1), weights)
+        accuracy = weighted(ops.mean(right, axis=-1), weights)
         losses = {LOSS: ops.sum(ops.mean(nll, axis=-1) * weights)}
         return losses, {"label_accuracy": accuracy}
 

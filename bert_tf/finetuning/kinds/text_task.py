@@ -240,12 +240,8 @@ class TextTask(Task):
         facts: SentenceFacts,
     ) -> None:
         """Refuses models of one segment for pairs."""
-        if facts.num_texts == 2 and initial.config.type_vocab_size < 2:
-            raise UserError(
-                f"--init_from={recipe.init_from}: type_vocab_size is "
-                f"{initial.config.type_vocab_size}, so it cannot tell the two "
-                "texts of a pair apart; choose another model."
-            )
+        if facts.num_texts == 2:
+            self.refuse_one_segment(initial, recipe)
 
     def check_facts(
         self, facts: SentenceFacts, folder: str | pathlib.Path
@@ -393,6 +389,7 @@ class TextTask(Task):
         path: pathlib.Path,
         examples: Sequence[Example],
         answers: Predictions,
+        facts: SentenceFacts,
     ) -> None:
         """Writes every row with its label and the answer, a JSON line each."""
         write_answer_lines(path, examples, answers)

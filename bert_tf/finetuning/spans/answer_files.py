@@ -17,7 +17,10 @@ NULL_ODDS_FILE = "null_odds.json"
 
 
 def write_answers(
-    answers: Answers, folder: str | os.PathLike, threshold: float = 0.0
+    answers: Answers,
+    folder: str | os.PathLike,
+    threshold: float = 0.0,
+    prefix: str = "",
 ) -> None:
     """Writes predictions.json, nbest_predictions.json and null_odds.json.
 
@@ -27,6 +30,7 @@ def write_answers(
       answers: what a model answers.
       folder: where to.
       threshold: a question whose null odds are above it has none.
+      prefix: what the names of the files begin with.
     """
     names = answers.identifiers
     files = {
@@ -41,7 +45,7 @@ def write_answers(
             for key, value in zip(names, values, strict=True)
         ]
         text = "{\n" + ",\n".join(lines) + "\n}\n"
-        write_text(os.path.join(folder, name), text)
+        write_text(os.path.join(folder, prefix + name), text)
 
 
 def read_predictions(path: str) -> dict[str, str]:

@@ -19,6 +19,8 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 # evaluate-v2.0 `--na-prob-thresh`: its own default, made for probabilities.
 NO_ANSWER_THRESHOLD = 1.0
+# run_squad.py `--null_score_diff_threshold`: its own default, of null odds.
+NULL_THRESHOLD = 0.0
 # Questions that a notice names.
 _NAMED = 5
 
@@ -108,6 +110,20 @@ def coverage(
         )
     unknown = tuple(name for name in predictions if name not in names)
     return Coverage(missing, unknown, len(names))
+
+
+def scores_of(question: Question, prediction: str) -> tuple[float, float]:
+    """Exact match and F1 of the answer to one question, from 0 to 1.
+
+    Args:
+      question: without answers, no answer is the right one.
+      prediction: the answer.
+    """
+    answers = [answer.text for answer in question.answers] or [""]
+    return (
+        _highest(exact_match, prediction, answers),
+        _highest(word_f1_or_none, prediction, answers),
+    )
 
 
 def score_squad_v1(

@@ -1,0 +1,84 @@
+"""What the benchmarks beside a peer in an environment of its own share."""
+
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+
+from bert_tf.errors import UserError
+from bert_tf.files import write_text
+
+HUGE_PAGES = "glibc.malloc.hugetlb=1"
+
+
+def kept(folder: str, name: str, make: Callable[[], dict]) -> dict:
+    """The result of that name, made and kept if it is not there yet."""
+    path = pathlib.Path(folder, f"{name}.json")
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, json.dumps(make(), indent=2) + "\n")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def run(command: Sequence[str]) -> None:
+    """Runs a process with huge pages; its output is shown where it fails."""
+    done = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={"GLIBC_TUNABLES": HUGE_PAGES, **os.environ},
+    )
+    if done.returncode:
+        print(done.stdout[-4000:], file=sys.stderr)
+        raise UserError(f"exit code {done.returncode}: {' '.join(command)}")
+
+
+def threads() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean and standard deviation."""
+    if len(values) == 1:
+        return f"{values[0]:.1f}"
+    return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
+
+
+def processor() -> str:
+    """The name of the processor, where the system tells it."""
+    path = pathlib.Path("/proc/cpuinfo")
+    if path.exists():
+        for line in path.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def show_heading(module: str, peer_python: str) -> None:
+    """Prints the command, the machine and the versions of both sides."""
+    import keras
+    import tensorflow as tf
+
+    peer = (
+        "import torch, transformers as t;"
+        "print(f'torch {torch.__version__}, transformers {t.__version__}')"
+    )
+    versions = subprocess.run(
+        [peer_python, "-c", peer],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    print(f"python -m {module}", *sys.argv[1:])
+    print(
+        f"{processor()}, {threads()} cores, Python "
+        f"{platform.python_version()}, tensorflow {tf.__version__}, keras "
+        f"{keras.__version__}; peer: {versions}; GLIBC_TUNABLES="
+        f"{os.environ.get('GLIBC_TUNABLES', HUGE_PAGES)}"
+    )
