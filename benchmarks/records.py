@@ -33,8 +33,10 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import reference_records as reference
+from bert_tf.corpora.sources import files_of
+from bert_tf.corpora.streams import Position
 from bert_tf.files import expand_inputs
-from bert_tf.records.corpus import Position, read_blocks
+from bert_tf.records.corpus import read_blocks
 from bert_tf.records.dataset import RecordFolder, training_batches
 from bert_tf.records.instances import make_instances
 from bert_tf.records.recipe import RecordsRecipe
@@ -62,7 +64,9 @@ def tokenized(
     inputs: list[pathlib.Path], tokenizer: BertTokenizer
 ) -> Documents:
     """The first block of a corpus, tokenised."""
-    blocks = read_blocks(inputs, Position(), 0, "strict")
+    recipe = RecordsRecipe()
+    files = files_of(inputs, recipe)
+    blocks = read_blocks(files, Position(), 0, recipe)
     block, ids, lengths = next(tokenized_blocks(blocks, tokenizer, 1))
     return Documents(
         ids,

@@ -11,6 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LEVELS = {
     "errors": 0,
     "files": 0,
+    "processes": 0,
     "progress": 0,
     "recipe": 0,
     "config": 0,
@@ -21,6 +22,7 @@ LEVELS = {
     "text": 1,
     "optimization": 1,
     "checkpoints": 2,
+    "corpora": 2,
     "named_weights": 3,
     "records": 3,
     "encoder": 4,

@@ -3,7 +3,20 @@
 python -m tools.create_pretraining_data --input='corpus/*.txt' \
     --vocab_file=vocab.txt --output_dir=records
 
-The text holds one sentence a line and a blank line between documents.
+The text holds one sentence a line and a blank line between documents, or is
+one of these:
+
+--input=book.txt --input_format=text    sentences are split; --document_end
+--input=enwiki-latest-pages-articles-multistream.xml.bz2    a Wikipedia dump
+--input='web/*.jsonl.gz' --text_field=content    JSON lines
+--input=tfds:wikipedia/20230601.en    a data set of TensorFlow Datasets
+
+Several corpora are mixed by weight, and languages by smoothed shares:
+
+--input='wiki=wiki.xml.bz2,books:3=books/*.txt'    books three times
+--input='en=en.jsonl,sw=sw.jsonl' --smoothing=0.7    as multilingual BERT
+
+--near_duplicates=0.8 leaves out documents that nearly repeat earlier ones.
 """
 
 import dataclasses
@@ -11,12 +24,15 @@ import sys
 
 from absl import flags
 
-from bert_tf.files import expand_inputs
+from bert_tf.corpora.sources import parse_inputs
 from bert_tf.records.recipe import RecordsRecipe
 from tools import command_line
 
 _INPUT = flags.DEFINE_string(
-    "input", None, "Text files or globs, comma-separated; .gz is unpacked."
+    "input",
+    None,
+    "Files or globs, or tfds:DATA_SET[@SPLIT], comma-separated; .gz and .bz2 "
+    "are unpacked. NAME=PATH or NAME:WEIGHT=PATH puts it in a corpus to mix.",
 )
 _VOCAB_FILE = flags.DEFINE_string(
     "vocab_file", None, "WordPiece vocabulary, one token a line."
@@ -50,7 +66,7 @@ def main() -> None:
 
     recipe = RecordsRecipe(**{n: flag.value for n, flag in _RECIPE.items()})
     report = create_records(
-        expand_inputs(_INPUT.value),
+        parse_inputs(_INPUT.value, recipe),
         _VOCAB_FILE.value,
         _OUTPUT_DIR.value,
         recipe,

@@ -2,18 +2,26 @@
 
 python -m tools.train_vocab --input='corpus/*.txt' --vocab_size=16384 \
     --output=out/vocab.txt
+
+The text may be in any format that tools.create_pretraining_data takes, and
+several corpora are mixed as there.
 """
 
+import dataclasses
 import pathlib
 
 from absl import flags
 
+from bert_tf.corpora.recipe import CorpusRecipe
+from bert_tf.corpora.sources import parse_inputs
 from bert_tf.errors import UserError
-from bert_tf.files import ENCODING_ERRORS
 from tools import command_line
 
 _INPUT = flags.DEFINE_string(
-    "input", None, "Text files or globs, comma-separated; .gz is unpacked."
+    "input",
+    None,
+    "Files or globs, or tfds:DATA_SET[@SPLIT], comma-separated; .gz and .bz2 "
+    "are unpacked. NAME=PATH or NAME:WEIGHT=PATH puts it in a corpus to mix.",
 )
 _VOCAB_SIZE = flags.DEFINE_integer(
     "vocab_size", None, "Number of tokens, special ones included."
@@ -40,18 +48,24 @@ _CHARACTER_COVERAGE = flags.DEFINE_float(
 _HELD_OUT = flags.DEFINE_float(
     "held_out", 0.01, "Share of lines kept apart to judge the vocabulary by."
 )
-_ENCODING_ERRORS = flags.DEFINE_enum(
-    "encoding_errors",
-    "strict",
-    ENCODING_ERRORS,
-    "What to do with bytes that are not UTF-8: stop, or replace them.",
-)
 _MAX_UNIQUE_WORDS = flags.DEFINE_integer(
     "max_unique_words",
     5_000_000,
     "Different words to remember at a time, about 120 bytes each; when there "
     "are more, the rarest are forgotten.",
 )
+_WORKERS = flags.DEFINE_integer(
+    "workers",
+    0,
+    "Processes that take documents apart; 0 takes one for each processor.",
+)
+_DEFINE = {str: flags.DEFINE_string, float: flags.DEFINE_float}
+_RECIPE = {
+    field.name: _DEFINE[CorpusRecipe.kinds()[field.name]](
+        field.name, field.default, field.metadata["help"]
+    )
+    for field in dataclasses.fields(CorpusRecipe)
+}
 
 
 def main() -> None:
@@ -69,18 +83,20 @@ def main() -> None:
     # Before the work, so that a place that cannot be written to shows now.
     output.parent.mkdir(parents=True, exist_ok=True)
 
-    from bert_tf.text.vocabulary_trainer import train_vocab
+    from bert_tf.corpora.vocabulary import train_corpus_vocab
 
-    trained = train_vocab(
-        _INPUT.value,
+    recipe = CorpusRecipe(**{n: flag.value for n, flag in _RECIPE.items()})
+    trained = train_corpus_vocab(
+        parse_inputs(_INPUT.value, recipe),
+        recipe,
         _VOCAB_SIZE.value,
         lower_case=_LOWER_CASE.value,
         google_layout=_GOOGLE_LAYOUT.value,
         min_frequency=_MIN_FREQUENCY.value,
         character_coverage=_CHARACTER_COVERAGE.value,
         held_out=_HELD_OUT.value,
-        encoding_errors=_ENCODING_ERRORS.value,
         max_unique_words=_MAX_UNIQUE_WORDS.value,
+        workers=_WORKERS.value,
         progress=True,
     )
     trained.save(output)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from bert_tf.corpora.sources import CorpusFile, files_of
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.progress import Progress
@@ -35,6 +36,7 @@ from bert_tf.records.plan import (
     work_folder,
 )
 from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.records.report import RecordsReport
 from bert_tf.records.shards import (
     ShardBuilder,
     ShardJob,
@@ -47,6 +49,7 @@ from bert_tf.records.tokenized_corpus import (
     finished_blocks,
     tokenize_corpus,
 )
+from bert_tf.records.visits import decide_visits
 from bert_tf.records.workers import build_shards
 from bert_tf.text.casing import TOKENIZER_CONFIG_FILE
 from bert_tf.text.tokenizer import BertTokenizer
@@ -57,51 +60,8 @@ _FEWEST_DOCUMENTS = 2
 _MOST_WARNINGS = 5
 
 
-@dataclasses.dataclass(frozen=True)
-class RecordsReport:
-    """What a finished folder holds.
-
-    Attributes:
-      output_dir: the folder.
-      statistics: counts, as in the manifest.
-      input_bytes: bytes of the input files.
-      seconds: time of this run; 0 where everything was there already.
-    """
-
-    output_dir: pathlib.Path
-    statistics: dict[str, int]
-    input_bytes: int
-    seconds: float
-
-    def __str__(self) -> str:
-        s = self.statistics
-        records = max(s["records"], 1)
-        passes = f"{s['passes']} pass{'es' if s['passes'] > 1 else ''}"
-        lines = [
-            f"{s['documents']:,} documents, {s['sentences']:,} sentences, "
-            f"{s['tokens']:,} tokens, {s['unknown'] / s['tokens']:.3%} [UNK]",
-            f"{s['records']:,} training records in {s['shards']} "
-            f"file{'s' if s['shards'] > 1 else ''} from {passes}: "
-            f"{s['random_next'] / records:.1%} with a random next sentence, "
-            f"{s['record_tokens'] / records:.1f} tokens each on average; "
-            f"truncation cut off {s['tokens_cut']:,} tokens",
-            f"{s['held_out_records']:,} held-out records from "
-            f"{s['held_out_documents']:,} documents",
-        ]
-        if self.seconds:
-            speed = self.input_bytes / 1e6 / self.seconds
-            lines.append(
-                f"{self.seconds:.1f} seconds, {speed:.2f} MB of input a second"
-            )
-        lines.append(
-            "next: python -m tools.run_pretraining "
-            f"--data_dir={self.output_dir} --output_dir=DIR --size=mini"
-        )
-        return "\n".join(lines)
-
-
 def create_records(
-    inputs: Sequence[pathlib.Path],
+    inputs: Sequence[str | pathlib.Path | CorpusFile],
     vocab_file: str | pathlib.Path,
     output_dir: str | pathlib.Path,
     recipe: RecordsRecipe,
@@ -112,8 +72,8 @@ def create_records(
     """Makes pre-training records from text, or what is missing of them.
 
     Args:
-      inputs: text files (plain or .gz), one sentence a line and a blank line
-        between documents.
+      inputs: files of text (plain, .gz or .bz2) in the format that the recipe
+        or their names tell, or what `parse_inputs` gives.
       vocab_file: the WordPiece vocabulary.
       output_dir: where the records go.
       recipe: how they are made.
@@ -136,7 +96,7 @@ def create_records(
     output_dir = pathlib.Path(output_dir)
     vocabulary = Vocabulary.from_file(vocab_file)
     _check_case(pathlib.Path(vocab_file), recipe, vocabulary)
-    files = tuple(pathlib.Path(path).absolute() for path in inputs)
+    files = files_of(inputs, recipe)
     plan = RecordsPlan(
         recipe, vocabulary.digest(), tuple(InputFile.of(f) for f in files)
     )
@@ -146,23 +106,23 @@ def create_records(
         return _replace(inputs, vocab_file, output_dir, recipe, workers, say)
     if is_finished(output_dir, plan):
         say(f"{output_dir}: all records are there already; nothing to do.")
-        statistics = Manifest.load(output_dir).statistics
-        return RecordsReport(output_dir, statistics, plan.input_bytes, 0.0)
+        manifest = Manifest.load(output_dir)
+        return RecordsReport.of(output_dir, manifest, plan.input_bytes, 0.0)
     with work_folder(output_dir, plan, vocabulary) as work_dir:
         workers = workers or os.cpu_count() or 1
         builder = _Builder(plan, files, output_dir, work_dir, workers, say)
         try:
-            statistics = builder.run(vocabulary)
+            manifest = builder.run(vocabulary)
         except OSError as error:
             # A full disk does not say which file could not grow.
             error.filename = error.filename or str(output_dir)
             raise
     seconds = time.monotonic() - started
-    return RecordsReport(output_dir, statistics, plan.input_bytes, seconds)
+    return RecordsReport.of(output_dir, manifest, plan.input_bytes, seconds)
 
 
 def _replace(
-    inputs: Sequence[pathlib.Path],
+    inputs: Sequence[str | pathlib.Path | CorpusFile],
     vocab_file: str | pathlib.Path,
     output_dir: pathlib.Path,
     recipe: RecordsRecipe,
@@ -212,17 +172,20 @@ class _Builder:
     """One run of the two stages."""
 
     plan: RecordsPlan
-    files: tuple[pathlib.Path, ...]
+    files: tuple[CorpusFile, ...]
     output_dir: pathlib.Path
     work_dir: pathlib.Path
     workers: int
     say: Callable[[str], None]
 
-    def run(self, vocabulary: Vocabulary) -> dict[str, int]:
-        """Does what is missing; returns the statistics of the manifest."""
+    def run(self, vocabulary: Vocabulary) -> Manifest:
+        """Does what is missing; returns what the folder holds."""
         recipe = self.plan.recipe
         tokenizer = BertTokenizer(vocabulary, recipe.lower_case)
         blocks = self._tokenize(tokenizer)
+        if recipe.near_duplicates:
+            self.say(f"{self.output_dir}: looking for near-duplicates.")
+        corpora = decide_visits(self.work_dir, blocks, self.plan)
         jobs = self._jobs(blocks)
         results = self._build_shards(jobs, len(blocks))
         num_training = self.plan.num_shards
@@ -232,6 +195,9 @@ class _Builder:
             "sentences": sum(block.sentences for block in blocks),
             "tokens": sum(block.tokens for block in blocks),
             "unknown": sum(block.unknown for block in blocks),
+            "near_duplicates": sum(
+                corpus.near_duplicates for corpus in corpora.values()
+            ),
             "passes": recipe.dupe_factor,
             "shards": num_training,
             "records": sum(r.records for r in training),
@@ -243,14 +209,16 @@ class _Builder:
         }
         recipe.save(self.output_dir / RECIPE_FILE)
         tokenizer.save(self.output_dir)
-        Manifest(
+        manifest = Manifest(
             self.plan.vocabulary_digest,
             self.plan.inputs,
             tuple((r.name, r.records, r.size) for r in training),
             tuple((r.name, r.records, r.size) for r in held_out),
             statistics,
-        ).save(self.output_dir)
-        return statistics
+            {name: dataclasses.asdict(c) for name, c in corpora.items()},
+        )
+        manifest.save(self.output_dir)
+        return manifest
 
     def _tokenize(self, tokenizer: BertTokenizer) -> list[BlockSummary]:
         """The first stage: every block of text as a file of tokens."""
@@ -258,7 +226,7 @@ class _Builder:
         read = blocks[-1].bytes_read if blocks else 0
         if blocks:
             self.say(f"{self.output_dir}: going on after {len(blocks)} blocks.")
-        if blocks and blocks[-1].end[0] == len(self.files):
+        if blocks and blocks[-1].end.file == len(self.files):
             return blocks
         warnings: list[str] = []
         started, documents = time.monotonic(), 0
@@ -323,7 +291,7 @@ class _Builder:
     def _check_documents(
         self, blocks: Sequence[BlockSummary], documents: int
     ) -> None:
-        names = ", ".join(map(str, self.files[:3]))
+        names = ", ".join(file.path for file in self.files[:3])
         more = f" and {len(self.files) - 3} more" if self.files[3:] else ""
         documents -= sum(block.cut for block in blocks)
         if not documents:

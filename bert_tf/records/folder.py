@@ -15,6 +15,9 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any, Self
 
+from bert_tf.corpora.data_sets import PREFIX, describe
+from bert_tf.corpora.recipe import TFDS
+from bert_tf.corpora.sources import CorpusFile
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.recipe import read_json_object
@@ -50,17 +53,34 @@ def shard_name(kind: str, number: int, count: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class InputFile:
-    """A text file that records were made from."""
+    """A text file or data set that records were made from."""
 
     path: str
     size: int
     modified_ns: int
+    corpus: str = ""
+    weight: float = 1.0
 
     @classmethod
-    def of(cls, path: pathlib.Path) -> Self:
+    def of(cls, file: CorpusFile) -> Self:
         """Describes a file as it is now."""
-        status = path.stat()
-        return cls(str(path), status.st_size, status.st_mtime_ns)
+        if file.format == TFDS:
+            described = describe(file.path)
+            return cls(
+                f"{PREFIX}{described.name}",
+                described.size,
+                0,
+                file.corpus,
+                file.weight,
+            )
+        status = pathlib.Path(file.path).stat()
+        return cls(
+            file.path,
+            status.st_size,
+            status.st_mtime_ns,
+            file.corpus,
+            file.weight,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +92,8 @@ class Manifest:
       inputs: the text files.
       training, held_out: file name, records and bytes of each shard.
       statistics: counts over the corpus and over the training records.
+      corpora: what was taken of each corpus, by name; empty where every
+        document was taken once.
     """
 
     vocabulary_digest: str
@@ -79,6 +101,9 @@ class Manifest:
     training: tuple[tuple[str, int, int], ...]
     held_out: tuple[tuple[str, int, int], ...]
     statistics: dict[str, int]
+    corpora: dict[str, dict[str, float]] = dataclasses.field(
+        default_factory=dict
+    )
 
     def save(self, folder: pathlib.Path) -> None:
         """Writes the manifest, which makes the folder a finished one."""
@@ -112,6 +137,7 @@ class Manifest:
                 tuple(_shard_row(row) for row in values["training"]),
                 tuple(_shard_row(row) for row in values["held_out"]),
                 dict(values["statistics"]),
+                dict(values.get("corpora", {})),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(

@@ -144,15 +144,19 @@ def make_instances(
     """Makes sentence pairs, shuffled.
 
     Args:
-      documents: at least two documents without empty sentences.
+      documents: at least two documents without empty sentences; one that is
+        to be used several times gets new pairs each time.
       own: text A is taken from the first `own` documents; a random text B may
         come from any other document.
       recipe: lengths, passes and shares.
       seed: decides every choice.
     """
     maker = _PairMaker(documents, recipe, seed)
+    visited = np.arange(own)
+    if documents.visits is not None:
+        visited = np.repeat(visited, documents.visits[:own])
     for _ in range(recipe.dupe_factor):
-        for document in range(own):
+        for document in visited.tolist():
             maker.add_document(document)
     maker.rng.shuffle(maker.pairs)
     ranges = np.array(maker.pairs, dtype=np.int64).reshape(-1, 5)

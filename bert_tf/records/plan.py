@@ -4,10 +4,12 @@ import contextlib
 import dataclasses
 import json
 import pathlib
+import re
 import shutil
 from collections.abc import Iterator
 from typing import Self
 
+from bert_tf.corpora.sources import DUMP_NAME
 from bert_tf.errors import UserError
 from bert_tf.files import locked, write_text
 from bert_tf.recipe import read_json_object
@@ -25,8 +27,13 @@ from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 # Text and passes that one record file is made of; small enough for a worker
 # and for the reader's shuffle window.
 _SHARD_BYTES = 16 << 20
-# How much larger text is than its .gz file, for the number of shards.
-_GZIP_FACTOR = 4
+# How much larger text is than the file that holds it, for the number of
+# shards: of a dump a seventh is text, and bz2 packs dumps to a fifth.
+_TEXT_FACTORS = (
+    (re.compile(DUMP_NAME + "$"), 0.15),
+    (re.compile(DUMP_NAME + r"\.(gz|bz2)$"), 0.7),
+    (re.compile(r"\.(gz|bz2)$"), 4),
+)
 
 _STATE_FILE = "state.json"
 _LOCK_FILE = "lock"
@@ -51,11 +58,13 @@ class RecordsPlan:
         """Number of training files."""
         if self.recipe.num_shards:
             return self.recipe.num_shards
-        size = sum(
-            file.size * (_GZIP_FACTOR if file.path.endswith(".gz") else 1)
-            for file in self.inputs
-        )
+        size = sum(_text_bytes(file) for file in self.inputs)
         return max(1, -(-size * self.recipe.dupe_factor // _SHARD_BYTES))
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each corpus, by name."""
+        return {file.corpus: file.weight for file in self.inputs}
 
     @property
     def input_bytes(self) -> int:
@@ -94,9 +103,29 @@ class RecordsPlan:
                 f"{path} is an input {'now' if path in now else 'there'} only"
             )
         for path in sorted(before.keys() & now.keys()):
-            if before[path] != now[path]:
+            there_is, is_now = before[path], now[path]
+            if there_is.corpus != is_now.corpus:
+                found.append(
+                    f"{path} is of the corpus {there_is.corpus!r} there and of "
+                    f"{is_now.corpus!r} now"
+                )
+            elif there_is.weight != is_now.weight:
+                found.append(
+                    f"the weight of {path} is {there_is.weight:g} there and "
+                    f"{is_now.weight:g} now"
+                )
+            elif there_is != is_now:
                 found.append(f"{path} was changed since")
         return "; ".join(found)
+
+
+def _text_bytes(file: InputFile) -> int:
+    """About how much text of a file is to be taken."""
+    size = file.size * file.weight
+    for pattern, factor in _TEXT_FACTORS:
+        if pattern.search(file.path):
+            return int(size * factor)
+    return int(size)
 
 
 def _refuse_difference(

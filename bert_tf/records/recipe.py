@@ -2,9 +2,9 @@
 
 import dataclasses
 
+from bert_tf.corpora.recipe import CorpusRecipe
 from bert_tf.errors import UserError
-from bert_tf.files import ENCODING_ERRORS
-from bert_tf.recipe import Settings, setting
+from bert_tf.recipe import setting
 
 # [CLS] A [SEP] B [SEP] with one token in A and one in B.
 SHORTEST_SEQUENCE = 5
@@ -12,7 +12,7 @@ LONG_LINES = ("refuse", "cut")
 
 
 @dataclasses.dataclass(frozen=True)
-class RecordsRecipe(Settings):
+class RecordsRecipe(CorpusRecipe):
     """Everything but the text and the vocabulary that decides the records.
 
     Names and defaults are those of google-research/bert's
@@ -48,10 +48,11 @@ class RecordsRecipe(Settings):
     held_out: float = setting(
         0.01, "share of documents kept for evaluation, in files of their own"
     )
-    encoding_errors: str = setting(
-        "strict",
-        "bytes that are not UTF-8: strict stops and names the line, replace "
-        "reads them as U+FFFD",
+    near_duplicates: float = setting(
+        0.0,
+        "drop documents that share this much with an earlier one, as the "
+        "estimated Jaccard similarity of their runs of five tokens; 0 keeps "
+        "all, 0.8 is common",
     )
     long_lines: str = setting(
         "refuse",
@@ -63,6 +64,7 @@ class RecordsRecipe(Settings):
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._check_range("max_seq_length", SHORTEST_SEQUENCE, 1 << 20)
         self._check_range("max_predictions_per_seq", 1, self.max_seq_length)
         self._check_range("dupe_factor", 1, 10_000)
@@ -87,10 +89,10 @@ class RecordsRecipe(Settings):
                 f"long_lines is {self.long_lines!r}; it takes one of "
                 f"{', '.join(LONG_LINES)}."
             )
-        if self.encoding_errors not in ENCODING_ERRORS:
+        if self.near_duplicates and not 0.3 <= self.near_duplicates <= 1:
             raise UserError(
-                f"encoding_errors is {self.encoding_errors!r}; it takes one of "
-                f"{', '.join(ENCODING_ERRORS)}."
+                f"near_duplicates is {self.near_duplicates}; it must be 0 or "
+                "lie in [0.3, 1]."
             )
 
     def _check_range(self, name: str, low: int, high: int) -> None:

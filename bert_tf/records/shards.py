@@ -4,7 +4,6 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -86,25 +85,6 @@ class ShardBuilder:
     output_dir: pathlib.Path
     num_blocks: int
     recipe: RecordsRecipe
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields as JSON values."""
-        return {
-            "work_dir": str(self.work_dir),
-            "output_dir": str(self.output_dir),
-            "num_blocks": self.num_blocks,
-            "recipe": self.recipe.to_dict(),
-        }
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "ShardBuilder":
-        """The inverse of `to_json`."""
-        return cls(
-            pathlib.Path(values["work_dir"]),
-            pathlib.Path(values["output_dir"]),
-            values["num_blocks"],
-            RecordsRecipe.from_dict(values["recipe"], "recipe"),
-        )
 
     def _read_pools(self, pools: tuple[int, ...]) -> Documents:
         paths = [

@@ -36,11 +36,13 @@ class Documents:
         [s + 1].
       document_starts: the sentence each document begins with and the end,
         int64 [d + 1].
+      visits: how often each document is to be used, int64 [d]; None for once.
     """
 
     ids: np.ndarray
     sentence_starts: np.ndarray
     document_starts: np.ndarray
+    visits: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.document_starts) - 1
@@ -52,6 +54,7 @@ class Documents:
             np.concatenate([part.ids for part in parts]),
             _join_starts([part.sentence_starts for part in parts]),
             _join_starts([part.document_starts for part in parts]),
+            _join_visits(parts),
         )
 
     def without_empty(self) -> Self:
@@ -70,7 +73,23 @@ class Documents:
         """Picks documents in the order given, int [d]."""
         sentences, document_starts = _take_ranges(self.document_starts, order)
         tokens, sentence_starts = _take_ranges(self.sentence_starts, sentences)
-        return type(self)(self.ids[tokens], sentence_starts, document_starts)
+        visits = None if self.visits is None else self.visits[order]
+        return type(self)(
+            self.ids[tokens], sentence_starts, document_starts, visits
+        )
+
+
+def _join_visits(parts: Sequence[Documents]) -> np.ndarray | None:
+    if all(part.visits is None for part in parts):
+        return None
+    return np.concatenate(
+        [
+            np.ones(len(part), dtype=np.int64)
+            if part.visits is None
+            else part.visits
+            for part in parts
+        ]
+    )
 
 
 def _join_starts(parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -91,7 +110,7 @@ def _take_ranges(
     return np.arange(new_starts[-1]) + np.repeat(shift, lengths), new_starts
 
 
-def _mix(numbers: np.ndarray) -> np.ndarray:
+def mix(numbers: np.ndarray) -> np.ndarray:
     """The finaliser of splitmix64 (Steele, Lea and Flood 2014), uint64."""
     numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
     numbers = (numbers ^ numbers >> np.uint64(30)) * np.uint64(
@@ -101,6 +120,22 @@ def _mix(numbers: np.ndarray) -> np.ndarray:
         0x94D049BB133111EB
     )
     return numbers ^ numbers >> np.uint64(31)
+
+
+def draw_numbers(
+    count: int, block: int, seed: int, purpose: int = 0
+) -> np.ndarray:
+    """One random number for each document of a block, uint64 [count].
+
+    Args:
+      count: documents of the block.
+      block: the block's number.
+      seed: the recipe's seed.
+      purpose: what the numbers are for; others give others.
+    """
+    key = mix(np.array([seed], dtype=np.uint64) + np.uint64(purpose << 32))
+    key = mix(key ^ np.array([block], dtype=np.uint64))
+    return mix(key ^ np.arange(count, dtype=np.uint64))
 
 
 def deal_documents(
@@ -118,11 +153,9 @@ def deal_documents(
     Returns:
       The pool of each document, int64 [count].
     """
-    key = _mix(np.array([seed], dtype=np.uint64))
-    key = _mix(key ^ np.array([block], dtype=np.uint64))
-    number = _mix(key ^ np.arange(count, dtype=np.uint64))
+    number = draw_numbers(count, block, seed)
     is_held_out = number >> np.uint64(11) < np.uint64(held_out * 2**53)
-    shard = (_mix(number) % np.uint64(num_shards)).astype(np.int64)
+    shard = (mix(number) % np.uint64(num_shards)).astype(np.int64)
     return np.where(is_held_out, num_shards, shard)
 
 
@@ -188,11 +221,48 @@ def _read_slice(
     return np.fromfile(file, dtype=dtype, count=last - first)
 
 
+def visits_path(block: pathlib.Path) -> pathlib.Path:
+    """The file that says how often each document of a block is to be used.
+
+    It holds uint16 numbers in the order of the block's file. Where it is
+    missing, each document is used once.
+    """
+    return block.with_suffix(".visits")
+
+
+def _read_visits(
+    block: pathlib.Path, first: int = 0, last: int | None = None
+) -> np.ndarray | None:
+    path = visits_path(block)
+    if not path.exists():
+        return None
+    count = -1 if last is None else last - first
+    visits = np.fromfile(path, dtype="<u2", count=count, offset=2 * first)
+    return visits.astype(np.int64)
+
+
+def document_tokens(path: pathlib.Path) -> np.ndarray:
+    """The tokens of each document, in the order of the file, int64 [d]."""
+    int64 = np.dtype("<i8")
+    with open(path, "rb") as file:
+        header = _read_header(file)
+        at = file.tell() + 8 * (header["num_pools"] + 1)
+        documents = _read_slice(file, at, int64, 0, header["documents"] + 1)
+        at += 8 * len(documents)
+        sentences = _read_slice(file, at, int64, 0, header["sentences"] + 1)
+    return np.diff(sentences[documents])
+
+
 def pool_documents(path: pathlib.Path) -> np.ndarray:
-    """The number of documents of each pool of a block file, int64 [pools]."""
+    """The documents to be used of each pool of a block file, int64 [pools]."""
     with open(path, "rb") as file:
         count = _read_header(file)["num_pools"] + 1
-        return np.diff(np.fromfile(file, dtype="<i8", count=count))
+        starts = np.fromfile(file, dtype="<i8", count=count)
+    visits = _read_visits(path)
+    if visits is None:
+        return np.diff(starts)
+    used_before = np.concatenate([[0], np.cumsum(visits > 0)])
+    return np.diff(used_before[starts])
 
 
 def _read_block_pool(path: pathlib.Path, pool: int) -> Documents:
@@ -221,15 +291,19 @@ def _read_block_pool(path: pathlib.Path, pool: int) -> Documents:
             sentence_starts[0],
             sentence_starts[-1],
         )
-    return Documents(
+    documents = Documents(
         ids,
         sentence_starts - sentence_starts[0],
         document_starts - document_starts[0],
+        _read_visits(path, first, last),
     )
+    if documents.visits is None:
+        return documents
+    return documents.take(np.flatnonzero(documents.visits))
 
 
 def read_pool(paths: Sequence[pathlib.Path], pool: int) -> Documents:
-    """Reads the documents of one pool from every block file."""
+    """Reads the documents to be used of one pool from every block file."""
     return Documents.concatenate(
         [_read_block_pool(path, pool) for path in paths]
     )

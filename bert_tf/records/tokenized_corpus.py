@@ -9,13 +9,15 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.corpora.sources import CorpusFile
+from bert_tf.corpora.streams import Position
 from bert_tf.errors import UserError
 from bert_tf.records.corpus import (
     LONG_LINE_CHARACTERS,
     Block,
-    Position,
     read_blocks,
 )
+from bert_tf.records.near_duplicates import write_signatures
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.shards import block_path
 from bert_tf.records.token_blocks import (
@@ -37,27 +39,30 @@ class BlockSummary:
 
     Attributes:
       documents, sentences, tokens, unknown: counts; unknown are [UNK].
-      end: file, byte and line where the next block begins.
+      end: the place where the next block begins.
       bytes_read: bytes of the input files up to there.
       cut: whether the last document goes on in the next block.
       warnings: one line for each unusual line of text.
+      corpus: name of the corpus that it is of.
     """
 
     documents: int
     sentences: int
     tokens: int
     unknown: int
-    end: tuple[int, int, int]
+    end: Position
     bytes_read: int
     cut: bool
     warnings: tuple[str, ...]
+    corpus: str = ""
 
     @classmethod
     def read(cls, path: pathlib.Path) -> Self:
         """Reads the summary of a block file."""
         header = read_header(path)
-        values = {f.name: header[f.name] for f in dataclasses.fields(cls)}
-        values["end"] = tuple(header["end"])
+        names = {f.name for f in dataclasses.fields(cls)}
+        values = {name: header[name] for name in names & header.keys()}
+        values["end"] = Position(*header["end"])
         values["warnings"] = tuple(header["warnings"])
         return cls(**values)
 
@@ -160,18 +165,18 @@ def _long_line_warnings(
     ]
 
 
-def _cut_warning(block: Block, files: Sequence[pathlib.Path]) -> list[str]:
+def _cut_warning(block: Block, files: Sequence[CorpusFile]) -> list[str]:
     if not block.cut:
         return []
     return [
-        f"{files[block.end.file]}, line {block.end.line}: the document is "
+        f"{files[block.end.file].path}, line {block.end.line}: the document is "
         "longer than 32 MB and goes on as a new one after this line; blank "
         "lines should stand between documents."
     ]
 
 
 def tokenize_corpus(
-    files: Sequence[pathlib.Path],
+    files: Sequence[CorpusFile],
     tokenizer: BertTokenizer,
     recipe: RecordsRecipe,
     num_shards: int,
@@ -187,19 +192,21 @@ def tokenize_corpus(
       recipe: seed, held-out share and treatment of bytes.
       num_shards: training pools; one more pool is held out.
       work_dir: folder of the block files.
-      workers: batches tokenised at the same time.
+      workers: batches tokenised at the same time, and processes that take
+        documents apart.
       done: the blocks that are already there.
 
     Yields:
       The summary of each further block, once its file is written.
 
     Raises:
-      UserError: a line is not UTF-8 or too long, or a .gz file is damaged.
+      UserError: a file is damaged or not of its format, or a line is not
+        UTF-8 or too long.
     """
-    start = Position(*done[-1].end) if done else Position()
+    start = done[-1].end if done else Position()
     vocabulary = tokenizer.vocabulary
     small = np.uint16 if len(vocabulary) <= 1 << 16 else np.int32
-    blocks = read_blocks(files, start, len(done), recipe.encoding_errors)
+    blocks = read_blocks(files, start, len(done), recipe, workers)
     for block, ids, lengths in tokenized_blocks(blocks, tokenizer, workers):
         documents = Documents(
             ids.astype(small),
@@ -217,6 +224,7 @@ def tokenize_corpus(
             "bytes_read": block.bytes_read,
             "cut": block.cut,
             "warnings": long_lines + _cut_warning(block, files),
+            "corpus": block.corpus,
         }
         pools = deal_documents(
             len(documents),
@@ -226,5 +234,7 @@ def tokenize_corpus(
             recipe.held_out,
         )
         path = block_path(work_dir, block.number)
+        if recipe.near_duplicates:
+            write_signatures(path, documents, recipe.near_duplicates)
         write_block(path, documents, pools, num_shards + 1, header)
         yield BlockSummary.read(path)

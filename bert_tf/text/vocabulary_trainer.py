@@ -6,7 +6,7 @@ import json
 import pathlib
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tokenizers
@@ -172,29 +172,82 @@ def train_vocab(
       UserError: unreadable input, impossible values, or a text that does not
         give that many tokens; the message says how many it gives.
     """
-    _check_settings(
-        vocab_size, min_frequency, character_coverage, held_out, encoding_errors
-    )
-    if max_unique_words < 1:
-        raise UserError(f"max_unique_words={max_unique_words}: at least 1.")
+    if encoding_errors not in ENCODING_ERRORS:
+        raise UserError(
+            f"--encoding_errors={encoding_errors}: "
+            f"{' or '.join(ENCODING_ERRORS)}."
+        )
     if not isinstance(input_files, str):
         input_files = ",".join(map(str, input_files))
     files = expand_inputs(input_files)
-    started = time.monotonic()
-    with Progress(
-        "reading", _total_bytes(files), 0, "B", shown=progress
-    ) as bar:
-        counts = count_words(
+
+    def count(advance: Callable[[int], object]) -> CorpusCounts:
+        return count_words(
             files,
             lower_case,
             held_out,
             max_unique_words,
             encoding_errors,
-            bar.update,
+            advance,
         )
+
+    return train_vocab_from(
+        CountedText(
+            input_files, len(files), sum(f.stat().st_size for f in files), count
+        ),
+        vocab_size,
+        lower_case,
+        google_layout,
+        min_frequency,
+        character_coverage,
+        held_out,
+        max_unique_words,
+        progress,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class CountedText:
+    """Text whose words can be counted.
+
+    Attributes:
+      name: what the user calls it.
+      files: number of files.
+      size: their bytes.
+      count: counts the words; is given what to tell the bytes read to.
+    """
+
+    name: str
+    files: int
+    size: int
+    count: Callable[[Callable[[int], object]], CorpusCounts]
+
+
+def train_vocab_from(
+    text: CountedText,
+    vocab_size: int,
+    lower_case: bool,
+    google_layout: bool,
+    min_frequency: int,
+    character_coverage: float,
+    held_out: float,
+    max_unique_words: int,
+    progress: bool,
+) -> TrainedVocabulary:
+    """Learns a vocabulary from any text; see `train_vocab` for the rest."""
+    _check_settings(
+        vocab_size,
+        min_frequency,
+        character_coverage,
+        held_out,
+        max_unique_words,
+    )
+    started = time.monotonic()
+    with Progress("reading", text.size, 0, "B", shown=progress) as bar:
+        counts = text.count(bar.update)
     read = time.monotonic()
     if not counts.learned.counts:
-        raise UserError(f"--input={input_files}: holds no words.")
+        raise UserError(f"--input={text.name}: holds no words.")
     alphabet, left_out = _alphabet(counts.learned.counts, character_coverage)
     if progress:
         print("learning the pieces", file=sys.stderr, flush=True)
@@ -208,8 +261,8 @@ def train_vocab(
     report = VocabularyReport(
         vocab_size=len(tokens),
         lower_case=lower_case,
-        files=len(files),
-        megabytes=_total_bytes(files) / 1e6,
+        files=text.files,
+        megabytes=text.size / 1e6,
         lines=counts.lines,
         words=counts.learned.words,
         unique_words=len(counts.learned.counts),
@@ -225,16 +278,12 @@ def train_vocab(
     return TrainedVocabulary(vocabulary, report)
 
 
-def _total_bytes(files: Sequence[pathlib.Path]) -> int:
-    return sum(file.stat().st_size for file in files)
-
-
 def _check_settings(
     vocab_size: int,
     min_frequency: int,
     character_coverage: float,
     held_out: float,
-    encoding_errors: str,
+    max_unique_words: int,
 ) -> None:
     if vocab_size <= len(SPECIAL_TOKENS):
         raise UserError(
@@ -249,11 +298,8 @@ def _check_settings(
         )
     if not 0 <= held_out < 1:
         raise UserError(f"--held_out={held_out}: from 0 to below 1.")
-    if encoding_errors not in ENCODING_ERRORS:
-        raise UserError(
-            f"--encoding_errors={encoding_errors}: "
-            f"{' or '.join(ENCODING_ERRORS)}."
-        )
+    if max_unique_words < 1:
+        raise UserError(f"max_unique_words={max_unique_words}: at least 1.")
 
 
 def _alphabet(

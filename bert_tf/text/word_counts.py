@@ -6,7 +6,7 @@ import gzip
 import os
 import pathlib
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
@@ -16,7 +16,7 @@ from bert_tf.text import unicode_tables
 from bert_tf.text.normalizer import BertNormalizer
 from bert_tf.text.tokenizer import MAX_WORD_CHARACTERS
 
-_CHUNK_CHARACTERS = 1 << 22
+CHUNK_CHARACTERS = 1 << 22
 _LINES_AT_ONCE = 256
 # Held-out words are kept apart only up to here, which is plenty for shares.
 _HELD_OUT_WORDS = 1_000_000
@@ -99,11 +99,27 @@ def count_words(
     Raises:
       UserError: a line is not UTF-8, or a .gz file is damaged.
     """
+    chunks = _chunks(files, encoding_errors, advance)
+    return count_chunks(chunks, lower_case, held_out, max_unique_words)
+
+
+def count_chunks(
+    chunks: Iterable[Sequence[str]],
+    lower_case: bool,
+    held_out: float,
+    max_unique_words: int,
+) -> CorpusCounts:
+    """Counts the words of lines, as `count_words` does.
+
+    Args:
+      chunks: some lines at a time, none of them blank.
+      lower_case, held_out, max_unique_words: see `count_words`.
+    """
     normalizer = BertNormalizer(lower_case)
     found = CorpusCounts(
         WordCounts(max_unique_words), WordCounts(max_unique_words)
     )
-    for lines in _chunks(files, encoding_errors, advance):
+    for lines in chunks:
         learned, apart = [], []
         for line in lines:
             if (
@@ -138,7 +154,7 @@ def _chunks(
                     if text:
                         lines.append(text)
                         size += len(text)
-                    if size >= _CHUNK_CHARACTERS:
+                    if size >= CHUNK_CHARACTERS:
                         yield lines
                         lines, size = [], 0
                         advance(on_disk.tell() - position)

@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bert_tf.corpora.recipe import CorpusRecipe
+from bert_tf.corpora.sources import files_of
+from bert_tf.corpora.streams import Position
 from bert_tf.errors import UserError
 from bert_tf.records import corpus
-from bert_tf.records.corpus import Block, Position, read_blocks
+from bert_tf.records.corpus import Block, read_blocks
 from bert_tf.records.token_blocks import (
     Documents,
     deal_documents,
@@ -42,7 +45,14 @@ def documents_of(block: Block) -> list[list[bytes]]:
 
 
 def read(paths: list[pathlib.Path], errors: str = "strict") -> list[Block]:
-    return list(read_blocks(paths, Position(), 0, errors))
+    return rest(paths, Position(), 0, errors)
+
+
+def rest(
+    paths: list[pathlib.Path], start: Position, number: int, errors: str
+) -> list[Block]:
+    recipe = CorpusRecipe(encoding_errors=errors)
+    return list(read_blocks(files_of(paths, recipe), start, number, recipe))
 
 
 def documents_in(paths: list[pathlib.Path]) -> list[list[bytes]]:
@@ -95,8 +105,7 @@ def test_blocks_hold_the_corpus_and_can_be_entered_anywhere(
     assert progress == sorted(progress)
     assert progress[-1] == sum(p.stat().st_size for p in paths)
     for k, block in enumerate(blocks):
-        rest = list(read_blocks(paths, block.end, k + 1, "strict"))
-        assert rest == blocks[k + 1 :]
+        assert rest(paths, block.end, k + 1, "strict") == blocks[k + 1 :]
 
 
 def test_a_document_without_end_is_cut(

@@ -75,7 +75,7 @@ def test_small_chunks_and_compressed_files_count_the_same(
     packed = tmp_path / "corpus.txt.gz"
     packed.write_bytes(gzip.compress(TEXT.encode()))
     read = []
-    monkeypatch.setattr(word_counts, "_CHUNK_CHARACTERS", 100)
+    monkeypatch.setattr(word_counts, "CHUNK_CHARACTERS", 100)
     found = word_counts.count_words(
         [corpus, packed], True, 0.0, 1000, advance=read.append
     )

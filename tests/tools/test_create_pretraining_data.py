@@ -1,3 +1,4 @@
+import json
 import pathlib
 import subprocess
 import sys
@@ -95,6 +96,9 @@ def test_warnings_go_to_standard_error(
         ({"max_seq_length": 3}, "max_seq_length is 3"),
         ({"workers": -1}, "workers is -1"),
         ({"encoding_errors": "skip"}, "encoding_errors is 'skip'"),
+        ({"input_format": "pdf"}, "input_format is 'pdf'; it takes one of"),
+        ({"smoothing": 0.7}, "there is one corpus; name the corpora"),
+        ({"near_duplicates": 2.0}, "near_duplicates is 2.0"),
     ],
 )
 def test_mistakes_are_told(
@@ -116,6 +120,38 @@ def test_bytes_that_are_not_utf8_are_named_or_replaced(
     assert not pathlib.Path(arguments["output_dir"]).exists()
     run(arguments, encoding_errors="replace")
     assert RecordFolder.open(arguments["output_dir"]).num_records
+
+
+def test_corpora_of_other_formats_are_mixed(
+    arguments: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = pathlib.Path(arguments["input"]).parent
+    (folder / "b.jsonl").write_text(
+        "".join(
+            json.dumps({"body": f"Bal {word}. Fim {word}!"}) + "\n"
+            for word in ("dol", "gel", "kir", "bus", "fan", "dol")
+        )
+    )
+    run(
+        arguments,
+        input=f"text={folder}/*.txt,json:2={folder}/b.jsonl",
+        text_field="body",
+        smoothing=0.7,
+        near_duplicates=0.9,
+    )
+    printed = capsys.readouterr()
+    assert "1 documents left out as near-duplicates" in printed.out
+    assert "json: 6 documents" in printed.out
+    recipe = RecordFolder.open(arguments["output_dir"]).recipe
+    assert (recipe.text_field, recipe.smoothing) == ("body", 0.7)
+    with pytest.raises(UserError, match="smoothing is 0.7 there and 0.3 now"):
+        run(
+            arguments,
+            input=f"text={folder}/*.txt,json:2={folder}/b.jsonl",
+            text_field="body",
+            smoothing=0.3,
+            near_duplicates=0.9,
+        )
 
 
 def test_a_mistake_is_one_line_and_exit_code_1(

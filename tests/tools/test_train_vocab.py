@@ -1,5 +1,6 @@
 """Run as a process: other tools define flags of the same names."""
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -50,6 +51,27 @@ def test_writes_the_vocabulary(corpus, tmp_path) -> None:
     assert "45 tokens learned from 450 words" in done.stdout
     assert f"written: {output}" in done.stdout
     assert "reading" in done.stderr
+
+
+def test_takes_text_of_other_formats(tmp_path) -> None:
+    rows = [json.dumps({"body": TEXT}), json.dumps({"body": "Other mats."})]
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    (tmp_path / "b.txt").write_text(TEXT)
+    done = run(
+        f"--input=a:0.5={tmp_path}/a.jsonl,b={tmp_path}/b.txt",
+        "--text_field=body",
+        "--vocab_size=45",
+        f"--output={tmp_path}/vocab.txt",
+        "--held_out=0",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "45 tokens learned from" in done.stdout
+    line = failure(
+        f"--input={tmp_path}/a.jsonl",
+        "--vocab_size=45",
+        f"--output={tmp_path}/vocab.txt",
+    )
+    assert "a.jsonl, line 1: has no key 'text' (its keys: body)" in line
 
 
 def test_a_failure_leaves_what_was_there(corpus, tmp_path) -> None:

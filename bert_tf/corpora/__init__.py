@@ -1,0 +1,1 @@
+"""Corpora of every kind as documents of sentences."""

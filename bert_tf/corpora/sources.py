@@ -1,0 +1,192 @@
+"""What `--input` names: files and data sets, in named corpora or in none."""
+
+import dataclasses
+import glob
+import math
+import pathlib
+import re
+from collections.abc import Sequence
+
+from bert_tf.corpora import data_sets
+from bert_tf.corpora.recipe import (
+    AUTO,
+    JSONL,
+    SENTENCES,
+    TFDS,
+    WIKIPEDIA,
+    CorpusRecipe,
+)
+from bert_tf.errors import UserError
+from bert_tf.files import expand_inputs
+
+# Parts of a large dump are called NAME.xml-p1p41242.bz2.
+DUMP_NAME = r"\.xml(-p\d+p\d+[\w-]*)?"
+_FORMATS_BY_NAME = (
+    (re.compile(DUMP_NAME + r"(\.gz|\.bz2)?$"), WIKIPEDIA),
+    (re.compile(r"\.(jsonl|ndjson)(\.gz|\.bz2)?$"), JSONL),
+)
+_JSON = re.compile(r"\.json(\.gz|\.bz2)?$")
+_UNREADABLE = re.compile(
+    r"\.(zip|7z|xz|zst|lz4|rar|tar|tgz|tbz2?|tar\.\w+|parquet|arrow|tfrecord)$"
+)
+# NAME= or NAME:WEIGHT= before a path.
+_NAMED = re.compile(
+    r"(?P<name>[^\W\d][\w-]*)(:(?P<weight>[^=/]*))?=(?P<rest>.*)"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusFile:
+    """A file of text, or a data set.
+
+    Attributes:
+      path: where it lies; of a data set, how it is named.
+      format: what it holds.
+      corpus: name of its corpus; empty if the corpora have none.
+      weight: how often a document of its corpus is taken, before smoothing.
+    """
+
+    path: str
+    format: str
+    corpus: str = ""
+    weight: float = 1.0
+
+    def size(self) -> int:
+        """Bytes that reading it counts up to."""
+        if self.format == TFDS:
+            return data_sets.describe(self.path).size
+        return pathlib.Path(self.path).stat().st_size
+
+
+def format_of(path: str, input_format: str = AUTO) -> str:
+    """What a file holds, by its name unless that is given.
+
+    Raises:
+      UserError: it is packed in a way that is not read, or its name fits two
+        formats.
+    """
+    name = pathlib.Path(path).name.lower()
+    packed = _UNREADABLE.search(name)
+    if packed:
+        raise UserError(
+            f"--input={path}: {packed[0]} files are not read; give plain, "
+            ".gz or .bz2 files of text, JSON lines or a Wikipedia dump."
+        )
+    if input_format != AUTO:
+        return input_format
+    for pattern, found in _FORMATS_BY_NAME:
+        if pattern.search(name):
+            return found
+    if _JSON.search(name):
+        raise UserError(
+            f"--input={path}: the name does not tell what it holds; pass "
+            "--input_format=jsonl if every line is a JSON object."
+        )
+    return SENTENCES
+
+
+def files_of(
+    paths: Sequence[str | pathlib.Path | CorpusFile], recipe: CorpusRecipe
+) -> tuple[CorpusFile, ...]:
+    """Completes paths and `tfds:` names to files of a corpus without a name."""
+    found = []
+    for path in paths:
+        if isinstance(path, CorpusFile):
+            found.append(path)
+        elif str(path).startswith(data_sets.PREFIX):
+            found.append(CorpusFile(str(path), TFDS))
+        else:
+            kind = format_of(str(path), recipe.input_format)
+            found.append(CorpusFile(str(pathlib.Path(path).absolute()), kind))
+    return tuple(found)
+
+
+def parse_inputs(
+    text: str, recipe: CorpusRecipe, flag: str = "--input"
+) -> tuple[CorpusFile, ...]:
+    """Reads a list of inputs, separated by commas.
+
+    Each is a path or glob, or `tfds:DATA_SET[@SPLIT]`; with NAME= or
+    NAME:WEIGHT= before it, it belongs to the corpus of that name.
+
+    Returns:
+      The files, sorted by corpus and path.
+
+    Raises:
+      UserError: an input that is not there or cannot be read, a weight that
+        is no number, names for some inputs only, or one file in two corpora.
+    """
+    items = [item.strip() for item in text.split(",") if item.strip()]
+    if not items:
+        raise UserError(f"{flag}: give one or more files or globs.")
+    members: dict[str, list[str]] = {}
+    weights: dict[str, float] = {}
+    for item in items:
+        name, weight, rest = _parse_item(item, flag)
+        members.setdefault(name, []).append(rest)
+        if weights.setdefault(name, weight) != weight:
+            raise UserError(
+                f"{flag}={item}: {name} has the weight {weights[name]:g} "
+                "elsewhere; give each corpus one weight."
+            )
+    if "" in members and len(members) > 1:
+        raise UserError(
+            f"{flag}={members[''][0]}: has no name and others have one; write "
+            "NAME=PATH for each input, or for none."
+        )
+    found: dict[str, CorpusFile] = {}
+    for name in sorted(members):
+        for file in _corpus(name, weights[name], members[name], recipe, flag):
+            there = found.setdefault(file.path, file)
+            if there.corpus != file.corpus:
+                raise UserError(
+                    f"{flag}: {file.path} is in {there.corpus} and in "
+                    f"{file.corpus}; name it in one corpus."
+                )
+    if recipe.smoothing != 1 and len(members) == 1:
+        raise UserError(
+            f"smoothing is {recipe.smoothing:g}, and there is one corpus; "
+            f"name the corpora, for example {flag}=en=a.txt,de=b.txt."
+        )
+    return tuple(found.values())
+
+
+def _parse_item(item: str, flag: str) -> tuple[str, float, str]:
+    """Splits an item into the corpus' name, its weight and the path."""
+    match = _NAMED.fullmatch(item)
+    # A folder of a partitioned data set may be called lang=en.
+    if not match or glob.glob(item, recursive=True):
+        return "", 1.0, item
+    name, weight_text, rest = match["name"], match["weight"], match["rest"]
+    if not rest:
+        raise UserError(f"{flag}={item}: give a file after {name}=.")
+    if weight_text is None:
+        return name, 1.0, rest
+    try:
+        weight = float(weight_text)
+    except ValueError:
+        weight = math.nan
+    if not (math.isfinite(weight) and 0 < weight <= 10_000):
+        raise UserError(
+            f"{flag}={item}: the weight {weight_text!r} is no number above 0 "
+            f"and up to 10,000; write for example {name}:3=PATH to take each "
+            "document three times."
+        )
+    return name, weight, rest
+
+
+def _corpus(
+    name: str,
+    weight: float,
+    members: Sequence[str],
+    recipe: CorpusRecipe,
+    flag: str,
+) -> list[CorpusFile]:
+    """The files of one corpus, sorted by their paths."""
+    data = [item for item in members if item.startswith(data_sets.PREFIX)]
+    patterns = [item for item in members if item not in data]
+    files = [CorpusFile(item, TFDS, name, weight) for item in data]
+    for path in expand_inputs(",".join(patterns), flag) if patterns else ():
+        found = format_of(str(path), recipe.input_format)
+        files.append(CorpusFile(str(path.absolute()), found, name, weight))
+    return files

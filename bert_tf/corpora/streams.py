@@ -1,0 +1,204 @@
+"""The bytes of plain, .gz and .bz2 files, from any place on."""
+
+import bisect
+import bz2
+import contextlib
+import dataclasses
+import gzip
+import io
+import pathlib
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO, Self
+
+from bert_tf.errors import UserError
+from bert_tf.files import decode_line
+
+_READ_BYTES = 1 << 18
+# No line and no page of text is as long as this; a file of another kind has
+# them.
+MOST_BYTES_AT_ONCE = 64 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Position:
+    """A place in a corpus, between two documents or lines.
+
+    Attributes:
+      file: number of the file.
+      offset: bytes of its text before the place; in a data set, rows.
+      line: lines before the place.
+      stream: byte of the .bz2 file at which the compressed stream that holds
+        the place begins, so that it can be entered there.
+      stream_offset: bytes of text before that stream.
+    """
+
+    file: int = 0
+    offset: int = 0
+    line: int = 0
+    stream: int = 0
+    stream_offset: int = 0
+
+
+class _Bz2Reader(io.RawIOBase):
+    """Reads one or more bz2 streams, remembering where each begins."""
+
+    def __init__(self, path: pathlib.Path, start: Position) -> None:
+        self._path = path
+        self.disk = open(path, "rb")
+        self.disk.seek(start.stream)
+        self.starts = [(start.stream_offset, start.stream)]
+        self._offset = start.stream_offset
+        self._decompressor = bz2.BZ2Decompressor()
+        self._fed = False
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.disk.close()
+        super().close()
+
+    def _damaged(self, reason: str) -> UserError:
+        return UserError(
+            f"{self._path}: damaged bz2 file ({reason}); download or pack it "
+            "again."
+        )
+
+    def readinto(self, buffer: memoryview) -> int:
+        while True:
+            data = b""
+            if self._decompressor.eof:
+                data = self._decompressor.unused_data
+                at = self.disk.tell() - len(data)
+                data = data or self.disk.read(_READ_BYTES)
+                if not data:
+                    return 0
+                self._decompressor = bz2.BZ2Decompressor()
+                self.starts.append((self._offset, at))
+            elif self._decompressor.needs_input:
+                data = self.disk.read(_READ_BYTES)
+                if not data and self._fed:
+                    raise self._damaged("it ends in the middle of its data")
+                if not data:
+                    return 0
+            self._fed = True
+            try:
+                text = self._decompressor.decompress(data, len(buffer))
+            except OSError as error:
+                raise self._damaged(str(error).lower()) from None
+            if text:
+                buffer[: len(text)] = text
+                self._offset += len(text)
+                return len(text)
+
+
+class ByteStream:
+    """A file's text as bytes, opened at a place.
+
+    Raises:
+      UserError: when read, a .gz or .bz2 file is damaged.
+    """
+
+    def __init__(self, path: pathlib.Path, start: Position) -> None:
+        self._path = path
+        self._file: BinaryIO
+        self._bz2: _Bz2Reader | None = None
+        if path.name.endswith(".bz2"):
+            self._bz2 = _Bz2Reader(path, start)
+            self._file = io.BufferedReader(self._bz2, _READ_BYTES)
+            self._disk = self._bz2.disk
+            self._skip(start.offset - start.stream_offset)
+        elif path.name.endswith(".gz"):
+            self._file = gzip.open(path, "rb")
+            self._disk = self._file.fileobj
+            with self._damage_told():
+                self._file.seek(start.offset)
+        else:
+            self._file = self._disk = open(path, "rb")
+            self._file.seek(start.offset)
+
+    def _skip(self, size: int) -> None:
+        while size and (data := self._file.read(min(size, _READ_BYTES))):
+            size -= len(data)
+
+    @contextlib.contextmanager
+    def _damage_told(self) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise UserError(
+                f"{self._path}: damaged gzip file ({error})."
+            ) from None
+
+    def lines(self) -> Iterator[bytes]:
+        """The lines from here on, with their ends."""
+        with self._damage_told():
+            yield from self._file
+
+    def short_lines(self, line: int) -> Iterator[bytes]:
+        """As `lines`, for files that may hold none.
+
+        Args:
+          line: lines before the place, for the error.
+
+        Raises:
+          UserError: a line of more bytes than any text has.
+        """
+        with self._damage_told():
+            while data := self._file.readline(MOST_BYTES_AT_ONCE):
+                line += 1
+                if len(data) == MOST_BYTES_AT_ONCE and data[-1:] != b"\n":
+                    raise UserError(
+                        f"{self._path}, line {line}: has more than "
+                        f"{MOST_BYTES_AT_ONCE >> 20} MB; is it a file of "
+                        "another kind?"
+                    )
+                yield data
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, empty at the end."""
+        with self._damage_told():
+            return self._file.read(size)
+
+    def disk_bytes(self) -> int:
+        """Bytes of the file on the disk that were read."""
+        return self._disk.tell()
+
+    def position(self, file: int, offset: int, line: int) -> Position:
+        """A place that was read already, to be entered again."""
+        if self._bz2 is None:
+            return Position(file, offset, line)
+        starts = self._bz2.starts
+        found = bisect.bisect_right(starts, offset, key=lambda s: s[0]) - 1
+        # Earlier ones are not asked for again.
+        del starts[:found]
+        return Position(file, offset, line, starts[0][1], starts[0][0])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+
+def decode(content: bytes, path: str, first_line: int, errors: str) -> str:
+    """Decodes lines of UTF-8.
+
+    Args:
+      content: the bytes of one or more lines.
+      path: the file they are from, for the error.
+      first_line: number of the first of them, counted from 1.
+      errors: "strict" or "replace".
+
+    Raises:
+      UserError: the bytes are not UTF-8; it names the line.
+    """
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        lines = content.split(b"\n")
+    return "\n".join(
+        decode_line(line, path, number, errors)
+        for number, line in enumerate(lines, start=first_line)
+    )

@@ -1,0 +1,169 @@
+"""Learning a vocabulary from corpora of every kind, mixed or not."""
+
+import collections
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from bert_tf.corpora.mixing import sampling_rates
+from bert_tf.corpora.reading import DocumentSplitter, reader_of
+from bert_tf.corpora.recipe import SENTENCES, CorpusRecipe
+from bert_tf.corpora.sources import CorpusFile
+from bert_tf.corpora.streams import ByteStream, Position
+from bert_tf.files import decode_line
+from bert_tf.text.vocabulary_trainer import (
+    CountedText,
+    TrainedVocabulary,
+    train_vocab_from,
+)
+from bert_tf.text.word_counts import (
+    CHUNK_CHARACTERS,
+    CorpusCounts,
+    WordCounts,
+    count_chunks,
+)
+
+
+def train_corpus_vocab(
+    files: Sequence[CorpusFile],
+    recipe: CorpusRecipe,
+    vocab_size: int,
+    lower_case: bool = True,
+    google_layout: bool = False,
+    min_frequency: int = 2,
+    character_coverage: float = 0.9999,
+    held_out: float = 0.01,
+    max_unique_words: int = 5_000_000,
+    workers: int = 0,
+    progress: bool = False,
+) -> TrainedVocabulary:
+    """Learns a vocabulary as `train_vocab` does, from any corpora.
+
+    With several corpora, the words of each are counted alone and their counts
+    multiplied by how often its documents are taken (see `sampling_rates`).
+
+    Args:
+      files: what to read.
+      recipe: how it is read and mixed.
+      vocab_size, lower_case, google_layout, min_frequency, character_coverage,
+        held_out, max_unique_words, progress: see `train_vocab`.
+      workers: processes that take documents apart; 0 takes one for each
+        processor. The vocabulary does not depend on it.
+
+    Raises:
+      UserError: unreadable input, impossible values, or a text that does not
+        give that many tokens.
+    """
+    names = sorted({file.corpus for file in files})
+    weights = {file.corpus: file.weight for file in files}
+    workers = workers or os.cpu_count() or 1
+
+    def count(advance: Callable[[int], object]) -> CorpusCounts:
+        counted = {}
+        with DocumentSplitter(workers) as splitter:
+            for name in names:
+                mine = [file for file in files if file.corpus == name]
+                counted[name] = count_chunks(
+                    corpus_chunks(mine, recipe, splitter, advance),
+                    lower_case,
+                    held_out,
+                    max(max_unique_words // len(names), 1),
+                )
+        sizes = {name: c.learned.words for name, c in counted.items()}
+        rates = sampling_rates(sizes, weights, recipe.smoothing)
+        return mixed_counts(counted, rates)
+
+    text = CountedText(
+        ",".join(file.path for file in files),
+        len(files),
+        sum(file.size() for file in files),
+        count,
+    )
+    return train_vocab_from(
+        text,
+        vocab_size,
+        lower_case,
+        google_layout,
+        min_frequency,
+        character_coverage,
+        held_out,
+        max_unique_words,
+        progress,
+    )
+
+
+def corpus_chunks(
+    files: Sequence[CorpusFile],
+    recipe: CorpusRecipe,
+    splitter: DocumentSplitter,
+    advance: Callable[[int], object],
+) -> Iterator[list[str]]:
+    """The sentences of files of any format, a few megabytes at a time.
+
+    Args:
+      files: what to read.
+      recipe: how it is read.
+      splitter: takes documents apart.
+      advance: is told the bytes read from the files, a step at a time.
+    """
+    for file in files:
+        lines: list[str] = []
+        size = told = 0
+        for sentences, disk_bytes in _steps(file, recipe, splitter):
+            lines += sentences
+            size += sum(map(len, sentences))
+            if size >= CHUNK_CHARACTERS:
+                yield lines
+                lines, size = [], 0
+                advance(disk_bytes - told)
+                told = disk_bytes
+        if lines:
+            yield lines
+        advance(file.size() - told)
+
+
+def _steps(
+    file: CorpusFile, recipe: CorpusRecipe, splitter: DocumentSplitter
+) -> Iterator[tuple[list[str], int]]:
+    """The sentences of a file, with the bytes of it that were read."""
+    if file.format != SENTENCES:
+        reader = reader_of(file, recipe)
+        for document in splitter.documents(reader, Position()):
+            yield document.sentences, document.disk_bytes
+        return
+    with ByteStream(pathlib.Path(file.path), Position()) as stream:
+        for number, line in enumerate(stream.lines(), start=1):
+            text = decode_line(line, file.path, number, recipe.encoding_errors)
+            if text.strip():
+                yield [text.strip()], stream.disk_bytes()
+
+
+def mixed_counts(
+    counted: Mapping[str, CorpusCounts], rates: Mapping[str, float]
+) -> CorpusCounts:
+    """The counts of several corpora in one, each times its rate, rounded."""
+    if len(counted) == 1 and set(rates.values()) == {1.0}:
+        return next(iter(counted.values()))
+    return CorpusCounts(
+        _mixed({name: c.learned for name, c in counted.items()}, rates),
+        _mixed({name: c.held_out for name, c in counted.items()}, rates),
+        sum(c.lines for c in counted.values()),
+    )
+
+
+def _mixed(
+    counted: Mapping[str, WordCounts], rates: Mapping[str, float]
+) -> WordCounts:
+    sums: collections.Counter = collections.Counter()
+    for name, words in counted.items():
+        for word, count in words.counts.items():
+            sums[word] += count * rates[name]
+    whole = collections.Counter(
+        {word: round(count) for word, count in sums.items() if count >= 0.5}
+    )
+    return WordCounts(
+        max(words.max_unique_words for words in counted.values()),
+        whole,
+        whole.total(),
+        max(words.forgotten_below for words in counted.values()),
+    )

@@ -1,0 +1,198 @@
+"""Finding documents that nearly repeat earlier ones, with flat memory.
+
+The rule. A document is the set of its runs of five tokens (all of it where it
+has fewer). Its signature is 128 numbers: the least value that each of 128 hash
+functions gives to the set (MinHash, Broder 1997); the share in which two
+signatures agree estimates the Jaccard similarity, with a standard deviation of
+at most 0.044. The signature is cut into bands of equally many numbers (the
+most numbers with which two documents at the threshold share a band in 95 of
+100 cases). A document is a near-duplicate if, for one of its bands, the first
+document of the corpus with the same band is an earlier one and agrees with it
+in at least the threshold. Nothing of it depends on the recipe's seed.
+
+Signatures and bands lie on the disk beside the token blocks, about 0.7 kB a
+document. Bands are compared one after the other, and a part of their values at
+a time where there are many, so memory is bounded by `_KEYS_AT_ONCE` and one
+byte for each document.
+"""
+
+import pathlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from bert_tf.files import written_beside
+from bert_tf.records.token_blocks import Documents, mix
+
+SHINGLE_TOKENS = 5
+HASHES = 128
+_FOUND_SHARE = 0.95
+_KEYS_AT_ONCE = 1 << 21
+_PAIRS_AT_ONCE = 1 << 13
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
+
+def rows_in_a_band(threshold: float) -> int:
+    """Numbers of the signature that make a band."""
+    rows = 1
+    for more in range(2, HASHES // 2 + 1):
+        bands = HASHES // more
+        if 1 - (1 - threshold**more) ** bands >= _FOUND_SHARE:
+            rows = more
+    return rows
+
+
+def signatures(documents: Documents) -> np.ndarray:
+    """The MinHash signatures of documents, uint32 [d, 128]."""
+    hashes, starts = _shingles(documents)
+    constants = mix(np.arange(2 * HASHES, dtype=np.uint64)).astype(np.uint32)
+    found = np.empty((len(documents), HASHES), dtype=np.uint32)
+    values = np.empty_like(hashes)
+    for number in range(HASHES):
+        # An odd factor makes it a permutation of 32-bit numbers.
+        np.multiply(hashes, constants[2 * number] | np.uint32(1), out=values)
+        values += constants[2 * number + 1]
+        found[:, number] = np.minimum.reduceat(values, starts)
+    return found
+
+
+def _shingles(documents: Documents) -> tuple[np.ndarray, np.ndarray]:
+    """Hashes of all runs of tokens, uint32 [n], and where documents begin."""
+    bounds = documents.sentence_starts[documents.document_starts]
+    lengths = np.diff(bounds)
+    # A place counts if a whole run begins there, or it begins a document.
+    counts = np.maximum(lengths - SHINGLE_TOKENS + 1, 1)
+    starts = np.cumsum(counts) - counts
+    places = np.arange(counts.sum()) + np.repeat(bounds[:-1] - starts, counts)
+    left = np.repeat(bounds[1:], counts) - places
+    # Beyond the end of a short document stands 0, which no token is.
+    ids = np.append(
+        documents.ids.astype(np.uint64) + np.uint64(1),
+        np.zeros(SHINGLE_TOKENS, dtype=np.uint64),
+    )
+    hashes = np.zeros(len(places), dtype=np.uint64)
+    for step in range(SHINGLE_TOKENS):
+        hashes *= _FACTOR
+        hashes += np.where(left > step, ids[places + step], np.uint64(0))
+    return (mix(hashes) >> np.uint64(32)).astype(np.uint32), starts
+
+
+def band_keys(found: np.ndarray, rows: int) -> np.ndarray:
+    """One number for each band of signatures, uint64 [bands, d].
+
+    Args:
+      found: signatures, uint32 [d, 128].
+      rows: numbers in a band.
+    """
+    keys = np.zeros((HASHES // rows, len(found)), dtype=np.uint64)
+    for number in range(keys.shape[0]):
+        for value in found[:, number * rows : (number + 1) * rows].T:
+            keys[number] = mix(keys[number] ^ value)
+    return keys
+
+
+def signature_path(block: pathlib.Path) -> pathlib.Path:
+    """The file with the signatures of a block's documents."""
+    return block.with_suffix(".signatures")
+
+
+def write_signatures(
+    block: pathlib.Path, documents: Documents, threshold: float
+) -> None:
+    """Writes the signatures, then the bands, of a block's documents.
+
+    Args:
+      block: the block's own file.
+      documents: its documents, in the order of the corpus.
+      threshold: of similarity, from which the bands follow.
+    """
+    found = np.zeros((0, HASHES), dtype=np.uint32)
+    if len(documents):
+        found = signatures(documents)
+    keys = band_keys(found, rows_in_a_band(threshold))
+    with written_beside(signature_path(block)) as beside:
+        with open(beside, "wb") as file:
+            file.write(found.astype("<u4").tobytes())
+            file.write(keys.astype("<u8").tobytes())
+
+
+def find_near_duplicates(
+    blocks: Sequence[pathlib.Path], counts: Sequence[int], threshold: float
+) -> np.ndarray:
+    """Which documents nearly repeat an earlier one, bool [d].
+
+    Args:
+      blocks: the files of the blocks, each with its signatures beside it.
+      counts: documents of each block.
+      threshold: of similarity.
+    """
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    dropped = np.zeros(starts[-1], dtype=bool)
+    for band in range(HASHES // rows_in_a_band(threshold)):
+        for followers, firsts in _candidates(blocks, starts, band):
+            open_ones = ~dropped[followers]
+            followers, firsts = followers[open_ones], firsts[open_ones]
+            for at in range(0, len(followers), _PAIRS_AT_ONCE):
+                some = slice(at, at + _PAIRS_AT_ONCE)
+                agree = np.mean(
+                    _read_rows(blocks, starts, followers[some])
+                    == _read_rows(blocks, starts, firsts[some]),
+                    axis=1,
+                )
+                dropped[followers[some]] = agree >= threshold
+    return dropped
+
+
+def _candidates(
+    blocks: Sequence[pathlib.Path], starts: np.ndarray, band: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Documents that share a band with an earlier one, and the first of it."""
+    parts = -(-int(starts[-1]) // _KEYS_AT_ONCE)
+    for part in range(parts):
+        all_keys, all_documents = [], []
+        for number, block in enumerate(blocks):
+            keys = _read_band(
+                block, int(starts[number + 1] - starts[number]), band
+            )
+            chosen = np.flatnonzero(keys % np.uint64(parts) == part)
+            all_keys.append(keys[chosen])
+            all_documents.append(chosen + starts[number])
+        keys, documents = (
+            np.concatenate(all_keys),
+            np.concatenate(all_documents),
+        )
+        order = np.argsort(keys, kind="stable")
+        keys, documents = keys[order], documents[order]
+        begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+        firsts = np.repeat(
+            documents[begins], np.diff(np.append(begins, len(keys)))
+        )
+        follows = documents != firsts
+        yield documents[follows], firsts[follows]
+
+
+def _read_band(block: pathlib.Path, count: int, band: int) -> np.ndarray:
+    """The values of one band of a block's documents, uint64 [d]."""
+    offset = count * HASHES * 4 + band * count * 8
+    return np.fromfile(
+        signature_path(block), dtype="<u8", count=count, offset=offset
+    )
+
+
+def _read_rows(
+    blocks: Sequence[pathlib.Path], starts: np.ndarray, documents: np.ndarray
+) -> np.ndarray:
+    """The signatures of some documents, uint32 [d, 128]."""
+    rows = np.empty((len(documents), HASHES), dtype=np.uint32)
+    where = np.searchsorted(starts, documents, side="right") - 1
+    for number in np.unique(where):
+        count = int(starts[number + 1] - starts[number])
+        stored = np.memmap(
+            signature_path(blocks[number]),
+            dtype="<u4",
+            mode="r",
+            shape=(count, HASHES),
+        )
+        chosen = where == number
+        rows[chosen] = stored[documents[chosen] - starts[number]]
+    return rows

@@ -1,0 +1,89 @@
+"""What a finished folder of records holds, in a few lines."""
+
+import dataclasses
+import pathlib
+from typing import Self
+
+from bert_tf.records.folder import Manifest
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordsReport:
+    """What a finished folder holds.
+
+    Attributes:
+      output_dir: the folder.
+      statistics: counts, as in the manifest.
+      input_bytes: bytes of the input files.
+      seconds: time of this run; 0 where everything was there already.
+      corpora: what was taken of each corpus, as in the manifest.
+    """
+
+    output_dir: pathlib.Path
+    statistics: dict[str, int]
+    input_bytes: int
+    seconds: float
+    corpora: dict[str, dict[str, float]]
+
+    @classmethod
+    def of(
+        cls,
+        output_dir: pathlib.Path,
+        manifest: Manifest,
+        input_bytes: int,
+        seconds: float,
+    ) -> Self:
+        """The report of a folder that has a manifest."""
+        return cls(
+            output_dir,
+            manifest.statistics,
+            input_bytes,
+            seconds,
+            manifest.corpora,
+        )
+
+    def _corpus_lines(self) -> list[str]:
+        """What was left out, and what was taken of each corpus."""
+        lines = []
+        if self.statistics.get("near_duplicates"):
+            lines.append(
+                f"{self.statistics['near_duplicates']:,} documents left out "
+                "as near-duplicates of earlier ones"
+            )
+        taken = sum(c["tokens_taken"] for c in self.corpora.values())
+        for name, corpus in self.corpora.items():
+            if name:
+                lines.append(
+                    f"{name}: {corpus['documents']:,} documents, "
+                    f"{corpus['tokens']:,} tokens, each taken "
+                    f"{corpus['rate']:.3g} times: "
+                    f"{corpus['tokens_taken'] / max(taken, 1):.1%} of the mix"
+                )
+        return lines
+
+    def __str__(self) -> str:
+        s = self.statistics
+        records = max(s["records"], 1)
+        passes = f"{s['passes']} pass{'es' if s['passes'] > 1 else ''}"
+        lines = [
+            f"{s['documents']:,} documents, {s['sentences']:,} sentences, "
+            f"{s['tokens']:,} tokens, {s['unknown'] / s['tokens']:.3%} [UNK]",
+            *self._corpus_lines(),
+            f"{s['records']:,} training records in {s['shards']} "
+            f"file{'s' if s['shards'] > 1 else ''} from {passes}: "
+            f"{s['random_next'] / records:.1%} with a random next sentence, "
+            f"{s['record_tokens'] / records:.1f} tokens each on average; "
+            f"truncation cut off {s['tokens_cut']:,} tokens",
+            f"{s['held_out_records']:,} held-out records from "
+            f"{s['held_out_documents']:,} documents",
+        ]
+        if self.seconds:
+            speed = self.input_bytes / 1e6 / self.seconds
+            lines.append(
+                f"{self.seconds:.1f} seconds, {speed:.2f} MB of input a second"
+            )
+        lines.append(
+            "next: python -m tools.run_pretraining "
+            f"--data_dir={self.output_dir} --output_dir=DIR --size=mini"
+        )
+        return "\n".join(lines)

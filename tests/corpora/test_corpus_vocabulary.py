@@ -1,0 +1,103 @@
+import bz2
+import collections
+import json
+import pathlib
+
+import pytest
+from corpus_files import articles, write_dump
+
+from bert_tf.corpora.recipe import CorpusRecipe
+from bert_tf.corpora.sources import parse_inputs
+from bert_tf.corpora.vocabulary import mixed_counts, train_corpus_vocab
+from bert_tf.errors import UserError
+from bert_tf.text.vocabulary_trainer import train_vocab
+from bert_tf.text.word_counts import CorpusCounts, WordCounts
+
+SENTENCES = ["The cat sat on the mat.", "The cats sit where mats are."] * 30
+
+
+def counts(words: dict[str, int]) -> CorpusCounts:
+    return CorpusCounts(
+        WordCounts(10, collections.Counter(words), sum(words.values()), 2),
+        WordCounts(10, collections.Counter({"h": 4}), 4),
+        lines=5,
+    )
+
+
+def test_counts_are_mixed_by_their_rates() -> None:
+    mixed = mixed_counts(
+        {"a": counts({"x": 10, "y": 1}), "b": counts({"x": 3, "z": 8})},
+        {"a": 0.3, "b": 2.0},
+    )
+    assert mixed.learned.counts == {"x": 9, "z": 16}
+    assert mixed.learned.words == 25
+    assert mixed.learned.forgotten_below == 2
+    assert mixed.held_out.counts == {"h": 9}
+    assert mixed.lines == 10
+    alone = counts({"x": 1})
+    assert mixed_counts({"": alone}, {"": 1.0}) is alone
+
+
+def trained(text: str, **settings: object):
+    recipe = CorpusRecipe(**settings)
+    return train_corpus_vocab(
+        parse_inputs(text, recipe), recipe, 45, held_out=0.0, workers=1
+    )
+
+
+def test_formats_give_the_vocabulary_of_their_sentences(
+    tmp_path: pathlib.Path,
+) -> None:
+    lines, text = tmp_path / "a.txt", tmp_path / "b.txt"
+    rows = tmp_path / "c.jsonl"
+    lines.write_text("\n".join(SENTENCES))
+    packed = tmp_path / "a.txt.bz2"
+    packed.write_bytes(bz2.compress(lines.read_bytes()))
+    text.write_text(" ".join(SENTENCES))
+    rows.write_text(json.dumps({"text": " ".join(SENTENCES)}))
+    wanted = train_vocab([lines], 45, held_out=0.0)
+    found = [
+        trained(str(lines)),
+        trained(str(packed)),
+        trained(str(text), input_format="text"),
+        trained(str(rows)),
+    ]
+    for vocabulary in found:
+        assert vocabulary.tokens == wanted.tokens
+        assert vocabulary.report.words == wanted.report.words
+        assert vocabulary.report.lines == 60
+
+
+def test_words_of_a_dump(tmp_path: pathlib.Path) -> None:
+    path = write_dump(tmp_path / "w.xml.bz2", articles(20))
+    recipe = CorpusRecipe()
+    found = train_corpus_vocab(
+        parse_inputs(str(path), recipe), recipe, 68, held_out=0.0, workers=2
+    )
+    # "Town N is a town of N." is as often there as "It is old." and the wall.
+    times = sum(n % 3 + 1 for n in range(20))
+    assert found.report.words == (8 + 4 + 5) * times
+    assert {"town", "wall", "is"} <= set(found.tokens)
+    assert found.report.lines == 3 * times
+
+
+def test_weights_decide_what_is_learned(tmp_path: pathlib.Path) -> None:
+    for name, words in (("a", "abab abab cd"), ("b", "efef efef cd")):
+        (tmp_path / f"{name}.txt").write_text(f"{words}\n" * 50)
+
+    def learn(a: float, b: float) -> tuple[str, ...]:
+        text = f"a:{a}={tmp_path}/a.txt,b:{b}={tmp_path}/b.txt"
+        recipe = CorpusRecipe()
+        return train_corpus_vocab(
+            parse_inputs(text, recipe), recipe, 19, held_out=0.0, workers=1
+        ).tokens
+
+    assert "abab" in learn(3, 1) or "ab" in learn(3, 1)
+    assert not any("ef" in token for token in learn(3, 1))
+    assert any("ef" in token for token in learn(1, 3))
+
+
+def test_no_words(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": " "}\n')
+    with pytest.raises(UserError, match="holds no words"):
+        trained(f"{tmp_path}/a.jsonl")

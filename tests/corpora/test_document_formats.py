@@ -1,0 +1,288 @@
+"""Text, JSON lines and dumps, whole and in pieces, and their mistakes."""
+
+import bz2
+import gzip
+import json
+import pathlib
+
+import pytest
+from corpus_files import HEAD, TAIL, articles, page, write_dump
+
+from bert_tf.corpora import raw_documents, reading, streams, wikipedia
+from bert_tf.corpora.reading import Document, DocumentSplitter, reader_of
+from bert_tf.corpora.recipe import CorpusRecipe
+from bert_tf.corpora.sources import files_of
+from bert_tf.corpora.streams import Position
+from bert_tf.errors import UserError
+
+START = Position()
+
+
+def read(
+    path: pathlib.Path,
+    start: Position = START,
+    workers: int = 1,
+    **settings: object,
+) -> list[Document]:
+    recipe = CorpusRecipe(**settings)
+    (file,) = files_of([path], recipe)
+    with DocumentSplitter(workers) as splitter:
+        return list(splitter.documents(reader_of(file, recipe), start))
+
+
+def places(documents: list[Document]) -> list[tuple]:
+    """All but how far the file was read, which blocks of reading decide."""
+    return [(d.sentences, d.line, d.end, d.cut) for d in documents]
+
+
+def sentences(documents: list[Document]) -> list[list[str]]:
+    return [d.sentences for d in documents if d.sentences]
+
+
+TEXT = "\ufeffOne two\nthree. Four!\n\n \nFive\n六。七。\n\n\n\nEight?"
+
+
+@pytest.mark.parametrize(
+    ("ends", "wanted"),
+    [
+        (
+            "blank_line",
+            [["One two three.", "Four!"], ["Five 六。", "七。"], ["Eight?"]],
+        ),
+        (
+            "file",
+            [["One two three.", "Four!", "Five 六。", "七。", "Eight?"]],
+        ),
+        (
+            "line",
+            [["One two"], ["three.", "Four!"], ["Five"], ["六。", "七。"]]
+            + [["Eight?"]],
+        ),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.bz2"])
+def test_text(
+    tmp_path: pathlib.Path, ends: str, wanted: list[list[str]], name: str
+) -> None:
+    pack = {"gz": gzip.compress, "bz2": bz2.compress}
+    data = pack.get(name[6:], bytes)(TEXT.encode())
+    (tmp_path / name).write_bytes(data)
+    found = read(tmp_path / name, input_format="text", document_end=ends)
+    assert sentences(found) == wanted
+    assert found[-1].disk_bytes == len(data)
+    for number, document in enumerate(found):
+        rest = read(
+            tmp_path / name,
+            document.end,
+            input_format="text",
+            document_end=ends,
+        )
+        assert sentences(rest) == wanted[number + 1 :]
+        assert [d.line for d in rest] == [d.line for d in found[number + 1 :]]
+
+
+def test_text_without_end_is_cut(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bert_tf.corpora.plain_text.DOCUMENT_BYTES", 50)
+    path = tmp_path / "a.txt"
+    path.write_text("A line of text.\n" * 20)
+    found = read(path, input_format="text", document_end="file")
+    assert [d.cut for d in found] == [True] * 5
+    assert sum(len(d.sentences) for d in found) == 20
+    assert raw_documents.DOCUMENT_BYTES == 32 << 20
+
+
+def test_json_lines(tmp_path: pathlib.Path) -> None:
+    rows = [
+        {"text": "One. Two!\nThree", "id": 1},
+        {"text": ""},
+        {"id": 2, "text": "Ein \u2028 Satz.\n\nNoch \U0001f600 einer."},
+    ]
+    text = "\n\n".join(json.dumps(row) for row in rows)
+    (tmp_path / "a.jsonl").write_text(text)
+    with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
+        file.write(text)
+    wanted = [
+        ["One.", "Two!", "Three"],
+        ["Ein Satz.", "Noch \U0001f600 einer."],
+    ]
+    for name in ("a.jsonl", "a.jsonl.gz"):
+        found = read(tmp_path / name)
+        assert sentences(found) == wanted
+        assert [d.line for d in found] == [1, 3, 5]
+        assert sentences(read(tmp_path / name, found[1].end)) == wanted[1:]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"{", "line 2: '{' is not JSON"),
+        (b"plain words", "line 2: 'plain words' is not JSON"),
+        (b"[1]", r"line 2: \[1\] is no object"),
+        (
+            b'{"body": "x", "id": 1}',
+            "no key 'text' .its keys: body, id.*--text",
+        ),
+        (b'{"text": 5}', "line 2: 'text' is 5; a text is wanted"),
+        (b'{"text": null}', "line 2: 'text' is None"),
+        (b'{"text": "\xff"}', "line 2: byte 11 .0xff. is not UTF-8"),
+        (b'{"text": "\\ud800"}', "half of a surrogate pair"),
+        (b"9" * 5000, "line 2: .* is not JSON"),
+        (b"[" * 99999, "line 2: .* is not JSON"),
+    ],
+)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_mistakes_in_json_lines(
+    tmp_path: pathlib.Path, line: bytes, message: str, workers: int
+) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"text": "good"}\n' + line + b"\n")
+    with pytest.raises(UserError, match=f"a.jsonl.*{message}") as caught:
+        read(path, workers=workers)
+    assert "\n" not in str(caught.value)
+
+
+def test_replaced_bytes(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"text": "a\xff \\ud800."}\n')
+    found = read(path, encoding_errors="replace")
+    assert sentences(found) == [["a\ufffd \ufffd."]]
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one\n\ntwo\nth\xffee\n")
+    with pytest.raises(UserError, match="a.txt, line 4: byte 3"):
+        read(path, input_format="text")
+    found = read(path, input_format="text", encoding_errors="replace")
+    assert sentences(found) == [["one"], ["two th\ufffdee"]]
+
+
+def test_a_line_without_end(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "MOST_BYTES_AT_ONCE", 100)
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "good"}\n' + "x" * 300)
+    with pytest.raises(UserError, match="line 2: has more than"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    "name", ["w.xml", "w.xml.bz2", "w-multistream.xml.bz2", "w.xml-p1p9.bz2"]
+)
+def test_a_dump_in_pieces_of_any_size(
+    tmp_path: pathlib.Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_dump(tmp_path / name, articles(9))
+    whole = read(path)
+    text = sentences(whole)
+    assert len(text) == 9
+    assert text[4] == [
+        "Town 4 is a town of 44.",
+        "It is old.",
+        "It has a wall.",
+        "Town 4 is a town of 44.",
+        "It is old.",
+        "It has a wall.",
+    ]
+    assert whole[0].line == HEAD.count("\n") + 1
+    lines = (HEAD + "".join(articles(9))).split("\n")
+    assert all(lines[d.line - 1].strip() == "<page>" for d in whole)
+    for size in (7, 64, 1000):
+        monkeypatch.setattr(wikipedia, "_READ_BYTES", size)
+        monkeypatch.setattr(streams, "_READ_BYTES", size)
+        small = read(path)
+        assert sentences(small) == text
+        assert [d.end.offset for d in small] == [d.end.offset for d in whole]
+        for number in range(0, len(small), 4):
+            rest = read(path, small[number].end)
+            assert places(rest) == places(small[number + 1 :])
+    if "multistream" in name:
+        assert len({d.end.stream for d in whole}) == 6
+        # A stream that is not needed is not read again.
+        monkeypatch.setattr(wikipedia, "_HEAD_BYTES", 64)
+        monkeypatch.setattr(streams, "_READ_BYTES", 64)
+        data = bytearray(path.read_bytes())
+        enter = whole[12].end
+        before = max(d.end.stream for d in whole if d.end.stream < enter.stream)
+        data[before : enter.stream] = bytes(enter.stream - before)
+        path.write_bytes(data)
+        assert sentences(read(path, enter)) == sentences(whole[13:])
+    assert read(path, whole[-1].end) == []
+
+
+@pytest.mark.parametrize("name", ["w.xml", "w-multistream.xml.bz2"])
+def test_workers_change_nothing(
+    tmp_path: pathlib.Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_BATCH_BYTES", 900)
+    path = write_dump(tmp_path / name, articles(30))
+    assert read(path, workers=2) == read(path, workers=1)
+
+
+def test_the_links_of_a_dump_are_known_by_its_own_names(
+    tmp_path: pathlib.Path,
+) -> None:
+    text = "A[[Datei:x.png|a caption]] b[[Kategorie:C]] [[Diskussion:D|c]]."
+    path = write_dump(tmp_path / "w.xml", [page(text)])
+    assert sentences(read(path)) == [["A b c."]]
+
+
+def test_pages_that_are_no_articles(tmp_path: pathlib.Path) -> None:
+    pages = [
+        page("A module.", space=828),
+        page("Some code.", model="javascript"),
+        page("{{only}} [[Datei:x.png|boxes]]"),
+        page("An article."),
+        "  <page><title>x</title><ns>0</ns></page>\n",
+        "  <page><ns>0</ns><revision><text>Old. </text></revision>"
+        "<revision><text>New.</text></revision></page>\n",
+    ]
+    path = write_dump(tmp_path / "w.xml", pages)
+    assert sentences(read(path)) == [["An article."], ["New."]]
+
+
+def damaged(kind: str) -> tuple[bytes, str]:
+    """A dump with one fault, and what is said of it."""
+    whole = (HEAD + "".join(articles(20)) + TAIL).encode()
+    packed = bz2.compress(whole)
+    return {
+        "no_dump.xml": (b"<html><page>x</page></html>", "is no dump of a wiki"),
+        "empty.xml": (b"", "is no dump of a wiki"),
+        "torn.xml": (whole[:-400], "ends in the middle of the dump"),
+        "no_end.xml": (whole[: -len(TAIL)], "ends in the middle of the dump"),
+        "utf16.xml": (whole.decode().encode("utf-16"), "is UTF-16; convert"),
+        "torn.xml.bz2": (packed[:-200], "damaged bz2 file .it ends in the mid"),
+        "rest.xml.bz2": (packed + b"rest", "damaged bz2 file"),
+        "plain.xml.bz2": (whole, "damaged bz2 file .invalid data stream"),
+        "torn.xml.gz": (gzip.compress(whole)[:-200], "damaged gzip file"),
+        "bad.xml": (
+            whole.replace(b"<id>7</id>", b"<id>7</i>", 1),
+            f"line {HEAD.count(chr(10)) + 1}: the page .* is not XML",
+        ),
+        "latin.xml": (whole.replace(b"wall", b"w\xe4ll", 1), "is not UTF-8"),
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["no_dump.xml", "empty.xml", "torn.xml", "no_end.xml", "torn.xml.bz2"]
+    + ["rest.xml.bz2", "plain.xml.bz2", "torn.xml.gz", "bad.xml", "latin.xml"]
+    + ["utf16.xml"],
+)
+def test_damaged_dumps(tmp_path: pathlib.Path, name: str) -> None:
+    data, message = damaged(name)
+    (tmp_path / name).write_bytes(data)
+    for workers in (1, 2):
+        with pytest.raises(UserError, match=f"{name}.*{message}") as caught:
+            read(tmp_path / name, workers=workers)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_page_that_is_too_long(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wikipedia, "MOST_BYTES_AT_ONCE", 2000)
+    monkeypatch.setattr(wikipedia, "_READ_BYTES", 500)
+    path = write_dump(tmp_path / "w.xml", [page("word " * 2000)])
+    with pytest.raises(UserError, match="page after line 1 has more than"):
+        read(path)

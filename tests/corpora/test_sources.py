@@ -1,0 +1,151 @@
+import pathlib
+
+import pytest
+
+from bert_tf.corpora.recipe import CorpusRecipe
+from bert_tf.corpora.sources import (
+    CorpusFile,
+    files_of,
+    format_of,
+    parse_inputs,
+)
+from bert_tf.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("a.txt", "sentences"),
+        ("a", "sentences"),
+        ("a.txt.gz", "sentences"),
+        ("a.txt.bz2", "sentences"),
+        ("a.jsonl", "jsonl"),
+        ("A.JSONL.GZ", "jsonl"),
+        ("a.ndjson.bz2", "jsonl"),
+        ("a.xml", "wikipedia"),
+        ("a.xml.gz", "wikipedia"),
+        ("enwiki-20230601-pages-articles-multistream.xml.bz2", "wikipedia"),
+        ("enwiki-x-articles27.xml-p68475910p69975909.bz2", "wikipedia"),
+    ],
+)
+def test_formats_by_name(name: str, wanted: str) -> None:
+    assert format_of(name) == wanted
+    assert format_of(name, "text") == "text"
+
+
+def test_names_that_tell_no_format() -> None:
+    with pytest.raises(UserError, match="pass --input_format=jsonl"):
+        format_of("c4.json.gz")
+    assert format_of("c4.json.gz", "jsonl") == "jsonl"
+    for name in ("a.xml.7z", "a.txt.zst", "a.parquet", "a.tar.gz", "a.zip"):
+        with pytest.raises(UserError, match="files are not read; give plain"):
+            format_of(name)
+        with pytest.raises(UserError, match="files are not read; give plain"):
+            format_of(name, "text")
+
+
+@pytest.fixture
+def folder(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> pathlib.Path:
+    (tmp_path / "lang=en").mkdir()
+    for name in ("a.txt", "b.txt", "c.jsonl", "lang=en/d.txt"):
+        (tmp_path / name).write_text("text")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def parse(text: str, **settings: object) -> list[tuple]:
+    return [
+        (pathlib.Path(f.path).name, f.format, f.corpus, f.weight)
+        for f in parse_inputs(text, CorpusRecipe(**settings))
+    ]
+
+
+def test_inputs_without_names(folder: pathlib.Path) -> None:
+    assert parse("b.txt, *.txt,c.jsonl") == [
+        ("a.txt", "sentences", "", 1.0),
+        ("b.txt", "sentences", "", 1.0),
+        ("c.jsonl", "jsonl", "", 1.0),
+    ]
+    assert parse("a.txt", input_format="text")[0][1] == "text"
+    # As it stands it is a path, so it is no name.
+    assert parse("lang=en/*.txt") == [("d.txt", "sentences", "", 1.0)]
+    (file,) = parse_inputs("a.txt", CorpusRecipe())
+    assert file == CorpusFile(str(folder / "a.txt"), "sentences")
+    assert file.size() == 4
+
+
+def test_paths_are_completed(folder: pathlib.Path) -> None:
+    named = CorpusFile("x", "text", "en", 2.0)
+    paths = ["tfds:wiki@test", pathlib.Path("c.jsonl"), named, "a.txt"]
+    assert files_of(paths, CorpusRecipe()) == (
+        CorpusFile("tfds:wiki@test", "tfds"),
+        CorpusFile(str(folder / "c.jsonl"), "jsonl"),
+        named,
+        CorpusFile(str(folder / "a.txt"), "sentences"),
+    )
+
+
+def test_inputs_with_names_and_weights(folder: pathlib.Path) -> None:
+    wanted = [
+        ("c.jsonl", "jsonl", "books", 2.5),
+        ("a.txt", "sentences", "en", 1.0),
+        ("b.txt", "sentences", "en", 1.0),
+        ("tfds:wiki", "tfds", "zh_tw", 0.5),
+    ]
+    text = ["en=a.txt", "books:2.5=c.jsonl", "zh_tw:.5=tfds:wiki", "en=b*"]
+    assert parse(",".join(text)) == wanted
+    assert parse(",".join(reversed(text))) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "--input: give one or more"),
+        (" , ", "--input: give one or more"),
+        ("none.txt", "--input=none.txt: no such file"),
+        ("en=none.txt", "--input=none.txt: no such file"),
+        ("en=", "--input=en=: give a file after en="),
+        ("en=a.txt,b.txt", "b.txt: has no name and others have one"),
+        ("en:x=a.txt", "the weight 'x' is no number above 0"),
+        ("en:=a.txt", "the weight '' is no number"),
+        ("en:0=a.txt", "the weight '0' is no number above 0"),
+        ("en:-1=a.txt", "the weight '-1' is no number above 0"),
+        ("en:inf=a.txt", "the weight 'inf' is no number above 0"),
+        ("en:nan=a.txt", "the weight 'nan' is no number above 0"),
+        ("en:2=a.txt,en=b.txt", "en has the weight 2 elsewhere"),
+        ("en=a.txt,de=a.txt", "a.txt is in de and in en"),
+    ],
+)
+def test_mistakes(folder: pathlib.Path, text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        parse(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_smoothing_wants_several_corpora(folder: pathlib.Path) -> None:
+    for text in ("a.txt,b.txt", "en=a.txt,en=b.txt"):
+        with pytest.raises(UserError, match="there is one corpus; name the"):
+            parse(text, smoothing=0.7)
+    assert len(parse("en=a.txt,de=b.txt", smoothing=0.7)) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"input_format": "xml"},
+            "input_format is 'xml'; it takes one of auto",
+        ),
+        ({"document_end": "page"}, "document_end is 'page'; it takes one of"),
+        ({"text_field": ""}, "text_field is ''; it takes the name of a key"),
+        ({"smoothing": -0.1}, "smoothing is -0.1; it takes a number from 0"),
+        ({"smoothing": 1.5}, "smoothing is 1.5"),
+        ({"smoothing": float("nan")}, "smoothing is nan"),
+        ({"encoding_errors": "skip"}, "encoding_errors is 'skip'"),
+    ],
+)
+def test_impossible_recipes(changes: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        CorpusRecipe(**changes)
