@@ -62,7 +62,10 @@ def bert_classifier(
 
 
 def bert_token_classifier(
-    encoder: BertEncoder, num_classes: int, dropout: float = 0.1
+    encoder: BertEncoder,
+    num_classes: int,
+    dropout: float = 0.1,
+    unpadded: bool = False,
 ) -> keras.Model:
     """Puts a classification layer on every token.
 
@@ -73,6 +76,8 @@ def bert_token_classifier(
       encoder: a `BertEncoder`, whose weights the model shares.
       num_classes: number of tags C.
       dropout: dropout on the sequence output.
+      unpadded: computes on the tokens alone, see `BertEncoder`; then the
+        logits of padding are to be left out of what follows.
 
     Returns:
       An ordinary Keras model from a dict of input_ids, input_mask and
@@ -83,12 +88,14 @@ def bert_token_classifier(
     """
     _check(encoder, num_classes, dropout)
     inputs = _inputs(None)
-    sequence = encoder(inputs)["sequence_output"]
+    sequence = encoder(inputs, unpadded=unpadded)["sequence_output"]
     logits = _head(encoder, sequence, TOKEN_CLASSIFIER, num_classes, dropout)
     return keras.Model(inputs, logits, name="bert_token_classifier")
 
 
-def bert_span_labeler(encoder: BertEncoder) -> keras.Model:
+def bert_span_labeler(
+    encoder: BertEncoder, unpadded: bool = False
+) -> keras.Model:
     """Scores every token as the start and as the end of an answer.
 
     Devlin et al. 2019, section 4.2; google-research/bert, run_squad.py,
@@ -96,6 +103,8 @@ def bert_span_labeler(encoder: BertEncoder) -> keras.Model:
 
     Args:
       encoder: a `BertEncoder`, whose weights the model shares.
+      unpadded: computes on the tokens alone, see `BertEncoder`; then the
+        logits of padding are to be left out of what follows.
 
     Returns:
       An ordinary Keras model from a dict of input_ids, input_mask and
@@ -107,7 +116,7 @@ def bert_span_labeler(encoder: BertEncoder) -> keras.Model:
     """
     _check(encoder, 2, 0.0)
     inputs = _inputs(None)
-    sequence = encoder(inputs)["sequence_output"]
+    sequence = encoder(inputs, unpadded=unpadded)["sequence_output"]
     logits = _head(encoder, sequence, SPAN, 2, 0.0)
     return keras.Model(
         inputs,
