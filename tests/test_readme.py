@@ -45,12 +45,14 @@ def test_every_command_and_flag_exists():
 
 
 def test_every_setting_named_exists():
-    from bert_tf.finetuning.kinds.own_file import OwnFileRecipe
     from bert_tf.pretraining.recipe import PretrainingRecipe
+    from tools.task_files import load_task, task_names
 
     names = re.findall(r"--set (\w+)=", README)
     assert len(names) >= 3
-    known = {*PretrainingRecipe.kinds(), *OwnFileRecipe.kinds()}
+    known = set(PretrainingRecipe.kinds())
+    for task in task_names():
+        known |= set(load_task(task).recipe_type.kinds())
     assert set(names) <= known | {"key", "name"}
 
 

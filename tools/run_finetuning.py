@@ -6,10 +6,15 @@ python -m tools.run_finetuning --task=mrpc --data_dir=glue --init_from=MODEL \\
 
 from absl import flags
 
+from bert_tf.finetuning.choices.choice_recipe import OwnChoiceRecipe
+from bert_tf.finetuning.data.own_files import OwnFilesRecipe
 from bert_tf.finetuning.kinds.multi_label_task import MultiLabelRecipe
 from bert_tf.finetuning.kinds.own_file import OwnFileRecipe
 from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
 from bert_tf.finetuning.recipe import FinetuningRecipe, TableRecipe
+from bert_tf.finetuning.spans.span_recipe import SpanRecipe
+from bert_tf.finetuning.tags.feature_recipe import FeatureRecipe
+from bert_tf.finetuning.tags.tag_recipe import OwnTagRecipe, TagRecipe
 from tools import command_line
 from tools.recipe_flags import RecipeFlags
 
@@ -19,7 +24,15 @@ _KINDS = {
     "Tasks on the rows of tables, besides": TableRecipe,
     "Tasks on a sentence or a pair, besides": SentenceRecipe,
     "Tasks with several labels a row, besides": MultiLabelRecipe,
+    "Own tables and files of choices (--task=swag), besides": OwnFilesRecipe,
     "Your own file (--task=sentence), besides all of these": OwnFileRecipe,
+    "Your own choices (--task=choice), besides those of tables": (
+        OwnChoiceRecipe
+    ),
+    "Questions (--task=squad_v1, squad_v2), besides those of all": SpanRecipe,
+    "Tasks that tag words, besides those of all": TagRecipe,
+    "Your own tagged words (--task=tagging), besides": OwnTagRecipe,
+    "Taggers on a frozen encoder, besides those of tags": FeatureRecipe,
 }
 _MODE = flags.DEFINE_string(
     "mode",

@@ -81,6 +81,29 @@ def read_facts(folder: str | os.PathLike, task: Task) -> Any:
     Raises:
       UserError: there is none, it is broken or of another task.
     """
+    name = task_of(folder)
+    if name is not None and name != task.name:
+        raise UserError(
+            f"{folder}: was fine-tuned for {name}, not {task.name}; give that "
+            "task as --task."
+        )
+    facts = read_facts_as(folder, task.facts_type)
+    task.check_facts(facts, folder)
+    return facts
+
+
+def read_facts_as(
+    folder: str | os.PathLike, facts_type: type[TaskFacts]
+) -> Any:
+    """Reads a task.json as facts of one kind.
+
+    Args:
+      folder: the model's.
+      facts_type: the kind.
+
+    Raises:
+      UserError: there is none, or it does not hold what such facts are.
+    """
     values = _read_task_file(folder)
     if values is None:
         raise UserError(
@@ -88,13 +111,8 @@ def read_facts(folder: str | os.PathLike, task: Task) -> Any:
             "fine-tuned; run --mode=train first."
         )
     source = str(pathlib.Path(folder) / TASK_FILE)
-    name = check_kind("task", str, values.get("task"), source)
-    kinds = {
-        field.name: field.type for field in dataclasses.fields(task.facts_type)
-    }
+    kinds = {field.name: field.type for field in dataclasses.fields(facts_type)}
     if set(values) != set(kinds):
-        if name != task.name:
-            raise _of_another_task(folder, name, task)
         different = sorted(set(values) ^ set(kinds))
         raise UserError(
             f"{source}: the keys {', '.join(different)} are missing or too "
@@ -108,20 +126,7 @@ def read_facts(folder: str | os.PathLike, task: Task) -> Any:
     labels = check_kind("labels", list, values["labels"], source)
     for label in labels:
         check_kind("labels", str, label, source)
-    facts = task.facts_type(labels=tuple(labels), **checked)
-    task.check_facts(facts, folder)
-    if name != task.name:
-        raise _of_another_task(folder, name, task)
-    return facts
-
-
-def _of_another_task(
-    folder: str | os.PathLike, name: str, task: Task
-) -> UserError:
-    return UserError(
-        f"{folder}: was fine-tuned for {name}, not {task.name}; give that task "
-        "as --task."
-    )
+    return facts_type(labels=tuple(labels), **checked)
 
 
 def load_model(

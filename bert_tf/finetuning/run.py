@@ -182,6 +182,7 @@ class _Answers:
             name,
             Split(examples, rows),
             self.source,
+            self.facts,
             self.recipe,
             self.output_dir,
         )

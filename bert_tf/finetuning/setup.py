@@ -167,6 +167,7 @@ def gather(
             name,
             Split(rows, task.encode(rows, tokenizer, facts)),
             initial,
+            facts,
             recipe,
             output_dir,
         )

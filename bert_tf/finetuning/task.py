@@ -215,6 +215,7 @@ class Task(TaskTemplate):
         name: str,
         split: Split,
         source: Checkpoint,
+        facts: Any,
         recipe: Any,
         output_dir: pathlib.Path,
     ) -> Split:
@@ -224,10 +225,11 @@ class Task(TaskTemplate):
           name: the split's.
           split: its examples and what `encode` made of them.
           source: the model, of which the encoder may be wanted.
+          facts: of the model.
           recipe: how to compute.
           output_dir: the folder of the run, which may take large files.
         """
-        del name, source, recipe, output_dir
+        del name, source, facts, recipe, output_dir
         return split
 
     @abc.abstractmethod

@@ -287,11 +287,20 @@ class BertTokenizer(tf.Module):
         begins = tf.gather(starts, firsts)
         word_ends = tf.gather(ends, lasts)
         rows = tf.searchsorted(splits, firsts, side="right") - 1
-        words = tf.strings.substr(
-            tf.gather(normalized, rows), begins, word_ends - begins
+        # Counted in all texts at once: words cut out of long texts would copy
+        # a whole text for each of them.
+        all_bytes = tf.io.decode_raw(
+            tf.strings.reduce_join(normalized), tf.uint8
         )
+        begins_character = tf.bitwise.bitwise_and(all_bytes, 0xC0) != 0x80
+        counts = tf.cumsum(tf.cast(begins_character, tf.int32))
+        counts = tf.concat([[0], counts], 0)
+        lengths = tf.cast(tf.strings.length(normalized), tf.int64)
+        shift = tf.gather(tf.cumsum(lengths, exclusive=True), rows)
         is_long = (
-            tf.strings.length(words, unit="UTF8_CHAR") > MAX_WORD_CHARACTERS
+            tf.gather(counts, shift + word_ends)
+            - tf.gather(counts, shift + begins)
+            > MAX_WORD_CHARACTERS
         )
         places = tf.boolean_mask(firsts, is_long)[:, tf.newaxis]
         ids = tf.tensor_scatter_nd_update(

@@ -34,9 +34,12 @@ def ids_outside(
 
     Args:
       batch: arrays by name.
-      limits: for each name, the number that ids must stay below.
+      limits: for each name, the number that ids must stay below, if the batch
+        holds such.
     """
     for name, limit in limits.items():
+        if name not in batch:
+            continue
         ids = np.asarray(batch[name])
         bad = np.argwhere((ids < 0) | (ids >= limit))
         if len(bad):

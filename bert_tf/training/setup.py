@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.errors import UserError
+from bert_tf.features import ENCODER_INPUTS
 from bert_tf.optimization import adamw, lamb
 from bert_tf.training.loop import LoopSettings
 from bert_tf.training.loss_scale import LossScale
@@ -113,13 +114,16 @@ def forward_tensors(
       batch: arrays or tensors by name.
     """
     batch = {name: tf.convert_to_tensor(value) for name, value in batch.items()}
-    encoded = model.encoder(batch, training=False, return_all_layers=True)
-    named = [("embedding_output", encoded["embedding_output"])]
-    named += [
-        (f"the output of layer {index}", layer)
-        for index, layer in enumerate(encoded["all_encoder_layers"])
-    ]
-    named.append(("pooled_output", encoded["pooled_output"]))
+    named, encoded = [], {}
+    # A batch may hold what the encoder gave, instead of what it takes.
+    if all(feature.name in batch for feature in ENCODER_INPUTS):
+        encoded = model.encoder(batch, training=False, return_all_layers=True)
+        named.append(("embedding_output", encoded["embedding_output"]))
+        named += [
+            (f"the output of layer {index}", layer)
+            for index, layer in enumerate(encoded["all_encoder_layers"])
+        ]
+        named.append(("pooled_output", encoded["pooled_output"]))
     outputs = model(batch, training=False)
     # Those of the encoder, which come again, are computed before the heads'.
     named += [item for item in outputs.items() if item[0] not in encoded]

@@ -678,7 +678,7 @@ def test_eval_of_a_model_elsewhere(finished, recipe, start, tmp_path):
     with pytest.raises(UserError, match="holds no fine-tuned model"):
         run_finetuning(TASK, recipe, tmp_path / "none", ["eval"])
     other = SentenceTask(name="other", data=data())
-    with pytest.raises(UserError, match="classes of mood, not classes of oth"):
+    with pytest.raises(UserError, match="fine-tuned for mood, not other; give"):
         run_finetuning(other, recipe, finished[0], ["predict"])
 
 

@@ -1,6 +1,5 @@
 """Reports of run folders: numbers, page, safety and errors."""
 
-import html.parser
 import json
 import pathlib
 import re
@@ -13,81 +12,25 @@ import numpy as np
 import pytest
 
 from bert_tf.errors import UserError
+from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.finetuning.report.confusion import confusion_matrix
 from bert_tf.finetuning.report.html import passage, shown
 from bert_tf.finetuning.report.make import make_report
-from bert_tf.finetuning.report.mistakes import multi_label_mistakes
-from bert_tf.finetuning.report.numbers import (
-    confusion_matrix,
-    curves,
-    settings,
+from bert_tf.finetuning.report.numbers import curves, settings
+from bert_tf.finetuning.report.run_files import read_run
+from bert_tf.finetuning.report.sentence_mistakes import multi_label_mistakes
+from bert_tf.finetuning.report.sentence_rows import DevPrediction
+from tests.finetuning.report_pages import (
+    HOSTILE,
+    Page,
+    change_line,
+    change_results,
+    lines_of,
+    numbers_of,
+    read_page,
 )
-from bert_tf.finetuning.report.run_files import DevPrediction, read_run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-VOID = {"meta", "img", "br", "link", "input", "hr"}
-HOSTILE = (
-    "<script>alert('x')</script> \"quoted\" & 'single' </p></section> "
-    "NUL \x00 escape \x1b \x85 lone \ud800 \u202eright to left\u2066 "
-    "<img src=x onerror=alert(1)> &lt; \uffff \u05e9\u05dc\u05d5\u05dd"
-)
-
-
-class Page(html.parser.HTMLParser):
-    """The tags and texts of a page; fails on tags that do not match."""
-
-    def __init__(self, source: str):
-        super().__init__(convert_charrefs=True)
-        self.tags: list[tuple[str, dict]] = []
-        self.texts: list[str] = []
-        self.open: list[str] = []
-        self.feed(source)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.texts.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.texts).split())
-
-    def named(self, tag: str) -> list[dict]:
-        return [attributes for name, attributes in self.tags if name == tag]
-
-
-def read_page(path: pathlib.Path) -> Page:
-    return Page(path.read_text(encoding="utf-8"))
-
-
-def numbers_of(folder: pathlib.Path) -> dict:
-    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
-
-
-def lines_of(folder: pathlib.Path) -> list[dict]:
-    text = (folder / "dev_predictions.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def change_results(folder: pathlib.Path, **changes) -> None:
-    path = folder / "results.json"
-    results = json.loads(path.read_text()) | changes
-    path.write_text(json.dumps(results))
-
-
-def change_line(folder: pathlib.Path, number: int, **changes) -> None:
-    path = folder / "dev_predictions.jsonl"
-    lines = path.read_text().splitlines()
-    line = json.loads(lines[number - 1]) | changes
-    lines[number - 1] = json.dumps(line)
-    path.write_text("\n".join(lines) + "\n")
 
 
 def make_folders(root: pathlib.Path) -> dict[str, pathlib.Path]:
@@ -363,7 +306,10 @@ def test_long_curves_become_block_means() -> None:
 
 
 def test_settings_that_differ_come_first() -> None:
-    rows = settings({"seed": 12345, "learning_rate": 1e-3, "unknown": True})
+    rows = settings(
+        {"seed": 12345, "learning_rate": 1e-3, "unknown": True},
+        [FinetuningRecipe],
+    )
     assert [(row["name"], row["changed"]) for row in rows] == [
         ("learning_rate", True),
         ("unknown", True),

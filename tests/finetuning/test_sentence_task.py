@@ -9,8 +9,8 @@ import pytest
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.kinds.multi_label_task import MultiLabelTask
 from bert_tf.finetuning.kinds.own_file import (
-    OwnFiles,
     OwnFileTask,
+    OwnTexts,
 )
 from bert_tf.finetuning.kinds.regression_task import RegressionTask
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
@@ -54,7 +54,7 @@ def test_labels_that_are_numbers_are_sorted_as_such(tmp_path):
 
 
 def test_decoding_classes():
-    task = SentenceTask(name="x", data=OwnFiles(("t",)))
+    task = SentenceTask(name="x", data=OwnTexts(("t",)))
     logits = np.array([[1, 3, 2], [900, -900, 0]], np.float32)
     found = task.decode(logits, ("a", "b", "c"), 0.5)
     assert found.values == ("b", "a")
@@ -221,7 +221,7 @@ def test_several_labels_gone_wrong(tmp_path):
 
 
 def test_class_weights_are_for_classes():
-    data = OwnFiles(("t",))
+    data = OwnTexts(("t",))
     for task in (
         RegressionTask(name="x", data=data),
         MultiLabelTask(name="x", data=data),
@@ -243,7 +243,7 @@ def many(labels):
 
 
 def test_prediction_files(tmp_path):
-    task = MultiLabelTask(name="x", data=OwnFiles(("t",)), separator="|")
+    task = MultiLabelTask(name="x", data=OwnTexts(("t",)), separator="|")
     examples = many([None, None])
     logits = np.array([[1, -1, 1], [-1, -1, -1]], np.float32)
     predictions = task.decode(logits, ("a", "b", "c"), 0.5)
@@ -284,6 +284,6 @@ def test_prediction_files_gone_wrong(tmp_path):
 
 def test_json_of_scores(tmp_path):
     """Scores are plain numbers, so results.json can hold them."""
-    task = SentenceTask(name="x", data=OwnFiles(("t",)))
+    task = SentenceTask(name="x", data=OwnTexts(("t",)))
     score = task.score(["a", "b"], ["a", "a"], ("a", "b"))
     assert json.loads(json.dumps(score)) == score

@@ -30,14 +30,25 @@ def assigned(name, *assignments):
     return recipe_of(load_task(name), name, assignments)
 
 
+TABLES = {"sentence", "choice", "swag"}
+
+
 @pytest.mark.parametrize(
-    "assignment",
-    ["threshold=0.3", "label_kind=regression", "train_file=a.csv", "header=no"],
+    ("assignment", "takers"),
+    [
+        ("threshold=0.3", {"sentence"}),
+        ("label_kind=regression", {"sentence"}),
+        ("header=no", TABLES),
+        ("train_file=a.csv", TABLES | {"squad_v1", "squad_v2", "tagging"}),
+        ("label_form=letter", {"choice"}),
+        ("tag_column=1", {"conll2003", "conll2003_features", "tagging"}),
+        ("lstm_units=5", {"conll2003_features"}),
+    ],
 )
-def test_settings_of_own_files_are_refused_elsewhere(assignment):
+def test_settings_are_refused_where_they_are_of_no_use(assignment, takers):
     name = assignment.partition("=")[0]
     for task in task_names():
-        if task != "sentence":
+        if task not in takers:
             line = message_of(assigned, task, assignment)
             assert line.startswith(
                 f"--task={task}, --set: unknown key {name!r}"

@@ -64,8 +64,7 @@ def test_fails_in_one_line(files):
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
         "error: --task=mprc: no such task. Did you mean mrpc? It takes one of "
-        "cola, mnli, mrpc, qnli, qqp, rte, sentence, sst2, stsb, wnli, or the "
-        "path of a task file."
+        f"{', '.join(task_names())}, or the path of a task file."
     ]
 
 
@@ -117,8 +116,9 @@ def test_files_that_do_not_fit(files, predictions, expected):
 
 def test_names():
     assert task_names() == [
-        *("cola", "mnli", "mrpc", "qnli", "qqp", "rte"),
-        *("sentence", "sst2", "stsb", "wnli"),
+        *("choice", "cola", "conll2003", "conll2003_features", "mnli"),
+        *("mrpc", "qnli", "qqp", "rte", "sentence", "squad_v1", "squad_v2"),
+        *("sst2", "stsb", "swag", "tagging", "wnli"),
     ]
     for name in task_names():
         assert load_task(name).name == name

@@ -5,6 +5,7 @@ columns or, in JSON, in one that is a list.
 """
 
 import dataclasses
+import string
 from typing import NamedTuple
 
 from bert_tf.errors import UserError
@@ -15,6 +16,7 @@ from bert_tf.progress import notice
 
 LABEL_FORMS = ("number", "number_from_1", "letter", "text")
 _FEWEST_CHOICES = 2
+_LETTERS = string.ascii_uppercase
 _BY_NAME = Dialect()
 
 
@@ -158,7 +160,7 @@ def _example(
     cell = left[-1] if columns.label is not None else None
     if cell is not None and (label_needed or cell):
         text = _text(cell, columns.label, place)
-        label = _label(text, choices, columns, place)
+        label = _label(text, choices, columns.label_form, place)
     return ChoiceExample(
         context, start, choices, label, str(row.position), row.number, path
     )
@@ -196,6 +198,12 @@ def _choices(
             f"{place}: has {len(choices)} choice{'s' * (len(choices) != 1)}; "
             f"it takes {_FEWEST_CHOICES} or more."
         )
+    if columns.label_form == "letter" and len(choices) > len(_LETTERS):
+        raise UserError(
+            f"{place}: has {len(choices)} choices, and there are "
+            f"{len(_LETTERS)} letters; name the right ones by number, with "
+            "--set label_form=number."
+        )
     for name, choice in zip(names, choices, strict=True):
         if not choice.strip():
             raise UserError(
@@ -206,31 +214,58 @@ def _choices(
     return choices
 
 
-def _label(
-    cell: str, choices: tuple[str, ...], columns: ChoiceColumns, place: str
+def _label(cell: str, choices: tuple[str, ...], form: str, place: str) -> int:
+    """The right choice by number; one that stands twice is none in words."""
+    number = choice_number(cell, choices, form, place)
+    name = choice_name(number, choices, form)
+    count = [choice_name(n, choices, form) for n in range(len(choices))].count(
+        name
+    )
+    if count > 1:
+        raise UserError(
+            f"{place}: the label {excerpt(cell)} is the text of {count} of its "
+            f"{len(choices)} choices; it must be that of one."
+        )
+    return number
+
+
+def choice_number(
+    cell: str, choices: tuple[str, ...], form: str, place: str
 ) -> int:
-    """The number of the choice that a label names."""
-    cell = cell.strip()
-    form = columns.label_form
-    count = len(choices)
+    """The number of the choice that a cell names, from 0.
+
+    Args:
+      cell: the cell as a file has it.
+      choices: the texts to choose from.
+      form: how it names one; see `ChoiceColumns`. Of texts that are the same
+        it is the first.
+      place: file and row, for the error.
+
+    Raises:
+      UserError: it names none of them.
+    """
+    names = [choice_name(n, choices, form) for n in range(len(choices))]
+    name = " ".join(cell.split())
     if form == "text":
-        same = [n for n in range(count) if choices[n].strip() == cell]
-        if len(same) != 1:
+        if name not in names:
             raise UserError(
-                f"{place}: the label {excerpt(cell)} is the text of "
-                f"{len(same)} of its {count} choices; it must be that of one."
+                f"{place}: the label {excerpt(cell)} is the text of 0 of its "
+                f"{len(names)} choices; it must be that of one."
             )
-        return same[0]
-    # Letters end with the alphabet; choices beyond it have numbers.
-    names = {
-        "number": [str(n) for n in range(count)],
-        "number_from_1": [str(n + 1) for n in range(count)],
-        "letter": [chr(ord("A") + n) for n in range(min(count, 26))],
-    }[form]
-    if cell.upper() not in names:
+    elif (name := name.upper()) not in names:
         raise UserError(
             f"{place}: the label {excerpt(cell)} is none of {names[0]} to "
-            f"{names[-1]} for its {count} choices (label_form={form}; "
+            f"{names[-1]} for its {len(names)} choices (label_form={form}; "
             f"it takes {', '.join(LABEL_FORMS)})."
         )
-    return names.index(cell.upper())
+    return names.index(name)
+
+
+def choice_name(number: int, choices: tuple[str, ...], form: str) -> str:
+    """How a file names a choice; see `choice_number`."""
+    if form == "text":
+        # Texts with line ends are to fit in a cell as well.
+        return " ".join(choices[number].split())
+    if form == "letter":
+        return _LETTERS[number]
+    return str(number + (form == "number_from_1"))

@@ -6,6 +6,7 @@ from typing import Any
 from bert_tf.errors import UserError
 from bert_tf.finetuning.doctor.lines import remarks
 from bert_tf.finetuning.doctor.suspicious_text import DESCRIPTIONS
+from bert_tf.finetuning.report.checks import RESULTS
 from bert_tf.finetuning.report.html import (
     hundredths,
     inline,
@@ -14,22 +15,23 @@ from bert_tf.finetuning.report.html import (
     section,
     table,
 )
-from bert_tf.finetuning.report.run_files import RESULTS
 
 _LISTED_LABELS = 60
 
 
 def doctor_section(doctor: Mapping[str, Any]) -> str:
-    """What the data hold, a column a split; empty where nobody looked.
+    """What the data hold; empty where nobody looked.
 
     Args:
-      doctor: from `data_doctor.check`, or empty.
+      doctor: from the task's `examine`, or empty.
 
     Raises:
       UserError: something that the doctor always tells is missing.
     """
     if not doctor:
         return ""
+    if "lines" in doctor:
+        return section("doctor", "Data doctor", _listed(doctor["lines"]))
     try:
         return section("doctor", "Data doctor", *_parts(doctor))
     except KeyError as error:
@@ -37,6 +39,22 @@ def doctor_section(doctor: Mapping[str, Any]) -> str:
             f"{RESULTS}: 'doctor' holds no {error}; it must be what the data "
             "doctor returned, or empty."
         ) from None
+
+
+def _listed(lines: Any) -> str:
+    """Lines for a terminal as a list, indented as they are."""
+    if not isinstance(lines, list) or not all(
+        isinstance(line, str) for line in lines
+    ):
+        raise UserError(
+            f"{RESULTS}: the 'lines' of 'doctor' must be a list of strings."
+        )
+    items = "".join(
+        f'<li style="margin-left:{(len(line) - len(line.lstrip())) / 2:g}rem">'
+        f"{inline(line.strip())}</li>"
+        for line in lines
+    )
+    return f'<ul class="findings plain">{items}</ul>'
 
 
 def _parts(doctor: Mapping[str, Any]) -> list[str]:

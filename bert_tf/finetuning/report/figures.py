@@ -259,3 +259,43 @@ def error_histogram(
         axes.set_ylabel("rows")
         axes.legend(loc="upper left")
     return drawing.svg
+
+
+def null_odds(
+    edges: Sequence[float],
+    has_answer: Sequence[int],
+    no_answer: Sequence[int],
+    threshold: float | None,
+) -> bytes:
+    """How often questions with and without an answer have which null odds."""
+    with _drawing(size=(4.8, 3.6)) as drawing:
+        axes = drawing.axes[0]
+        axes.stairs(
+            has_answer,
+            edges,
+            fill=True,
+            color=BLUE,
+            alpha=0.55,
+            label="has an answer",
+        )
+        # Lines as well as a colour, which not everybody can see.
+        axes.stairs(
+            no_answer,
+            edges,
+            color=ORANGE,
+            linewidth=1.5,
+            hatch="///",
+            label="has none",
+        )
+        if threshold is not None:
+            axes.axvline(
+                threshold,
+                color="#1F2933",
+                linestyle="--",
+                linewidth=1.3,
+                label="threshold",
+            )
+        axes.set_xlabel("null odds")
+        axes.set_ylabel("questions")
+        axes.legend(loc="best")
+    return drawing.svg

@@ -26,8 +26,9 @@ def make_report(output_dir: str | pathlib.Path) -> pathlib.Path:
       UserError: a file is missing or is not what a finished run writes.
     """
     folder = pathlib.Path(output_dir)
-    numbers = report_numbers(read_run(folder))
-    html = page(numbers)
+    run = read_run(folder)
+    numbers = report_numbers(run)
+    html = page(numbers, run.kind)
     # Lone surrogates of a text stay escapes, as in the file they came from.
     text = json.dumps(numbers, indent=1, allow_nan=False)
     write_text(folder / "report.json", text + "\n")

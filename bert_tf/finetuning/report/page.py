@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_tf.finetuning.report.answers import answer_sections
 from bert_tf.finetuning.report.doctor import doctor_section
 from bert_tf.finetuning.report.html import (
     hundredths,
@@ -15,8 +14,8 @@ from bert_tf.finetuning.report.html import (
     shown,
     table,
 )
+from bert_tf.finetuning.report.kind import Kind
 from bert_tf.finetuning.report.scores import (
-    baseline,
     curves_section,
     scores_section,
     seeds_section,
@@ -30,7 +29,7 @@ _FACTS = {
     "num_train_steps": ("Training steps", ""),
     "best_step": ("Step of the model that was kept", ""),
     "stopped_early": ("Stopped early", ""),
-    "threshold": ("Probability from which a label is given", ""),
+    "threshold": ("Threshold", ""),
     "train_seconds": ("Training time", " s"),
     "examples_per_second": ("Training speed", " examples/s"),
     "eval_examples_per_second": ("Evaluation speed", " examples/s"),
@@ -41,6 +40,7 @@ _CONTENTS = {
     "seeds": "Seeds",
     "curves": "Curves",
     "answers": "Answers",
+    "null_odds": "No answer",
     "calibration": "Calibration",
     "mistakes": "Mistakes",
     "doctor": "Data",
@@ -49,20 +49,21 @@ _CONTENTS = {
 }
 
 
-def page(numbers: Mapping[str, Any]) -> str:
+def page(numbers: Mapping[str, Any], kind: Kind) -> str:
     """The whole page.
 
     Args:
       numbers: from `report_numbers`.
+      kind: what kind the task is of.
     """
     sections = [
-        scores_section(numbers),
+        scores_section(numbers, kind),
         seeds_section(numbers),
         curves_section(numbers),
-        *answer_sections(numbers),
+        *kind.sections(numbers),
         doctor_section(numbers["doctor"]),
         _recipe(numbers["settings"]),
-        _speed(numbers["facts"]),
+        _speed(numbers["facts"], kind),
     ]
     body = "\n".join(each for each in sections if each)
     contents = "".join(
@@ -79,16 +80,16 @@ def page(numbers: Mapping[str, Any]) -> str:
         f'initial-scale=1">\n<title>{title}</title>\n<style>\n{STYLE}\n'
         "</style>\n</head>\n<body>\n<header>\n"
         f"<h1>{inline(numbers['task'])}: fine-tuning report</h1>\n"
-        f"{_introduction(numbers)}\n{_tiles(numbers)}\n"
+        f"{_introduction(numbers, kind)}\n{_tiles(numbers, kind)}\n"
         f'<nav aria-label="Contents">{contents}</nav>\n</header>\n<main>\n'
         f"{body}\n</main>\n<footer>Every number on this page is in "
         "report.json beside it.</footer>\n</body>\n</html>\n"
     )
 
 
-def _introduction(numbers: Mapping[str, Any]) -> str:
+def _introduction(numbers: Mapping[str, Any], kind: Kind) -> str:
     sizes = ", ".join(
-        f"{count:,} {shown(split)} rows"
+        f"{count:,} {shown(split)} {kind.unit}"
         for split, count in numbers["examples"].items()
     )
     parts = [f"Started from {inline(numbers['model'])}", sizes]
@@ -97,7 +98,7 @@ def _introduction(numbers: Mapping[str, Any]) -> str:
     return f"<p>{'; '.join(part for part in parts if part)}.</p>"
 
 
-def _tiles(numbers: Mapping[str, Any]) -> str:
+def _tiles(numbers: Mapping[str, Any], kind: Kind) -> str:
     """The few numbers to see first."""
     main = next(
         each
@@ -107,10 +108,14 @@ def _tiles(numbers: Mapping[str, Any]) -> str:
     metric = f"{named(main['metric'])}, {named(main['split'])}"
     tiles = [
         (metric, hundredths(main["value"]), "x 100, this model"),
-        ("Baseline", hundredths(main["majority"]), baseline(numbers)),
+        (
+            "Baseline",
+            hundredths(main["majority"]),
+            kind.baseline(numbers["labels"]),
+        ),
     ]
     tiles += [
-        (model_named(model), hundredths(value), "published, test set")
+        (model_named(model), hundredths(value), kind.published)
         for model, value in main["paper"].items()
     ]
     if "calibration" in numbers["predictions"]:
@@ -162,9 +167,13 @@ def _recipe(settings: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _speed(facts: Mapping[str, Any]) -> str:
+def _speed(facts: Mapping[str, Any], kind: Kind) -> str:
+    titles = {"threshold": kind.threshold}
     rows = [
-        (_FACTS[name][0], _fact(value, _FACTS[name][1]))
+        (
+            titles.get(name) or _FACTS[name][0],
+            _fact(value, _FACTS[name][1]),
+        )
         for name, value in facts.items()
     ]
     if not rows:

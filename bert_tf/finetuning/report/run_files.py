@@ -2,16 +2,17 @@
 
 import dataclasses
 import json
-import math
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from bert_tf.errors import UserError
+from bert_tf.finetuning.report.checks import PREDICTIONS, RESULTS, finite
+from bert_tf.finetuning.report.kind import Kind
+from bert_tf.finetuning.report.kinds import kind_of
 from bert_tf.recipe import check_kind, read_json_object
 
-RESULTS, RECIPE = "results.json", "recipe.json"
-HISTORY, PREDICTIONS = "history.jsonl", "dev_predictions.jsonl"
+_RECIPE, _HISTORY = "recipe.json", "history.jsonl"
 _REQUIRED = {
     "task": str,
     "model": str,
@@ -35,29 +36,6 @@ FACTS = (
     "padding_share",
 )
 _SEED_KEYS = {"seed": int, "folder": str, "dev": dict, "degenerate": bool}
-_TEXT_KEYS = ("identifier", "text_a")
-
-
-class DevPrediction(NamedTuple):
-    """One line of dev_predictions.jsonl.
-
-    Attributes:
-      identifier: the row's own name.
-      row: its line in the data file, counted from 1.
-      text_a: the text, or the first of a pair.
-      text_b: the second of a pair, or None.
-      label: the right answer: a class, a number, or the classes that hold.
-      prediction: the model's, in the same form.
-      probabilities: one a class; None for regression.
-    """
-
-    identifier: str
-    row: int
-    text_a: str
-    text_b: str | None
-    label: Any
-    prediction: Any
-    probabilities: Sequence[float] | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,13 +47,15 @@ class RunFiles:
       recipe: recipe.json.
       histories: by seed ("" where there is one training only), the rows of
         history.jsonl.
-      predictions: dev_predictions.jsonl.
+      kind: what kind the task is of.
+      predictions: dev_predictions.jsonl, each line as the kind reads it.
     """
 
     results: Mapping[str, Any]
     recipe: Mapping[str, Any]
     histories: Mapping[str, list[dict[str, float | None]]]
-    predictions: Sequence[DevPrediction]
+    kind: Kind
+    predictions: Sequence[Any]
 
 
 def read_run(folder: pathlib.Path) -> RunFiles:
@@ -93,17 +73,14 @@ def read_run(folder: pathlib.Path) -> RunFiles:
     seeds = results.get("seeds", [])
     if len(seeds) > 1:
         histories = {
-            str(each["seed"]): _read_history(folder / each["folder"] / HISTORY)
+            str(each["seed"]): _read_history(folder / each["folder"] / _HISTORY)
             for each in seeds
         }
     else:
-        histories = {"": _read_history(folder / HISTORY)}
-    return RunFiles(
-        results,
-        read_json_object(folder / RECIPE),
-        histories,
-        _read_predictions(folder / PREDICTIONS, results["labels"]),
-    )
+        histories = {"": _read_history(folder / _HISTORY)}
+    recipe = read_json_object(folder / _RECIPE)
+    kind, rows = _read_predictions(folder / PREDICTIONS, results)
+    return RunFiles(results, recipe, histories, kind, rows)
 
 
 def _read_results(path: pathlib.Path) -> dict[str, Any]:
@@ -164,7 +141,7 @@ def _without_nan(value: Any) -> Any:
         return {name: _without_nan(each) for name, each in value.items()}
     if isinstance(value, list):
         return [_without_nan(each) for each in value]
-    return _finite(value) if isinstance(value, float) else value
+    return finite(value) if isinstance(value, float) else value
 
 
 def _check_numbers(name: str, values: Any, path: pathlib.Path) -> None:
@@ -201,86 +178,17 @@ def _read_history(path: pathlib.Path) -> list[dict[str, float | None]]:
     for place, row in _read_lines(path):
         if "step" not in row:
             raise UserError(f"{place}: holds no 'step'.")
-        rows.append({name: _finite(value) for name, value in row.items()})
+        rows.append({name: finite(value) for name, value in row.items()})
     return rows
 
 
-def _finite(value: Any) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number and math.isfinite(value) else None
-
-
 def _read_predictions(
-    path: pathlib.Path, labels: Sequence[str]
-) -> list[DevPrediction]:
-    found = []
-    for place, line in _read_lines(path):
-        for name in (*_TEXT_KEYS, "row", "text_b", "label", "prediction"):
-            if name not in line:
-                raise UserError(f"{place}: holds no {name!r}.")
-        for name in _TEXT_KEYS:
-            check_kind(name, str, line[name], place)
-        check_kind("row", int, line["row"], place)
-        if line["text_b"] is not None:
-            check_kind("text_b", str, line["text_b"], place)
-        for name in ("label", "prediction"):
-            _check_answer(name, line[name], labels, place)
-        if isinstance(line["label"], list) != isinstance(
-            line["prediction"], list
-        ):
-            raise UserError(f"{place}: label and prediction differ in form.")
-        found.append(
-            DevPrediction(
-                line["identifier"],
-                line["row"],
-                line["text_a"],
-                line["text_b"],
-                line["label"],
-                line["prediction"],
-                _probabilities(line, labels, place) if labels else None,
-            )
-        )
-    if not found:
+    path: pathlib.Path, results: Mapping[str, Any]
+) -> tuple[Kind, list[Any]]:
+    """The kind that the lines are of, and what each of them holds."""
+    lines = _read_lines(path)
+    if not lines:
         raise UserError(f"{path}: holds no predictions.")
-    if len({isinstance(each.label, list) for each in found}) > 1:
-        raise UserError(
-            f"{path}: some labels are lists and some are not; all rows must "
-            "be of one kind."
-        )
-    return found
-
-
-def _check_answer(
-    name: str, value: Any, labels: Sequence[str], place: str
-) -> None:
-    if not labels:
-        if _finite(value) is None:
-            raise UserError(
-                f"{place}: {name} is {value!r}; it takes a finite number."
-            )
-        return
-    for each in value if isinstance(value, list) else [value]:
-        if each not in labels:
-            raise UserError(
-                f"{place}: {name} is {each!r}, which is not among the labels "
-                f"of {RESULTS}."
-            )
-
-
-def _probabilities(
-    line: Mapping[str, Any], labels: Sequence[str], place: str
-) -> list[float]:
-    values = line.get("probabilities")
-    if not isinstance(values, list) or len(values) != len(labels):
-        raise UserError(
-            f"{place}: 'probabilities' must be a list of {len(labels)} "
-            "numbers, one a label."
-        )
-    for value in values:
-        # A softmax in float32 can sum to a hair more than 1.
-        if _finite(value) is None or not 0 <= value <= 1.0001:
-            raise UserError(
-                f"{place}: probabilities hold {value!r}; each takes a number "
-                "from 0 to 1."
-            )
-    return values
+    place, first = lines[0]
+    kind = kind_of(first, place)
+    return kind, [kind.read(line, results, place) for place, line in lines]

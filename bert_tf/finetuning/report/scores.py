@@ -16,22 +16,16 @@ from bert_tf.finetuning.report.html import (
     table,
     words,
 )
-
-_PAPER_NOTE = (
-    "BERT base and BERT large are the published numbers of Devlin et al. 2019, "
-    "which were scored on the hidden test set."
-)
+from bert_tf.finetuning.report.kind import Kind
 
 
-def baseline(numbers: Mapping[str, Any]) -> str:
-    """What the baseline does, in words."""
-    if numbers["labels"]:
-        return "always the most frequent answer"
-    return "always the mean"
+def scores_section(numbers: Mapping[str, Any], kind: Kind) -> str:
+    """The scores beside the baseline and the paper.
 
-
-def scores_section(numbers: Mapping[str, Any]) -> str:
-    """The scores beside the baseline and the paper."""
+    Args:
+      numbers: from `report_numbers`.
+      kind: what kind the task is of.
+    """
     rows = numbers["scores"]
     models = list(dict.fromkeys(x for row in rows for x in row["paper"]))
     has_splits = len({row["split"] for row in rows}) > 1
@@ -48,14 +42,14 @@ def scores_section(numbers: Mapping[str, Any]) -> str:
     header = ["Metric", *(["Rows"] if has_splits else [])]
     header += ["This model", "Baseline"]
     note = (
-        f"Scores are x 100. Baseline: {baseline(numbers)} of the training "
-        "rows. The model was chosen by "
+        f"Scores are x 100. Baseline: {kind.baseline(numbers['labels'])}. "
+        "The model was chosen by "
         f"{named(numbers['main_metric'])}"
         f" on {shown(numbers['main_split'])}, so its score there is a little "
         "kind to it. "
     )
     if models:
-        note += inline(numbers["paper_note"] or _PAPER_NOTE)
+        note += inline(numbers["paper_note"] or kind.paper_note)
     return section(
         "scores",
         "Scores",

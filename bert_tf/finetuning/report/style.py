@@ -79,11 +79,24 @@ ol.mistakes { list-style: none; margin: 0; padding: 0; }
 .verdict .where { color: var(--soft); margin-left: auto; }
 .text { overflow-wrap: anywhere; margin: .3rem 0; }
 .pair .text { padding-left: .7rem; border-left: 2px solid var(--line); }
+mark { background: none; color: inherit; padding: 0 .1em; }
+mark.gold { border-bottom: 3px solid #007a5a; background: #e3f3ee; }
+mark.given { outline: 2px dashed var(--orange); outline-offset: 1px; }
+.label { font-size: .72rem; padding: 0 .3em; margin: 0 .35em 0 .1em;
+  border-radius: .25rem; white-space: nowrap; color: #fff; }
+.label.gold { background: #007a5a; }
+.label.given { background: var(--orange); }
+.who { font-size: .8rem; color: var(--soft); margin: .5rem 0 0; }
+.question { font-weight: 600; overflow-wrap: anywhere; }
+ol.choices { margin: .4rem 0; padding-left: 1.6rem; }
+.mistakes ol.choices li { border: 0; border-radius: 0; padding: .1rem 0;
+  margin: .2rem 0; }
 .whole { white-space: pre-wrap; font-size: .875rem; }
 .cut { color: var(--orange); font-weight: 700; }
 summary { cursor: pointer; color: var(--blue); font-size: .875rem; }
 ul.findings { padding-left: 1.2rem; margin: .5rem 0; }
 ul.findings li { overflow-wrap: anywhere; }
+ul.plain { list-style: none; padding-left: 0; font-size: .9rem; }
 pre { font-size: .8rem; line-height: 1.45; background: var(--pale);
   border-radius: .4rem; padding: .8rem; overflow-x: auto; }
 .whole-word { white-space: nowrap; }

@@ -75,6 +75,9 @@ class TaggedWords:
         """How many sentences there are."""
         return len(self.sentence_starts) - 1
 
+    def __len__(self) -> int:
+        return self.num_sentences
+
     def sentences(self) -> Iterator[slice]:
         """Where the words of each sentence stand in `words` and `tags`."""
         bounds = self.sentence_starts.tolist()

@@ -13,6 +13,7 @@ import numpy as np
 
 from bert_tf.errors import UserError
 from bert_tf.finetuning.tags.conll_file import DOCUMENT_MARK, TaggedWords
+from bert_tf.finetuning.tags.tag_recipe import CONTEXTS
 from bert_tf.progress import notice
 from bert_tf.text.rows import (
     EncodedRows,
@@ -24,7 +25,6 @@ from bert_tf.text.rows import (
 )
 from bert_tf.text.tokenizer import BertTokenizer
 
-CONTEXTS = ("document", "sentence")
 TAG_IDS, TAG_WEIGHTS = "tag_ids", "tag_weights"
 # [CLS] and [SEP].
 _SPECIAL_TOKENS = 2
@@ -151,33 +151,20 @@ def encode_words(
     Raises:
       UserError: an unknown context, no room for a token, or no stride.
     """
-    room = max_seq_length - _SPECIAL_TOKENS
     if context not in CONTEXTS:
         raise UserError(
             f"context is {context!r}; it takes one of {', '.join(CONTEXTS)}."
         )
-    if room < 1:
-        raise UserError(
-            f"max_seq_length is {max_seq_length}; [CLS], [SEP] and a token "
-            f"need {_SPECIAL_TOKENS + 1}."
-        )
-    if doc_stride is None:
-        doc_stride = max(room // 2, 1)
-    if doc_stride < 1:
-        raise UserError(f"doc_stride is {doc_stride}; it must be at least 1.")
-    stride = min(doc_stride, room)
-    ids, word_tokens = _token_stream(data.words, tokenizer)
-    bounds = word_tokens[data.sentence_starts]
-    documents = data.document_starts
-    if context == "sentence":
-        documents = np.arange(len(bounds))
-    elif not data.marks and len(documents) == len(bounds) > 2:
+    room, stride = _room_and_stride(max_seq_length, doc_stride)
+    ids, word_tokens = token_stream(data.words, tokenizer)
+    no_marks = not data.marks and len(data.document_starts) == len(data) + 1
+    if context == "document" and no_marks and len(data) > 1:
         notice(
             f"{data.path}: has no {DOCUMENT_MARK} lines, so its sentences "
             "stand alone; if it is one text, pass --set unmarked=file."
         )
-    ranges = _ranges(bounds, bounds[documents], documents, room)
-    windows = 1 + -(-np.maximum(ranges.count - room, 0) // stride)
+    ranges = _ranges(data, word_tokens, context, room)
+    windows = _num_windows(ranges, room, stride)
     window = _windows_of_words(
         data.sentence_starts, word_tokens, ranges, windows, room, stride
     )
@@ -197,10 +184,13 @@ def encode_words(
     return WordWindows(rows, places.astype(np.int32), word_starts)
 
 
-def _token_stream(
+def token_stream(
     words: list[str], tokenizer: BertTokenizer
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of all words, int32 [T], and where words begin, int64 [W + 1]."""
+    """The ids of all words, int32 [T], and where words begin, int64 [W + 1].
+
+    A word of which nothing is left is [UNK], so each has one token at least.
+    """
     place = {word: number for number, word in enumerate(dict.fromkeys(words))}
     unique = tokenize_texts(list(place), tokenizer)
     # What every word that comes to nothing points to.
@@ -214,24 +204,68 @@ def _token_stream(
     return take_ranges(ids, begin[word], count[word]), starts
 
 
+def num_windows(
+    data: TaggedWords,
+    word_tokens: np.ndarray,
+    max_seq_length: int,
+    context: str,
+    doc_stride: int | None,
+) -> np.ndarray:
+    """How many windows each sentence needs at most; see `encode_words`.
+
+    Args:
+      data: the words.
+      word_tokens: int64 [W + 1], where words begin, in sub-tokens.
+      max_seq_length: S, the longest row.
+      context: "document" or "sentence".
+      doc_stride: see `encode_words`.
+
+    Returns:
+      int64 [N], 1 where a sentence fits a row.
+    """
+    room, stride = _room_and_stride(max_seq_length, doc_stride)
+    return _num_windows(_ranges(data, word_tokens, context, room), room, stride)
+
+
+def _room_and_stride(
+    max_seq_length: int, doc_stride: int | None
+) -> tuple[int, int]:
+    """Tokens of a window, and from one window to the next."""
+    room = max_seq_length - _SPECIAL_TOKENS
+    if room < 1:
+        raise UserError(
+            f"max_seq_length is {max_seq_length}; [CLS], [SEP] and a token "
+            f"need {_SPECIAL_TOKENS + 1}."
+        )
+    if doc_stride is None:
+        doc_stride = max(room // 2, 1)
+    if doc_stride < 1:
+        raise UserError(f"doc_stride is {doc_stride}; it must be at least 1.")
+    return room, min(doc_stride, room)
+
+
+def _num_windows(ranges: _Ranges, room: int, stride: int) -> np.ndarray:
+    return 1 + -(-np.maximum(ranges.count - room, 0) // stride)
+
+
 def _ranges(
-    sentence_bounds: np.ndarray,
-    document_bounds: np.ndarray,
-    document_starts: np.ndarray,
-    room: int,
+    data: TaggedWords, word_tokens: np.ndarray, context: str, room: int
 ) -> _Ranges:
     """Sentences and what surrounds them.
 
     Args:
-      sentence_bounds: int64 [N + 1], where sentences begin, in sub-tokens.
-      document_bounds: int64 [D + 1], where documents begin, in sub-tokens.
-      document_starts: int64 [D + 1], where documents begin, in sentences.
+      data: the words.
+      word_tokens: int64 [W + 1], where words begin, in sub-tokens.
+      context: "document" or "sentence".
       room: tokens of a window.
     """
-    document = np.repeat(
-        np.arange(len(document_starts) - 1), np.diff(document_starts)
-    )
-    first, end = sentence_bounds[:-1], sentence_bounds[1:]
+    bounds = word_tokens[data.sentence_starts]
+    documents = data.document_starts
+    if context == "sentence":
+        documents = np.arange(len(bounds))
+    document = np.repeat(np.arange(len(documents) - 1), np.diff(documents))
+    document_bounds = bounds[documents]
+    first, end = bounds[:-1], bounds[1:]
     before = first - document_bounds[document]
     after = document_bounds[document + 1] - end
     spare = room - (end - first)

@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.finetuning.report.run_files import DevPrediction
-
-NUM_MISTAKES = 20
+from bert_tf.finetuning.report.kind import NUM_MISTAKES
+from bert_tf.finetuning.report.sentence_rows import DevPrediction
 
 
 def _worst(badness: np.ndarray, wrong: np.ndarray) -> list[int]:

@@ -1,0 +1,202 @@
+"""The numbers of a report on questions: what its tables show, for JSON."""
+
+import collections
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_tf.errors import UserError
+from bert_tf.finetuning.report.checks import PREDICTIONS
+from bert_tf.finetuning.report.kind import NUM_MISTAKES
+from bert_tf.finetuning.report.question_rows import QuestionRow
+
+_QUESTION_WORDS = {
+    "what": "what",
+    "which": "which",
+    "who": "who",
+    "whom": "who",
+    "whose": "who",
+    "when": "when",
+    "where": "where",
+    "why": "why",
+    "how": "how",
+}
+_OTHER_WORD = "other"
+_WORD = re.compile(r"[^\W\d_]+")
+# The most words in each group but the last.
+_ANSWER_WORDS = (1, 2, 4, 8)
+_CONTEXT_WORDS = (75, 100, 150, 200, 300)
+_HAS_ANSWER, _NO_ANSWER = "has an answer", "no answer"
+_ODDS_BINS = 40
+# What lies beyond these shares of the null odds is counted at the ends.
+_ODDS_RANGE = (0.005, 0.995)
+
+
+def question_numbers(
+    rows: Sequence[QuestionRow], results: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Scores of groups of questions, null odds and mistakes.
+
+    Args:
+      rows: the lines of dev_predictions.jsonl.
+      results: results.json, for the threshold.
+
+    Raises:
+      UserError: some lines have null odds and some have none.
+    """
+    return {
+        "num_examples": len(rows),
+        "all": _scores(rows),
+        "parts": _parts(rows),
+        "by_question_word": _grouped(rows, question_word),
+        "by_answer_length": _in_order(
+            rows, _answer_length, (*_ranges(_ANSWER_WORDS), _NO_ANSWER)
+        ),
+        "by_context_length": _in_order(
+            rows,
+            lambda row: _range(len(row.context.split()), _CONTEXT_WORDS),
+            _ranges(_CONTEXT_WORDS),
+        ),
+        "null_odds": _null_odds(rows, results.get("threshold")),
+        "mistakes": _mistakes(rows),
+    }
+
+
+def question_word(row: QuestionRow) -> str:
+    """The first question word of a question; "other" where there is none."""
+    words = _WORD.findall(row.question.lower())
+    known = (_QUESTION_WORDS[word] for word in words if word in _QUESTION_WORDS)
+    return next(known, _OTHER_WORD)
+
+
+def _answer_length(row: QuestionRow) -> str:
+    """The group of the first right answer's number of words."""
+    if not row.answers:
+        return _NO_ANSWER
+    return _range(len(row.answers[0].text.split()), _ANSWER_WORDS)
+
+
+def _ranges(edges: Sequence[int]) -> list[str]:
+    """The names of the groups: "1", "2", "3 to 4", ..., "9 or more"."""
+    begins = [1, *(edge + 1 for edge in edges[:-1])]
+    names = [
+        str(end) if begin == end else f"{begin} to {end}"
+        for begin, end in zip(begins, edges, strict=True)
+    ]
+    # What has no word at all is among the shortest.
+    return [*names, f"{edges[-1] + 1} or more"]
+
+
+def _range(count: int, edges: Sequence[int]) -> str:
+    return _ranges(edges)[int(np.searchsorted(edges, count))]
+
+
+def _scores(rows: Sequence[QuestionRow]) -> dict[str, Any]:
+    """How many questions, and their mean exact match and F1."""
+    return {
+        "count": len(rows),
+        "exact": float(np.mean([row.exact for row in rows])),
+        "f1": float(np.mean([row.f1 for row in rows])),
+    }
+
+
+def _groups(
+    rows: Sequence[QuestionRow], group: Callable[[QuestionRow], str]
+) -> dict[str, list[QuestionRow]]:
+    found: dict[str, list[QuestionRow]] = collections.defaultdict(list)
+    for row in rows:
+        found[group(row)].append(row)
+    return found
+
+
+def _grouped(
+    rows: Sequence[QuestionRow], group: Callable[[QuestionRow], str]
+) -> list[dict[str, Any]]:
+    """The scores of each group, the largest first."""
+    found = _groups(rows, group)
+    order = sorted(found, key=lambda name: (-len(found[name]), name))
+    return [{"group": name} | _scores(found[name]) for name in order]
+
+
+def _in_order(
+    rows: Sequence[QuestionRow],
+    group: Callable[[QuestionRow], str],
+    order: Sequence[str],
+) -> list[dict[str, Any]]:
+    """The scores of those groups that have questions."""
+    found = _groups(rows, group)
+    return [
+        {"group": name} | _scores(found[name])
+        for name in order
+        if name in found
+    ]
+
+
+def _parts(rows: Sequence[QuestionRow]) -> list[dict[str, Any]]:
+    """Questions with and without an answer; empty where all have one.
+
+    Of each its scores, and to how many of them an answer was given.
+    """
+    groups = _groups(
+        rows, lambda row: _HAS_ANSWER if row.answers else _NO_ANSWER
+    )
+    if _NO_ANSWER not in groups:
+        return []
+    return [
+        {
+            "group": name,
+            "answered": sum(bool(row.prediction) for row in groups[name]),
+        }
+        | _scores(groups[name])
+        for name in (_HAS_ANSWER, _NO_ANSWER)
+        if name in groups
+    ]
+
+
+def _null_odds(
+    rows: Sequence[QuestionRow], threshold: float | None
+) -> dict[str, Any] | None:
+    """The null odds of questions with and without an answer, counted."""
+    have = {row.null_odds is not None for row in rows}
+    if have == {False}:
+        return None
+    if len(have) > 1:
+        raise UserError(
+            f"{PREDICTIONS}: some questions have null_odds and some have null; "
+            "all must be of one kind."
+        )
+    odds = np.array([row.null_odds for row in rows], np.float64)
+    has_answer = np.array([bool(row.answers) for row in rows])
+    low, high = np.quantile(odds, _ODDS_RANGE)
+    if threshold is not None:
+        low, high = min(low, threshold), max(high, threshold)
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    edges = np.linspace(low, high, _ODDS_BINS + 1)
+    clipped = np.clip(odds, low, high)
+    return {
+        "threshold": threshold,
+        "edges": edges.tolist(),
+        "has_answer": np.histogram(clipped[has_answer], edges)[0].tolist(),
+        "no_answer": np.histogram(clipped[~has_answer], edges)[0].tolist(),
+    }
+
+
+def _confidence(row: QuestionRow) -> float:
+    """The probability of the answer given, 0 where it is not told."""
+    return dict(row.n_best).get(row.prediction, 0.0)
+
+
+def _mistakes(rows: Sequence[QuestionRow]) -> dict[str, Any]:
+    """The questions of the lowest F1, the surest answers first."""
+    wrong = [row for row in rows if row.exact < 1]
+    worst = sorted(wrong, key=lambda row: (row.f1, -_confidence(row)))
+    return {
+        "total": len(wrong),
+        "worst": [
+            row._asdict() | {"answers": [x._asdict() for x in row.answers]}
+            for row in worst[:NUM_MISTAKES]
+        ],
+    }

@@ -1,0 +1,270 @@
+"""Vectors of words from an encoder that never changes, computed once.
+
+They are kept in a file, of which a batch reads what it needs: those of
+CoNLL-2003's training words take a gigabyte and more.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import pathlib
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.checkpoints import POOLER, Checkpoint
+from bert_tf.checkpoints.layout import encoder_shapes
+from bert_tf.encoder import BertEncoder
+from bert_tf.errors import UserError
+from bert_tf.features import ENCODER_INPUTS, INPUT_MASK
+from bert_tf.files import written_beside
+from bert_tf.finetuning.tags.feature_recipe import (
+    CONCAT_LAST_FOUR,
+    EMBEDDINGS,
+    LAST,
+    SECOND_TO_LAST,
+    WEIGHTED_SUM_ALL,
+    WEIGHTED_SUM_LAST_FOUR,
+)
+from bert_tf.finetuning.tags.word_windows import (
+    TAG_IDS,
+    TAG_WEIGHTS,
+    WordWindows,
+    asked_words,
+)
+from bert_tf.models import restore
+from bert_tf.progress import Progress
+from bert_tf.text.rows import counted
+
+WORD_FEATURES = "word_features"
+_DTYPE = np.float16
+
+
+def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
+    """The layers that features are of, counted from the embeddings, 0.
+
+    Args:
+      features: one of `FEATURES`.
+      num_hidden_layers: L, the last one's number.
+
+    Raises:
+      UserError: the encoder has not as many.
+    """
+    last = num_hidden_layers
+    last_four = tuple(range(last - 3, last + 1))
+    layers = {
+        EMBEDDINGS: (0,),
+        SECOND_TO_LAST: (last - 1,),
+        LAST: (last,),
+        WEIGHTED_SUM_LAST_FOUR: last_four,
+        CONCAT_LAST_FOUR: last_four,
+        WEIGHTED_SUM_ALL: tuple(range(1, last + 1)),
+    }[features]
+    if features != EMBEDDINGS and layers[0] < 1:
+        raise UserError(
+            f"features={features}: the encoder has {last} layers, which are "
+            "too few; choose others, or a deeper model."
+        )
+    return layers
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureSource:
+    """An encoder and what is wanted of it.
+
+    Attributes:
+      checkpoint: the encoder's weights.
+      layers: the K layers.
+      precision: a Keras dtype policy.
+      batch_size: rows computed at a time.
+      folder: where vectors are kept.
+    """
+
+    checkpoint: Checkpoint
+    layers: tuple[int, ...]
+    precision: str
+    batch_size: int
+    folder: pathlib.Path
+
+    def key(self, windows: WordWindows) -> str:
+        """A fingerprint of the vectors of some words."""
+        config = self.checkpoint.config
+        found = hashlib.sha256(
+            repr((self.layers, self.precision, config.to_dict())).encode()
+        )
+        for name in encoder_shapes(config):
+            found.update(np.ascontiguousarray(self.checkpoint.arrays[name]))
+        for array in windows.arrays:
+            found.update(np.ascontiguousarray(array))
+        return found.hexdigest()
+
+    def write(self, path: pathlib.Path, windows: WordWindows) -> None:
+        """Computes the vectors of all words into a .npy file."""
+        width = self.checkpoint.config.hidden_size
+        shape = (len(windows.places), len(self.layers), width)
+        with (
+            written_beside(path) as beside,
+            Progress("features", shape[0], 0, " words") as progress,
+        ):
+            kept = np.lib.format.open_memmap(beside, "w+", _DTYPE, shape)
+            for words, vectors in self._computed(windows):
+                if not np.isfinite(vectors).all():
+                    raise UserError(
+                        f"{self.checkpoint.source}: what the encoder gives is "
+                        "not finite; its weights are broken, or it needs "
+                        "precision=float32."
+                    )
+                kept[words] = vectors
+                progress.update(len(words))
+            kept.flush()
+
+    def _computed(
+        self, windows: WordWindows
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Words by number, and their vectors [words, K, H]."""
+        encoder = BertEncoder(self.checkpoint.config, dtype=self.precision)
+        # Nobody reads the pooler.
+        restore(encoder, self.checkpoint, [POOLER])
+        signature = {
+            feature.name: tf.TensorSpec([None, None], tf.int32)
+            for feature in ENCODER_INPUTS
+        }
+        places = tf.TensorSpec([None, 2], tf.int64)
+
+        # One graph for all lengths, since others round differently.
+        @tf.function(input_signature=[signature, places])
+        def vectors(
+            batch: dict[str, tf.Tensor], places: tf.Tensor
+        ) -> tf.Tensor:
+            outputs = encoder(
+                batch, training=False, return_all_layers=True, unpadded=True
+            )
+            hidden = (
+                outputs["embedding_output"],
+                *outputs["all_encoder_layers"],
+            )
+            found = [tf.gather_nd(hidden[n], places) for n in self.layers]
+            return tf.cast(tf.stack(found, axis=1), _DTYPE)
+
+        order = np.argsort(windows.lengths, kind="stable")
+        for begin in range(0, len(order), self.batch_size):
+            chosen = order[begin : begin + self.batch_size]
+            row, place, word = asked_words(windows, chosen)
+            places_of = np.stack([row, place], axis=1)
+            yield word, vectors(windows.batch(chosen), places_of).numpy()
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureRows:
+    """Sentences as rows of vectors, a vector for each of W words.
+
+    Attributes:
+      source: what computes the vectors.
+      windows: the rows of token ids that they are computed from.
+      sentence_starts: int64 [N + 1], where each sentence begins.
+      split: what the file of the vectors is called by.
+    """
+
+    source: FeatureSource
+    windows: WordWindows
+    sentence_starts: np.ndarray
+    split: str
+
+    @functools.cached_property
+    def key(self) -> str:
+        """A fingerprint of the vectors."""
+        return self.source.key(self.windows)
+
+    @functools.cached_property
+    def vectors(self) -> np.ndarray:
+        """float16 [W, K, H], computed when first asked for, read from disk."""
+        path = self.source.folder / f"{self.split}-{self.key[:16]}.npy"
+        if not path.is_file():
+            self.source.write(path, self.windows)
+        return np.load(path, mmap_mode="r")
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Words of each sentence, int64 [N]."""
+        return np.diff(self.sentence_starts)
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What decides every batch, for digests."""
+        key = np.frombuffer(self.key.encode(), np.uint8)
+        return key, self.sentence_starts
+
+    def words(
+        self, chosen: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The words of some sentences.
+
+        Args:
+          chosen: int64 [B], sentences by number.
+
+        Returns:
+          Of each word its row in the batch, its place there and its number,
+          each int64 [words].
+        """
+        count = self.lengths[chosen]
+        place = counted(count)
+        row = np.repeat(np.arange(len(chosen)), count)
+        return row, place, self.sentence_starts[chosen][row] + place
+
+    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+        """A batch of some sentences, padded to the longest of them.
+
+        Args:
+          chosen: int64 [B], sentences by number.
+
+        Returns:
+          word_features, float32 [B, S, K, H], and input_mask, int32 [B, S],
+          1 = word, 0 = padding.
+        """
+        row, place, word = self.words(chosen)
+        size = (len(chosen), int(self.lengths[chosen].max()))
+        shape = (*size, *self.vectors.shape[1:])
+        features, mask = np.zeros(shape, np.float32), np.zeros(size, np.int32)
+        features[row, place] = self.vectors[word]
+        mask[row, place] = 1
+        return {WORD_FEATURES: features, INPUT_MASK.name: mask}
+
+    def __len__(self) -> int:
+        return len(self.sentence_starts) - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggedFeatureRows:
+    """Sentences with the tags of their words; see `LabelledRows`.
+
+    Attributes:
+      rows: the sentences, of W words.
+      numbers: int32 [W], the tag of each word.
+    """
+
+    rows: FeatureRows
+    numbers: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Words of each sentence, int64 [N]."""
+        return self.rows.lengths
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What decides every batch, for digests."""
+        return *self.rows.arrays, self.numbers
+
+    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+        """A batch with tag_ids int32 and tag_weights float32, both [B, S]."""
+        batch = self.rows.batch(chosen)
+        row, place, word = self.rows.words(chosen)
+        mask = batch[INPUT_MASK.name]
+        batch[TAG_IDS] = np.zeros_like(mask)
+        batch[TAG_IDS][row, place] = self.numbers[word]
+        batch[TAG_WEIGHTS] = mask.astype(np.float32)
+        return batch
+
+    def __len__(self) -> int:
+        return len(self.rows)

@@ -1,0 +1,155 @@
+"""Choosing one of several texts: a text and choices in, the best one out."""
+
+import functools
+from collections.abc import Callable
+
+import keras
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+from bert_tf.serving.requests import as_many, signature, text_spec, unless
+from bert_tf.serving.rows import HOST, Rows, Tensors, pair_counts, tokenize
+from bert_tf.serving.samples import sample_lengths, sample_text
+from bert_tf.serving.text_model import (
+    SERVING_DEFAULT,
+    TOKENS,
+    Request,
+    TextModel,
+    string_array,
+)
+from bert_tf.text.tokenizer import BertTokenizer
+
+# [CLS], two [SEP] and a token of either text.
+_SHORTEST_ROW = 5
+
+
+class ChoiceModel(TextModel):
+    """A model that chooses what follows a text, which takes text.
+
+    Signatures:
+      serving_default: text, string [B], and choices, string [B, C], where ""
+        fills up rows with fewer; with `start` also start, string [B], what
+        every choice begins with -> choice, string [B], and probabilities,
+        float32 [B, C], 0 for what fills up.
+      tokens: input_ids, input_mask, segment_ids, int32 [B, C, S] -> logits,
+        float32 [B, C].
+
+    Args:
+      model: from the encoder's inputs [B, C, S] to logits [B, C].
+      tokenizer: the tokenizer it was trained with.
+      max_seq_length: the longest row.
+      start: whether choices have a common start.
+
+    Raises:
+      UserError: see `TextModel`; or no room for a token of each text.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: BertTokenizer,
+        max_seq_length: int = 128,
+        start: bool = False,
+    ):
+        super().__init__(model, tokenizer, max_seq_length)
+        if max_seq_length < _SHORTEST_ROW:
+            raise UserError(
+                f"max_seq_length is {max_seq_length}; [CLS], two [SEP] and a "
+                f"token of each text need {_SHORTEST_ROW}."
+            )
+        self._forward = functools.partial(model, training=False)
+        self._start = start
+
+    def signatures(self) -> dict[str, Callable[..., Tensors]]:
+        """See the class."""
+        specs = [
+            text_spec("text"),
+            tf.TensorSpec([None, None], tf.string, name="choices"),
+        ]
+        function = self._from_text
+        if self._start:
+            specs.append(text_spec("start"))
+            function = self._from_start
+        return {
+            SERVING_DEFAULT: signature(function, *specs),
+            TOKENS: self.tokens_signature(3),
+        }
+
+    def requests(self) -> list[Request]:
+        """Texts of several lengths with four choices, or fewer."""
+        lengths = sample_lengths(self.max_seq_length)
+        texts = [sample_text(max(words // 2, 1)) for words in lengths]
+        choices = [
+            [sample_text(max(words // 4, 1), 5 * n) for n in range(4)]
+            for words in lengths
+        ]
+        choices[-1][2:] = ["", ""]
+        rows = [slice(n, n + 1) for n in range(len(texts))] + [slice(None)]
+        found = []
+        for row in rows:
+            inputs = {
+                "text": string_array(texts[row]),
+                "choices": string_array(choices[row]),
+            }
+            if self._start:
+                starts = ["Then"] * len(texts[row])
+                inputs["start"] = string_array(starts)
+            found.append(Request(SERVING_DEFAULT, inputs))
+        return found
+
+    def _from_start(
+        self, text: tf.Tensor, choices: tf.Tensor, start: tf.Tensor
+    ) -> Tensors:
+        return self._from_text(text, choices, start)
+
+    def _from_text(
+        self,
+        text: tf.Tensor,
+        choices: tf.Tensor,
+        start: tf.Tensor | None = None,
+    ) -> Tensors:
+        with tf.device(HOST):
+            text, choices = as_many(text=text, choices=choices)
+            is_choice = choices != ""
+            is_choice = unless(
+                ~tf.reduce_any(is_choice, 1),
+                is_choice,
+                "choices: row {} has none; give at least one that is not "
+                "empty.",
+            )
+            place = tf.where(is_choice)
+            row = tf.cast(place[:, 0], tf.int32)
+            endings = tf.gather_nd(choices, place)
+            if start is not None:
+                text, start = as_many(text=text, start=start)
+                endings = tf.strings.join([tf.gather(start, row), endings], " ")
+            first = tokenize(self.tokenizer, text)
+            first = first.part(row, 0, tf.gather(first.count, row))
+            second = tokenize(self.tokenizer, endings)
+            counts = pair_counts(
+                first.count, second.count, self.max_seq_length - 3
+            )
+            rows = Rows(
+                first._replace(count=counts[0]),
+                second._replace(count=counts[1]),
+            )
+        logits = self.compute(rows, self._score, {"logits": ()})["logits"]
+        with tf.device(HOST):
+            scores = tf.tensor_scatter_nd_update(
+                tf.fill(tf.shape(choices), -float("inf")), place, logits
+            )
+            best = tf.argmax(scores, -1)
+            return {
+                "choice": tf.gather(choices, best, batch_dims=1),
+                "probabilities": tf.nn.softmax(scores),
+            }
+
+    def _score(self, inputs: Tensors, chosen: tf.Tensor) -> Tensors:
+        """Scores rows, each as the only choice of its own."""
+        del chosen
+        alone = {name: value[:, tf.newaxis] for name, value in inputs.items()}
+        return {"logits": self._forward(alone)[:, 0]}
+
+    def answer_tokens(self, inputs: Tensors) -> Tensors:
+        """See the class."""
+        return {"logits": self._forward(inputs)}

@@ -1,0 +1,175 @@
+"""What a model folder becomes when it is served."""
+
+import os
+import pathlib
+from typing import Any
+
+from bert_tf.checkpoints import (
+    CLASSIFIER,
+    MASKED_LM,
+    MULTIPLE_CHOICE,
+    SPAN,
+    TASK_HEADS,
+    TOKEN_CLASSIFIER,
+    Checkpoint,
+    load_checkpoint,
+)
+from bert_tf.encoder import BertEncoder
+from bert_tf.errors import UserError
+from bert_tf.finetuning.choices.choice_task import ChoiceFacts
+from bert_tf.finetuning.kinds.text_data import SentenceFacts
+from bert_tf.finetuning.model_folder import (
+    TASK_FILE,
+    read_facts_as,
+    task_of,
+)
+from bert_tf.finetuning.spans.span_task import SpanFacts
+from bert_tf.finetuning.tags.tag_task import TagFacts
+from bert_tf.models import (
+    bert_classifier,
+    bert_multiple_choice,
+    bert_span_labeler,
+    bert_token_classifier,
+    restore,
+)
+from bert_tf.pretraining.pretrainer import BertPretrainer
+from bert_tf.serving.choice import ChoiceModel
+from bert_tf.serving.pretrained import PretrainedModel
+from bert_tf.serving.sentences import SentenceModel
+from bert_tf.serving.span import SpanModel
+from bert_tf.serving.tags import TagModel
+from bert_tf.serving.text_model import TextModel
+from bert_tf.text.tokenizer import BertTokenizer
+
+
+def served_model(
+    folder: str | os.PathLike, precision: str = "float32"
+) -> TextModel:
+    """Opens a model folder as a model that takes text.
+
+    Args:
+      folder: what tools.run_finetuning left, or a pre-trained model of any
+        family.
+      precision: a Keras dtype policy.
+
+    Raises:
+      UserError: the folder is no model, has no vocabulary, or has a head
+        without the task.json that says how to use it.
+    """
+    checkpoint = load_checkpoint(folder)
+    if checkpoint.vocabulary is None:
+        raise UserError(
+            f"--model={folder}: holds no vocabulary; put the vocab.txt that "
+            "it was trained with into the folder."
+        )
+    tokenizer = BertTokenizer(checkpoint.vocabulary, checkpoint.lower_case)
+    heads = [head for head in checkpoint.heads if head in TASK_HEADS]
+    if len(heads) > 1:
+        raise UserError(
+            f"--model={folder}: has the heads {', '.join(heads)}; a model of "
+            "one task is wanted."
+        )
+    if not heads and task_of(folder) is not None:
+        raise UserError(
+            f"--model={folder}: was fine-tuned for {task_of(folder)}, whose "
+            "model has no head on the encoder (a tagger on its features, for "
+            "example) and cannot be served; fine-tune the encoder itself."
+        )
+    if not heads:
+        return _pretrained(checkpoint, tokenizer, precision)
+    if not pathlib.Path(folder, TASK_FILE).is_file():
+        raise UserError(
+            f"--model={folder}: its {heads[0]} has no {TASK_FILE}, which says "
+            "how it is used; fine-tune with tools.run_finetuning "
+            f"--init_from={folder}, --set num_train_epochs as small as you "
+            "like, or export from Python with bert_tf.serving."
+        )
+    build = {
+        CLASSIFIER: _sentences,
+        SPAN: _span,
+        TOKEN_CLASSIFIER: _tags,
+        MULTIPLE_CHOICE: _choice,
+    }[heads[0]]
+    encoder = BertEncoder(checkpoint.config, dtype=precision)
+    return build(folder, checkpoint, encoder, tokenizer)
+
+
+def _pretrained(
+    checkpoint: Checkpoint, tokenizer: BertTokenizer, precision: str
+) -> PretrainedModel:
+    kind = BertPretrainer if MASKED_LM in checkpoint.heads else BertEncoder
+    model = kind(checkpoint.config, dtype=precision)
+    restore(model, checkpoint)
+    return PretrainedModel(model, tokenizer)
+
+
+def _sentences(
+    folder: Any,
+    checkpoint: Checkpoint,
+    encoder: BertEncoder,
+    tokenizer: BertTokenizer,
+) -> SentenceModel:
+    facts = read_facts_as(folder, SentenceFacts)
+    model = bert_classifier(encoder, facts.num_outputs)
+    restore(model, checkpoint)
+    several = facts.label_kind == "multi_label"
+    return SentenceModel(
+        model,
+        tokenizer,
+        facts.max_seq_length,
+        facts.labels,
+        pairs=facts.num_texts == 2,
+        long_inputs=facts.long_inputs,
+        doc_stride=facts.doc_stride,
+        threshold=facts.threshold if several else None,
+        separator=facts.label_separator,
+    )
+
+
+def _span(
+    folder: Any,
+    checkpoint: Checkpoint,
+    encoder: BertEncoder,
+    tokenizer: BertTokenizer,
+) -> SpanModel:
+    facts = read_facts_as(folder, SpanFacts)
+    model = bert_span_labeler(encoder)
+    restore(model, checkpoint)
+    return SpanModel(
+        model,
+        tokenizer,
+        facts.max_seq_length,
+        facts.doc_stride,
+        facts.max_query_length,
+        facts.max_answer_length,
+        facts.n_best_size,
+        facts.null_threshold if facts.with_null else None,
+    )
+
+
+def _tags(
+    folder: Any,
+    checkpoint: Checkpoint,
+    encoder: BertEncoder,
+    tokenizer: BertTokenizer,
+) -> TagModel:
+    facts = read_facts_as(folder, TagFacts)
+    model = bert_token_classifier(encoder, len(facts.labels))
+    restore(model, checkpoint)
+    # A stride of 0 is half a window, in both.
+    stride = facts.doc_stride or None
+    return TagModel(
+        model, tokenizer, facts.labels, facts.max_seq_length, stride
+    )
+
+
+def _choice(
+    folder: Any,
+    checkpoint: Checkpoint,
+    encoder: BertEncoder,
+    tokenizer: BertTokenizer,
+) -> ChoiceModel:
+    facts = read_facts_as(folder, ChoiceFacts)
+    model = bert_multiple_choice(encoder)
+    restore(model, checkpoint)
+    return ChoiceModel(model, tokenizer, facts.max_seq_length, facts.has_start)

@@ -1,0 +1,246 @@
+"""Pre-trained models: masks filled, and texts as vectors."""
+
+import functools
+from collections.abc import Callable
+
+import keras
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+from bert_tf.pretraining.fill_mask import MASK
+from bert_tf.pretraining.pretrainer import BertPretrainer
+from bert_tf.serving.requests import signature, text_spec, unless
+from bert_tf.serving.rows import (
+    HOST,
+    FlatTexts,
+    Rows,
+    Tensors,
+    counted,
+    largest,
+    tokenize,
+)
+from bert_tf.serving.samples import sample_lengths, sample_text
+from bert_tf.serving.text_model import (
+    SERVING_DEFAULT,
+    TOKENS,
+    Request,
+    TextModel,
+    encoder_of,
+    string_array,
+)
+from bert_tf.text.tokenizer import BertTokenizer
+
+FILL_MASK, EMBED = "fill_mask", "embed"
+
+
+class PretrainedModel(TextModel):
+    """A pre-trained model that takes text.
+
+    Signatures:
+      fill_mask, of a BertPretrainer alone: text, string [B], with [MASK] in
+        it -> tokens, string [B, M, K], and scores, float32 [B, M, K], the
+        best for each of the masks; rows with fewer are filled up with "" and
+        0. What `bert_tf.fill_mask` gives.
+      embed: text, string [B] -> cls and mean, float32 [B, H], of the last
+        layer. What `bert_tf.embed` gives; longer texts are cut.
+      tokens: input_ids, input_mask, segment_ids, int32 [B, S] ->
+        sequence_output, float32 [B, S, H], and pooled_output [B, H].
+      serving_default: the first of these.
+
+    Args:
+      model: a BertPretrainer or a BertEncoder.
+      tokenizer: the tokenizer it was trained with.
+      max_seq_length: the longest row; None is as many as the model has
+        positions.
+      top_k: K.
+      max_masks: the most masks of a text.
+
+    Raises:
+      UserError: see `TextModel`; or another model, or a number that is out of
+        range.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: BertTokenizer,
+        max_seq_length: int | None = None,
+        top_k: int = 5,
+        max_masks: int = 20,
+    ):
+        encoder = encoder_of(model)
+        if max_seq_length is None:
+            max_seq_length = encoder.config.max_position_embeddings
+        super().__init__(model, tokenizer, max_seq_length)
+        known = len(tokenizer.vocabulary)
+        if not 1 <= top_k <= known:
+            raise UserError(
+                f"top_k={top_k}: give 1 to {known}, the size of the vocabulary."
+            )
+        if max_masks < 1:
+            raise UserError(f"max_masks={max_masks}: at least 1 is wanted.")
+        if model is not encoder and not isinstance(model, BertPretrainer):
+            raise UserError(
+                f"the model {model.name!r} is no BertPretrainer and no "
+                "BertEncoder."
+            )
+        self._encode = functools.partial(encoder, training=False)
+        self._pretrain = None
+        if model is not encoder:
+            self._pretrain = functools.partial(model, training=False)
+        self._hidden = encoder.config.hidden_size
+        self._top_k, self._max_masks = top_k, max_masks
+
+    def signatures(self) -> dict[str, Callable[..., Tensors]]:
+        """See the class."""
+        found = {}
+        if self._pretrain:
+            found[FILL_MASK] = signature(self._fill_mask, text_spec("text"))
+        found[EMBED] = signature(self._embed, text_spec("text"))
+        found[SERVING_DEFAULT] = next(iter(found.values()))
+        found[TOKENS] = self.tokens_signature()
+        return found
+
+    def requests(self) -> list[Request]:
+        """Texts of several lengths, with one mask or two."""
+        lengths = sample_lengths(self.max_seq_length)
+        texts = [sample_text(words) for words in lengths]
+        batches = [*([text] for text in texts), texts]
+        found = []
+        for batch in batches:
+            inputs = {"text": string_array(batch)}
+            found.append(Request(EMBED, inputs))
+            if not self._pretrain:
+                continue
+            masked = [
+                self._with_masks(text, 1 + number % 2)
+                for number, text in enumerate(batch)
+            ]
+            inputs = {"text": string_array(masked)}
+            found.append(Request(FILL_MASK, inputs))
+        return found
+
+    def _with_masks(self, text: str, masks: int) -> str:
+        """A text with masks in place of its first words, one between two.
+
+        It is cut at its end until it fits.
+        """
+        words = text.split(" ")
+        places = range(0, min(2 * masks, len(words)), 2)
+        # A mask itself is counted with its brackets here, so there is room.
+        for place in places:
+            words[place] = MASK
+        while True:
+            tokens = self.tokenizer.tokenize(" ".join(words)).shape[0]
+            if tokens <= self.max_seq_length - 2 or len(words) <= 2 * masks:
+                return " ".join(words)
+            words = words[: max(len(words) * 3 // 4, 2 * masks)]
+
+    def _fill_mask(self, text: tf.Tensor) -> Tensors:
+        with tf.device(HOST):
+            masked, places, masks = self._masked(text)
+            most = largest(masks)
+        rows = Rows(masked)
+        found = self.compute(
+            rows,
+            functools.partial(self._best, places),
+            {"ids": (None, self._top_k), "scores": (None, self._top_k)},
+            most,
+        )
+        with tf.device(HOST):
+            is_mask = (tf.range(most) < masks[:, tf.newaxis])[:, :, tf.newaxis]
+            tokens = self.tokenizer.id_to_token(tf.cast(found["ids"], tf.int32))
+            return {
+                "tokens": tf.where(is_mask, tokens, ""),
+                "scores": tf.where(is_mask, found["scores"], 0.0),
+            }
+
+    def _masked(
+        self, text: tf.Tensor
+    ) -> tuple[FlatTexts, tf.Tensor, tf.Tensor]:
+        """Token ids with the mask's own id at each [MASK].
+
+        Returns:
+          The ids; the positions of the masks in the rows, int32 [B, M], 0 in
+          unused places; and how many each row has, int32 [B].
+        """
+        parts = tf.strings.split(text, MASK)
+        masks = tf.cast(parts.row_lengths(), tf.int32) - 1
+        masks = unless(masks == 0, masks, f"text: row {{}} holds no {MASK}.")
+        masks = unless(
+            masks > self._max_masks,
+            masks,
+            f"text: row {{}} holds {{}} times {MASK}; this model fills at "
+            f"most {self._max_masks}.",
+            masks,
+        )
+        pieces = tokenize(self.tokenizer, parts.flat_values)
+        row, number = counted(masks + 1)
+        # Every part but a row's first has a mask before it.
+        has_mask = tf.cast(number > 0, tf.int32)
+        piece, place = counted(pieces.count + has_mask)
+        place -= tf.gather(has_mask, piece)
+        ids = tf.gather(
+            tf.concat([pieces.ids, [self.tokenizer.vocabulary.mask_id]], 0),
+            tf.where(
+                place < 0,
+                tf.size(pieces.ids),
+                tf.gather(pieces.begin, piece) + place,
+            ),
+        )
+        counts = tf.math.segment_sum(pieces.count + has_mask, row)
+        counts = unless(
+            counts + 2 > self.max_seq_length,
+            counts,
+            "text: row {} has {} tokens beside [CLS] and [SEP]; this model "
+            f"takes {self.max_seq_length - 2}.",
+            counts,
+        )
+        begin = tf.cumsum(counts, exclusive=True)
+        flat = tf.cast(tf.where(place < 0)[:, 0], tf.int32)
+        owner, number = counted(masks)
+        places = tf.scatter_nd(
+            tf.stack([owner, number], 1),
+            flat - tf.gather(begin, owner) + 1,
+            [tf.size(masks), largest(masks)],
+        )
+        return FlatTexts(ids, begin, counts), places, masks
+
+    def _best(
+        self, places: tf.Tensor, inputs: Tensors, chosen: tf.Tensor
+    ) -> Tensors:
+        """The best tokens at masks, [r, M, K]; ids as floats, which are exact.
+
+        See `RowComputer`, which passes floats.
+        """
+        outputs = self._pretrain(
+            {**inputs, "masked_lm_positions": tf.gather(places, chosen)}
+        )
+        # Some models have rows to spare, to make a round number.
+        known = len(self.tokenizer.vocabulary)
+        logits = outputs["masked_lm_logits"][:, :, :known]
+        logits = tf.cast(logits, tf.float32)
+        ids = tf.math.top_k(logits, self._top_k).indices
+        scores = tf.gather(tf.nn.softmax(logits), ids, batch_dims=2)
+        return {"ids": ids, "scores": scores}
+
+    def _embed(self, text: tf.Tensor) -> Tensors:
+        with tf.device(HOST):
+            texts = tokenize(self.tokenizer, text)
+            room = self.max_seq_length - 2
+            rows = Rows(texts._replace(count=tf.minimum(texts.count, room)))
+        shape = (self._hidden,)
+        return self.compute(rows, self._vectors, {"cls": shape, "mean": shape})
+
+    def _vectors(self, inputs: Tensors, chosen: tf.Tensor) -> Tensors:
+        del chosen
+        hidden = tf.cast(self._encode(inputs)["sequence_output"], tf.float32)
+        weight = tf.cast(inputs["input_mask"], tf.float32)[:, :, tf.newaxis]
+        total = tf.reduce_sum(hidden * weight, 1)
+        return {"cls": hidden[:, 0], "mean": total / tf.reduce_sum(weight, 1)}
+
+    def answer_tokens(self, inputs: Tensors) -> Tensors:
+        """See the class."""
+        outputs = self._encode(inputs)
+        names = ("sequence_output", "pooled_output")
+        return {name: outputs[name] for name in names}

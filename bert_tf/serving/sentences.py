@@ -1,0 +1,241 @@
+"""Sentence tasks: a text or a pair in, a label, labels or a score out."""
+
+import functools
+from collections.abc import Callable, Sequence
+
+import keras
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+from bert_tf.serving.requests import as_many, parsed_texts, signature, text_spec
+from bert_tf.serving.rows import (
+    HOST,
+    FlatTexts,
+    Rows,
+    Tensors,
+    pair_counts,
+    tokenize,
+)
+from bert_tf.serving.samples import example_bytes, sample_texts
+from bert_tf.serving.text_model import (
+    SERVING_DEFAULT,
+    TOKENS,
+    Request,
+    TextModel,
+    check_outputs,
+    string_array,
+)
+from bert_tf.serving.windows import overlapping
+from bert_tf.text.tokenizer import BertTokenizer
+
+CLASSIFY, REGRESS = "classify", "regress"
+_METHODS = {
+    CLASSIFY: "tensorflow/serving/classify",
+    REGRESS: "tensorflow/serving/regress",
+}
+LONG_INPUTS = ("cut", "windows")
+
+
+class SentenceModel(TextModel):
+    """A model of sentences or pairs that takes text.
+
+    Signatures:
+      serving_default: text and, for pairs, text_b, string [B] -> what the
+        kind of task has: of classes label, string [B], and labels, string,
+        probabilities and logits, float32, each [B, C]; of several labels a
+        row labels, scores and logits [B, C], holds, bool [B, C], and label,
+        those that hold, joined; of a regression score, float32 [B].
+      classify or, for a regression, regress: the same rows as serialized
+        tf.Examples with the features text and text_b.
+      tokens: input_ids, input_mask, segment_ids, int32 [B, S] -> the same as
+        serving_default.
+
+    Args:
+      model: from the encoder's inputs to logits [B, C].
+      tokenizer: the tokenizer it was trained with.
+      max_seq_length: the longest row.
+      labels: names of the C labels; none for a regression.
+      pairs: whether a row has two texts.
+      long_inputs: what becomes of texts that are too long: "cut", or
+        "windows", whose mean logits count.
+      doc_stride: tokens from one window to the next.
+      max_windows: of a text; longer ones are refused.
+      threshold: for several labels a row, the probability above which a label
+        holds; None for one label.
+      separator: stands between several labels.
+
+    Raises:
+      UserError: see `TextModel`; or settings that do not go together.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: BertTokenizer,
+        max_seq_length: int = 128,
+        labels: Sequence[str] = (),
+        pairs: bool = False,
+        long_inputs: str = "cut",
+        doc_stride: int = 64,
+        max_windows: int = 128,
+        threshold: float | None = None,
+        separator: str = ",",
+    ):
+        super().__init__(model, tokenizer, max_seq_length, labels)
+        count = model.output_shape[-1]
+        # A regression has one output and no label.
+        if labels or threshold is not None or count != 1:
+            check_outputs(count, labels)
+        if long_inputs not in LONG_INPUTS:
+            raise UserError(
+                f"long_inputs is {long_inputs!r}; it takes one of "
+                f"{', '.join(LONG_INPUTS)}."
+            )
+        if max_seq_length < 3 + pairs:
+            raise UserError(
+                f"max_seq_length={max_seq_length}: a pair needs at least 4."
+            )
+        self._forward = functools.partial(model, training=False)
+        self._names = ("text", "text_b") if pairs else ("text",)
+        self._room = max_seq_length - (3 if pairs else 2)
+        self._windows = long_inputs == "windows"
+        self._doc_stride, self._max_windows = doc_stride, max_windows
+        self._threshold, self._separator = threshold, separator
+
+    def signatures(self) -> dict[str, Callable[..., Tensors]]:
+        """See the class."""
+        method = CLASSIFY if self.labels else REGRESS
+        return {
+            SERVING_DEFAULT: signature(
+                self._from_pair if len(self._names) == 2 else self._from_text,
+                *(text_spec(name) for name in self._names),
+            ),
+            method: signature(self._from_examples, text_spec("inputs")),
+            TOKENS: self.tokens_signature(),
+        }
+
+    def method_names(self) -> dict[str, str]:
+        """The method of classify or regress."""
+        return {n: m for n, m in _METHODS.items() if n in self.signatures()}
+
+    def requests(self) -> list[Request]:
+        """Texts of several lengths, each alone and all at once."""
+        texts = sample_texts(self.max_seq_length, len(self._names))
+        rows = [*([row] for row in texts), texts]
+        method = CLASSIFY if self.labels else REGRESS
+        found = []
+        for batch in rows:
+            columns = [string_array(c) for c in zip(*batch, strict=True)]
+            inputs = dict(zip(self._names, columns, strict=True))
+            found.append(Request(SERVING_DEFAULT, inputs))
+            found.append(Request(method, {"inputs": example_bytes(inputs)}))
+        return found
+
+    def _from_text(self, text: tf.Tensor) -> Tensors:
+        return self._answers(self._logits([text]))
+
+    def _from_pair(self, text: tf.Tensor, text_b: tf.Tensor) -> Tensors:
+        return self._answers(self._logits([text, text_b]))
+
+    def _from_examples(self, inputs: tf.Tensor) -> Tensors:
+        logits = self._logits(parsed_texts(inputs, self._names))
+        answers = self._answers(logits)
+        if not self.labels:
+            return {"outputs": answers["score"]}
+        scores = "probabilities" if self._threshold is None else "scores"
+        return {"classes": answers["labels"], "scores": answers[scores]}
+
+    def answer_tokens(self, inputs: Tensors) -> Tensors:
+        """See the class."""
+        return self._answers(tf.cast(self._forward(inputs), tf.float32))
+
+    def _logits(self, texts: Sequence[tf.Tensor]) -> tf.Tensor:
+        """The logits of a batch, float32 [B, C]."""
+        with tf.device(HOST):
+            example, rows = self._rows(texts)
+        found = self.compute(
+            rows,
+            lambda inputs, chosen: {"logits": self._forward(inputs)},
+            {"logits": (len(self.labels) or 1,)},
+        )
+        return tf.math.segment_mean(found["logits"], example)
+
+    def _rows(self, texts: Sequence[tf.Tensor]) -> tuple[tf.Tensor, Rows]:
+        """The rows of a batch, and the example that each is of.
+
+        They are those of `bert_tf.finetuning.encoding`.
+        """
+        if len(texts) == 2:
+            texts = as_many(text=texts[0], text_b=texts[1])
+        first, *rest = (tokenize(self.tokenizer, text) for text in texts)
+        second = rest[0] if rest else None
+        example = tf.range(tf.size(first.count))
+        if self._windows:
+            return self._windowed(first, second)
+        if second is None:
+            count = tf.minimum(first.count, self._room)
+            return example, Rows(first._replace(count=count))
+        counts = pair_counts(first.count, second.count, self._room)
+        return example, Rows(
+            first._replace(count=counts[0]), second._replace(count=counts[1])
+        )
+
+    def _windowed(
+        self, first: FlatTexts, second: FlatTexts | None
+    ) -> tuple[tf.Tensor, Rows]:
+        """As many rows an example as it takes to show all of it."""
+        if second is None:
+            found = overlapping(
+                first.count,
+                self._room,
+                self._doc_stride,
+                self._max_windows,
+                "text",
+            )
+            rows = first.part(found.text, found.offset, found.shown)
+            return found.text, Rows(rows)
+        fits = first.count + second.count <= self._room
+        count = tf.minimum(first.count, self._room // 2)
+        count = tf.where(fits, first.count, count)
+        found = overlapping(
+            second.count,
+            self._room - count,
+            self._doc_stride,
+            self._max_windows,
+            "text_b",
+        )
+        return found.text, Rows(
+            first.part(found.text, 0, tf.gather(count, found.text)),
+            second.part(found.text, found.offset, found.shown),
+        )
+
+    def _answers(self, logits: tf.Tensor) -> Tensors:
+        """What is said of logits, float32 [B, C]."""
+        if not self.labels:
+            return {"score": logits[:, 0]}
+        with tf.device(HOST):
+            names = tf.constant(self.labels)
+            labels = tf.tile(names[tf.newaxis], [tf.shape(logits)[0], 1])
+            if self._threshold is not None:
+                return self._several(logits, labels)
+            best = tf.argmax(logits, -1)
+            return {
+                "label": tf.gather(names, best),
+                "labels": labels,
+                "probabilities": tf.nn.softmax(logits),
+                "logits": logits,
+            }
+
+    def _several(self, logits: tf.Tensor, labels: tf.Tensor) -> Tensors:
+        scores = tf.sigmoid(logits)
+        holds = scores > self._threshold
+        chosen = tf.ragged.boolean_mask(labels, holds)
+        return {
+            "label": tf.strings.reduce_join(
+                chosen, axis=-1, separator=self._separator
+            ),
+            "labels": labels,
+            "scores": scores,
+            "holds": holds,
+            "logits": logits,
+        }

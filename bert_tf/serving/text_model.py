@@ -1,0 +1,182 @@
+"""What all models that are served have in common."""
+
+import abc
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.checkpoints.labels import check_labels
+from bert_tf.encoder import BertEncoder
+from bert_tf.errors import UserError
+from bert_tf.serving.requests import signature, token_specs, unless
+from bert_tf.serving.rows import RowComputer, Tensors
+from bert_tf.text.tokenizer import BertTokenizer
+
+SERVING_DEFAULT = "serving_default"
+TOKENS = "tokens"
+
+
+class Request(NamedTuple):
+    """Inputs of a signature, by name."""
+
+    signature: str
+    inputs: dict[str, np.ndarray]
+
+
+class TextModel(tf.Module, abc.ABC):
+    """A model with its tokenizer, which takes strings and gives answers.
+
+    Attributes:
+      tokenizer: what turns texts into ids.
+      max_seq_length: the longest row.
+      labels: names of the labels; none where the model has none.
+
+    Args:
+      model: a BertEncoder, a BertPretrainer or a model on an encoder.
+      tokenizer: the tokenizer it was trained with.
+      max_seq_length: the longest row, with [CLS] and [SEP].
+      labels: names of the labels, in the order of the outputs.
+
+    Raises:
+      UserError: model, tokenizer and length do not go together, or labels
+        that are no text or occur twice.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: BertTokenizer,
+        max_seq_length: int,
+        labels: Sequence[str] = (),
+    ):
+        super().__init__()
+        encoder = encoder_of(model)
+        self._config = encoder.config
+        _check_fit(self._config, tokenizer, max_seq_length)
+        check_labels(list(labels), "labels")
+        # The variables, not the Keras model: with that, each would be written
+        # twice, and TensorFlow Serving's loader would leave one unset.
+        self.weights = [variable.value for variable in model.weights]
+        self.tokenizer = tokenizer
+        self.max_seq_length = max_seq_length
+        self.labels = tuple(labels)
+        self.compute_dtype = encoder.compute_dtype
+        self.compute = RowComputer(tokenizer, max_seq_length)
+
+    @abc.abstractmethod
+    def signatures(self) -> dict[str, Callable[..., Tensors]]:
+        """The signatures by name, as functions with an input signature."""
+
+    @abc.abstractmethod
+    def requests(self) -> list[Request]:
+        """Real requests of several lengths to the signatures of text."""
+
+    def method_names(self) -> dict[str, str]:
+        """The methods of signatures that are not for :predict."""
+        return {}
+
+    @abc.abstractmethod
+    def answer_tokens(self, inputs: Tensors) -> Tensors:
+        """What the model itself computes of the encoder's inputs."""
+
+    def tokens_signature(self, rank: int = 2) -> Callable[..., Tensors]:
+        """The signature for those who tokenise themselves.
+
+        Args:
+          rank: axes of input_ids, input_mask and segment_ids.
+        """
+
+        def from_tokens(
+            input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
+        ) -> Tensors:
+            inputs = {
+                "input_ids": self._checked(input_ids),
+                "input_mask": input_mask,
+                "segment_ids": segment_ids,
+            }
+            answers = self.answer_tokens(inputs)
+            return {
+                name: tf.cast(value, tf.float32)
+                if value.dtype.is_floating
+                else value
+                for name, value in answers.items()
+            }
+
+        return signature(from_tokens, *token_specs(rank))
+
+    def _checked(self, input_ids: tf.Tensor) -> tf.Tensor:
+        """Ids, int32 [..., S], that are not too many and known."""
+        length = tf.shape(input_ids)[-1:]
+        longest = self._config.max_position_embeddings
+        input_ids = unless(
+            length > longest,
+            input_ids,
+            f"input_ids: row {{}} and all others have {{}} positions; this "
+            f"model takes {longest} (max_position_embeddings).",
+            length,
+        )
+        size = self._config.vocab_size
+        ids = tf.reshape(input_ids, [-1])
+        return unless(
+            (ids < 0) | (ids >= size),
+            input_ids,
+            "input_ids: entry {} is {}; this model knows the ids from 0 to "
+            f"{size - 1}.",
+            ids,
+        )
+
+
+def encoder_of(model: keras.Model) -> BertEncoder:
+    """The encoder of a model.
+
+    Raises:
+      UserError: it has none, or several.
+    """
+    if isinstance(model, BertEncoder):
+        return model
+    encoders = [x for x in model.layers if isinstance(x, BertEncoder)]
+    if len(encoders) != 1:
+        raise UserError(
+            f"the model {model.name!r} has {len(encoders)} BertEncoders among "
+            "its layers; it takes a model with one."
+        )
+    return encoders[0]
+
+
+def check_outputs(count: Any, labels: Sequence[str]) -> None:
+    """Raises `UserError` unless a model has an output for each label."""
+    if count != len(labels):
+        raise UserError(
+            f"labels: are {len(labels)}, and the model has {count} outputs; "
+            "name each."
+        )
+
+
+def _check_fit(
+    config: Any, tokenizer: BertTokenizer, max_seq_length: int
+) -> None:
+    known = len(tokenizer.vocabulary)
+    # Some models have rows to spare, to make a round number.
+    if known > config.vocab_size:
+        raise UserError(
+            f"the vocabulary has {known} tokens and the model "
+            f"{config.vocab_size} (vocab_size); they do not belong together."
+        )
+    longest = config.max_position_embeddings
+    if not 3 <= max_seq_length <= longest:
+        raise UserError(
+            f"max_seq_length={max_seq_length}: it takes 3 to {longest} "
+            "(max_position_embeddings)."
+        )
+
+
+def string_array(texts: Sequence[str] | Sequence[Sequence[str]]) -> np.ndarray:
+    """Strings as an array of bytes, which requests hold."""
+    array = np.array(texts, object)
+    encoded = [text.encode("utf-8") for text in array.ravel()]
+    result = np.empty(array.size, object)
+    result[:] = encoded
+    return result.reshape(array.shape)

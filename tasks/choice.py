@@ -1,0 +1,11 @@
+"""Your own file of texts and choices, described by settings alone.
+
+python -m tools.run_finetuning --task=choice --mode=train,eval \\
+    --set train_file=quiz.jsonl --set context_column=question \\
+    --set choice_columns=options --set label_column=answer \\
+    --init_from=MODEL --output_dir=out
+"""
+
+from bert_tf.finetuning.choices.choice_task import OwnChoiceTask
+
+TASK = OwnChoiceTask(name="choice")

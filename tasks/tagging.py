@@ -1,0 +1,10 @@
+"""Your own CoNLL-style files, described by settings alone.
+
+python -m tools.run_finetuning --task=tagging --mode=train,eval \\
+    --set train_file=train.conll --set dev_file=dev.conll \\
+    --set token_column=0 --set tag_column=-1 --init_from=MODEL --output_dir=out
+"""
+
+from bert_tf.finetuning.tags.tag_task import OwnTagTask
+
+TASK = OwnTagTask(name="tagging")

@@ -1,0 +1,197 @@
+"""A fine-tuned folder, opened and served, answers as its task does."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from bert_tf.checkpoints import load_checkpoint, save_checkpoint
+from bert_tf.encoder import BertEncoder
+from bert_tf.errors import UserError
+from bert_tf.finetuning.choices.choice_task import ChoiceFacts
+from bert_tf.finetuning.data.examples import Example
+from bert_tf.finetuning.kinds.multi_label_task import MultiLabelTask
+from bert_tf.finetuning.kinds.regression_task import RegressionTask
+from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+from bert_tf.finetuning.kinds.text_data import SentenceFacts
+from bert_tf.finetuning.model_folder import save_model
+from bert_tf.finetuning.spans.span_task import SpanFacts, SpanTask
+from bert_tf.finetuning.spans.squad_file import Question
+from bert_tf.finetuning.tags.tag_task import TagFacts
+from bert_tf.finetuning.task import Split
+from bert_tf.finetuning.task_model import TaskModel
+from bert_tf.models import bert_multiple_choice, bert_token_classifier
+from bert_tf.serving.model_folder import served_model
+from tests.finetuning.sentence_runs import model_folder, texts, tokenizer
+from tests.model_helpers import fill
+
+LENGTH = 16
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    return model_folder(tmp_path_factory.mktemp("start") / "model")
+
+
+def saved(folder, start, facts, make_network):
+    network = make_network(BertEncoder.from_checkpoint(start))
+    model = TaskModel(fill(network, seed=5, scale=0.5))
+    save_model(folder, model, tokenizer(), facts)
+    return model
+
+
+def sentence_facts(task, num_outputs, num_texts, **changes):
+    values = {
+        "task": task.name,
+        "labels": task.labels,
+        "max_seq_length": LENGTH,
+        "label_kind": task.label_kind,
+        "num_outputs": num_outputs,
+        "num_texts": num_texts,
+        "text_columns": "",
+        "label_separator": "|",
+        "long_inputs": "cut",
+        "doc_stride": 5,
+        "threshold": 0.5,
+        **changes,
+    }
+    return SentenceFacts(**values)
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "count", "pairs", "changes"),
+    [
+        (SentenceTask, ("bad", "good", "so"), 3, False, {}),
+        (SentenceTask, ("bad", "good"), 2, True, {"long_inputs": "windows"}),
+        (RegressionTask, (), 1, True, {}),
+        (MultiLabelTask, ("a", "b", "c"), 3, False, {"threshold": 0.4}),
+    ],
+)
+def test_sentences(kind, labels, count, pairs, changes, start, tmp_path):
+    task = kind(name="mood", data=None, labels=labels)
+    facts = sentence_facts(task, count, 1 + pairs, **changes)
+    model = saved(tmp_path, start, facts, lambda e: task.make_network(e, facts))
+    examples = texts(9, 3, pairs)
+    rows = task.encode(examples, tokenizer(), facts)
+    everything = np.arange(len(rows))
+    outputs = {k: np.array(v) for k, v in model(rows.batch(everything)).items()}
+    found = task.collect(rows, [(everything, outputs)])
+    wanted = task.answer(found, Split(examples, rows), tokenizer(), facts)
+    served = served_model(tmp_path)
+    inputs = {"text": np.array([e.text_a for e in examples])}
+    if pairs:
+        inputs["text_b"] = np.array([e.text_b for e in examples])
+    answers = served.signatures()["serving_default"](**inputs)
+    if not labels:
+        np.testing.assert_allclose(answers["score"], wanted.values, atol=1e-5)
+        return
+    np.testing.assert_allclose(answers["logits"], wanted.logits, atol=1e-5)
+    names = [name.decode() for name in answers["label"].numpy()]
+    shown = [v if isinstance(v, str) else "|".join(v) for v in wanted.values]
+    assert names == shown
+    assert len(set(names)) > 1
+
+
+@pytest.mark.parametrize("with_null", [False, True])
+def test_questions(with_null, start, tmp_path):
+    task = SpanTask(
+        name="squad",
+        main_metric="f1",
+        train_name="t",
+        dev_name="d",
+        with_null=with_null,
+    )
+    facts = SpanFacts("squad", (), LENGTH, 4, 4, 5, 6, with_null, -0.3)
+    model = saved(tmp_path, start, facts, lambda e: task.make_network(e, facts))
+    questions = [
+        Question(str(n), "", "the film", e.text_a, (), False)
+        for n, e in enumerate(texts(12, 6))
+    ]
+    rows = task.encode(questions, tokenizer(), facts)
+    assert len(rows) > len(questions)
+    batches = []
+    for number in range(len(rows)):
+        chosen = np.array([number])
+        outputs = model(rows.batch(chosen))
+        batches.append((chosen, {k: np.array(v) for k, v in outputs.items()}))
+    found = task.collect(rows, batches)
+    wanted = task.answer(found, Split(questions, rows), tokenizer(), facts)
+    if with_null:
+        # Half of the questions have an answer then.
+        middle = float(np.median(wanted.null_odds))
+        facts = dataclasses.replace(facts, null_threshold=middle)
+        save_model(tmp_path, model, tokenizer(), facts)
+    served = served_model(tmp_path)
+    answers = served.signatures()["serving_default"](
+        question=np.array([q.question for q in questions]),
+        context=np.array([q.context for q in questions]),
+    )
+    names = [name.decode() for name in answers["answer"].numpy()]
+    assert names == list(wanted.texts(facts.null_threshold))
+    if with_null:
+        assert "" in names
+        assert set(names) != {""}
+
+
+def test_tags_and_choices_open_too(start, tmp_path):
+    tags = ("O", "B-X", "I-X")
+    facts = TagFacts("ner", tags, LENGTH, "sentence", 0)
+    saved(tmp_path / "t", start, facts, lambda e: bert_token_classifier(e, 3))
+    served = served_model(tmp_path / "t")
+    found = served.signatures()["serving_default"](
+        text=np.array(["a good film"])
+    )
+    assert {"entities", "labels", "starts", "ends", "count"} <= set(found)
+    facts = ChoiceFacts("swag", (), LENGTH, True)
+    saved(tmp_path / "c", start, facts, bert_multiple_choice)
+    served = served_model(tmp_path / "c")
+    found = served.signatures()["serving_default"](
+        text=np.array(["a film"]),
+        choices=np.array([["good", "bad", ""]]),
+        start=np.array(["the plot"]),
+    )
+    shares = found["probabilities"].numpy()[0]
+    assert shares.sum() == pytest.approx(1, rel=1e-5)
+    assert shares[2] == 0
+
+
+def test_folders_that_cannot_be_served(start, tmp_path):
+    assert set(served_model(start).signatures()) == {
+        "embed",
+        "serving_default",
+        "tokens",
+    }
+    task = SentenceTask(name="mood", data=None, labels=("bad", "good"))
+    facts = sentence_facts(task, 2, 1)
+    saved(tmp_path, start, facts, lambda e: task.make_network(e, facts))
+    values = json.loads((tmp_path / "task.json").read_text())
+    (tmp_path / "task.json").write_text(json.dumps({**values, "more": 1}))
+    with pytest.raises(UserError, match="the keys more are missing or too m"):
+        served_model(tmp_path)
+    (tmp_path / "task.json").unlink()
+    with pytest.raises(UserError, match=r"its classifier has no task\.json"):
+        served_model(tmp_path)
+    (start / "task.json").write_text('{"task": "names"}')
+    with pytest.raises(UserError, match="was fine-tuned for names, whose mod"):
+        served_model(start)
+    (start / "task.json").unlink()
+    (tmp_path / "vocab.txt").unlink()
+    with pytest.raises(UserError, match="holds no vocabulary"):
+        served_model(tmp_path)
+    checkpoint = load_checkpoint(start)
+    save_checkpoint(tmp_path / "again", checkpoint)
+    with pytest.raises(UserError, match="nowhere"):
+        served_model(tmp_path / "nowhere")
+
+
+def test_an_empty_text_is_served(start, tmp_path):
+    task = SentenceTask(name="mood", data=None, labels=("bad", "good"))
+    facts = sentence_facts(task, 2, 1)
+    saved(tmp_path, start, facts, lambda e: task.make_network(e, facts))
+    served = served_model(tmp_path)
+    empty = Example("", None, None, "0", 1)
+    rows = task.encode([empty], tokenizer(), facts)
+    assert rows.lengths.tolist() == [2]
+    found = served.signatures()["serving_default"](text=np.array([""]))
+    assert found["probabilities"].shape == (1, 2)

@@ -1,0 +1,242 @@
+"""Served sentence models against the Python path."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+from bert_tf.finetuning.data.examples import Example
+from bert_tf.finetuning.encoding import encode
+from bert_tf.serving.rows import lengths_up_to
+from bert_tf.serving.samples import example_bytes
+from bert_tf.serving.sentences import SentenceModel
+from bert_tf.serving.text_model import string_array
+from tests.serving import serving_models as models
+
+LABELS = ["bad", "fair", "gut ü"]
+
+
+@functools.cache
+def signatures(**settings):
+    served = SentenceModel(
+        models.classifier(), models.tokenizer(), 24, LABELS, **settings
+    )
+    return served.signatures()
+
+
+def example(text_a, text_b=None):
+    values = {"text_a": text_a, "text_b": text_b, "label": None, "row": 1}
+    names = Example._fields
+    return Example(**{name: values.get(name, "") for name in names})
+
+
+def python_logits(columns, long_inputs="cut", doc_stride=64):
+    """The mean logits of the rows of `encoding.encode`."""
+    examples = [example(*row) for row in zip(*columns, strict=True)]
+    rows = encode(
+        examples, models.tokenizer(), 24, long_inputs, doc_stride=doc_stride
+    )
+    batch = rows.batch(np.arange(len(rows)))
+    logits = models.classifier()(batch, training=False).numpy()
+    total = np.zeros((len(examples), 3))
+    np.add.at(total, rows.example, logits * rows.weights[:, None])
+    return total
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("long_inputs", ["cut", "windows"])
+def test_logits_are_those_of_the_python_path(pairs, long_inputs):
+    columns = [models.texts(60, 14, seed) for seed in range(1 + pairs)]
+    names = ["text", "text_b"][: len(columns)]
+    found = models.ask(
+        signatures(pairs=pairs, long_inputs=long_inputs, doc_stride=7)[
+            "serving_default"
+        ],
+        **dict(zip(names, columns, strict=True)),
+    )
+    wanted = python_logits(columns, long_inputs, 7)
+    np.testing.assert_allclose(found["logits"], wanted, atol=2e-4)
+    shares = tf.nn.softmax(wanted).numpy()
+    np.testing.assert_allclose(found["probabilities"], shares, atol=1e-4)
+    best = wanted.argmax(1)
+    assert models.strings(found["label"]) == [LABELS[k] for k in best]
+    assert models.strings(found["labels"]) == [LABELS] * 60
+    assert len(set(best)) > 1
+
+
+def test_what_else_is_in_the_batch_does_not_matter():
+    text = models.texts(40, 14, 3)
+    together = models.ask(signatures()["serving_default"], text=text)
+    for number in (0, 7, 39):
+        alone = models.ask(
+            signatures()["serving_default"], text=text[number : number + 1]
+        )
+        np.testing.assert_allclose(
+            alone["logits"][0], together["logits"][number], atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_classify_takes_examples(pairs):
+    columns = {"text": string_array(["the ferry", "is é"])}
+    if pairs:
+        columns["text_b"] = string_array(["smith", ""])
+    functions = signatures(pairs=pairs)
+    wanted = models.ask(
+        functions["serving_default"],
+        **{name: list(values) for name, values in columns.items()},
+    )
+    found = models.ask(
+        functions["classify"], inputs=list(example_bytes(columns))
+    )
+    assert set(found) == {"classes", "scores"}
+    np.testing.assert_array_equal(found["classes"], wanted["labels"])
+    np.testing.assert_allclose(
+        found["scores"], wanted["probabilities"], atol=1e-6
+    )
+
+
+def test_a_regression_gives_scores():
+    served = SentenceModel(models.classifier(1), models.tokenizer(), 24)
+    functions = served.signatures()
+    text = ["the ferry", "cafe is", ""]
+    found = models.ask(functions["serving_default"], text=text)
+    assert set(found) == {"score"}
+    assert found["score"].shape == (3,)
+    assert len(set(found["score"].round(5))) == 3
+    examples = example_bytes({"text": string_array(text)})
+    regressed = models.ask(functions["regress"], inputs=list(examples))
+    np.testing.assert_allclose(regressed["outputs"], found["score"], atol=1e-6)
+    assert served.method_names() == {"regress": "tensorflow/serving/regress"}
+
+
+def test_several_labels_hold_above_the_threshold():
+    text = models.texts(30, 8, 5)
+    found = models.ask(
+        signatures(threshold=0.6, separator="|")["serving_default"], text=text
+    )
+    scores = 1 / (1 + np.exp(-found["logits"]))
+    np.testing.assert_allclose(found["scores"], scores, atol=1e-6)
+    np.testing.assert_array_equal(found["holds"], scores > 0.6)
+    wanted = ["|".join(np.array(LABELS)[row > 0.6].tolist()) for row in scores]
+    assert models.strings(found["label"]) == wanted
+    assert len({len(row.split("|")) for row in wanted}) > 1
+
+
+def test_tokens_give_the_same():
+    text = models.texts(5, 6, 8)
+    pack = encode([example(t) for t in text], models.tokenizer(), 24)
+    batch = {
+        name: tf.constant(value)
+        for name, value in pack.batch(np.arange(5)).items()
+    }
+    found = models.ask(signatures()["tokens"], **batch)
+    wanted = models.ask(signatures()["serving_default"], text=text)
+    np.testing.assert_allclose(found["logits"], wanted["logits"], atol=1e-5)
+
+
+def test_rows_are_padded_to_the_longest_alone(monkeypatch):
+    served = SentenceModel(models.classifier(), models.tokenizer(), 70, LABELS)
+    seen = []
+    forward = served._forward
+
+    def spy(inputs):
+        seen.append(inputs["input_ids"].shape)
+        return forward(inputs)
+
+    served._forward = spy
+    for text, length in (("a", 32), ("a " * 30, 32), ("a " * 31, 64)):
+        served._from_text(tf.constant([text, "b"]))
+        assert seen.pop() == (2, length)
+    served._from_text(tf.constant(["a " * 900]))
+    assert seen.pop() == (1, 70)
+    # Long and short rows do not share their padding.
+    served._from_text(tf.constant(["a"] * 60 + ["a " * 60] * 40))
+    assert [tuple(shape) for shape in seen] == [(32, 64), (32, 64), (36, 32)]
+
+
+def test_lengths():
+    assert lengths_up_to(20) == (20,)
+    assert lengths_up_to(128) == (32, 64, 96, 128)
+    assert lengths_up_to(1500)[-3:] == (512, 1024, 1500)
+
+
+BAD = [b"", b"\xff\xfe\xf0\x9f", b"\x00\x01", b"a" * 300, "é".encode("latin1")]
+
+
+def test_odd_texts_are_answered():
+    found = models.ask(signatures()["serving_default"], text=BAD)
+    assert np.isfinite(found["logits"]).all()
+    # What is not UTF-8 is dropped.
+    np.testing.assert_allclose(
+        found["logits"][1], found["logits"][0], atol=1e-5
+    )
+    nothing = models.ask(signatures()["serving_default"], text=[])
+    assert nothing["logits"].shape == nothing["labels"].shape == (0, 3)
+
+
+def test_a_megabyte_is_cut_or_refused():
+    text = ["the ferry " * 105_000]
+    found = models.ask(signatures()["serving_default"], text=text)
+    assert np.isfinite(found["logits"]).all()
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match=r"text: the text of row 1 takes \d+ windows.*at most 128",
+    ):
+        models.ask(
+            signatures(long_inputs="windows", doc_stride=7)["serving_default"],
+            text=["a", *text],
+        )
+
+
+def test_uneven_texts_are_refused():
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="text has 2 rows and text_b 1"
+    ):
+        models.ask(
+            signatures(pairs=True)["serving_default"],
+            text=["a", "b"],
+            text_b=["c"],
+        )
+
+
+def test_examples_without_the_text_are_refused():
+    examples = example_bytes({"txt": string_array(["a"])})
+    with pytest.raises(tf.errors.InvalidArgumentError, match="text"):
+        models.ask(signatures()["classify"], inputs=list(examples))
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ([[2, 5, 3], [2, 99_999, 3]], r"entry 4 is 99999; .* from 0 to"),
+        ([[2, -1, 3]], "entry 1 is -1"),
+        ([[2] * 81], "have 81 positions; this model takes 80"),
+    ],
+)
+def test_bad_tokens_are_refused(ids, message):
+    ids = tf.constant(ids)
+    inputs = {"input_ids": ids, "input_mask": tf.ones_like(ids)}
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        models.ask(
+            signatures()["tokens"], **inputs, segment_ids=tf.zeros_like(ids)
+        )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"labels": ["a", "b"]}, "labels: are 2, and the model has 3"),
+        ({"labels": ["a", "b", "a"]}, "'a' occurs twice"),
+        ({"labels": LABELS, "long_inputs": "split"}, "long_inputs is 'split'"),
+        ({"labels": LABELS, "max_seq_length": 90}, "3 to 80"),
+        ({"labels": LABELS, "max_seq_length": 3, "pairs": True}, "at least 4"),
+        ({"labels": (), "threshold": 0.5}, "labels: are 0"),
+    ],
+)
+def test_settings_that_do_not_fit(settings, message):
+    settings = {"max_seq_length": 40, **settings}
+    with pytest.raises(UserError, match=message):
+        SentenceModel(models.classifier(), models.tokenizer(), **settings)

@@ -1,0 +1,60 @@
+"""Writes a model as a SavedModel that takes text, for TensorFlow Serving.
+
+python -m tools.export_saved_model --model=out/stars --output_dir=served/stars
+"""
+
+import pathlib
+import time
+
+from absl import flags
+
+from tools import command_line
+
+_MODEL = flags.DEFINE_string(
+    "model",
+    None,
+    "A folder that tools.run_finetuning left, or a pre-trained model: a "
+    "folder of any family.",
+)
+_OUTPUT_DIR = flags.DEFINE_string(
+    "output_dir",
+    None,
+    "Folder of all versions, TensorFlow Serving's base path of the model.",
+)
+_VERSION = flags.DEFINE_integer(
+    "version", None, "Number of the version; one more than the highest if none."
+)
+_PRECISION = flags.DEFINE_enum(
+    "precision",
+    "float32",
+    ["float32", "mixed_bfloat16"],
+    "mixed_bfloat16 is faster on processors and GPUs that have it.",
+)
+
+
+def main() -> None:
+    """Exports, checks and tells the size."""
+    from bert_tf.serving.model_folder import served_model
+    from bert_tf.serving.saving import write_saved_model
+    from bert_tf.sources import local_folder
+
+    started = time.monotonic()
+    folder = pathlib.Path(local_folder(_MODEL.value))
+    served = served_model(folder, _PRECISION.value)
+    recipe = folder / "recipe.json"
+    written = write_saved_model(
+        served,
+        _OUTPUT_DIR.value,
+        _VERSION.value,
+        recipe.read_text(encoding="utf-8") if recipe.is_file() else None,
+    )
+    size = sum(f.stat().st_size for f in written.rglob("*") if f.is_file())
+    print(
+        f"{written}: {', '.join(served.signatures())}; {size / 1e6:,.1f} MB, "
+        f"{time.monotonic() - started:.1f} s with the check in a fresh process"
+    )
+
+
+if __name__ == "__main__":
+    command_line.require("model", "output_dir")
+    command_line.run(main)
