@@ -33,6 +33,11 @@ from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.models import bert_classifier
 from bert_tf.training.loop import TrainingLoop
 from bert_tf.training.sentinel import NonFiniteError
+from tests.finetuning.run_folders import (
+    history,
+    stop_at,
+    weights,
+)
 from tests.finetuning.sentence_runs import (
     TOKENS,
     data,
@@ -64,39 +69,14 @@ def finished(recipe, tmp_path_factory):
     return folder, run_finetuning(TASK, recipe, folder, modes)
 
 
-def rows(folder):
-    """The numbers of a run, without those that depend on the clock."""
-    lines = (folder / "history.jsonl").read_text().splitlines()
-    return [
-        {k: v for k, v in json.loads(line).items() if "per_second" not in k}
-        for line in lines
-    ]
-
-
-def weights(folder):
-    return read_arrays(folder / "bert_model.safetensors")
-
-
 def assert_same_run(first, second):
-    assert rows(first) == rows(second)
+    assert history(first) == history(second)
     for part in (".", "last"):
         theirs = weights(second / part)
         for name, array in weights(first / part).items():
             np.testing.assert_array_equal(array, theirs[name])
     for name in ("dev_predictions.jsonl", "eval_dev.json", "task.json"):
         assert (first / name).read_text() == (second / name).read_text()
-
-
-def stop_at(monkeypatch, step):
-    """Interrupts a training before it does a step."""
-    train = TrainingLoop._train
-
-    def interrupt(self, phase, batch, number, progress, history):
-        if number == step:
-            raise KeyboardInterrupt
-        train(self, phase, batch, number, progress, history)
-
-    monkeypatch.setattr(TrainingLoop, "_train", interrupt)
 
 
 def test_the_folder_of_a_finished_run(finished, recipe):
@@ -128,7 +108,7 @@ def test_the_folder_of_a_finished_run(finished, recipe):
     assert results["examples"] == {"train": 92, "dev": 13}
     assert results["labels"] == ["negative", "positive"]
     assert load_checkpoint(folder).labels == ("negative", "positive")
-    evaluated = [r["step"] for r in rows(folder) if "eval_accuracy" in r]
+    evaluated = [r["step"] for r in history(folder) if "eval_accuracy" in r]
     assert evaluated == [12, 24, 34]
     assert done["eval"] == {"dev": pytest.approx(results["dev"]["dev"])}
     assert (folder / "predictions_test.tsv").read_text().count("\n") == 8
@@ -139,7 +119,7 @@ def test_it_learns_and_beats_the_majority(finished):
     results = done["train"]
     assert results["dev"]["dev"]["accuracy"] == 1.0
     assert results["majority"]["dev"]["accuracy"] < 0.8
-    losses = [row["loss"] for row in rows(folder) if "loss" in row]
+    losses = [row["loss"] for row in history(folder) if "loss" in row]
     assert losses[-1] < losses[0] * 0.7
 
 
@@ -230,7 +210,7 @@ def test_early_stopping_and_its_resume(recipe, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(SentenceTask, "score", score)
     monkeypatch.setattr(TrainingLoop, "_train", follow)
     run_finetuning(TASK, recipe, tmp_path / "whole", ["train"])
-    assert rows(tmp_path / "whole")[-1]["step"] == 8
+    assert history(tmp_path / "whole")[-1]["step"] == 8
     results = json.loads((tmp_path / "whole" / "results.json").read_text())
     assert results["best_step"] == 4
     assert results["stopped_early"]
@@ -243,7 +223,7 @@ def test_early_stopping_and_its_resume(recipe, tmp_path, monkeypatch, capsys):
         with pytest.raises(KeyboardInterrupt):
             run_finetuning(TASK, recipe, tmp_path / "killed", ["train"])
     run_finetuning(TASK, recipe, tmp_path / "killed", ["train"])
-    assert rows(tmp_path / "killed") == rows(tmp_path / "whole")
+    assert history(tmp_path / "killed") == history(tmp_path / "whole")
     np.testing.assert_array_equal(
         weights(tmp_path / "killed")[EMBEDDINGS],
         weights(tmp_path / "whole")[EMBEDDINGS],
@@ -395,7 +375,9 @@ def test_class_weights_change_the_training(recipe, tmp_path):
     run_finetuning(TASK, recipe, tmp_path / "plain", ["train"])
     weighted = recipe.override(["class_weights=1,9"])
     run_finetuning(TASK, weighted, tmp_path / "weighted", ["train"])
-    first = [rows(tmp_path / name)[0]["loss"] for name in ("plain", "weighted")]
+    first = [
+        history(tmp_path / name)[0]["loss"] for name in ("plain", "weighted")
+    ]
     assert abs(first[0] - first[1]) > 1e-3
 
 
@@ -405,7 +387,7 @@ def test_regression(recipe, tmp_path):
     run_finetuning(task, recipe, tmp_path, ["train", "predict"])
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["labels"] == []
-    losses = [row["loss"] for row in rows(tmp_path) if "loss" in row]
+    losses = [row["loss"] for row in history(tmp_path) if "loss" in row]
     assert losses[-1] < losses[0] * 0.7
     with pytest.raises(UserError, match="class_weights"):
         run_finetuning(

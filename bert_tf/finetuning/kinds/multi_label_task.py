@@ -13,7 +13,6 @@ from bert_tf.finetuning.kinds import metrics
 from bert_tf.finetuning.kinds.labels import (
     FEW_CLASSES,
     check_label_text,
-    commonest,
     known_label,
     place_of,
     sorted_labels,
@@ -187,11 +186,3 @@ class MultiLabelTask(TextTask):
     def format_value(self, value: Label) -> str:
         """The labels, with the separator between them."""
         return self.separator.join(value)
-
-    def majority_score(
-        self, train_labels: Sequence[Label], references: Sequence[Label]
-    ) -> dict[str, float]:
-        """What always giving the training rows' commonest answer scores."""
-        common = commonest(train_labels)
-        labels = self.all_labels([*train_labels, *references])
-        return self.score(references, [common] * len(references), labels)

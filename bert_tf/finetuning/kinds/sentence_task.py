@@ -14,7 +14,6 @@ from bert_tf.finetuning.kinds import metrics
 from bert_tf.finetuning.kinds.labels import (
     FEW_CLASSES,
     check_label_text,
-    commonest,
     known_label,
     place_of,
     sorted_labels,
@@ -180,14 +179,6 @@ class SentenceTask(TextTask):
             name: float(score(wanted, found))
             for name, score in self.scores.items()
         }
-
-    def majority_score(
-        self, train_labels: Sequence[Label], references: Sequence[Label]
-    ) -> dict[str, float]:
-        """What always giving the training rows' commonest label scores."""
-        common = commonest(train_labels)
-        labels = self.all_labels([*train_labels, *references])
-        return self.score(references, [common] * len(references), labels)
 
     def all_labels(self, values: Sequence[Label]) -> tuple[str, ...]:
         """The task's own classes, or those that occur in `values`, sorted."""

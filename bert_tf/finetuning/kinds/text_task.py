@@ -21,7 +21,11 @@ from bert_tf.finetuning.data.prediction_files import (
     write_answer_lines,
     write_cells,
 )
-from bert_tf.finetuning.kinds.labels import class_weights_of, place_of
+from bert_tf.finetuning.kinds.labels import (
+    class_weights_of,
+    commonest,
+    place_of,
+)
 from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
 from bert_tf.finetuning.kinds.text_data import SentenceFacts, TaskData
 from bert_tf.finetuning.rows import LabelledRows
@@ -150,11 +154,13 @@ class TextTask(Task):
           Score by name, from -1 or 0 to 1.
         """
 
-    @abc.abstractmethod
     def majority_score(
         self, train_labels: Sequence[Label], references: Sequence[Label]
     ) -> dict[str, float]:
         """What always giving the training rows' commonest answer scores."""
+        common = commonest(train_labels)
+        labels = self.all_labels([*train_labels, *references])
+        return self.score(references, [common] * len(references), labels)
 
     @abc.abstractmethod
     def format_value(self, value: Label) -> str:

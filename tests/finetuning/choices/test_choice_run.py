@@ -7,16 +7,21 @@ import shutil
 import numpy as np
 import pytest
 
-from bert_tf.checkpoints import load_checkpoint, read_arrays
+from bert_tf.checkpoints import load_checkpoint
 from bert_tf.errors import UserError
 from bert_tf.finetuning.choices.choice_task import OwnChoiceTask
 from bert_tf.finetuning.model_folder import load_model, read_facts
 from bert_tf.finetuning.prediction import Predictor
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.task import Split
-from bert_tf.training.loop import TrainingLoop
 from bert_tf.training.strategies import make_strategy
 from tests.finetuning.choices.choice_runs import rows, small_recipe, written
+from tests.finetuning.run_folders import (
+    answer_lines,
+    history,
+    stop_at,
+    weights,
+)
 from tests.finetuning.sentence_runs import model_folder
 
 TASK = OwnChoiceTask(name="choice")
@@ -38,23 +43,6 @@ def finished(recipe, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "whole"
     modes = ["train", "eval", "predict"]
     return folder, run_finetuning(TASK, recipe, folder, modes)
-
-
-def lines_of(folder):
-    text = (folder / "dev_predictions.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def history(folder):
-    lines = (folder / "history.jsonl").read_text().splitlines()
-    return [
-        {k: v for k, v in json.loads(line).items() if "per_second" not in k}
-        for line in lines
-    ]
-
-
-def weights(folder):
-    return read_arrays(folder / "bert_model.safetensors")
 
 
 def model_of(folder, recipe):
@@ -94,7 +82,7 @@ def test_it_learns(finished):
 
 def test_dev_predictions_hold_every_row(finished):
     folder, done = finished
-    lines = lines_of(folder)
+    lines = answer_lines(folder)
     wanted = rows(14, 3)
     assert len(lines) == 14
     nll = []
@@ -133,18 +121,12 @@ def test_predictions_of_test_rows(finished):
     assert np.mean(np.equal(found, right)) >= 0.75
 
 
+@pytest.mark.slow
 def test_interrupted_is_uninterrupted(
     finished, recipe, tmp_path, monkeypatch, capsys
 ):
-    train = TrainingLoop._train
-
-    def interrupt(self, phase, batch, number, progress, rows):
-        if number == 7:
-            raise KeyboardInterrupt
-        train(self, phase, batch, number, progress, rows)
-
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingLoop, "_train", interrupt)
+        stop_at(patch, 7)
         with pytest.raises(KeyboardInterrupt):
             run_finetuning(TASK, recipe, tmp_path, ["train"])
     run_finetuning(TASK, recipe, tmp_path, ["train"])
@@ -154,7 +136,7 @@ def test_interrupted_is_uninterrupted(
     theirs = weights(whole)
     for name, array in weights(tmp_path).items():
         np.testing.assert_array_equal(array, theirs[name])
-    assert lines_of(tmp_path) == lines_of(whole)
+    assert answer_lines(tmp_path) == answer_lines(whole)
 
 
 def test_a_run_on_other_choices_is_refused(finished, recipe, tmp_path):

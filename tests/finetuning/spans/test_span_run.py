@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.checkpoints import read_arrays
 from bert_tf.errors import UserError
 from bert_tf.finetuning.model_folder import load_model, read_facts
 from bert_tf.finetuning.prediction import Predictor
@@ -22,7 +21,10 @@ from bert_tf.finetuning.spans.span_task import SpanTask
 from bert_tf.finetuning.spans.squad_file import read_questions
 from bert_tf.finetuning.spans.windows import answer_positions, make_windows
 from bert_tf.finetuning.task import Split
-from bert_tf.training.loop import TrainingLoop
+from tests.finetuning.run_folders import (
+    stop_at,
+    weights,
+)
 from tests.finetuning.sentence_runs import (
     BAD,
     FILLER,
@@ -152,23 +154,16 @@ def test_the_lines_for_the_report(finished):
     assert np.mean([row["exact"] for row in rows]) == pytest.approx(exact)
 
 
+@pytest.mark.slow
 def test_interrupted_is_uninterrupted(finished, recipe, tmp_path, monkeypatch):
-    train = TrainingLoop._train
-
-    def interrupt(self, phase, batch, number, progress, history):
-        if number == 41:
-            raise KeyboardInterrupt
-        train(self, phase, batch, number, progress, history)
-
-    monkeypatch.setattr(TrainingLoop, "_train", interrupt)
+    stop_at(monkeypatch, 41)
     with pytest.raises(KeyboardInterrupt):
         run_finetuning(V1, recipe, tmp_path, ["train"])
     monkeypatch.undo()
     run_finetuning(V1, recipe, tmp_path, ["train"])
     for part in (".", "last"):
-        name = pathlib.Path(part, "bert_model.safetensors")
-        mine, theirs = (read_arrays(f / name) for f in (tmp_path, finished[0]))
-        for key, array in mine.items():
+        theirs = weights(finished[0] / part)
+        for key, array in weights(tmp_path / part).items():
             np.testing.assert_array_equal(array, theirs[key])
 
 
@@ -201,6 +196,7 @@ def test_no_answer_and_its_threshold(recipe, data_dir, tmp_path):
     assert official["best_f1"] >= official["f1"]
 
 
+@pytest.mark.slow
 def test_one_question_set_after_another(finished, recipe, tmp_path, capfd):
     """A model of SQuAD 1.1 is where SQuAD 2.0 starts from, head and all."""
     given = [f"init_from={finished[0]}", "learning_rate=1e-9"]
@@ -210,6 +206,7 @@ def test_one_question_set_after_another(finished, recipe, tmp_path, capfd):
     assert done["train"]["dev"]["dev"]["HasAns_f1"] > 0.5
 
 
+@pytest.mark.slow
 def test_ensembles_average_logits(finished, recipe, data_dir, tmp_path):
     other = tmp_path / "other"
     run_finetuning(V1, recipe.override(["seed=7"]), other, ["train"])

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from bert_tf.checkpoints import load_checkpoint, read_arrays
+from bert_tf.checkpoints import load_checkpoint
 from bert_tf.errors import UserError
 from bert_tf.finetuning.model_folder import load_model
 from bert_tf.finetuning.prediction import Predictor
@@ -18,6 +18,11 @@ from bert_tf.finetuning.tags.tag_task import OwnTagTask
 from bert_tf.finetuning.task import Split
 from bert_tf.training.loop import TrainingLoop
 from bert_tf.training.strategies import make_strategy
+from tests.finetuning.run_folders import (
+    answer_lines,
+    history,
+    weights,
+)
 from tests.finetuning.sentence_runs import BAD, FILLER, GOOD
 from tests.finetuning.tags.tag_runs import (
     DEV_SENTENCES,
@@ -54,24 +59,6 @@ def finished(recipe, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "whole"
     modes = ["train", "eval", "predict"]
     return folder, run_finetuning(TASK, recipe, folder, modes)
-
-
-def rows(folder):
-    """The numbers of a run, without those that depend on the clock."""
-    lines = (folder / "history.jsonl").read_text().splitlines()
-    return [
-        {k: v for k, v in json.loads(line).items() if "per_second" not in k}
-        for line in lines
-    ]
-
-
-def weights(folder):
-    return read_arrays(folder / "bert_model.safetensors")
-
-
-def answered(folder):
-    lines = (folder / "dev_predictions.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
 
 
 def error_of(call, *arguments):
@@ -128,16 +115,16 @@ def test_it_learns(finished):
     folder, done = finished
     assert done["train"]["dev"]["dev"]["f1"] > 0.95
     assert done["train"]["dev"]["test"]["f1"] > 0.95
-    losses = [row["loss"] for row in rows(folder) if "loss" in row]
+    losses = [row["loss"] for row in history(folder) if "loss" in row]
     assert losses[-1] < losses[0] * 0.5
-    evaluated = [row for row in rows(folder) if "eval_f1" in row]
+    evaluated = [row for row in history(folder) if "eval_f1" in row]
     assert evaluated[-1]["eval_loss"] < losses[0]
 
 
 def test_dev_predictions_hold_every_sentence(finished, files):
     folder, _ = finished
     dev = read_conll(str(files / "eng.testa"))
-    found = answered(folder)
+    found = answer_lines(folder)
     assert [list(line) for line in found] == [
         ["row", "words", "tags", "predictions"]
     ] * DEV_SENTENCES
@@ -167,12 +154,12 @@ def test_interrupted_is_uninterrupted(
             run_finetuning(TASK, recipe, tmp_path, ["train"])
     run_finetuning(TASK, recipe, tmp_path, ["train"])
     whole = finished[0]
-    assert rows(tmp_path) == rows(whole)
+    assert history(tmp_path) == history(whole)
     for part in (".", "last"):
         theirs = weights(whole / part)
         for name, array in weights(tmp_path / part).items():
             np.testing.assert_array_equal(array, theirs[name])
-    assert answered(tmp_path) == answered(whole)
+    assert answer_lines(tmp_path) == answer_lines(whole)
 
 
 def test_a_loaded_model_answers_as_it_did(finished, recipe, files):
@@ -185,7 +172,7 @@ def test_a_loaded_model_answers_as_it_did(finished, recipe, files):
         predictor.outputs(TASK, split), split, tokenizer, facts
     )
     assert answers.tags == [
-        tag for line in answered(folder) for tag in line["predictions"]
+        tag for line in answer_lines(folder) for tag in line["predictions"]
     ]
 
 

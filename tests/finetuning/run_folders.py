@@ -1,0 +1,43 @@
+"""What finished runs leave in their folders, and runs that are interrupted."""
+
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bert_tf.checkpoints import read_arrays
+from bert_tf.training.loop import TrainingLoop
+
+
+def history(folder: pathlib.Path) -> list[dict[str, Any]]:
+    """The numbers of a run, without those that depend on the clock."""
+    lines = (folder / "history.jsonl").read_text().splitlines()
+    return [
+        {k: v for k, v in json.loads(line).items() if "per_second" not in k}
+        for line in lines
+    ]
+
+
+def weights(folder: pathlib.Path) -> dict[str, np.ndarray]:
+    """The weights of the model in a folder."""
+    return read_arrays(folder / "bert_model.safetensors")
+
+
+def answer_lines(folder: pathlib.Path) -> list[dict[str, Any]]:
+    """The lines for the report."""
+    lines = (folder / "dev_predictions.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def stop_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """Interrupts a training before it does a step."""
+    train = TrainingLoop._train
+
+    def interrupt(self, phase, batch, number, progress, history):
+        if number == step:
+            raise KeyboardInterrupt
+        train(self, phase, batch, number, progress, history)
+
+    monkeypatch.setattr(TrainingLoop, "_train", interrupt)
