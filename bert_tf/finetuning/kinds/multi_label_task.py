@@ -58,7 +58,7 @@ class MultiLabelTask(TextTask):
     recipe_type: ClassVar[type[SentenceRecipe]] = MultiLabelRecipe
 
     def parse_label(self, cell: str | tuple[str, ...], place: str) -> Label:
-        """Splits a cell into its labels; see `TextTask.parse_label`."""
+        """Splits a cell into its labels; see `TextAnswers.parse_label`."""
         parts = cell.split(self.separator) if isinstance(cell, str) else cell
         names = dict.fromkeys(part.strip() for part in parts if part.strip())
         for name in names:
@@ -93,7 +93,7 @@ class MultiLabelTask(TextTask):
         return len(labels)
 
     def labels_of(self, examples: Sequence[Example]) -> tuple[str, ...]:
-        """All labels that occur; see `TextTask.labels_of`."""
+        """All labels that occur; see `TextAnswers.labels_of`."""
         labels = self.all_labels([known_label(e) for e in examples])
         if not labels:
             raise UserError(
@@ -124,7 +124,7 @@ class MultiLabelTask(TextTask):
     def targets(
         self, examples: Sequence[Example], labels: Sequence[str]
     ) -> np.ndarray:
-        """Zeros and ones, float32 [N, C]; see `TextTask.targets`."""
+        """Zeros and ones, float32 [N, C]; see `TextAnswers.targets`."""
         numbers = {label: number for number, label in enumerate(labels)}
         found = np.zeros((len(examples), len(labels)), np.float32)
         for index, example in enumerate(examples):
@@ -170,7 +170,7 @@ class MultiLabelTask(TextTask):
         values: Sequence[Label],
         labels: Sequence[str],
     ) -> dict[str, float]:
-        """The scores, over the labels that occur; see `TextTask.score`."""
+        """The scores, over the labels that occur; see `TextAnswers.score`."""
         there = {label for names in (*references, *values) for label in names}
         labels = [label for label in labels if label in there]
 

@@ -69,7 +69,7 @@ class RegressionTask(TextTask):
     def targets(
         self, examples: Sequence[Example], labels: Sequence[str]
     ) -> np.ndarray:
-        """The numbers, float32 [N]; see `TextTask.targets`."""
+        """The numbers, float32 [N]; see `TextAnswers.targets`."""
         return np.array([known_label(e) for e in examples], np.float32)
 
     def weighted_objective(self, class_weights: Sequence[float] | None) -> Any:
@@ -86,7 +86,7 @@ class RegressionTask(TextTask):
     def decode(
         self, logits: np.ndarray, labels: Sequence[str], threshold: float
     ) -> Predictions:
-        """The logits [N, 1] themselves; see `TextTask.decode`."""
+        """The logits [N, 1] themselves; see `TextAnswers.decode`."""
         values = tuple(float(value) for value in logits[:, 0])
         return Predictions(logits=logits, values=values, probabilities=None)
 
@@ -96,7 +96,7 @@ class RegressionTask(TextTask):
         values: Sequence[Label],
         labels: Sequence[str],
     ) -> dict[str, float]:
-        """The official scores; see `TextTask.score`."""
+        """The official scores; see `TextAnswers.score`."""
         wanted = np.array(references, np.float64)
         found = np.array(values, np.float64)
         return {

@@ -4,7 +4,6 @@ A task says where its rows come from (`data`), and its kind what an answer is,
 how the model is trained for it and how it is scored.
 """
 
-import abc
 import dataclasses
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,10 +22,10 @@ from bert_tf.finetuning.data.prediction_files import (
 )
 from bert_tf.finetuning.kinds.labels import (
     class_weights_of,
-    commonest,
     place_of,
 )
 from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
+from bert_tf.finetuning.kinds.text_answers import TextAnswers
 from bert_tf.finetuning.kinds.text_data import SentenceFacts, TaskData
 from bert_tf.finetuning.rows import LabelledRows
 from bert_tf.finetuning.task import Outputs, Split, Task
@@ -40,7 +39,7 @@ Score = Callable[[np.ndarray, np.ndarray], float]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextTask(Task):
+class TextTask(TextAnswers, Task):
     """A task on a sentence or a pair.
 
     Attributes:
@@ -67,104 +66,6 @@ class TextTask(Task):
     recipe_type: ClassVar[type[SentenceRecipe]] = SentenceRecipe
     facts_type: ClassVar[type[SentenceFacts]] = SentenceFacts
     head: ClassVar[str] = CLASSIFIER
-
-    @abc.abstractmethod
-    def parse_label(self, cell: str | tuple[str, ...], place: str) -> Label:
-        """Turns a cell into a label.
-
-        Args:
-          cell: the cell as the file has it.
-          place: file and row, for the error.
-
-        Raises:
-          UserError: it is no label of this task.
-        """
-
-    @abc.abstractmethod
-    def labels_of(self, examples: Sequence[Example]) -> tuple[str, ...]:
-        """The labels in the order of the model's outputs.
-
-        Args:
-          examples: the training examples.
-
-        Raises:
-          UserError: nothing can be learned from them.
-        """
-
-    @abc.abstractmethod
-    def all_labels(self, values: Sequence[Label]) -> tuple[str, ...]:
-        """The task's own labels, or those that occur in `values`, sorted."""
-
-    @abc.abstractmethod
-    def num_outputs(self, labels: Sequence[str]) -> int:
-        """How many logits a model of this task gives."""
-
-    @abc.abstractmethod
-    def targets(
-        self, examples: Sequence[Example], labels: Sequence[str]
-    ) -> np.ndarray:
-        """What the model is to learn.
-
-        Args:
-          examples: N examples with labels.
-          labels: the labels in the order of the model's outputs.
-
-        Returns:
-          [N, ...], an entry for each example.
-
-        Raises:
-          UserError: an example has no label or an unknown one.
-        """
-
-    @abc.abstractmethod
-    def weighted_objective(self, class_weights: Sequence[float] | None) -> Any:
-        """What the model is trained for; see `bert_tf.training.step`.
-
-        Args:
-          class_weights: the weight of each class in the loss, or None.
-        """
-
-    @abc.abstractmethod
-    def decode(
-        self, logits: np.ndarray, labels: Sequence[str], threshold: float
-    ) -> Predictions:
-        """Turns logits into answers.
-
-        Args:
-          logits: float32 [N, C].
-          labels: the labels in the order of the outputs.
-          threshold: above which one of several labels holds.
-        """
-
-    @abc.abstractmethod
-    def score(
-        self,
-        references: Sequence[Label],
-        values: Sequence[Label],
-        labels: Sequence[str],
-    ) -> dict[str, float]:
-        """The official scores.
-
-        Args:
-          references: the right answers.
-          values: what was predicted, alike.
-          labels: the labels, among which both are.
-
-        Returns:
-          Score by name, from -1 or 0 to 1.
-        """
-
-    def majority_score(
-        self, train_labels: Sequence[Label], references: Sequence[Label]
-    ) -> dict[str, float]:
-        """What always giving the training rows' commonest answer scores."""
-        common = commonest(train_labels)
-        labels = self.all_labels([*train_labels, *references])
-        return self.score(references, [common] * len(references), labels)
-
-    @abc.abstractmethod
-    def format_value(self, value: Label) -> str:
-        """An answer as it stands in a prediction file."""
 
     def present_splits(
         self, splits: Sequence[str], recipe: SentenceRecipe

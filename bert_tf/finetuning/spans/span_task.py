@@ -1,7 +1,6 @@
 """Tasks that answer a question by a span of a text: SQuAD 1.1 and 2.0."""
 
 import dataclasses
-import json
 import math
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +10,6 @@ import numpy as np
 
 from bert_tf.checkpoints import SPAN, Checkpoint
 from bert_tf.errors import UserError
-from bert_tf.files import write_text
 from bert_tf.finetuning.rows import LabelledRows
 from bert_tf.finetuning.spans import squad_metrics
 from bert_tf.finetuning.spans.answer_files import (
@@ -20,6 +18,7 @@ from bert_tf.finetuning.spans.answer_files import (
     read_predictions,
     write_answers,
 )
+from bert_tf.finetuning.spans.answer_lines import write_answer_lines
 from bert_tf.finetuning.spans.span_recipe import SpanRecipe
 from bert_tf.finetuning.spans.squad_file import (
     Question,
@@ -35,9 +34,6 @@ if TYPE_CHECKING:
     from bert_tf.finetuning.spans.answers import Answers
     from bert_tf.finetuning.spans.windows import SpanWindows
     from bert_tf.text.tokenizer import BertTokenizer
-
-# Of the best answers, those that the report shows.
-_SHOWN_BEST = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -373,35 +369,7 @@ class SpanTask(Task):
         facts: SpanFacts,
     ) -> None:
         """See `Task.write_answers`; a line for each question."""
-        texts = answers.texts(facts.null_threshold)
-        lines = []
-        for number, question in enumerate(examples):
-            text = texts[number]
-            begin, end = answers.spans[number].tolist() if text else (-1, -1)
-            exact, f1 = squad_metrics.scores_of(question, text)
-            odds = answers.null_odds
-            line = {
-                "identifier": question.identifier,
-                "title": question.title,
-                "question": question.question,
-                "context": question.context,
-                "answers": [
-                    {"text": answer.text, "start": answer.start}
-                    for answer in question.answers
-                ],
-                "prediction": text,
-                "start": begin,
-                "end": end,
-                "null_odds": None if odds is None else float(odds[number]),
-                "exact": exact,
-                "f1": f1,
-                "n_best": [
-                    [entry.text, entry.probability]
-                    for entry in answers.n_best[number][:_SHOWN_BEST]
-                ],
-            }
-            lines.append(json.dumps(line))
-        write_text(path, "\n".join(lines) + "\n")
+        write_answer_lines(path, examples, answers, facts.null_threshold)
 
     def score_file(
         self,
