@@ -250,7 +250,9 @@ def head_without_dropout(monkeypatch):
     monkeypatch.setattr(
         models,
         "bert_classifier",
-        lambda encoder, num: classifier(encoder, num, dropout=0.0),
+        lambda encoder, num, **others: classifier(
+            encoder, num, dropout=0.0, **others
+        ),
     )
 
 
