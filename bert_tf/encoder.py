@@ -15,10 +15,10 @@ from bert_tf.features import ENCODER_INPUTS, PACKED_INPUTS
 from bert_tf.layers import (
     Embeddings,
     Pooler,
-    TokenPlaces,
     TransformerBlock,
     attention_adder,
 )
+from bert_tf.layers.unpadding import TokenPlaces
 from bert_tf.named_weights import (
     NamedWeights,
     Weight,

@@ -6,7 +6,6 @@ from bert_tf.layers.dense import Dense
 from bert_tf.layers.embeddings import Embeddings
 from bert_tf.layers.heads import MaskedLMHead, NextSentenceHead, Pooler
 from bert_tf.layers.normalization import LayerNorm
-from bert_tf.layers.unpadding import TokenPlaces
 
 __all__ = [
     "Dense",
@@ -16,7 +15,6 @@ __all__ = [
     "NextSentenceHead",
     "Pooler",
     "SelfAttention",
-    "TokenPlaces",
     "TransformerBlock",
     "attention_adder",
 ]

@@ -8,7 +8,7 @@ import tensorflow as tf
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
-from bert_tf.layers import TokenPlaces
+from bert_tf.layers.unpadding import TokenPlaces
 from bert_tf.models import bert_classifier
 from tests.model_helpers import fill
 

@@ -281,6 +281,7 @@ def without_dropout(recipe, config_file, tmp_path_factory):
         ),
     ],
 )
+@pytest.mark.slow
 def test_strategies_and_accumulation_give_one_result(
     settings, without_dropout, tmp_path
 ):
@@ -314,6 +315,7 @@ def test_mirrored_resumes_exactly(recipe, tmp_path, monkeypatch):
     assert_same_run(tmp_path / "killed", tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_two_phases(recipe, make_records, tmp_path, monkeypatch):
     from bert_tf.training.loop import TrainingLoop
 
@@ -364,6 +366,7 @@ def test_init_from_continues_from_those_weights(finished, recipe, tmp_path):
         np.testing.assert_allclose(array, theirs[name], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_init_from_an_encoder_says_which_heads_start_fresh(
     finished, recipe, tmp_path, capfd
 ):
@@ -380,6 +383,7 @@ def test_init_from_an_encoder_says_which_heads_start_fresh(
     assert told in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_static_records_train_too(make_records, recipe, tmp_path):
     static = make_records(
         "static",
@@ -484,6 +488,7 @@ def test_another_vocabulary(recipe, small_vocab, tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_a_loss_beyond_floats_is_still_reported(recipe, tmp_path, capsys):
     changes = ["learning_rate=3e4", "max_grad_norm=0", "num_train_steps=3"]
     run_pretraining(recipe.override(changes), tmp_path)
@@ -554,6 +559,7 @@ def test_a_damaged_file_that_only_the_report_reads(
         run_pretraining(recipe, tmp_path / "new")
 
 
+@pytest.mark.slow
 def test_float16_overflow_stays_out_of_the_numbers(
     recipe, tmp_path, monkeypatch
 ):

@@ -37,6 +37,7 @@ def run(*arguments: object, **options) -> subprocess.CompletedProcess:
     )
 
 
+@pytest.mark.slow
 def test_features_and_sentence_vectors(model, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("the cat sat\nÜber ||| a dog\n", encoding="utf-8")

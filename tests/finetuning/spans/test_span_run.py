@@ -167,6 +167,7 @@ def test_interrupted_is_uninterrupted(finished, recipe, tmp_path, monkeypatch):
             np.testing.assert_array_equal(array, theirs[key])
 
 
+@pytest.mark.slow
 def test_no_answer_and_its_threshold(recipe, data_dir, tmp_path):
     given = [f"init_from={recipe.init_from}", "num_train_epochs=6"]
     recipe = SpanRecipe.from_dict(recipe.to_dict(), "x").override(given)
