@@ -10,7 +10,6 @@ Dropout is 0.1 in training, as in the paper.
 """
 
 import os
-import pathlib
 import platform
 import statistics
 import sys
@@ -25,6 +24,7 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
+from benchmarks import comparison
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.optimization import AdamW
@@ -183,21 +183,11 @@ def interleaved(functions: dict[str, Callable]) -> dict[str, float]:
     return {name: statistics.median(t) for name, t in times.items()}
 
 
-def processor() -> str:
-    """The name of the processor, where the system tells it."""
-    path = pathlib.Path("/proc/cpuinfo")
-    if path.exists():
-        for line in path.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
 def main(_: list[str]) -> None:
     size, rows, length = _SIZE.value, _BATCH.value, _LENGTH.value
     config = BertConfig.from_size(size, VOCAB)
     print("command: python -m benchmarks.encoder", *sys.argv[1:])
-    print(f"machine: {processor()},", end=" ")
+    print(f"machine: {comparison.processor()},", end=" ")
     print(f"{os.cpu_count()} cores, Python {platform.python_version()}")
     print(f"tensorflow {tf.__version__}, keras {keras.__version__},", end=" ")
     print(f"keras_hub {keras_hub.__version__}")

@@ -206,7 +206,6 @@ def results_of(
         "train_seconds": 184.6,
         "examples_per_second": 59.6,
         "eval_examples_per_second": 311.2,
-        "padding_share": 0.0431,
     }
 
 

@@ -47,7 +47,7 @@ def _parse(path: str) -> tuple[str, str]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keeps back warnings that are for the authors of data sets."""
     before = logging.get_verbosity()
     logging.set_verbosity(logging.ERROR)
@@ -75,7 +75,7 @@ def _builder(name: str, path: str) -> Any:
     import tensorflow_datasets as tfds
 
     try:
-        with _quiet():
+        with quiet():
             if pathlib.Path(name).is_dir():
                 return tfds.builder_from_directory(name)
             builder = tfds.builder(name, try_gcs=False)

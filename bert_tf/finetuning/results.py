@@ -33,23 +33,24 @@ def write_results(
     recipe: FinetuningRecipe,
     material: Material,
     scorer: Scorer,
+    scored: Mapping[str, Scored],
     loop: TrainingLoop,
     history: History,
 ) -> dict[str, Any]:
-    """Scores the best model on all dev splits and writes what it scored.
+    """Writes what the best model answers and scores.
 
     Args:
       output_dir: the folder of the run.
       recipe: what was run.
       material: what was trained on.
-      scorer: runs the best model.
+      scorer: of the best model, with its final facts.
+      scored: split to what it answers and scores.
       loop: the finished loop.
       history: the run's numbers.
 
     Returns:
       What results.json holds.
     """
-    scored = {name: scorer.score(split) for name, split in material.dev.items()}
     for name, found in scored.items():
         count = len(material.dev[name].examples)
         write_scores(output_dir, name, found, count)

@@ -34,8 +34,35 @@ class Rows(Protocol):
     def __len__(self) -> int: ...
 
 
+class RowsAround:
+    """Rows that are others with something besides; see `Rows`.
+
+    Attributes:
+      rows: the others.
+    """
+
+    rows: Rows
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each row, int64 [R]."""
+        return self.rows.lengths
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What decides every batch, for digests."""
+        return self.rows.arrays
+
+    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+        """A batch of some rows, as the others have it."""
+        return self.rows.batch(chosen)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
 @dataclasses.dataclass(frozen=True)
-class LabelledRows:
+class LabelledRows(RowsAround):
     """Rows and the answers to them.
 
     Attributes:
@@ -49,11 +76,6 @@ class LabelledRows:
     labels: Mapping[str, np.ndarray]
 
     @property
-    def lengths(self) -> np.ndarray:
-        """Tokens of each row, int64 [R]."""
-        return self.rows.lengths
-
-    @property
     def arrays(self) -> tuple[np.ndarray, ...]:
         """What decides every batch, for digests."""
         return *self.rows.arrays, self.weights, *self.labels.values()
@@ -65,6 +87,3 @@ class LabelledRows:
             EXAMPLE_WEIGHTS: self.weights[chosen],
             **{name: values[chosen] for name, values in self.labels.items()},
         }
-
-    def __len__(self) -> int:
-        return len(self.rows)

@@ -71,6 +71,16 @@ class Scorer:
             len(split.examples) / seconds,
         )
 
+    def tuned(self, split: Split, answers: Any) -> "Scorer":
+        """The same with facts that are chosen by answers to a split."""
+        facts = self.task.tuned(split.examples, answers, self.facts)
+        return dataclasses.replace(self, facts=facts)
+
+    def scored_again(self, split: Split, scored: Scored) -> Scored:
+        """What answers to a split are worth by other facts."""
+        scores = self.task.evaluate(split.examples, scored.answers, self.facts)
+        return dataclasses.replace(scored, scores=scores)
+
 
 def write_scores(
     folder: pathlib.Path, split: str, scored: Scored, num_examples: int

@@ -163,9 +163,9 @@ class Task(TaskTemplate):
           Numbers of types that JSON knows.
         """
 
-    @abc.abstractmethod
     def findings(self, numbers: Mapping[str, Any]) -> str:
-        """What `examine` found, in lines for a user."""
+        """What `examine` found, in lines for a user: its "lines"."""
+        return "\n".join(numbers["lines"])
 
     @abc.abstractmethod
     def facts_of(self, recipe: Any, examples: Any) -> Any:
@@ -298,7 +298,11 @@ class Task(TaskTemplate):
         del examples, answers, facts
 
     def tuned(self, examples: Any, answers: Any, facts: Any) -> Any:
-        """The facts with what is chosen by the dev answers of a model."""
+        """The facts with what is chosen by the dev answers of a model.
+
+        What is chosen changes what answers are worth and how they are
+        written, not what `answer` returns.
+        """
         del examples, answers
         return facts
 

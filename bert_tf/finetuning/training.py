@@ -1,7 +1,6 @@
 """One training of a task: one seed, one folder."""
 
 import contextlib
-import dataclasses
 import functools
 import math
 import pathlib
@@ -96,25 +95,30 @@ def train_once(
         _announce(model, phase, material)
         loop = _loop(material, recipe, step, phase, output_dir, best)
         history = loop.run()
-        _save_tuned(output_dir / LAST, model, material, scorer)
+        _save_last(output_dir / LAST, model, material, scorer)
         best.assign()
-        tuned = _save_tuned(output_dir, model, material, scorer)
-        scorer = dataclasses.replace(scorer, facts=tuned)
+        scored = {k: scorer.score(split) for k, split in material.dev.items()}
+        if material.task.is_tuned:
+            dev = material.dev[material.main_split]
+            scorer = scorer.tuned(dev, scored[material.main_split].answers)
+            scored = {
+                k: scorer.scored_again(material.dev[k], found)
+                for k, found in scored.items()
+            }
+        save_model(output_dir, model, material.tokenizer, scorer.facts)
         return write_results(
-            output_dir, recipe, material, scorer, loop, history
+            output_dir, recipe, material, scorer, scored, loop, history
         )
 
 
-def _save_tuned(
+def _save_last(
     folder: pathlib.Path, model: TaskModel, material: Material, scorer: Scorer
-) -> Any:
-    """Saves a model with its facts tuned on dev, which it returns."""
-    facts, task = material.facts, material.task
-    if task.is_tuned:
+) -> None:
+    """Saves the last model, with facts tuned for it."""
+    if material.task.is_tuned:
         dev = material.dev[material.main_split]
-        facts = task.tuned(dev.examples, scorer.answer(dev), facts)
-    save_model(folder, model, material.tokenizer, facts)
-    return facts
+        scorer = scorer.tuned(dev, scorer.answer(dev))
+    save_model(folder, model, material.tokenizer, scorer.facts)
 
 
 def _phase(

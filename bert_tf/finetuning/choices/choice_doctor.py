@@ -9,11 +9,16 @@ from bert_tf.finetuning.choices.choice_recipe import ChoiceRecipe
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.data.table_formats import excerpt
 from bert_tf.finetuning.doctor import data_doctor
+from bert_tf.finetuning.doctor.lines import (
+    MUCH_CUT,
+    MUCH_UNKNOWN,
+    UNKNOWN_WORDS,
+    lengths_shown,
+    percent,
+)
 from bert_tf.finetuning.doctor.suspicious_text import DESCRIPTIONS
 from bert_tf.text.tokenizer import BertTokenizer
 
-# From here on a share is worth a remark.
-_MUCH_CUT, _MUCH_UNKNOWN = 0.05, 0.02
 # Above this many times its even share, one position is suspicious.
 _UNEVEN = 2.0
 
@@ -163,23 +168,20 @@ def _split_lines(
         listed = ", ".join(f"{k} in {v:,} rows" for k, v in sizes.items())
         yield f"    choices: {listed}"
     right = ", ".join(
-        f"{place} {count:,} ({_percent(count / rows)})"
+        f"{place} {count:,} ({percent(count / rows)})"
         for place, count in part["right"].items()
     )
     yield f"    right ones, by position: {right}"
     tokens = part["tokens"]
-    lengths = ", ".join(
-        f"{length} ({'longest' if percent == '100' else percent + ' %'})"
-        for percent, length in tokens["percentiles"].items()
-    )
+    lengths = lengths_shown(tokens["percentiles"])
     yield f"    tokens of a choice with its text: {lengths}"
     yield (
         f"    cut at {max_seq_length} tokens: {tokens['cut']:,} of "
-        f"{part['inputs']:,} choices, {_percent(tokens['cut_share'])}"
+        f"{part['inputs']:,} choices, {percent(tokens['cut_share'])}"
     )
     words = ", ".join(excerpt(word) for word in tokens["unknown_words"])
     yield (
-        f"    [UNK]: {_percent(tokens['unknown_word_share'])} of words"
+        f"    [UNK]: {percent(tokens['unknown_word_share'])} of words"
         f"{': ' if words else ''}{words}"
     )
     if part["same_choice_twice"]:
@@ -194,17 +196,14 @@ def _split_lines(
 def _remarks(numbers: Mapping[str, Any]) -> Iterator[str]:
     train = numbers["splits"][numbers["train_split"]]
     tokens = train["tokens"]
-    if tokens["cut_share"] > _MUCH_CUT:
+    if tokens["cut_share"] > MUCH_CUT:
         yield (
-            f"{_percent(tokens['cut_share'])} of the choices or their texts "
+            f"{percent(tokens['cut_share'])} of the choices or their texts "
             f"lose their end; max_seq_length={tokens['percentiles']['99']} "
             "would cut 1 %."
         )
-    if tokens["unknown_word_share"] > _MUCH_UNKNOWN:
-        yield (
-            "many words are unknown to this vocabulary; is it of this "
-            "language, cased or uncased as the texts are?"
-        )
+    if tokens["unknown_word_share"] > MUCH_UNKNOWN:
+        yield UNKNOWN_WORDS
     for place, count in train["right"].items():
         if count > _UNEVEN * train["right_if_even"][place]:
             yield (
@@ -217,7 +216,3 @@ def _remarks(numbers: Mapping[str, Any]) -> Iterator[str]:
                 f"{split} scores will flatter: {shared['rows']:,} of its rows "
                 "are trained on; remove them from one side."
             )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"

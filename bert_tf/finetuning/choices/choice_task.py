@@ -94,10 +94,6 @@ class ChoiceTask(Task):
 
         return choice_doctor.examine(self.name, recipe, tokenizer, splits)
 
-    def findings(self, numbers: Mapping[str, Any]) -> str:
-        """See `Task.findings`."""
-        return "\n".join(numbers["lines"])
-
     def facts_of(
         self, recipe: ChoiceRecipe, examples: Sequence[ChoiceExample]
     ) -> ChoiceFacts:

@@ -1,14 +1,11 @@
 """GLUE out of TensorFlow Datasets."""
 
-import contextlib
 import dataclasses
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from typing import Any
 
-from absl import logging
-
+from bert_tf.corpora.data_sets import quiet
 from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example
 
@@ -51,7 +48,7 @@ def read_data_set(
       UserError: it cannot be downloaded or made.
     """
     name = f"glue/{data_set.name}"
-    with _quiet():
+    with quiet():
         batches = _batches(name, split)
     examples = []
     for batch in batches:
@@ -86,17 +83,6 @@ def _batches(name: str, split: str) -> list[dict[str, Any]]:
     # A download fails in as many ways as there are libraries below it.
     except Exception as error:
         raise _cannot(name, error) from None
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keeps back warnings that are for the authors of data sets."""
-    before = logging.get_verbosity()
-    logging.set_verbosity(logging.ERROR)
-    try:
-        yield
-    finally:
-        logging.set_verbosity(before)
 
 
 def _cell(label: object, data_set: DataSet) -> str:

@@ -8,7 +8,11 @@ from bert_tf.finetuning.doctor.suspicious_text import DESCRIPTIONS
 
 _LABELS_SHOWN = 12
 # From here on a share is worth a remark.
-_MUCH_CUT, _MUCH_UNKNOWN = 0.05, 0.02
+MUCH_CUT, MUCH_UNKNOWN = 0.05, 0.02
+UNKNOWN_WORDS = (
+    "many words are unknown to this vocabulary; is it of this language, cased "
+    "or uncased as the texts are?"
+)
 
 
 def lines(numbers: Mapping[str, Any]) -> str:
@@ -35,18 +39,14 @@ def _split_lines(
     yield f"  {split}: {_rows(part['rows'])}{pair} ({part['file']})"
     yield f"    labels: {_labels(part)}"
     tokens = part["tokens"]
-    shown = ", ".join(
-        f"{length} ({'longest' if percent == '100' else percent + ' %'})"
-        for percent, length in tokens["percentiles"].items()
-    )
-    yield f"    tokens: {shown}"
+    yield f"    tokens: {lengths_shown(tokens['percentiles'])}"
     yield (
         f"    cut at {max_seq_length} tokens: {_rows(tokens['cut'])}, "
-        f"{_percent(tokens['cut_share'])}"
+        f"{percent(tokens['cut_share'])}"
     )
     words = ", ".join(excerpt(word) for word in tokens["unknown_words"])
     yield (
-        f"    [UNK]: {_percent(tokens['unknown_word_share'])} of words, in "
+        f"    [UNK]: {percent(tokens['unknown_word_share'])} of words, in "
         f"{_rows(tokens['rows_with_unknown'])}{': ' if words else ''}{words}"
     )
     if part["empty_texts"]:
@@ -70,7 +70,7 @@ def _labels(part: Mapping[str, Any]) -> str:
     if not counts:
         return "none"
     shown = ", ".join(
-        f"{label} {count} ({_percent(count / part['rows'])})"
+        f"{label} {count} ({percent(count / part['rows'])})"
         for label, count in list(counts.items())[:_LABELS_SHOWN]
     )
     if len(counts) > _LABELS_SHOWN:
@@ -88,7 +88,7 @@ def _repeats(numbers: Mapping[str, Any]) -> Iterator[str]:
     line = f"  texts that occur again in {train}: {_rows(repeated['rows'])}"
     if repeated["rows"]:
         first, second = repeated["first"]
-        line += f", {_percent(repeated['share'])} (rows {first} and {second})"
+        line += f", {percent(repeated['share'])} (rows {first} and {second})"
     yield line
     for split, shared in numbers["in_train"].items():
         line = (
@@ -97,7 +97,7 @@ def _repeats(numbers: Mapping[str, Any]) -> Iterator[str]:
         if shared["rows"]:
             first, second = shared["first"]
             line += (
-                f", {_percent(shared['share'])}, {shared['with_another_label']}"
+                f", {percent(shared['share'])}, {shared['with_another_label']}"
                 f" with another label (row {first} of {train}, row {second} of "
                 f"{split})"
             )
@@ -108,16 +108,13 @@ def remarks(numbers: Mapping[str, Any]) -> Iterator[str]:
     """What is worth doing something about, and what would do."""
     train = numbers["splits"][numbers["train_split"]]
     tokens = train["tokens"]
-    if tokens["cut_share"] > _MUCH_CUT:
+    if tokens["cut_share"] > MUCH_CUT:
         yield (
-            f"{_percent(tokens['cut_share'])} of the inputs lose their end; "
+            f"{percent(tokens['cut_share'])} of the inputs lose their end; "
             f"max_seq_length={tokens['percentiles']['99']} would cut 1 %."
         )
-    if tokens["unknown_word_share"] > _MUCH_UNKNOWN:
-        yield (
-            "many words are unknown to this vocabulary; is it of this "
-            "language, cased or uncased as the texts are?"
-        )
+    if tokens["unknown_word_share"] > MUCH_UNKNOWN:
+        yield UNKNOWN_WORDS
     contradicting = numbers["repeated"]["contradicting_texts"]
     if contradicting:
         yield (
@@ -147,8 +144,17 @@ def remarks(numbers: Mapping[str, Any]) -> Iterator[str]:
             yield f"look at the rows of {split} with {kinds}."
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """A share in percent."""
     return f"{100 * share:.1f} %"
+
+
+def lengths_shown(percentiles: Mapping[str, int]) -> str:
+    """Lengths, each with the share of rows that have no more."""
+    return ", ".join(
+        f"{length} ({'longest' if share == '100' else share + ' %'})"
+        for share, length in percentiles.items()
+    )
 
 
 def _rows(count: int) -> str:

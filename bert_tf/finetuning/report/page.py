@@ -33,7 +33,6 @@ _FACTS = {
     "train_seconds": ("Training time", " s"),
     "examples_per_second": ("Training speed", " examples/s"),
     "eval_examples_per_second": ("Evaluation speed", " examples/s"),
-    "padding_share": ("Padding among the tokens", " %"),
 }
 _CONTENTS = {
     "scores": "Scores",
@@ -184,8 +183,6 @@ def _speed(facts: Mapping[str, Any], kind: Kind) -> str:
 
 
 def _fact(value: Any, unit: str) -> str:
-    if unit == " %":
-        return f"{100 * value:.1f} %"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{number(value)}{unit}"

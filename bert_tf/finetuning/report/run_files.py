@@ -33,7 +33,6 @@ FACTS = (
     "train_seconds",
     "examples_per_second",
     "eval_examples_per_second",
-    "padding_share",
 )
 _SEED_KEYS = {"seed": int, "folder": str, "dev": dict, "degenerate": bool}
 

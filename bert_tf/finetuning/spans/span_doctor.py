@@ -5,13 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.finetuning.doctor.lines import MUCH_UNKNOWN
 from bert_tf.finetuning.spans.span_recipe import SpanRecipe
 from bert_tf.finetuning.spans.squad_file import Question
 from bert_tf.finetuning.spans.windows import make_windows
 from bert_tf.text.tokenizer import BertTokenizer
-
-# From here on a share is worth a remark.
-_MUCH_UNKNOWN = 0.02
 
 
 def examine(
@@ -98,7 +96,7 @@ def _lines(
             f"    in the training file too: {numbers['in_train']:,} questions "
             "with their contexts"
         )
-    if numbers["unknown_share"] > _MUCH_UNKNOWN:
+    if numbers["unknown_share"] > MUCH_UNKNOWN:
         lines.append(
             "    remark: much is [UNK]; is the vocabulary of this language?"
         )

@@ -149,10 +149,6 @@ class SpanTask(Task):
 
         return span_doctor.examine(self.name, recipe, tokenizer, splits)
 
-    def findings(self, numbers: Mapping[str, Any]) -> str:
-        """See `Task.findings`."""
-        return "\n".join(numbers["lines"])
-
     def facts_of(
         self, recipe: SpanRecipe, examples: Sequence[Question]
     ) -> SpanFacts:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_tf.errors import UserError
+from bert_tf.finetuning.rows import RowsAround
 from bert_tf.finetuning.spans.contexts import (
     TokenizedContexts,
     tokenize_contexts,
@@ -34,7 +35,7 @@ _LENGTH_WORTH = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
-class SpanWindows:
+class SpanWindows(RowsAround):
     """W windows of N questions. A context without tokens has none.
 
     Attributes:
@@ -58,23 +59,6 @@ class SpanWindows:
     def shift(self) -> np.ndarray:
         """A context token's number less its position in the row, int64 [W]."""
         return self.offset - self.rows.first
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Tokens of each window, int64 [W]."""
-        return self.rows.lengths
-
-    @property
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """What the windows are made of, for digests."""
-        return self.rows.arrays
-
-    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
-        """The encoder's inputs to some windows; see `EncodedRows.batch`."""
-        return self.rows.batch(chosen)
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
 
 def make_windows(

@@ -2,10 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
-
-import numpy as np
 
 from bert_tf.checkpoints import Checkpoint
 from bert_tf.finetuning.tags.conll_file import TaggedWords
@@ -15,18 +12,12 @@ from bert_tf.finetuning.tags.feature_recipe import (
     WEIGHTED_SUM_LAST_FOUR,
     FeatureRecipe,
 )
-from bert_tf.finetuning.tags.tag_schemes import tag_numbers
 from bert_tf.finetuning.tags.tag_task import TagFacts, TagTask
-from bert_tf.finetuning.task import Outputs, Split
+from bert_tf.finetuning.task import Split
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
-    from bert_tf.finetuning.tags.word_features import (
-        FeatureRows,
-        TaggedFeatureRows,
-    )
     from bert_tf.finetuning.task_model import TaskModel
-    from bert_tf.text.tokenizer import BertTokenizer
 
 _FOLDER = "features"
 
@@ -107,16 +98,6 @@ class FeatureTask(TagTask):
         rows = FeatureRows(features, split.rows, starts, name)
         return dataclasses.replace(split, rows=rows)
 
-    def labelled(
-        self, split: Split, tokenizer: "BertTokenizer", facts: FeatureFacts
-    ) -> "TaggedFeatureRows":
-        """See `Task.labelled`."""
-        from bert_tf.finetuning.tags.word_features import TaggedFeatureRows
-
-        words = split.examples
-        numbers = tag_numbers(words.tags, facts.labels, words.path)
-        return TaggedFeatureRows(split.rows, numbers)
-
     def make_network(self, encoder: Any, facts: FeatureFacts) -> Any:
         """See `bilstm_tagger`."""
         from bert_tf.finetuning.tags.feature_tagger import bilstm_tagger
@@ -140,19 +121,3 @@ class FeatureTask(TagTask):
 
         network = self.make_network(encoder, facts)
         return FeatureTagger(network, "feature_tagger", encoder)
-
-    def collect(
-        self,
-        rows: "FeatureRows",
-        batches: Iterable[tuple[np.ndarray, Outputs]],
-    ) -> Outputs:
-        """The logits of every word, [W, C]."""
-        found = None
-        for chosen, outputs in batches:
-            row, place, word = rows.words(chosen)
-            logits = outputs["logits"]
-            if found is None:
-                size = (rows.sentence_starts[-1], logits.shape[-1])
-                found = np.full(size, np.nan, np.float32)
-            found[word] = logits[row, place]
-        return {"logits": found}

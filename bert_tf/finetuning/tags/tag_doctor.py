@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.finetuning.data.table_formats import excerpt
+from bert_tf.finetuning.doctor.lines import MUCH_UNKNOWN, lengths_shown
 from bert_tf.finetuning.doctor.suspicious_text import DESCRIPTIONS, suspicious
 from bert_tf.finetuning.tags.conll_file import TaggedWords
 from bert_tf.finetuning.tags.tag_recipe import TagRecipe
@@ -19,7 +20,6 @@ _UNKNOWN_WORDS = 10
 # A text with fewer capitals than this share of its words has none to tell
 # names by.
 _FEW_CAPITALS = 0.005
-_MUCH_UNKNOWN = 0.02
 
 
 def examine(
@@ -192,10 +192,7 @@ def _split_lines(
         f"  {split}: {part['sentences']:,} sentences, {part['words']:,} words, "
         f"{part['documents']:,} documents{marked} ({part['file']})"
     )
-    lengths = ", ".join(
-        f"{length} ({'longest' if percent == '100' else percent + ' %'})"
-        for percent, length in part["words_per_sentence"].items()
-    )
+    lengths = lengths_shown(part["words_per_sentence"])
     yield f"    words of a sentence: {lengths}"
     kinds = ", ".join(
         f"{kind} {count:,}{' (not in train)' * (kind in new_types)}"
@@ -237,7 +234,7 @@ def _remarks(numbers: Mapping[str, Any]) -> Iterator[str]:
             "the model is cased, and the words have hardly any capitals; an "
             "uncased model suits them better."
         )
-    if train["unknown"] / train["words"] > _MUCH_UNKNOWN:
+    if train["unknown"] / train["words"] > MUCH_UNKNOWN:
         yield (
             "many words are unknown to this vocabulary; is it of this "
             "language, cased or uncased as the words are?"

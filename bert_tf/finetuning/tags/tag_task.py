@@ -102,10 +102,6 @@ class TagTask(Task):
 
         return tag_doctor.examine(self.name, recipe, tokenizer, splits)
 
-    def findings(self, numbers: Mapping[str, Any]) -> str:
-        """See `Task.findings`."""
-        return "\n".join(numbers["lines"])
-
     def facts_of(self, recipe: TagRecipe, examples: TaggedWords) -> TagFacts:
         """See `Task.facts_of`."""
         labels = iob2_labels(examples.tags)

@@ -27,12 +27,7 @@ from bert_tf.finetuning.tags.feature_recipe import (
     WEIGHTED_SUM_ALL,
     WEIGHTED_SUM_LAST_FOUR,
 )
-from bert_tf.finetuning.tags.word_windows import (
-    TAG_IDS,
-    TAG_WEIGHTS,
-    WordWindows,
-    asked_words,
-)
+from bert_tf.finetuning.tags.word_windows import WordWindows
 from bert_tf.models import restore
 from bert_tf.progress import Progress
 from bert_tf.text.rows import counted
@@ -102,7 +97,7 @@ class FeatureSource:
     def write(self, path: pathlib.Path, windows: WordWindows) -> None:
         """Computes the vectors of all words into a .npy file."""
         width = self.checkpoint.config.hidden_size
-        shape = (len(windows.places), len(self.layers), width)
+        shape = (windows.num_words, len(self.layers), width)
         with (
             written_beside(path) as beside,
             Progress("features", shape[0], 0, " words") as progress,
@@ -150,7 +145,7 @@ class FeatureSource:
         order = np.argsort(windows.lengths, kind="stable")
         for begin in range(0, len(order), self.batch_size):
             chosen = order[begin : begin + self.batch_size]
-            row, place, word = asked_words(windows, chosen)
+            row, place, word = windows.words(chosen)
             places_of = np.stack([row, place], axis=1)
             yield word, vectors(windows.batch(chosen), places_of).numpy()
 
@@ -195,6 +190,11 @@ class FeatureRows:
         key = np.frombuffer(self.key.encode(), np.uint8)
         return key, self.sentence_starts
 
+    @property
+    def num_words(self) -> int:
+        """W."""
+        return int(self.sentence_starts[-1])
+
     def words(
         self, chosen: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -232,39 +232,3 @@ class FeatureRows:
 
     def __len__(self) -> int:
         return len(self.sentence_starts) - 1
-
-
-@dataclasses.dataclass(frozen=True)
-class TaggedFeatureRows:
-    """Sentences with the tags of their words; see `LabelledRows`.
-
-    Attributes:
-      rows: the sentences, of W words.
-      numbers: int32 [W], the tag of each word.
-    """
-
-    rows: FeatureRows
-    numbers: np.ndarray
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Words of each sentence, int64 [N]."""
-        return self.rows.lengths
-
-    @property
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """What decides every batch, for digests."""
-        return *self.rows.arrays, self.numbers
-
-    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
-        """A batch with tag_ids int32 and tag_weights float32, both [B, S]."""
-        batch = self.rows.batch(chosen)
-        row, place, word = self.rows.words(chosen)
-        mask = batch[INPUT_MASK.name]
-        batch[TAG_IDS] = np.zeros_like(mask)
-        batch[TAG_IDS][row, place] = self.numbers[word]
-        batch[TAG_WEIGHTS] = mask.astype(np.float32)
-        return batch
-
-    def __len__(self) -> int:
-        return len(self.rows)

@@ -8,10 +8,13 @@ words it is to answer; longer sentences have several windows.
 
 import dataclasses
 from collections.abc import Iterable
+from typing import Any, Protocol
 
 import numpy as np
 
 from bert_tf.errors import UserError
+from bert_tf.features import INPUT_MASK
+from bert_tf.finetuning.rows import RowsAround
 from bert_tf.finetuning.tags.conll_file import DOCUMENT_MARK, TaggedWords
 from bert_tf.finetuning.tags.tag_recipe import CONTEXTS
 from bert_tf.progress import notice
@@ -31,7 +34,7 @@ _SPECIAL_TOKENS = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class WordWindows:
+class WordWindows(RowsAround):
     """Rows that together ask for every one of W words once.
 
     Attributes:
@@ -46,39 +49,58 @@ class WordWindows:
     word_starts: np.ndarray
 
     @property
-    def lengths(self) -> np.ndarray:
-        """Tokens of each row, int64 [R]."""
-        return self.rows.lengths
-
-    @property
     def arrays(self) -> tuple[np.ndarray, ...]:
         """What the rows are made of, for digests."""
         return *self.rows.arrays, self.places, self.word_starts
 
-    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
-        """The encoder's inputs to some rows; see `EncodedRows.batch`."""
-        return self.rows.batch(chosen)
+    @property
+    def num_words(self) -> int:
+        """W."""
+        return len(self.places)
 
-    def __len__(self) -> int:
-        return len(self.rows)
+    def words(
+        self, chosen: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Which words some rows ask for, and where.
+
+        Args:
+          chosen: int64 [B], rows by number.
+
+        Returns:
+          Of each word its row in the batch, its place in the row and its
+          number, each int64 [words].
+        """
+        first = self.word_starts[chosen]
+        count = self.word_starts[chosen + 1] - first
+        word = np.repeat(first, count) + counted(count)
+        row = np.repeat(np.arange(len(chosen)), count)
+        return row, self.places[word].astype(np.int64), word
+
+
+class WordRows(Protocol):
+    """Rows that together ask for every one of W words once; see `Rows`."""
+
+    @property
+    def num_words(self) -> int:
+        """W."""
+
+    def words(
+        self, chosen: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Which words some rows ask for; see `WordWindows.words`."""
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggedRows:
+class TaggedRows(RowsAround):
     """Rows with the tags of their words; see `LabelledRows`.
 
     Attributes:
-      rows: the rows, of W words.
+      rows: the rows, `WordRows` of W words.
       numbers: int32 [W], the tag of each word; see `tag_schemes.tag_numbers`.
     """
 
-    rows: WordWindows
+    rows: Any
     numbers: np.ndarray
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Tokens of each row, int64 [R]."""
-        return self.rows.lengths
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
@@ -92,20 +114,17 @@ class TaggedRows:
           chosen: int64 [B], rows by number.
 
         Returns:
-          The encoder's inputs and tag_ids, int32 [B, S], and tag_weights,
-          float32 [B, S], 1 at the first sub-tokens of the words asked for and
-          else 0.
+          The inputs and tag_ids, int32 [B, S], and tag_weights, float32
+          [B, S], 1 at the places of the words asked for and else 0.
         """
         batch = self.rows.batch(chosen)
-        row, place, word = asked_words(self.rows, chosen)
-        batch[TAG_IDS] = np.zeros_like(batch["input_ids"])
+        row, place, word = self.rows.words(chosen)
+        shape = batch[INPUT_MASK.name].shape
+        batch[TAG_IDS] = np.zeros(shape, np.int32)
         batch[TAG_IDS][row, place] = self.numbers[word]
-        batch[TAG_WEIGHTS] = np.zeros(batch["input_ids"].shape, np.float32)
+        batch[TAG_WEIGHTS] = np.zeros(shape, np.float32)
         batch[TAG_WEIGHTS][row, place] = 1.0
         return batch
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -321,33 +340,13 @@ def _windows_of_words(
     return (np.cumsum(windows) - windows)[sentence] + best
 
 
-def asked_words(
-    windows: WordWindows, chosen: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which words some rows ask for, and where.
-
-    Args:
-      windows: all rows.
-      chosen: int64 [B], rows by number.
-
-    Returns:
-      Of each word its row in the batch, its place in the row and its number,
-      each int64 [words].
-    """
-    first = windows.word_starts[chosen]
-    count = windows.word_starts[chosen + 1] - first
-    word = np.repeat(first, count) + counted(count)
-    row = np.repeat(np.arange(len(chosen)), count)
-    return row, windows.places[word].astype(np.int64), word
-
-
 def word_outputs(
-    windows: WordWindows, batches: Iterable[tuple[np.ndarray, np.ndarray]]
+    rows: WordRows, batches: Iterable[tuple[np.ndarray, np.ndarray]]
 ) -> np.ndarray:
     """What a model computed for each word.
 
     Args:
-      windows: all rows.
+      rows: all rows.
       batches: rows by number, int64 [B], and logits or vectors of theirs,
         [B or more, S, C]; together every row, in any order.
 
@@ -356,9 +355,9 @@ def word_outputs(
     """
     result = None
     for chosen, outputs in batches:
-        row, place, word = asked_words(windows, chosen)
+        row, place, word = rows.words(chosen)
         if result is None:
-            size = (len(windows.places), outputs.shape[-1])
+            size = (rows.num_words, outputs.shape[-1])
             result = np.full(size, np.nan, np.float32)
         result[word] = outputs[row, place]
     return result

@@ -13,7 +13,6 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.tags.conll_file import TaggedWords, read_conll
 from bert_tf.finetuning.tags.word_windows import (
     TaggedRows,
-    asked_words,
     encode_words,
     word_outputs,
 )
@@ -129,7 +128,7 @@ def test_rows_are_those_of_a_slow_layout(documents, length, context, stride):
     assert len(windows.rows) == len(expected)
     for number, (ids, asked) in enumerate(expected):
         assert row_of(windows.rows, number) == ids
-        _, places, words = asked_words(windows, np.array([number]))
+        _, places, words = windows.words(np.array([number]))
         assert list(zip(places, words, strict=True)) == asked
 
 
@@ -137,7 +136,7 @@ def test_rows_are_those_of_a_slow_layout(documents, length, context, stride):
 def test_every_word_is_asked_for_once_at_its_first_sub_token(documents, length):
     data = words_of(documents)
     windows = encode_words(data, TOKENIZER, length)
-    row, place, word = asked_words(windows, np.arange(len(windows.rows)))
+    row, place, word = windows.words(np.arange(len(windows.rows)))
     np.testing.assert_array_equal(word, np.arange(len(data.words)))
     sentence = np.repeat(
         np.arange(data.num_sentences), np.diff(data.sentence_starts)
@@ -156,7 +155,7 @@ def test_words_have_context_to_both_sides(documents, length):
     windows = encode_words(data, TOKENIZER, length)
     tokens = np.cumsum([0, *(len(pieces_of(word)) for word in data.words)])
     bounds = tokens[data.sentence_starts[data.document_starts]]
-    row, place, word = asked_words(windows, np.arange(len(windows.rows)))
+    row, place, word = windows.words(np.arange(len(windows.rows)))
     room = length - 2
     for r, p, w in zip(row, place, word, strict=True):
         document = np.searchsorted(bounds, tokens[w], side="right") - 1
@@ -212,7 +211,7 @@ def test_a_sentence_of_one_word_and_one_of_5000():
     data = words_of(documents)
     for context in ("document", "sentence"):
         windows = encode_words(data, TOKENIZER, 64, context)
-        _, _, word = asked_words(windows, np.arange(len(windows.rows)))
+        _, _, word = windows.words(np.arange(len(windows.rows)))
         np.testing.assert_array_equal(word, np.arange(5002))
         assert windows.rows.lengths.max() == 64
         assert row_of(windows.rows, 0)[0] == CLS
@@ -226,7 +225,7 @@ def test_a_sentence_of_one_word_and_one_of_5000():
 def test_a_word_of_5000_characters_and_one_of_none(word, count):
     data = words_of([[["b", word, "c"]]])
     windows = encode_words(data, TOKENIZER, 32, "sentence")
-    _, place, asked = asked_words(windows, np.arange(len(windows.rows)))
+    _, place, asked = windows.words(np.arange(len(windows.rows)))
     assert asked.tolist() == [0, 1, 2]
     expected = UNK if count == 1 else TOKENS.index("a")
     first = windows.rows.starts[:-1].repeat(np.diff(windows.word_starts))
@@ -274,7 +273,7 @@ def test_batches_have_tags_at_the_words_asked_for():
         assert batch["input_ids"][place, :size].tolist() == ids
         assert not batch["input_ids"][place, size:].any()
         assert batch["input_mask"][place].sum() == size
-        _, places, words = asked_words(windows, np.array([number]))
+        _, places, words = windows.words(np.array([number]))
         weights = np.zeros(batch["tag_weights"].shape[1])
         weights[places] = 1
         np.testing.assert_array_equal(batch["tag_weights"][place], weights)
@@ -302,7 +301,7 @@ def test_outputs_return_to_their_words(documents, length):
 
     found = word_outputs(windows, batches())
     assert found.shape == (len(data.words), 3)
-    row, place, word = asked_words(windows, np.arange(count))
+    row, place, word = windows.words(np.arange(count))
     expected = outputs[row, place].astype(np.float32)
     np.testing.assert_array_equal(found[word], expected)
 
@@ -323,7 +322,7 @@ def test_real_words_are_all_asked_for(shared_data, context):
     vocabulary = shared_data / "vocab" / "bert-base-cased" / "vocab.txt"
     tokenizer = BertTokenizer(vocabulary, lower_case=False)
     windows = encode_words(data, tokenizer, 64, context)
-    row, place, word = asked_words(windows, np.arange(len(windows.rows)))
+    row, place, word = windows.words(np.arange(len(windows.rows)))
     np.testing.assert_array_equal(word, np.arange(len(data.words)))
     first = windows.rows.ids[windows.rows.starts[row] + place]
     for number in range(0, len(data.words), 997):
