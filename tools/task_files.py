@@ -59,6 +59,11 @@ def load_task(task: str) -> TaskTemplate:
             f"--task={task}: TASK is of type {type(found).__name__}; a "
             "SentenceTask or another kind of task is wanted."
         )
+    if getattr(found, "data", found) is None:
+        raise UserError(
+            f"--task={task}: TASK has data=None; say where its rows come "
+            "from, as tasks/mrpc.py does."
+        )
     return found
 
 

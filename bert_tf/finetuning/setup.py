@@ -9,7 +9,12 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_tf.checkpoints import Checkpoint, load_checkpoint
+from bert_tf.checkpoints import (
+    HEADS_ON_POOLER,
+    POOLER,
+    Checkpoint,
+    load_checkpoint,
+)
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.finetuning.model_folder import task_of
@@ -36,7 +41,7 @@ class Material:
       dev: split to its rows, the one to choose the best model by first.
       data: the rows of `train` with what the model is to learn.
       objective: what to train for.
-      fresh: heads of `initial` that are of no use.
+      fresh: heads of `initial` that are of no use or not missed.
       doctor: the data doctor's numbers.
     """
 
@@ -191,18 +196,27 @@ def gather(
 def _fresh_heads(
     task: Task, recipe: FinetuningRecipe, initial: Checkpoint, facts: Any
 ) -> tuple[str, ...]:
-    """Heads of the initial model that do not serve this task; tells so."""
+    """Heads that are not read from the initial model, whatever it holds.
+
+    One line tells of a head that is there and of another task.
+    """
+    lacks_pooler = POOLER not in initial.heads
+    if lacks_pooler and task.head not in HEADS_ON_POOLER:
+        # Nothing of the task's reads it.
+        unread = (POOLER,)
+    else:
+        unread = ()
     if task.head not in initial.heads:
-        return ()
+        return unread
     trained_for = task_of(recipe.init_from)
     if task.keeps_head(initial, trained_for, facts):
-        return ()
+        return unread
     theirs = trained_for or ", ".join(initial.labels or ("unknown labels",))
     notice(
         f"{recipe.init_from}: its {task.head} is of another task ({theirs}); "
         "starts fresh."
     )
-    return (task.head,)
+    return (*unread, task.head)
 
 
 def freeze(encoder: BertEncoder, layers: int, reads_pooler: bool) -> None:

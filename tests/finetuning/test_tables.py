@@ -122,6 +122,23 @@ def test_empty_lines(write):
 
 
 @pytest.mark.parametrize(
+    ("content", "advice"),
+    [
+        ("1\tone\n2\ttwo\n", "pass --set header=false and name columns by"),
+        ("1,one\n2,two\n", "Its header has commas; pass --set format=csv."),
+    ],
+)
+def test_advice_for_files_of_the_users_own(tmp_path, content, advice):
+    """Where the settings are theirs, and only there."""
+    path = tmp_path / "rows.tsv"
+    path.write_text(content)
+    for chosen in (True, False):
+        with pytest.raises(UserError) as error:
+            read_table(str(path), ["text"], dialect=Dialect(chosen=chosen))
+        assert (advice in str(error.value)) is chosen
+
+
+@pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
         ("t.tsv", "", ": is empty."),
@@ -200,7 +217,7 @@ def test_a_column_of_nearly_that_name(write):
 )
 def test_another_separator(write, name, separator, hint):
     path = write(name, f"a{separator}b\n1{separator}2\n")
-    assert hint in error_of(path)
+    assert hint in error_of(path, chosen=True)
 
 
 def test_no_such_file(tmp_path):

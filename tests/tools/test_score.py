@@ -128,6 +128,11 @@ def test_names():
     ("code", "expected"),
     [
         ("x = 1\n", "the file defines no TASK"),
+        (
+            "from bert_tf.finetuning.kinds.sentence_task import SentenceTask\n"
+            "TASK = SentenceTask(name='x', data=None)\n",
+            "TASK has data=None; say where its rows come from",
+        ),
         ("TASK = 'mrpc'\n", "TASK is of type str; a SentenceTask"),
         ("\nTASK = (\n", ", line 2: '(' was never closed"),
         ("import json\n\nTASK = undefined\n", ", line 3: NameError: name"),

@@ -61,6 +61,7 @@ class OwnFilesRecipe(TableRecipe):
             header=self.header,
             encoding_errors=self.encoding_errors,
             skip_bad_rows=self.bad_rows == "skip",
+            chosen=True,
         )
 
 
@@ -69,10 +70,12 @@ class OwnFiles:
 
     Args:
       split_off: splits dev examples off, where no file has them.
+      unit: what an example is called, in the plural.
     """
 
-    def __init__(self, split_off: SplitOff):
+    def __init__(self, split_off: SplitOff, unit: str = "rows"):
         self._split_off = split_off
+        self._unit = unit
         # Both parts of a split file, for the second of them to be asked for.
         self._parts: dict[OwnFilesRecipe, dict[str, list[Any]]] = {}
 
@@ -125,8 +128,8 @@ class OwnFiles:
                 rows, recipe.dev_share, recipe.dev_seed
             )
             notice(
-                f"{path}: no dev_file, so {len(dev)} of {len(rows)} rows are "
-                f"kept for dev (dev_share={recipe.dev_share}, "
+                f"{path}: no dev_file, so {len(dev)} of {len(rows)} "
+                f"{self._unit} are kept for dev (dev_share={recipe.dev_share}, "
                 f"dev_seed={recipe.dev_seed})."
             )
             self._parts = {recipe: {"train": train, "dev": dev}}

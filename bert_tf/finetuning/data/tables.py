@@ -59,12 +59,15 @@ class Dialect:
       encoding_errors: "strict" or "replace".
       skip_bad_rows: whether rows with too few or too many cells are passed
         over, with a notice, instead of being errors.
+      chosen: whether the user says all this by --set, so that errors may
+        advise another choice.
     """
 
     format: str = ""
     header: bool = True
     encoding_errors: str = "strict"
     skip_bad_rows: bool = False
+    chosen: bool = False
 
 
 def read_table(
@@ -129,9 +132,9 @@ def _of_cells(
         columns = tuple(str(cell).strip() for cell in first.cells)
     else:
         columns = tuple(map(str, range(width)))
-    places = [_place(path, columns, name, dialect.header) for name in wanted]
+    places = [_place(path, columns, name, dialect) for name in wanted]
     places += [
-        _place(path, columns, name, dialect.header)
+        _place(path, columns, name, dialect)
         if _is_there(columns, name)
         else None
         for name in optional
@@ -224,7 +227,9 @@ def _is_there(columns: Sequence[str], name: str) -> bool:
     return name in columns or _is_number(name, columns)
 
 
-def _place(path: str, columns: Sequence[str], name: str, header: bool) -> int:
+def _place(
+    path: str, columns: Sequence[str], name: str, dialect: Dialect
+) -> int:
     """Where a column stands."""
     if columns.count(name) > 1:
         places = [str(i) for i, c in enumerate(columns) if c == name]
@@ -236,18 +241,24 @@ def _place(path: str, columns: Sequence[str], name: str, header: bool) -> int:
         return columns.index(name)
     if _is_number(name, columns):
         return range(len(columns))[int(name)]
-    if not header:
+    if not dialect.header:
         raise UserError(
             f"{path}: has no column {name!r}; without a header its "
             f"{len(columns)} columns are called 0 to {len(columns) - 1}."
         )
     near = difflib.get_close_matches(name, columns, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    if len(columns) == 1:
-        hint += _other_separator(columns[0])
+    advice = ""
+    if dialect.chosen and len(columns) == 1:
+        advice = _other_separator(columns[0])
+    if dialect.chosen and not (near or advice):
+        advice = (
+            " If its first row is a row like the others, pass --set "
+            "header=false and name columns by number, from 0."
+        )
     raise UserError(
         f"{path}: has no column {name!r}.{hint} Its columns are "
-        f"{_listed(columns)}."
+        f"{_listed(columns)}.{advice}"
     )
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from keras import ops
 
 from bert_tf.checkpoints import (
-    POOLER,
     Checkpoint,
     read_arrays,
     write_arrays,
@@ -120,9 +119,8 @@ class FeatureTagger(TaskModel):
         super().__init__(network, name, encoder)
 
     def restore(self, source: Checkpoint, fresh: Sequence[str] = ()) -> None:
-        """Assigns the encoder's weights; a pooler may be missing."""
-        missing = [] if POOLER in source.heads else [POOLER]
-        restore(self.encoder, source, [*fresh, *missing])
+        """Assigns the encoder's weights."""
+        restore(self.encoder, source, fresh)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The encoder's weights."""

@@ -14,6 +14,7 @@ from bert_tf.finetuning.tags.feature_recipe import (
 )
 from bert_tf.finetuning.tags.tag_task import TagFacts, TagTask
 from bert_tf.finetuning.task import Split
+from bert_tf.progress import notice
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
@@ -65,10 +66,15 @@ class FeatureTask(TagTask):
     def check_model(
         self, initial: Checkpoint, recipe: FeatureRecipe, facts: FeatureFacts
     ) -> None:
-        """Refuses encoders of too few layers."""
+        """Refuses encoders of too few layers; tells of a tagger not read."""
         from bert_tf.finetuning.tags.word_features import layers_of
 
         layers_of(facts.features, initial.config.num_hidden_layers)
+        if pathlib.Path(recipe.init_from, TAGGER_FILE).exists():
+            notice(
+                f"{recipe.init_from}: its tagger is not read; a fresh one is "
+                "trained on features of its encoder."
+            )
 
     def shown(
         self,

@@ -93,7 +93,7 @@ class OwnTagFiles:
     """The files that a recipe names; see `TagData`."""
 
     def __init__(self):
-        self._files = OwnFiles(split_off_documents)
+        self._files = OwnFiles(split_off_documents, "sentences")
 
     def present(
         self, splits: Sequence[str], recipe: OwnTagRecipe

@@ -127,6 +127,16 @@ def test_too_few_layers():
     assert layers_of("weighted_sum_all", 1) == (1,)
 
 
+def test_a_tagger_to_start_from_is_not_read(finished, recipe, capsys):
+    folder, _ = finished
+    initial = load_checkpoint(folder)
+    facts = FEATURE_TASK.facts_of(recipe, FEATURE_TASK.read("train", recipe))
+    for init_from, told in ((folder, True), (recipe.init_from, False)):
+        again = dataclasses.replace(recipe, init_from=str(init_from))
+        FEATURE_TASK.check_model(initial, again, facts)
+        assert ("its tagger is not read" in capsys.readouterr().err) is told
+
+
 def test_vectors_are_those_of_first_sub_tokens(start, recipe, tmp_path):
     words = FEATURE_TASK.read("test", recipe)
     windows = encode_words(words, tokenizer(), 32)

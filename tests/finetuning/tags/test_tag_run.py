@@ -1,5 +1,6 @@
 """Whole trainings of tiny taggers: files, scores, resume, context, windows."""
 
+import dataclasses
 import functools
 import json
 
@@ -11,6 +12,7 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.model_folder import load_model
 from bert_tf.finetuning.prediction import Predictor
 from bert_tf.finetuning.run import run_finetuning
+from bert_tf.finetuning.setup import gather
 from bert_tf.finetuning.tags.conll_file import ConllLayout, read_conll
 from bert_tf.finetuning.tags.tag_predictions import score_tag_file
 from bert_tf.finetuning.tags.tag_recipe import OwnTagRecipe
@@ -23,7 +25,7 @@ from tests.finetuning.run_folders import (
     history,
     weights,
 )
-from tests.finetuning.sentence_runs import BAD, FILLER, GOOD
+from tests.finetuning.sentence_runs import BAD, FILLER, GOOD, tokenizer
 from tests.finetuning.tags.tag_runs import (
     DEV_SENTENCES,
     TASK,
@@ -183,6 +185,17 @@ def test_what_is_read_nowhere_is_not_trained(finished, start):
         if name in before:
             stays = "pooler" in name
             assert np.array_equal(array, before[name]) == stays, name
+
+
+def test_a_pooler_is_not_missed(start, recipe, tmp_path):
+    """No line tells of a head that nothing reads."""
+    whole = load_checkpoint(start)
+    without = {n: a for n, a in whole.arrays.items() if "pooler" not in n}
+    assert len(without) < len(whole.arrays)
+    for arrays, fresh in ((whole.arrays, ()), (without, ("pooler",))):
+        initial = dataclasses.replace(whole, arrays=arrays)
+        found = gather(TASK, recipe, initial, tokenizer(), tmp_path)
+        assert found.fresh == fresh
 
 
 @pytest.mark.slow
