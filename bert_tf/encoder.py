@@ -1,7 +1,8 @@
 """The BERT encoder as a Keras model, and its weights as named arrays."""
 
+import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import keras
@@ -18,6 +19,7 @@ from bert_tf.layers import (
     TransformerBlock,
     attention_adder,
 )
+from bert_tf.layers.rematerialization import rematerialized
 from bert_tf.layers.unpadding import TokenPlaces
 from bert_tf.named_weights import (
     NamedWeights,
@@ -43,6 +45,9 @@ class BertEncoder(keras.Model):
       dtype: Keras dtype policy or its name; None takes Keras' global policy.
       name: name of the model.
       trainable: whether training changes the weights.
+      rematerialize: while training, keeps of each block its input alone and
+        computes the block anew in the backward pass: less memory, more time,
+        and the same gradients, dropout included.
 
     Call arguments:
       inputs: a dict of int32 [B, S]: input_ids, input_mask (1 = token, 0 =
@@ -76,9 +81,11 @@ class BertEncoder(keras.Model):
         dtype: Any = None,
         name: str = "bert",
         trainable: bool = True,
+        rematerialize: bool = False,
     ) -> None:
         super().__init__(name=name, dtype=dtype, trainable=trainable)
         self.config = config
+        self.rematerialize = rematerialize
         policy = self.dtype_policy
         self.embeddings = Embeddings(config, name="embeddings", dtype=policy)
         self.blocks = [
@@ -139,11 +146,16 @@ class BertEncoder(keras.Model):
         hidden, layers, probabilities = embedded, [], []
         for block in self.blocks:
             queries = 1 if pooled_only and block is self.blocks[-1] else None
-            hidden, probs = block(
-                hidden, adder, queries=queries, training=training
-            )
+
+            def attend(hidden: Any, block: Any = block, queries: Any = queries):
+                outputs = block(
+                    hidden, adder, queries=queries, training=training
+                )
+                return outputs if return_attention_probs else outputs[:1]
+
+            hidden, *probs = self._run(block, attend, hidden, training)
             layers.append(hidden)
-            probabilities.append(probs)
+            probabilities += probs
         outputs = {"pooled_output": self.pooler(hidden)}
         if not pooled_only:
             outputs["sequence_output"] = hidden
@@ -174,10 +186,13 @@ class BertEncoder(keras.Model):
         )
         layers = []
         for block in self.blocks:
-            first_only = pooled_only and block is self.blocks[-1]
-            hidden = block.of_tokens(
-                hidden, places, first_only=first_only, training=training
+            attend = functools.partial(
+                block.of_tokens,
+                places=places,
+                first_only=pooled_only and block is self.blocks[-1],
+                training=training,
             )
+            hidden = self._run(block, attend, hidden, training)
             layers.append(hidden)
         if pooled_only:
             return {"pooled_output": self.pooler(hidden)}
@@ -189,6 +204,18 @@ class BertEncoder(keras.Model):
             outputs["all_encoder_layers"] = tuple(map(places.padded, layers))
             outputs["embedding_output"] = places.padded(embedded)
         return outputs
+
+    def _run(
+        self,
+        block: TransformerBlock,
+        function: Callable[[Any], Any],
+        hidden: Any,
+        training: bool | None,
+    ) -> Any:
+        """What a function of a block returns; see `rematerialized`."""
+        if self.rematerialize and training:
+            return rematerialized(block, function, hidden)
+        return function(hidden)
 
     def compute_output_spec(
         self,
@@ -326,7 +353,10 @@ class BertEncoder(keras.Model):
 
     @classmethod
     def from_checkpoint(
-        cls, source: str | os.PathLike, dtype: Any = None
+        cls,
+        source: str | os.PathLike,
+        dtype: Any = None,
+        rematerialize: bool = False,
     ) -> Self:
         """Builds the encoder that a model folder describes, weights included.
 
@@ -338,13 +368,16 @@ class BertEncoder(keras.Model):
           source: a model folder of any family, hf://organisation/name or
             keras_hub://preset; see `load_checkpoint`.
           dtype: Keras dtype policy or its name.
+          rematerialize: see the class.
 
         Raises:
           UserError: the source is no model, or its arrays do not fit its
             configuration.
         """
         checkpoint = load_checkpoint(source)
-        encoder = cls(checkpoint.config, dtype=dtype)
+        encoder = cls(
+            checkpoint.config, dtype=dtype, rematerialize=rematerialize
+        )
         for head in checkpoint.heads:
             if head in TASK_HEADS:
                 notice(
@@ -363,6 +396,7 @@ class BertEncoder(keras.Model):
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
             "name": self.name,
             "trainable": self.trainable,
+            "rematerialize": self.rematerialize,
         }
 
     @classmethod
@@ -375,4 +409,6 @@ class BertEncoder(keras.Model):
             dtype=keras.dtype_policies.deserialize(config["dtype"]),
             name=config["name"],
             trainable=config["trainable"],
+            # Files of older models do not say.
+            rematerialize=config.get("rematerialize", False),
         )

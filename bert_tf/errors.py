@@ -8,3 +8,18 @@ class UserError(ValueError):
     one, the value received and what would do. The commands in `tools/` print
     it without a stack trace and exit with code 1.
     """
+
+
+class WorkerLost(RuntimeError):
+    """Another worker of the run is gone; the run can be gone on with.
+
+    The commands that train start anew when they meet it, wait for the lost
+    worker and go on from the last training state.
+    """
+
+
+class RunStopped(RuntimeError):
+    """The run was asked to end, kept its state and can be gone on with.
+
+    The commands that train end with the exit code 75 when they meet it.
+    """

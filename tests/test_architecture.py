@@ -16,6 +16,7 @@ LEVELS = {
     "recipe": 0,
     "config": 0,
     "features": 0,
+    "sharding": 0,
     "lazy_arrays": 0,
     "sources": 0,
     "layers": 1,

@@ -5,11 +5,18 @@ import io
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 
 from absl import app, flags, logging
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+# "Temporary failure" of sysexits.h: the same command goes on.
+STOPPED = 75
+_SECONDS_BEFORE_STARTING_ANEW = 2.0
+_LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+_LEVEL_IS_OURS = "BERT_TF_HIDES_MESSAGES"
 
 
 def _import_tensorflow() -> None:
@@ -18,9 +25,10 @@ def _import_tensorflow() -> None:
     TensorFlow 2.21 writes some before it reads TF_CPP_MIN_LOG_LEVEL. Where
     the user has set that variable, or the import fails, they are shown.
     """
-    if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
+    if _LOG_LEVEL in os.environ:
         return
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+    os.environ[_LOG_LEVEL] = "2"
+    os.environ[_LEVEL_IS_OURS] = "1"
     standard_error = os.dup(2)
     with tempfile.TemporaryFile() as messages:
         os.dup2(messages.fileno(), 2)
@@ -51,6 +59,18 @@ def use_huge_pages() -> None:
         os.execv(sys.executable, sys.orig_argv)
 
 
+def _start_anew(why: str) -> None:
+    """Replaces the process by the same command."""
+    print(f"{why} Starting anew, to wait for it.", file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    # What the user has not set is to be hidden again.
+    if os.environ.pop(_LEVEL_IS_OURS, None):
+        del os.environ[_LOG_LEVEL]
+    # The other workers notice a little later.
+    time.sleep(_SECONDS_BEFORE_STARTING_ANEW)
+    os.execv(sys.executable, sys.orig_argv)
+
+
 def fail(message: str) -> int:
     """Prints one error line and returns the exit code of a failure."""
     print(f"error: {' '.join(message.split())}", file=sys.stderr, flush=True)
@@ -62,7 +82,8 @@ def run(main: Callable[[], None]) -> None:
 
     A `UserError` and an error of the operating system (a full disk, a missing
     permission) become one line on standard error and exit code 1; an
-    interrupt exits with code 130.
+    interrupt exits with code 130, and a run that was asked to stop with 75. A
+    run that lost another worker starts anew, to go on with it.
     """
 
     def no_words(words: list[str]) -> None:
@@ -82,7 +103,7 @@ def run_on_words(main: Callable[[list[str]], None]) -> None:
     """As `run`, for a command that takes words after its flags."""
 
     def guarded(arguments: list[str]) -> int:
-        from bert_tf.errors import UserError
+        from bert_tf.errors import RunStopped, UserError, WorkerLost
 
         # Names in other scripts shall not end a run on an ASCII terminal.
         for stream in (sys.stdout, sys.stderr):
@@ -94,6 +115,11 @@ def run_on_words(main: Callable[[list[str]], None]) -> None:
             main(arguments[1:])
         except UserError as error:
             return fail(str(error))
+        except RunStopped as stopped:
+            print(stopped, file=sys.stderr, flush=True)
+            return STOPPED
+        except WorkerLost as lost:
+            _start_anew(str(lost))
         except OSError as error:
             if error.errno is None:
                 raise

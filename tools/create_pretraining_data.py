@@ -17,6 +17,10 @@ Several corpora are mixed by weight, and languages by smoothed shares:
 --input='en=en.jsonl,sw=sw.jsonl' --smoothing=0.7    as multilingual BERT
 
 --near_duplicates=0.8 leaves out documents that nearly repeat earlier ones.
+
+The same records come from an Apache Beam pipeline (see docs/beam.md):
+
+--runner=beam --beam_options='--runner=FlinkRunner --flink_master=HOST:8081'
 """
 
 import dataclasses
@@ -25,7 +29,10 @@ import sys
 from absl import flags
 
 from bert_tf.corpora.sources import parse_inputs
+from bert_tf.errors import UserError
+from bert_tf.records.beam.options import parse_options
 from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.records.report import RecordsReport
 from tools import command_line
 
 _INPUT = flags.DEFINE_string(
@@ -42,6 +49,17 @@ _OUTPUT_DIR = flags.DEFINE_string(
 )
 _WORKERS = flags.DEFINE_integer(
     "workers", 0, "Parallel workers; 0 takes one for each processor."
+)
+_RUNNER = flags.DEFINE_enum(
+    "runner",
+    "local",
+    ["local", "beam"],
+    "What builds the records: this machine, or an Apache Beam pipeline.",
+)
+_BEAM_OPTIONS = flags.DEFINE_string(
+    "beam_options",
+    "",
+    "Options of Apache Beam as on its command line, in one pair of quotes.",
 )
 _OVERWRITE = flags.DEFINE_bool(
     "overwrite", False, "Replace other records that are in output_dir."
@@ -60,21 +78,59 @@ _RECIPE = {
 }
 
 
-def main() -> None:
-    """Builds the records that the flags describe."""
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _build_here(recipe: RecordsRecipe) -> RecordsReport:
+    if _BEAM_OPTIONS.value:
+        raise UserError(
+            f"--beam_options={_BEAM_OPTIONS.value}: is for --runner=beam, and "
+            "the runner is local."
+        )
+    # Imports TensorFlow, which is not to be waited for after a mistake.
     from bert_tf.records.builder import create_records
 
-    recipe = RecordsRecipe(**{n: flag.value for n, flag in _RECIPE.items()})
-    report = create_records(
+    return create_records(
         parse_inputs(_INPUT.value, recipe),
         _VOCAB_FILE.value,
         _OUTPUT_DIR.value,
         recipe,
         _WORKERS.value,
         _OVERWRITE.value,
-        say=lambda line: print(line, file=sys.stderr, flush=True),
+        _say,
     )
-    print(report)
+
+
+def _build_with_beam(recipe: RecordsRecipe) -> RecordsReport:
+    if _WORKERS.value:
+        raise UserError(
+            f"--workers={_WORKERS.value}: is for --runner=local; for beam pass "
+            "an option of its runner, as --beam_options=--direct_num_workers=2"
+        )
+    options = parse_options(_BEAM_OPTIONS.value)
+    # Needs Apache Beam.
+    from bert_tf.records.beam.files import expand
+    from bert_tf.records.beam.runner import create_records_with_beam
+
+    return create_records_with_beam(
+        parse_inputs(_INPUT.value, recipe, expand=expand),
+        _VOCAB_FILE.value,
+        _OUTPUT_DIR.value,
+        recipe,
+        options,
+        _OVERWRITE.value,
+        _say,
+    )
+
+
+def main() -> None:
+    """Builds the records that the flags describe."""
+    recipe = RecordsRecipe(**{n: flag.value for n, flag in _RECIPE.items()})
+    if _RUNNER.value == "beam":
+        print(_build_with_beam(recipe))
+    else:
+        print(_build_here(recipe))
 
 
 if __name__ == "__main__":

@@ -4,19 +4,22 @@ from collections.abc import Mapping
 
 from absl import flags
 
+from bert_tf.training.devices import Devices
+
 # The flags are those of the command that defines them here.
 flags.disclaim_key_flags()
 
 _FIELDS = {
     "init_from": "Model to start from: a folder, hf://organisation/name or "
     "keras_hub://preset.",
-    "strategy": "one_device or mirrored.",
+    "strategy": "one_device, mirrored, multi_worker (TF_CONFIG names the "
+    "workers) or tpu.",
     "precision": "float32, mixed_bfloat16 or mixed_float16.",
 }
 
 
 class RecipeFlags:
-    """Defines --output_dir, --recipe, --set, --logical_cpus and more.
+    """Defines --output_dir, --recipe, --set and how to reach devices.
 
     Args:
       settings: what --set takes, for the help.
@@ -43,6 +46,17 @@ class RecipeFlags:
             0,
             "Split the CPU into this many devices, to try --strategy=mirrored.",
         )
+        self._tpu = flags.DEFINE_string(
+            "tpu",
+            "",
+            "Name or address of the TPU for --strategy=tpu; local on a TPU VM.",
+        )
+        self._worker_timeout = flags.DEFINE_float(
+            "worker_timeout",
+            600.0,
+            "Seconds to wait for the other workers of --strategy=multi_worker.",
+            lower_bound=0.0,
+        )
         self._fields = {
             name: flags.DEFINE_string(name, None, text)
             for name, text in {**fields, **_FIELDS}.items()
@@ -59,9 +73,13 @@ class RecipeFlags:
         return self._recipe.value
 
     @property
-    def logical_cpus(self) -> int:
-        """How many devices to split the CPU into; 0 for as it is."""
-        return self._logical_cpus.value
+    def devices(self) -> Devices:
+        """How to reach the devices of the recipe's strategy."""
+        return Devices(
+            self._logical_cpus.value,
+            self._tpu.value,
+            self._worker_timeout.value,
+        )
 
     def field(self, name: str) -> str | None:
         """What the flag of a field says; None where it is not given."""

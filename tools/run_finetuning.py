@@ -67,7 +67,7 @@ def main() -> None:
     from bert_tf.finetuning.run import run_finetuning
 
     modes = [mode.strip() for mode in _MODE.value.split(",") if mode.strip()]
-    run_finetuning(task, recipe, _FLAGS.output_dir, modes, _FLAGS.logical_cpus)
+    run_finetuning(task, recipe, _FLAGS.output_dir, modes, _FLAGS.devices)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def main() -> None:
     elif _FLAGS.field("config_file"):
         given.insert(0, "size=")
     recipe = recipe.override(given)
-    run_pretraining(recipe, _FLAGS.output_dir, _FLAGS.logical_cpus)
+    run_pretraining(recipe, _FLAGS.output_dir, _FLAGS.devices)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import glob
 import math
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bert_tf.corpora import data_sets
 from bert_tf.corpora.recipe import (
@@ -102,12 +102,23 @@ def files_of(
 
 
 def parse_inputs(
-    text: str, recipe: CorpusRecipe, flag: str = "--input"
+    text: str,
+    recipe: CorpusRecipe,
+    flag: str = "--input",
+    expand: Callable[[str, str], Sequence[str | pathlib.Path]] = expand_inputs,
 ) -> tuple[CorpusFile, ...]:
     """Reads a list of inputs, separated by commas.
 
     Each is a path or glob, or `tfds:DATA_SET[@SPLIT]`; with NAME= or
     NAME:WEIGHT= before it, it belongs to the corpus of that name.
+
+    Args:
+      text: the list.
+      recipe: how the files are read.
+      flag: what gives the list, for errors.
+      expand: finds the files that some paths and globs name; it is given them,
+        separated by commas, and the flag. Paths that are strings are taken as
+        they are.
 
     Returns:
       The files, sorted by corpus and path.
@@ -136,7 +147,9 @@ def parse_inputs(
         )
     found: dict[str, CorpusFile] = {}
     for name in sorted(members):
-        for file in _corpus(name, weights[name], members[name], recipe, flag):
+        for file in _corpus(
+            name, weights[name], members[name], recipe, flag, expand
+        ):
             there = found.setdefault(file.path, file)
             if there.corpus != file.corpus:
                 raise UserError(
@@ -181,12 +194,14 @@ def _corpus(
     members: Sequence[str],
     recipe: CorpusRecipe,
     flag: str,
+    expand: Callable[[str, str], Sequence[str | pathlib.Path]],
 ) -> list[CorpusFile]:
     """The files of one corpus, sorted by their paths."""
     data = [item for item in members if item.startswith(data_sets.PREFIX)]
     patterns = [item for item in members if item not in data]
     files = [CorpusFile(item, TFDS, name, weight) for item in data]
-    for path in expand_inputs(",".join(patterns), flag) if patterns else ():
+    for path in expand(",".join(patterns), flag) if patterns else ():
         found = format_of(str(path), recipe.input_format)
-        files.append(CorpusFile(str(path.absolute()), found, name, weight))
+        place = path if isinstance(path, str) else str(path.absolute())
+        files.append(CorpusFile(place, found, name, weight))
     return files

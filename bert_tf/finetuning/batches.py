@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.rows import Rows
+from bert_tf.sharding import WHOLE, Shard
 
 
 def num_steps(rows: int, batch_size: int, epochs: float) -> int:
@@ -71,60 +72,69 @@ def training_batches(
     batch_size: int,
     seed: int,
     start_batch: int = 0,
+    shard: Shard = WHOLE,
 ) -> tf.data.Dataset:
     """Endless training batches; batch k is the same wherever one starts.
 
     Args:
       data: rows with answers.
-      batch_size: B.
+      batch_size: B, over all workers.
       seed: decides the order.
       start_batch: the number of the first batch wanted, counted from 0.
+      shard: which of the workers this is; it gets its part of each batch.
 
     Returns:
       A data set of what `data.batch` returns.
     """
 
+    part = shard.part(batch_size)
+
     def batches() -> Iterator[dict[str, np.ndarray]]:
         for chosen in _orders(len(data), batch_size, seed, start_batch):
-            yield data.batch(chosen)
+            yield data.batch(chosen[part])
 
-    return _dataset(batches, data, batch_size)
+    return _dataset(batches, data, part)
 
 
 def prediction_batches(
-    rows: Rows, batch_size: int
+    rows: Rows, batch_size: int, shard: Shard = WHOLE
 ) -> tuple[tf.data.Dataset, np.ndarray]:
     """Every row once, the shortest first, in batches that are all full.
 
     Args:
       rows: what to predict.
-      batch_size: B.
+      batch_size: B, over all workers.
+      shard: which of the workers this is; it gets its part of each batch.
 
     Returns:
-      A data set of what `rows.batch` returns, and the rows that its batches
-      hold, int64, end to end. Behind those, the last batch repeats the
-      longest row.
+      A data set of what `rows.batch` returns, and the rows that the batches
+      of all workers hold, int64, end to end. Behind those, the last batch
+      repeats the longest row.
     """
     order = np.argsort(rows.lengths, kind="stable")
     missing = -len(order) % batch_size
     filled = np.concatenate([order, np.repeat(order[-1:], missing)])
 
+    part = shard.part(batch_size)
+
     def batches() -> Iterator[dict[str, np.ndarray]]:
         for chosen in filled.reshape(-1, batch_size):
-            yield rows.batch(chosen)
+            # As long as those of the other workers, since outputs are joined.
+            batch = rows.batch(chosen)
+            yield {name: array[part] for name, array in batch.items()}
 
-    return _dataset(batches, rows, batch_size), order
+    return _dataset(batches, rows, part), order
 
 
 def _dataset(
     batches: Callable[[], Iterator[dict[str, np.ndarray]]],
     rows: Rows,
-    batch_size: int,
+    part: slice,
 ) -> tf.data.Dataset:
     one = rows.batch(np.zeros(1, np.int64))
     specification = {
         name: tf.TensorSpec(
-            [batch_size, *[None] * (array.ndim - 1)], array.dtype
+            [part.stop - part.start, *[None] * (array.ndim - 1)], array.dtype
         )
         for name, array in one.items()
     }

@@ -9,6 +9,12 @@ import tensorflow as tf
 from bert_tf.finetuning.batches import prediction_batches
 from bert_tf.finetuning.rows import Rows
 from bert_tf.finetuning.task import Outputs, Split, Task
+from bert_tf.training.strategies import (
+    cluster_of,
+    collect,
+    distribute,
+    share_rows,
+)
 
 
 class Predictor:
@@ -38,18 +44,17 @@ class Predictor:
 
     def _batches(self, rows: Rows) -> Iterator[tuple[np.ndarray, Outputs]]:
         """Rows by number and the outputs to them, batch by batch."""
-        batches, order = prediction_batches(rows, self.batch_size)
-        if self.strategy.num_replicas_in_sync > 1:
-            batches = self.strategy.experimental_distribute_dataset(batches)
+        shard = cluster_of(self.strategy).shard
+        batches, order = prediction_batches(rows, self.batch_size, shard)
+        batches = distribute(self.strategy, batches)
         if self._compiled is None:
             # One graph for all lengths, since others round differently.
             signature = [batches.element_spec]
             self._compiled = tf.function(self._run, input_signature=signature)
-        local = self.strategy.experimental_local_results
         for number, batch in enumerate(batches):
             begin = number * self.batch_size
             found = {
-                name: np.concatenate([part.numpy() for part in local(values)])
+                name: collect(self.strategy, values)
                 for name, values in self._compiled(batch).items()
             }
             yield order[begin : begin + self.batch_size], found
@@ -57,12 +62,13 @@ class Predictor:
     def _run(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         def mean(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
             found = [model(batch, training=False) for model in self.models]
-            return {
+            means = {
                 name: tf.add_n(
                     [tf.cast(one[name], tf.float32) for one in found]
                 )
                 / len(found)
                 for name in found[0]
             }
+            return {k: share_rows(self.strategy, v) for k, v in means.items()}
 
         return self.strategy.run(mean, (batch,))

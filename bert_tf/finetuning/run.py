@@ -19,7 +19,14 @@ from bert_tf.finetuning.setup import gather, look_over, open_initial
 from bert_tf.finetuning.task import Split, Task, TaskTemplate
 from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.text.tokenizer import BertTokenizer
-from bert_tf.training.strategies import make_strategy
+from bert_tf.training.agreement import check_agreement, gather_numbers
+from bert_tf.training.devices import AS_THEY_ARE, Devices
+from bert_tf.training.run_folder import RunFolders, folders_of
+from bert_tf.training.strategies import (
+    cluster_of,
+    losing_workers,
+    make_strategy,
+)
 
 MODES = ("train", "eval", "predict", "check")
 
@@ -29,7 +36,7 @@ def run_finetuning(
     recipe: FinetuningRecipe,
     output_dir: str | pathlib.Path,
     modes: Sequence[str],
-    logical_cpus: int = 0,
+    devices: Devices = AS_THEY_ARE,
 ) -> dict[str, Any]:
     """Fine-tunes a model on a task, scores it and answers the test rows.
 
@@ -38,7 +45,7 @@ def run_finetuning(
       recipe: what to do, of the task's `recipe_type`.
       output_dir: becomes a model folder, with the run's states and numbers.
       modes: some of train, eval, predict and check (look at the data only).
-      logical_cpus: see `make_strategy`.
+      devices: how to reach the devices of the recipe's strategy.
 
     Returns:
       By mode: what results.json holds; split to scores; split to the path of
@@ -47,6 +54,8 @@ def run_finetuning(
     Raises:
       UserError: settings, data, model and output_dir that do not fit each
         other, or a step that was not finite.
+      RunStopped: SIGTERM asked for it; the state is saved.
+      WorkerLost: another worker is gone.
     """
     _check_modes(modes)
     if type(recipe) is not task.recipe_type:
@@ -54,10 +63,25 @@ def run_finetuning(
             f"{task.name}: takes a {task.recipe_type.__name__}, not a "
             f"{type(recipe).__name__}."
         )
-    output_dir = pathlib.Path(output_dir)
     # First, since it may split the CPU, which TensorFlow allows only at start.
-    strategy = make_strategy(recipe.strategy, logical_cpus)
-    prepared = task.prepared(recipe)
+    strategy = make_strategy(recipe.strategy, devices)
+    cluster = cluster_of(strategy)
+    with losing_workers(cluster), folders_of(output_dir, cluster) as places:
+        check_agreement(strategy, recipe.to_dict() | {"mode": list(modes)})
+        done = _run(task.prepared(recipe), recipe, places, modes, strategy)
+        # The first worker writes longest, and its end would be their error.
+        gather_numbers(strategy, [0])
+    return done
+
+
+def _run(
+    prepared: Task,
+    recipe: FinetuningRecipe,
+    places: RunFolders,
+    modes: Sequence[str],
+    strategy: tf.distribute.Strategy,
+) -> dict[str, Any]:
+    output_dir = places.own
     # Before hours of training, not after them.
     tests = _read(prepared, prepared.test_splits, recipe, "predict" in modes)
     done: dict[str, Any] = {}
@@ -66,14 +90,14 @@ def run_finetuning(
         material = gather(prepared, recipe, initial, tokenizer, output_dir)
         if "check" in modes:
             done["check"] = material.doctor
-        done["train"] = train_seeds(material, recipe, output_dir, strategy)
+        done["train"] = train_seeds(material, recipe, places, strategy)
         print(f"the report is {make_report(output_dir)}", flush=True)
     elif "check" in modes:
         _, tokenizer = open_initial(recipe)
         done["check"] = look_over(prepared, recipe, tokenizer).numbers
     if "eval" in modes or "predict" in modes:
         devs = _read(prepared, prepared.dev_splits, recipe, "eval" in modes)
-        answers = _finished(prepared, recipe, output_dir, strategy)
+        answers = _finished(prepared, recipe, places, strategy)
         for examples in [*devs.values(), *tests.values()]:
             prepared.check(examples, answers.facts)
         output_dir.mkdir(parents=True, exist_ok=True)
@@ -110,16 +134,19 @@ def _check_modes(modes: Sequence[str]) -> None:
 def _finished(
     task: Task,
     recipe: FinetuningRecipe,
-    output_dir: pathlib.Path,
+    places: RunFolders,
     strategy: tf.distribute.Strategy,
 ) -> "_Answers":
     """The model of output_dir, or the one that init_from names."""
-    folder = output_dir
-    if not (folder / TASK_FILE).is_file() and recipe.init_from:
-        folder = pathlib.Path(recipe.init_from)
-    if not (folder / TASK_FILE).is_file():
+    candidates = [places.own, places.shared]
+    if recipe.init_from:
+        candidates.append(pathlib.Path(recipe.init_from))
+    for folder in candidates:
+        if (folder / TASK_FILE).is_file():
+            break
+    else:
         raise UserError(
-            f"--output_dir={output_dir}: holds no fine-tuned model "
+            f"--output_dir={places.shared}: holds no fine-tuned model "
             f"({TASK_FILE}); add train to --mode, or give one as --init_from."
         )
     with strategy.scope():
@@ -131,7 +158,7 @@ def _finished(
         ]
     predictor = Predictor([model, *others], strategy, recipe.eval_batch_size)
     scorer = Scorer(task, facts, tokenizer, predictor)
-    return _Answers(output_dir, scorer, load_checkpoint(folder), recipe)
+    return _Answers(places.own, scorer, load_checkpoint(folder), recipe)
 
 
 def _other(

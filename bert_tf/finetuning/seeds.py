@@ -20,6 +20,7 @@ from bert_tf.finetuning.setup import Material
 from bert_tf.finetuning.training import train_once
 from bert_tf.training.run_folder import (
     LOCK_FILE,
+    RunFolders,
     claim,
     has_trained,
     refuse_other_folders,
@@ -41,7 +42,7 @@ _KEPT = (
 def train_seeds(
     material: Material,
     recipe: FinetuningRecipe,
-    output_dir: pathlib.Path,
+    places: RunFolders,
     strategy: tf.distribute.Strategy,
 ) -> dict[str, Any]:
     """Trains once, or with several seeds in folders of their own.
@@ -49,7 +50,7 @@ def train_seeds(
     Args:
       material: what to train on and from.
       recipe: what to do; `seeds` trainings with `seed`, seed + 1 and so on.
-      output_dir: becomes the model folder of the best training.
+      places: the run's folder becomes that of the best model.
       strategy: the distribution strategy.
 
     Returns:
@@ -58,9 +59,10 @@ def train_seeds(
     Raises:
       UserError: see `train_once`.
     """
+    output_dir = places.own
     _refuse_other_numbers(output_dir, recipe)
     if recipe.seeds == 1:
-        results = train_once(material, recipe, output_dir, strategy)
+        results = train_once(material, recipe, places, strategy)
         row = _row(results, recipe.seed, ".")
         _print_table(results, [row], output_dir)
         return results
@@ -80,7 +82,7 @@ def train_seeds(
         for name, part in parts.items():
             print(f"seed {part.seed}, {name} of {recipe.seeds}", flush=True)
             found[name] = train_once(
-                material, part, output_dir / name, strategy
+                material, part, places.part(name), strategy
             )
         rows = [_row(found[n], part.seed, n) for n, part in parts.items()]
         best = _best(found)

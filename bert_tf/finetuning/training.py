@@ -27,12 +27,14 @@ from bert_tf.finetuning.setup import (
 )
 from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.training.best_weights import BestWeights
-from bert_tf.training.loop import Diagnosis, Phase, TrainingLoop
+from bert_tf.training.loop import Phase, TrainingLoop
 from bert_tf.training.run_folder import (
     LOCK_FILE,
+    RunFolders,
     claim,
     refuse_other_folders,
 )
+from bert_tf.training.sentinel import Diagnosis
 from bert_tf.training.setup import (
     check_batch_size,
     forward_tensors,
@@ -40,6 +42,7 @@ from bert_tf.training.setup import (
     make_step,
 )
 from bert_tf.training.step import TrainingStep
+from bert_tf.training.strategies import cluster_of
 
 LAST = "last"
 
@@ -47,7 +50,7 @@ LAST = "last"
 def train_once(
     material: Material,
     recipe: FinetuningRecipe,
-    output_dir: pathlib.Path,
+    places: RunFolders,
     strategy: tf.distribute.Strategy,
 ) -> dict[str, Any]:
     """Trains with one seed, going on where an earlier run of it stopped.
@@ -55,7 +58,8 @@ def train_once(
     Args:
       material: what to train on and from.
       recipe: what to do; its `seed` is the one.
-      output_dir: becomes a model folder, with the run's states and numbers.
+      places: the run's folder becomes a model folder, with its states and
+        numbers.
       strategy: the distribution strategy.
 
     Returns:
@@ -65,11 +69,16 @@ def train_once(
       UserError: settings that do not fit each other or output_dir, or a step
         that was not finite.
     """
+    output_dir = places.own
     phase = _phase(material, recipe, strategy)
     refuse_other_folders(output_dir, recipe)
     keras.utils.set_random_seed(recipe.seed)
     with strategy.scope():
-        encoder = BertEncoder(material.initial.config, dtype=recipe.precision)
+        encoder = BertEncoder(
+            material.initial.config,
+            dtype=recipe.precision,
+            rematerialize=recipe.rematerialize,
+        )
         model = material.task.make_model(encoder, material.facts)
         model.restore(material.initial, material.fresh)
         step = _step(material, recipe, model, phase, strategy)
@@ -93,7 +102,7 @@ def train_once(
     with locked(output_dir / LOCK_FILE, output_dir):
         claim(output_dir, recipe)
         _announce(model, phase, material)
-        loop = _loop(material, recipe, step, phase, output_dir, best)
+        loop = _loop(material, recipe, step, phase, places, best)
         history = loop.run()
         _save_last(output_dir / LAST, model, material, scorer)
         best.assign()
@@ -141,7 +150,13 @@ def _phase(
     return Phase(
         steps,
         size,
-        lambda start: training_batches(material.data, size, recipe.seed, start),
+        functools.partial(
+            training_batches,
+            material.data,
+            size,
+            recipe.seed,
+            shard=cluster_of(strategy).shard,
+        ),
         None,
     )
 
@@ -175,7 +190,7 @@ def _loop(
     recipe: FinetuningRecipe,
     step: TrainingStep,
     phase: Phase,
-    output_dir: pathlib.Path,
+    places: RunFolders,
     best: BestWeights,
 ) -> TrainingLoop:
     config = material.initial.config
@@ -188,7 +203,7 @@ def _loop(
         step,
         None,
         [phase],
-        output_dir,
+        places,
         loop_settings(recipe, recipe.eval_steps or epoch),
         Diagnosis(
             limits,

@@ -24,16 +24,15 @@ class PretrainingObjective:
 
         Args:
           batch: masked_lm_weights float32 [B, P] and next_sentence_labels
-            int32 [B].
+            int32 [B], -1 for rows that count for nothing.
 
         Returns:
           Scalars float32: the number of masked tokens and of rows.
         """
         weights = ops.cast(batch["masked_lm_weights"], "float32")
-        rows = ops.shape(batch["next_sentence_labels"])[0]
         return {
             "masked_lm_loss": ops.sum(weights),
-            "next_sentence_loss": ops.cast(rows, "float32"),
+            "next_sentence_loss": ops.sum(_row_weights(batch)),
         }
 
     def __call__(
@@ -44,14 +43,16 @@ class PretrainingObjective:
         Args:
           outputs: masked_lm_logits [B, P, V], next_sentence_logits [B, 2].
           batch: masked_lm_ids int32 [B, P], masked_lm_weights float32
-            [B, P], next_sentence_labels int32 [B].
+            [B, P], next_sentence_labels int32 [B], -1 for rows that count
+            for nothing.
 
         Returns:
           losses: name to a scalar float32, the weighted sum.
           metrics: name to (weighted sum, weight), scalars float32.
         """
         weights = ops.cast(batch["masked_lm_weights"], "float32")
-        labels = batch["next_sentence_labels"]
+        rows = _row_weights(batch)
+        labels = ops.maximum(batch["next_sentence_labels"], 0)
         denominators = self.loss_weights(batch)
         word_nll, word_right = _score(
             outputs["masked_lm_logits"], batch["masked_lm_ids"]
@@ -59,7 +60,7 @@ class PretrainingObjective:
         next_nll, next_right = _score(outputs["next_sentence_logits"], labels)
         losses = {
             "masked_lm_loss": ops.sum(weights * word_nll),
-            "next_sentence_loss": ops.sum(next_nll),
+            "next_sentence_loss": ops.sum(rows * next_nll),
         }
         metrics = {
             "masked_lm_accuracy": (
@@ -67,7 +68,7 @@ class PretrainingObjective:
                 denominators["masked_lm_loss"],
             ),
             "next_sentence_accuracy": (
-                ops.sum(next_right),
+                ops.sum(rows * next_right),
                 denominators["next_sentence_loss"],
             ),
         }
@@ -91,6 +92,11 @@ class PretrainingObjective:
             "next_sentence_loss": losses["next_sentence_loss"]
             / weights["next_sentence_loss"],
         }
+
+
+def _row_weights(batch: Mapping[str, Any]) -> Any:
+    """1 for each row with a label, 0 for the others, float32 [B]."""
+    return ops.cast(batch["next_sentence_labels"] >= 0, "float32")
 
 
 def _score(logits: Any, labels: Any) -> tuple[Any, Any]:

@@ -28,6 +28,12 @@ class PretrainingRecipe(TrainingRecipe):
     final_phase_batch_size: int = setting(
         0, "train_batch_size of the final phase; 0 = the same"
     )
+    data_streams: int = setting(
+        0,
+        "even parts that the records are read in, side by side, each by one "
+        "worker; 0 = as many as workers. With the same number the batches "
+        "are the same on any number of workers",
+    )
     eval_steps: int = setting(1000, "steps between two evaluations")
 
     MAY_CHANGE = TrainingRecipe.MAY_CHANGE | {"eval_steps"}
@@ -36,6 +42,7 @@ class PretrainingRecipe(TrainingRecipe):
         super().__post_init__()
         for name in ("num_train_steps", "eval_steps"):
             self._check(name, getattr(self, name) >= 1, "1 or more")
+        self._check("data_streams", self.data_streams >= 0, "0 or more")
         good = self.final_phase_batch_size >= 0
         self._check("final_phase_batch_size", good, "0 or more")
         good = 0 < self.final_phase_proportion < 1

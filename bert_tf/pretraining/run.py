@@ -2,7 +2,7 @@
 
 import functools
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 import tensorflow as tf
@@ -13,6 +13,7 @@ from bert_tf.checkpoints import (
     save_checkpoint,
 )
 from bert_tf.config import BertConfig
+from bert_tf.encoder import BertEncoder
 from bert_tf.files import locked
 from bert_tf.models import restore
 from bert_tf.pretraining.objective import PretrainingObjective
@@ -24,18 +25,25 @@ from bert_tf.pretraining.setup import (
     choose_tokenizer,
     identity,
 )
+from bert_tf.progress import notice
 from bert_tf.records.dataset import (
+    check_streams,
     held_out_batches,
     reading_errors,
     training_batches,
 )
 from bert_tf.records.folder import RecordFolder
-from bert_tf.training.loop import Diagnosis, Phase, TrainingLoop
+from bert_tf.training.agreement import check_agreement, gather_numbers
+from bert_tf.training.devices import AS_THEY_ARE, Devices
+from bert_tf.training.loop import Phase, TrainingLoop
 from bert_tf.training.run_folder import (
     LOCK_FILE,
+    RunFolders,
     claim,
+    folders_of,
     refuse_other_folders,
 )
+from bert_tf.training.sentinel import Diagnosis
 from bert_tf.training.setup import (
     check_batch_size,
     forward_tensors,
@@ -43,20 +51,24 @@ from bert_tf.training.setup import (
     make_step,
 )
 from bert_tf.training.step import EvaluationStep, TrainingStep
-from bert_tf.training.strategies import make_strategy
+from bert_tf.training.strategies import (
+    cluster_of,
+    losing_workers,
+    make_strategy,
+)
 
 
 def run_pretraining(
     recipe: PretrainingRecipe,
     output_dir: str | pathlib.Path,
-    logical_cpus: int = 0,
+    devices: Devices = AS_THEY_ARE,
 ) -> PretrainingResult:
     """Pre-trains a BERT, going on where an earlier run of it stopped.
 
     Args:
       recipe: what to do.
       output_dir: becomes a model folder, with the run's states and numbers.
-      logical_cpus: see `make_strategy`.
+      devices: how to reach the devices of the recipe's strategy.
 
     Returns:
       The scores of the finished run.
@@ -64,11 +76,28 @@ def run_pretraining(
     Raises:
       UserError: settings, records and output_dir that do not fit each other,
         or a step that was not finite.
+      RunStopped: SIGTERM asked for it; the state is saved.
+      WorkerLost: another worker is gone.
     """
-    output_dir = pathlib.Path(output_dir)
     steps = recipe.phase_steps()
     # First, since it may split the CPU, which TensorFlow allows only at start.
-    strategy = make_strategy(recipe.strategy, logical_cpus)
+    strategy = make_strategy(recipe.strategy, devices)
+    cluster = cluster_of(strategy)
+    with losing_workers(cluster), folders_of(output_dir, cluster) as places:
+        check_agreement(strategy, recipe.to_dict())
+        result = _run(recipe, steps, strategy, places)
+        # The first worker writes longest, and its end would be their error.
+        gather_numbers(strategy, [0])
+    return result
+
+
+def _run(
+    recipe: PretrainingRecipe,
+    steps: Sequence[int],
+    strategy: tf.distribute.Strategy,
+    places: RunFolders,
+) -> PretrainingResult:
+    output_dir = places.own
     folders = [RecordFolder.open(folder) for folder in recipe.folders]
     initial = load_checkpoint(recipe.init_from) if recipe.init_from else None
     tokenizer = choose_tokenizer(recipe, folders, initial)
@@ -78,7 +107,12 @@ def run_pretraining(
     refuse_other_folders(output_dir, recipe)
     keras.utils.set_random_seed(recipe.seed)
     with strategy.scope():
-        model = BertPretrainer(config, dtype=recipe.precision)
+        encoder = BertEncoder(
+            config,
+            dtype=recipe.precision,
+            rematerialize=recipe.rematerialize,
+        )
+        model = BertPretrainer(encoder)
         if initial is not None:
             restore(model, initial)
         step = make_step(
@@ -91,8 +125,8 @@ def run_pretraining(
     output_dir.mkdir(parents=True, exist_ok=True)
     with locked(output_dir / LOCK_FILE, output_dir):
         claim(output_dir, recipe)
-        _announce(config, model, phases, folders)
-        loop = _loop(recipe, model, step, phases, output_dir, folders)
+        _announce(config, model, phases, folders, strategy)
+        loop = _loop(recipe, model, step, phases, places, folders)
         history = loop.run()
         tokenizer.save(output_dir)
         save_checkpoint(output_dir, Checkpoint(config, model.to_arrays()))
@@ -104,7 +138,7 @@ def _loop(
     model: BertPretrainer,
     step: TrainingStep,
     phases: Sequence[Phase],
-    output_dir: pathlib.Path,
+    places: RunFolders,
     folders: Sequence[RecordFolder],
 ) -> TrainingLoop:
     diagnosis = Diagnosis(
@@ -119,12 +153,20 @@ def _loop(
         step,
         EvaluationStep(model, step.objective, step.strategy),
         phases,
-        output_dir,
+        places,
         loop_settings(recipe, recipe.eval_steps),
         diagnosis,
         functools.partial(reading_errors, *folders),
-        identity(model.config, folders),
+        identity(model.config, folders)
+        | {"number of data streams": str(_streams(recipe, step.strategy))},
     )
+
+
+def _streams(
+    recipe: PretrainingRecipe, strategy: tf.distribute.Strategy
+) -> int:
+    """In how many even parts records are read."""
+    return recipe.data_streams or len(cluster_of(strategy).workers)
 
 
 def _phases(
@@ -141,23 +183,38 @@ def _phases(
         size = getattr(recipe, name)
         slices = recipe.gradient_accumulation_steps
         check_batch_size(name, size, strategy, slices)
+        streams, shard = _streams(recipe, strategy), cluster_of(strategy).shard
+        check_streams(folder, size, streams, shard)
+        batches = functools.partial(
+            training_batches,
+            folder,
+            size,
+            recipe.seed,
+            streams=streams,
+            shard=shard,
+        )
         phases.append(
             Phase(
                 count,
                 size,
-                lambda start, folder=folder, size=size: training_batches(
-                    folder, size, recipe.seed, start
-                ),
-                _held_out(recipe, folder),
+                batches,
+                _held_out(recipe, folder, strategy),
             )
         )
     return phases
 
 
-def _held_out(recipe: PretrainingRecipe, folder: RecordFolder) -> object:
+def _held_out(
+    recipe: PretrainingRecipe,
+    folder: RecordFolder,
+    strategy: tf.distribute.Strategy,
+) -> Callable[[], tf.data.Dataset] | None:
     if not folder.num_held_out:
         return None
-    return lambda: held_out_batches(folder, recipe.eval_batch_size)
+    size = recipe.eval_batch_size
+    check_batch_size("eval_batch_size", size, strategy)
+    shard = cluster_of(strategy).shard
+    return functools.partial(held_out_batches, folder, size, shard)
 
 
 def _announce(
@@ -165,7 +222,17 @@ def _announce(
     model: BertPretrainer,
     phases: Sequence[Phase],
     folders: Sequence[RecordFolder],
+    strategy: tf.distribute.Strategy,
 ) -> None:
+    workers = len(cluster_of(strategy).workers)
+    for folder in folders:
+        if len(folder.training_files) < workers:
+            notice(
+                f"{folder.path}: {len(folder.training_files)} files for "
+                f"{workers} workers, so several read one file, each its own "
+                "records of it; tools.create_pretraining_data --num_shards "
+                "makes more of them."
+            )
     print(
         f"{config.num_hidden_layers} layers of {config.hidden_size}, "
         f"{model.count_params():,} parameters"

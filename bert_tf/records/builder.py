@@ -1,4 +1,4 @@
-"""Builds a folder of pre-training records from text.
+"""Builds a folder of pre-training records from text, on this machine.
 
 First the text is tokenised, block by block, and its documents are dealt to
 pools by chance; then every pool becomes one file of records. Both stages keep
@@ -21,20 +21,20 @@ from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.progress import Progress
 from bert_tf.recipe import read_json_object
-from bert_tf.records.folder import (
-    MANIFEST_FILE,
-    RECIPE_FILE,
-    InputFile,
-    Manifest,
-    shard_name,
+from bert_tf.records.folder import InputFile, Manifest
+from bert_tf.records.jobs import (
+    check_documents,
+    first_warnings,
+    held_out_warnings,
+    manifest_of,
+    plan_jobs,
 )
-from bert_tf.records.plan import (
-    RecordsPlan,
-    is_finished,
-    refuse_other_folders,
-    remove_records,
-    work_folder,
+from bert_tf.records.making import (
+    RecordsTask,
+    checked_vocabulary,
+    make_records,
 )
+from bert_tf.records.plan import RecordsPlan
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.report import RecordsReport
 from bert_tf.records.shards import (
@@ -51,13 +51,6 @@ from bert_tf.records.tokenized_corpus import (
 )
 from bert_tf.records.visits import decide_visits
 from bert_tf.records.workers import build_shards
-from bert_tf.text.casing import TOKENIZER_CONFIG_FILE
-from bert_tf.text.tokenizer import BertTokenizer
-from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
-
-# A held-out random next sentence needs a second held-out document.
-_FEWEST_DOCUMENTS = 2
-_MOST_WARNINGS = 5
 
 
 def create_records(
@@ -90,143 +83,60 @@ def create_records(
       OSError: the disk is full, or another error of the system; what was
         finished is kept for the next run.
     """
-    started = time.monotonic()
     if workers < 0:
         raise UserError(f"workers is {workers}; it must be 0 or more.")
-    output_dir = pathlib.Path(output_dir)
-    vocabulary = Vocabulary.from_file(vocab_file)
-    _check_case(pathlib.Path(vocab_file), recipe, vocabulary)
+    vocabulary = checked_vocabulary(vocab_file, recipe)
     files = files_of(inputs, recipe)
-    plan = RecordsPlan(
-        recipe, vocabulary.digest(), tuple(InputFile.of(f) for f in files)
-    )
-    for warning in recipe.warnings():
-        say(f"warning: {warning}")
-    if overwrite and not is_finished(output_dir, plan, refuse=False):
-        return _replace(inputs, vocab_file, output_dir, recipe, workers, say)
-    if is_finished(output_dir, plan):
-        say(f"{output_dir}: all records are there already; nothing to do.")
-        manifest = Manifest.load(output_dir)
-        return RecordsReport.of(output_dir, manifest, plan.input_bytes, 0.0)
-    with work_folder(output_dir, plan, vocabulary) as work_dir:
-        workers = workers or os.cpu_count() or 1
-        builder = _Builder(plan, files, output_dir, work_dir, workers, say)
-        try:
-            manifest = builder.run(vocabulary)
-        except OSError as error:
-            # A full disk does not say which file could not grow.
-            error.filename = error.filename or str(output_dir)
-            raise
-    seconds = time.monotonic() - started
-    return RecordsReport.of(output_dir, manifest, plan.input_bytes, seconds)
+    described = tuple(InputFile.of(file) for file in files)
+    plan = RecordsPlan(recipe, vocabulary.digest(), described)
+    workers = workers or os.cpu_count() or 1
 
+    def build(
+        task: RecordsTask, output_dir: pathlib.Path, work_dir: pathlib.Path
+    ) -> Manifest:
+        return _Builder(task, output_dir, work_dir, workers).run()
 
-def _replace(
-    inputs: Sequence[str | pathlib.Path | CorpusFile],
-    vocab_file: str | pathlib.Path,
-    output_dir: pathlib.Path,
-    recipe: RecordsRecipe,
-    workers: int,
-    say: Callable[[str], None],
-) -> RecordsReport:
-    """Builds beside output_dir, and replaces it by what is finished."""
-    refuse_other_folders(output_dir)
-    beside = output_dir.with_name(f".{output_dir.name}.new")
-    report = create_records(
-        inputs, vocab_file, beside, recipe, workers, False, say
-    )
-    remove_records(output_dir)
-    output_dir.mkdir(exist_ok=True)
-    # The manifest last: with it the folder counts as finished.
-    for path in sorted(
-        beside.iterdir(), key=lambda path: path.name == MANIFEST_FILE
-    ):
-        path.rename(output_dir / path.name)
-    beside.rmdir()
-    return dataclasses.replace(report, output_dir=output_dir)
-
-
-def _check_case(
-    vocab_file: pathlib.Path, recipe: RecordsRecipe, vocabulary: Vocabulary
-) -> None:
-    """Refuses a vocabulary that contradicts the recipe's lower_case."""
-    config = vocab_file.parent / TOKENIZER_CONFIG_FILE
-    # It speaks of vocab.txt alone; a folder may hold other vocabularies.
-    if vocab_file.name == VOCABULARY_FILE and config.is_file():
-        said = read_json_object(config).get("do_lower_case")
-        if said is not None and said != recipe.lower_case:
-            raise UserError(
-                f"lower_case is {recipe.lower_case}, but {config} says that "
-                f"do_lower_case is {said} for this vocabulary; pass "
-                f"--lower_case={str(said).lower()}."
-            )
-    elif recipe.lower_case and vocabulary.looks_cased():
-        raise UserError(
-            f"lower_case is True, but {vocab_file} holds tokens with capital "
-            "letters; pass --lower_case=false for a cased vocabulary."
-        )
+    task = RecordsTask(plan, files, vocabulary, say)
+    return make_records(task, pathlib.Path(output_dir), overwrite, build)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Builder:
     """One run of the two stages."""
 
-    plan: RecordsPlan
-    files: tuple[CorpusFile, ...]
+    task: RecordsTask
     output_dir: pathlib.Path
     work_dir: pathlib.Path
     workers: int
-    say: Callable[[str], None]
 
-    def run(self, vocabulary: Vocabulary) -> Manifest:
+    @property
+    def plan(self) -> RecordsPlan:
+        return self.task.plan
+
+    def say(self, line: str) -> None:
+        self.task.say(line)
+
+    def run(self) -> Manifest:
         """Does what is missing; returns what the folder holds."""
-        recipe = self.plan.recipe
-        tokenizer = BertTokenizer(vocabulary, recipe.lower_case)
-        blocks = self._tokenize(tokenizer)
-        if recipe.near_duplicates:
+        blocks = self._tokenize()
+        if self.plan.recipe.near_duplicates:
             self.say(f"{self.output_dir}: looking for near-duplicates.")
         corpora = decide_visits(self.work_dir, blocks, self.plan)
-        jobs = self._jobs(blocks)
-        results = self._build_shards(jobs, len(blocks))
-        num_training = self.plan.num_shards
-        training, held_out = results[:num_training], results[num_training:]
-        statistics = {
-            "documents": sum(block.documents for block in blocks),
-            "sentences": sum(block.sentences for block in blocks),
-            "tokens": sum(block.tokens for block in blocks),
-            "unknown": sum(block.unknown for block in blocks),
-            "near_duplicates": sum(
-                corpus.near_duplicates for corpus in corpora.values()
-            ),
-            "passes": recipe.dupe_factor,
-            "shards": num_training,
-            "records": sum(r.records for r in training),
-            "random_next": sum(r.random_next for r in training),
-            "record_tokens": sum(r.tokens for r in training),
-            "tokens_cut": sum(r.tokens_cut for r in training),
-            "held_out_documents": sum(r.documents for r in held_out),
-            "held_out_records": sum(r.records for r in held_out),
-        }
-        recipe.save(self.output_dir / RECIPE_FILE)
-        tokenizer.save(self.output_dir)
-        manifest = Manifest(
-            self.plan.vocabulary_digest,
-            self.plan.inputs,
-            tuple((r.name, r.records, r.size) for r in training),
-            tuple((r.name, r.records, r.size) for r in held_out),
-            statistics,
-            {name: dataclasses.asdict(c) for name, c in corpora.items()},
-        )
-        manifest.save(self.output_dir)
-        return manifest
+        counts = self._pool_documents(len(blocks))
+        check_documents(self.task.files, blocks, counts)
+        jobs = plan_jobs(self.plan, counts)
+        for warning in held_out_warnings(self.plan, jobs, counts):
+            self.say(f"warning: {warning}")
+        results = self._build_shards(jobs, len(blocks), int(counts.sum()))
+        return manifest_of(self.plan, blocks, corpora, results)
 
-    def _tokenize(self, tokenizer: BertTokenizer) -> list[BlockSummary]:
+    def _tokenize(self) -> list[BlockSummary]:
         """The first stage: every block of text as a file of tokens."""
         blocks = finished_blocks(self.work_dir)
         read = blocks[-1].bytes_read if blocks else 0
         if blocks:
             self.say(f"{self.output_dir}: going on after {len(blocks)} blocks.")
-        if blocks and blocks[-1].end.file == len(self.files):
+        if blocks and blocks[-1].end.file == len(self.task.files):
             return blocks
         warnings: list[str] = []
         started, documents = time.monotonic(), 0
@@ -234,8 +144,8 @@ class _Builder:
             "tokenising", self.plan.input_bytes, read, "B"
         ) as progress:
             for block in tokenize_corpus(
-                self.files,
-                tokenizer,
+                self.task.files,
+                self.task.tokenizer(),
                 self.plan.recipe,
                 self.plan.num_shards,
                 self.work_dir,
@@ -250,61 +160,12 @@ class _Builder:
                 )
                 read = block.bytes_read
                 warnings += block.warnings
-        for warning in warnings[:_MOST_WARNINGS]:
+        for warning in first_warnings(warnings):
             self.say(f"warning: {warning}")
-        if len(warnings) > _MOST_WARNINGS:
-            self.say(
-                f"warning: {len(warnings) - _MOST_WARNINGS} more lines like "
-                "these."
-            )
         return blocks
 
-    def _jobs(self, blocks: Sequence[BlockSummary]) -> list[ShardJob]:
-        """The files to write; the held-out one last, if there is one."""
-        shards = self.plan.num_shards
-        counts = self._pool_documents(len(blocks))
-        self._check_documents(blocks, int(counts.sum()))
-        fewest = min(counts[:shards].sum(), counts[shards])
-        held_out = fewest >= _FEWEST_DOCUMENTS
-        if self.plan.recipe.held_out and not held_out:
-            self.say(
-                f"warning: {counts.sum():,} documents are too few to hold out "
-                f"{self.plan.recipe.held_out:.1%} of them; there are no "
-                "held-out records."
-            )
-        # Documents that were to be held out and cannot be join the first file.
-        returned = () if held_out else (shards,)
-        jobs = []
-        for number in range(shards):
-            others = [(number + k) % shards for k in range(1, shards)]
-            jobs.append(
-                ShardJob(
-                    shard_name("records", number, shards),
-                    (number, *(returned if number == 0 else ())),
-                    (*others, *(returned if number else ())),
-                )
-            )
-        if held_out:
-            jobs.append(ShardJob(shard_name("held_out", 0, 1), (shards,), ()))
-        return jobs
-
-    def _check_documents(
-        self, blocks: Sequence[BlockSummary], documents: int
-    ) -> None:
-        names = ", ".join(file.path for file in self.files[:3])
-        more = f" and {len(self.files) - 3} more" if self.files[3:] else ""
-        documents -= sum(block.cut for block in blocks)
-        if not documents:
-            raise UserError(f"--input={names}{more}: holds no text.")
-        if documents == 1:
-            raise UserError(
-                f"--input={names}{more}: is one single document, and a random "
-                "next sentence must come from another one; put a blank line "
-                "between documents."
-            )
-
     def _build_shards(
-        self, jobs: Sequence[ShardJob], num_blocks: int
+        self, jobs: Sequence[ShardJob], num_blocks: int, documents: int
     ) -> list[ShardResult]:
         """The second stage: every pool of documents as a file of records."""
         results = {
@@ -321,9 +182,10 @@ class _Builder:
         builder = ShardBuilder(
             self.work_dir, self.output_dir, num_blocks, self.plan.recipe
         )
-        total = int(sum(self._pool_documents(num_blocks)))
         done = sum(result.documents for result in results.values())
-        with Progress("writing records", total, done, " documents") as progress:
+        with Progress(
+            "writing records", documents, done, " documents"
+        ) as progress:
             for result in build_shards(builder, missing, self.workers):
                 results[result.name] = result
                 text = json.dumps(dataclasses.asdict(result))

@@ -1,16 +1,14 @@
 """Batches of pre-training records, read by tf.data.
 
-The order of training records is a function of the seed alone, so a run can
-begin at any batch: epoch e visits the files in an order drawn from (seed, e),
-and shuffles the records of a file, in windows, by (seed, e, file, window).
-Batches run over the ends of epochs. Masks of records without them are drawn
-from (seed, number of the batch), so every epoch has new ones.
+The order of training records is a function of the seed alone
+(`reading_order.py`), so a run can begin at any batch. Batches run over the
+ends of epochs. Masks of records without them are drawn from (seed, number of
+the batch, stream), so every epoch has new ones.
 """
 
 import contextlib
 from collections.abc import Callable, Iterator
 
-import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError
@@ -18,7 +16,9 @@ from bert_tf.features import PRETRAINING_FEATURES
 from bert_tf.records.dynamic_masking import mask_batch
 from bert_tf.records.folder import RecordFolder
 from bert_tf.records.masking import MaskingRule
+from bert_tf.records.reading_order import mask_seed, shuffled_records
 from bert_tf.records.record_file import RecordFile, read_records
+from bert_tf.sharding import WHOLE, Shard
 
 __all__ = [
     "RecordFolder",
@@ -27,10 +27,6 @@ __all__ = [
     "training_batches",
 ]
 
-# Records shuffled together: the whole of a file that create_pretraining_data
-# made with its own number of shards.
-_WINDOW = 16_384
-
 # Batches parsed and masked at a time; one makes about 40,000 sequences/s.
 _PARALLEL_CALLS = 4
 
@@ -38,79 +34,7 @@ _PARALLEL_CALLS = 4
 # size, so that all evaluations of the same records are comparable.
 _HELD_OUT_ROWS = 64
 _HELD_OUT_SEED = 20_181_011
-
-# Names for the independent uses of one seed.
-_FILE_ORDER, _ROW_ORDER, _MASKS = range(3)
-
-
-def _seed_for(seed: int | tf.Tensor, *uses: int | tf.Tensor) -> tf.Tensor:
-    """An independent seed, int64 [2], for each combination of uses."""
-    result = tf.stack([tf.cast(seed, tf.int64), tf.constant(0, tf.int64)])
-    for use in uses:
-        result = tf.random.fold_in(result, tf.cast(use, tf.int64), alg="philox")
-    return result
-
-
-def _shuffled_range(size: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """The numbers below `size` in an order drawn from the seed, int32."""
-    noise = tf.random.stateless_uniform(
-        [size], seed, minval=None, maxval=None, dtype=tf.int64, alg="philox"
-    )
-    return tf.argsort(noise, stable=True)
-
-
-def _file_order(num_files: int, seed: int, epoch: tf.Tensor) -> tf.Tensor:
-    return _shuffled_range(num_files, _seed_for(seed, _FILE_ORDER, epoch))
-
-
-def _start_of_row(folder: RecordFolder, seed: int, row: int) -> tuple[int, int]:
-    """The file visit that holds a row, and the rows of it to skip.
-
-    Args:
-      folder: the records.
-      seed: the seed of the order.
-      row: counted through all epochs.
-    """
-    epoch, left = divmod(row, folder.num_records)
-    num_files = len(folder.training_files)
-    order = _file_order(num_files, seed, epoch).numpy()
-    counts = np.array([f.records for f in folder.training_files])[order]
-    visit = int(np.searchsorted(np.cumsum(counts), left, side="right"))
-    return epoch * num_files + visit, left - int(counts[:visit].sum())
-
-
-def _serialized_batches(
-    folder: RecordFolder, batch_size: int, seed: int, start_batch: int
-) -> tf.data.Dataset:
-    """Endless batches of serialised records from a batch on."""
-    paths = tf.constant([str(file.path) for file in folder.training_files])
-    num_files = len(folder.training_files)
-    first_visit, first_skip = _start_of_row(
-        folder, seed, start_batch * batch_size
-    )
-
-    def windows_of_visit(visit: tf.Tensor) -> tf.data.Dataset:
-        epoch = visit // num_files
-        file = _file_order(num_files, seed, epoch)[visit % num_files]
-        skip = tf.where(visit == first_visit, first_skip, 0)
-        skip = tf.cast(skip, tf.int64)
-        first_window = skip // _WINDOW
-
-        def shuffled(window: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
-            order = _shuffled_range(
-                tf.size(records),
-                _seed_for(seed, _ROW_ORDER, epoch, file, window),
-            )
-            done = tf.where(window == first_window, skip % _WINDOW, 0)
-            return tf.gather(records, order[done:])
-
-        records = tf.data.TFRecordDataset(paths[file], buffer_size=1 << 20)
-        windows = records.skip(first_window * _WINDOW).batch(_WINDOW)
-        return windows.enumerate(first_window).map(shuffled)
-
-    visits = tf.data.Dataset.counter(first_visit, dtype=tf.int64)
-    windows = visits.flat_map(windows_of_visit).prefetch(1)
-    return windows.rebatch(batch_size, drop_remainder=True)
+_LABELS = "next_sentence_labels"
 
 
 def _parser(
@@ -203,54 +127,120 @@ def _finished(batches: tf.data.Dataset, count: int) -> tf.data.Dataset:
 
 
 def training_batches(
-    folder: RecordFolder, batch_size: int, seed: int, start_batch: int = 0
+    folder: RecordFolder,
+    batch_size: int,
+    seed: int,
+    start_batch: int = 0,
+    streams: int = 1,
+    shard: Shard = WHOLE,
 ) -> tf.data.Dataset:
     """Endless training batches; batch k is the same wherever one starts.
 
     Args:
       folder: the records.
-      batch_size: B.
+      batch_size: B, over all workers.
       seed: decides the order of the records and the masks.
       start_batch: the number of the first batch wanted, counted from 0.
+      streams: even parts that an epoch is read in, side by side; each gives
+        the same number of rows to every batch.
+      shard: which of the workers this is; it reads its own streams alone.
 
     Returns:
       A data set of dicts: the names, axes and dtypes of
-      `bert_tf.features.PRETRAINING_FEATURES`, with static shapes.
+      `bert_tf.features.PRETRAINING_FEATURES`, with static shapes; B is the
+      worker's part. The batches of all workers, end to end, are the batches
+      of a single one.
 
     Raises:
-      UserError: the folder holds no training records.
+      UserError: the folder holds too few training records, or batches,
+        streams and workers do not divide.
     """
-    if not folder.num_records:
-        raise UserError(f"{folder.path}: holds no training records.")
+    check_streams(folder, batch_size, streams, shard)
     parse = _parser(folder, _masking_rule(folder))
+    size = batch_size // streams
+    own = range(streams)[shard.part(streams)]
+    calls = max(_PARALLEL_CALLS // len(own), 1)
 
-    def to_batch(number: tf.Tensor, records: tf.Tensor) -> dict[str, tf.Tensor]:
-        batch = parse(records, _seed_for(seed, _MASKS, number))
-        return _with_static_shapes(batch, folder, batch_size)
+    def batches_of(stream: int) -> tf.data.Dataset:
+        def to_batch(
+            number: tf.Tensor, records: tf.Tensor
+        ) -> dict[str, tf.Tensor]:
+            batch = parse(records, mask_seed(seed, number, stream))
+            return _with_static_shapes(batch, folder, size)
 
-    batches = _serialized_batches(folder, batch_size, seed, start_batch)
-    batches = batches.enumerate(start_batch)
-    batches = batches.map(
-        to_batch, num_parallel_calls=_PARALLEL_CALLS, deterministic=True
+        records = shuffled_records(
+            folder, seed, Shard(stream, streams), start_batch * size
+        )
+        records = records.rebatch(size, drop_remainder=True)
+        return records.enumerate(start_batch).map(
+            to_batch, num_parallel_calls=calls, deterministic=True
+        )
+
+    batches = tf.data.Dataset.zip(tuple(batches_of(s) for s in own)).map(
+        lambda *parts: tf.nest.map_structure(
+            lambda *values: tf.concat(values, axis=0), *parts
+        )
     )
     return _finished(batches, tf.data.INFINITE_CARDINALITY)
 
 
-def held_out_batches(folder: RecordFolder, batch_size: int) -> tf.data.Dataset:
+def check_streams(
+    folder: RecordFolder, batch_size: int, streams: int, shard: Shard
+) -> None:
+    """Raises `UserError` where `training_batches` would."""
+    if streams % shard.count:
+        raise UserError(
+            f"data_streams={streams}: is not a multiple of the {shard.count} "
+            "workers, each of which reads as many."
+        )
+    if batch_size % streams:
+        raise UserError(
+            f"a batch of {batch_size} sequences is not a multiple of "
+            f"data_streams={streams}, each of which gives as many."
+        )
+    if folder.num_records < streams:
+        raise UserError(
+            f"{folder.path}: holds no training records."
+            if streams == 1
+            else f"{folder.path}: holds {folder.num_records} training "
+            f"records, fewer than data_streams={streams}."
+        )
+
+
+def held_out_batches(
+    folder: RecordFolder, batch_size: int, shard: Shard = WHOLE
+) -> tf.data.Dataset:
     """Every held-out record once, in order, always with the same masks.
 
     Args:
       folder: the records.
-      batch_size: B; the last batch may be smaller.
+      batch_size: B, over all workers.
+      shard: which of the workers this is; it gets its part of each batch.
 
     Returns:
-      A data set of dicts as `training_batches` gives; B is not static.
+      A data set of dicts as `training_batches` gives. The last batch is
+      filled up with rows that count for nothing: their weights are 0 and
+      their next_sentence_labels -1.
     """
     parse = _parser(folder, _masking_rule(folder))
+    part = shard.part(batch_size)
 
     def to_batch(number: tf.Tensor, records: tf.Tensor) -> dict[str, tf.Tensor]:
-        batch = parse(records, _seed_for(_HELD_OUT_SEED, _MASKS, number))
+        batch = parse(records, mask_seed(_HELD_OUT_SEED, number))
         return _with_static_shapes(batch, folder, None)
+
+    def own_rows(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        missing = batch_size - tf.shape(batch[_LABELS])[0]
+        full = {
+            name: tf.pad(
+                value,
+                [[0, missing]] + [[0, 0]] * (value.shape.rank - 1),
+                constant_values=-1 if name == _LABELS else 0,
+            )
+            for name, value in batch.items()
+        }
+        own = {name: value[part] for name, value in full.items()}
+        return _with_static_shapes(own, folder, part.stop - part.start)
 
     paths = [str(file.path) for file in folder.held_out_files]
     records = tf.data.TFRecordDataset(tf.constant(paths, tf.string))
@@ -259,7 +249,8 @@ def held_out_batches(folder: RecordFolder, batch_size: int) -> tf.data.Dataset:
         to_batch, num_parallel_calls=_PARALLEL_CALLS, deterministic=True
     )
     return _finished(
-        batches.rebatch(batch_size), -(-folder.num_held_out // batch_size)
+        batches.rebatch(batch_size).map(own_rows),
+        -(-folder.num_held_out // batch_size),
     )
 
 

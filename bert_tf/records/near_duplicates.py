@@ -96,6 +96,20 @@ def signature_path(block: pathlib.Path) -> pathlib.Path:
     return block.with_suffix(".signatures")
 
 
+def signature_bytes(documents: Documents, threshold: float) -> bytes:
+    """The signatures, then the bands, of a block's documents, as in its file.
+
+    Args:
+      documents: in the order of the corpus.
+      threshold: of similarity, from which the bands follow.
+    """
+    found = np.zeros((0, HASHES), dtype=np.uint32)
+    if len(documents):
+        found = signatures(documents)
+    keys = band_keys(found, rows_in_a_band(threshold))
+    return found.astype("<u4").tobytes() + keys.astype("<u8").tobytes()
+
+
 def write_signatures(
     block: pathlib.Path, documents: Documents, threshold: float
 ) -> None:
@@ -106,14 +120,8 @@ def write_signatures(
       documents: its documents, in the order of the corpus.
       threshold: of similarity, from which the bands follow.
     """
-    found = np.zeros((0, HASHES), dtype=np.uint32)
-    if len(documents):
-        found = signatures(documents)
-    keys = band_keys(found, rows_in_a_band(threshold))
     with written_beside(signature_path(block)) as beside:
-        with open(beside, "wb") as file:
-            file.write(found.astype("<u4").tobytes())
-            file.write(keys.astype("<u8").tobytes())
+        beside.write_bytes(signature_bytes(documents, threshold))
 
 
 def find_near_duplicates(

@@ -13,6 +13,7 @@ import os
 import pathlib
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from typing import BinaryIO
 
 import google_crc32c
 import numpy as np
@@ -123,6 +124,22 @@ def _frame_header(length: int) -> bytes:
     return _HEADER.pack(length, _masked_crc(struct.pack("<Q", length)))
 
 
+def write_frames(file: BinaryIO, records: Iterable[bytes]) -> tuple[int, int]:
+    """Writes records to an open file.
+
+    Returns:
+      The number of records and of bytes written.
+    """
+    count = size = 0
+    for record in records:
+        file.write(_frame_header(len(record)))
+        file.write(record)
+        file.write(_FOOTER.pack(_masked_crc(record)))
+        count += 1
+        size += FRAME_BYTES + len(record)
+    return count, size
+
+
 def write_records(
     path: str | pathlib.Path, records: Iterable[bytes]
 ) -> tuple[int, int]:
@@ -131,16 +148,11 @@ def write_records(
     Returns:
       The number of records and of bytes written.
     """
-    count = 0
     with open(path, "wb", buffering=1 << 20) as file:
-        for record in records:
-            file.write(_frame_header(len(record)))
-            file.write(record)
-            file.write(_FOOTER.pack(_masked_crc(record)))
-            count += 1
+        written = write_frames(file, records)
         file.flush()
         os.fsync(file.fileno())
-        return count, file.tell()
+        return written
 
 
 def read_records(path: str | pathlib.Path) -> Iterator[bytes]:

@@ -12,14 +12,14 @@ class RecordsReport:
     """What a finished folder holds.
 
     Attributes:
-      output_dir: the folder.
+      output_dir: the folder; a string if it is a URL.
       statistics: counts, as in the manifest.
       input_bytes: bytes of the input files.
       seconds: time of this run; 0 where everything was there already.
       corpora: what was taken of each corpus, as in the manifest.
     """
 
-    output_dir: pathlib.Path
+    output_dir: pathlib.Path | str
     statistics: dict[str, int]
     input_bytes: int
     seconds: float
@@ -28,7 +28,7 @@ class RecordsReport:
     @classmethod
     def of(
         cls,
-        output_dir: pathlib.Path,
+        output_dir: pathlib.Path | str,
         manifest: Manifest,
         input_bytes: int,
         seconds: float,
@@ -82,6 +82,9 @@ class RecordsReport:
             lines.append(
                 f"{self.seconds:.1f} seconds, {speed:.2f} MB of input a second"
             )
+        if isinstance(self.output_dir, str):
+            lines.append(f"next: copy {self.output_dir} to a disk as DIR")
+            return "\n".join(lines)
         lines.append(
             "next: python -m tools.run_pretraining "
             f"--data_dir={self.output_dir} --output_dir=DIR --size=mini"

@@ -3,14 +3,11 @@
 import dataclasses
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from bert_tf.records.instances import (
-    Instances,
-    make_instances,
-)
+from bert_tf.records.instances import Instances, make_instances
 from bert_tf.records.masking import MaskingRule, mask_rows
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.record_file import (
@@ -21,12 +18,7 @@ from bert_tf.records.record_file import (
     write_records,
 )
 from bert_tf.records.token_blocks import Documents, read_pool
-from bert_tf.text.vocabulary import Vocabulary
-
-# A random text B should come from many documents: a shard with fewer than
-# this borrows the documents of the shards after it.
-ENOUGH_DOCUMENTS = 64
-MOST_BORROWED_POOLS = 4
+from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 
 _ROWS_AT_ONCE = 1024
 
@@ -38,13 +30,13 @@ class ShardJob:
     Attributes:
       name: file name of the records.
       pools: the pools whose documents become records, in order.
-      lending_pools: pools whose documents may serve as random text B, in the
-        order in which they are asked.
+      borrowed_pools: pools whose documents may serve as random text B, in
+        order.
     """
 
     name: str
     pools: tuple[int, ...]
-    lending_pools: tuple[int, ...]
+    borrowed_pools: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,49 +85,66 @@ class ShardBuilder:
         ]
         return Documents.concatenate([read_pool(paths, p) for p in pools])
 
-    def _read_documents(self, job: ShardJob) -> tuple[Documents, int]:
-        """The documents of a shard, then the borrowed ones; how many own."""
-        documents = self._read_pools(job.pools)
-        own, borrowed = len(documents), 0
-        for pool in job.lending_pools:
-            enough = borrowed >= MOST_BORROWED_POOLS and len(documents) > 1
-            if not own or len(documents) >= ENOUGH_DOCUMENTS or enough:
-                break
-            more = self._read_pools((pool,))
-            documents = Documents.concatenate([documents, more])
-            borrowed += len(more) > 0
-        return documents, own
-
     def build(self, job: ShardJob) -> ShardResult:
         """Writes one shard, whole or not at all."""
         vocabulary = Vocabulary.from_file(self.work_dir / VOCABULARY_FILE)
-        documents, own = self._read_documents(job)
-        seed = f"{self.recipe.seed} {job.name}"
-        instances = make_instances(documents, own, self.recipe, seed)
-        if self.recipe.static_masking:
-            records = static_records(
-                documents.ids, instances, self.recipe, vocabulary, seed
-            )
-        else:
-            records = plain_records(documents.ids, instances, vocabulary)
-        unfinished = self.work_dir / f"{job.name}.{os.getpid()}.partial"
-        try:
-            count, size = write_records(unfinished, records)
-            os.replace(unfinished, self.output_dir / job.name)
-        finally:
-            unfinished.unlink(missing_ok=True)
-        return ShardResult(
-            name=job.name,
-            records=count,
-            size=size,
-            documents=own,
-            random_next=int(instances.is_random.sum()),
-            tokens=int(instances.lengths().sum()),
-            tokens_cut=instances.tokens_cut,
+        documents = self._read_pools(job.pools)
+        own = len(documents)
+        if job.borrowed_pools:
+            borrowed = self._read_pools(job.borrowed_pools)
+            documents = Documents.concatenate([documents, borrowed])
+        return write_shard(
+            job.name, documents, own, self.recipe, vocabulary, self._write
         )
 
+    def _write(self, name: str, records: Iterator[bytes]) -> tuple[int, int]:
+        unfinished = self.work_dir / f"{name}.{os.getpid()}.partial"
+        try:
+            written = write_records(unfinished, records)
+            os.replace(unfinished, self.output_dir / name)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        return written
 
-VOCABULARY_FILE = "vocab.txt"
+
+def write_shard(
+    name: str,
+    documents: Documents,
+    own: int,
+    recipe: RecordsRecipe,
+    vocabulary: Vocabulary,
+    write: Callable[[str, Iterator[bytes]], tuple[int, int]],
+) -> ShardResult:
+    """Makes the records of one shard and has them written.
+
+    Args:
+      name: file name of the records; with the recipe's seed it decides every
+        choice.
+      documents: those of the shard, then the borrowed ones.
+      own: how many are the shard's.
+      recipe: how records are made.
+      vocabulary: made the ids.
+      write: writes records as the file of a name, whole or not at all, and
+        gives the number of records and of bytes.
+    """
+    seed = f"{recipe.seed} {name}"
+    instances = make_instances(documents, own, recipe, seed)
+    if recipe.static_masking:
+        records = static_records(
+            documents.ids, instances, recipe, vocabulary, seed
+        )
+    else:
+        records = plain_records(documents.ids, instances, vocabulary)
+    count, size = write(name, records)
+    return ShardResult(
+        name=name,
+        records=count,
+        size=size,
+        documents=own,
+        random_next=int(instances.is_random.sum()),
+        tokens=int(instances.lengths().sum()),
+        tokens_cut=instances.tokens_cut,
+    )
 
 
 def block_path(work_dir: pathlib.Path, number: int) -> pathlib.Path:

@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -27,6 +27,7 @@ from bert_tf.records.token_blocks import (
     write_block,
 )
 from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.vocabulary import Vocabulary
 
 # Sentences are tokenised in batches of about this much text: large enough to
 # make calls cheap, small enough that what is under way stays small.
@@ -59,12 +60,21 @@ class BlockSummary:
     @classmethod
     def read(cls, path: pathlib.Path) -> Self:
         """Reads the summary of a block file."""
-        header = read_header(path)
+        return cls.from_header(read_header(path))
+
+    @classmethod
+    def from_header(cls, header: Mapping[str, Any]) -> Self:
+        """The inverse of `header`; what else stands there is passed over."""
         names = {f.name for f in dataclasses.fields(cls)}
         values = {name: header[name] for name in names & header.keys()}
         values["end"] = Position(*header["end"])
         values["warnings"] = tuple(header["warnings"])
         return cls(**values)
+
+    def header(self) -> dict[str, Any]:
+        """The values as JSON takes them."""
+        values = dataclasses.asdict(self)
+        return values | {"end": dataclasses.astuple(self.end)}
 
 
 def finished_blocks(work_dir: pathlib.Path) -> list[BlockSummary]:
@@ -175,6 +185,52 @@ def _cut_warning(block: Block, files: Sequence[CorpusFile]) -> list[str]:
     ]
 
 
+def take_block(
+    block: Block,
+    ids: np.ndarray,
+    lengths: np.ndarray,
+    files: Sequence[CorpusFile],
+    vocabulary: Vocabulary,
+    recipe: RecordsRecipe,
+) -> tuple[Documents, BlockSummary]:
+    """The documents of a tokenised block, and what is known of them.
+
+    Args:
+      block: the block.
+      ids: its token ids, int32 [t].
+      lengths: the tokens of each sentence, int64 [s].
+      files: the input files, for warnings.
+      vocabulary: made the ids.
+      recipe: treatment of long lines.
+
+    Raises:
+      UserError: a line is too long.
+    """
+    small = np.uint16 if len(vocabulary) <= 1 << 16 else np.int32
+    documents = Documents(
+        ids.astype(small),
+        np.concatenate([[0], np.cumsum(lengths)]),
+        np.append(block.document_starts, len(lengths)).astype(np.int64),
+    ).without_empty()
+    long_lines = _long_line_warnings(block, lengths, recipe)
+    if long_lines and recipe.long_lines == "refuse":
+        raise UserError(
+            f"{long_lines[0]} To go on all the same, pass --long_lines=cut."
+        )
+    summary = BlockSummary(
+        documents=len(documents),
+        sentences=len(documents.sentence_starts) - 1,
+        tokens=len(documents.ids),
+        unknown=int(np.sum(ids == vocabulary.unk_id)),
+        end=block.end,
+        bytes_read=block.bytes_read,
+        cut=block.cut,
+        warnings=(*long_lines, *_cut_warning(block, files)),
+        corpus=block.corpus,
+    )
+    return documents, summary
+
+
 def tokenize_corpus(
     files: Sequence[CorpusFile],
     tokenizer: BertTokenizer,
@@ -204,28 +260,11 @@ def tokenize_corpus(
         UTF-8 or too long.
     """
     start = done[-1].end if done else Position()
-    vocabulary = tokenizer.vocabulary
-    small = np.uint16 if len(vocabulary) <= 1 << 16 else np.int32
     blocks = read_blocks(files, start, len(done), recipe, workers)
     for block, ids, lengths in tokenized_blocks(blocks, tokenizer, workers):
-        documents = Documents(
-            ids.astype(small),
-            np.concatenate([[0], np.cumsum(lengths)]),
-            np.append(block.document_starts, len(lengths)).astype(np.int64),
-        ).without_empty()
-        long_lines = _long_line_warnings(block, lengths, recipe)
-        if long_lines and recipe.long_lines == "refuse":
-            raise UserError(
-                f"{long_lines[0]} To go on all the same, pass --long_lines=cut."
-            )
-        header: dict[str, Any] = {
-            "unknown": int(np.sum(ids == vocabulary.unk_id)),
-            "end": dataclasses.astuple(block.end),
-            "bytes_read": block.bytes_read,
-            "cut": block.cut,
-            "warnings": long_lines + _cut_warning(block, files),
-            "corpus": block.corpus,
-        }
+        documents, summary = take_block(
+            block, ids, lengths, files, tokenizer.vocabulary, recipe
+        )
         pools = deal_documents(
             len(documents),
             block.number,
@@ -236,5 +275,5 @@ def tokenize_corpus(
         path = block_path(work_dir, block.number)
         if recipe.near_duplicates:
             write_signatures(path, documents, recipe.near_duplicates)
-        write_block(path, documents, pools, num_shards + 1, header)
-        yield BlockSummary.read(path)
+        write_block(path, documents, pools, num_shards + 1, summary.header())
+        yield summary

@@ -48,6 +48,11 @@ class CorpusSummary:
     tokens_taken: int
 
 
+def takes_each_once(plan: RecordsPlan) -> bool:
+    """Whether each document is taken once, and nothing is to be decided."""
+    return not plan.recipe.near_duplicates and set(plan.weights) == {""}
+
+
 def decide_visits(
     work_dir: pathlib.Path, blocks: Sequence[BlockSummary], plan: RecordsPlan
 ) -> dict[str, CorpusSummary]:
@@ -65,34 +70,65 @@ def decide_visits(
     Raises:
       UserError: a corpus would be repeated beyond all reason.
     """
-    recipe = plan.recipe
-    weights = plan.weights
-    if not recipe.near_duplicates and set(weights) == {""}:
+    if takes_each_once(plan):
         return {}
     if (work_dir / _SUMMARY_FILE).exists():
         stored = read_json_object(work_dir / _SUMMARY_FILE)
         return {name: CorpusSummary(**c) for name, c in stored.items()}
     paths = [block_path(work_dir, number) for number in range(len(blocks))]
+    tokens = [
+        _in_corpus_order(document_tokens(path), number, plan)
+        for number, path in enumerate(paths)
+    ]
+    visits, found = count_visits(paths, blocks, tokens, plan)
+    for number, (path, counts) in enumerate(zip(paths, visits, strict=True)):
+        _write(path, counts[_file_order(len(counts), number, plan)])
+    values = {name: dataclasses.asdict(c) for name, c in found.items()}
+    write_text(work_dir / _SUMMARY_FILE, json.dumps(values))
+    return found
+
+
+def count_visits(
+    paths: Sequence[pathlib.Path],
+    blocks: Sequence[BlockSummary],
+    tokens: Sequence[np.ndarray],
+    plan: RecordsPlan,
+) -> tuple[list[np.ndarray], dict[str, CorpusSummary]]:
+    """How often each document is to be used, and what is taken of a corpus.
+
+    Args:
+      paths: where the blocks lie; beside them are the signatures of their
+        documents, if near-duplicates are to be left out.
+      blocks: what they hold.
+      tokens: of each document of each block, in the order of the corpus,
+        int64 [d].
+      plan: the corpora, their weights, the seed and the recipe.
+
+    Returns:
+      The visits of each document of each block in the order of the corpus,
+      int64 [d], and a summary of each corpus by name.
+
+    Raises:
+      UserError: a corpus would be repeated beyond all reason.
+    """
+    recipe = plan.recipe
     counts = [block.documents for block in blocks]
     dropped = np.zeros(sum(counts), dtype=bool)
     if recipe.near_duplicates:
         dropped = find_near_duplicates(paths, counts, recipe.near_duplicates)
     left_out = np.split(dropped, np.cumsum(counts)[:-1])
-    tokens = [
-        _in_corpus_order(document_tokens(path), number, plan)
-        for number, path in enumerate(paths)
-    ]
-    sizes = dict.fromkeys(weights, 0)
+    sizes = dict.fromkeys(plan.weights, 0)
     for block, sums, out in zip(blocks, tokens, left_out, strict=True):
         sizes[block.corpus] += int(sums[~out].sum())
-    rates = sampling_rates(sizes, weights, recipe.smoothing)
+    rates = sampling_rates(sizes, plan.weights, recipe.smoothing)
     found = {name: CorpusSummary(0, 0, 0, rates[name], 0) for name in rates}
+    all_visits = []
     for number, (block, sums, out) in enumerate(
         zip(blocks, tokens, left_out, strict=True)
     ):
         visits = _draw(rates[block.corpus], len(out), number, recipe.seed)
         visits[out] = 0
-        _write(paths[number], visits[_file_order(len(out), number, plan)])
+        all_visits.append(visits)
         before = found[block.corpus]
         found[block.corpus] = CorpusSummary(
             before.documents + len(out),
@@ -101,9 +137,7 @@ def decide_visits(
             before.rate,
             before.tokens_taken + int((sums * visits).sum()),
         )
-    values = {name: dataclasses.asdict(c) for name, c in found.items()}
-    write_text(work_dir / _SUMMARY_FILE, json.dumps(values))
-    return found
+    return all_visits, found
 
 
 def _draw(rate: float, count: int, block: int, seed: int) -> np.ndarray:

@@ -1,27 +1,24 @@
-"""The training loop of every binary: resume, evaluate, log, stop on NaN."""
+"""The training loop of every binary: resume, evaluate, log, end in order."""
 
 import contextlib
 import dataclasses
-import pathlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import UserError
+from bert_tf.errors import RunStopped
 from bert_tf.progress import Progress
-from bert_tf.training.best_weights import BestWeights, split_off_best
+from bert_tf.training.agreement import check_agreement
+from bert_tf.training.best_weights import BestWeights
 from bert_tf.training.history import History
-from bert_tf.training.sentinel import (
-    NonFiniteError,
-    explain,
-    ids_outside,
-    save_batch,
-)
+from bert_tf.training.interruption import StopRequest
+from bert_tf.training.run_folder import CHECKPOINTS, RunFolders
+from bert_tf.training.saved_states import SavedStates
+from bert_tf.training.sentinel import Diagnosis, Sentinel
 from bert_tf.training.speed import Speed
-from bert_tf.training.state import TrainingState, newest_state, save_state
 from bert_tf.training.step import Batch, EvaluationStep, TrainingStep
+from bert_tf.training.strategies import cluster_of, distribute
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,10 +27,12 @@ class Phase:
 
     Attributes:
       num_steps: optimizer steps.
-      batch_size: rows of a step's batch, over all replicas and slices.
-      batches: start step of the phase to an endless data set of batches;
-        batch k is the same whatever the start.
-      held_out: makes the data set to evaluate on; None where there is none.
+      batch_size: rows of a step's batch, over all workers, replicas and
+        slices.
+      batches: start step of the phase to an endless data set of this worker's
+        part of the batches; batch k is the same whatever the start.
+      held_out: makes the data set to evaluate on, this worker's part of its
+        batches; None where there is none.
     """
 
     num_steps: int
@@ -59,19 +58,6 @@ class LoopSettings:
     keep_checkpoint_max: int
 
 
-@dataclasses.dataclass(frozen=True)
-class Diagnosis:
-    """What the loop needs to explain a step that was not finite.
-
-    Attributes:
-      limits: feature name to the number its ids must stay below.
-      forward: batch to (name, tensor) of the forward pass, in order.
-    """
-
-    limits: Mapping[str, int]
-    forward: Callable[[Batch], Sequence[tuple[str, object]]]
-
-
 class TrainingLoop:
     """Runs the phases from wherever the newest training state stands.
 
@@ -79,7 +65,8 @@ class TrainingLoop:
       step: the training step.
       evaluation: the evaluation step; None where `best` scores the model.
       phases: the stretches of the run, in order.
-      output_dir: holds checkpoints/, tensorboard/ and history.jsonl.
+      places: the folder of the run takes tensorboard/, history.jsonl,
+        checkpoints/ and the batches of bad steps.
       settings: how often what is done.
       diagnosis: for steps that are not finite.
       reading: context that turns damaged input into a `UserError`.
@@ -94,7 +81,7 @@ class TrainingLoop:
         step: TrainingStep,
         evaluation: EvaluationStep | None,
         phases: Sequence[Phase],
-        output_dir: str | pathlib.Path,
+        places: RunFolders,
         settings: LoopSettings,
         diagnosis: Diagnosis,
         reading: Callable[[], contextlib.AbstractContextManager],
@@ -104,47 +91,66 @@ class TrainingLoop:
         self.step = step
         self.evaluation = evaluation
         self.phases = phases
-        self.output_dir = pathlib.Path(output_dir)
+        self.output_dir = places.own
         self.settings = settings
-        self.diagnosis = diagnosis
         self.reading = reading
         self.identity = dict(identity)
         self.best = best
+        self.cluster = cluster_of(step.strategy)
+        self._states = SavedStates(
+            places.shared / CHECKPOINTS,
+            settings.keep_checkpoint_max,
+            step,
+            best,
+            identity,
+        )
+        self._sentinel = Sentinel(step, diagnosis, places.shared)
         self.total = sum(phase.num_steps for phase in phases)
         self._window: dict[str, float] = {}
         self._speed = Speed()
+        self._request = StopRequest()
+        # Whether any worker was asked to stop.
+        self._asked = False
 
     def run(self) -> History:
         """Trains to the end and returns the run's numbers.
 
         Raises:
           NonFiniteError: a loss or gradient was not finite.
-          UserError: damaged records or states, or states of another model.
+          RunStopped: a worker was asked to stop; the state is saved.
+          UserError: damaged records or states, states of another model, or
+            workers that are not about to do the same.
         """
-        done = self._restore()
+        check_agreement(self.step.strategy, self.identity)
+        done, self._window = self._states.restore()
         history = History(self.output_dir / "history.jsonl", until=done)
         if done == self.total or self._stopped():
             print(f"already finished: {done:,} of {self.total:,} steps done")
             return history
         if done:
-            print(f"resuming from step {done:,} of {self.total:,}")
+            print(f"resuming from step {done:,} of {self.total:,}", flush=True)
         writer = tf.summary.create_file_writer(
             str(self.output_dir / "tensorboard")
         )
-        progress = Progress("training", self.total, done, " steps")
-        with progress, writer.as_default():
+        progress = Progress(
+            "training", self.total, done, " steps", self.cluster.is_chief
+        )
+        with progress, writer.as_default(), self._request:
             if done == 0:
-                self._save(0)
+                self._states.save(0, self._window)
             for phase, batch, number in self._batches(done):
                 self._train(phase, batch, number, progress, history)
+                lowest = False
                 if self._due(number, self.settings.eval_steps):
-                    self._evaluate(phase, number, progress, history)
+                    lowest = self._evaluate(phase, number, progress, history)
                 if (
                     self._due(number, self.settings.save_checkpoints_steps)
+                    or lowest
                     or self._stopped()
+                    or self._asked
                 ):
                     started = time.monotonic()
-                    self._save(number)
+                    self._states.save(number, self._window)
                     self._speed.pause(time.monotonic() - started)
                 if self._stopped():
                     progress.say(
@@ -152,6 +158,11 @@ class TrainingLoop:
                         f"better than that of step {self.best.step:,}"
                     )
                     break
+                if self._asked and number < self.total:
+                    raise RunStopped(
+                        f"stopped at step {number:,} of {self.total:,}, whose "
+                        "state is saved; the same command goes on from there."
+                    )
         return history
 
     def _stopped(self) -> bool:
@@ -167,7 +178,9 @@ class TrainingLoop:
         for phase in self.phases:
             end = start + phase.num_steps
             if done < end:
-                batches = self._distribute(phase.batches(done - start))
+                batches = distribute(
+                    self.step.strategy, phase.batches(done - start)
+                )
                 self.step.expect(batches.element_spec)
                 with self.reading():
                     for batch in batches:
@@ -177,12 +190,6 @@ class TrainingLoop:
                             break
                 self._speed.expect_tracing()
             start = end
-
-    def _distribute(self, dataset: tf.data.Dataset) -> object:
-        strategy = self.step.strategy
-        if strategy.num_replicas_in_sync == 1:
-            return dataset
-        return strategy.experimental_distribute_dataset(dataset)
 
     def _train(
         self,
@@ -194,11 +201,12 @@ class TrainingLoop:
     ) -> None:
         # An id outside the table is an obscure error on a CPU and a row of
         # zeros on a GPU.
-        self._check_ids(batch, number)
-        result = self.step(batch)
+        self._sentinel.check_ids(batch, number)
+        result = self.step(batch, self._request.made)
+        self._asked = float(result.stop) > 0
         if not bool(result.finite):
-            self._not_finite(batch, number, result, progress)
-            progress.update(1, "float16 overflow, step not applied")
+            progress.say(self._sentinel.not_finite(batch, number, result))
+            progress.update(1, "not finite, step not applied")
             return
         losses = {name: float(v) for name, v in result.losses.items()}
         loss = sum(losses.values())
@@ -243,9 +251,10 @@ class TrainingLoop:
 
     def _evaluate(
         self, phase: Phase, number: int, progress: Progress, history: History
-    ) -> None:
+    ) -> bool:
+        """Scores the model; says whether a new lowest loss is to be kept."""
         if phase.held_out is None and self.best is None:
-            return
+            return False
         started = time.monotonic()
         row = {"step": number}
         scores = (
@@ -262,12 +271,13 @@ class TrainingLoop:
             shown += ", the best so far"
         progress.say(f"step {number:,}, held-out: {shown}")
         self._speed.pause(time.monotonic() - started)
+        return self.best is None and self._states.offer(number, scores["loss"])
 
     def evaluate(self, phase: Phase) -> dict[str, float]:
         """Mean losses and metrics over a phase's held-out data."""
         total = None
         with self.reading():
-            for batch in self._distribute(phase.held_out()):
+            for batch in distribute(self.step.strategy, phase.held_out()):
                 sums = tf.nest.map_structure(float, self.evaluation(batch))
                 if total is None:
                     total = sums
@@ -282,107 +292,3 @@ class TrainingLoop:
         for name, (value, weight) in metrics.items():
             row[name] = value / max(weight, 1e-9)
         return row
-
-    def _check_ids(self, batch: Batch, number: int) -> None:
-        whole = self._whole_batch(batch)
-        outside = ids_outside(whole, self.diagnosis.limits)
-        if outside:
-            raise UserError(
-                f"step {number}: {outside}: the records do not belong to this "
-                f"model; the batch is in {self._keep(whole, number)}."
-            )
-
-    def _keep(self, whole: dict[str, np.ndarray], number: int) -> pathlib.Path:
-        path = self.output_dir / f"bad_batch_step_{number}.npz"
-        save_batch(path, whole)
-        return path
-
-    def _not_finite(
-        self, batch: Batch, number: int, result: object, progress: Progress
-    ) -> None:
-        """Stops the run, unless a smaller float16 loss scale may help."""
-        scale = self.step.loss_scale
-        if scale is not None and not scale.exhausted():
-            progress.say(
-                f"step {number:,}: float16 overflow, not applied; loss scale "
-                f"is now {float(scale.value):g}"
-            )
-            return
-        whole = self._whole_batch(batch)
-        kept = self._keep(whole, number)
-        why = explain(
-            self.step.model,
-            whole,
-            self.diagnosis.limits,
-            self.diagnosis.forward,
-            result.gradient_norms.numpy(),
-        )
-        raise NonFiniteError(
-            f"step {number}: loss or gradient is not finite; {why}. The step "
-            f"was not applied, its batch is in {kept}, and the last training "
-            f"state in {self.output_dir / 'checkpoints'} is good."
-        )
-
-    def _whole_batch(self, batch: Batch) -> dict[str, np.ndarray]:
-        local = self.step.strategy.experimental_local_results
-        return {
-            name: np.concatenate([part.numpy() for part in local(value)])
-            for name, value in batch.items()
-        }
-
-    def _variables(self) -> dict[str, object]:
-        """All that changes in training, by a name that is stable."""
-        named = {}
-        for index, variable in enumerate(self.step.variables):
-            named[f"weights/{index:04d}.{variable.name}"] = variable
-        for index, variable in enumerate(self.step.optimizer.variables):
-            named[f"optimizer/{index:04d}"] = variable
-        if self.step.loss_scale is not None:
-            for variable in self.step.loss_scale.variables:
-                named[f"loss_scale/{variable.name}"] = variable
-        return named
-
-    def _save(self, number: int) -> None:
-        arrays = {k: v.numpy() for k, v in self._variables().items()}
-        facts = {"window": self._window, "identity": self.identity}
-        if self.best is not None:
-            arrays |= self.best.arrays()
-            facts["best"] = self.best.facts()
-        save_state(
-            self.output_dir / "checkpoints",
-            TrainingState(number, arrays, facts),
-            self.settings.keep_checkpoint_max,
-        )
-
-    def _restore(self) -> int:
-        """Loads the newest whole state; returns the steps it had done."""
-        folder = self.output_dir / "checkpoints"
-        state, damaged = newest_state(folder)
-        for line in damaged:
-            print(f"warning: {line}", flush=True)
-        if state is None:
-            return 0
-        before = state.facts["identity"]
-        changed = [k for k, v in self.identity.items() if before.get(k) != v]
-        if changed:
-            raise UserError(
-                f"{folder}: the run so far had another "
-                f"{' and '.join(changed)}; choose another --output_dir, or "
-                "put back what was changed."
-            )
-        variables = self._variables()
-        arrays, best = split_off_best(state.arrays)
-        for name in sorted(variables.keys() | arrays.keys()):
-            mine = getattr(variables.get(name), "shape", None)
-            theirs = getattr(arrays.get(name), "shape", None)
-            if mine is None or theirs is None or tuple(mine) != tuple(theirs):
-                raise UserError(
-                    f"{folder}: the training state is of another model or "
-                    f"optimizer ({name} is {theirs}, this run has {mine})."
-                )
-        for name, variable in variables.items():
-            variable.assign(arrays[name])
-        if self.best is not None:
-            self.best.restore(state.facts["best"], best)
-        self._window = dict(state.facts["window"])
-        return state.step

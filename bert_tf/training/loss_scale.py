@@ -26,3 +26,6 @@ class LossScale(tf.Module):
     def exhausted(self) -> bool:
         """Whether even the unscaled loss overflows: no scale can help."""
         return bool(self.value < 1.0)
+
+    def __str__(self) -> str:
+        return f"float16 overflow; the loss scale is now {float(self.value):g}"

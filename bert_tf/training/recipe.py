@@ -18,7 +18,9 @@ class TrainingRecipe(Settings):
     init_from: str = setting(
         "", "model to start from: a folder, hf:// or keras_hub:// source"
     )
-    strategy: str = setting("one_device", "one_device or mirrored")
+    strategy: str = setting(
+        "one_device", "one_device, mirrored, multi_worker or tpu"
+    )
     precision: str = setting("float32", f"one of {', '.join(PRECISIONS)}")
     seed: int = setting(12345, "seed of new weights, dropout, order and masks")
     # Devlin et al. 2019, appendix A.2 and A.3, with the batch size of Google's
@@ -39,6 +41,19 @@ class TrainingRecipe(Settings):
     gradient_accumulation_steps: int = setting(
         1, "slices a device's batch is cut into, to save memory"
     )
+    rematerialize: bool = setting(
+        False, "computes each block anew in the backward pass, to save memory"
+    )
+    loss_normalisation: str = setting(
+        "global",
+        "global divides by the weights of the whole batch; per_replica "
+        "averages the means of the devices, as the original does",
+    )
+    on_non_finite: str = setting(
+        "stop",
+        "stop, or skip: leave out a step whose loss or gradient is not finite "
+        "and halve the learning rate for the next 100; ten in a row stop",
+    )
     eval_batch_size: int = setting(64, "sequences in an evaluation batch")
     save_checkpoints_steps: int = setting(
         1000, "steps between two training states on disk"
@@ -48,7 +63,12 @@ class TrainingRecipe(Settings):
 
     # What may change between a run and the run that resumes it.
     MAY_CHANGE = frozenset(
-        {"eval_batch_size", "save_checkpoints_steps", "keep_checkpoint_max"}
+        {
+            "rematerialize",
+            "eval_batch_size",
+            "save_checkpoints_steps",
+            "keep_checkpoint_max",
+        }
     )
 
     def __post_init__(self) -> None:
@@ -74,3 +94,9 @@ class TrainingRecipe(Settings):
         self._check("seed", good, f"0 to {LARGEST_SEED}")
         self._check("optimizer", self.optimizer in OPTIMIZERS, OPTIMIZERS)
         self._check("precision", self.precision in PRECISIONS, PRECISIONS)
+        means = ("global", "per_replica")
+        self._check(
+            "loss_normalisation", self.loss_normalisation in means, means
+        )
+        ends = ("stop", "skip")
+        self._check("on_non_finite", self.on_non_finite in ends, ends)

@@ -1,12 +1,20 @@
 """The folder of a run: whose it is, and whether a recipe may go on in it."""
 
+import contextlib
+import dataclasses
 import hashlib
 import json
+import os
 import pathlib
 import shutil
+import tempfile
+from collections.abc import Iterator
+from typing import Self
 
 from bert_tf.errors import UserError
+from bert_tf.progress import notice
 from bert_tf.recipe import Settings, read_json_object
+from bert_tf.training.cluster import Cluster
 
 RECIPE_FILE = "recipe.json"
 LOCK_FILE = ".lock"
@@ -20,6 +28,52 @@ _SIGNS_OF_WORK = (
     "report.html",
     CHECKPOINTS,
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFolders:
+    """Where a worker of a run writes and reads.
+
+    Attributes:
+      own: takes what the worker writes: the run's folder on the first worker,
+        on the others a folder that is thrown away.
+      shared: the run's folder, from which all workers read its states.
+    """
+
+    own: pathlib.Path
+    shared: pathlib.Path
+
+    def part(self, name: str) -> Self:
+        """The same, of a folder inside."""
+        return dataclasses.replace(
+            self, own=self.own / name, shared=self.shared / name
+        )
+
+
+@contextlib.contextmanager
+def folders_of(
+    output_dir: str | pathlib.Path, cluster: Cluster
+) -> Iterator[RunFolders]:
+    """The folders of this worker; only the first worker prints what it does.
+
+    Args:
+      output_dir: the run's folder.
+      cluster: the workers.
+    """
+    shared = pathlib.Path(output_dir)
+    if cluster.is_chief:
+        yield RunFolders(shared, shared)
+        return
+    notice(
+        f"{cluster.name(cluster.index)} has met the others; "
+        f"{cluster.name(0)} writes and tells"
+    )
+    with (
+        tempfile.TemporaryDirectory(prefix="bert_tf_") as folder,
+        open(os.devnull, "w", encoding="utf-8") as nowhere,
+        contextlib.redirect_stdout(nowhere),
+    ):
+        yield RunFolders(pathlib.Path(folder) / "run", shared)
 
 
 def digest(value: object) -> str:

@@ -1,5 +1,6 @@
 """When a step is not finite: which tensor was first, and why."""
 
+import dataclasses
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 
@@ -9,6 +10,9 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError
 from bert_tf.files import written_beside
+from bert_tf.training.run_folder import CHECKPOINTS
+from bert_tf.training.step import Batch, StepResult, TrainingStep
+from bert_tf.training.strategies import cluster_of
 
 
 class NonFiniteError(UserError):
@@ -98,3 +102,102 @@ def explain(
         if not np.isfinite(norm):
             return f"the gradient of {path} is the first: {cure}"
     return f"the loss itself is the first: {cure}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Diagnosis:
+    """What is needed to explain a step that was not finite.
+
+    Attributes:
+      limits: feature name to the number its ids must stay below.
+      forward: batch to (name, tensor) of the forward pass, in order.
+    """
+
+    limits: Mapping[str, int]
+    forward: Callable[[Batch], Sequence[tuple[str, object]]]
+
+
+class Sentinel:
+    """Watches over the steps of a run, and keeps the batches of bad ones.
+
+    Args:
+      step: the training step.
+      diagnosis: explains a bad step.
+      folder: takes the batches; the same for all workers.
+    """
+
+    def __init__(
+        self, step: TrainingStep, diagnosis: Diagnosis, folder: pathlib.Path
+    ):
+        self.step = step
+        self.diagnosis = diagnosis
+        self.folder = folder
+        self._cluster = cluster_of(step.strategy)
+
+    def check_ids(self, batch: Batch, number: int) -> None:
+        """Refuses ids that the model has no row for.
+
+        Args:
+          batch: of this worker.
+          number: of the step.
+
+        Raises:
+          UserError: there are such; the batch is kept.
+        """
+        whole = self._whole(batch)
+        outside = ids_outside(whole, self.diagnosis.limits)
+        if outside:
+            raise UserError(
+                f"step {number}: {outside}: the records do not belong to this "
+                f"model; the batch is in {self._keep(whole, number)}."
+            )
+
+    def not_finite(self, batch: Batch, number: int, result: StepResult) -> str:
+        """Keeps and explains the batch of a step that was not finite.
+
+        Args:
+          batch: of this worker.
+          number: of the step.
+          result: what the step gave; nothing of it was applied.
+
+        Returns:
+          What to tell the user of going on, where that is possible.
+
+        Raises:
+          NonFiniteError: it is not.
+        """
+        scale, backoff = self.step.loss_scale, self.step.backoff
+        if scale is not None and not scale.exhausted():
+            # Expected now and then, and no fault of the batch.
+            return f"step {number:,}: {scale}"
+        whole = self._whole(batch)
+        kept = self._keep(whole, number)
+        why = explain(
+            self.step.model,
+            whole,
+            self.diagnosis.limits,
+            self.diagnosis.forward,
+            result.gradient_norms.numpy(),
+        )
+        found = f"step {number:,}: loss or gradient is not finite; {why}"
+        if backoff is not None and not backoff.exhausted():
+            return f"{found}; {backoff}; the batch is in {kept}"
+        raise NonFiniteError(
+            f"{found}. The step was not applied, its batch is in {kept}, and "
+            f"the last training state in {self.folder / CHECKPOINTS} is good."
+        )
+
+    def _keep(self, whole: dict[str, np.ndarray], number: int) -> pathlib.Path:
+        worker = ""
+        if not self._cluster.is_chief:
+            worker = f"_worker_{self._cluster.index}"
+        path = self.folder / f"bad_batch_step_{number}{worker}.npz"
+        save_batch(path, whole)
+        return path
+
+    def _whole(self, batch: Batch) -> dict[str, np.ndarray]:
+        local = self.step.strategy.experimental_local_results
+        return {
+            name: np.concatenate([part.numpy() for part in local(value)])
+            for name, value in batch.items()
+        }

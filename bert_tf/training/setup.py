@@ -8,6 +8,7 @@ import tensorflow as tf
 from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.optimization import adamw, lamb
+from bert_tf.training.backoff import Backoff
 from bert_tf.training.loop import LoopSettings
 from bert_tf.training.loss_scale import LossScale
 from bert_tf.training.recipe import TrainingRecipe
@@ -59,6 +60,8 @@ def make_step(
         accumulation=recipe.gradient_accumulation_steps,
         seed=recipe.seed,
         loss_scale=LossScale() if recipe.precision == "mixed_float16" else None,
+        backoff=Backoff() if recipe.on_non_finite == "skip" else None,
+        per_replica_means=recipe.loss_normalisation == "per_replica",
         frozen=frozen,
         rate_factors=rate_factors,
     )

@@ -62,21 +62,30 @@ def _steps(folder: pathlib.Path) -> list[pathlib.Path]:
     return sorted(folder.glob("step-*"), reverse=True)
 
 
+def state_folder(folder: str | pathlib.Path, step: int) -> pathlib.Path:
+    """Where the state after a step lies."""
+    return pathlib.Path(folder) / f"step-{step:08d}"
+
+
 def save_state(
-    folder: str | pathlib.Path, state: TrainingState, keep: int
+    folder: str | pathlib.Path,
+    state: TrainingState,
+    keep: int,
+    best: int | None = None,
 ) -> pathlib.Path:
-    """Writes a state and removes all but the newest `keep`.
+    """Writes a state and removes all but the newest `keep` and the best.
 
     Args:
       folder: where the states of this run lie.
       state: what to write.
       keep: how many states stay, at least 1.
+      best: the step of a state that stays besides.
 
     Returns:
       The folder of the written state.
     """
     folder = pathlib.Path(folder)
-    target = folder / f"step-{state.step:08d}"
+    target = state_folder(folder, state.step)
     with written_beside(target) as beside:
         beside.mkdir()
         write_arrays(beside / _ARRAYS, state.arrays)
@@ -90,13 +99,19 @@ def save_state(
         _sync(beside / _FACTS)
     _sync(folder)
     for old in _steps(folder)[keep:]:
-        shutil.rmtree(old)
+        if best is None or old != state_folder(folder, best):
+            shutil.rmtree(old)
     for torn in folder.glob(".step-*.partial"):
         shutil.rmtree(torn)
     return target
 
 
-def _load(path: pathlib.Path) -> TrainingState:
+def load_state(path: pathlib.Path) -> TrainingState:
+    """Reads the state in one folder.
+
+    Raises:
+      UserError: it is not there, or damaged.
+    """
     try:
         facts = json.loads((path / _FACTS).read_text(encoding="utf-8"))
         if _checksum(path / _ARRAYS) != facts["crc32c"]:
@@ -128,7 +143,7 @@ def newest_state(
     paths = _steps(pathlib.Path(folder))
     for path in paths:
         try:
-            return _load(path), damaged
+            return load_state(path), damaged
         except UserError as error:
             damaged.append(f"{error}; using the state before it")
     if paths:

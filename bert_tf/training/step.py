@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 import keras
 import tensorflow as tf
 
+from bert_tf.training.backoff import Backoff
 from bert_tf.training.loss_scale import LossScale
 
 Batch = Mapping[str, tf.Tensor]
@@ -50,6 +51,8 @@ class StepResult(NamedTuple):
       finite: whether loss and gradients were finite; if not, nothing was
         applied, scalar bool.
       tokens: tokens that are not padding, scalar float32.
+      stop: how many devices belong to a worker that was asked to stop, scalar
+        float32.
     """
 
     losses: dict[str, tf.Tensor]
@@ -58,6 +61,7 @@ class StepResult(NamedTuple):
     gradient_norms: tf.Tensor
     finite: tf.Tensor
     tokens: tf.Tensor
+    stop: tf.Tensor
 
 
 def _untrained_states(
@@ -97,6 +101,11 @@ class TrainingStep:
       accumulation: slices that each replica's batch is cut into.
       seed: seed of dropout.
       loss_scale: for float16, else None.
+      backoff: lowers the learning rate after steps that were not finite; None
+        for runs that such a step ends.
+      per_replica_means: average the means of the replicas' losses, as
+        google-research/bert does on several devices, instead of dividing by
+        the weights of the whole batch.
       frozen: weights that are not trained and stay as they are.
       rate_factors: for each trainable variable of the model, what its
         learning rate is multiplied by; None for 1 everywhere.
@@ -112,6 +121,8 @@ class TrainingStep:
         accumulation: int = 1,
         seed: int = 0,
         loss_scale: LossScale | None = None,
+        backoff: Backoff | None = None,
+        per_replica_means: bool = False,
         frozen: Sequence[keras.Variable] = (),
         rate_factors: Sequence[float] | None = None,
     ):
@@ -123,6 +134,8 @@ class TrainingStep:
         self.accumulation = accumulation
         self.seed = seed
         self.loss_scale = loss_scale
+        self.backoff = backoff
+        self.per_replica_means = per_replica_means
         self.frozen = list(frozen)
         self.variables = list(model.trainable_variables)
         self.rate_factors = rate_factors or [1.0] * len(self.variables)
@@ -147,17 +160,23 @@ class TrainingStep:
           specification: element_spec of the (distributed) data set.
         """
         self._step_compiled = tf.function(
-            self._step, input_signature=[specification]
+            self._step,
+            input_signature=[specification, tf.TensorSpec([], tf.float32)],
         )
 
-    def __call__(self, batch: Batch) -> StepResult:
-        """Runs one optimizer step on a (distributed) batch."""
-        return self._step_compiled(batch)
+    def __call__(self, batch: Batch, stop: bool = False) -> StepResult:
+        """Runs one optimizer step.
 
-    def _step(self, batch: Batch) -> StepResult:
+        Args:
+          batch: a batch, shared out over the devices.
+          stop: whether this worker was asked to stop, for the others to know.
+        """
+        return self._step_compiled(batch, tf.constant(float(stop)))
+
+    def _step(self, batch: Batch, stop: tf.Tensor) -> StepResult:
         step = tf.cast(self.optimizer.iterations.value, tf.int64)
         gradients, factor, result = self.strategy.run(
-            self._gradients, (batch, step)
+            self._gradients, (batch, step, stop)
         )
         result, factor = tf.nest.map_structure(self._first, (result, factor))
         finite = result.finite
@@ -167,9 +186,14 @@ class TrainingStep:
             return tf.constant(True)
 
         tf.cond(finite, apply, lambda: tf.constant(False))
-        if self.loss_scale is not None:
-            self.loss_scale.update(finite)
+        for remedy in self.remedies:
+            remedy.update(finite)
         return result
+
+    @property
+    def remedies(self) -> list[LossScale | Backoff]:
+        """What may help where a step is not finite."""
+        return [r for r in (self.loss_scale, self.backoff) if r is not None]
 
     def _first(self, value: object) -> tf.Tensor:
         """One replica's value of a tensor that is equal on all."""
@@ -206,14 +230,18 @@ class TrainingStep:
         return gradients, (losses, metrics)
 
     def _gradients(
-        self, batch: Batch, step: tf.Tensor
+        self, batch: Batch, step: tf.Tensor, stop: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor, StepResult]:
         """Gradients, their factor and results, reduced over all replicas."""
         replica = tf.distribute.get_replica_context()
         add = tf.distribute.ReduceOp.SUM
-        weights = replica.all_reduce(add, self.objective.loss_weights(batch))
         place = tf.cast(replica.replica_id_in_sync_group, tf.int64)
         replicas = self.strategy.num_replicas_in_sync
+        weights = self.objective.loss_weights(batch)
+        if self.per_replica_means:
+            weights = {k: v * replicas for k, v in weights.items()}
+        else:
+            weights = replica.all_reduce(add, weights)
 
         def counter(part: int | tf.Tensor) -> tf.Tensor:
             part = tf.cast(part, tf.int64)
@@ -224,9 +252,13 @@ class TrainingStep:
         else:
             gradients, sums = self._accumulate(batch, weights, counter)
         gradients = replica.all_reduce(add, gradients)
+        losses, metrics = sums
+        means = self.objective.normalise(losses, weights)
         tokens = tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32))
-        (losses, metrics), tokens = replica.all_reduce(add, (sums, tokens))
-        factor, result = self._clip(gradients, weights, losses, metrics, tokens)
+        # A copy on each device, as only such can be added up.
+        stop = tf.identity(stop)
+        totals = replica.all_reduce(add, (means, metrics, tokens, stop))
+        factor, result = self._clip(gradients, *totals)
         return gradients, factor, result
 
     def _accumulate(
@@ -264,16 +296,15 @@ class TrainingStep:
     def _clip(
         self,
         gradients: list[tf.Tensor],
-        weights: dict,
-        losses: dict,
+        means: dict,
         metrics: dict,
         tokens: tf.Tensor,
+        stop: tf.Tensor,
     ) -> tuple[tf.Tensor, StepResult]:
         """What the gradients are still to be multiplied by, and the results.
 
         The update multiplies on its way through them, which saves a pass.
         """
-        means = self.objective.normalise(losses, weights)
         # Half the sum of squares, without an array of the squares.
         squares = tf.stack([2.0 * tf.nn.l2_loss(g) for g in gradients])
         factor = tf.constant(1.0)
@@ -287,11 +318,15 @@ class TrainingStep:
         if self.max_grad_norm:
             limit = tf.constant(self.max_grad_norm, tf.float32)
             factor *= limit / tf.maximum(norm, limit)
-        return factor, StepResult(means, metrics, norm, norms, finite, tokens)
+        return factor, StepResult(
+            means, metrics, norm, norms, finite, tokens, stop
+        )
 
     def _update(self, gradients: list[tf.Tensor], factor: tf.Tensor) -> None:
         """Applies reduced gradients times `factor`, across replicas."""
         rate = self.optimizer.learning_rate
+        if self.backoff is not None:
+            rate *= self.backoff.value
         for gradient, variable, rate_factor in zip(
             gradients, self.variables, self.rate_factors, strict=True
         ):

@@ -1,34 +1,61 @@
-"""Distribution strategies by name."""
+"""Distribution strategies by name, and what goes in and out of them."""
 
+import contextlib
+from collections.abc import Iterator
+
+import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, WorkerLost
+from bert_tf.training.cluster import Cluster, answers
+from bert_tf.training.devices import AS_THEY_ARE, Devices
 
-STRATEGIES = ("one_device", "mirrored")
+STRATEGIES = ("one_device", "mirrored", "multi_worker", "tpu")
+
+# What a collective operation ends with when another worker is gone.
+_LOST = (
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.UnavailableError,
+)
 
 
-def make_strategy(name: str, logical_cpus: int = 0) -> tf.distribute.Strategy:
+def make_strategy(
+    name: str, devices: Devices = AS_THEY_ARE
+) -> tf.distribute.Strategy:
     """Makes the distribution strategy of a run.
 
     Args:
-      name: "one_device", or "mirrored" for every GPU of this machine (its
-        logical CPUs where it has no GPU).
-      logical_cpus: split the CPU into this many devices, which lets
-        "mirrored" be tried without GPUs; 0 leaves it as it is. Has to come
-        before TensorFlow touches its devices.
+      name: "one_device"; "mirrored" for every GPU of this machine (its
+        logical CPUs where it has no GPU); "multi_worker" for every device of
+        the workers that TF_CONFIG names; "tpu".
+      devices: how to reach them.
 
     Raises:
-      UserError: an unknown name, or fewer than two devices to mirror over.
+      UserError: an unknown name, fewer than two devices to mirror over, a
+        malformed TF_CONFIG, a worker that does not come, or no TPU.
+      WorkerLost: a worker was lost while the workers met.
     """
     if name not in STRATEGIES:
         raise UserError(
             f"--strategy={name}: unknown; it takes one of "
             f"{', '.join(STRATEGIES)}."
         )
-    if logical_cpus:
-        split_cpu(logical_cpus)
-    if name == "one_device":
-        return tf.distribute.get_strategy()
+    if devices.tpu and name != "tpu":
+        raise UserError(f"--tpu={devices.tpu}: is for --strategy=tpu.")
+    if devices.logical_cpus:
+        split_cpu(devices.logical_cpus)
+    if name == "mirrored":
+        return _mirrored()
+    if name == "multi_worker":
+        return _multi_worker(devices.worker_timeout)
+    if name == "tpu":
+        return _tpu(devices.tpu)
+    return tf.distribute.get_strategy()
+
+
+def _mirrored() -> tf.distribute.Strategy:
     devices = tf.config.list_logical_devices("GPU")
     reduction = None
     if not devices:
@@ -43,6 +70,51 @@ def make_strategy(name: str, logical_cpus: int = 0) -> tf.distribute.Strategy:
             "--strategy=one_device, or --logical_cpus=2 to try it on a CPU."
         )
     return tf.distribute.MirroredStrategy([d.name for d in devices], reduction)
+
+
+def _multi_worker(seconds: float) -> tf.distribute.Strategy:
+    cluster = Cluster.from_environment()
+    cluster.wait_for_all(seconds)
+    options = tf.distribute.experimental
+    implementation = options.CommunicationImplementation.RING
+    if tf.config.list_physical_devices("GPU"):
+        implementation = options.CommunicationImplementation.NCCL
+    try:
+        return tf.distribute.MultiWorkerMirroredStrategy(
+            communication_options=options.CommunicationOptions(
+                implementation=implementation
+            )
+        )
+    except tf.errors.OpError as error:
+        # One of them still belongs to the run that lost a worker.
+        raise WorkerLost(
+            f"{cluster.name(cluster.index)} could not join the others "
+            f"({type(error).__name__})."
+        ) from None
+
+
+def _tpu(name: str) -> tf.distribute.Strategy:
+    if not name:
+        raise UserError(
+            "--strategy=tpu: needs --tpu, the TPU's name or address, or "
+            "local on a TPU VM."
+        )
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
+        address = resolver.master().removeprefix("grpc://")
+        if address and not answers(address):
+            raise ConnectionError(f"nothing answers at {address}")
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        return tf.distribute.TPUStrategy(resolver)
+    # Whatever the resolver of the platform at hand raises.
+    except Exception as error:
+        reason = " ".join(str(error).split())[:100]
+        raise UserError(
+            f"--tpu={name}: found no TPU ({type(error).__name__}: {reason}); "
+            "run on a TPU VM with tensorflow-tpu, or choose another "
+            "--strategy."
+        ) from None
 
 
 def split_cpu(count: int) -> None:
@@ -64,3 +136,91 @@ def split_cpu(count: int) -> None:
                 f"--logical_cpus={count}: TensorFlow's devices are already in "
                 "use in this process."
             ) from None
+
+
+def cluster_of(strategy: tf.distribute.Strategy) -> Cluster:
+    """The workers that a strategy spans; one without an address otherwise."""
+    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return Cluster.from_environment()
+    return Cluster()
+
+
+@contextlib.contextmanager
+def losing_workers(cluster: Cluster) -> Iterator[None]:
+    """Tells of a lost worker in one line.
+
+    Raises:
+      WorkerLost: an operation over all workers ended since one is gone.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        text = error.message or ""
+        if len(cluster.workers) == 1 or not (
+            isinstance(error, _LOST) or "ollective" in text
+        ):
+            raise
+        gone = [
+            cluster.name(index)
+            for index in range(len(cluster.workers))
+            if index != cluster.index and f"/task:{index}" in text
+        ]
+        raise WorkerLost(
+            f"{cluster.name(cluster.index)} lost "
+            f"{' and '.join(gone) or 'another worker'} "
+            f"({type(error).__name__})."
+        ) from None
+
+
+def distribute(
+    strategy: tf.distribute.Strategy, dataset: tf.data.Dataset
+) -> object:
+    """Shares this worker's batches among its devices.
+
+    Args:
+      strategy: the distribution strategy.
+      dataset: batches of this worker's rows, a multiple of its devices.
+    """
+    workers = len(cluster_of(strategy).workers)
+    devices = strategy.num_replicas_in_sync // workers
+    if devices == 1:
+        return dataset
+    if workers == 1:
+        return strategy.experimental_distribute_dataset(dataset)
+
+    def of_devices(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        rows = tf.nest.flatten(dataset.element_spec)[0].shape[0]
+        return dataset.rebatch(rows // devices, drop_remainder=True)
+
+    return strategy.distribute_datasets_from_function(of_devices)
+
+
+def share_rows(strategy: tf.distribute.Strategy, value: tf.Tensor) -> tf.Tensor:
+    """In a function that `strategy.run` runs: a result for `collect` to take.
+
+    Args:
+      strategy: the distribution strategy.
+      value: [rows of a device, ...].
+
+    Returns:
+      Over several workers, the rows of all their devices.
+    """
+    if len(cluster_of(strategy).workers) == 1:
+        return value
+    # A copy on each device, as only such can be gathered.
+    value = tf.identity(value)
+    return tf.distribute.get_replica_context().all_gather(value, axis=0)
+
+
+def collect(strategy: tf.distribute.Strategy, value: object) -> np.ndarray:
+    """The rows of a result from every device of every worker, in order.
+
+    Args:
+      strategy: the distribution strategy.
+      value: what `strategy.run` returned of `share_rows`.
+    """
+    parts = strategy.experimental_local_results(value)
+    if len(cluster_of(strategy).workers) > 1:
+        # Each device has the rows of all.
+        parts = parts[:1]
+    return np.concatenate([part.numpy() for part in parts])

@@ -21,9 +21,13 @@ from bert_tf.checkpoints import (
     save_checkpoint,
 )
 from bert_tf.errors import UserError
+from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.pretraining.run import run_pretraining
+from bert_tf.records.dataset import RecordFolder, training_batches
 from bert_tf.training.sentinel import NonFiniteError
+from bert_tf.training.setup import make_step
+from bert_tf.training.step import TrainingStep
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SMALL = {
@@ -199,7 +203,7 @@ def test_interrupted_between_steps(
 def test_killed_at_random_moments(recipe, tmp_path):
     """Kill -9, again and again, at moments that nobody chose."""
     recipe = recipe.override(
-        ["num_train_steps=300", "save_checkpoints_steps=5", "log_steps=7"]
+        ["num_train_steps=600", "save_checkpoints_steps=5", "log_steps=7"]
     )
     run_pretraining(recipe, tmp_path / "whole")
     recipe.save(tmp_path / "recipe.json")
@@ -225,17 +229,27 @@ def test_killed_at_random_moments(recipe, tmp_path):
             command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
 
-    for _ in range(10):
+    def is_writing() -> bool:
+        return any(killed.glob("checkpoints/.step-*.partial"))
+
+    while_writing = 0
+    for number in range(20):
         process = start()
         before = newest_state()
         # Not during start-up: wait for the run to write something new.
         while process.poll() is None and newest_state() <= before:
             time.sleep(0.01)
-        time.sleep(moments.uniform(0, 0.4))
+        if number % 2:
+            while process.poll() is None and not is_writing():
+                pass
+        else:
+            time.sleep(moments.uniform(0, 0.2))
         process.kill()
+        while_writing += is_writing()
         output = process.communicate()[0].decode()
         assert process.returncode == -signal.SIGKILL, output
         assert newest_state() > before
+    assert while_writing >= 5
     process = start()
     output = process.communicate()[0].decode()
     assert process.returncode == 0, output
@@ -416,18 +430,123 @@ def test_a_learning_rate_that_is_too_high(recipe, tmp_path):
     assert (tmp_path / "bert_model.safetensors").exists()
 
 
+@pytest.mark.parametrize("bad", [[3], list(range(3, 14))])
+def test_steps_that_are_not_finite_can_be_skipped(
+    bad, recipe, tmp_path, monkeypatch, capsys
+):
+    """Ten in a row end the run all the same."""
+    from bert_tf.training.sentinel import Sentinel
+
+    call = TrainingStep.__call__
+
+    def spoilt(self, batch, stop=False):
+        number = spoilt.number = spoilt.number + 1
+        if number in bad:
+            bad_weights = tf.fill(batch["masked_lm_weights"].shape, np.nan)
+            batch = {**batch, "masked_lm_weights": bad_weights}
+            spoilt.batches.append(batch)
+        return call(self, batch, stop)
+
+    not_finite = Sentinel.not_finite
+    spoilt.number, spoilt.batches = 0, []
+    monkeypatch.setattr(TrainingStep, "__call__", spoilt)
+    monkeypatch.setattr(
+        Sentinel,
+        "not_finite",
+        lambda self, batch, *rest: not_finite(self, spoilt.batches[-1], *rest),
+    )
+    recipe = recipe.override(["on_non_finite=skip", "num_train_steps=20"])
+    if len(bad) > 10:
+        with pytest.raises(NonFiniteError, match="step 12: loss or gradient"):
+            run_pretraining(recipe, tmp_path)
+        return
+    run_pretraining(recipe, tmp_path)
+    captured = capsys.readouterr()
+    printed = captured.out + captured.err
+    assert "step 3: loss or gradient is not finite; the input masked_lm_" in (
+        printed
+    )
+    assert "the learning rate is 0.5 times the schedule's until" in printed
+    assert np.load(tmp_path / "bad_batch_step_3.npz")["input_ids"].shape[0] == 8
+    state = read_arrays(
+        max(tmp_path.glob("checkpoints/step-*")) / "state.safetensors"
+    )
+    assert float(state["Backoff/rate_factor:0"]) == 0.5
+    for array in weights(tmp_path).values():
+        assert np.isfinite(array).all()
+
+
+@pytest.mark.slow
+def test_asked_to_stop_it_saves_and_goes_on_exactly(recipe, tmp_path):
+    recipe = recipe.override(
+        ["num_train_steps=300", "save_checkpoints_steps=1000", "eval_steps=50"]
+    )
+    run_pretraining(recipe, tmp_path / "whole")
+    recipe.save(tmp_path / "recipe.json")
+    stopped = tmp_path / "stopped"
+    command = [
+        sys.executable,
+        "-m",
+        "tools.run_pretraining",
+        f"--recipe={tmp_path / 'recipe.json'}",
+        f"--output_dir={stopped}",
+        "--logical_cpus=2",
+    ]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
+    history = stopped / "history.jsonl"
+    while not history.exists() or history.stat().st_size < 1000:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    error = process.communicate()[1].decode()
+    assert process.returncode == 75, error
+    assert "whose state is saved; the same command goes on from" in error
+    assert not (stopped / "bert_model.safetensors").exists()
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+    assert_same_run(stopped, tmp_path / "whole")
+
+
+def test_its_step_compiles_with_static_shapes(recipe, records, config_file):
+    """XLA, as TPUs need it, takes no batch whose shape may change."""
+    config = bert_tf.BertConfig.from_json(config_file)
+    config = config.override(
+        ["hidden_dropout_prob=0", "attention_probs_dropout_prob=0"]
+    )
+    step = make_step(
+        recipe,
+        bert_tf.BertPretrainer(config),
+        PretrainingObjective(),
+        tf.distribute.get_strategy(),
+        recipe.num_train_steps,
+    )
+    batches = training_batches(RecordFolder.open(records), 8, seed=1)
+    signature = [batches.element_spec]
+    results = []
+    for compiled in (False, True):
+        gradients = tf.function(
+            lambda batch: step._gradients(
+                batch, tf.constant(0, tf.int64), tf.constant(0.0)
+            ),
+            input_signature=signature,
+            jit_compile=compiled,
+        )
+        results.append(gradients(next(iter(batches)))[0])
+    for plain, xla in zip(*results, strict=True):
+        np.testing.assert_allclose(plain, xla, atol=1e-5)
+
+
 def test_ids_outside_the_vocabulary_are_named(recipe, tmp_path, monkeypatch):
     from bert_tf.pretraining import run
 
     batches = run.training_batches
 
-    def wrong(*arguments):
+    def wrong(*arguments, **more):
         def spoil(batch):
             ids = batch["input_ids"]
             spoilt = tf.tensor_scatter_nd_update(ids, [[2, 3]], [99_999])
             return {**batch, "input_ids": spoilt}
 
-        return batches(*arguments).map(spoil)
+        return batches(*arguments, **more).map(spoil)
 
     monkeypatch.setattr(run, "training_batches", wrong)
     with pytest.raises(UserError, match=r"input_ids\[2, 3\] is 99999"):
@@ -446,7 +565,13 @@ def test_ids_outside_the_vocabulary_are_named(recipe, tmp_path, monkeypatch):
         (["learning_rate=0"], "learning_rate is 0.0"),
         (["optimizer=sgd"], "one of adamw"),
         (["precision=int8"], "one of float32"),
-        (["strategy=tpu"], "one of one_device"),
+        (["strategy=many"], "one of one_device"),
+        (["strategy=tpu"], "needs --tpu, the TPU's name or address"),
+        (["strategy=multi_worker"], "TF_CONFIG is not set"),
+        (["data_streams=3"], "not a multiple of data_streams=3"),
+        (["eval_batch_size=9", "strategy=mirrored"], "eval_batch_size 9 is"),
+        (["on_non_finite=ignore"], "one of stop, skip"),
+        (["loss_normalisation=mean"], "one of global, per_replica"),
         (["steps=1"], "unknown key 'steps'.*num_train_steps"),
         (["num_train_steps=many"], "whole number"),
     ],

@@ -19,6 +19,7 @@ from bert_tf.errors import UserError
 from bert_tf.records import builder, corpus
 from bert_tf.records.builder import RecordsReport, create_records
 from bert_tf.records.folder import RecordFolder
+from bert_tf.records.plan import RecordsPlan, work_folder
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.record_file import read_records
 from bert_tf.records.shards import ShardBuilder
@@ -404,9 +405,9 @@ def test_a_folder_of_something_else_is_not_touched(small: Corpus) -> None:
 
 def test_two_runs_at_once_are_refused(small: Corpus) -> None:
     with (
-        builder.work_folder(
+        work_folder(
             small.folder / "out",
-            builder.RecordsPlan(RecordsRecipe(), "", ()),
+            RecordsPlan(RecordsRecipe(), "", ()),
             VOCABULARY,
         ),
         pytest.raises(UserError, match="another run is writing there"),

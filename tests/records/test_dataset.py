@@ -9,7 +9,7 @@ from records_corpus import TOKENS, VOCABULARY, documents, text, write_vocabulary
 from benchmarks import reference_records as reference
 from bert_tf.errors import UserError
 from bert_tf.features import PRETRAINING_FEATURES
-from bert_tf.records import dataset
+from bert_tf.records import dataset, reading_order
 from bert_tf.records.builder import create_records
 from bert_tf.records.dataset import (
     RecordFolder,
@@ -18,6 +18,7 @@ from bert_tf.records.dataset import (
     training_batches,
 )
 from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.sharding import Shard
 
 Batch = dict[str, np.ndarray]
 S, P = 48, 7
@@ -106,13 +107,13 @@ def test_batches_have_the_names_shapes_and_dtypes_of_the_table(
     sizes = {"B": 8, "S": S, "P": P}
     training = training_batches(folder, 8, seed=1)
     held_out = held_out_batches(folder, 8)
-    for batches, rows in ((training, 8), (held_out, None)):
+    for batches in (training, held_out):
         assert list(batches.element_spec) == [
             feature.name for feature in PRETRAINING_FEATURES
         ]
         for feature in PRETRAINING_FEATURES:
             spec = batches.element_spec[feature.name]
-            wanted = [(sizes | {"B": rows})[axis] for axis in feature.axes]
+            wanted = [sizes[axis] for axis in feature.axes]
             assert spec.shape.as_list() == wanted
             assert spec.dtype.name == feature.dtype
     assert training.cardinality() == tf.data.INFINITE_CARDINALITY
@@ -156,7 +157,7 @@ def test_batch_k_is_the_same_wherever_one_starts(
     folder: RecordFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over the ends of files, windows and epochs."""
-    monkeypatch.setattr(dataset, "_WINDOW", 16)
+    monkeypatch.setattr(reading_order, "WINDOW", 16)
     size = 7
     total = 2 * folder.num_records // size + 3
     whole = take(training_batches(folder, size, seed=5), total)
@@ -204,21 +205,96 @@ def test_held_out_records_come_once_with_the_same_masks(
     folder: RecordFolder,
 ) -> None:
     assert folder.num_held_out > dataset._HELD_OUT_ROWS
-    sizes, everything = set(), {}
+    everything = {}
     for batch_size in (1, 10, 64, 1000):
-        batches = list(held_out_batches(folder, batch_size).as_numpy_iterator())
-        sizes = [len(batch["input_ids"]) for batch in batches]
-        assert sum(sizes) == folder.num_held_out
-        assert all(size == batch_size for size in sizes[:-1])
+        batches = held_out_batches(folder, batch_size)
+        whole = joined(list(batches.as_numpy_iterator()))
+        missing = -folder.num_held_out % batch_size
+        assert len(whole["input_ids"]) == folder.num_held_out + missing
+        filled = {name: v[folder.num_held_out :] for name, v in whole.items()}
+        assert (filled.pop("next_sentence_labels") == -1).all()
+        assert not any(values.any() for values in filled.values())
         everything[batch_size] = {
-            name: np.concatenate([batch[name] for batch in batches])
-            for name in batches[0]
+            name: v[: folder.num_held_out] for name, v in whole.items()
         }
     for batch_size in (10, 64, 1000):
         assert equal([everything[batch_size]], [everything[1]])
     held_out = {row[:-2] for row in restored(everything[1])}
     first = take(training_batches(folder, folder.num_records, 1), 1)[0]
     assert not held_out & {row[:-2] for row in restored(first)}
+
+
+def joined(batches: list[Batch]) -> Batch:
+    """Batches end to end."""
+    return {
+        name: np.concatenate([batch[name] for batch in batches])
+        for name in batches[0]
+    }
+
+
+@pytest.mark.parametrize(("streams", "workers"), [(2, 2), (6, 3), (6, 2)])
+def test_workers_read_their_own_parts_of_the_same_batches(
+    build: Callable, monkeypatch: pytest.MonkeyPatch, streams: int, workers: int
+) -> None:
+    """Four files, which is a multiple of neither."""
+    monkeypatch.setattr(reading_order, "WINDOW", 16)
+    folder = build()
+    total = folder.num_records // 12 + 4
+    whole = take(training_batches(folder, 12, 5, streams=streams), total)
+    shards = [Shard(index, workers) for index in range(workers)]
+    for start in (0, 3):
+        own = [
+            take(
+                training_batches(folder, 12, 5, start, streams, shard),
+                total - start,
+            )
+            for shard in shards
+        ]
+        together = [joined(list(parts)) for parts in zip(*own, strict=True)]
+        assert equal(together, whole[start:])
+    held_out = [list(held_out_batches(folder, 24).as_numpy_iterator())]
+    held_out += [
+        list(held_out_batches(folder, 24, shard).as_numpy_iterator())
+        for shard in shards
+    ]
+    together = [
+        joined(list(parts)) for parts in zip(*held_out[1:], strict=True)
+    ]
+    assert equal(together, held_out[0])
+
+
+@pytest.mark.parametrize("streams", [2, 3, 7])
+def test_streams_read_every_record_once_an_epoch(
+    build: Callable, monkeypatch: pytest.MonkeyPatch, streams: int
+) -> None:
+    monkeypatch.setattr(reading_order, "WINDOW", 16)
+    folder = build()
+    counts = [file.records for file in folder.training_files]
+    for epoch in (0, 1):
+        seen = []
+        for stream in range(streams):
+            shard = Shard(stream, streams)
+            part = shard.part(folder.num_records)
+            start = epoch * (part.stop - part.start)
+            for span in reading_order.spans(folder, 5, shard, start):
+                if span.epoch != epoch:
+                    break
+                seen += [(span.file, n) for n in range(span.begin, span.end)]
+        assert sorted(seen) == [
+            (file, n) for file, count in enumerate(counts) for n in range(count)
+        ]
+
+
+def test_streams_that_do_not_fit(build: Callable) -> None:
+    folder = build()
+    few = folder.num_records + 1
+    for size, streams, shard, line in (
+        (8, 3, Shard(0, 2), "data_streams=3: is not a multiple of the 2 work"),
+        (9, 2, Shard(0, 2), "a batch of 9 sequences is not a multiple of data"),
+        (few, few, Shard(), f"holds {few - 1} training records, fewer than"),
+    ):
+        with pytest.raises(UserError, match=line):
+            training_batches(folder, size, 5, 0, streams, shard)
 
 
 @pytest.fixture

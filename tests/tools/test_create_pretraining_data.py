@@ -1,3 +1,4 @@
+import importlib.util
 import json
 import pathlib
 import subprocess
@@ -99,6 +100,11 @@ def test_warnings_go_to_standard_error(
         ({"input_format": "pdf"}, "input_format is 'pdf'; it takes one of"),
         ({"smoothing": 0.7}, "there is one corpus; name the corpora"),
         ({"near_duplicates": 2.0}, "near_duplicates is 2.0"),
+        ({"beam_options": "--x"}, "--beam_options=--x: is for --runner=beam"),
+        (
+            {"runner": "beam", "workers": 2},
+            "--workers=2: is for --runner=local; .*--direct_num_workers=2",
+        ),
     ],
 )
 def test_mistakes_are_told(
@@ -107,6 +113,43 @@ def test_mistakes_are_told(
     with pytest.raises(UserError, match=message):
         run(arguments, **changes)
     assert not pathlib.Path(arguments["output_dir"]).exists()
+
+
+def test_a_runner_is_local_or_beam() -> None:
+    parser = flags.FLAGS["runner"].parser
+    assert parser.parse("beam") == "beam"
+    with pytest.raises(ValueError, match=r"<local\|beam>"):
+        parser.parse("spark")
+
+
+def test_without_beam_one_line_says_what_to_install(
+    arguments: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    with pytest.raises(UserError, match=r"-r requirements-beam\.txt$"):
+        run(arguments, runner="beam", workers=0)
+    assert not pathlib.Path(arguments["output_dir"]).exists()
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("apache_beam") is None,
+    reason="apache-beam is not installed: pip install -r requirements-beam.txt",
+)
+def test_beam_makes_the_same_records(
+    arguments: dict[str, object],
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run(arguments)
+    here = capsys.readouterr().out.splitlines()
+    out = str(tmp_path / "beam")
+    run(arguments, output_dir=out, runner="beam", workers=0)
+    printed = capsys.readouterr()
+    assert "the pipeline runs on FnApiRunner" in printed.err
+    # All but the time and the name of the folder.
+    assert printed.out.splitlines()[:-2] == here[:-2]
+    for path in pathlib.Path(arguments["output_dir"]).iterdir():
+        assert path.read_bytes() == pathlib.Path(out, path.name).read_bytes()
 
 
 def test_bytes_that_are_not_utf8_are_named_or_replaced(

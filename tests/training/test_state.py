@@ -36,6 +36,13 @@ def test_only_the_newest_are_kept(tmp_path):
     assert names == ["step-00000020", "step-00000100"]
 
 
+def test_the_best_is_kept_besides(tmp_path):
+    for step in (10, 20, 30, 40):
+        save_state(tmp_path, state(step), keep=2, best=10)
+    names = sorted(p.name for p in tmp_path.iterdir())
+    assert names == ["step-00000010", "step-00000030", "step-00000040"]
+
+
 def test_no_state_at_all(tmp_path):
     assert newest_state(tmp_path / "absent") == (None, [])
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.training.backoff import Backoff
 from bert_tf.training.loss_scale import LossScale
 from bert_tf.training.step import EvaluationStep, TrainingStep
 from bert_tf.training.strategies import make_strategy
@@ -203,6 +204,88 @@ def test_a_step_that_is_not_finite_changes_nothing():
         for mine, start in zip(weights_of(step), before, strict=True):
             np.testing.assert_array_equal(mine, start)
         assert int(step.optimizer.iterations.numpy()) == 0
+
+
+def test_means_of_replicas_are_averaged_where_asked():
+    """As the original does; rows count by the device that has them."""
+    data = rows(8)
+    step, results = train("mirrored", data=data, per_replica_means=True)
+    keras.utils.set_random_seed(7)
+    model = Regressor(0.0)
+    halves = [
+        {k: v[part] for k, v in data.items()}
+        for part in (slice(0, 4), slice(4, 8))
+    ]
+    with tf.GradientTape() as tape:
+        mean = tf.add_n(
+            [
+                WeightedSquares()(model(half), half)[0]["squares"]
+                / half["weights"].sum()
+                / 2
+                for half in halves
+            ]
+        )
+    gradients = tape.gradient(mean, [v.value for v in model.variables[:4]])
+    np.testing.assert_allclose(
+        results[0].gradient_norms,
+        [np.linalg.norm(g) for g in gradients],
+        rtol=1e-5,
+    )
+    np.testing.assert_allclose(results[0].losses["squares"], mean, rtol=1e-5)
+    whole = train("mirrored", data=data)[1][0]
+    assert float(whole.gradient_norm) != pytest.approx(
+        float(results[0].gradient_norm), rel=1e-3
+    )
+
+
+def test_backing_off_halves_the_rate_and_recovers():
+    backoff = Backoff()
+    backoff.update(tf.constant(False))
+    backoff.update(tf.constant(False))
+    assert float(backoff.value) == 0.25
+    for _ in range(200):
+        assert float(backoff.value) < 1.0
+        backoff.update(tf.constant(True))
+    assert float(backoff.value) == 1.0
+    for _ in range(10):
+        assert not backoff.exhausted()
+        backoff.update(tf.constant(False))
+    assert backoff.exhausted()
+
+
+def test_a_rate_backed_off_from_scales_the_update():
+    data = rows(8)
+    keras.utils.set_random_seed(7)
+    before = Regressor(0.0).get_weights()
+    backoff = Backoff()
+    backoff.value.assign(0.5)
+    moved = [
+        [
+            mine - start
+            for mine, start in zip(weights_of(step), before, strict=True)
+        ]
+        for step in (train(data=data)[0], train(data=data, backoff=backoff)[0])
+    ]
+    for whole, half in zip(*moved, strict=True):
+        np.testing.assert_allclose(half, 0.5 * whole, rtol=1e-3, atol=1e-7)
+
+
+def test_a_worker_asked_to_stop_is_heard_of():
+    for strategy, count in (("one_device", 1.0), ("mirrored", 2.0)):
+        chosen = make_strategy(strategy)
+        with chosen.scope():
+            step = TrainingStep(
+                Regressor(0.0),
+                WeightedSquares(),
+                keras.optimizers.Adam(0.03),
+                chosen,
+            )
+        batch = tf.data.Dataset.from_tensor_slices(rows(8)).batch(8)
+        if strategy == "mirrored":
+            batch = chosen.experimental_distribute_dataset(batch)
+        for asked in (False, True):
+            result = step(next(iter(batch)), asked)
+            assert float(result.stop) == count * asked
 
 
 def test_loss_scale_leaves_the_mathematics_alone(single):

@@ -2,11 +2,13 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.errors import UserError
+from bert_tf.training.devices import Devices
 from bert_tf.training.strategies import make_strategy, split_cpu
 
 
 def test_mirrored_spans_the_logical_cpus():
-    assert make_strategy("mirrored", 2).num_replicas_in_sync == 2
+    two = make_strategy("mirrored", Devices(logical_cpus=2))
+    assert two.num_replicas_in_sync == 2
     assert make_strategy("one_device").num_replicas_in_sync == 1
 
 

@@ -48,7 +48,8 @@ class FeatureRecipe(TagRecipe):
         self._check("lstm_units", self.lstm_units >= 1, "1 or more")
         good = 0 <= self.tagger_dropout < 1
         self._check("tagger_dropout", good, "0 up to below 1")
-        for name in ("freeze_layers", "layer_decay", "ensemble"):
+        unused = ("freeze_layers", "layer_decay", "ensemble", "rematerialize")
+        for name in unused:
             value = getattr(self, name)
             if value != getattr(FeatureRecipe, name):
                 raise UserError(

@@ -167,7 +167,7 @@ def test_interrupted_is_uninterrupted(
 def test_a_loaded_model_answers_as_it_did(finished, recipe, files):
     folder, _ = finished
     model, tokenizer, facts = load_model(folder, TASK)
-    predictor = Predictor([model], make_strategy("one_device", 0), 4)
+    predictor = Predictor([model], make_strategy("one_device"), 4)
     dev = TASK.read("dev", recipe)
     split = Split(dev, TASK.encode(dev, tokenizer, facts))
     answers = TASK.answer(

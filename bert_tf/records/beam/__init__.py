@@ -1,0 +1,1 @@
+"""Records built as an Apache Beam pipeline; needs requirements-beam.txt."""

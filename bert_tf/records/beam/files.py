@@ -1,0 +1,196 @@
+"""Files wherever Apache Beam reaches: on a disk, gs://, s3://, hdfs://."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import BinaryIO, TypeVar
+
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from bert_tf.corpora.data_sets import PREFIX
+from bert_tf.corpora.sources import CorpusFile
+from bert_tf.errors import UserError
+from bert_tf.files import expand_inputs
+from bert_tf.records.folder import WORK_FOLDER, InputFile
+
+_RAW = CompressionTypes.UNCOMPRESSED
+_Result = TypeVar("_Result")
+
+
+def is_remote(path: str | pathlib.Path) -> bool:
+    """Whether a path names a file that only Beam can open."""
+    return "://" in str(path) and not str(path).startswith(PREFIX)
+
+
+def _matches(pattern: str, flag: str) -> list[tuple[str, int, float]]:
+    """Path, bytes and time of what a remote path or glob names, sorted."""
+    try:
+        (found,) = FileSystems.match([pattern])
+    # A scheme of which the library is missing is a ValueError.
+    except (BeamIOError, ValueError) as error:
+        reason = str(error).split("\n")[0].rstrip(".")
+        raise UserError(f"{flag}={pattern}: {reason}.") from None
+    return sorted(
+        (str(file.path), file.size_in_bytes, file.last_updated_in_seconds)
+        for file in found.metadata_list
+    )
+
+
+def expand(patterns: str, flag: str) -> list[str | pathlib.Path]:
+    """As `expand_inputs`, for remote paths and globs too.
+
+    Raises:
+      UserError: a pattern matches nothing, or only empty files.
+    """
+    wanted = [p.strip() for p in patterns.split(",") if p.strip()]
+    remote = [pattern for pattern in wanted if is_remote(pattern)]
+    local = [pattern for pattern in wanted if pattern not in remote]
+    files: list[str | pathlib.Path] = []
+    if local:
+        files += expand_inputs(",".join(local), flag)
+    for pattern in remote:
+        found = _matches(pattern, flag)
+        if not found:
+            raise UserError(f"{flag}={pattern}: no such file.")
+        if not any(size for _, size, _ in found):
+            raise UserError(f"{flag}={pattern}: the files are empty.")
+        files += [path for path, _, _ in found if path not in files]
+    return files
+
+
+def describe(file: CorpusFile) -> InputFile:
+    """Describes a file as it is now, wherever it lies."""
+    if not is_remote(file.path):
+        return InputFile.of(file)
+    ((_, size, modified),) = _matches(file.path, "--input")
+    return InputFile(
+        file.path, size, int(modified * 1e9), file.corpus, file.weight
+    )
+
+
+def size_of(path: str) -> int | None:
+    """Bytes of a file; None if it is not there."""
+    if not is_remote(path):
+        there = pathlib.Path(path)
+        return there.stat().st_size if there.is_file() else None
+    found = _matches(path, "--output_dir")
+    return found[0][1] if found else None
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a file, as it is."""
+    if not is_remote(path):
+        return pathlib.Path(path).read_bytes()
+    with FileSystems.open(path, compression_type=_RAW) as file:
+        return file.read()
+
+
+@contextlib.contextmanager
+def local_copies(paths: Sequence[str]) -> Iterator[list[str]]:
+    """Copies of remote files on this machine's disk, for as long as needed.
+
+    A `UserError` about a copy is told of the file that it was made from.
+
+    Yields:
+      The copies, under their own names; local files stay where they are.
+    """
+    copies = list(paths)
+    with tempfile.TemporaryDirectory(prefix="bert_tf_") as folder:
+        for number, path in enumerate(paths):
+            if is_remote(path):
+                place = pathlib.Path(folder, str(number), path.split("/")[-1])
+                place.parent.mkdir()
+                with (
+                    FileSystems.open(path, compression_type=_RAW) as source,
+                    open(place, "wb") as target,
+                ):
+                    shutil.copyfileobj(source, target, 1 << 20)
+                copies[number] = str(place)
+        try:
+            yield copies
+        except UserError as error:
+            text = str(error)
+            for path, copy in zip(paths, copies, strict=True):
+                text = text.replace(copy, path)
+            raise UserError(text) from None
+
+
+@contextlib.contextmanager
+def local_files(
+    files: Sequence[CorpusFile],
+) -> Iterator[tuple[CorpusFile, ...]]:
+    """As `local_copies`, for the files of a corpus."""
+    remote = [file.path for file in files if is_remote(file.path)]
+    with local_copies(remote) as copies:
+        places = dict(zip(remote, copies, strict=True))
+        yield tuple(
+            dataclasses.replace(file, path=places.get(file.path, file.path))
+            for file in files
+        )
+
+
+def write_whole(
+    folder: str, name: str, write: Callable[[BinaryIO], _Result]
+) -> _Result:
+    """Writes a file of a folder of records, whole or not at all.
+
+    Two workers that write the same file at once do no harm.
+
+    Args:
+      folder: the folder of the records.
+      name: of the file in it.
+      write: writes the content; what it returns is returned.
+    """
+    target = join(folder, name)
+    # Renamed from beside its place, as a rename keeps to one file system.
+    beside = join(folder, WORK_FOLDER, f"{uuid.uuid4().hex}.partial")
+    try:
+        if is_remote(folder):
+            with FileSystems.create(beside, compression_type=_RAW) as file:
+                result = write(file)
+            # Not every file system replaces a file by a renamed one.
+            if FileSystems.exists(target):
+                FileSystems.delete([target])
+            FileSystems.rename([beside], [target])
+        else:
+            os.makedirs(os.path.dirname(beside), exist_ok=True)
+            with open(beside, "wb", buffering=1 << 20) as file:
+                result = write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.replace(beside, target)
+    except BaseException:
+        with contextlib.suppress(OSError, BeamIOError):
+            remove(beside)
+        raise
+    return result
+
+
+def join(folder: str, *names: str) -> str:
+    """The path of a file in a folder; both may be remote."""
+    return "/".join([folder.rstrip("/"), *names])
+
+
+def remove(path: str) -> None:
+    """Removes a file that may be there."""
+    if not is_remote(path):
+        pathlib.Path(path).unlink(missing_ok=True)
+    elif FileSystems.exists(path):
+        FileSystems.delete([path])
+
+
+def remove_work_folder(folder: str) -> None:
+    """Removes the remote folder of unfinished work, and what lies in it."""
+    work = join(folder, WORK_FOLDER)
+    left = [path for path, _, _ in _matches(f"{work}/*", "--output_dir")]
+    if left:
+        FileSystems.delete(left)
+    # Where folders are more than the beginning of names.
+    remove(work)

@@ -1,0 +1,325 @@
+"""The record builder as an Apache Beam pipeline.
+
+One worker reads the text in order, since the cuts between blocks depend on all
+that stands before them; blocks are tokenised anywhere. What the blocks came to
+decides on one worker which documents are used and in which files; then the
+documents are grouped by file, and every file is made anywhere. Each step calls
+what the builder for one machine calls, so the files are the same, byte for
+byte.
+
+A mistake of the user's is handed on as a value: a runner would try a step that
+raises again and again, and tell of it in its own way.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import apache_beam as beam
+import numpy as np
+
+from bert_tf.corpora.streams import Position
+from bert_tf.errors import UserError
+from bert_tf.records.beam.elements import (
+    BlockFacts,
+    Decision,
+    Mistake,
+    Part,
+    PipelineTask,
+)
+from bert_tf.records.beam.files import local_files, write_whole
+from bert_tf.records.corpus import Block, read_blocks
+from bert_tf.records.jobs import check_documents, plan_jobs
+from bert_tf.records.near_duplicates import signature_bytes, signature_path
+from bert_tf.records.record_file import write_frames
+from bert_tf.records.shards import ShardResult, block_path, write_shard
+from bert_tf.records.token_blocks import Documents
+from bert_tf.records.tokenized_corpus import take_block, tokenized_blocks
+from bert_tf.records.visits import count_visits, takes_each_once
+from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.vocabulary import Vocabulary
+
+_FACTS = "facts"
+_TaggedFacts = beam.pvalue.TaggedOutput[Literal["facts"], BlockFacts | Mistake]
+
+
+class ReadBlocks(beam.DoFn):
+    """Reads the whole text, block by block."""
+
+    def __init__(self, task: PipelineTask) -> None:
+        self.task = task
+
+    def process(self, start: int) -> Iterator[Block | Mistake]:
+        """Gives all blocks, up to a mistake."""
+        number = start
+        try:
+            with local_files(self.task.files) as files:
+                names = {
+                    copy.path: file.path
+                    for copy, file in zip(files, self.task.files, strict=True)
+                }
+                for block in read_blocks(
+                    files,
+                    Position(),
+                    number,
+                    self.task.plan.recipe,
+                    os.cpu_count() or 1,
+                ):
+                    number = block.number + 1
+                    lines = [
+                        dataclasses.replace(line, path=names[line.path])
+                        for line in block.long_lines
+                    ]
+                    yield dataclasses.replace(block, long_lines=lines)
+        except UserError as error:
+            yield Mistake(number, str(error))
+        except FileNotFoundError as error:
+            yield Mistake(
+                number,
+                f"--input={error.filename}: the worker that reads has no such "
+                "file; put it where every worker finds it.",
+            )
+
+
+class TokenizeBlocks(beam.DoFn):
+    """Tokenises blocks; gives their documents, and aside what is known."""
+
+    def __init__(self, task: PipelineTask) -> None:
+        self.task = task
+
+    def setup(self) -> None:
+        """Makes the tokenizer, once on each worker."""
+        self.tokenizer = BertTokenizer(
+            Vocabulary(self.task.tokens), self.task.plan.recipe.lower_case
+        )
+
+    def process(
+        self, block: Block | Mistake
+    ) -> Iterator[tuple[int, Documents] | _TaggedFacts]:
+        """Gives the number and the documents of a block."""
+        if isinstance(block, Mistake):
+            yield beam.pvalue.TaggedOutput(_FACTS, block)
+            return
+        plan = self.task.plan
+        ((_, ids, lengths),) = tokenized_blocks(
+            iter([block]), self.tokenizer, 1
+        )
+        try:
+            documents, summary = take_block(
+                block,
+                ids,
+                lengths,
+                self.task.files,
+                self.tokenizer.vocabulary,
+                plan.recipe,
+            )
+        except UserError as error:
+            mistake = Mistake(block.number, str(error))
+            yield beam.pvalue.TaggedOutput(_FACTS, mistake)
+            return
+        threshold = plan.recipe.near_duplicates
+        signatures = (
+            signature_bytes(documents, threshold) if threshold else None
+        )
+        bounds = documents.sentence_starts[documents.document_starts]
+        facts = BlockFacts(block.number, summary, np.diff(bounds), signatures)
+        yield beam.pvalue.TaggedOutput(_FACTS, facts)
+        yield block.number, documents
+
+
+class Decide(beam.DoFn):
+    """Decides, knowing all blocks, what goes into which file."""
+
+    def __init__(self, task: PipelineTask) -> None:
+        self.task = task
+
+    def process(
+        self, element: tuple[None, Iterable[BlockFacts | Mistake]]
+    ) -> Iterator[Decision]:
+        """Gives the one decision."""
+        with tempfile.TemporaryDirectory(prefix="bert_tf_") as folder:
+            yield self._decide(pathlib.Path(folder), element[1])
+
+    def _decide(
+        self, folder: pathlib.Path, all_facts: Iterable[BlockFacts | Mistake]
+    ) -> Decision:
+        mistakes, kept = [], []
+        for facts in all_facts:
+            if isinstance(facts, Mistake):
+                mistakes.append(facts)
+                continue
+            if facts.signatures is not None:
+                path = signature_path(block_path(folder, facts.number))
+                path.write_bytes(facts.signatures)
+            kept.append(dataclasses.replace(facts, signatures=None))
+        if mistakes:
+            return Decision(min(mistakes, key=lambda m: m.block).text)
+        kept.sort(key=lambda facts: facts.number)
+        try:
+            return self._decide_files(folder, kept)
+        except UserError as error:
+            return Decision(str(error))
+
+    def _decide_files(
+        self, folder: pathlib.Path, kept: list[BlockFacts]
+    ) -> Decision:
+        plan = self.task.plan
+        blocks = [facts.summary for facts in kept]
+        corpora, visits = {}, None
+        if not takes_each_once(plan):
+            paths = [block_path(folder, facts.number) for facts in kept]
+            tokens = [facts.tokens for facts in kept]
+            visits, corpora = count_visits(paths, blocks, tokens, plan)
+        counts = np.zeros(plan.num_shards + 1, dtype=np.int64)
+        for number, block in enumerate(blocks):
+            pools = self.task.pools(block.documents, number)
+            if visits is not None:
+                pools = pools[visits[number] > 0]
+            counts += np.bincount(pools, minlength=len(counts))
+        check_documents(self.task.files, blocks, counts)
+        jobs = tuple(plan_jobs(plan, counts))
+        by_number = None if visits is None else dict(enumerate(visits))
+        return Decision(None, tuple(blocks), corpora, counts, jobs, by_number)
+
+
+class DealDocuments(beam.DoFn):
+    """Sends the documents of a block to the files that need them."""
+
+    def __init__(self, task: PipelineTask) -> None:
+        self.task = task
+
+    def process(
+        self, element: tuple[int, Documents], decision: Decision
+    ) -> Iterator[tuple[str, Part]]:
+        """Gives names of files, each with some documents."""
+        number, documents = element
+        pools = self.task.pools(len(documents), number)
+        if decision.visits is not None:
+            visits = decision.visits[number]
+            documents = dataclasses.replace(documents, visits=visits)
+            # No pool has this number.
+            pools = np.where(visits > 0, pools, -1)
+        for job in decision.jobs:
+            for place, pool in enumerate((*job.pools, *job.borrowed_pools)):
+                chosen = np.flatnonzero(pools == pool)
+                if len(chosen):
+                    is_own = place < len(job.pools)
+                    part = Part(place, number, is_own, documents.take(chosen))
+                    yield job.name, part
+
+
+class WriteShards(beam.DoFn):
+    """Writes the records of each file."""
+
+    def __init__(self, task: PipelineTask) -> None:
+        self.task = task
+
+    def setup(self) -> None:
+        """Makes the vocabulary, once on each worker."""
+        self.vocabulary = Vocabulary(self.task.tokens)
+
+    def process(
+        self, element: tuple[str, Iterable[Part | None]]
+    ) -> Iterator[ShardResult]:
+        """Gives what a file holds."""
+        name, found = element
+        parts = sorted(
+            (part for part in found if part is not None),
+            key=lambda part: (part.pool, part.block),
+        )
+        documents = [part.documents for part in parts] or [_NO_DOCUMENTS]
+        yield write_shard(
+            name,
+            Documents.concatenate(documents),
+            sum(len(part.documents) for part in parts if part.is_own),
+            self.task.plan.recipe,
+            self.vocabulary,
+            self._write,
+        )
+
+    def _write(self, name: str, records: Iterator[bytes]) -> tuple[int, int]:
+        return write_whole(
+            self.task.output_dir,
+            name,
+            lambda file: write_frames(file, records),
+        )
+
+
+_NO_DOCUMENTS = Documents(
+    np.zeros(0, dtype=np.uint16),
+    np.zeros(1, dtype=np.int64),
+    np.zeros(1, dtype=np.int64),
+)
+
+
+class TellOutcome(beam.DoFn):
+    """Writes what the pipeline did, for the command that started it."""
+
+    def __init__(self, task: PipelineTask) -> None:
+        self.task = task
+
+    def process(
+        self, results: list[ShardResult], decision: Decision
+    ) -> Iterator[str]:
+        """Gives the name of the file."""
+        counts = decision.counts
+        values = {
+            "mistake": decision.mistake,
+            "blocks": [block.header() for block in decision.blocks],
+            "corpora": {
+                name: dataclasses.asdict(corpus)
+                for name, corpus in decision.corpora.items()
+            },
+            "counts": None if counts is None else counts.tolist(),
+            "results": [dataclasses.asdict(result) for result in results],
+        }
+        text = json.dumps(values).encode("utf-8")
+        write_whole(
+            self.task.output_dir,
+            self.task.outcome,
+            lambda file: file.write(text),
+        )
+        yield self.task.outcome
+
+
+def add_steps(pipeline: beam.Pipeline, task: PipelineTask) -> None:
+    """Adds the steps to an empty pipeline."""
+    tokenized = (
+        pipeline
+        | "Begin" >> beam.Create([0])
+        | "ReadBlocks" >> beam.ParDo(ReadBlocks(task))
+        | "SpreadBlocks" >> beam.Reshuffle()
+        | "TokenizeBlocks"
+        >> beam.ParDo(TokenizeBlocks(task)).with_outputs(
+            _FACTS, main="documents"
+        )
+    )
+    decided = (
+        tokenized[_FACTS]
+        | "KeyFacts" >> beam.Map(lambda facts: (None, facts))
+        | "GatherFacts" >> beam.GroupByKey()
+        | "Decide" >> beam.ParDo(Decide(task))
+    )
+    decision = beam.pvalue.AsSingleton(decided)
+    parts = tokenized["documents"] | "DealDocuments" >> beam.ParDo(
+        DealDocuments(task), decision
+    )
+    # So that a file without documents is written too.
+    names = decided | "NameFiles" >> beam.FlatMap(
+        lambda decision: [(job.name, None) for job in decision.jobs]
+    )
+    results = (
+        (parts, names)
+        | "AllParts" >> beam.Flatten()
+        | "GatherParts" >> beam.GroupByKey()
+        | "WriteShards" >> beam.ParDo(WriteShards(task))
+    )
+    (
+        results
+        | "GatherResults" >> beam.combiners.ToList()
+        | "TellOutcome" >> beam.ParDo(TellOutcome(task), decision)
+    )

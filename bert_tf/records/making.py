@@ -1,0 +1,154 @@
+"""A folder of records around whatever builds them: claimed, then finished."""
+
+import contextlib
+import dataclasses
+import pathlib
+import time
+from collections.abc import Callable, Iterator
+
+from bert_tf.corpora.sources import CorpusFile
+from bert_tf.errors import UserError
+from bert_tf.recipe import read_json_object
+from bert_tf.records.folder import MANIFEST_FILE, RECIPE_FILE, Manifest
+from bert_tf.records.plan import (
+    RecordsPlan,
+    is_finished,
+    refuse_other_folders,
+    remove_records,
+    work_folder,
+)
+from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.records.report import RecordsReport
+from bert_tf.text.casing import TOKENIZER_CONFIG_FILE
+from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordsTask:
+    """Records that are to be made.
+
+    Attributes:
+      plan: what they are to hold.
+      files: the input files.
+      vocabulary: makes the ids.
+      say: prints a line that is no result: a warning, or what happens.
+    """
+
+    plan: RecordsPlan
+    files: tuple[CorpusFile, ...]
+    vocabulary: Vocabulary
+    say: Callable[[str], None]
+
+    def tokenizer(self) -> BertTokenizer:
+        """The tokenizer of the records."""
+        return BertTokenizer(self.vocabulary, self.plan.recipe.lower_case)
+
+
+# Is given the task, the folder of the records and one for unfinished work in
+# it; returns what is to be said of the record files that it wrote.
+Build = Callable[[RecordsTask, pathlib.Path, pathlib.Path], Manifest]
+
+
+def checked_vocabulary(
+    vocab_file: str | pathlib.Path, recipe: RecordsRecipe
+) -> Vocabulary:
+    """Reads a vocabulary that does not contradict the recipe's lower_case.
+
+    Raises:
+      UserError: it does, or the file cannot be used.
+    """
+    vocab_file = pathlib.Path(vocab_file)
+    vocabulary = Vocabulary.from_file(vocab_file)
+    config = vocab_file.parent / TOKENIZER_CONFIG_FILE
+    # It speaks of vocab.txt alone; a folder may hold other vocabularies.
+    if vocab_file.name == VOCABULARY_FILE and config.is_file():
+        said = read_json_object(config).get("do_lower_case")
+        if said is not None and said != recipe.lower_case:
+            raise UserError(
+                f"lower_case is {recipe.lower_case}, but {config} says that "
+                f"do_lower_case is {said} for this vocabulary; pass "
+                f"--lower_case={str(said).lower()}."
+            )
+    elif recipe.lower_case and vocabulary.looks_cased():
+        raise UserError(
+            f"lower_case is True, but {vocab_file} holds tokens with capital "
+            "letters; pass --lower_case=false for a cased vocabulary."
+        )
+    return vocabulary
+
+
+def make_records(
+    task: RecordsTask, output_dir: pathlib.Path, overwrite: bool, build: Build
+) -> RecordsReport:
+    """Makes the records of a task, or what is missing of them.
+
+    Args:
+      task: what is to be made.
+      output_dir: where the records go.
+      overwrite: removes records of another plan that are in output_dir.
+      build: writes the record files.
+
+    Returns:
+      What the folder holds.
+
+    Raises:
+      UserError: input or folder cannot be used.
+      OSError: an error of the system; what was finished is kept for the next
+        run.
+    """
+    started = time.monotonic()
+    plan = task.plan
+    for warning in plan.recipe.warnings():
+        task.say(f"warning: {warning}")
+    if overwrite and not is_finished(output_dir, plan, refuse=False):
+        with _replaced(output_dir) as beside:
+            manifest = _make(task, beside, build)
+    else:
+        manifest = _make(task, output_dir, build)
+    seconds = 0.0 if manifest is None else time.monotonic() - started
+    manifest = manifest or Manifest.load(output_dir)
+    return RecordsReport.of(output_dir, manifest, plan.input_bytes, seconds)
+
+
+def _make(
+    task: RecordsTask, output_dir: pathlib.Path, build: Build
+) -> Manifest | None:
+    """Makes the records; None where they are there already."""
+    if is_finished(output_dir, task.plan):
+        task.say(f"{output_dir}: all records are there already; nothing to do.")
+        return None
+    with work_folder(output_dir, task.plan, task.vocabulary) as work_dir:
+        try:
+            manifest = build(task, output_dir, work_dir)
+            finish(task, output_dir, manifest)
+        except OSError as error:
+            # A full disk does not say which file could not grow.
+            error.filename = error.filename or str(output_dir)
+            raise
+    return manifest
+
+
+def finish(
+    task: RecordsTask, output_dir: pathlib.Path, manifest: Manifest
+) -> None:
+    """Writes what stands beside the record files, the manifest last."""
+    task.plan.recipe.save(output_dir / RECIPE_FILE)
+    task.tokenizer().save(output_dir)
+    manifest.save(output_dir)
+
+
+@contextlib.contextmanager
+def _replaced(output_dir: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A folder beside output_dir, whose content it takes when finished."""
+    refuse_other_folders(output_dir)
+    beside = output_dir.with_name(f".{output_dir.name}.new")
+    yield beside
+    remove_records(output_dir)
+    output_dir.mkdir(exist_ok=True)
+    # The manifest last: with it the folder counts as finished.
+    for path in sorted(
+        beside.iterdir(), key=lambda path: path.name == MANIFEST_FILE
+    ):
+        path.rename(output_dir / path.name)
+    beside.rmdir()

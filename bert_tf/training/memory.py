@@ -1,0 +1,295 @@
+"""What a training step holds in memory, as arithmetic.
+
+Weights, gradients and the optimizer's slots are known exactly. What is kept
+for the backward pass is counted array by array as `bert_tf.layers` computes
+it, for rows without padding. Of what lives for a moment, the largest is
+counted. Measured peaks of base were up to 10 % above this on a CPU, those of
+small models up to 15 % (docs/memory.md).
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Self
+
+from bert_tf.checkpoints import (
+    CLASSIFIER,
+    MASKED_LM,
+    NEXT_SENTENCE,
+    POOLER,
+    head_shapes,
+)
+from bert_tf.checkpoints.layout import encoder_shapes
+from bert_tf.config import BertConfig
+
+# Of float32, in which weights, masks of dropout and normalisation are.
+_FLOAT = 4
+# Bytes of a process on a CPU: Python with TensorFlow and Keras before there is
+# a model, and what tracing and compiling a step takes, for each block too.
+_PROCESS, _PROGRAM, _PROGRAM_OF_BLOCK = 600e6, 200e6, 34e6
+# TensorFlow's allocator gives out pieces that are larger than was asked for.
+_LOST = 0.15
+# More than any device holds.
+_MOST_ROWS = 2**20
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """What one replica trains, as far as its memory goes.
+
+    Attributes:
+      config: the architecture.
+      max_seq_length: tokens in a row, S.
+      batch_size: rows of the replica's batch, B.
+      max_predictions_per_seq: masked tokens in a row, P, of pre-training; 0
+        for a classifier of sentences, with two labels.
+      precision: a name of `PRECISIONS`.
+      optimizer: a name of `OPTIMIZERS`.
+      rematerialize: whether blocks are computed anew.
+      gradient_accumulation_steps: slices that the batch is cut into.
+    """
+
+    config: BertConfig
+    max_seq_length: int
+    batch_size: int = 1
+    max_predictions_per_seq: int = 0
+    precision: str = "float32"
+    optimizer: str = "adamw"
+    rematerialize: bool = False
+    gradient_accumulation_steps: int = 1
+
+    def with_batch(self, size: int) -> Self:
+        """The same with another batch."""
+        return dataclasses.replace(self, batch_size=size)
+
+    @property
+    def rows(self) -> int:
+        """Rows that are computed at a time."""
+        return math.ceil(self.batch_size / self.gradient_accumulation_steps)
+
+    @property
+    def compute_bytes(self) -> int:
+        """Bytes of a number in matrix products."""
+        return _FLOAT if self.precision == "float32" else 2
+
+    @property
+    def num_parameters(self) -> int:
+        """Weights of the encoder and of the heads."""
+        heads = head_shapes(self.config)
+        if self.max_predictions_per_seq:
+            wanted = (POOLER, MASKED_LM, NEXT_SENTENCE)
+        else:
+            wanted = (POOLER, CLASSIFIER)
+        shapes = [*encoder_shapes(self.config).values()]
+        for head in wanted:
+            # The number of labels is None.
+            shapes += [
+                tuple(2 if size is None else size for size in shape)
+                for shape in heads[head].values()
+            ]
+        return sum(math.prod(shape) for shape in shapes)
+
+
+def predicted_parts(work: Workload, on_cpu: bool) -> Mapping[str, float]:
+    """The bytes of each part at the moment when they are most.
+
+    Args:
+      work: what is trained.
+      on_cpu: adds what the process itself takes; a GPU's memory does not hold
+        it.
+
+    Returns:
+      Bytes by part, in the order of a table.
+    """
+    weights = _FLOAT * work.num_parameters
+    whole = {"weights": weights, "optimizer slots": 2 * weights}
+    if on_cpu:
+        blocks = work.config.num_hidden_layers
+        whole["process and program"] = (
+            _PROCESS + _PROGRAM + blocks * _PROGRAM_OF_BLOCK
+        )
+    if work.gradient_accumulation_steps > 1:
+        whole["gradients of the slices before"] = weights
+    moments = (_after_forward(work), _last_block(work), _all_gradients(work))
+    most = max(moments, key=lambda parts: sum(parts.values()))
+    lost = _LOST * (sum(most.values()) - most.get("gradients", 0))
+    return whole | most | {"lost between arrays": lost}
+
+
+def predicted_bytes(work: Workload, on_cpu: bool) -> float:
+    """The peak: the sum of `predicted_parts`."""
+    return sum(predicted_parts(work, on_cpu).values())
+
+
+def largest_batch(work: Workload, memory: float, on_cpu: bool) -> int:
+    """The most rows whose predicted peak fits.
+
+    Args:
+      work: what is trained; its batch_size is not read.
+      memory: bytes.
+      on_cpu: see `predicted_parts`.
+
+    Returns:
+      Rows of a batch; 0 where one does not fit.
+    """
+    fits, too_many = 0, _MOST_ROWS
+    while too_many - fits > 1:
+        middle = (fits + too_many) // 2
+        if predicted_bytes(work.with_batch(middle), on_cpu) <= memory:
+            fits = middle
+        else:
+            too_many = middle
+    return fits
+
+
+def fewest_slices(work: Workload, memory: float, on_cpu: bool) -> int:
+    """The least gradient_accumulation_steps with which a batch fits.
+
+    Args:
+      work: what is trained; its gradient_accumulation_steps is not read.
+      memory: bytes.
+      on_cpu: see `predicted_parts`.
+
+    Returns:
+      A divisor of the batch; 0 where none is enough.
+    """
+    for slices in range(1, work.batch_size + 1):
+        if work.batch_size % slices == 0:
+            cut = dataclasses.replace(work, gradient_accumulation_steps=slices)
+            if predicted_bytes(cut, on_cpu) <= memory:
+                return slices
+    return 0
+
+
+def _after_forward(work: Workload) -> dict[str, float]:
+    """When the loss is computed."""
+    return _kept(work) | {"logits and their gradient": _logits(work)}
+
+
+def _last_block(work: Workload) -> dict[str, float]:
+    """When the backward pass comes to the last whole block."""
+    return _kept(work) | {
+        "gradients": _word_gradient(work),
+        "while a block's gradient is computed": _block_moment(work),
+    }
+
+
+def _all_gradients(work: Workload) -> dict[str, float]:
+    """When the backward pass comes to the first block."""
+    gradients = _FLOAT * work.num_parameters + _word_gradient(work)
+    first = 0 if work.rematerialize else _block_kept(work)
+    return {
+        "gradients": gradients,
+        "copies in half precision": _copies(work, blocks=1),
+        "kept of the embeddings": _embeddings_kept(work),
+        "kept of the blocks": first + _block_input(work),
+        "while a block's gradient is computed": _block_moment(work),
+    }
+
+
+def _kept(work: Workload) -> dict[str, float]:
+    """What the forward pass leaves for the backward pass."""
+    blocks = work.config.num_hidden_layers
+    whole = 0 if work.rematerialize else blocks
+    kept = blocks * _block_input(work)
+    if whole:
+        kept += (blocks - 1) * _block_kept(work)
+        last = work.rows if not work.max_predictions_per_seq else None
+        kept += _block_kept(work, last)
+    return {
+        "copies in half precision": _copies(work, whole),
+        "kept of the embeddings": _embeddings_kept(work),
+        "kept of the blocks": kept,
+    }
+
+
+def _tokens(work: Workload) -> int:
+    return work.rows * work.max_seq_length
+
+
+def _copies(work: Workload, blocks: int) -> float:
+    """Weights in the dtype of products: those of some blocks and the rest."""
+    if work.compute_bytes == _FLOAT:
+        return 0
+    config = work.config
+    rest = 0
+    if work.max_predictions_per_seq:
+        rest = config.vocab_size * config.hidden_size
+    return work.compute_bytes * (blocks * _block_weights(config) + rest)
+
+
+def _block_weights(config: BertConfig) -> int:
+    hidden, inner = config.hidden_size, config.intermediate_size
+    return 4 * hidden * hidden + 2 * hidden * inner
+
+
+def _embeddings_kept(work: Workload) -> float:
+    """The normalised sum, and the mask of dropout."""
+    arrays = 1 + (work.config.hidden_dropout_prob > 0)
+    return arrays * _FLOAT * work.config.hidden_size * _tokens(work)
+
+
+def _block_input(work: Workload) -> float:
+    return work.compute_bytes * work.config.hidden_size * _tokens(work)
+
+
+def _block_kept(work: Workload, queries: int | None = None) -> float:
+    """What a block keeps besides its input.
+
+    Args:
+      work: what is trained.
+      queries: positions that the block computes; None for all.
+    """
+    config, tokens, size = work.config, _tokens(work), work.compute_bytes
+    queries = tokens if queries is None else queries
+    hidden, inner = config.hidden_size, config.intermediate_size
+    # Keys and values; queries, the context, what the first sum becomes.
+    kept = size * hidden * (2 * tokens + 3 * queries)
+    # Both normalised sums, and the masks of both dropouts.
+    masks = 2 * (config.hidden_dropout_prob > 0)
+    kept += _FLOAT * hidden * (2 + masks) * queries
+    # The inner layer and the slope of its activation. TensorFlow computes the
+    # slope in the forward pass, since it does not need the gradient.
+    slope = _FLOAT if config.hidden_act.startswith("gelu") else 0
+    kept += (size + slope) * inner * queries
+    # Probabilities, mask, and what is left of the probabilities.
+    each = _FLOAT
+    if config.attention_probs_dropout_prob:
+        each += _FLOAT + size
+    elif size != _FLOAT:
+        each += size
+    scores = config.num_attention_heads * queries * work.max_seq_length
+    return kept + each * scores
+
+
+def _block_moment(work: Workload) -> float:
+    """What lives while a block's gradient is computed.
+
+    In the feed-forward layer four float32 arrays, in attention three.
+    """
+    config, tokens = work.config, _tokens(work)
+    inner = 4 * config.intermediate_size
+    scores = 3 * config.num_attention_heads * work.max_seq_length
+    moment = _FLOAT * tokens * max(inner, scores)
+    if work.rematerialize:
+        # Weights are handed over as copies.
+        moment += _block_kept(work) + _FLOAT * _block_weights(config)
+        moment += _copies(work, 1) - _copies(work, 0)
+    return moment
+
+
+def _predictions(work: Workload) -> int:
+    return work.rows * work.max_predictions_per_seq
+
+
+def _logits(work: Workload) -> float:
+    """Logits in float32, their softmax and their gradient."""
+    arrays = 3 * _FLOAT + (work.compute_bytes if _copies(work, 0) else 0)
+    return arrays * work.config.vocab_size * _predictions(work)
+
+
+def _word_gradient(work: Workload) -> float:
+    """The gradient of the word table, where predictions give one too."""
+    if not work.max_predictions_per_seq:
+        return 0
+    return _FLOAT * work.config.vocab_size * work.config.hidden_size

@@ -1,0 +1,224 @@
+"""The memory that training steps really take, and the batch that fits.
+
+Each trial is a process of its own, as fresh as that of a training. On a CPU
+its resident memory is watched, and it ends when that passes the limit; on a
+GPU, TensorFlow is given no more than the limit.
+"""
+
+import dataclasses
+import os
+import pathlib
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+from bert_tf.processes import WorkerPool
+from bert_tf.training.memory import Workload
+from bert_tf.training.recipe import TrainingRecipe
+from bert_tf.training.setup import make_step
+from bert_tf.training.step import Objective
+
+MakeTrial = Callable[
+    [Workload], tuple[keras.Model, Objective, dict[str, np.ndarray]]
+]
+_WORKER = "bert_tf.training.memory_worker"
+# The second step has all that a later one has.
+_STEPS = 2
+_WATCH_SECONDS = 0.02
+_STATUS = pathlib.Path("/proc/self/status")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrialSettings:
+    """What a trial's process is told.
+
+    Attributes:
+      make: gives the model, its objective and a batch; a function that can be
+        imported by its name.
+      limit: bytes that the trial may take.
+    """
+
+    make: MakeTrial
+    limit: float
+
+
+class Measured(NamedTuple):
+    """What a trial found.
+
+    Attributes:
+      peak_bytes: the most memory: on a CPU of the process, on a GPU of what
+        TensorFlow gave out.
+      step_seconds: of the last step.
+    """
+
+    peak_bytes: int
+    step_seconds: float
+
+
+def has_gpu() -> bool:
+    """Whether trainings run on a GPU here."""
+    return bool(tf.config.list_physical_devices("GPU"))
+
+
+def device_name() -> str:
+    """What the device of a training is called."""
+    for device in tf.config.list_physical_devices("GPU"):
+        details = tf.config.experimental.get_device_details(device)
+        return details.get("device_name", device.name)
+    return f"CPU, {os.cpu_count()} cores"
+
+
+def free_memory() -> float:
+    """Bytes that a training may take on this machine's device.
+
+    Raises:
+      UserError: the system does not say.
+    """
+    if has_gpu():
+        # In a process of its own, since TensorFlow takes the GPU's memory.
+        with WorkerPool(_WORKER, None, 1) as pool:
+            return pool.submit(None).result()
+    try:
+        text = pathlib.Path("/proc/meminfo").read_text(encoding="ascii")
+        return 1024.0 * int(re.search(r"MemAvailable:\s*(\d+) kB", text)[1])
+    except (OSError, TypeError):
+        raise UserError(
+            "this system does not say how much memory is free; give --memory."
+        ) from None
+
+
+def measure(work: Workload, make: MakeTrial, limit: float) -> Measured | None:
+    """Runs training steps in a fresh process.
+
+    Args:
+      work: what to train.
+      make: see `TrialSettings`.
+      limit: bytes that it may take.
+
+    Returns:
+      What was found; None where the limit was passed.
+    """
+    with WorkerPool(_WORKER, TrialSettings(make, limit), 1) as pool:
+        try:
+            return pool.submit(work).result()
+        except ChildProcessError:
+            # It ended itself, or the system did.
+            return None
+
+
+def largest_measured(
+    work: Workload,
+    make: MakeTrial,
+    limit: float,
+    guess: int,
+    say: Callable[[str], None],
+) -> tuple[int, Measured | None]:
+    """The most rows with which training steps stay within a limit.
+
+    Args:
+      work: what to train; its batch_size is not read.
+      make: see `TrialSettings`.
+      limit: bytes.
+      guess: rows to begin with.
+      say: is told each trial's outcome in a line.
+
+    Returns:
+      The rows, 0 where one does not fit, and what their trial found. Between
+      the rows and those that do not fit there may be a sixteenth.
+    """
+    # Whole slices.
+    unit = work.gradient_accumulation_steps
+    best: Measured | None = None
+    fits, too_many, trying = 0, None, max(guess // unit, 1)
+    while too_many is None or too_many - fits > 1 + fits // 16:
+        found = measure(work.with_batch(trying * unit), make, limit)
+        if found is None:
+            say(f"{trying * unit} rows: do not fit")
+            too_many = trying
+        else:
+            say(
+                f"{trying * unit} rows: {found.peak_bytes / 1e9:.2f} GB, "
+                f"{found.step_seconds:.2f} s a step"
+            )
+            fits, best = trying, found
+        if too_many is None:
+            trying = fits + max(fits // 8, 1)
+        else:
+            trying = (fits + too_many) // 2
+    return fits * unit, best
+
+
+def run_trial(work: Workload, settings: TrialSettings) -> Measured:
+    """Trains some steps in this process, which is to end at the limit.
+
+    Args:
+      work: what to train.
+      settings: see `TrialSettings`.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        megabytes = int(settings.limit / 2**20)
+        tf.config.set_logical_device_configuration(
+            gpus[0], [tf.config.LogicalDeviceConfiguration(megabytes)]
+        )
+    else:
+        threading.Thread(
+            target=_end_at, args=[settings.limit], daemon=True
+        ).start()
+    try:
+        seconds = _train(work, settings.make)
+    except tf.errors.ResourceExhaustedError:
+        os._exit(1)
+    if gpus:
+        peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
+    else:
+        peak = _own_bytes("VmHWM")
+    return Measured(peak, seconds)
+
+
+def _train(work: Workload, make: MakeTrial) -> float:
+    """Seconds of the last of some steps."""
+    model, objective, batch = make(work)
+    recipe = TrainingRecipe(
+        precision=work.precision,
+        optimizer=work.optimizer,
+        gradient_accumulation_steps=work.gradient_accumulation_steps,
+    )
+    strategy = tf.distribute.get_strategy()
+    step = make_step(recipe, model, objective, strategy, total_steps=100)
+    tensors = {name: tf.identity(value) for name, value in batch.items()}
+    for _ in range(_STEPS):
+        begin = time.monotonic()
+        step(tensors).gradient_norm.numpy()
+        seconds = time.monotonic() - begin
+    return seconds
+
+
+def gpu_memory() -> float:
+    """Bytes that TensorFlow gives out of the first GPU; takes them all."""
+    from tensorflow.python.client import device_lib
+
+    devices = device_lib.list_local_devices()
+    return float(
+        next(d.memory_limit for d in devices if d.device_type == "GPU")
+    )
+
+
+def _end_at(limit: float) -> None:
+    """Ends the process when it holds more than a limit."""
+    while _own_bytes("VmRSS") <= limit:
+        time.sleep(_WATCH_SECONDS)
+    os._exit(1)
+
+
+def _own_bytes(name: str) -> int:
+    """A number of /proc/self/status; ru_maxrss would count the parent's."""
+    text = _STATUS.read_text(encoding="utf-8")
+    return 1024 * int(re.search(rf"^{name}:\s*(\d+) kB", text, re.M)[1])

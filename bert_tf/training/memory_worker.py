@@ -1,0 +1,44 @@
+"""The process of a trial; see `memory_measure`."""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from bert_tf.processes import serve
+
+if TYPE_CHECKING:
+    from bert_tf.training.memory import Workload
+    from bert_tf.training.memory_measure import TrialSettings
+
+
+def _import_tensorflow() -> None:
+    """Imports it without what it writes when it starts."""
+    standard_error = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        import tensorflow as tf
+
+        # Looks for CUDA, and says so where there is none.
+        tf.config.list_physical_devices()
+    finally:
+        os.dup2(standard_error, 2)
+        os.close(standard_error)
+        os.close(nowhere)
+
+
+def _answerer(settings: "TrialSettings | None") -> Callable:
+    """The memory of the GPU, or trials where there are settings for them."""
+    from bert_tf.training.memory_measure import gpu_memory, run_trial
+
+    def answer(work: "Workload | None") -> object:
+        if settings is None or work is None:
+            return gpu_memory()
+        return run_trial(work, settings)
+
+    return answer
+
+
+if __name__ == "__main__":
+    _import_tensorflow()
+    serve(_answerer)

@@ -1,0 +1,187 @@
+"""Several workers, as processes on the loopback: the same run, never lost."""
+
+import json
+import random
+import re
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from bert_tf.checkpoints import read_arrays
+from bert_tf.config import BertConfig
+from bert_tf.pretraining.recipe import PretrainingRecipe
+from bert_tf.pretraining.run import run_pretraining
+from tests.workers import Workers
+
+STEPS = 20
+
+
+@pytest.fixture(scope="module")
+def recipe(records, small_vocab, tmp_path_factory):
+    """Without dropout, whose masks differ from device to device."""
+    config = BertConfig(
+        vocab_size=len(small_vocab.read_text().split()),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    path = tmp_path_factory.mktemp("config") / "bert_config.json"
+    config.save(path)
+    return PretrainingRecipe(
+        data_dir=str(records),
+        config_file=str(path),
+        data_streams=2,
+        train_batch_size=8,
+        eval_batch_size=16,
+        num_train_steps=STEPS,
+        learning_rate=1e-3,
+        log_steps=5,
+        eval_steps=10,
+        save_checkpoints_steps=4,
+    )
+
+
+@pytest.fixture(scope="module")
+def single(recipe, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "single"
+    run_pretraining(recipe, folder)
+    return folder
+
+
+def workers_of(recipe, folder, *flags):
+    """Two workers that run a recipe."""
+    folder.mkdir(exist_ok=True)
+    recipe.save(folder / "recipe.json")
+    arguments = [
+        "tools.run_pretraining",
+        f"--recipe={folder / 'recipe.json'}",
+        "--strategy=multi_worker",
+        f"--output_dir={folder / 'run'}",
+        "--worker_timeout=120",
+        *flags,
+    ]
+    return Workers(2, arguments, folder / "logs")
+
+
+@pytest.fixture(scope="module")
+def two_workers(recipe, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two_workers")
+    workers = workers_of(recipe, folder)
+    workers.start_all()
+    assert workers.wait() == {0: 0, 1: 0}, workers.printed(0)
+    return folder / "run"
+
+
+def history(folder):
+    lines = (folder / "history.jsonl").read_text().splitlines()
+    return [
+        {k: v for k, v in json.loads(line).items() if "per_second" not in k}
+        for line in lines
+    ]
+
+
+def weights(folder):
+    return read_arrays(folder / "bert_model.safetensors")
+
+
+def assert_alike(folder, reference, tolerance):
+    theirs = weights(reference)
+    for name, array in weights(folder).items():
+        np.testing.assert_allclose(
+            array, theirs[name], rtol=0, atol=tolerance, err_msg=name
+        )
+    rows = zip(history(folder), history(reference), strict=True)
+    for mine, other in rows:
+        assert mine == pytest.approx(other, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["gradient_accumulation_steps=2"],
+        ["strategy=mirrored"],
+        ["strategy=mirrored", "gradient_accumulation_steps=2"],
+    ],
+)
+def test_spread_over_a_machine_the_run_is_the_same(
+    changes, recipe, single, tmp_path
+):
+    run_pretraining(recipe.override(changes), tmp_path)
+    assert_alike(tmp_path, single, 1e-5)
+
+
+def test_two_workers_run_the_same(two_workers, single):
+    assert_alike(two_workers, single, 1e-5)
+    names = {path.name for path in two_workers.iterdir()}
+    assert names == {path.name for path in single.iterdir()}
+
+
+def test_different_recipes_are_refused(recipe, tmp_path):
+    workers = workers_of(recipe, tmp_path)
+    workers.start(0)
+    workers.start(1, "--set=learning_rate=1e-4", "--set=seed=3")
+    assert workers.wait() == {0: 1, 1: 1}
+    for index in (0, 1):
+        last = workers.printed(index).strip().splitlines()[-1]
+        assert re.fullmatch(
+            r"error: worker 1 \(127.0.0.1:\d+\) has another seed and another "
+            r"learning_rate than worker 0 .*; start the same command, .*",
+            last,
+        ), last
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_asked_to_stop_one_worker_stops_all(recipe, two_workers, tmp_path):
+    slow = recipe.override(["num_train_steps=2000"])
+    workers = workers_of(slow, tmp_path)
+    workers.start_all()
+    wait_for_state(workers, tmp_path / "run", 8)
+    workers.processes[1].send_signal(signal.SIGTERM)
+    assert workers.wait() == {0: 75, 1: 75}, workers.printed(0)
+    stopped = re.search(r"stopped at step (\d+) of 2,000", workers.printed(0))
+    newest = max((tmp_path / "run" / "checkpoints").glob("step-*"))
+    assert newest.name == f"step-{int(stopped[1]):08d}"
+
+
+def wait_for_state(workers, run, step):
+    """Waits until the run has saved a state of this step or a later one."""
+    deadline = time.monotonic() + 200
+    while time.monotonic() < deadline:
+        found = run.glob("checkpoints/step-*")
+        if max((p.name for p in found), default="") >= f"step-{step:08d}":
+            return
+        for index, process in workers.processes.items():
+            assert process.poll() is None, workers.printed(index)
+        time.sleep(0.05)
+    raise AssertionError(workers.printed(0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_worker_comes_back(victim, recipe, tmp_path):
+    """Kill -9, twice; the worker that lives waits and goes on with it."""
+    recipe = recipe.override(
+        ["num_train_steps=400", "eval_steps=200", "log_steps=100"]
+    )
+    whole = workers_of(recipe, tmp_path / "whole")
+    whole.start_all()
+    assert whole.wait() == {0: 0, 1: 0}, whole.printed(0)
+    workers = workers_of(recipe, tmp_path / "killed")
+    workers.start_all()
+    moments = random.Random(victim)
+    for step in (20, 120):
+        wait_for_state(workers, tmp_path / "killed" / "run", step)
+        time.sleep(moments.uniform(0, 0.5))
+        workers.processes[victim].kill()
+        workers.processes[victim].wait()
+        workers.start(victim)
+    assert workers.wait(400) == {0: 0, 1: 0}, workers.printed(1 - victim)
+    assert "Starting anew" in workers.printed(1 - victim)
+    assert_alike(tmp_path / "killed" / "run", tmp_path / "whole" / "run", 0)

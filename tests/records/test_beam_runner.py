@@ -1,0 +1,563 @@
+"""Records of the Beam pipeline equal those of this machine, byte for byte."""
+
+import dataclasses
+import hashlib
+import importlib.util
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+from records_corpus import sentence, text, write_vocabulary
+
+from bert_tf.corpora.sources import parse_inputs
+from bert_tf.errors import UserError
+from bert_tf.records import corpus
+from bert_tf.records.beam.options import parse_options
+from bert_tf.records.builder import create_records
+from bert_tf.records.folder import RecordFolder
+from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.records.report import RecordsReport
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+needs_beam = pytest.mark.skipif(
+    importlib.util.find_spec("apache_beam") is None,
+    reason="apache-beam is not installed: pip install -r requirements-beam.txt",
+)
+SETTINGS = {
+    "max_seq_length": 48,
+    "max_predictions_per_seq": 7,
+    "num_shards": 3,
+    "held_out": 0.1,
+}
+
+
+def beam_records(
+    inputs: str,
+    vocab_file: object,
+    output_dir: object,
+    recipe: RecordsRecipe,
+    options: str = "",
+    **settings: Any,
+) -> RecordsReport:
+    parsed = parse_options(options)
+    from bert_tf.records.beam.files import expand
+    from bert_tf.records.beam.runner import create_records_with_beam
+
+    return create_records_with_beam(
+        parse_inputs(inputs, recipe, expand=expand),
+        str(vocab_file),
+        str(output_dir),
+        recipe,
+        parsed,
+        **settings,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Workshop:
+    """A folder in which both runners build the same."""
+
+    folder: pathlib.Path
+    vocab_file: pathlib.Path
+
+    def write(self, name: str, content: str) -> str:
+        path = self.folder / name
+        path.write_text(content)
+        return str(path)
+
+    def here(self, inputs: str, **changes: Any) -> RecordsReport:
+        recipe = RecordsRecipe(**(SETTINGS | changes))
+        return create_records(
+            parse_inputs(inputs, recipe),
+            self.vocab_file,
+            self.folder / "here",
+            recipe,
+            1,
+            say=lambda line: None,
+        )
+
+    def beam(
+        self,
+        inputs: str,
+        options: str = "",
+        overwrite: bool = False,
+        say: Any = lambda line: None,
+        **changes: Any,
+    ) -> RecordsReport:
+        return beam_records(
+            inputs,
+            self.vocab_file,
+            self.folder / "beam",
+            RecordsRecipe(**(SETTINGS | changes)),
+            options,
+            overwrite=overwrite,
+            say=say,
+        )
+
+    def digests(self, name: str) -> dict[str, str]:
+        return {
+            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted((self.folder / name).iterdir())
+        }
+
+
+@pytest.fixture
+def workshop(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> Workshop:
+    # Several blocks, of several files.
+    monkeypatch.setattr(corpus, "BLOCK_BYTES", 8000)
+    (tmp_path / "a.txt").write_text(text(60, seed=1))
+    (tmp_path / "b.txt").write_text(text(30, seed=2))
+    return Workshop(tmp_path, write_vocabulary(tmp_path / "vocab"))
+
+
+def test_without_beam_one_line_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    with pytest.raises(
+        UserError, match=r"^--runner=beam: .* -r requirements-beam\.txt$"
+    ):
+        parse_options("")
+
+
+@needs_beam
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--projet=x", "'--projet' is no option.*did you mean --project"),
+        ("--direct_num_workers=two", "invalid int value: 'two'"),
+        ("--direct_running_mode=fast", "invalid choice: 'fast'"),
+        ("words", "'words' is no option"),
+        ("--project='x", "no closing quotation"),
+    ],
+)
+def test_bad_options_are_told(options: str, message: str) -> None:
+    with pytest.raises(UserError, match=f"--beam_options=.*{message}") as told:
+        parse_options(options)
+    assert "\n" not in str(told.value)
+
+
+@needs_beam
+def test_options_are_taken_as_a_shell_takes_them() -> None:
+    from apache_beam.options.pipeline_options import (
+        GoogleCloudOptions,
+        StandardOptions,
+    )
+
+    options = parse_options("--runner=FlinkRunner --job_name='two words'")
+    assert options.view_as(StandardOptions).runner == "FlinkRunner"
+    assert options.view_as(GoogleCloudOptions).job_name == "two words"
+    assert parse_options("").view_as(StandardOptions).runner == "FnApiRunner"
+
+
+@needs_beam
+@pytest.mark.parametrize(
+    ("runner", "message"),
+    [("NoRunner", "NoRunner"), ("DataflowRunner", "project|apache.beam.gcp")],
+)
+def test_a_runner_that_cannot_be_is_told(
+    workshop: Workshop, runner: str, message: str
+) -> None:
+    with pytest.raises(UserError, match=f"--runner={runner}.*({message})"):
+        workshop.beam(f"{workshop.folder}/*.txt", f"--runner={runner}")
+    assert not (workshop.folder / "beam").exists()
+
+
+@needs_beam
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"static_masking": True, "dupe_factor": 3, "whole_word_mask": True},
+        # Files that borrow from their neighbours, and empty ones.
+        {"num_shards": 60},
+        # None can be held out, and the first file takes the one that was to be.
+        {"held_out": 0.01, "seed": 3},
+    ],
+    ids=["plain", "static", "borrowing", "returned"],
+)
+def test_the_files_are_the_same(
+    workshop: Workshop, changes: dict[str, object]
+) -> None:
+    inputs = f"{workshop.folder}/*.txt"
+    here = workshop.here(inputs, **changes)
+    beam = workshop.beam(inputs, **changes)
+    assert workshop.digests("here") == workshop.digests("beam")
+    assert here.statistics == beam.statistics
+    folder = RecordFolder.open(workshop.folder / "beam")
+    assert folder.num_records == here.statistics["records"] > 0
+
+
+def made_documents(count: int, seed: int) -> list[str]:
+    rng = random.Random(seed)
+    return [
+        " ".join(
+            sentence(rng).removesuffix(" .").capitalize() + "."
+            for _ in range(rng.randint(3, 12))
+        )
+        for _ in range(count)
+    ]
+
+
+def json_lines(documents: list[str]) -> str:
+    return "".join(json.dumps({"text": d}) + "\n" for d in documents)
+
+
+@needs_beam
+def test_mixed_corpora_without_near_duplicates_are_the_same(
+    workshop: Workshop,
+) -> None:
+    documents = made_documents(80, seed=2)
+    names = [
+        ("big:0.5", "a.jsonl", documents + documents[:7]),
+        ("small:3", "b.jsonl", made_documents(15, seed=3)),
+        ("other", "c.jsonl", made_documents(20, seed=4)),
+    ]
+    inputs = ",".join(
+        f"{name}={workshop.write(file, json_lines(found))}"
+        for name, file, found in names
+    )
+    settings = {"near_duplicates": 0.8, "smoothing": 0.7}
+    here = workshop.here(inputs, **settings)
+    beam = workshop.beam(inputs, **settings)
+    assert here.statistics["near_duplicates"] == 7
+    assert here.corpora == beam.corpora
+    assert workshop.digests("here") == workshop.digests("beam")
+
+
+@needs_beam
+def test_instances_follow_the_seed(workshop: Workshop) -> None:
+    inputs = f"{workshop.folder}/*.txt"
+    workshop.here(inputs)
+    workshop.beam(inputs, seed=7)
+    here, beam = workshop.digests("here"), workshop.digests("beam")
+    assert here.keys() == beam.keys()
+    assert here["records-00000-of-00003.tfrecord"] not in beam.values()
+
+
+@needs_beam
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        # Falls back to what Beam itself holds, where nothing can be fetched.
+        "--runner=DirectRunner --prism_location=/nowhere",
+        "--direct_running_mode=multi_threading --direct_num_workers=2",
+        "--direct_running_mode=multi_processing --direct_num_workers=2",
+    ],
+)
+def test_the_files_do_not_depend_on_the_workers(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, options: str
+) -> None:
+    # Other processes know nothing of small blocks.
+    monkeypatch.undo()
+    inputs = f"{workshop.folder}/*.txt"
+    workshop.here(inputs)
+    workshop.beam(inputs, options)
+    assert workshop.digests("here") == workshop.digests("beam")
+
+
+@needs_beam
+@pytest.mark.parametrize(
+    ("content", "changes"),
+    [
+        (b"bal .\nfim .\n\nd\xe9l .\n", {}),
+        (b"bal .\nfim .\n", {}),
+        (b" \n\n", {}),
+        (b"bal .\n\n" + b"fim " * 5000 + b"\n", {}),
+        (b'{"body": "Bal."}\n', {"input_format": "jsonl"}),
+    ],
+    ids=["not_utf8", "one_document", "no_text", "long_line", "no_field"],
+)
+def test_mistakes_are_told_as_on_this_machine(
+    workshop: Workshop, content: bytes, changes: dict[str, object]
+) -> None:
+    path = workshop.folder / "bad.txt"
+    path.write_bytes(content)
+    with pytest.raises(UserError) as here:
+        workshop.here(str(path), **changes)
+    with pytest.raises(UserError) as beam:
+        workshop.beam(str(path), **changes)
+    assert str(beam.value) == str(here.value)
+    assert str(path) in str(beam.value)
+    assert not (workshop.folder / "beam").exists()
+
+
+@needs_beam
+def test_warnings_are_told_as_on_this_machine(workshop: Workshop) -> None:
+    path = workshop.write("long.txt", text(9) + "\n\n" + "fim " * 5000)
+    lines: list[str] = []
+    settings = {"long_lines": "cut", "held_out": 0.01}
+    workshop.here(path, **settings)
+    workshop.beam(path, say=lines.append, **settings)
+    told = "\n".join(lines)
+    assert f"warning: {path}, line" in told
+    assert "one sentence of more than 10,000 characters" in told
+    assert "too few to hold out 1.0%" in told
+    assert workshop.digests("here") == workshop.digests("beam")
+
+
+@needs_beam
+def test_a_finished_folder_is_left_alone_or_replaced(
+    workshop: Workshop,
+) -> None:
+    inputs = f"{workshop.folder}/*.txt"
+    workshop.beam(inputs)
+    before = workshop.digests("beam")
+    lines: list[str] = []
+    report = workshop.beam(inputs, say=lines.append)
+    assert "all records are there already" in " ".join(lines)
+    assert report.statistics["records"] > 0
+    with pytest.raises(UserError, match="seed is 12345 there and 9 now"):
+        workshop.beam(inputs, seed=9)
+    assert workshop.digests("beam") == before
+    workshop.beam(inputs, seed=9, overwrite=True)
+    workshop.here(inputs, seed=9)
+    assert workshop.digests("beam") == workshop.digests("here")
+
+
+@needs_beam
+def test_a_pipeline_that_fails_leaves_an_unfinished_folder(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = f"{workshop.folder}/*.txt"
+
+    def full(file: object, records: object) -> None:
+        file.write(b"half a shard")
+        raise OSError(28, "No space left on device")
+
+    target = "bert_tf.records.beam.pipeline.write_frames"
+    monkeypatch.setattr(target, full)
+    with pytest.raises(OSError, match="pipeline failed.*No space left"):
+        workshop.beam(inputs)
+    left = [p.name for p in (workshop.folder / "beam").rglob("*")]
+    assert not [name for name in left if "tfrecord" in name]
+    assert not [name for name in left if "partial" in name]
+    with pytest.raises(UserError, match="the records are unfinished; run"):
+        RecordFolder.open(workshop.folder / "beam")
+    monkeypatch.undo()
+    monkeypatch.setattr(corpus, "BLOCK_BYTES", 8000)
+    workshop.beam(inputs)
+    workshop.here(inputs)
+    assert workshop.digests("beam") == workshop.digests("here")
+
+
+@needs_beam
+@pytest.mark.slow
+def test_a_killed_run_is_done_again(workshop: Workshop) -> None:
+    """kill -9 at some moments; the next run gives the whole."""
+    command = [
+        sys.executable,
+        "-m",
+        "tools.create_pretraining_data",
+        f"--input={workshop.folder}/*.txt",
+        f"--vocab_file={workshop.vocab_file}",
+        "--num_shards=30",
+        "--held_out=0.1",
+    ]
+    whole = [*command, f"--output_dir={workshop.folder / 'here'}"]
+    subprocess.run(whole, cwd=ROOT, check=True, capture_output=True)
+    beam = [
+        *command,
+        f"--output_dir={workshop.folder / 'beam'}",
+        "--runner=beam",
+    ]
+    stopped = 0
+    for delay in (0.0, 1.5, 2.5):
+        run = subprocess.Popen(
+            beam,
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        while run.poll() is None:
+            if (workshop.folder / "beam" / ".work").exists():
+                time.sleep(delay)
+                run.send_signal(signal.SIGKILL)
+                stopped += run.wait() == -signal.SIGKILL
+        if not (workshop.folder / "beam" / "records.json").exists():
+            with pytest.raises(UserError, match="are unfinished"):
+                RecordFolder.open(workshop.folder / "beam")
+    assert stopped
+    subprocess.run(beam, cwd=ROOT, check=True, capture_output=True)
+    assert workshop.digests("beam") == workshop.digests("here")
+
+
+@pytest.fixture(scope="module")
+def bucket_system() -> Any:
+    """A file system of Beam for bucket://, which lies in its `root`."""
+    from apache_beam.io.localfilesystem import LocalFileSystem
+
+    def place(path: str) -> str:
+        return str(path).replace("bucket://", f"{Bucket.root}/")
+
+    class Bucket(LocalFileSystem):
+        """Like a cloud's store: names that are no paths of this machine."""
+
+        root: pathlib.Path
+
+        @classmethod
+        def scheme(cls) -> str:
+            return "bucket"
+
+        def match(self, patterns: Any, limits: Any = None) -> Any:
+            found = super().match([place(p) for p in patterns], limits)
+            for result in found:
+                for file in result.metadata_list:
+                    file.path = file.path.replace(
+                        f"{Bucket.root}/", "bucket://"
+                    )
+            return found
+
+        def create(self, path: str, *arguments: Any, **settings: Any) -> Any:
+            os.makedirs(os.path.dirname(place(path)), exist_ok=True)
+            return super().create(place(path), *arguments, **settings)
+
+        def open(self, path: str, *arguments: Any, **settings: Any) -> Any:
+            return super().open(place(path), *arguments, **settings)
+
+        def exists(self, path: str) -> bool:
+            return super().exists(place(path))
+
+        def rename(self, sources: Any, targets: Any) -> None:
+            assert not self.exists(targets[0])
+            super().rename(list(map(place, sources)), list(map(place, targets)))
+
+        def delete(self, paths: Any) -> None:
+            for path in map(pathlib.Path, map(place, paths)):
+                path.rmdir() if path.is_dir() else path.unlink()
+
+    return Bucket
+
+
+@pytest.fixture
+def bucket(tmp_path: pathlib.Path, bucket_system: Any) -> pathlib.Path:
+    """An empty folder that Beam reaches as bucket://."""
+    bucket_system.root = tmp_path / "bucket"
+    bucket_system.root.mkdir()
+    return bucket_system.root
+
+
+@needs_beam
+def test_all_paths_may_be_remote(
+    workshop: Workshop, bucket: pathlib.Path
+) -> None:
+    for name in ("a.txt", "b.txt"):
+        (bucket / name).write_bytes((workshop.folder / name).read_bytes())
+    (bucket / "v").mkdir()
+    (bucket / "v" / "vocab.txt").write_bytes(workshop.vocab_file.read_bytes())
+    config = '{"do_lower_case": true}'
+    (bucket / "v" / "tokenizer_config.json").write_text(config)
+    workshop.here(f"{workshop.folder}/?.txt")
+    recipe = RecordsRecipe(**SETTINGS)
+    arguments = (
+        "bucket://?.txt",
+        "bucket://v/vocab.txt",
+        "bucket://out/records",
+    )
+    lines: list[str] = []
+    report = beam_records(*arguments, recipe, say=lines.append)
+    assert "copy bucket://out/records" in str(report)
+    out = bucket / "out" / "records"
+    found = {p.name: p.read_bytes() for p in out.iterdir() if p.is_file()}
+    here = {
+        p.name: p.read_bytes() for p in (workshop.folder / "here").iterdir()
+    }
+    # The manifest names the input files.
+    assert b"bucket://a.txt" in found.pop("records.json")
+    assert here.pop("records.json")
+    assert found == here
+    assert not list(out.rglob("*.partial"))
+    assert RecordFolder.open(out).num_records == report.statistics["records"]
+    with pytest.raises(UserError, match=r"holds a records\.json already"):
+        beam_records(*arguments, recipe)
+    with pytest.raises(UserError, match="--overwrite: nothing is removed"):
+        beam_records(*arguments, recipe, overwrite=True)
+    cased = RecordsRecipe(**SETTINGS, lower_case=False)
+    with pytest.raises(
+        UserError, match=r"but bucket://v/tokenizer_config\.json"
+    ):
+        beam_records(*arguments[:2], "bucket://cased", cased)
+
+
+@needs_beam
+def test_what_is_remote() -> None:
+    from bert_tf.records.beam.files import is_remote
+
+    assert is_remote("gs://bucket/a.txt")
+    assert not is_remote("/corpus/a.txt")
+    # TensorFlow Datasets opens what it has prepared itself.
+    assert not is_remote("tfds:gs://bucket/mine/1.0.0")
+
+
+@needs_beam
+def test_mistakes_in_remote_files_name_them(
+    workshop: Workshop, bucket: pathlib.Path
+) -> None:
+    (bucket / "bad.txt").write_bytes(b"bal .\n\nd\xe9l .\n")
+    recipe = RecordsRecipe(**SETTINGS)
+    for inputs, message in (
+        ("bucket://bad.txt", r"bucket://bad\.txt, line 3: .* is not UTF-8"),
+        ("bucket://none*.txt", r"--input=bucket://none\*\.txt: no such file"),
+        ("nothing://a.txt", "--input=nothing://a.txt: Unable to get filesys"),
+    ):
+        with pytest.raises(UserError, match=message):
+            beam_records(inputs, workshop.vocab_file, "bucket://out", recipe)
+    assert not (bucket / "out" / ".work" / "state.json").exists()
+    with pytest.raises(UserError, match="no such vocabulary file"):
+        beam_records(
+            str(workshop.folder / "a.txt"),
+            "bucket://none",
+            "bucket://o",
+            recipe,
+        )
+
+
+@needs_beam
+def test_a_remote_run_that_failed_is_known_and_done_again(
+    workshop: Workshop, bucket: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = str(workshop.folder / "a.txt")
+    recipe = RecordsRecipe(**SETTINGS)
+
+    def run(recipe: RecordsRecipe) -> RecordsReport:
+        return beam_records(inputs, workshop.vocab_file, "bucket://out", recipe)
+
+    def fail(file: object, records: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        target = "bert_tf.records.beam.pipeline.write_frames"
+        broken.setattr(target, fail)
+        with pytest.raises(OSError, match="pipeline failed"):
+            run(recipe)
+    with pytest.raises(UserError, match="are unfinished"):
+        RecordFolder.open(bucket / "out")
+    with pytest.raises(UserError, match="holds unfinished records of another"):
+        run(dataclasses.replace(recipe, seed=9))
+    run(recipe)
+    assert RecordFolder.open(bucket / "out").num_records
+    # Folders of something else stay as they are.
+    (bucket / "model").mkdir()
+    (bucket / "model" / "recipe.json").write_text("{}")
+    with pytest.raises(UserError, match=r"holds a recipe\.json already"):
+        beam_records(inputs, workshop.vocab_file, "bucket://model", recipe)
+
+
+@needs_beam
+def test_beam_takes_the_options_that_its_page_shows() -> None:
+    page = (ROOT / "docs" / "beam.md").read_text()
+    shown = re.findall(r"--beam_options='([^']*)'", page)
+    assert len(shown) >= 4
+    for options in shown:
+        parse_options(options)

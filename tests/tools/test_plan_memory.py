@@ -1,0 +1,65 @@
+"""Run as a process: other tools define flags of the same names."""
+
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def run(*flags: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "tools.plan_memory", *flags]
+    # As a user has it: TensorFlow's start-up messages are hidden.
+    environment = dict(os.environ)
+    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+
+
+def test_the_command_of_the_page() -> None:
+    page = (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")
+    command = page.split("```sh\n")[1].split("```")[0]
+    _, dash_m, tool, *flags = shlex.split(command.replace("\\\n", " "))
+    assert (dash_m, tool) == ("-m", "tools.plan_memory")
+    finished = run(*flags, "--memory=16GB", "--rematerialize")
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    lines = finished.stdout.splitlines()
+    assert lines[0].endswith("adamw, rematerialize; memory 16.00 GB (given)")
+    assert any("gradient_accumulation_steps=" in line for line in lines)
+    assert lines[-1].startswith("| 512 | ")
+
+
+def test_an_error_is_one_line() -> None:
+    finished = run("--size=base", "--memory=lots")
+    assert finished.returncode == 1
+    assert finished.stderr == (
+        "error: --memory=lots: give a number and GB, GiB, MB or MiB, such as "
+        "16GB.\n"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", ["2", ""])
+def test_measuring(batch) -> None:
+    finished = run(
+        "--size=tiny",
+        "--vocab_size=500",
+        "--max_seq_length=16",
+        "--objective=classifier",
+        "--memory=1.1GB",
+        "--measure",
+        *([f"--train_batch_size={batch}"] if batch else []),
+    )
+    assert finished.returncode == 0, finished.stderr
+    (line,) = (
+        x for x in finished.stdout.splitlines() if x.startswith("measured: ")
+    )
+    assert "(predicted " in line
+    if batch:
+        assert line.startswith("measured: 2 rows take ")

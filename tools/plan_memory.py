@@ -1,0 +1,54 @@
+"""Says which batch fits into a device's memory, and measures it on demand.
+
+python -m tools.plan_memory --size=base --max_seq_length=512 \
+    --precision=mixed_bfloat16 --memory=16GB --train_batch_size=256
+"""
+
+import dataclasses
+
+from absl import flags
+
+from bert_tf.training.memory_settings import PlanSettings
+from tools import command_line
+
+_FLAGS = {
+    field.name: flags.DEFINE_string(
+        field.name, None, field.metadata["help"].capitalize() + "."
+    )
+    for field in dataclasses.fields(PlanSettings)
+    if PlanSettings.kinds()[field.name] is not bool
+}
+_REMATERIALIZE = flags.DEFINE_bool(
+    "rematerialize", False, "Compute each block anew in the backward pass."
+)
+_MEASURE = flags.DEFINE_bool(
+    "measure",
+    False,
+    "Run training steps: of train_batch_size, or of more and less rows until "
+    "the largest batch is found.",
+)
+
+
+def main() -> None:
+    """Resolves the settings and prints the plan."""
+    from bert_tf.finetuning.trial import classifier_trial
+    from bert_tf.pretraining.trial import pretraining_trial
+    from bert_tf.training.memory_plan import plan_memory
+
+    given = [
+        f"{name}={flag.value}"
+        for name, flag in _FLAGS.items()
+        if flag.value is not None
+    ]
+    given.append(f"rematerialize={_REMATERIALIZE.value}")
+    settings = PlanSettings().override(given, "flag")
+    trials = {"pretraining": pretraining_trial, "classifier": classifier_trial}
+    plan_memory(
+        settings, trials[settings.objective] if _MEASURE.value else None
+    )
+
+
+if __name__ == "__main__":
+    # As a training would take its memory.
+    command_line.use_huge_pages()
+    command_line.run(main)
