@@ -63,6 +63,12 @@ def run_finetuning(
             f"{task.name}: takes a {task.recipe_type.__name__}, not a "
             f"{type(recipe).__name__}."
         )
+    if recipe.strategy == "tpu":
+        raise UserError(
+            "--strategy=tpu: fine-tuning computes on batches of different "
+            "lengths, which TPUs cannot; choose one_device, mirrored or "
+            "multi_worker (pre-training runs on TPUs)."
+        )
     # First, since it may split the CPU, which TensorFlow allows only at start.
     strategy = make_strategy(recipe.strategy, devices)
     cluster = cluster_of(strategy)

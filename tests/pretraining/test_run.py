@@ -249,6 +249,7 @@ def test_killed_at_random_moments(recipe, tmp_path):
         output = process.communicate()[0].decode()
         assert process.returncode == -signal.SIGKILL, output
         assert newest_state() > before
+    print(f"killed 20 times, {while_writing} of them while a state was written")
     assert while_writing >= 5
     process = start()
     output = process.communicate()[0].decode()
