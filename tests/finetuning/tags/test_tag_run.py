@@ -317,7 +317,7 @@ def test_own_files_by_settings_alone(separator, start, tmp_path, capsys):
     done = run_finetuning(task, recipe, tmp_path / "out", modes)
     assert done["train"]["examples"] == {"train": 36, "dev": 4}
     errors = capsys.readouterr().err
-    assert "no dev_file, so 4 of 40 rows are kept for dev" in errors
+    assert "no dev_file, so 4 of 40 sentences are kept for dev" in errors
     # The file is read once for both of its parts.
     assert errors.count("1 comment lines") == 1
     predicted = (tmp_path / "out" / "predictions_test.txt").read_text()
