@@ -53,6 +53,7 @@ def distance(left: list[np.ndarray], right: list[np.ndarray]) -> float:
     return max(np.abs(a - b).max() for a, b in zip(left, right, strict=True))
 
 
+@pytest.mark.slow
 def test_two_replicas_that_accumulate_train_the_same() -> None:
     settings = {"strategy": "mirrored", "accumulation": 2}
     plain = trained(False, **settings)
