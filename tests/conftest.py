@@ -4,6 +4,8 @@ import os
 import pathlib
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# As tools/command_line.py has it.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 import hypothesis
 import pytest

@@ -25,6 +25,9 @@ def _import_tensorflow() -> None:
     TensorFlow 2.21 writes some before it reads TF_CPP_MIN_LOG_LEVEL. Where
     the user has set that variable, or the import fails, they are shown.
     """
+    # By itself it takes oneDNN's products only where it finds AVX-512; with
+    # AVX2 alone a training step is almost twice as fast with them.
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     if _LOG_LEVEL in os.environ:
         return
     os.environ[_LOG_LEVEL] = "2"

@@ -79,6 +79,20 @@ def test_names_in_other_scripts_on_an_ascii_terminal():
     assert done.stdout == "done \\u0414\n"
 
 
+@pytest.mark.parametrize("given", [{}, {"TF_ENABLE_ONEDNN_OPTS": "0"}])
+def test_onednn_is_on_unless_the_user_says_otherwise(given):
+    wanted = "import os; print(os.environ['TF_ENABLE_ONEDNN_OPTS'])"
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.replace('print("done")', wanted)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={"TF_CPP_MIN_LOG_LEVEL": "2", "PATH": "", **given},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ("0\n" if given else "1\n")
+
+
 def test_a_defect_shows_its_stack_trace():
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, "--kind=bug"],
