@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+import numpy as np
 from absl import flags
 
 from bert_tf.files import expand_inputs
@@ -89,11 +90,15 @@ def limited(lines: Sequence[str], megabytes: float) -> list[str]:
 
 
 def tokenizers_by_name(vocab_file: str) -> dict[str, tuple[str, Callable]]:
-    """What takes a batch, "tensor" or "list", and the call, by name."""
+    """What takes a batch and the call, by name.
+
+    A batch is a "tensor", a "list" of strings or one of "bytes".
+    """
     import tensorflow as tf
     import tensorflow_text as tf_text
     import tokenizers
 
+    from bert_tf.text.corpus_tokenizer import CorpusTokenizer
     from bert_tf.text.tokenizer import BertTokenizer
 
     lower_case = _LOWER_CASE.value
@@ -130,6 +135,7 @@ def tokenizers_by_name(vocab_file: str) -> dict[str, tuple[str, Callable]]:
 
     return {
         _OURS: ("tensor", ours.tokenize),
+        "bert_tf CorpusTokenizer": ("bytes", CorpusTokenizer(ours).tokenize),
         f"{_OURS}, offsets": ("tensor", ours.tokenize_with_offsets),
         "TF Text FastBertTokenizer": ("tensor", tokenize_fast),
         "TF Text BertTokenizer": ("tensor", tokenize_plain),
@@ -139,7 +145,11 @@ def tokenizers_by_name(vocab_file: str) -> dict[str, tuple[str, Callable]]:
 
 def as_lists(result) -> list[list[int]]:
     if isinstance(result, tuple):
-        result = result[0]
+        first, *more = result
+        if isinstance(first, np.ndarray):
+            rows = np.split(first, np.cumsum(more[0])[:-1])
+            return [row.tolist() for row in rows]
+        result = first
     return result if isinstance(result, list) else result.to_list()
 
 
@@ -148,7 +158,11 @@ def compare(name: str, lines: list[str], subjects: dict) -> None:
 
     starts = range(0, len(lines), _BATCH.value)
     lists = [lines[start : start + _BATCH.value] for start in starts]
-    batches = {"list": lists, "tensor": [tf.constant(rows) for rows in lists]}
+    batches = {
+        "list": lists,
+        "tensor": [tf.constant(rows) for rows in lists],
+        "bytes": [[line.encode() for line in rows] for rows in lists],
+    }
     size = sum(len(line.encode()) for line in lines) / 1e6
     ids = {
         subject: [row for rows in batches[kind] for row in as_lists(call(rows))]

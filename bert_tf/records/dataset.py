@@ -88,7 +88,15 @@ def _parser(
             **mask_batch(tf.cast(input_ids, tf.int32), lengths, seed, rule),
         }
 
-    return parse_static if rule is None else parse_and_mask
+    # Traced once, however many streams read with it.
+    return tf.function(
+        parse_static if rule is None else parse_and_mask,
+        input_signature=[
+            tf.TensorSpec([None], tf.string),
+            tf.TensorSpec([2], tf.int64),
+        ],
+        autograph=False,
+    )
 
 
 def _masking_rule(folder: RecordFolder) -> MaskingRule | None:

@@ -1,13 +1,14 @@
 """From text files to tokenised blocks on the disk, block by block."""
 
 import collections
+import concurrent.futures
 import dataclasses
 import pathlib
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-import tensorflow as tf
 
 from bert_tf.corpora.sources import CorpusFile
 from bert_tf.corpora.streams import Position
@@ -26,6 +27,7 @@ from bert_tf.records.token_blocks import (
     read_header,
     write_block,
 )
+from bert_tf.text.corpus_tokenizer import CorpusTokenizer
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -98,32 +100,23 @@ def _tokenized_batches(
     batches: Iterator[Sequence[bytes]], tokenizer: BertTokenizer, workers: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Tokenises batches in parallel and in order: ids, tokens a sentence."""
-    # An exception inside the generator would come back as one of TensorFlow's
-    # with the traceback as its text.
-    failures: list[BaseException] = []
+    own = threading.local()
 
-    def generate() -> Iterator[Sequence[bytes]]:
-        try:
-            yield from batches
-        except Exception as failure:
-            failures.append(failure)
+    def tokenize(sentences: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+        if not hasattr(own, "tokenizer"):
+            own.tokenizer = CorpusTokenizer(tokenizer)
+        return own.tokenizer.tokenize(sentences)
 
-    def tokenize(sentences: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        ids = tokenizer.tokenize(sentences)
-        return ids.flat_values, ids.row_lengths()
-
-    dataset = tf.data.Dataset.from_generator(
-        generate, output_signature=tf.TensorSpec([None], tf.string)
+    under_way: collections.deque[concurrent.futures.Future] = (
+        collections.deque()
     )
-    dataset = dataset.map(
-        tokenize, num_parallel_calls=workers, deterministic=True
-    ).prefetch(workers)
-    options = tf.data.Options()
-    options.threading.private_threadpool_size = workers
-    for ids, lengths in dataset.with_options(options):
-        yield ids.numpy(), lengths.numpy()
-    if failures:
-        raise failures[0]
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        for sentences in batches:
+            under_way.append(pool.submit(tokenize, sentences))
+            if len(under_way) > 2 * workers:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
 
 
 def tokenized_blocks(

@@ -1,0 +1,294 @@
+"""`BertTokenizer` for much text: the pieces of each word are looked up.
+
+A corpus says the same words again and again. Text is cut where BERT's rules cut
+it anyway, at white space and, in ASCII, at punctuation; the pieces of a word
+come from a table that `BertTokenizer` itself fills, so the ids are its own.
+Everything else is array operations over bytes.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bert_tf.text.tokenizer import BertTokenizer
+
+# Classes of bytes.
+_SPACE, _PUNCTUATION, _WORD, _OTHER = range(4)
+# Words of more bytes, and all that is not ASCII, are looked up one by one.
+_KEY_BYTES = 16
+_SLOTS = 1 << 20
+# Above these everything is forgotten, which costs little, since frequent words
+# come back at once; text that never repeats itself would fill the memory.
+_MOST_WORDS = _SLOTS // 2
+_MOST_OTHERS = 1 << 18
+_MOST_IDS = 1 << 23
+# Text with a larger share of bytes that are not ASCII has few words to look up.
+_MOST_OTHER_SHARE = 0.1
+# Odd constants of splitmix64 and xxHash: any that spread the bits would do.
+_FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
+_SHIFT = np.uint64(64 - 20)
+# MASKS[n] keeps the first n bytes of a little-endian word.
+_MASKS = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
+
+
+def _byte_classes() -> bytes:
+    classes = bytearray([_OTHER]) * 256
+    for code in range(0x21, 0x7F):
+        is_word = chr(code).isalnum()
+        classes[code] = _WORD if is_word else _PUNCTUATION
+    for code in b"\t\n\r ":
+        classes[code] = _SPACE
+    return bytes(classes)
+
+
+_CLASSES = _byte_classes()
+_SAME = bytes(range(256))
+_NOT_ASCII = bytes(range(128, 256))
+_LOWER = _SAME.lower()
+
+
+class _Pieces:
+    """Lists of token ids, numbered, end to end in one array."""
+
+    def __init__(self) -> None:
+        self.ids = np.zeros(1 << 16, np.int32)
+        self.starts = np.zeros((1 << 14) + 1, np.int64)
+        self.count = 0
+
+    @property
+    def size(self) -> int:
+        """How many ids there are."""
+        return int(self.starts[self.count])
+
+    def add(self, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Adds lists that stand end to end; gives their numbers."""
+        first, end = self.count, self.size
+        self.count += len(lengths)
+        self.ids = _with_room(self.ids, end + len(ids))
+        self.starts = _with_room(self.starts, self.count + 1)
+        self.ids[end : end + len(ids)] = ids
+        self.starts[first + 1 : self.count + 1] = end + np.cumsum(lengths)
+        return np.arange(first, self.count)
+
+    def gather(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of lists, end to end, and where each list ends there."""
+        starts = self.starts[numbers]
+        counts = self.starts[numbers + 1] - starts
+        ends = np.cumsum(counts)
+        if len(ends) and ends[-1] == len(ends) and counts.all():
+            return self.ids[starts], ends
+        places = np.repeat(starts - (ends - counts), counts)
+        places += np.arange(len(places))
+        return self.ids[places], ends
+
+
+def _with_room(array: np.ndarray, size: int) -> np.ndarray:
+    if size <= len(array):
+        return array
+    larger = np.zeros(max(size, 2 * len(array)), array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+class _WordTable:
+    """Numbers of words of at most `_KEY_BYTES` bytes, by open addressing."""
+
+    def __init__(self) -> None:
+        # A word is never empty, so a key of zeros is a free slot.
+        self.low = np.zeros(_SLOTS, np.uint64)
+        self.high = np.zeros(_SLOTS, np.uint64)
+        self.numbers = np.zeros(_SLOTS, np.int64)
+        self.count = 0
+
+    def find(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """The numbers of words, -1 for those that are not there."""
+        slots = self._first_slots(low, high)
+        found = self.numbers[slots]
+        wrong = (self.low[slots] != low) | (self.high[slots] != high)
+        left = np.flatnonzero(wrong)
+        slots = slots[left]
+        while len(left):
+            free = self.low[slots] == 0
+            found[left[free]] = -1
+            left, slots = left[~free], (slots[~free] + 1) & (_SLOTS - 1)
+            same = (self.low[slots] == low[left]) & (
+                self.high[slots] == high[left]
+            )
+            found[left[same]] = self.numbers[slots[same]]
+            left, slots = left[~same], slots[~same]
+        return found
+
+    def add(
+        self, low: np.ndarray, high: np.ndarray, numbers: np.ndarray
+    ) -> None:
+        """Adds different words that are not there, as far as there is room."""
+        slots = self._first_slots(low, high).tolist()
+        room = max(_MOST_WORDS - self.count, 0)
+        for index, slot in enumerate(slots[:room]):
+            while self.low[slot]:
+                slot = (slot + 1) & (_SLOTS - 1)
+            self.low[slot], self.high[slot] = low[index], high[index]
+            self.numbers[slot] = numbers[index]
+            self.count += 1
+
+    @staticmethod
+    def _first_slots(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        mixed = (low ^ (high * _FACTORS[1])) * _FACTORS[0]
+        return (mixed >> _SHIFT).astype(np.int64)
+
+
+class CorpusTokenizer:
+    """Ids of many sentences, those of a `BertTokenizer`.
+
+    Not for several threads at once: each has its own.
+
+    Args:
+      tokenizer: makes the pieces of words that were not seen before.
+    """
+
+    def __init__(self, tokenizer: BertTokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._case = _LOWER if tokenizer.lower_case else _SAME
+        self._forget()
+
+    def _forget(self) -> None:
+        self._pieces = _Pieces()
+        self._words = _WordTable()
+        self._others: dict[bytes, int] = {}
+
+    def tokenize(
+        self, sentences: Sequence[bytes]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Splits sentences into ids.
+
+        Args:
+          sentences: UTF-8.
+
+        Returns:
+          The ids end to end, int32 [t], and how many each sentence has, int64
+          [len(sentences)].
+        """
+        if (
+            self._words.count >= _MOST_WORDS
+            or len(self._others) >= _MOST_OTHERS
+            or self._pieces.size >= _MOST_IDS
+        ):
+            self._forget()
+        # Zeros, so that a key may be read at every place.
+        text = b"\n".join([*sentences, bytes(_KEY_BYTES)])
+        others = len(text) - len(text.translate(None, _NOT_ASCII))
+        if others > _MOST_OTHER_SHARE * len(text):
+            return self._exact(sentences)
+        lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
+        sentence_ends = np.cumsum(lengths + 1)
+        chunks = _chunks(text, len(text) - _KEY_BYTES)
+        ids, ends = self._pieces.gather(self._numbers(text, *chunks))
+        token_ends = np.concatenate([[0], ends])
+        chunk_ends = np.searchsorted(chunks[0], sentence_ends)
+        return ids, np.diff(token_ends[chunk_ends], prepend=0)
+
+    def _numbers(
+        self,
+        text: bytes,
+        starts: np.ndarray,
+        ends: np.ndarray,
+        other: np.ndarray,
+    ) -> np.ndarray:
+        """The number of each chunk's list of pieces, int64."""
+        lowered = text.translate(self._case)
+        lengths = ends - starts
+        low, high = _keys(lowered, starts, lengths)
+        numbers = self._words.find(low, high)
+        one_by_one = other | (lengths > _KEY_BYTES)
+        new = np.flatnonzero((numbers < 0) & ~one_by_one)
+        if len(new):
+            chunks = _slices(lowered, starts[new], ends[new])
+            numbers[new] = self._learn(chunks, low[new], high[new])
+        others = np.flatnonzero(one_by_one)
+        if len(others):
+            chunks = _slices(text, starts[others], ends[others])
+            numbers[others] = self._look_up(chunks)
+        return numbers
+
+    def _learn(
+        self, chunks: list[bytes], low: np.ndarray, high: np.ndarray
+    ) -> np.ndarray:
+        """The numbers of words that the table lacks and now gets."""
+        places = {chunk: place for place, chunk in enumerate(chunks)}
+        numbers = self._new(list(places))
+        once = np.fromiter(places.values(), np.int64, len(places))
+        self._words.add(low[once], high[once], numbers)
+        found = dict(zip(places, numbers.tolist(), strict=True))
+        return np.array([found[chunk] for chunk in chunks], np.int64)
+
+    def _look_up(self, chunks: list[bytes]) -> np.ndarray:
+        """The numbers of chunks that are no short words."""
+        unknown = [c for c in dict.fromkeys(chunks) if c not in self._others]
+        if unknown:
+            numbers = self._new(unknown).tolist()
+            self._others.update(zip(unknown, numbers, strict=True))
+        return np.array([self._others[c] for c in chunks], np.int64)
+
+    def _new(self, chunks: list[bytes]) -> np.ndarray:
+        """Numbers of chunks whose pieces the tokenizer makes."""
+        return self._pieces.add(*self._exact(chunks))
+
+    def _exact(self, texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+        """The tokenizer's own ids, end to end, and how many a text has."""
+        ids = self._tokenizer.tokenize(texts)
+        return ids.flat_values.numpy(), ids.row_lengths().numpy()
+
+
+def _slices(text: bytes, starts: np.ndarray, ends: np.ndarray) -> list[bytes]:
+    pairs = zip(starts.tolist(), ends.tolist(), strict=True)
+    return [text[start:end] for start, end in pairs]
+
+
+def _chunks(text: bytes, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cuts the first bytes of a text at white space and ASCII punctuation.
+
+    Words with other characters are left whole: lower case of a sigma depends
+    on what stands around it, punctuation included.
+
+    Returns:
+      Starts and ends of the chunks, int64, and whether each holds anything
+      but printable ASCII.
+    """
+    classes = np.frombuffer(text.translate(_CLASSES), np.uint8, end)
+    others = np.flatnonzero(classes == _OTHER)
+    if len(others):
+        classes = _whole_words(classes, others)
+    begins = classes == _PUNCTUATION
+    begins[:1] |= True
+    begins[1:] |= classes[1:] != classes[:-1]
+    starts = np.flatnonzero(begins)
+    ends = np.append(starts[1:], end)
+    kinds = classes[starts]
+    kept = kinds != _SPACE
+    return starts[kept], ends[kept], kinds[kept] == _OTHER
+
+
+def _whole_words(classes: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Makes whole words of `_OTHER` where one byte is."""
+    spaces = np.flatnonzero(classes == _SPACE)
+    word = np.unique(np.searchsorted(spaces, others))
+    bounds = np.concatenate([[-1], spaces, [len(classes)]])
+    starts, ends = bounds[word] + 1, bounds[word + 1]
+    change = np.zeros(len(classes) + 1, np.int8)
+    change[starts] += 1
+    change[ends] -= 1
+    return np.where(np.cumsum(change[:-1], dtype=np.int8), _OTHER, classes)
+
+
+def _keys(
+    text: bytes, starts: np.ndarray, lengths: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The first sixteen bytes of chunks, zeros behind their ends: uint64."""
+    # Every eight bytes of the text as a number, wherever they begin.
+    windows = np.ndarray((len(text) - 7,), np.dtype("<u8"), text, strides=(1,))
+    low = windows[starts] & _MASKS[np.minimum(lengths, 8)]
+    high = np.zeros_like(low)
+    long = np.flatnonzero(lengths > 8)
+    rest = np.minimum(lengths[long] - 8, 8)
+    high[long] = windows[starts[long] + 8] & _MASKS[rest]
+    return low, high

@@ -1,0 +1,127 @@
+"""Ids by looking words up are the ids of BertTokenizer, whatever the text."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_tf.text import corpus_tokenizer
+from bert_tf.text.corpus_tokenizer import CorpusTokenizer
+from bert_tf.text.tokenizer import BertTokenizer
+
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "tokenizer"
+VOCABULARY = GOLDEN / "vocab.txt"
+# Every ASCII character, and others that make a difference beside them.
+CHARACTERS = [
+    *map(chr, range(128)),
+    *"éßςσΣжЖ中가\u0130\u0301\u0345\u00a0\u2028\u00ad\u200d\ufeff\U0001f600",
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> dict[bool, BertTokenizer]:
+    return {case: BertTokenizer(VOCABULARY, case) for case in (True, False)}
+
+
+def check(subject: CorpusTokenizer, exact: BertTokenizer, texts) -> None:
+    texts = [x if isinstance(x, bytes) else x.encode() for x in texts]
+    ids, lengths = subject.tokenize(texts)
+    wanted = exact.tokenize(texts)
+    np.testing.assert_array_equal(lengths, wanted.row_lengths())
+    np.testing.assert_array_equal(ids, wanted.flat_values)
+    assert (ids.dtype, lengths.dtype) == (np.int32, np.int64)
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_golden_texts(tokenizers, lower_case) -> None:
+    rows = (GOLDEN / "uncased.jsonl").read_text().splitlines()
+    texts = [json.loads(row)["text"] for row in rows]
+    assert len(texts) > 30
+    subject = CorpusTokenizer(tokenizers[lower_case])
+    # What one call learns, the next one looks up.
+    for _ in range(2):
+        check(subject, tokenizers[lower_case], texts)
+        check(subject, tokenizers[lower_case], [*texts, "some ascii " * 999])
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(
+        st.text(st.sampled_from(CHARACTERS) | st.characters(codec="utf-8")),
+        min_size=1,
+        max_size=8,
+    ),
+    st.booleans(),
+)
+def test_any_text(tokenizers, texts, lower_case) -> None:
+    subject = CorpusTokenizer(tokenizers[lower_case])
+    check(subject, tokenizers[lower_case], texts)
+    # Among so much ASCII that words are looked up.
+    check(subject, tokenizers[lower_case], [*texts[::-1], "some ascii " * 99])
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["ΑΣ'Α ΑΣ. ΑΣ", "and a Σ'A"],
+        ["x" * n for n in (1, 7, 8, 9, 15, 16, 17, 24, 199, 200, 201)],
+        # The same first sixteen bytes.
+        ["characterization", "characterizationist", "characterizatione"],
+        ["", "  \t ", "a", ""],
+        ["one\ntwo\rthree", "nul\x00l by\x00te\x7f"],
+        [b"caf\xc3\xa9 \xff\xfe broken \xc3", b"\xe4\xb8"],
+        ["!\u0301 .\u0301a \u0301", "x\u00a0y\u2028z"],
+        ["[MASK] ##ing [UNK]", "don't U.S.A. 3.14%"],
+    ],
+)
+def test_edges(tokenizers, texts) -> None:
+    for exact in tokenizers.values():
+        check(CorpusTokenizer(exact), exact, texts)
+        check(CorpusTokenizer(exact), exact, [*texts, "some ascii " * 99])
+
+
+def test_no_sentence(tokenizers) -> None:
+    ids, lengths = CorpusTokenizer(tokenizers[True]).tokenize([])
+    assert (ids.tolist(), lengths.tolist()) == ([], [])
+
+
+def words(seed: int) -> list[str]:
+    """Sentences of words that hardly repeat."""
+    random = np.random.default_rng(seed)
+    letters = random.integers(97, 123, (50, 300)).astype(np.uint8)
+    letters[random.random(letters.shape) < 0.2] = ord(" ")
+    return [row.tobytes().decode() for row in letters]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("_MOST_WORDS", 100), ("_MOST_OTHERS", 3), ("_MOST_IDS", 500)],
+)
+def test_what_is_forgotten_is_learnt_again(
+    tokenizers, monkeypatch, name, value
+) -> None:
+    monkeypatch.setattr(corpus_tokenizer, name, value)
+    subject = CorpusTokenizer(tokenizers[True])
+    for seed in (1, 2, 1):
+        texts = [f"{text} é{seed} {text[:9]}ö" for text in words(seed)]
+        check(subject, tokenizers[True], texts)
+        check(subject, tokenizers[True], texts)
+    assert subject._words.count < 5000
+
+
+def test_words_that_collide(tokenizers, monkeypatch) -> None:
+    def same_slot(low, high):
+        # At the end of the table, so that the search goes on at its start.
+        return np.full(len(low), corpus_tokenizer._SLOTS - 2)
+
+    monkeypatch.setattr(
+        corpus_tokenizer._WordTable, "_first_slots", staticmethod(same_slot)
+    )
+    subject = CorpusTokenizer(tokenizers[True])
+    texts = words(3)[:8]
+    for _ in range(2):
+        check(subject, tokenizers[True], texts)
+        texts += words(4)[:2]
