@@ -200,12 +200,9 @@ def _fresh_heads(
 
     One line tells of a head that is there and of another task.
     """
-    lacks_pooler = POOLER not in initial.heads
-    if lacks_pooler and task.head not in HEADS_ON_POOLER:
-        # Nothing of the task's reads it.
-        unread = (POOLER,)
-    else:
-        unread = ()
+    # A pooler that nothing of the task's reads is not missed.
+    missed = POOLER in initial.heads or task.head in HEADS_ON_POOLER
+    unread = () if missed else (POOLER,)
     if task.head not in initial.heads:
         return unread
     trained_for = task_of(recipe.init_from)

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from bert_tf.encoder import BertEncoder
 from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.training.memory import Workload
+from bert_tf.training.trial import trial_encoder, trial_inputs
 
 
 def pretraining_trial(
@@ -16,25 +16,17 @@ def pretraining_trial(
     Args:
       workload: what to make them for.
     """
-    encoder = BertEncoder(
-        workload.config,
-        dtype=workload.precision,
-        rematerialize=workload.rematerialize,
-    )
     random = np.random.default_rng(0)
     rows, length = workload.batch_size, workload.max_seq_length
     words = workload.config.vocab_size
     predictions = (rows, workload.max_predictions_per_seq)
-    batch = {
-        "input_ids": random.integers(0, words, (rows, length)),
-        "input_mask": np.ones((rows, length)),
-        "segment_ids": random.integers(
-            0, workload.config.type_vocab_size, (rows, length)
+    batch = trial_inputs(workload, random) | {
+        "masked_lm_positions": random.integers(
+            0, length, predictions, np.int32
         ),
-        "masked_lm_positions": random.integers(0, length, predictions),
-        "masked_lm_ids": random.integers(0, words, predictions),
-        "next_sentence_labels": random.integers(0, 2, rows),
+        "masked_lm_ids": random.integers(0, words, predictions, np.int32),
+        "masked_lm_weights": np.ones(predictions, "float32"),
+        "next_sentence_labels": random.integers(0, 2, rows, np.int32),
     }
-    batch = {name: value.astype("int32") for name, value in batch.items()}
-    batch["masked_lm_weights"] = np.ones(predictions, "float32")
-    return BertPretrainer(encoder), PretrainingObjective(), batch
+    model = BertPretrainer(trial_encoder(workload))
+    return model, PretrainingObjective(), batch
