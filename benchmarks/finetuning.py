@@ -49,6 +49,9 @@ _SCORES_PRECISION = flags.DEFINE_enum(
     ["float32", "bfloat16"],
     "Of the whole trainings, on both sides.",
 )
+_SPEED_PRECISIONS = flags.DEFINE_list(
+    "speed_precisions", "float32,bfloat16", "Of the short trainings."
+)
 _PARTS = flags.DEFINE_list("parts", "equality,speed,scores", "What to do.")
 _LEARNING_RATE = flags.DEFINE_float("learning_rate", 5e-5, "Of both sides.")
 _EPOCHS = flags.DEFINE_float("epochs", 3.0, "Of the whole trainings.")
@@ -194,7 +197,7 @@ def count_rows(task: str) -> int:
 
 
 def show_speeds(task: str) -> None:
-    for precision in _OUR_PRECISION:
+    for precision in _SPEED_PRECISIONS.value:
         speeds = median_speeds(task, precision)
         ours, dynamic, fixed = (speeds[k] for k in ("ours", "dynamic", "128"))
         print(
@@ -266,6 +269,12 @@ def main() -> None:
         raise UserError(
             f"--parts: {', '.join(sorted(unknown))}; the parts are equality, "
             "speed and scores."
+        )
+    unknown = set(_SPEED_PRECISIONS.value) - set(_OUR_PRECISION)
+    if unknown:
+        raise UserError(
+            f"--speed_precisions: {', '.join(sorted(unknown))}; the precisions "
+            "are float32 and bfloat16."
         )
     comparison.show_heading("benchmarks.finetuning", _PEER_PYTHON.value)
     print(

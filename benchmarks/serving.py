@@ -1,20 +1,23 @@
-"""Load on tools.serve: batches beside one request at a time.
+"""Load on tools.serve: batches beside one request at a time, and a peer.
 
     python -m benchmarks.serving --model_base_path=export/sst2 \
-        --texts=texts.txt --clients=32 --seconds=60
+        --texts=texts.txt --clients=32 --seconds=60 \
+        --peer_python=.venv-peers/bin/python --peer_model=FOLDER
 
-Starts two servers of the same model in turn, one that batches and one that
-answers one request at a time, and asks each from many clients at once, for as
-many rounds as --rounds says, so that a slow minute of the machine falls on
-both. --texts has a text a line, or a JSON object a line with all inputs of a
-row. Before that, both must give the same answers. Any error ends the run.
+Starts servers of the same model, one that batches and one that answers one
+request at a time, and asks each from many clients at once, for as many rounds
+as --rounds says, so that a slow minute of the machine falls on all. --texts has
+a text a line, or a JSON object a line with all inputs of a row. For a task of
+single sentences the peer is a text-classification pipeline of Hugging Face
+transformers in its own process, with and without batches; its model is the same
+one, written by tools.convert_checkpoint --to=hugging_face. Before the load, all
+must give the same answers. Any error ends the run.
 """
 
 import asyncio
 import contextlib
 import io
 import json
-import os
 import pathlib
 import platform
 import random
@@ -23,12 +26,13 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import aiohttp
 import numpy as np
 from absl import flags
 
+from benchmarks import comparison
 from bert_tf.errors import UserError
 from tools import command_line
 
@@ -45,17 +49,67 @@ _BATCH_THREADS = flags.DEFINE_integer(
     "num_batch_threads", 1, "Batches at once."
 )
 _EQUAL = flags.DEFINE_integer("equal", 100, "Rows that must be equal.")
+_PEER_PYTHON = flags.DEFINE_string(
+    "peer_python", None, "Python with torch, transformers and aiohttp."
+)
+_PEER_MODEL = flags.DEFINE_string(
+    "peer_model", None, "The same model as a Hugging Face folder."
+)
+_PEER = "benchmarks/serving_transformers.py"
+# Answers of the peer may differ by so much, as float32 sums do.
+_PEER_DIFFERENCE = 1e-4
 
 
-def servers() -> dict[str, list[str]]:
-    """The flags of the two servers."""
+# The command of a server, given its port.
+CommandOf = Callable[[int], list[str]]
+
+
+def ours(port: int, *more: str) -> list[str]:
+    """The command of our server."""
+    return [
+        sys.executable,
+        "-m",
+        "tools.serve",
+        "--model_name=model",
+        f"--model_base_path={_MODEL_BASE_PATH.value}",
+        f"--rest_api_port={port}",
+        "--port=0",
+        *more,
+    ]
+
+
+def peer(port: int, batch_size: int) -> list[str]:
+    """The command of the peer's server."""
+    return [
+        _PEER_PYTHON.value,
+        _PEER,
+        f"--model={_PEER_MODEL.value}",
+        f"--port={port}",
+        f"--threads={comparison.threads()}",
+        f"--batch_size={batch_size}",
+    ]
+
+
+def our_servers() -> dict[str, CommandOf]:
+    """Our two servers."""
+    batching = (
+        "--enable_batching",
+        f"--max_batch_size={_MAX_BATCH_SIZE.value}",
+        f"--num_batch_threads={_BATCH_THREADS.value}",
+    )
     return {
-        "batches": [
-            "--enable_batching",
-            f"--max_batch_size={_MAX_BATCH_SIZE.value}",
-            f"--num_batch_threads={_BATCH_THREADS.value}",
-        ],
-        "one at a time": ["--rest_api_num_threads=1"],
+        "batches": lambda port: ours(port, *batching),
+        "one at a time": lambda port: ours(port, "--rest_api_num_threads=1"),
+    }
+
+
+def peer_servers() -> dict[str, CommandOf]:
+    """The servers of the peer, if it is asked for."""
+    if not _PEER_PYTHON.value:
+        return {}
+    return {
+        "pipeline, one at a time": lambda port: peer(port, 1),
+        "pipeline, batches": lambda port: peer(port, _MAX_BATCH_SIZE.value),
     }
 
 
@@ -80,23 +134,11 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def server(more: list[str]) -> Iterator[str]:
+def server(command_of: CommandOf) -> Iterator[str]:
     """A server in its own process; gives the URL of its model."""
     port = free_port()
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "tools.serve",
-            "--model_name=model",
-            f"--model_base_path={_MODEL_BASE_PATH.value}",
-            f"--rest_api_port={port}",
-            "--port=0",
-            *more,
-        ],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command = command_of(port)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         said = []
         for line in process.stderr:
@@ -181,27 +223,54 @@ def summary(times: list[float], seconds: float) -> dict[str, float]:
     }
 
 
+def compare(urls: dict[str, str], rows: list) -> None:
+    """Prints how far answers are apart; other answers end the run."""
+    found = {
+        name: asyncio.run(answers(url, rows[: _EQUAL.value]))
+        for name, url in urls.items()
+    }
+    first, second, *peers = found
+    print(
+        f"largest difference of {first} and {second}: "
+        f"{max(map(difference, found[first], found[second])):.2g}"
+    )
+    for name in peers:
+        apart = max(map(peer_difference, found[first], found[name]))
+        print(f"largest difference to {name}: {apart:.2g}")
+        if apart > _PEER_DIFFERENCE:
+            raise UserError(f"the peer answers otherwise: {apart:.2g} apart")
+
+
+def peer_difference(one: dict, other: dict) -> float:
+    """The largest difference of the probabilities of two answers."""
+    probabilities = dict(zip(one["labels"], one["probabilities"], strict=True))
+    return max(
+        abs(probabilities[label] - theirs)
+        for label, theirs in other["probabilities"].items()
+    )
+
+
 def main() -> None:
     """Measures and prints."""
     import tensorflow as tf
 
     rows = rows_of(pathlib.Path(_TEXTS.value))
-    print(
-        f"{platform.processor() or platform.machine()}, {os.cpu_count()} "
-        f"CPUs, Python {platform.python_version()}, TensorFlow "
-        f"{tf.__version__}, aiohttp {aiohttp.__version__}"
-    )
-    print(f"python -m benchmarks.serving {' '.join(sys.argv[1:])}")
+    if _PEER_PYTHON.value:
+        comparison.show_heading("benchmarks.serving", _PEER_PYTHON.value)
+    else:
+        print(f"python -m benchmarks.serving {' '.join(sys.argv[1:])}")
+        print(
+            f"{comparison.processor()}, {comparison.threads()} cores, Python "
+            f"{platform.python_version()}, TensorFlow {tf.__version__}, "
+            f"aiohttp {aiohttp.__version__}"
+        )
+    commands = our_servers() | peer_servers()
     with contextlib.ExitStack() as stack:
         urls = {
-            name: stack.enter_context(server(more))
-            for name, more in servers().items()
+            name: stack.enter_context(server(command_of))
+            for name, command_of in commands.items()
         }
-        both = [
-            asyncio.run(answers(url, rows[: _EQUAL.value]))
-            for url in urls.values()
-        ]
-        print(f"largest difference: {max(map(difference, *both)):.2g}")
+        compare(urls, rows)
         results = measure(urls, rows)
     report(results)
 
@@ -235,8 +304,10 @@ def report(results: dict[str, list[dict]]) -> None:
             f"median, {name}: {medians[name]['rate']:.1f}/s, p50 "
             f"{medians[name]['p50']:.1f} ms, p99 {medians[name]['p99']:.1f} ms"
         )
-    ratio = medians["batches"]["rate"] / medians["one at a time"]["rate"]
-    print(f"batches answer {ratio:.2f} times as many")
+    batches, *others = results
+    for name in others:
+        ratio = medians[batches]["rate"] / medians[name]["rate"]
+        print(f"{batches} answer {ratio:.2f} times as many as {name}")
 
 
 if __name__ == "__main__":
