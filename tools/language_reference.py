@@ -27,8 +27,14 @@ def reference_documents() -> list[list[str]]:
             if text in seen:
                 continue
             seen.add(text)
-            if re.search(r"[a-z]{3}.* .*[.:!?]$", text):
+            if _is_prose(text):
                 sentences += _SENTENCE_END.split(text)
         if len(sentences) > 1:
             documents.append(sentences)
     return documents
+
+
+def _is_prose(text: str) -> bool:
+    """Whether a paragraph has a word before a blank and ends a sentence."""
+    word = re.search(r"[a-z]{3}", text)
+    return bool(word) and text[-1] in ".:!?" and " " in text[word.end() :]

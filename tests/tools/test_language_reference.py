@@ -3,6 +3,7 @@ from tools.language_reference import reference_documents
 
 def test_the_reference_as_documents_of_sentences():
     documents = reference_documents()
+    assert documents == reference_documents()
     assert len(documents) > 50
     sentences = [s for document in documents for s in document]
     assert len(sentences) > 2000
@@ -13,7 +14,3 @@ def test_the_reference_as_documents_of_sentences():
     for sentence in sentences:
         assert sentence == " ".join(sentence.split())
         assert sentence
-
-
-def test_the_same_documents_every_time():
-    assert reference_documents() == reference_documents()
