@@ -76,15 +76,26 @@ def test_gradients_are_the_same_bit_for_bit(arguments) -> None:
         np.testing.assert_array_equal(left, right)
 
 
-def test_graph() -> None:
+@pytest.fixture
+def as_written():
+    """TensorFlow runs graphs as they were traced, without fusing products."""
+    options = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options(
+        {"disable_meta_optimizer": True}
+    )
+    yield
+    options.setdefault("disable_meta_optimizer", False)
+    tf.config.optimizer.set_experimental_options(options)
+
+
+def test_graph(as_written) -> None:
     plain = gradients(False, graph=True)
-    assert distance(gradients(True, graph=True), plain) < 5e-6
+    assert distance(gradients(True, graph=True), plain) < 2e-6
     # Another mask would have been seen.
     assert distance(gradients(True, graph=True, seed=4), plain) > 0.05
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
+OTHER_OUTPUTS = pytest.mark.parametrize(
     "arguments",
     [
         {"unpadded": True},
@@ -93,9 +104,22 @@ def test_graph() -> None:
     ],
     ids=["unpadded", "pooled_only", "all_outputs"],
 )
-def test_graphs_of_other_outputs(arguments) -> None:
+
+
+@pytest.mark.slow
+@OTHER_OUTPUTS
+def test_graphs_of_other_outputs(as_written, arguments) -> None:
     plain = gradients(False, graph=True, **arguments)
-    assert distance(gradients(True, graph=True, **arguments), plain) < 5e-6
+    assert distance(gradients(True, graph=True, **arguments), plain) < 2e-6
+
+
+@pytest.mark.slow
+@OTHER_OUTPUTS
+def test_optimized_graphs(arguments) -> None:
+    """Other shapes are fused elsewhere: sums of hundreds of terms of either
+    sign are rounded in another order, by what depends on the processor."""
+    plain = gradients(False, graph=True, **arguments)
+    assert distance(gradients(True, graph=True, **arguments), plain) < 5e-5
 
 
 @pytest.mark.parametrize(
