@@ -1,6 +1,9 @@
 # Needs Python 3.11 and make; everything else is put into .venv.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
+# Tests at once; a file's tests share what they prepare.
+TEST_PROCESSES ?= 2
+PYTEST := python -m pytest -n $(TEST_PROCESSES) --dist loadfile
 
 .PHONY: demo test test-slow test-real test-beam lint clean
 
@@ -8,16 +11,16 @@ demo: .venv/.runtime
 	$(BIN)/python -m tools.demo --output_dir=demo_output
 
 test: .venv/.development
-	$(BIN)/python -m pytest -m "not slow and not real"
+	$(BIN)/$(PYTEST) -m "not slow and not real"
 
 test-slow: .venv/.development
-	$(BIN)/python -m pytest -m "slow and not real"
+	$(BIN)/$(PYTEST) -m "slow and not real"
 
 test-real: .venv/.real
-	$(BIN)/python -m pytest -m real
+	$(BIN)/$(PYTEST) -m real
 
 test-beam: .venv-beam/.ready
-	.venv-beam/bin/python -m pytest tests/records/test_beam_runner.py tests/tools/test_create_pretraining_data.py
+	.venv-beam/bin/$(PYTEST) tests/records/test_beam_runner.py tests/tools/test_create_pretraining_data.py
 
 lint: .venv/.development
 	$(BIN)/ruff check .

@@ -1,5 +1,6 @@
 """A small corpus and vocabulary that tests of records are run on."""
 
+import hashlib
 import pathlib
 import random
 
@@ -48,3 +49,11 @@ def documents(count: int, seed: int = 1) -> list[list[list[int]]]:
         ]
         for _ in range(count)
     ]
+
+
+def digests(folder: pathlib.Path) -> dict[str, str]:
+    """A fingerprint of each file of a folder, by name."""
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.iterdir())
+    }

@@ -56,6 +56,7 @@ def test_it_learns_eight_rows_by_heart_with_stock_keras() -> None:
     np.testing.assert_array_equal(predicted, labels)
 
 
+@pytest.mark.slow
 def test_keras_file_brings_back_weights_and_optimizer(tmp_path) -> None:
     config = small_config()
     encoder = BertEncoder(config)

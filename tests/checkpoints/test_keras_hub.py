@@ -196,6 +196,7 @@ def test_vocabulary_and_casing_come_along(presets):
     assert load_checkpoint(presets / "classifier").vocabulary is None
 
 
+@pytest.mark.slow
 def test_what_was_fitted_leaves_its_optimizer_out(models, tmp_path):
     model = keras_hub.models.BertTextClassifier(backbone(num_layers=1), 2)
     _, hub = hub_inputs(load_config(model))

@@ -33,11 +33,6 @@ from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.models import bert_classifier
 from bert_tf.training.loop import TrainingLoop
 from bert_tf.training.sentinel import NonFiniteError
-from tests.finetuning.run_folders import (
-    history,
-    stop_at,
-    weights,
-)
 from tests.finetuning.sentence_runs import (
     TOKENS,
     data,
@@ -46,6 +41,11 @@ from tests.finetuning.sentence_runs import (
     small_recipe,
     texts,
     tokenizer,
+)
+from tests.run_folders import (
+    history,
+    stop_at,
+    weights,
 )
 
 TASK = SentenceTask(name="mood", data=data())
@@ -422,6 +422,7 @@ def test_several_labels(recipe, tmp_path):
     assert read_facts(tmp_path, task).threshold == 0.45
 
 
+@pytest.mark.slow
 def test_windows_train_and_their_logits_are_averaged(recipe, tmp_path):
     recipe = recipe.override(
         ["max_seq_length=9", "long_inputs=windows", "doc_stride=5"]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.finetuning.run_folders import answer_lines, history, weights
 from tests.finetuning.sentence_runs import model_folder, texts
+from tests.run_folders import answer_lines, history, weights
 from tests.workers import Workers
 
 pytestmark = pytest.mark.slow

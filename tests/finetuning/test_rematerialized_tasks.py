@@ -15,9 +15,9 @@ from bert_tf.finetuning.spans.span_recipe import SpanRecipe
 from bert_tf.finetuning.spans.span_task import SpanTask
 from bert_tf.finetuning.tags.feature_recipe import FeatureRecipe
 from tests.finetuning.choices import choice_runs
-from tests.finetuning.run_folders import history, weights
 from tests.finetuning.sentence_runs import data, model_folder, small_recipe
 from tests.finetuning.tags import tag_runs
+from tests.run_folders import history, weights
 
 
 class ReachedError(Exception):

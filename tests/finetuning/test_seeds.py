@@ -40,6 +40,7 @@ def weights(folder):
     return read_arrays(folder / "bert_model.safetensors")
 
 
+@pytest.mark.slow
 def test_each_seed_is_a_run_and_the_best_is_kept(two_seeds):
     _, folder = two_seeds
     results = json.loads((folder / "results.json").read_text())
@@ -94,6 +95,7 @@ def test_it_is_resumed_and_may_grow(two_seeds, tmp_path, monkeypatch, capsys):
     assert len(results["seeds"]) == 3
 
 
+@pytest.mark.slow
 def test_one_training_and_several_do_not_mix(two_seeds, recipe, tmp_path):
     _, folder = two_seeds
     with pytest.raises(UserError, match="trainings with several seeds"):
@@ -103,6 +105,7 @@ def test_one_training_and_several_do_not_mix(two_seeds, recipe, tmp_path):
         run_finetuning(TASK, other, folder, ["train"])
 
 
+@pytest.mark.slow
 def test_the_table_beside_the_paper(two_seeds, capsys):
     from bert_tf.finetuning.seeds import _print_table
 

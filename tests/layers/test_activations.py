@@ -133,4 +133,6 @@ def test_many_bfloat16_rows_are_added_up_in_float32() -> None:
     )
     exact = numpy(rows).astype("float64").sum(0)
     found = numpy(keras.ops.cast(column_sums(rows), "float32"))
-    np.testing.assert_allclose(found, exact, rtol=2**-8)
+    # One unit in the last place: processors without bfloat16 add up float32
+    # in a few parts and round each.
+    np.testing.assert_allclose(found, exact, rtol=2**-7)

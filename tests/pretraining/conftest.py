@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from bert_tf.config import BertConfig
 from bert_tf.records.builder import create_records
 from bert_tf.records.recipe import RecordsRecipe
 
@@ -35,6 +36,22 @@ def small_vocab(small_corpus) -> pathlib.Path:
     tokens = [*SPECIALS, *dict.fromkeys(pieces + frequent)]
     path = small_corpus.parent / "vocab.txt"
     path.write_text("\n".join(tokens) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def config_file(small_vocab, tmp_path_factory) -> pathlib.Path:
+    """The architecture of a tiny model, as a file."""
+    config = BertConfig(
+        vocab_size=len(small_vocab.read_text().split()),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+    )
+    path = tmp_path_factory.mktemp("config") / "bert_config.json"
+    config.save(path)
     return path
 
 

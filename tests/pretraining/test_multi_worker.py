@@ -1,6 +1,5 @@
 """Several workers, as processes on the loopback: the same run, never lost."""
 
-import json
 import random
 import re
 import signal
@@ -9,27 +8,20 @@ import time
 import numpy as np
 import pytest
 
-from bert_tf.checkpoints import read_arrays
 from bert_tf.config import BertConfig
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.pretraining.run import run_pretraining
+from tests.run_folders import history, weights
 from tests.workers import Workers
 
 STEPS = 20
 
 
 @pytest.fixture(scope="module")
-def recipe(records, small_vocab, tmp_path_factory):
+def recipe(records, config_file, tmp_path_factory):
     """Without dropout, whose masks differ from device to device."""
-    config = BertConfig(
-        vocab_size=len(small_vocab.read_text().split()),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
+    config = BertConfig.from_json(config_file).override(
+        ["hidden_dropout_prob=0", "attention_probs_dropout_prob=0"]
     )
     path = tmp_path_factory.mktemp("config") / "bert_config.json"
     config.save(path)
@@ -76,18 +68,6 @@ def two_workers(recipe, tmp_path_factory):
     workers.start_all()
     assert workers.wait() == {0: 0, 1: 0}, workers.printed(0)
     return folder / "run"
-
-
-def history(folder):
-    lines = (folder / "history.jsonl").read_text().splitlines()
-    return [
-        {k: v for k, v in json.loads(line).items() if "per_second" not in k}
-        for line in lines
-    ]
-
-
-def weights(folder):
-    return read_arrays(folder / "bert_model.safetensors")
 
 
 def assert_alike(folder, reference, tolerance):

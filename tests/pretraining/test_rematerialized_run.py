@@ -14,19 +14,10 @@ from bert_tf.pretraining.run import run_pretraining
 
 
 @pytest.fixture
-def recipe(records, small_vocab, tmp_path) -> PretrainingRecipe:
-    config = bert_tf.BertConfig(
-        vocab_size=len(small_vocab.read_text().split()),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-    )
-    config.save(tmp_path / "bert_config.json")
+def recipe(records, config_file) -> PretrainingRecipe:
     return PretrainingRecipe(
         data_dir=str(records),
-        config_file=str(tmp_path / "bert_config.json"),
+        config_file=str(config_file),
         train_batch_size=8,
         num_train_steps=4,
         eval_steps=4,

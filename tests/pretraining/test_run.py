@@ -28,6 +28,8 @@ from bert_tf.records.dataset import RecordFolder, training_batches
 from bert_tf.training.sentinel import NonFiniteError
 from bert_tf.training.setup import make_step
 from bert_tf.training.step import TrainingStep
+from tests.run_folders import history as rows
+from tests.run_folders import stop_at, weights
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SMALL = {
@@ -43,22 +45,6 @@ SMALL = {
 
 
 @pytest.fixture(scope="module")
-def config_file(small_vocab, tmp_path_factory) -> pathlib.Path:
-    tokens = small_vocab.read_text().split()
-    config = bert_tf.BertConfig(
-        vocab_size=len(tokens),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-    )
-    path = tmp_path_factory.mktemp("config") / "bert_config.json"
-    config.save(path)
-    return path
-
-
-@pytest.fixture(scope="module")
 def recipe(records, config_file) -> PretrainingRecipe:
     return PretrainingRecipe(
         data_dir=str(records), config_file=str(config_file), **SMALL
@@ -70,19 +56,6 @@ def finished(recipe, tmp_path_factory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("runs") / "whole"
     run_pretraining(recipe, folder)
     return folder
-
-
-def rows(folder: pathlib.Path) -> list[dict]:
-    """The numbers of a run, without those that depend on the clock."""
-    lines = (folder / "history.jsonl").read_text().splitlines()
-    return [
-        {k: v for k, v in json.loads(line).items() if "per_second" not in k}
-        for line in lines
-    ]
-
-
-def weights(folder: pathlib.Path) -> dict[str, np.ndarray]:
-    return read_arrays(folder / "bert_model.safetensors")
 
 
 def assert_same_run(first: pathlib.Path, second: pathlib.Path) -> None:
@@ -181,16 +154,7 @@ def test_a_finished_run_says_so_and_changes_nothing(
 def test_interrupted_between_steps(
     stop, finished, recipe, tmp_path, monkeypatch
 ):
-    from bert_tf.training.loop import TrainingLoop
-
-    train = TrainingLoop._train
-
-    def interrupt(self, phase, batch, number, progress, history):
-        if number == stop:
-            raise KeyboardInterrupt
-        train(self, phase, batch, number, progress, history)
-
-    monkeypatch.setattr(TrainingLoop, "_train", interrupt)
+    stop_at(monkeypatch, stop)
     with pytest.raises(KeyboardInterrupt):
         run_pretraining(recipe, tmp_path)
     monkeypatch.undo()
@@ -257,6 +221,7 @@ def test_killed_at_random_moments(recipe, tmp_path):
     assert_same_run(killed, tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_torn_newest_state_falls_back(finished, recipe, tmp_path, capsys):
     copy = tmp_path / "copy"
     shutil.copytree(finished, copy)
@@ -336,6 +301,7 @@ def test_optimizers_and_precisions_learn(settings, recipe, finished, tmp_path):
     assert all(a.dtype == np.float32 for a in weights(tmp_path).values())
 
 
+@pytest.mark.slow
 def test_init_from_continues_from_those_weights(finished, recipe, tmp_path):
     recipe = recipe.override(
         [f"init_from={finished}", "learning_rate=1e-20", "num_train_steps=2"]
@@ -377,6 +343,7 @@ def test_static_records_train_too(make_records, recipe, tmp_path):
     assert np.isfinite(rows(tmp_path)[-1]["eval_loss"])
 
 
+@pytest.mark.slow
 def test_a_learning_rate_that_is_too_high(recipe, tmp_path):
     recipe = recipe.override(
         ["learning_rate=1e30", "max_grad_norm=0", "warmup_proportion=0"]
@@ -396,7 +363,9 @@ def test_a_learning_rate_that_is_too_high(recipe, tmp_path):
     assert (tmp_path / "bert_model.safetensors").exists()
 
 
-@pytest.mark.parametrize("bad", [[3], list(range(3, 14))])
+@pytest.mark.parametrize(
+    "bad", [[3], pytest.param(list(range(3, 14)), marks=pytest.mark.slow)]
+)
 def test_steps_that_are_not_finite_can_be_skipped(
     bad, recipe, tmp_path, monkeypatch, capsys
 ):
@@ -636,6 +605,7 @@ def test_records_that_changed_under_a_run(
         run_pretraining(moved, copy)
 
 
+@pytest.mark.slow
 def test_a_damaged_file_that_only_the_report_reads(
     records, recipe, tmp_path, monkeypatch
 ):

@@ -1,7 +1,6 @@
 """Records of the Beam pipeline equal those of this machine, byte for byte."""
 
 import dataclasses
-import hashlib
 import importlib.util
 import json
 import os
@@ -15,7 +14,7 @@ import time
 from typing import Any
 
 import pytest
-from records_corpus import sentence, text, write_vocabulary
+from records_corpus import digests, sentence, text, write_vocabulary
 
 from bert_tf.corpora.sources import parse_inputs
 from bert_tf.errors import UserError
@@ -103,10 +102,7 @@ class Workshop:
         )
 
     def digests(self, name: str) -> dict[str, str]:
-        return {
-            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in sorted((self.folder / name).iterdir())
-        }
+        return digests(self.folder / name)
 
 
 @pytest.fixture

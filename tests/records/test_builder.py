@@ -13,7 +13,7 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
-from records_corpus import VOCABULARY, text, write_vocabulary
+from records_corpus import VOCABULARY, digests, text, write_vocabulary
 
 from bert_tf.errors import UserError
 from bert_tf.records import builder, corpus
@@ -60,10 +60,7 @@ class Corpus:
         )
 
     def digests(self, name: str) -> dict[str, str]:
-        return {
-            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in sorted((self.folder / name).iterdir())
-        }
+        return digests(self.folder / name)
 
 
 @pytest.fixture

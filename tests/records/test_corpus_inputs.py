@@ -2,14 +2,13 @@
 
 import collections
 import dataclasses
-import hashlib
 import json
 import pathlib
 import random
 
 import numpy as np
 import pytest
-from records_corpus import sentence, write_vocabulary
+from records_corpus import digests, sentence, write_vocabulary
 
 from bert_tf.corpora.sources import parse_inputs
 from bert_tf.errors import UserError
@@ -73,10 +72,7 @@ class Workshop:
         )
 
     def digests(self, name: str) -> dict[str, str]:
-        return {
-            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in sorted((self.folder / name).iterdir())
-        }
+        return digests(self.folder / name)
 
 
 @pytest.fixture

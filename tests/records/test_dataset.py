@@ -232,7 +232,14 @@ def joined(batches: list[Batch]) -> Batch:
     }
 
 
-@pytest.mark.parametrize(("streams", "workers"), [(2, 2), (6, 3), (6, 2)])
+@pytest.mark.parametrize(
+    ("streams", "workers"),
+    [
+        (2, 2),
+        pytest.param(6, 3, marks=pytest.mark.slow),
+        pytest.param(6, 2, marks=pytest.mark.slow),
+    ],
+)
 def test_workers_read_their_own_parts_of_the_same_batches(
     build: Callable, monkeypatch: pytest.MonkeyPatch, streams: int, workers: int
 ) -> None:

@@ -28,6 +28,7 @@ def in_memory(served, request):
     )
 
 
+@pytest.mark.slow
 def test_a_version_is_whole_and_proven(tmp_path):
     served = models.KINDS["classes"]()
     recipe = '{"seed": 3}'

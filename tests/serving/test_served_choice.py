@@ -148,4 +148,11 @@ def test_swag_is_answered_alike(shared_data):
         signatures(True)["serving_default"], **inputs_of(examples, True)
     )
     np.testing.assert_allclose(found["probabilities"], shares, atol=1e-3)
-    assert models.strings(found["choice"]) == chosen
+    # The model is a made one: two endings may be as good as equal.
+    second, first = np.sort(shares, axis=1)[:, -2:].T
+    clear = first - second > 2e-3
+    assert clear.mean() > 0.5
+    np.testing.assert_array_equal(
+        np.array(models.strings(found["choice"]))[clear],
+        np.array(chosen)[clear],
+    )

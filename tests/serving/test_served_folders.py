@@ -93,7 +93,9 @@ def test_sentences(kind, labels, count, pairs, changes, start, tmp_path):
     assert len(set(names)) > 1
 
 
-@pytest.mark.parametrize("with_null", [False, True])
+@pytest.mark.parametrize(
+    "with_null", [pytest.param(False, marks=pytest.mark.slow), True]
+)
 def test_questions(with_null, start, tmp_path):
     task = SpanTask(
         name="squad",

@@ -69,6 +69,7 @@ def client(number: int, old: str, new: str) -> dict:
     return names
 
 
+@pytest.mark.slow
 def test_the_clients_give_the_same_answers(addresses, capsys):
     rest = client(0, "http://localhost:8501", addresses.rest)["predict"]
     grpc = client(1, "localhost:8500", addresses.grpc)["predict"]
@@ -83,6 +84,7 @@ def test_the_clients_give_the_same_answers(addresses, capsys):
     assert "label" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_curl_of_classes_is_answered(addresses):
     body = re.search(r"curl -d '(\{\"signature_name\": \"classify.*?)'", DOCS)
     url = f"{addresses.rest}/v1/models/bert:classify"

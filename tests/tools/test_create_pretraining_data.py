@@ -1,7 +1,6 @@
 import importlib.util
 import json
 import pathlib
-import subprocess
 import sys
 
 import pytest
@@ -12,6 +11,7 @@ from records_corpus import text, write_vocabulary
 from bert_tf.errors import UserError
 from bert_tf.records.dataset import RecordFolder, training_batches
 from bert_tf.records.recipe import RecordsRecipe
+from tests import commands
 from tools import create_pretraining_data
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -201,16 +201,9 @@ def test_a_mistake_is_one_line_and_exit_code_1(
     arguments: dict[str, object], tmp_path: pathlib.Path
 ) -> None:
     (tmp_path / "a.txt").write_text("one .\ntwo .\n")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tools.create_pretraining_data",
-            *(f"--{name}={value}" for name, value in arguments.items()),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
+    done = commands.run(
+        "tools.create_pretraining_data",
+        *(f"--{name}={value}" for name, value in arguments.items()),
     )
     assert done.returncode == 1
     errors = [x for x in done.stderr.splitlines() if x.startswith("error: ")]

@@ -3,20 +3,20 @@
 import pathlib
 import re
 import subprocess
-import sys
 
 import pytest
 
+from tests import commands
 from tests.finetuning.sentence_runs import model_folder
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
 def export(*flags: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "tools.export_saved_model", *flags]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return commands.run("tools.export_saved_model", *flags)
 
 
+@pytest.mark.slow
 def test_versions_count_up(tmp_path):
     start = model_folder(tmp_path / "model")
     flags = [f"--model={start}", f"--output_dir={tmp_path / 'served'}"]

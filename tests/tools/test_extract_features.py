@@ -1,18 +1,16 @@
 """The command as a user types it."""
 
 import json
-import os
 import pathlib
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import bert_tf
+from tests import commands
 from tests.extraction.extraction_models import save_model
 
-_VERBOSITY = "TF_CPP_MIN_LOG_LEVEL"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -21,20 +19,8 @@ def model(tmp_path_factory):
     return save_model(tmp_path_factory.mktemp("tool") / "model")
 
 
-def run(*arguments: object, **options) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tools.extract_features",
-            *map(str, arguments),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        # Where it is set, TensorFlow's start-up messages are shown.
-        env={k: v for k, v in os.environ.items() if k != _VERBOSITY},
-        **options,
-    )
+def run(*arguments: object, **options: str) -> subprocess.CompletedProcess:
+    return commands.run("tools.extract_features", *arguments, **options)
 
 
 @pytest.mark.slow
@@ -50,8 +36,8 @@ def test_features_and_sentence_vectors(model, tmp_path):
         "--max_seq_length=5",
     )
     assert done.returncode == 0, done.stderr
-    assert b"1 of 2 texts have more than 5 tokens" in done.stderr
-    assert b"features.npz: 2 texts, 10 tokens" in done.stderr
+    assert "1 of 2 texts have more than 5 tokens" in done.stderr
+    assert "features.npz: 2 texts, 10 tokens" in done.stderr
     with np.load(output, allow_pickle=False) as file:
         assert file["vectors"].shape == (10, 2, 24)
     done = run(
@@ -59,7 +45,7 @@ def test_features_and_sentence_vectors(model, tmp_path):
         "--input=-",
         "--output=-",
         "--pooling=max",
-        input=text.read_bytes(),
+        standard_input=text.read_text(encoding="utf-8"),
     )
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -86,6 +72,6 @@ def test_mistakes_are_one_line(model, tmp_path, changes, message):
     }
     done = run(*(f"--{name}={value}" for name, value in flags.items()))
     assert done.returncode == 1
-    (line,) = done.stderr.decode().splitlines()
+    (line,) = done.stderr.splitlines()
     assert line.startswith(message)
     assert not (tmp_path / "out.npz").exists()

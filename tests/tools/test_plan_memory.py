@@ -1,24 +1,18 @@
 """Run as a process: other tools define flags of the same names."""
 
-import os
 import pathlib
 import shlex
 import subprocess
-import sys
 
 import pytest
+
+from tests import commands
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def run(*flags: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "tools.plan_memory", *flags]
-    # As a user has it: TensorFlow's start-up messages are hidden.
-    environment = dict(os.environ)
-    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
-    return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True
-    )
+    return commands.run("tools.plan_memory", *flags)
 
 
 def test_the_command_of_the_page() -> None:

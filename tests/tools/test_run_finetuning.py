@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from bert_tf.checkpoints import read_arrays
+from tests import commands
 from tests.finetuning.sentence_runs import model_folder, texts
+from tests.run_folders import history
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TASK_FILE = """
@@ -52,24 +54,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess:
-    # As at a shell, where TensorFlow's messages are held back.
-    environment = dict(os.environ)
-    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
-    return subprocess.run(
-        command(*arguments),
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-
-
-def rows(folder: pathlib.Path) -> list[dict]:
-    lines = (folder / "history.jsonl").read_text().splitlines()
-    return [
-        {k: v for k, v in json.loads(line).items() if "per_second" not in k}
-        for line in lines
-    ]
+    return commands.run("tools.run_finetuning", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +100,7 @@ def test_kill_9_and_resume_is_exact(flags, whole, tmp_path):
     done = run(*arguments)
     assert done.returncode == 0, done.stderr
     assert "resuming from step" in done.stdout
-    assert rows(killed) == rows(whole[0])
+    assert history(killed) == history(whole[0])
     for place in (".", "last"):
         name = f"{place}/bert_model.safetensors"
         theirs = read_arrays(whole[0] / name)

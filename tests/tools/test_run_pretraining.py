@@ -1,26 +1,16 @@
 """The commands as a user types them, from text to a filled mask."""
 
-import os
 import pathlib
 import pydoc_data.topics
 import subprocess
-import sys
 
 import pytest
 
-_VERBOSITY = "TF_CPP_MIN_LOG_LEVEL"
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+from tests import commands
 
 
 def command(tool: str, *arguments: object) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", f"tools.{tool}", *map(str, arguments)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        # Where it is set, TensorFlow's start-up messages are shown.
-        env={k: v for k, v in os.environ.items() if k != _VERBOSITY},
-    )
+    return commands.run(f"tools.{tool}", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +45,7 @@ def folder(tmp_path_factory) -> pathlib.Path:
     return folder
 
 
+@pytest.mark.slow
 def test_from_records_to_a_filled_mask(folder):
     arguments = [
         f"--data_dir={folder}/records",

@@ -2,12 +2,11 @@
 
 import json
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
 from bert_tf.errors import UserError
+from tests import commands
 from tools.task_files import load_task, task_names
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -33,10 +32,9 @@ def files(tmp_path):
 
 
 def run(folder, task, *more):
-    command = [sys.executable, "-m", "tools.score", f"--task={task}"]
-    command += [f"--references={folder / 'dev.tsv'}"]
-    command += [f"--predictions={folder / 'predictions.tsv'}", *more]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    files = [f"--references={folder / 'dev.tsv'}"]
+    files += [f"--predictions={folder / 'predictions.tsv'}"]
+    return commands.run("tools.score", f"--task={task}", *files, *more)
 
 
 def score(folder, task="mrpc", **settings):

@@ -3,11 +3,11 @@
 import json
 import pathlib
 import subprocess
-import sys
 
 import pytest
 
 from bert_tf.text.tokenizer import BertTokenizer
+from tests import commands
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXT = "The cat sat on the mat.\nThe cats sit where the mats are.\n" * 30
@@ -21,8 +21,7 @@ def corpus(tmp_path) -> pathlib.Path:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tools.train_vocab", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return commands.run("tools.train_vocab", *arguments)
 
 
 def failure(*arguments: str) -> str:

@@ -16,13 +16,13 @@ from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.task import Split
 from bert_tf.training.strategies import make_strategy
 from tests.finetuning.choices.choice_runs import rows, small_recipe, written
-from tests.finetuning.run_folders import (
+from tests.finetuning.sentence_runs import model_folder
+from tests.run_folders import (
     answer_lines,
     history,
     stop_at,
     weights,
 )
-from tests.finetuning.sentence_runs import model_folder
 
 TASK = OwnChoiceTask(name="choice")
 

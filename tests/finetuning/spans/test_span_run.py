@@ -21,16 +21,16 @@ from bert_tf.finetuning.spans.span_task import SpanTask
 from bert_tf.finetuning.spans.squad_file import read_questions
 from bert_tf.finetuning.spans.windows import answer_positions, make_windows
 from bert_tf.finetuning.task import Split
-from tests.finetuning.run_folders import (
-    stop_at,
-    weights,
-)
 from tests.finetuning.sentence_runs import (
     BAD,
     FILLER,
     GOOD,
     model_folder,
     tokenizer,
+)
+from tests.run_folders import (
+    stop_at,
+    weights,
 )
 
 V1 = SpanTask(

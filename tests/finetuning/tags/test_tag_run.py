@@ -20,11 +20,6 @@ from bert_tf.finetuning.tags.tag_task import OwnTagTask
 from bert_tf.finetuning.task import Split
 from bert_tf.training.loop import TrainingLoop
 from bert_tf.training.strategies import make_strategy
-from tests.finetuning.run_folders import (
-    answer_lines,
-    history,
-    weights,
-)
 from tests.finetuning.sentence_runs import BAD, FILLER, GOOD, tokenizer
 from tests.finetuning.tags.tag_runs import (
     DEV_SENTENCES,
@@ -35,6 +30,11 @@ from tests.finetuning.tags.tag_runs import (
     tag_recipe,
     word_model,
     write_files,
+)
+from tests.run_folders import (
+    answer_lines,
+    history,
+    weights,
 )
 
 LABELS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
@@ -139,6 +139,7 @@ def test_dev_predictions_hold_every_sentence(finished, files):
     assert words.tags == [tag for x in found for tag in x["predictions"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [7])
 def test_interrupted_is_uninterrupted(
     step, finished, recipe, tmp_path, monkeypatch
