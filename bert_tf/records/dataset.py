@@ -7,6 +7,7 @@ the batch, stream), so every epoch has new ones.
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 
 import tensorflow as tf
@@ -16,7 +17,11 @@ from bert_tf.features import PRETRAINING_FEATURES
 from bert_tf.records.dynamic_masking import mask_batch
 from bert_tf.records.folder import RecordFolder
 from bert_tf.records.masking import MaskingRule
-from bert_tf.records.reading_order import mask_seed, shuffled_records
+from bert_tf.records.reading_order import (
+    as_written,
+    mask_seed,
+    shuffled_records,
+)
 from bert_tf.records.record_file import RecordFile, read_records
 from bert_tf.sharding import WHOLE, Shard
 
@@ -37,10 +42,13 @@ _HELD_OUT_SEED = 20_181_011
 _LABELS = "next_sentence_labels"
 
 
+# Traced once, however many data sets read the folder.
+@functools.lru_cache(maxsize=8)
 def _parser(
-    folder: RecordFolder, rule: MaskingRule | None
-) -> Callable[[tf.Tensor, tf.Tensor | None], dict[str, tf.Tensor]]:
+    folder: RecordFolder,
+) -> Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]:
     """Makes the function from serialised records and a seed to a batch."""
+    rule = _masking_rule(folder)
     length = folder.max_seq_length
     predictions = folder.max_predictions_per_seq
 
@@ -88,7 +96,6 @@ def _parser(
             **mask_batch(tf.cast(input_ids, tf.int32), lengths, seed, rule),
         }
 
-    # Traced once, however many streams read with it.
     return tf.function(
         parse_static if rule is None else parse_and_mask,
         input_signature=[
@@ -164,12 +171,13 @@ def training_batches(
         streams and workers do not divide.
     """
     check_streams(folder, batch_size, streams, shard)
-    parse = _parser(folder, _masking_rule(folder))
+    parse = _parser(folder)
     size = batch_size // streams
     own = range(streams)[shard.part(streams)]
     calls = max(_PARALLEL_CALLS // len(own), 1)
 
     def batches_of(stream: int) -> tf.data.Dataset:
+        @as_written
         def to_batch(
             number: tf.Tensor, records: tf.Tensor
         ) -> dict[str, tf.Tensor]:
@@ -184,11 +192,14 @@ def training_batches(
             to_batch, num_parallel_calls=calls, deterministic=True
         )
 
-    batches = tf.data.Dataset.zip(tuple(batches_of(s) for s in own)).map(
-        lambda *parts: tf.nest.map_structure(
+    @as_written
+    def join(*parts: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return tf.nest.map_structure(
             lambda *values: tf.concat(values, axis=0), *parts
         )
-    )
+
+    streams_read = tuple(batches_of(stream) for stream in own)
+    batches = tf.data.Dataset.zip(streams_read).map(join)
     return _finished(batches, tf.data.INFINITE_CARDINALITY)
 
 
@@ -230,13 +241,15 @@ def held_out_batches(
       filled up with rows that count for nothing: their weights are 0 and
       their next_sentence_labels -1.
     """
-    parse = _parser(folder, _masking_rule(folder))
+    parse = _parser(folder)
     part = shard.part(batch_size)
 
+    @as_written
     def to_batch(number: tf.Tensor, records: tf.Tensor) -> dict[str, tf.Tensor]:
         batch = parse(records, mask_seed(_HELD_OUT_SEED, number))
         return _with_static_shapes(batch, folder, None)
 
+    @as_written
     def own_rows(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         missing = batch_size - tf.shape(batch[_LABELS])[0]
         full = {

@@ -20,6 +20,9 @@ from bert_tf.sharding import Shard
 # made with its own number of shards.
 WINDOW = 16_384
 
+# Rewriting functions for control flow that they do not have takes seconds.
+as_written = tf.autograph.experimental.do_not_convert
+
 # Names for the independent uses of one seed.
 _FILE_ORDER, _ROW_ORDER, _MASKS = range(3)
 
@@ -109,11 +112,13 @@ def shuffled_records(
     """
     paths = tf.constant([str(file.path) for file in folder.training_files])
 
+    @as_written
     def windows_of_span(
         epoch: tf.Tensor, file: tf.Tensor, begin: tf.Tensor, end: tf.Tensor
     ) -> tf.data.Dataset:
         first = begin // WINDOW
 
+        @as_written
         def shuffled(window: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
             order = _shuffled_range(
                 tf.size(records),

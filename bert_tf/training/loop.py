@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -107,6 +107,7 @@ class TrainingLoop:
         self._sentinel = Sentinel(step, diagnosis, places.shared)
         self.total = sum(phase.num_steps for phase in phases)
         self._window: dict[str, float] = {}
+        self._held_out_batches: dict[int, Iterable[Batch]] = {}
         self._speed = Speed()
         self._request = StopRequest()
         # Whether any worker was asked to stop.
@@ -273,11 +274,20 @@ class TrainingLoop:
         self._speed.pause(time.monotonic() - started)
         return self.best is None and self._states.offer(number, scores["loss"])
 
+    def _held_out(self, phase: Phase) -> Iterable[Batch]:
+        """The distributed batches to evaluate on, made once a phase."""
+        place = self.phases.index(phase)
+        if place not in self._held_out_batches:
+            self._held_out_batches[place] = distribute(
+                self.step.strategy, phase.held_out()
+            )
+        return self._held_out_batches[place]
+
     def evaluate(self, phase: Phase) -> dict[str, float]:
         """Mean losses and metrics over a phase's held-out data."""
         total = None
         with self.reading():
-            for batch in distribute(self.step.strategy, phase.held_out()):
+            for batch in self._held_out(phase):
                 sums = tf.nest.map_structure(float, self.evaluation(batch))
                 if total is None:
                     total = sums

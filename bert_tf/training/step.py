@@ -145,9 +145,13 @@ class TrainingStep:
         # known to hang (keras-team/keras#20763).
         self._jit_update = strategy.num_replicas_in_sync == 1
         self._update_compiled = tf.function(
-            self._update, jit_compile=self._jit_update or None
+            self._update,
+            jit_compile=self._jit_update or None,
+            autograph=False,
         )
-        self._step_compiled = tf.function(self._step, reduce_retracing=True)
+        self._step_compiled = tf.function(
+            self._step, reduce_retracing=True, autograph=False
+        )
 
     def expect(self, specification: object) -> None:
         """Prepares for batches of one kind, such as those of a data set.
@@ -162,6 +166,7 @@ class TrainingStep:
         self._step_compiled = tf.function(
             self._step,
             input_signature=[specification, tf.TensorSpec([], tf.float32)],
+            autograph=False,
         )
 
     def __call__(self, batch: Batch, stop: bool = False) -> StepResult:
@@ -358,7 +363,7 @@ class EvaluationStep:
         self.objective = objective
         self.strategy = strategy
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def __call__(self, batch: Batch) -> tuple[dict, dict, dict]:
         """Returns loss sums, their weights, and (sum, weight) of metrics."""
 
