@@ -6,8 +6,6 @@ import pathlib
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -28,10 +26,11 @@ from bert_tf.records.dataset import RecordFolder, training_batches
 from bert_tf.training.sentinel import NonFiniteError
 from bert_tf.training.setup import make_step
 from bert_tf.training.step import TrainingStep
+from tests import commands
+from tests.commands import Command
 from tests.run_folders import history as rows
 from tests.run_folders import stop_at, weights
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SMALL = {
     "train_batch_size": 8,
     "num_train_steps": 12,
@@ -167,13 +166,16 @@ def test_interrupted_between_steps(
 def test_killed_at_random_moments(recipe, tmp_path):
     """Kill -9, again and again, at moments that nobody chose."""
     recipe = recipe.override(
-        ["num_train_steps=600", "save_checkpoints_steps=5", "log_steps=7"]
+        [
+            "num_train_steps=600",
+            "save_checkpoints_steps=5",
+            "log_steps=7",
+            "eval_steps=100",
+        ]
     )
     run_pretraining(recipe, tmp_path / "whole")
     recipe.save(tmp_path / "recipe.json")
     command = [
-        sys.executable,
-        "-m",
         "tools.run_pretraining",
         f"--recipe={tmp_path / 'recipe.json'}",
         f"--output_dir={tmp_path / 'killed'}",
@@ -188,10 +190,8 @@ def test_killed_at_random_moments(recipe, tmp_path):
             (p.name for p in killed.glob("checkpoints/step-*")), default=""
         )
 
-    def start() -> subprocess.Popen:
-        return subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
+    def start() -> Command:
+        return Command(*command, log=tmp_path / "log")
 
     def is_writing() -> bool:
         return any(killed.glob("checkpoints/.step-*.partial"))
@@ -210,14 +210,12 @@ def test_killed_at_random_moments(recipe, tmp_path):
             time.sleep(moments.uniform(0, 0.2))
         process.kill()
         while_writing += is_writing()
-        output = process.communicate()[0].decode()
-        assert process.returncode == -signal.SIGKILL, output
+        assert process.wait() == -signal.SIGKILL, process.printed()
         assert newest_state() > before
     print(f"killed 20 times, {while_writing} of them while a state was written")
     assert while_writing >= 5
     process = start()
-    output = process.communicate()[0].decode()
-    assert process.returncode == 0, output
+    assert process.wait() == 0, process.printed()
     assert_same_run(killed, tmp_path / "whole")
 
 
@@ -420,24 +418,22 @@ def test_asked_to_stop_it_saves_and_goes_on_exactly(recipe, tmp_path):
     recipe.save(tmp_path / "recipe.json")
     stopped = tmp_path / "stopped"
     command = [
-        sys.executable,
-        "-m",
         "tools.run_pretraining",
         f"--recipe={tmp_path / 'recipe.json'}",
         f"--output_dir={stopped}",
         "--logical_cpus=2",
     ]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
+    process = Command(*command, log=tmp_path / "log")
     history = stopped / "history.jsonl"
     while not history.exists() or history.stat().st_size < 1000:
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
-    error = process.communicate()[1].decode()
-    assert process.returncode == 75, error
-    assert "whose state is saved; the same command goes on from" in error
+    assert process.wait() == 75, process.printed()
+    saved = "whose state is saved; the same command goes on from"
+    assert saved in process.printed()
     assert not (stopped / "bert_model.safetensors").exists()
-    assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+    assert commands.run(*command).returncode == 0
     assert_same_run(stopped, tmp_path / "whole")
 
 
