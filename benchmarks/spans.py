@@ -8,6 +8,9 @@ questions with the same recipe, each in a fresh process, and answer all of dev;
 both files of answers are scored by tools.score's code. Speeds are questions a
 second: of training without its first steps, of prediction from text to answers.
 
+With --epochs=0.05 --dev_questions=1000 the speeds alone are measured, in
+minutes; no score means anything then.
+
 What is finished is kept in --output_dir: the same command goes on from there.
 The peer needs the environment of requirements-peers.txt.
 """
@@ -35,6 +38,9 @@ _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Keeps the results.")
 _QUESTIONS = flags.DEFINE_integer(
     "questions", 20_000, "Training questions, those of the first articles."
 )
+_DEV_QUESTIONS = flags.DEFINE_integer(
+    "dev_questions", 0, "Questions of dev to answer, 0 for all."
+)
 _EPOCHS = flags.DEFINE_float("epochs", 1.0, "Passes over them.")
 _SEED = flags.DEFINE_integer("seed", 1, "Of both sides.")
 _LEARNING_RATE = flags.DEFINE_float("learning_rate", 5e-5, "Of both sides.")
@@ -46,15 +52,14 @@ _PEER = "benchmarks/spans_transformers.py"
 _OUR_PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
-def first_questions() -> pathlib.Path:
+def first_questions(name: str, wanted: int, flag: str) -> pathlib.Path:
     """A file of the first paragraphs that have so many questions."""
-    folder = pathlib.Path(_OUTPUT_DIR.value)
-    path = folder / f"train-{_QUESTIONS.value}.json"
+    source = pathlib.Path(_DATA_DIR.value, name).resolve()
+    path = pathlib.Path(_OUTPUT_DIR.value, f"{source.stem}-{wanted}.json")
     if path.exists():
-        return path
-    source = pathlib.Path(_DATA_DIR.value, "train-v1.1.json")
+        return path.resolve()
     whole = json.loads(source.read_text(encoding="utf-8"))
-    left, articles = _QUESTIONS.value, []
+    left, articles = wanted, []
     for article in whole["data"]:
         kept = []
         for paragraph in article["paragraphs"]:
@@ -65,16 +70,22 @@ def first_questions() -> pathlib.Path:
         if kept:
             articles.append({**article, "paragraphs": kept})
     if left > 0:
-        raise UserError(
-            f"--questions={_QUESTIONS.value}: {source} has {left} fewer."
-        )
-    folder.mkdir(parents=True, exist_ok=True)
+        raise UserError(f"--{flag}={wanted}: {source} has {left} fewer.")
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps({**whole, "data": articles}))
-    return path
+    return path.resolve()
+
+
+def train_file() -> pathlib.Path:
+    return first_questions("train-v1.1.json", _QUESTIONS.value, "questions")
 
 
 def dev_file() -> pathlib.Path:
-    return pathlib.Path(_DATA_DIR.value, "dev-v1.1.json").resolve()
+    if not _DEV_QUESTIONS.value:
+        return pathlib.Path(_DATA_DIR.value, "dev-v1.1.json").resolve()
+    return first_questions(
+        "dev-v1.1.json", _DEV_QUESTIONS.value, "dev_questions"
+    )
 
 
 def peer(train: pathlib.Path) -> dict:
@@ -103,9 +114,9 @@ def peer(train: pathlib.Path) -> dict:
     return found | scores(predictions)
 
 
-def ours(train: pathlib.Path) -> dict:
+def ours(train: pathlib.Path, name: str) -> dict:
     """Trains with tools.run_finetuning, predicts, and returns the results."""
-    folder = train.with_name("ours")
+    folder = train.with_name(f"{name}-ours")
     common = [
         sys.executable,
         "-m",
@@ -176,16 +187,22 @@ def scores(predictions: pathlib.Path) -> dict[str, float]:
 def main() -> None:
     """Prints the machine, the versions and a table."""
     comparison.show_heading("benchmarks.spans", _PEER_PYTHON.value)
-    train = first_questions()
+    train = train_file()
     print(
         f"{_QUESTIONS.value:,} questions, {_EPOCHS.value:g} epochs, batch "
         f"{_BATCH}, learning rate {_LEARNING_RATE.value}, {_PRECISION.value}",
         flush=True,
     )
-    name = f"{_QUESTIONS.value}-{_PRECISION.value}-seed-{_SEED.value}"
+    name = "-".join(
+        [
+            f"{_QUESTIONS.value}x{_EPOCHS.value:g}",
+            f"dev-{_DEV_QUESTIONS.value or 'whole'}",
+            f"{_PRECISION.value}-seed-{_SEED.value}",
+        ]
+    )
     folder = _OUTPUT_DIR.value
     theirs = comparison.kept(folder, f"{name}-peer", lambda: peer(train))
-    mine = comparison.kept(folder, f"{name}-ours", lambda: ours(train))
+    mine = comparison.kept(folder, f"{name}-ours", lambda: ours(train, name))
     print("| | bert_tf | transformers | ratio or difference |")
     print("|---|---|---|---|")
     for key in ("exact_match", "f1"):
