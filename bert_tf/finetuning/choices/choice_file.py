@@ -115,7 +115,10 @@ def read_choices(
                 raise
             broken.append(error)
     if not examples:
-        raise broken[0]
+        raise UserError(
+            f"{path}: none of its {len(broken)} rows can be used. The first: "
+            f"{broken[0]}"
+        )
     if broken:
         notice(
             f"{path}: {len(broken)} rows have no usable choices or label and "

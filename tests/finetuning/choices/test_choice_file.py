@@ -197,7 +197,8 @@ def test_bad_rows_are_passed_over_and_counted(tmp_path, capsys):
     # Where all are bad, a setting is, more likely than the file.
     path = written(tmp_path, "q,a,b,c,y\nQ,1,2,3,X\n")
     line = error_of(path, COLUMNS, dialect=SKIPPING)
-    assert line.startswith(", row 2: the label 'X'")
+    begin = ": none of its 1 rows can be used. The first: "
+    assert line.startswith(f"{begin}{path}, row 2: the label 'X'")
 
 
 def test_empty_contexts(tmp_path, capsys):
