@@ -92,7 +92,9 @@ class Extractor:
             feature.name: tf.TensorSpec([None, None], tf.int32)
             for feature in ENCODER_INPUTS
         }
-        self._compiled = tf.function(self._run, input_signature=[signature])
+        self._compiled = tf.function(
+            self._run, input_signature=[signature], autograph=False
+        )
 
     @classmethod
     def from_checkpoint(

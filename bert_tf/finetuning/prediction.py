@@ -50,7 +50,9 @@ class Predictor:
         if self._compiled is None:
             # One graph for all lengths, since others round differently.
             signature = [batches.element_spec]
-            self._compiled = tf.function(self._run, input_signature=signature)
+            self._compiled = tf.function(
+                self._run, input_signature=signature, autograph=False
+            )
         for number, batch in enumerate(batches):
             begin = number * self.batch_size
             found = {

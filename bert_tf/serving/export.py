@@ -24,7 +24,8 @@ class _TextClassifier(tf.Module):
         self.pack = pack
 
     @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string, name="text")]
+        input_signature=[tf.TensorSpec([None], tf.string, name="text")],
+        autograph=False,
     )
     def from_text(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         return self._classify(self.pack(text))
@@ -33,7 +34,8 @@ class _TextClassifier(tf.Module):
         input_signature=[
             tf.TensorSpec([None, None], feature.dtype, name=feature.name)
             for feature in ENCODER_INPUTS
-        ]
+        ],
+        autograph=False,
     )
     def from_tokens(
         self,

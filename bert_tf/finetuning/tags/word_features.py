@@ -128,7 +128,7 @@ class FeatureSource:
         places = tf.TensorSpec([None, 2], tf.int64)
 
         # One graph for all lengths, since others round differently.
-        @tf.function(input_signature=[signature, places])
+        @tf.function(input_signature=[signature, places], autograph=False)
         def vectors(
             batch: dict[str, tf.Tensor], places: tf.Tensor
         ) -> tf.Tensor:
