@@ -143,25 +143,35 @@ def wait_for_state(workers, run, step):
     raise AssertionError(workers.printed(0))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("victim", [0, 1])
-def test_a_killed_worker_comes_back(victim, recipe, tmp_path):
-    """Kill -9, twice; the worker that lives waits and goes on with it."""
-    recipe = recipe.override(
+@pytest.fixture(scope="module")
+def long_recipe(recipe):
+    return recipe.override(
         ["num_train_steps=400", "eval_steps=200", "log_steps=100"]
     )
-    whole = workers_of(recipe, tmp_path / "whole")
-    whole.start_all()
-    assert whole.wait() == {0: 0, 1: 0}, whole.printed(0)
-    workers = workers_of(recipe, tmp_path / "killed")
+
+
+@pytest.fixture(scope="module")
+def long_run(long_recipe, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("long_run")
+    workers = workers_of(long_recipe, folder)
+    workers.start_all()
+    assert workers.wait() == {0: 0, 1: 0}, workers.printed(0)
+    return folder / "run"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_worker_comes_back(victim, long_recipe, long_run, tmp_path):
+    """Kill -9, twice; the worker that lives waits and goes on with it."""
+    workers = workers_of(long_recipe, tmp_path)
     workers.start_all()
     moments = random.Random(victim)
     for step in (20, 120):
-        wait_for_state(workers, tmp_path / "killed" / "run", step)
+        wait_for_state(workers, tmp_path / "run", step)
         time.sleep(moments.uniform(0, 0.5))
         workers.processes[victim].kill()
         workers.processes[victim].wait()
         workers.start(victim)
     assert workers.wait(400) == {0: 0, 1: 0}, workers.printed(1 - victim)
     assert "Starting anew" in workers.printed(1 - victim)
-    assert_alike(tmp_path / "killed" / "run", tmp_path / "whole" / "run", 0)
+    assert_alike(tmp_path / "run", long_run, 0)
