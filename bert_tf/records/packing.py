@@ -64,10 +64,10 @@ def pack_rows(lengths: np.ndarray, row_length: int, seed: str) -> PackedRows:
 class _BestFit:
     """Each sequence where it leaves the least room, the longest first.
 
-    All sequences of a length are placed together, as in the histograms of
+    All sequences of a length are placed together, as with the histograms of
     Krell et al. 2021 ("Efficient Sequence Packing without
-    Cross-contamination", section 3.1), so that the work hardly grows with the
-    number of sequences.
+    Cross-contamination"), so that the work hardly grows with the number of
+    sequences.
 
     Args:
       lengths: of each sequence, int64 [n], from 1 to row_length.
