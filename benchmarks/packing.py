@@ -3,9 +3,9 @@
 python -m benchmarks.packing --input='corpus/*.txt' --vocab_file=vocab.txt
 
 Makes both kinds of records, then trains the same model on each, in turns, with
-as many sequences in a step. Prints sequences/s (medians of the turns), the
-share of places that hold tokens, and held-out losses after the same number of
-steps.
+as many sequences in a step. Prints sequences/s (medians of the turns) and the
+share of places that hold tokens; beside them, as the check that both learn the
+same, held-out losses after the same number of steps.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from bert_tf.records.dataset import (
 )
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.training.setup import make_step
-from bert_tf.training.step import Batch, EvaluationStep
+from bert_tf.training.step import Batch, EvaluationStep, TrainingStep
 
 
 @dataclasses.dataclass
@@ -45,8 +45,9 @@ class Side:
     rows: int
     batches: Iterator[Batch]
     model: BertPretrainer
-    train: object
+    train: TrainingStep
     speeds: list[float] = dataclasses.field(default_factory=list)
+    filled: float = 0.0
 
     def turn(self, steps: int) -> None:
         """Trains for some steps."""
