@@ -12,7 +12,7 @@ from keras import ops
 from bert_tf.checkpoints import TASK_HEADS, load_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.features import ENCODER_INPUTS, PACKED_INPUTS
+from bert_tf.features import ENCODER_INPUTS, PACKED_INPUTS, Feature
 from bert_tf.layers import (
     Embeddings,
     Pooler,
@@ -31,6 +31,16 @@ from bert_tf.named_weights import (
     restore_weights,
 )
 from bert_tf.progress import notice
+
+# What an option of a call computes nothing of, outputs and inputs.
+_EXCLUDED = {
+    "pooled_only": (
+        "return_all_layers",
+        "return_attention_probs",
+        "cls_positions",
+    ),
+    "unpadded": ("return_attention_probs", "sequence_ids", "cls_positions"),
+}
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -53,7 +63,8 @@ class BertEncoder(keras.Model):
       inputs: a dict of int32 [B, S]: input_ids, input_mask (1 = token, 0 =
         padding) and segment_ids; optional position_ids (default 0..S-1) and,
         for rows that hold several sequences, sequence_ids (0 = padding,
-        1..k = sequence of the row). Other keys are left alone.
+        1..k = sequence of the row) and cls_positions [B, K], where they
+        begin. Other keys are left alone.
       training: whether dropout is active.
       return_all_layers: adds all_encoder_layers and embedding_output.
       return_attention_probs: adds attention_probs.
@@ -66,9 +77,10 @@ class BertEncoder(keras.Model):
 
     Returns:
       A dict in the compute dtype: sequence_output [B, S, H] and pooled_output
-      [B, H]; on request all_encoder_layers, a tuple of L tensors [B, S, H]
-      of which the last is sequence_output, embedding_output [B, S, H], and
-      attention_probs, a tuple of L tensors [B, N, S, S] (before dropout).
+      [B, H], with cls_positions [B, K, H]; on request all_encoder_layers, a
+      tuple of L tensors [B, S, H] of which the last is sequence_output,
+      embedding_output [B, S, H], and attention_probs, a tuple of L tensors
+      [B, N, S, S] (before dropout).
 
     Raises:
       UserError: an input is missing, S exceeds max_position_embeddings, or
@@ -107,14 +119,7 @@ class BertEncoder(keras.Model):
         """Checks the arguments, then calls; see the class."""
         # Here already, because Keras wraps what call() raises in many lines.
         self.check_inputs(inputs)
-        others = ("return_all_layers", "return_attention_probs")
-        if kwargs.get("pooled_only") and any(map(kwargs.get, others)):
-            raise UserError(
-                f"{self.name}: pooled_only computes no other output; leave "
-                f"out {' and '.join(filter(kwargs.get, others))}."
-            )
-        if kwargs.get("unpadded"):
-            self._check_unpadded(inputs, kwargs)
+        self._check_options(inputs, kwargs)
         return super().__call__(inputs, *args, **kwargs)
 
     def call(
@@ -156,7 +161,8 @@ class BertEncoder(keras.Model):
             hidden, *probs = self._run(block, attend, hidden, training)
             layers.append(hidden)
             probabilities += probs
-        outputs = {"pooled_output": self.pooler(hidden)}
+        starts = inputs.get("cls_positions")
+        outputs = {"pooled_output": self.pooler(hidden, starts)}
         if not pooled_only:
             outputs["sequence_output"] = hidden
         if return_all_layers:
@@ -238,7 +244,9 @@ class BertEncoder(keras.Model):
             return tuple(symbol(*shape) for _ in self.blocks)
 
         wide = (batch, length, config.hidden_size)
-        outputs = {"pooled_output": symbol(batch, config.hidden_size)}
+        starts = inputs.get("cls_positions")
+        rows = (batch,) if starts is None else starts.shape
+        outputs = {"pooled_output": symbol(*rows, config.hidden_size)}
         if not pooled_only:
             outputs["sequence_output"] = symbol(*wide)
         if return_all_layers:
@@ -265,7 +273,7 @@ class BertEncoder(keras.Model):
             )
         for feature in (*ENCODER_INPUTS, *PACKED_INPUTS):
             if feature.name in inputs:
-                self._check_input(feature.name, inputs[feature.name])
+                self._check_input(feature, inputs[feature.name])
         length = ops.shape(inputs["input_ids"])[1]
         longest = self.config.max_position_embeddings
         # A length that is only known at run time is a tensor or None.
@@ -275,25 +283,25 @@ class BertEncoder(keras.Model):
                 f"max_position_embeddings {longest}; use shorter sequences."
             )
 
-    def _check_unpadded(
+    def _check_options(
         self, inputs: Mapping[str, Any], wanted: Mapping[str, Any]
     ) -> None:
-        parts = [name for name in ("sequence_ids",) if name in inputs]
-        if wanted.get("return_attention_probs"):
-            parts.append("return_attention_probs")
-        if parts:
-            raise UserError(
-                f"{self.name}: unpadded rows have no {' and '.join(parts)}; "
-                "leave that out, or unpadded."
-            )
+        """Raises `UserError` for options that exclude what else is given."""
+        for option, others in _EXCLUDED.items():
+            parts = [n for n in others if wanted.get(n) or n in inputs]
+            if wanted.get(option) and parts:
+                raise UserError(
+                    f"{self.name}: {option} does not go with "
+                    f"{' and '.join(parts)}; leave out one or the other."
+                )
 
-    def _check_input(self, name: str, value: Any) -> None:
-        shape = getattr(value, "shape", None)
+    def _check_input(self, feature: Feature, value: Any) -> None:
+        name, shape = feature.name, getattr(value, "shape", None)
         if shape is None or len(shape) != 2:
             found = type(value).__name__ if shape is None else f"shape {shape}"
             raise UserError(
                 f"{self.name}: {name} is of {found}; it takes a tensor of "
-                "whole numbers [B, S]."
+                f"whole numbers [{', '.join(feature.axes)}]."
             )
         dtype = keras.backend.standardize_dtype(value.dtype)
         if "int" not in dtype:

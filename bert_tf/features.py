@@ -1,6 +1,6 @@
 """One table of tensor names, axes and dtypes, from record to signature.
 
-Axes: B batch, S sequence, P predictions.
+Axes: B batch, S sequence, P predictions, K sequences of a packed row.
 """
 
 import dataclasses
@@ -37,13 +37,24 @@ MASKED_LM_WEIGHTS = Feature(
 NEXT_SENTENCE_LABELS = Feature(
     "next_sentence_labels", "B", "int32", "0 = B follows A, 1 = B is random"
 )
+CLS_POSITIONS = Feature(
+    "cls_positions", "BK", "int32", "where each sequence begins, 0 = unused"
+)
+PACKED_NEXT_SENTENCE_LABELS = Feature(
+    "next_sentence_labels", "BK", "int32", "of each sequence, -1 = unused"
+)
 
 ENCODER_INPUTS = (INPUT_IDS, INPUT_MASK, SEGMENT_IDS)
-PACKED_INPUTS = (POSITION_IDS, SEQUENCE_IDS)
+PACKED_INPUTS = (POSITION_IDS, SEQUENCE_IDS, CLS_POSITIONS)
+MASKED_LM_FEATURES = (MASKED_LM_POSITIONS, MASKED_LM_IDS, MASKED_LM_WEIGHTS)
 PRETRAINING_FEATURES = (
     *ENCODER_INPUTS,
-    MASKED_LM_POSITIONS,
-    MASKED_LM_IDS,
-    MASKED_LM_WEIGHTS,
+    *MASKED_LM_FEATURES,
     NEXT_SENTENCE_LABELS,
+)
+PACKED_PRETRAINING_FEATURES = (
+    *ENCODER_INPUTS,
+    *PACKED_INPUTS,
+    *MASKED_LM_FEATURES,
+    PACKED_NEXT_SENTENCE_LABELS,
 )

@@ -135,10 +135,10 @@ def test_it_is_alone() -> None:
     assert {n: s.shape for n, s in outputs.items()} == {
         "pooled_output": (None, 24)
     }
-    with pytest.raises(UserError, match="leave out return_all_layers") as error:
+    with pytest.raises(UserError, match="with return_all_layers") as error:
         encoder(inputs, pooled_only=True, return_all_layers=True)
     assert "\n" not in str(error.value)
-    with pytest.raises(UserError, match="leave out return_attention_probs"):
+    with pytest.raises(UserError, match="with return_attention_probs"):
         encoder(inputs, pooled_only=True, return_attention_probs=True)
 
 

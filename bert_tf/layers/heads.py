@@ -10,9 +10,26 @@ from bert_tf.layers.dense import Dense
 from bert_tf.layers.normalization import LayerNorm
 
 
+def at_positions(sequence_output: Any, positions: Any) -> Any:
+    """Some tokens of each row.
+
+    Args:
+      sequence_output: float [B, S, H].
+      positions: int32 [B, P], each in 0..S-1.
+
+    Returns:
+      float [B, P, H].
+    """
+    batch, length, hidden = ops.shape(sequence_output)
+    starts = ops.arange(batch, dtype=positions.dtype)[:, None] * length
+    rows = ops.reshape(sequence_output, (-1, hidden))
+    found = ops.take(rows, ops.reshape(positions + starts, (-1,)), axis=0)
+    return ops.reshape(found, (*ops.shape(positions), hidden))
+
+
 @keras.saving.register_keras_serializable(package="bert_tf")
 class Pooler(ConfiguredLayer):
-    """Dense layer with tanh on the first token ([CLS]).
+    """Dense layer with tanh on the first token of a sequence ([CLS]).
 
     Source: google-research/bert, modeling.py, BertModel.
     """
@@ -23,9 +40,21 @@ class Pooler(ConfiguredLayer):
         self.kernel = self.add_kernel("kernel", (hidden, hidden))
         self.bias = self.add_bias("bias", hidden)
 
-    def call(self, sequence_output: Any) -> Any:
-        """Maps float [B, S, H] to float [B, H] in the compute dtype."""
-        first = sequence_output[:, 0]
+    def call(self, sequence_output: Any, positions: Any = None) -> Any:
+        """Maps the first token of each sequence.
+
+        Args:
+          sequence_output: float [B, S, H].
+          positions: int32 [B, K], where the sequences of each row begin; None
+            for one a row, at 0.
+
+        Returns:
+          float [B, H], with positions [B, K, H], in the compute dtype.
+        """
+        if positions is None:
+            first = sequence_output[:, 0]
+        else:
+            first = at_positions(sequence_output, positions)
         return self.project(first, self.kernel, self.bias, "tanh")
 
 
@@ -68,20 +97,16 @@ class MaskedLMHead(ConfiguredLayer):
         Returns:
           Logits float32 [B, P, V].
         """
-        batch, length, hidden = ops.shape(sequence_output)
-        predictions = ops.shape(positions)[1]
-        starts = ops.arange(batch, dtype=positions.dtype)[:, None] * length
-        rows = ops.take(
-            ops.reshape(sequence_output, (-1, hidden)),
-            ops.reshape(positions + starts, (-1,)),
-            axis=0,
-        )
+        rows = at_positions(sequence_output, positions)
+        rows = ops.reshape(rows, (-1, self.config.hidden_size))
         rows = self.layer_norm(self.transform(rows))
         logits = ops.matmul(rows, ops.transpose(self.compute(words)))
         logits = ops.cast(logits, "float32") + ops.cast(
             self.output_bias, "float32"
         )
-        return ops.reshape(logits, (batch, predictions, self.config.vocab_size))
+        return ops.reshape(
+            logits, (*ops.shape(positions), self.config.vocab_size)
+        )
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -100,7 +125,7 @@ class NextSentenceHead(ConfiguredLayer):
         self.output_bias = self.add_bias("output_bias", 2)
 
     def call(self, pooled_output: Any) -> Any:
-        """Maps float [B, H] to logits float32 [B, 2]."""
+        """Maps float [..., H] to logits float32 [..., 2]."""
         logits = self.project(
             pooled_output, ops.transpose(self.output_weights), self.output_bias
         )

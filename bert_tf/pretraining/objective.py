@@ -24,15 +24,15 @@ class PretrainingObjective:
 
         Args:
           batch: masked_lm_weights float32 [B, P] and next_sentence_labels
-            int32 [B], -1 for rows that count for nothing.
+            int32 [B], of packed rows [B, K], -1 for what counts for nothing.
 
         Returns:
-          Scalars float32: the number of masked tokens and of rows.
+          Scalars float32: the number of masked tokens and of sequences.
         """
         weights = ops.cast(batch["masked_lm_weights"], "float32")
         return {
             "masked_lm_loss": ops.sum(weights),
-            "next_sentence_loss": ops.sum(_row_weights(batch)),
+            "next_sentence_loss": ops.sum(_sequence_weights(batch)),
         }
 
     def __call__(
@@ -41,17 +41,18 @@ class PretrainingObjective:
         """Sums the negative log likelihoods and the right answers.
 
         Args:
-          outputs: masked_lm_logits [B, P, V], next_sentence_logits [B, 2].
+          outputs: masked_lm_logits [B, P, V], next_sentence_logits [B, 2],
+            of packed rows [B, K, 2].
           batch: masked_lm_ids int32 [B, P], masked_lm_weights float32
-            [B, P], next_sentence_labels int32 [B], -1 for rows that count
-            for nothing.
+            [B, P], next_sentence_labels int32 [B], of packed rows [B, K], -1
+            for what counts for nothing.
 
         Returns:
           losses: name to a scalar float32, the weighted sum.
           metrics: name to (weighted sum, weight), scalars float32.
         """
         weights = ops.cast(batch["masked_lm_weights"], "float32")
-        rows = _row_weights(batch)
+        sequences = _sequence_weights(batch)
         labels = ops.maximum(batch["next_sentence_labels"], 0)
         denominators = self.loss_weights(batch)
         word_nll, word_right = _score(
@@ -60,7 +61,7 @@ class PretrainingObjective:
         next_nll, next_right = _score(outputs["next_sentence_logits"], labels)
         losses = {
             "masked_lm_loss": ops.sum(weights * word_nll),
-            "next_sentence_loss": ops.sum(rows * next_nll),
+            "next_sentence_loss": ops.sum(sequences * next_nll),
         }
         metrics = {
             "masked_lm_accuracy": (
@@ -68,7 +69,7 @@ class PretrainingObjective:
                 denominators["masked_lm_loss"],
             ),
             "next_sentence_accuracy": (
-                ops.sum(rows * next_right),
+                ops.sum(sequences * next_right),
                 denominators["next_sentence_loss"],
             ),
         }
@@ -94,8 +95,8 @@ class PretrainingObjective:
         }
 
 
-def _row_weights(batch: Mapping[str, Any]) -> Any:
-    """1 for each row with a label, 0 for the others, float32 [B]."""
+def _sequence_weights(batch: Mapping[str, Any]) -> Any:
+    """1 for each sequence with a label, 0 for the others, as the labels."""
     return ops.cast(batch["next_sentence_labels"] >= 0, "float32")
 
 

@@ -41,14 +41,16 @@ class BertPretrainer(keras.Model):
       trainable: whether training changes the weights.
 
     Call arguments:
-      inputs: the inputs of `BertEncoder` and masked_lm_positions int32
-        [B, P]; labels among them are not read.
+      inputs: the inputs of `BertEncoder`, with cls_positions for rows of
+        several sequences, and masked_lm_positions int32 [B, P]; labels among
+        them are not read.
       training: whether dropout is active.
 
     Returns:
       A dict: masked_lm_logits float32 [B, P, V], next_sentence_logits float32
       [B, 2], and the encoder's sequence_output [B, S, H] and pooled_output
-      [B, H] in the compute dtype.
+      [B, H] in the compute dtype. With cls_positions next_sentence_logits are
+      [B, K, 2] and pooled_output is [B, K, H].
 
     Raises:
       UserError: an input is missing, or S exceeds max_position_embeddings.
@@ -122,15 +124,19 @@ class BertPretrainer(keras.Model):
     ) -> dict[str, Any]:
         """The outputs as symbols, without tracing every layer."""
         self._check_inputs(inputs)
-        batch, predictions = inputs["masked_lm_positions"].shape
+        encoded = self.encoder.compute_output_spec(inputs)
+
+        def logits(shape: tuple[int | None, ...], size: int) -> Any:
+            return keras.KerasTensor((*shape, size), dtype="float32")
+
         return {
-            "masked_lm_logits": keras.KerasTensor(
-                (batch, predictions, self.config.vocab_size), dtype="float32"
+            "masked_lm_logits": logits(
+                inputs["masked_lm_positions"].shape, self.config.vocab_size
             ),
-            "next_sentence_logits": keras.KerasTensor(
-                (batch, 2), dtype="float32"
+            "next_sentence_logits": logits(
+                encoded["pooled_output"].shape[:-1], 2
             ),
-            **self.encoder.compute_output_spec(inputs),
+            **encoded,
         }
 
     def _check_inputs(self, inputs: Mapping[str, Any]) -> None:

@@ -199,6 +199,7 @@ def _phases(
                 size,
                 batches,
                 _held_out(recipe, folder, strategy),
+                folder.mean_sequences,
             )
         )
     return phases
@@ -239,8 +240,12 @@ def _announce(
     )
     for phase, folder in zip(phases, folders, strict=True):
         epochs = phase.num_steps * phase.batch_size / folder.num_records
+        rows = f"{phase.batch_size} sequences"
+        if folder.packing is not None:
+            mean = phase.batch_size * folder.mean_sequences
+            rows = f"{phase.batch_size} rows ({mean:.0f} sequences)"
         print(
-            f"{phase.num_steps:,} steps of {phase.batch_size} sequences of "
+            f"{phase.num_steps:,} steps of {rows} of "
             f"{folder.max_seq_length} tokens: {epochs:.2g} epochs of "
             f"{folder.num_records:,} records",
             flush=True,

@@ -17,6 +17,7 @@ from bert_tf.features import PRETRAINING_FEATURES
 from bert_tf.records.dynamic_masking import mask_batch
 from bert_tf.records.folder import RecordFolder
 from bert_tf.records.masking import MaskingRule
+from bert_tf.records.packed_dataset import parse_packed
 from bert_tf.records.reading_order import (
     as_written,
     mask_seed,
@@ -96,8 +97,14 @@ def _parser(
             **mask_batch(tf.cast(input_ids, tf.int32), lengths, seed, rule),
         }
 
+    def parse_several(
+        records: tf.Tensor, seed: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        return parse_packed(records, seed, folder, rule)
+
+    parse = parse_static if rule is None else parse_and_mask
     return tf.function(
-        parse_static if rule is None else parse_and_mask,
+        parse if folder.packing is None else parse_several,
         input_signature=[
             tf.TensorSpec([None], tf.string),
             tf.TensorSpec([2], tf.int64),
@@ -119,12 +126,13 @@ def _with_static_shapes(
         "B": rows,
         "S": folder.max_seq_length,
         "P": folder.max_predictions_per_seq,
+        "K": folder.packing and folder.packing.most_sequences,
     }
     return {
         feature.name: tf.ensure_shape(
             batch[feature.name], [sizes[axis] for axis in feature.axes]
         )
-        for feature in PRETRAINING_FEATURES
+        for feature in folder.features
     }
 
 
@@ -162,8 +170,9 @@ def training_batches(
 
     Returns:
       A data set of dicts: the names, axes and dtypes of
-      `bert_tf.features.PRETRAINING_FEATURES`, with static shapes; B is the
-      worker's part. The batches of all workers, end to end, are the batches
+      `bert_tf.features.PRETRAINING_FEATURES`, or of packed records those of
+      `PACKED_PRETRAINING_FEATURES`, with static shapes; B is the worker's
+      part. The batches of all workers, end to end, are the batches
       of a single one.
 
     Raises:

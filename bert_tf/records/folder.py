@@ -19,6 +19,11 @@ from bert_tf.corpora.data_sets import PREFIX, describe
 from bert_tf.corpora.recipe import TFDS
 from bert_tf.corpora.sources import CorpusFile
 from bert_tf.errors import UserError
+from bert_tf.features import (
+    PACKED_PRETRAINING_FEATURES,
+    PRETRAINING_FEATURES,
+    Feature,
+)
 from bert_tf.files import write_text
 from bert_tf.recipe import read_json_object
 from bert_tf.records.recipe import RecordsRecipe
@@ -84,6 +89,25 @@ class InputFile:
 
 
 @dataclasses.dataclass(frozen=True)
+class Packing:
+    """How full packed records are.
+
+    Attributes:
+      sequences: in all training records.
+      held_out_sequences: in all held-out records.
+      most_sequences: K, of one record.
+      most_predictions: P, masked tokens of one record.
+      filled: share of the training records' places that hold tokens.
+    """
+
+    sequences: int
+    held_out_sequences: int
+    most_sequences: int
+    most_predictions: int
+    filled: float
+
+
+@dataclasses.dataclass(frozen=True)
 class Manifest:
     """What a finished folder says of itself.
 
@@ -94,6 +118,7 @@ class Manifest:
       statistics: counts over the corpus and over the training records.
       corpora: what was taken of each corpus, by name; empty where every
         document was taken once.
+      packing: how full packed records are; None for others.
     """
 
     vocabulary_digest: str
@@ -104,6 +129,7 @@ class Manifest:
     corpora: dict[str, dict[str, float]] = dataclasses.field(
         default_factory=dict
     )
+    packing: Packing | None = None
 
     def save(self, folder: pathlib.Path) -> None:
         """Writes the manifest, which makes the folder a finished one."""
@@ -138,6 +164,7 @@ class Manifest:
                 tuple(_shard_row(row) for row in values["held_out"]),
                 dict(values["statistics"]),
                 dict(values.get("corpora", {})),
+                Packing(**values["packing"]) if values.get("packing") else None,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(
@@ -159,13 +186,16 @@ class RecordFolder:
       path: the folder, or the glob that names the files.
       training_files, held_out_files: the files that hold records.
       max_seq_length: S.
-      max_predictions_per_seq: P.
+      max_predictions_per_seq: P, the masked tokens of a record at most; of a
+        packed one those of all its sequences.
       static: whether the records hold masks; otherwise they are drawn while
         reading.
       recipe: how the records were made; None for records of
         google-research/bert, which do not say.
       vocabulary: what their ids stand for; None likewise.
       lower_case: whether the text was lower-cased; None likewise.
+      packing: how records of several sequences are filled; None where each
+        holds one.
     """
 
     path: str
@@ -177,6 +207,21 @@ class RecordFolder:
     recipe: RecordsRecipe | None
     vocabulary: Vocabulary | None
     lower_case: bool | None
+    packing: Packing | None = None
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The tensors of its batches."""
+        if self.packing is None:
+            return PRETRAINING_FEATURES
+        return PACKED_PRETRAINING_FEATURES
+
+    @property
+    def mean_sequences(self) -> float:
+        """Sequences of a training record on average."""
+        if self.packing is None:
+            return 1.0
+        return self.packing.sequences / max(self.num_records, 1)
 
     @property
     def num_records(self) -> int:
@@ -240,16 +285,26 @@ class RecordFolder:
             file.check()
         training = files[: len(manifest.training)]
         held_out = files[len(manifest.training) :]
+        packing = manifest.packing
+        if recipe.packing != (packing is not None):
+            raise UserError(
+                f"{folder / MANIFEST_FILE}: not of the records of "
+                f"{RECIPE_FILE}, where packing is {recipe.packing}; make the "
+                "records again with --overwrite."
+            )
         return cls(
             str(folder),
             tuple(file for file in training if file.records),
             tuple(file for file in held_out if file.records),
             recipe.max_seq_length,
-            recipe.max_predictions_per_seq,
+            packing.most_predictions
+            if packing
+            else recipe.max_predictions_per_seq,
             recipe.static_masking,
             recipe,
             vocabulary,
             recipe.lower_case,
+            packing,
         )
 
     @classmethod

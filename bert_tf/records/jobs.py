@@ -11,8 +11,9 @@ import numpy as np
 
 from bert_tf.corpora.sources import CorpusFile
 from bert_tf.errors import UserError
-from bert_tf.records.folder import Manifest, shard_name
+from bert_tf.records.folder import Manifest, Packing, shard_name
 from bert_tf.records.plan import RecordsPlan
+from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.shards import ShardJob, ShardResult
 from bert_tf.records.tokenized_corpus import BlockSummary
 from bert_tf.records.visits import CorpusSummary
@@ -165,4 +166,25 @@ def manifest_of(
         tuple((r.name, r.records, r.size) for r in held_out),
         statistics,
         {name: dataclasses.asdict(c) for name, c in corpora.items()},
+        _packing_of(plan.recipe, training, held_out),
+    )
+
+
+def _packing_of(
+    recipe: RecordsRecipe,
+    training: Sequence[ShardResult],
+    held_out: Sequence[ShardResult],
+) -> Packing | None:
+    """How full packed records are."""
+    if not recipe.packing:
+        return None
+    everything = [*training, *held_out]
+    places = sum(r.records for r in training) * recipe.max_seq_length
+    tokens = sum(r.tokens for r in training)
+    return Packing(
+        sequences=sum(r.sequences for r in training),
+        held_out_sequences=sum(r.sequences for r in held_out),
+        most_sequences=max(r.most_sequences for r in everything),
+        most_predictions=max(r.most_predictions for r in everything),
+        filled=tokens / max(places, 1),
     )

@@ -20,6 +20,21 @@ MASK_SHARE = 0.8
 KEEP_SHARE = 0.1
 
 
+def predictions_by_length(recipe: RecordsRecipe) -> np.ndarray:
+    """How many tokens of a sequence are predicted, by its length.
+
+    Returns:
+      int32 [S + 1].
+    """
+    # Python's round is the original's: half goes to the even number.
+    wanted = [
+        max(1, round(length * recipe.masked_lm_prob))
+        for length in range(recipe.max_seq_length + 1)
+    ]
+    most = recipe.max_predictions_per_seq
+    return np.minimum(wanted, most).astype(np.int32)
+
+
 @dataclasses.dataclass(frozen=True)
 class MaskingRule:
     """What the choice of masks depends on, besides chance.
@@ -50,18 +65,11 @@ class MaskingRule:
         joins_previous = np.zeros(len(vocabulary), dtype=bool)
         if recipe.whole_word_mask:
             joins_previous[:] = vocabulary.is_continuation
-        # Python's round is the original's: half goes to the even number.
-        wanted = [
-            max(1, round(length * recipe.masked_lm_prob))
-            for length in range(recipe.max_seq_length + 1)
-        ]
         return cls(
             max_predictions_per_seq=recipe.max_predictions_per_seq,
             vocab_size=len(vocabulary),
             mask_id=vocabulary.mask_id,
-            num_to_predict=np.minimum(
-                wanted, recipe.max_predictions_per_seq
-            ).astype(np.int32),
+            num_to_predict=predictions_by_length(recipe),
             is_special=is_special,
             joins_previous=joins_previous,
         )

@@ -21,7 +21,7 @@ class RecordsRecipe(CorpusRecipe):
 
     max_seq_length: int = setting(128, "longest sequence, specials included")
     max_predictions_per_seq: int = setting(
-        20, "most masked tokens in a sequence"
+        20, "most masked tokens in a sequence, be it alone in a row or packed"
     )
     masked_lm_prob: float = setting(0.15, "share of tokens to mask")
     whole_word_mask: bool = setting(
@@ -32,6 +32,11 @@ class RecordsRecipe(CorpusRecipe):
         "draw the masks now and write the features of google-research/bert; "
         "otherwise records hold plain ids and a new mask is drawn whenever "
         "they are read",
+    )
+    packing: bool = setting(
+        False,
+        "fill each row of max_seq_length with several whole sequences, which "
+        "do not see each other, instead of padding",
     )
     dupe_factor: int = setting(
         1,
@@ -70,6 +75,12 @@ class RecordsRecipe(CorpusRecipe):
         self._check_range("dupe_factor", 1, 10_000)
         self._check_range("num_shards", 0, 99_999)
         self._check_range("seed", 0, 2**31 - 1)
+        if self.packing and self.static_masking:
+            raise UserError(
+                "packing and static_masking: records in the layout of "
+                "google-research/bert hold one sequence each; leave out one "
+                "or the other."
+            )
         if not 0 < self.masked_lm_prob < 1:
             raise UserError(
                 f"masked_lm_prob is {self.masked_lm_prob}; it must lie between "

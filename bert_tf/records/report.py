@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 from typing import Self
 
-from bert_tf.records.folder import Manifest
+from bert_tf.records.folder import Manifest, Packing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,6 +17,7 @@ class RecordsReport:
       input_bytes: bytes of the input files.
       seconds: time of this run; 0 where everything was there already.
       corpora: what was taken of each corpus, as in the manifest.
+      packing: how full packed records are, as in the manifest.
     """
 
     output_dir: pathlib.Path | str
@@ -24,6 +25,7 @@ class RecordsReport:
     input_bytes: int
     seconds: float
     corpora: dict[str, dict[str, float]]
+    packing: Packing | None
 
     @classmethod
     def of(
@@ -40,6 +42,7 @@ class RecordsReport:
             input_bytes,
             seconds,
             manifest.corpora,
+            manifest.packing,
         )
 
     def _corpus_lines(self) -> list[str]:
@@ -61,19 +64,36 @@ class RecordsReport:
                 )
         return lines
 
+    def _packing_lines(self) -> list[str]:
+        """How many sequences stand in a record, and how full it is."""
+        packing = self.packing
+        if packing is None:
+            return []
+        mean = packing.sequences / max(self.statistics["records"], 1)
+        return [
+            f"packed records are filled {packing.filled:.1%}, with {mean:.2f} "
+            f"sequences each on average and {packing.most_sequences} at most, "
+            f"and {packing.most_predictions} masked tokens at most"
+        ]
+
     def __str__(self) -> str:
         s = self.statistics
-        records = max(s["records"], 1)
+        count, shown = s["records"], f"{s['records']:,} training records"
+        if self.packing is not None:
+            count = self.packing.sequences
+            shown = f"{count:,} training sequences in {s['records']:,} records"
+        count = max(count, 1)
         passes = f"{s['passes']} pass{'es' if s['passes'] > 1 else ''}"
         lines = [
             f"{s['documents']:,} documents, {s['sentences']:,} sentences, "
             f"{s['tokens']:,} tokens, {s['unknown'] / s['tokens']:.3%} [UNK]",
             *self._corpus_lines(),
-            f"{s['records']:,} training records in {s['shards']} "
-            f"file{'s' if s['shards'] > 1 else ''} from {passes}: "
-            f"{s['random_next'] / records:.1%} with a random next sentence, "
-            f"{s['record_tokens'] / records:.1f} tokens each on average; "
+            f"{shown} in {s['shards']} file{'s' if s['shards'] > 1 else ''} "
+            f"from {passes}: "
+            f"{s['random_next'] / count:.1%} with a random next sentence, "
+            f"{s['record_tokens'] / count:.1f} tokens each on average; "
             f"truncation cut off {s['tokens_cut']:,} tokens",
+            *self._packing_lines(),
             f"{s['held_out_records']:,} held-out records from "
             f"{s['held_out_documents']:,} documents",
         ]

@@ -8,7 +8,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from bert_tf.records.instances import Instances, make_instances
-from bert_tf.records.masking import MaskingRule, mask_rows
+from bert_tf.records.masking import (
+    MaskingRule,
+    mask_rows,
+    predictions_by_length,
+)
+from bert_tf.records.packing import pack_rows, packed_records
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.record_file import (
     FLOAT_LIST,
@@ -48,9 +53,13 @@ class ShardResult:
       records: number of records.
       size: bytes of the file.
       documents: documents they were made from.
-      random_next: records whose text B is from another document.
+      random_next: sequences whose text B is from another document.
       tokens: tokens of all records, specials included.
       tokens_cut: tokens that truncation left out.
+      sequences: number of sequences.
+      most_sequences: sequences of the record that has most of them.
+      most_predictions: masked tokens of the record that has most of them, if
+        it is packed.
     """
 
     name: str
@@ -60,6 +69,9 @@ class ShardResult:
     random_next: int
     tokens: int
     tokens_cut: int
+    sequences: int = 0
+    most_sequences: int = 0
+    most_predictions: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,10 +141,18 @@ def write_shard(
     """
     seed = f"{recipe.seed} {name}"
     instances = make_instances(documents, own, recipe, seed)
+    lengths = instances.lengths()
+    most_sequences, most_predictions = 1, 0
     if recipe.static_masking:
         records = static_records(
             documents.ids, instances, recipe, vocabulary, seed
         )
+    elif recipe.packing:
+        rows = pack_rows(lengths, recipe.max_seq_length, seed)
+        most_sequences = rows.largest_sum(np.ones_like(lengths))
+        wanted = predictions_by_length(recipe)[lengths]
+        most_predictions = rows.largest_sum(wanted)
+        records = packed_records(documents.ids, instances, rows, vocabulary)
     else:
         records = plain_records(documents.ids, instances, vocabulary)
     count, size = write(name, records)
@@ -142,8 +162,11 @@ def write_shard(
         size=size,
         documents=own,
         random_next=int(instances.is_random.sum()),
-        tokens=int(instances.lengths().sum()),
+        tokens=int(lengths.sum()),
         tokens_cut=instances.tokens_cut,
+        sequences=len(instances),
+        most_sequences=most_sequences,
+        most_predictions=most_predictions,
     )
 
 

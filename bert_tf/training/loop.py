@@ -33,12 +33,14 @@ class Phase:
         part of the batches; batch k is the same whatever the start.
       held_out: makes the data set to evaluate on, this worker's part of its
         batches; None where there is none.
+      row_sequences: sequences that a row holds on average.
     """
 
     num_steps: int
     batch_size: int
     batches: Callable[[int], tf.data.Dataset]
     held_out: Callable[[], tf.data.Dataset] | None
+    row_sequences: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,7 +217,8 @@ class TrainingLoop:
         for name, (total, weight) in result.metrics.items():
             self._collect({f"sum/{name}": float(total)})
             self._collect({f"weight/{name}": float(weight)})
-        self._speed.advance(phase.batch_size, float(result.tokens))
+        sequences = phase.batch_size * phase.row_sequences
+        self._speed.advance(sequences, float(result.tokens))
         progress.update(1, f"loss {loss:.3f}, {self._speed}")
         if self._window and self._due(number, self.settings.log_steps):
             row = self._close_window()

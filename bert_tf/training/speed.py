@@ -18,7 +18,7 @@ class Speed:
         self._tracing = True
         self._sequences = self._tokens = self._paused = 0.0
 
-    def advance(self, sequences: int, tokens: float) -> None:
+    def advance(self, sequences: float, tokens: float) -> None:
         """Counts one step."""
         if self._tracing:
             self._tracing = False

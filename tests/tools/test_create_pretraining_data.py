@@ -98,6 +98,7 @@ def test_warnings_go_to_standard_error(
         ({"workers": -1}, "workers is -1"),
         ({"encoding_errors": "skip"}, "encoding_errors is 'skip'"),
         ({"input_format": "pdf"}, "input_format is 'pdf'; it takes one of"),
+        ({"packing": True, "static_masking": True}, "^packing and static_ma"),
         ({"smoothing": 0.7}, "there is one corpus; name the corpora"),
         ({"near_duplicates": 2.0}, "near_duplicates is 2.0"),
         ({"beam_options": "--x"}, "--beam_options=--x: is for --runner=beam"),

@@ -72,6 +72,34 @@ def test_from_records_to_a_filled_mask(folder):
     assert done.stderr == ""
 
 
+@pytest.mark.slow
+def test_packed_records_are_made_and_trained_on(folder):
+    done = command(
+        "create_pretraining_data",
+        f"--input={folder}/corpus/*.txt",
+        f"--vocab_file={folder}/vocab.txt",
+        f"--output_dir={folder}/packed",
+        "--max_seq_length=128",
+        "--max_predictions_per_seq=20",
+        "--held_out=0.1",
+        "--packing",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "packed records are filled 9" in done.stdout
+    done = command(
+        "run_pretraining",
+        f"--data_dir={folder}/packed",
+        f"--output_dir={folder}/packed_model",
+        "--size=tiny",
+        "--set=num_train_steps=4",
+        "--set=train_batch_size=8",
+        "--set=eval_batch_size=8",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "4 steps of 8 rows (" in done.stdout
+    assert "held-out next sentence: accuracy" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "line"),
     [

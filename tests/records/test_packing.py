@@ -1,0 +1,481 @@
+"""Packed rows: nothing lost, nothing cut, little room left."""
+
+import collections
+import dataclasses
+import json
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packed_batches import alone
+from records_corpus import VOCABULARY, digests, text, write_vocabulary
+
+from bert_tf.errors import UserError
+from bert_tf.features import PACKED_PRETRAINING_FEATURES
+from bert_tf.records import reading_order
+from bert_tf.records.builder import create_records
+from bert_tf.records.dataset import (
+    RecordFolder,
+    held_out_batches,
+    training_batches,
+)
+from bert_tf.records.instances import make_instances
+from bert_tf.records.masking import MaskingRule, predictions_by_length
+from bert_tf.records.packed_dataset import parse_packed
+from bert_tf.records.packing import pack_rows
+from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.records.report import RecordsReport
+from bert_tf.records.token_blocks import Documents
+from bert_tf.sharding import Shard
+
+Batch = dict[str, np.ndarray]
+S, P = 64, 6
+LENGTHS = st.integers(5, 200).flatmap(
+    lambda longest: st.tuples(
+        st.lists(st.integers(1, longest), max_size=120), st.just(longest)
+    )
+)
+
+
+def plain_best_fit(lengths: list[int], row_length: int) -> list[list[int]]:
+    """The lengths in each row, one sequence after the other."""
+    rows: list[list[int]] = []
+    for length in sorted(lengths, reverse=True):
+        room = [row_length - sum(row) for row in rows]
+        fits = [n for n, left in enumerate(room) if left >= length]
+        if not fits:
+            rows.append([length])
+        else:
+            rows[min(fits, key=lambda n: room[n])].append(length)
+    return rows
+
+
+@given(case=LENGTHS, seed=st.integers(0, 9))
+def test_rows_are_those_of_plain_best_fit(
+    case: tuple[list[int], int], seed: int
+) -> None:
+    lengths, longest = np.array(case[0], dtype=np.int64), case[1]
+    rows = pack_rows(lengths, longest, str(seed))
+    assert sorted(rows.sequences.tolist()) == list(range(len(lengths)))
+    parts = np.split(rows.sequences, rows.row_starts[1:-1])
+    for part in parts if len(rows) else []:
+        assert len(part)
+        assert (np.diff(part) > 0).all()
+        assert lengths[part].sum() <= longest
+    # Of rows with equal room either may be taken.
+    found = sorted(int(lengths[part].sum()) for part in parts if len(part))
+    plain = plain_best_fit(case[0], longest)
+    assert found == sorted(map(sum, plain))
+    assert rows.largest_sum(lengths) == max(found, default=0)
+    assert rows.largest_sum(np.ones_like(lengths)) == max(map(len, parts))
+
+
+def test_the_order_of_rows_has_no_bias_of_length() -> None:
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(5, 513, 20_000)
+    rows = pack_rows(lengths, 512, "x")
+    sizes = np.diff(rows.row_starts)
+    place = np.arange(len(rows))
+    # 8,000 rows or more: a standard deviation is 0.011.
+    assert abs(np.corrcoef(place, sizes)[0, 1]) < 0.05
+    same, other = (pack_rows(lengths, 512, seed) for seed in "xy")
+    assert (same.sequences == rows.sequences).all()
+    assert (other.sequences != rows.sequences).any()
+
+
+def wikipedia_like(documents: int, seed: int) -> Documents:
+    """Documents of the lengths of articles: many short ones, few long ones.
+
+    Sentences of 5 to 60 tokens; a document has 1 to some hundred, in the
+    middle eight (log-normal).
+    """
+    rng = np.random.default_rng(seed)
+    counts = np.clip(rng.lognormal(2.1, 1.2, documents), 1, 500).astype(int)
+    sentences = rng.integers(5, 61, counts.sum())
+    starts = np.concatenate([[0], np.cumsum(sentences)])
+    return Documents(
+        np.zeros(starts[-1], np.uint16),
+        starts,
+        np.concatenate([[0], np.cumsum(counts)]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("length", "padded", "packed"), [(128, 0.9, 0.95), (512, 0.75, 0.98)]
+)
+def test_rows_of_articles_are_full(
+    length: int, padded: float, packed: float
+) -> None:
+    documents = wikipedia_like(4000, seed=1)
+    recipe = RecordsRecipe(max_seq_length=length, max_predictions_per_seq=20)
+    lengths = make_instances(documents, 4000, recipe, "x").lengths()
+    rows = pack_rows(lengths, length, "x")
+    assert lengths.mean() / length < padded
+    assert lengths.sum() / len(rows) / length >= packed
+
+
+@pytest.fixture(scope="module")
+def build(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[..., pathlib.Path]:
+    """Builds a folder of records once for each set of settings."""
+    base = tmp_path_factory.mktemp("packing")
+    (base / "text.txt").write_text(text(150))
+    vocab_file = write_vocabulary(base / "vocab")
+    reports: dict[pathlib.Path, RecordsReport] = {}
+
+    def build(workers: int = 1, **changes: object) -> pathlib.Path:
+        settings = {
+            "max_seq_length": S,
+            "max_predictions_per_seq": P,
+            "num_shards": 3,
+            "held_out": 0.2,
+            "packing": True,
+            **changes,
+        }
+        name = "-".join(f"{k}={v}" for k, v in settings.items())
+        path = base / f"{name}-{workers}"
+        if path not in reports:
+            reports[path] = create_records(
+                [base / "text.txt"],
+                vocab_file,
+                path,
+                RecordsRecipe(**settings),
+                workers,
+                say=lambda line: None,
+            )
+        return path
+
+    build.reports = reports
+    return build
+
+
+def read(paths: list[pathlib.Path]) -> list[dict[str, list[int]]]:
+    return [
+        {
+            name: list(value.int64_list.value)
+            for name, value in tf.train.Example.FromString(
+                record.numpy()
+            ).features.feature.items()
+        }
+        for path in paths
+        for record in tf.data.TFRecordDataset(str(path))
+    ]
+
+
+def sequences_of(row: dict[str, list[int]]) -> list[tuple[int, ...]]:
+    """The sequences of a record, with segments and label."""
+    found, start = [], 0
+    sizes = row.get("sequence_lengths", [len(row["input_ids"])])
+    labels = row["next_sentence_labels"]
+    for size, label in zip(sizes, labels, strict=True):
+        end = start + size
+        segments = sum(row["segment_ids"][start:end])
+        found.append((*row["input_ids"][start:end], segments, label))
+        start = end
+    assert start == len(row["input_ids"]) == len(row["segment_ids"])
+    return found
+
+
+@pytest.mark.parametrize("kind", ["records", "held_out"])
+def test_every_sequence_of_the_unpacked_records_is_there(
+    build: Callable, kind: str
+) -> None:
+    for part in range(3 if kind == "records" else 1):
+        found = []
+        for packing in (True, False):
+            folder = build(packing=packing)
+            paths = sorted(folder.glob(f"{kind}-*"))
+            rows = read(paths[part : part + 1])
+            assert max(len(row["input_ids"]) for row in rows) <= S
+            found.append([s for row in rows for s in sequences_of(row)])
+        assert found[0] != found[1]
+        assert collections.Counter(found[0]) == collections.Counter(found[1])
+
+
+def test_bytes_do_not_depend_on_the_workers(build: Callable) -> None:
+    assert digests(build(1)) == digests(build(2))
+    assert digests(build(1)) != digests(build(1, seed=1))
+
+
+def test_the_report_and_the_manifest_say_how_full_they_are(
+    build: Callable,
+) -> None:
+    path = build()
+    packing = RecordFolder.open(path).packing
+    rows = read(sorted(path.glob("records-*")))
+    held_out = read(sorted(path.glob("held_out-*")))
+    counts = [len(row["sequence_lengths"]) for row in rows + held_out]
+    assert packing.most_sequences == max(counts)
+    assert packing.sequences == sum(counts[: len(rows)])
+    assert packing.held_out_sequences == sum(counts[len(rows) :])
+    tokens = sum(len(row["input_ids"]) for row in rows)
+    assert packing.filled == pytest.approx(tokens / len(rows) / S)
+    assert packing.filled > 0.9
+    wanted = predictions_by_length(RecordFolder.open(path).recipe)
+    assert packing.most_predictions == max(
+        wanted[row["sequence_lengths"]].sum() for row in rows + held_out
+    )
+    shown = str(build.reports[path])
+    assert f"{packing.sequences:,} training sequences in {len(rows):,}" in shown
+    assert f"packed records are filled {packing.filled:.1%}, with" in shown
+
+
+def test_batches_have_the_names_shapes_and_dtypes_of_the_table(
+    build: Callable,
+) -> None:
+    folder = RecordFolder.open(build())
+    sizes = {
+        "B": 8,
+        "S": S,
+        "P": folder.packing.most_predictions,
+        "K": folder.packing.most_sequences,
+    }
+    for batches in (
+        training_batches(folder, 8, seed=1),
+        held_out_batches(folder, 8),
+    ):
+        assert list(batches.element_spec) == [
+            feature.name for feature in PACKED_PRETRAINING_FEATURES
+        ]
+        for feature in PACKED_PRETRAINING_FEATURES:
+            spec = batches.element_spec[feature.name]
+            wanted = [sizes[axis] for axis in feature.axes]
+            assert spec.shape.as_list() == wanted
+            assert spec.dtype.name == feature.dtype
+
+
+def take(batches: tf.data.Dataset, count: int) -> list[Batch]:
+    return list(batches.take(count).as_numpy_iterator())
+
+
+def restored(batch: Batch) -> list[tuple[int, ...]]:
+    """Every sequence without masks, with segments and label."""
+    found = []
+    single = alone(batch)
+    for row in range(len(single["input_ids"])):
+        one = {name: value[row] for name, value in single.items()}
+        ids, used = one["input_ids"].copy(), one["masked_lm_weights"] == 1
+        assert used.any()
+        ids[one["masked_lm_positions"][used]] = one["masked_lm_ids"][used]
+        size = one["input_mask"].sum()
+        found.append(
+            (
+                *ids[:size],
+                one["segment_ids"].sum(),
+                one["next_sentence_labels"],
+            )
+        )
+    return found
+
+
+def test_an_epoch_holds_every_sequence_once(build: Callable) -> None:
+    folder = RecordFolder.open(build())
+    batches = take(training_batches(folder, 1, seed=3), folder.num_records)
+    rows = read(sorted(pathlib.Path(folder.path).glob("records-*")))
+    written = [s for row in rows for s in sequences_of(row)]
+    found = [s for batch in batches for s in restored(batch)]
+    assert found != written
+    assert collections.Counter(found) == collections.Counter(written)
+
+
+def check_places(batch: Batch) -> None:
+    """Each of the features that say where the sequences are."""
+    for row in range(len(batch["input_ids"])):
+        ids = batch["sequence_ids"][row]
+        count = int(batch["input_mask"][row].sum())
+        assert (batch["input_mask"][row] == (np.arange(len(ids)) < count)).all()
+        assert (ids[:count] > 0).all()
+        assert not ids[count:].any()
+        assert set(np.diff(ids[:count])) <= {0, 1}
+        sequences = ids.max()
+        labels = batch["next_sentence_labels"][row]
+        assert ((labels >= 0) == (np.arange(len(labels)) < sequences)).all()
+        starts = batch["cls_positions"][row]
+        assert not starts[sequences:].any()
+        for number in range(sequences):
+            places = np.flatnonzero(ids == number + 1)
+            assert places[0] == starts[number]
+            position_ids = batch["position_ids"][row, places]
+            assert (position_ids == np.arange(len(places))).all()
+            assert batch["input_ids"][row, places[0]] == VOCABULARY.cls_id
+            assert batch["input_ids"][row, places[-1]] == VOCABULARY.sep_id
+        for name in ("input_ids", "segment_ids", "position_ids"):
+            assert not batch[name][row, count:].any()
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["tokens", "words"])
+def draw(
+    build: Callable, request: pytest.FixtureRequest
+) -> tuple[RecordFolder, Callable[[list[int], int], Batch]]:
+    """Makes a batch of some records of a folder, masked by a seed."""
+    folder = RecordFolder.open(build(whole_word_mask=request.param))
+    rule = MaskingRule.from_recipe(folder.recipe, folder.vocabulary)
+    paths = [str(file.path) for file in folder.training_files]
+    records = np.array(list(tf.data.TFRecordDataset(paths).as_numpy_iterator()))
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.string),
+            tf.TensorSpec([2], tf.int64),
+        ]
+    )
+    def parse(records: tf.Tensor, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        return parse_packed(records, seed, folder, rule)
+
+    def draw(numbers: list[int], seed: int) -> Batch:
+        chosen = records[np.array(numbers) % len(records)]
+        batch = parse(tf.constant(chosen), tf.constant([seed, 0], tf.int64))
+        return {name: value.numpy() for name, value in batch.items()}
+
+    return folder, draw
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**20),
+    numbers=st.lists(st.integers(0, 10_000), min_size=1, max_size=12),
+)
+def test_every_sequence_keeps_the_rule_of_masks(
+    draw: tuple[RecordFolder, Callable], seed: int, numbers: list[int]
+) -> None:
+    folder, draw_batch = draw
+    batch = draw_batch(numbers, seed)
+    check_places(batch)
+    used = batch["masked_lm_weights"] == 1
+    assert (np.sort(~used, axis=1) == ~used).all()
+    for name in ("masked_lm_positions", "masked_lm_ids"):
+        assert not batch[name][~used].any()
+    wanted = predictions_by_length(folder.recipe)
+    single = alone(batch)
+    assert single["masked_lm_weights"].sum() == used.sum()
+    for row in range(len(single["input_ids"])):
+        one = {name: value[row] for name, value in single.items()}
+        size, count = (
+            int(one[name].sum()) for name in ("input_mask", "masked_lm_weights")
+        )
+        places = one["masked_lm_positions"][:count]
+        assert (np.diff(places) > 0).all()
+        truth = one["input_ids"].copy()
+        truth[places] = one["masked_lm_ids"][:count]
+        specials = [VOCABULARY.cls_id, VOCABULARY.sep_id]
+        assert not np.isin(truth[places], specials).any()
+        if not folder.recipe.whole_word_mask:
+            assert count == min(wanted[size], size - 3)
+            continue
+        assert 0 < count <= wanted[size]
+        check_whole_words(truth[:size], places)
+
+
+def check_whole_words(ids: np.ndarray, places: np.ndarray) -> None:
+    """All pieces of a word are chosen, or none of them."""
+    text_places = np.flatnonzero(
+        ~np.isin(ids, [VOCABULARY.cls_id, VOCABULARY.sep_id])
+    )
+    chosen = np.isin(text_places, places)
+    joins = VOCABULARY.is_continuation[ids[text_places]]
+    # Of the two texts the second may begin with a piece, where it was cut; it
+    # then belongs to the last word of the first.
+    assert (chosen[1:] == chosen[:-1])[joins[1:]].all()
+
+
+def equal(a: list[Batch], b: list[Batch]) -> bool:
+    return all(
+        (x[name] == y[name]).all()
+        for x, y in zip(a, b, strict=True)
+        for name in x
+    )
+
+
+def test_batch_k_is_the_same_wherever_one_starts(
+    build: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading_order, "WINDOW", 16)
+    folder = RecordFolder.open(build())
+    total = 2 * folder.num_records // 7 + 3
+    whole = take(training_batches(folder, 7, seed=5), total)
+    start = folder.num_records // 7
+    resumed = take(training_batches(folder, 7, 5, start), 2)
+    assert equal(resumed, whole[start : start + 2])
+    assert not equal(whole[:2], take(training_batches(folder, 7, seed=6), 2))
+    whole = take(training_batches(folder, 6, 5, streams=2), 4)
+    parts = [
+        take(training_batches(folder, 6, 5, 0, 2, Shard(n, 2)), 4)
+        for n in range(2)
+    ]
+    together = [
+        {name: np.concatenate([a[name], b[name]]) for name in a}
+        for a, b in zip(*parts, strict=True)
+    ]
+    assert equal(together, whole)
+
+
+def test_held_out_rows_come_once_and_are_filled_up(build: Callable) -> None:
+    folder = RecordFolder.open(build())
+    count = folder.num_held_out
+    everything = []
+    for size in (1, 10, 1000):
+        batches = list(held_out_batches(folder, size).as_numpy_iterator())
+        whole = {
+            name: np.concatenate([batch[name] for batch in batches])
+            for name in batches[0]
+        }
+        filled = {name: value[count:] for name, value in whole.items()}
+        assert (filled.pop("next_sentence_labels") == -1).all()
+        assert not any(value.any() for value in filled.values())
+        everything.append({n: value[:count] for n, value in whole.items()})
+    assert equal([everything[0]] * 2, everything[1:])
+    check_places(everything[0])
+    rows = read(sorted(pathlib.Path(folder.path).glob("held_out-*")))
+    written = [s for row in rows for s in sequences_of(row)]
+    assert restored(everything[0]) == written
+
+
+def test_folders_of_before_are_read_as_they_were(
+    build: Callable, tmp_path: pathlib.Path
+) -> None:
+    """Neither their recipe nor their manifest speaks of packing."""
+    path = build(packing=False)
+    for file in path.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    for name in ("records.json", "recipe.json"):
+        values = json.loads((tmp_path / name).read_text())
+        del values["packing"]
+        (tmp_path / name).write_text(json.dumps(values))
+    before, now = RecordFolder.open(tmp_path), RecordFolder.open(path)
+    assert before.packing is None
+    assert before.recipe == now.recipe
+    assert equal(
+        take(training_batches(before, 8, 1), 2),
+        take(training_batches(now, 8, 1), 2),
+    )
+
+
+def test_mistakes_are_told(build: Callable, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(UserError, match="^packing and static_masking: .*one "):
+        RecordsRecipe(packing=True, static_masking=True)
+    path = build()
+    with pytest.raises(UserError, match="packing is True there and False now"):
+        create_records(
+            [path.parent / "text.txt"],
+            path.parent / "vocab" / "vocab.txt",
+            path,
+            dataclasses.replace(RecordFolder.open(path).recipe, packing=False),
+            say=lambda line: None,
+        )
+    for file in path.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    manifest = tmp_path / "records.json"
+    values = json.loads(manifest.read_text())
+    del values["packing"]["filled"]
+    manifest.write_text(json.dumps(values))
+    with pytest.raises(UserError, match="records.json: damaged manifest"):
+        RecordFolder.open(tmp_path)
+    del values["packing"]
+    manifest.write_text(json.dumps(values))
+    with pytest.raises(UserError, match=r"records.json: .* packing is True;"):
+        RecordFolder.open(tmp_path)
