@@ -135,7 +135,10 @@ def tokenizers_by_name(vocab_file: str) -> dict[str, tuple[str, Callable]]:
 
     return {
         _OURS: ("tensor", ours.tokenize),
-        "bert_tf CorpusTokenizer": ("bytes", CorpusTokenizer(ours).tokenize),
+        "bert_tf CorpusTokenizer": (
+            "bytes",
+            CorpusTokenizer(ours.vocabulary, ours.lower_case).tokenize,
+        ),
         f"{_OURS}, offsets": ("tensor", ours.tokenize_with_offsets),
         "TF Text FastBertTokenizer": ("tensor", tokenize_fast),
         "TF Text BertTokenizer": ("tensor", tokenize_plain),

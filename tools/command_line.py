@@ -19,7 +19,7 @@ _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _LEVEL_IS_OURS = "BERT_TF_HIDES_MESSAGES"
 
 
-def _import_tensorflow() -> None:
+def import_tensorflow() -> None:
     """Imports TensorFlow without its start-up messages.
 
     TensorFlow 2.21 writes some before it reads TF_CPP_MIN_LOG_LEVEL. Where
@@ -80,8 +80,13 @@ def fail(message: str) -> int:
     return 1
 
 
-def run(main: Callable[[], None]) -> None:
+def run(main: Callable[[], None], tensorflow: bool = True) -> None:
     """Parses the flags, runs `main` and ends the process.
+
+    Args:
+      main: the command.
+      tensorflow: whether to import it first; a command that may do without
+        calls `import_tensorflow` where it cannot.
 
     A `UserError` and an error of the operating system (a full disk, a missing
     permission) become one line on standard error and exit code 1; an
@@ -99,10 +104,12 @@ def run(main: Callable[[], None]) -> None:
             )
         main()
 
-    run_on_words(no_words)
+    run_on_words(no_words, tensorflow)
 
 
-def run_on_words(main: Callable[[list[str]], None]) -> None:
+def run_on_words(
+    main: Callable[[list[str]], None], tensorflow: bool = True
+) -> None:
     """As `run`, for a command that takes words after its flags."""
 
     def guarded(arguments: list[str]) -> int:
@@ -114,7 +121,8 @@ def run_on_words(main: Callable[[list[str]], None]) -> None:
                 stream.reconfigure(errors="backslashreplace")
         logging.set_verbosity(logging.WARNING)
         try:
-            _import_tensorflow()
+            if tensorflow:
+                import_tensorflow()
             main(arguments[1:])
         except UserError as error:
             return fail(str(error))

@@ -145,7 +145,7 @@ class _Builder:
         ) as progress:
             for block in tokenize_corpus(
                 self.task.files,
-                self.task.tokenizer(),
+                self.task.vocabulary,
                 self.plan.recipe,
                 self.plan.num_shards,
                 self.work_dir,

@@ -14,7 +14,11 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError
 from bert_tf.features import PRETRAINING_FEATURES
-from bert_tf.records.dynamic_masking import mask_batch
+from bert_tf.records.dynamic_masking import (
+    MaskingNoise,
+    draw_noise,
+    mask_rows,
+)
 from bert_tf.records.folder import RecordFolder
 from bert_tf.records.masking import MaskingRule
 from bert_tf.records.packed_dataset import parse_packed
@@ -33,8 +37,12 @@ __all__ = [
     "training_batches",
 ]
 
-# Batches parsed and masked at a time; one makes about 40,000 sequences/s.
+# Stretches of records parsed and masked at a time.
 _PARALLEL_CALLS = 4
+
+# Batches are made several at a time, of about so many rows: an operation on a
+# small batch costs more than its arithmetic.
+_ROWS_AT_ONCE = 1024
 
 # Held-out masks are drawn for this many records at a time, whatever the batch
 # size, so that all evaluations of the same records are comparable.
@@ -42,23 +50,17 @@ _HELD_OUT_ROWS = 64
 _HELD_OUT_SEED = 20_181_011
 _LABELS = "next_sentence_labels"
 
+Rows = dict[str, tf.Tensor]
 
-# Traced once, however many data sets read the folder.
-@functools.lru_cache(maxsize=8)
-def _parser(
-    folder: RecordFolder,
-) -> Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]:
-    """Makes the function from serialised records and a seed to a batch."""
-    rule = _masking_rule(folder)
+
+def _parser(folder: RecordFolder) -> Callable[[tf.Tensor], Rows]:
+    """Makes the function from serialised records to rows without new masks."""
     length = folder.max_seq_length
     predictions = folder.max_predictions_per_seq
 
-    def parse_static(
-        records: tf.Tensor, seed: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
-        del seed
+    def parse_static(records: tf.Tensor) -> Rows:
         sizes = {"BS": [length], "BP": [predictions], "B": []}
-        batch = tf.io.parse_example(
+        rows = tf.io.parse_example(
             records,
             {
                 feature.name: tf.io.FixedLenFeature(
@@ -69,13 +71,11 @@ def _parser(
             },
         )
         return {
-            feature.name: tf.cast(batch[feature.name], feature.dtype)
+            feature.name: tf.cast(rows[feature.name], feature.dtype)
             for feature in PRETRAINING_FEATURES
         }
 
-    def parse_and_mask(
-        records: tf.Tensor, seed: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
+    def parse_plain(records: tf.Tensor) -> Rows:
         ragged = tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int32)
         parsed = tf.io.parse_example(
             records,
@@ -86,28 +86,68 @@ def _parser(
             },
         )
         lengths = parsed["input_ids"].row_lengths()
-        shape = [None, length]
-        input_ids = parsed["input_ids"].to_tensor(shape=shape)
-        segment_ids = parsed["segment_ids"].to_tensor(shape=shape)
-        label = parsed["next_sentence_labels"]
-        return {
-            "input_mask": tf.sequence_mask(lengths, length, tf.int32),
-            "segment_ids": tf.cast(segment_ids, tf.int32),
-            "next_sentence_labels": tf.cast(label, tf.int32),
-            **mask_batch(tf.cast(input_ids, tf.int32), lengths, seed, rule),
+        rows = {
+            name: tf.cast(values, tf.int32).to_tensor(shape=[None, length])
+            if isinstance(values, tf.RaggedTensor)
+            else tf.cast(values, tf.int32)
+            for name, values in parsed.items()
+        }
+        return rows | {
+            "input_mask": tf.sequence_mask(lengths, length, tf.int32)
         }
 
-    def parse_several(
-        records: tf.Tensor, seed: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
-        return parse_packed(records, seed, folder, rule)
+    return parse_static if folder.static else parse_plain
 
-    parse = parse_static if rule is None else parse_and_mask
+
+def _batches_together(folder: RecordFolder, size: int) -> int:
+    """How many batches of a size are made at a time."""
+    # Those of packed records differ in how many sequences they mask.
+    return 1 if folder.packing else max(_ROWS_AT_ONCE // size, 1)
+
+
+# Traced once, however many data sets read the folder.
+@functools.lru_cache(maxsize=8)
+def _maker(
+    folder: RecordFolder, batches: int
+) -> Callable[[tf.Tensor, tf.Tensor], Rows]:
+    """Makes the function from records to the rows of some batches, end to end.
+
+    It is given serialised records, as many for each batch, and the seed of
+    the masks of each batch, int64 [batches, 2]; of packed records those of
+    one batch.
+    """
+    parse = _parser(folder)
+    rule = _masking_rule(folder)
+    predictions = folder.max_predictions_per_seq
+
+    def make(records: tf.Tensor, seeds: tf.Tensor) -> Rows:
+        rows = parse(records)
+        if rule is None:
+            return rows
+        size, width = tf.size(records) // batches, folder.max_seq_length
+        noise = tf.map_fn(
+            lambda seed: draw_noise(size, width, seed, rule),
+            seeds,
+            fn_output_signature=MaskingNoise(
+                tf.TensorSpec([None, width], tf.float32),
+                tf.TensorSpec([None, predictions], tf.float32),
+                tf.TensorSpec([None, predictions], tf.int32),
+            ),
+        )
+        noise = [tf.reshape(x, [-1, x.shape[-1]]) for x in noise]
+        lengths = tf.reduce_sum(rows["input_mask"], axis=1)
+        return rows | mask_rows(
+            rows["input_ids"], lengths, MaskingNoise(*noise), rule
+        )
+
+    def make_packed(records: tf.Tensor, seeds: tf.Tensor) -> Rows:
+        return parse_packed(records, seeds[0], folder, rule)
+
     return tf.function(
-        parse if folder.packing is None else parse_several,
+        make if folder.packing is None else make_packed,
         input_signature=[
             tf.TensorSpec([None], tf.string),
-            tf.TensorSpec([2], tf.int64),
+            tf.TensorSpec([batches, 2], tf.int64),
         ],
         autograph=False,
     )
@@ -120,8 +160,8 @@ def _masking_rule(folder: RecordFolder) -> MaskingRule | None:
 
 
 def _with_static_shapes(
-    batch: dict[str, tf.Tensor], folder: RecordFolder, rows: int | None
-) -> dict[str, tf.Tensor]:
+    batch: Rows, folder: RecordFolder, rows: int | None
+) -> Rows:
     sizes = {
         "B": rows,
         "S": folder.max_seq_length,
@@ -180,35 +220,43 @@ def training_batches(
         streams and workers do not divide.
     """
     check_streams(folder, batch_size, streams, shard)
-    parse = _parser(folder)
     size = batch_size // streams
+    together = _batches_together(folder, size)
+    make = _maker(folder, together)
     own = range(streams)[shard.part(streams)]
     calls = max(_PARALLEL_CALLS // len(own), 1)
 
     def batches_of(stream: int) -> tf.data.Dataset:
         @as_written
-        def to_batch(
-            number: tf.Tensor, records: tf.Tensor
-        ) -> dict[str, tf.Tensor]:
-            batch = parse(records, mask_seed(seed, number, stream))
-            return _with_static_shapes(batch, folder, size)
+        def to_rows(number: tf.Tensor, records: tf.Tensor) -> Rows:
+            first = start_batch + number * together
+            seeds = tf.map_fn(
+                lambda batch: mask_seed(seed, batch, stream),
+                first + tf.range(together, dtype=tf.int64),
+                fn_output_signature=tf.TensorSpec([2], tf.int64),
+            )
+            rows = make(records, seeds)
+            return _with_static_shapes(rows, folder, size * together)
 
         records = shuffled_records(
             folder, seed, Shard(stream, streams), start_batch * size
         )
-        records = records.rebatch(size, drop_remainder=True)
-        return records.enumerate(start_batch).map(
-            to_batch, num_parallel_calls=calls, deterministic=True
+        records = records.rebatch(size * together, drop_remainder=True)
+        rows = records.enumerate().map(
+            to_rows, num_parallel_calls=calls, deterministic=True
         )
+        return rows.rebatch(size, drop_remainder=True)
 
     @as_written
-    def join(*parts: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def join(*parts: Rows) -> Rows:
         return tf.nest.map_structure(
             lambda *values: tf.concat(values, axis=0), *parts
         )
 
-    streams_read = tuple(batches_of(stream) for stream in own)
-    batches = tf.data.Dataset.zip(streams_read).map(join)
+    parts = [batches_of(stream) for stream in own]
+    batches = parts[0]
+    if len(parts) > 1:
+        batches = tf.data.Dataset.zip(tuple(parts)).map(join)
     return _finished(batches, tf.data.INFINITE_CARDINALITY)
 
 
@@ -250,16 +298,16 @@ def held_out_batches(
       filled up with rows that count for nothing: their weights are 0 and
       their next_sentence_labels -1.
     """
-    parse = _parser(folder)
+    make = _maker(folder, batches=1)
     part = shard.part(batch_size)
 
     @as_written
-    def to_batch(number: tf.Tensor, records: tf.Tensor) -> dict[str, tf.Tensor]:
-        batch = parse(records, mask_seed(_HELD_OUT_SEED, number))
-        return _with_static_shapes(batch, folder, None)
+    def to_batch(number: tf.Tensor, records: tf.Tensor) -> Rows:
+        seed = mask_seed(_HELD_OUT_SEED, number)
+        return _with_static_shapes(make(records, seed[None]), folder, None)
 
     @as_written
-    def own_rows(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def own_rows(batch: Rows) -> Rows:
         missing = batch_size - tf.shape(batch[_LABELS])[0]
         full = {
             name: tf.pad(

@@ -7,6 +7,7 @@ B are each one range of tokens and nothing is copied.
 
 import bisect
 import dataclasses
+import itertools
 import random
 
 import numpy as np
@@ -159,7 +160,9 @@ def make_instances(
         for document in visited.tolist():
             maker.add_document(document)
     maker.rng.shuffle(maker.pairs)
-    ranges = np.array(maker.pairs, dtype=np.int64).reshape(-1, 5)
+    numbers = itertools.chain.from_iterable(maker.pairs)
+    ranges = np.fromiter(numbers, np.int64, 5 * len(maker.pairs))
+    ranges = ranges.reshape(-1, 5)
     return Instances(
         ranges[:, 0],
         ranges[:, 1],

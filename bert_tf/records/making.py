@@ -19,8 +19,7 @@ from bert_tf.records.plan import (
 )
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.report import RecordsReport
-from bert_tf.text.casing import TOKENIZER_CONFIG_FILE
-from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.casing import TOKENIZER_CONFIG_FILE, write_lower_case
 from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 
 
@@ -39,10 +38,6 @@ class RecordsTask:
     files: tuple[CorpusFile, ...]
     vocabulary: Vocabulary
     say: Callable[[str], None]
-
-    def tokenizer(self) -> BertTokenizer:
-        """The tokenizer of the records."""
-        return BertTokenizer(self.vocabulary, self.plan.recipe.lower_case)
 
 
 # Is given the task, the folder of the records and one for unfinished work in
@@ -134,7 +129,8 @@ def finish(
 ) -> None:
     """Writes what stands beside the record files, the manifest last."""
     task.plan.recipe.save(output_dir / RECIPE_FILE)
-    task.tokenizer().save(output_dir)
+    task.vocabulary.save(output_dir / VOCABULARY_FILE)
+    write_lower_case(output_dir, task.plan.recipe.lower_case)
     manifest.save(output_dir)
 
 

@@ -9,6 +9,7 @@ vocabulary with 10 %. `dynamic_masking` is the same rule in TensorFlow.
 """
 
 import dataclasses
+import functools
 from typing import Self
 
 import numpy as np
@@ -96,19 +97,71 @@ def choose_tokens(
     Args:
       input_ids: int32 [B, S], zero after the sequence's end.
       lengths: sequence lengths with specials, int [B].
-      order_noise: float32 [B, S] in [0, 1); groups are visited in its order.
+      order_noise: multiples of 2**-24 in [0, 1), float32 [B, S]; groups are
+        visited in its order.
       rule: the masking rule.
 
     Returns:
-      True where a token is to be predicted, bool [B, S].
+      The positions of the tokens to be predicted in increasing order, then S;
+      int64 [B, P].
     """
-    rows, width = input_ids.shape
-    candidate = (np.arange(width) < lengths[:, None]) & ~rule.is_special[
-        input_ids
-    ]
+    places = np.arange(input_ids.shape[1])
+    candidate = places < lengths[:, None]
+    for special in np.flatnonzero(rule.is_special):
+        candidate &= input_ids != special
+    wanted = rule.num_to_predict[lengths].astype(np.int64)
+    choose = _choose_single_tokens
+    if rule.joins_previous.any():
+        starts = ~rule.joins_previous[input_ids]
+        choose = functools.partial(_choose_words, starts)
+    chosen = choose(candidate, wanted, order_noise, rule)
+    missing = rule.max_predictions_per_seq - chosen.shape[1]
+    return np.pad(
+        chosen, [(0, 0), (0, missing)], constant_values=candidate.shape[1]
+    )
+
+
+def _choose_single_tokens(
+    candidate: np.ndarray,
+    wanted: np.ndarray,
+    order_noise: np.ndarray,
+    rule: MaskingRule,
+) -> np.ndarray:
+    """`choose_tokens` where every candidate is a group."""
+    width = candidate.shape[1]
+    predictions = min(rule.max_predictions_per_seq, width)
+    counts = np.sum(candidate, axis=1)
+    # Noise and place in one number: partial sorts of numbers are fast.
+    bits = width.bit_length()
+    dtype = np.uint32 if 24 + bits <= 32 else np.uint64
+    places = np.arange(width, dtype=dtype)
+    keys = (order_noise * np.float32(1 << 24)).astype(dtype) << dtype(bits)
+    keys |= places
+    keys[places >= counts[:, None]] = np.iinfo(dtype).max
+    if predictions < width:
+        keys = np.partition(keys, predictions - 1, axis=1)[:, :predictions]
+    groups = np.sort(keys, axis=1) & dtype((1 << bits) - 1)
+    taken = np.arange(predictions) < np.minimum(wanted, counts)[:, None]
+    # The places of all candidates, row after row; one more for what is none.
+    found = np.append(np.nonzero(candidate)[1], 0)
+    begins = np.cumsum(counts) - counts
+    groups = begins[:, None] + groups.astype(np.int64)
+    chosen = found[np.where(taken, groups, 0)]
+    return np.sort(np.where(taken, chosen, width), axis=1)
+
+
+def _choose_words(
+    starts: np.ndarray,
+    candidate: np.ndarray,
+    wanted: np.ndarray,
+    order_noise: np.ndarray,
+    rule: MaskingRule,
+) -> np.ndarray:
+    """`choose_tokens` where tokens that start no word join the one before."""
+    rows, width = candidate.shape
     # A first token has no word before it, whatever it looks like.
     first = candidate & (np.cumsum(candidate, axis=1) == 1)
-    starts = candidate & (first | ~rule.joins_previous[input_ids])
+    starts = candidate & (first | starts)
     group = np.maximum(np.cumsum(starts, axis=1) - 1, 0)
     flat_group = (np.arange(rows)[:, None] * width + group)[candidate]
     sizes = np.bincount(flat_group, minlength=rows * width)
@@ -118,7 +171,7 @@ def choose_tokens(
     )
     sizes = np.take_along_axis(sizes, order, axis=1)
 
-    remaining = rule.num_to_predict[lengths].astype(np.int64)
+    remaining = wanted
     taken = np.zeros_like(candidate)
     while True:
         # Groups too large for what remains are passed over for good, since
@@ -130,15 +183,17 @@ def choose_tokens(
         total = np.cumsum(np.where(open_groups, sizes, 0), axis=1)
         fits = open_groups & (total <= remaining[:, None])
         taken |= fits
-        remaining -= np.sum(np.where(fits, sizes, 0), axis=1)
+        remaining = remaining - np.sum(np.where(fits, sizes, 0), axis=1)
     taken_group = np.zeros_like(taken)
     np.put_along_axis(taken_group, order, taken, axis=1)
-    return candidate & np.take_along_axis(taken_group, group, axis=1)
+    chosen = candidate & np.take_along_axis(taken_group, group, axis=1)
+    places = np.where(chosen, np.arange(width), width)
+    return np.sort(places, axis=1)[:, : rule.max_predictions_per_seq]
 
 
 def replace_tokens(
     input_ids: np.ndarray,
-    chosen: np.ndarray,
+    positions: np.ndarray,
     action_noise: np.ndarray,
     random_ids: np.ndarray,
     rule: MaskingRule,
@@ -147,14 +202,12 @@ def replace_tokens(
 
     Args:
       input_ids: int32 [B, S].
-      chosen: tokens to predict, bool [B, S].
+      positions: what `choose_tokens` gives, int64 [B, P].
       action_noise: float32 [B, P] in [0, 1); decides mask, keep or random.
       random_ids: int32 [B, P] in [0, V).
       rule: the masking rule.
     """
-    predictions = rule.max_predictions_per_seq
-    positions = np.argsort(~chosen, axis=1, kind="stable")[:, :predictions]
-    used = np.arange(predictions) < np.sum(chosen, axis=1, keepdims=True)
+    used = positions < input_ids.shape[1]
     # Unused predictions point at position 0, which is never chosen.
     positions = np.where(used, positions, 0)
     labels = np.take_along_axis(input_ids, positions, axis=1)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from bert_tf.records.fixed_examples import FixedExamples, FixedFeature
 from bert_tf.records.instances import Instances, make_instances
 from bert_tf.records.masking import (
     MaskingRule,
@@ -16,7 +17,6 @@ from bert_tf.records.masking import (
 from bert_tf.records.packing import pack_rows, packed_records
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.record_file import (
-    FLOAT_LIST,
     INT64_LIST,
     encode_example,
     encode_varints,
@@ -241,26 +241,23 @@ def gather_rows(
     Returns:
       input_ids and segment_ids, int32 [rows, S], zero-padded.
     """
-    a_start, a_end = instances.a_start[rows], instances.a_end[rows]
-    b_start, b_end = instances.b_start[rows], instances.b_end[rows]
-    place = np.arange(max_seq_length)
-    first_sep = (a_end - a_start + 1)[:, None]
-    second_sep = first_sep + (b_end - b_start + 1)[:, None]
-    in_a = (place > 0) & (place < first_sep)
-    in_b = (place > first_sep) & (place < second_sep)
+    a_start, b_start = instances.a_start[rows], instances.b_start[rows]
+    first_sep = instances.a_end[rows] - a_start + 1
+    second_sep = first_sep + instances.b_end[rows] - b_start + 1
+    numbers, place = np.arange(len(a_start)), np.arange(max_seq_length)
+    after_a = place > first_sep[:, None]
     source = np.where(
-        in_a,
-        a_start[:, None] + place - 1,
-        b_start[:, None] + place - first_sep - 1,
+        after_a, (b_start - first_sep - 1)[:, None], (a_start - 1)[:, None]
     )
-    input_ids = np.zeros(source.shape, dtype=np.int32)
-    in_text = in_a | in_b
-    input_ids[in_text] = ids[source[in_text]]
+    source += place
+    # Places of no text are written over, or past the end of the row.
+    input_ids = ids.take(source, mode="clip").astype(np.int32)
     input_ids[:, 0] = vocabulary.cls_id
-    is_sep = (place == first_sep) | (place == second_sep)
-    input_ids[is_sep] = vocabulary.sep_id
-    segment_ids = (place > first_sep) & (place <= second_sep)
-    return input_ids, segment_ids.astype(np.int32)
+    input_ids[numbers, first_sep] = vocabulary.sep_id
+    input_ids[numbers, second_sep] = vocabulary.sep_id
+    in_sequence = place <= second_sep[:, None]
+    input_ids *= in_sequence
+    return input_ids, (after_a & in_sequence).astype(np.int32)
 
 
 def static_records(
@@ -286,36 +283,38 @@ def static_records(
     rule = MaskingRule.from_recipe(recipe, vocabulary)
     rng = np.random.Generator(np.random.PCG64(list(seed.encode("utf-8"))))
     lengths = instances.lengths()
+    layout = _static_layout(recipe, len(vocabulary))
     for start in range(0, len(instances), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
         input_ids, segment_ids = gather_rows(
             ids, instances, rows, recipe.max_seq_length, vocabulary
         )
         masked = mask_rows(input_ids, lengths[rows], rule, rng)
-        input_mask = np.arange(recipe.max_seq_length) < lengths[rows, None]
-        columns = {
-            "input_ids": _int64_lists(masked.input_ids),
-            "input_mask": _int64_lists(input_mask),
-            "masked_lm_ids": _int64_lists(masked.masked_lm_ids),
-            "masked_lm_positions": _int64_lists(masked.masked_lm_positions),
-            "masked_lm_weights": _float_lists(masked.masked_lm_weights),
-            "next_sentence_labels": _int64_lists(
-                instances.is_random[rows, None]
-            ),
-            "segment_ids": _int64_lists(segment_ids),
-        }
-        for row in zip(*columns.values(), strict=True):
-            yield encode_example(dict(zip(columns, row, strict=True)))
+        yield from layout.encode(
+            {
+                "input_ids": masked.input_ids,
+                "input_mask": np.arange(recipe.max_seq_length)
+                < lengths[rows, None],
+                "masked_lm_ids": masked.masked_lm_ids,
+                "masked_lm_positions": masked.masked_lm_positions,
+                "masked_lm_weights": masked.masked_lm_weights,
+                "next_sentence_labels": instances.is_random[rows, None],
+                "segment_ids": segment_ids,
+            }
+        )
 
 
-def _int64_lists(rows: np.ndarray) -> list[tuple[int, bytes]]:
-    encoded, offsets = encode_varints(rows)
-    ends = offsets[:: rows.shape[1]].tolist()
-    return [
-        (INT64_LIST, encoded[start:end])
-        for start, end in zip(ends, ends[1:], strict=False)
-    ]
-
-
-def _float_lists(rows: np.ndarray) -> list[tuple[int, bytes]]:
-    return [(FLOAT_LIST, row.tobytes()) for row in rows.astype("<f4")]
+def _static_layout(recipe: RecordsRecipe, vocab_size: int) -> FixedExamples:
+    length = recipe.max_seq_length
+    predictions = recipe.max_predictions_per_seq
+    return FixedExamples(
+        [
+            FixedFeature("input_ids", length, vocab_size),
+            FixedFeature("input_mask", length, 2),
+            FixedFeature("masked_lm_ids", predictions, vocab_size),
+            FixedFeature("masked_lm_positions", predictions, length),
+            FixedFeature("masked_lm_weights", predictions, None),
+            FixedFeature("next_sentence_labels", 1, 2),
+            FixedFeature("segment_ids", length, 2),
+        ]
+    )

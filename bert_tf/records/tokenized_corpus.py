@@ -4,7 +4,6 @@ import collections
 import concurrent.futures
 import dataclasses
 import pathlib
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -13,6 +12,7 @@ import numpy as np
 from bert_tf.corpora.sources import CorpusFile
 from bert_tf.corpora.streams import Position
 from bert_tf.errors import UserError
+from bert_tf.processes import WorkerPool
 from bert_tf.records.corpus import (
     LONG_LINE_CHARACTERS,
     Block,
@@ -28,7 +28,6 @@ from bert_tf.records.token_blocks import (
     write_block,
 )
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer
-from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
 # Sentences are tokenised in batches of about this much text: large enough to
@@ -97,22 +96,26 @@ def _batches(sentences: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 
 
 def _tokenized_batches(
-    batches: Iterator[Sequence[bytes]], tokenizer: BertTokenizer, workers: int
+    batches: Iterator[Sequence[bytes]],
+    vocabulary: Vocabulary,
+    lower_case: bool,
+    workers: int,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Tokenises batches in parallel and in order: ids, tokens a sentence."""
-    own = threading.local()
-
-    def tokenize(sentences: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-        if not hasattr(own, "tokenizer"):
-            own.tokenizer = CorpusTokenizer(tokenizer)
-        return own.tokenizer.tokenize(sentences)
-
+    if workers == 1:
+        yield from map(
+            CorpusTokenizer(vocabulary, lower_case).tokenize, batches
+        )
+        return
+    settings = (vocabulary.tokens, lower_case)
     under_way: collections.deque[concurrent.futures.Future] = (
         collections.deque()
     )
-    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+    with WorkerPool(
+        "bert_tf.records.tokenizing_workers", settings, workers
+    ) as pool:
         for sentences in batches:
-            under_way.append(pool.submit(tokenize, sentences))
+            under_way.append(pool.submit(sentences))
             if len(under_way) > 2 * workers:
                 yield under_way.popleft().result()
         while under_way:
@@ -120,9 +123,12 @@ def _tokenized_batches(
 
 
 def tokenized_blocks(
-    blocks: Iterator[Block], tokenizer: BertTokenizer, workers: int
+    blocks: Iterator[Block],
+    vocabulary: Vocabulary,
+    lower_case: bool,
+    workers: int,
 ) -> Iterator[tuple[Block, np.ndarray, np.ndarray]]:
-    """Tokenises blocks in parallel, in order.
+    """Tokenises blocks, in parallel where there are several workers, in order.
 
     Yields:
       The block, its token ids and the number of tokens of each sentence.
@@ -146,7 +152,9 @@ def tokenized_blocks(
             )
             all_ids, all_lengths, sentences = [], [], 0
 
-    for ids, lengths in _tokenized_batches(batches(), tokenizer, workers):
+    for ids, lengths in _tokenized_batches(
+        batches(), vocabulary, lower_case, workers
+    ):
         yield from finished()
         all_ids.append(ids)
         all_lengths.append(lengths)
@@ -226,7 +234,7 @@ def take_block(
 
 def tokenize_corpus(
     files: Sequence[CorpusFile],
-    tokenizer: BertTokenizer,
+    vocabulary: Vocabulary,
     recipe: RecordsRecipe,
     num_shards: int,
     work_dir: pathlib.Path,
@@ -237,12 +245,12 @@ def tokenize_corpus(
 
     Args:
       files: the input files in their order.
-      tokenizer: makes the ids.
-      recipe: seed, held-out share and treatment of bytes.
+      vocabulary: makes the ids.
+      recipe: seed, held-out share and treatment of case and bytes.
       num_shards: training pools; one more pool is held out.
       work_dir: folder of the block files.
-      workers: batches tokenised at the same time, and processes that take
-        documents apart.
+      workers: processes that tokenise, and as many that take documents apart;
+        with one it is done in this process.
       done: the blocks that are already there.
 
     Yields:
@@ -254,9 +262,11 @@ def tokenize_corpus(
     """
     start = done[-1].end if done else Position()
     blocks = read_blocks(files, start, len(done), recipe, workers)
-    for block, ids, lengths in tokenized_blocks(blocks, tokenizer, workers):
+    for block, ids, lengths in tokenized_blocks(
+        blocks, vocabulary, recipe.lower_case, workers
+    ):
         documents, summary = take_block(
-            block, ids, lengths, files, tokenizer.vocabulary, recipe
+            block, ids, lengths, files, vocabulary, recipe
         )
         pools = deal_documents(
             len(documents),

@@ -2,15 +2,22 @@
 
 A corpus says the same words again and again. Text is cut where BERT's rules cut
 it anyway, at white space and, in ASCII, at punctuation; the pieces of a word
-come from a table that `BertTokenizer` itself fills, so the ids are its own.
-Everything else is array operations over bytes.
+come from a table that `PlainTokenizer` fills, by the same rules. Everything
+else is array operations over bytes. TensorFlow is imported when the first text
+comes that has few words to look up.
 """
 
+import functools
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.plain_tokenizer import PlainTokenizer
+from bert_tf.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from bert_tf.text.tokenizer import BertTokenizer
 
 # Classes of bytes.
 _SPACE, _PUNCTUATION, _WORD, _OTHER = range(4)
@@ -137,18 +144,29 @@ class _WordTable:
         return (mixed >> _SHIFT).astype(np.int64)
 
 
+@functools.lru_cache(maxsize=2)
+def _exact_tokenizer(
+    vocabulary: Vocabulary, lower_case: bool
+) -> "BertTokenizer":
+    from bert_tf.text.tokenizer import BertTokenizer
+
+    return BertTokenizer(vocabulary, lower_case)
+
+
 class CorpusTokenizer:
     """Ids of many sentences, those of a `BertTokenizer`.
 
     Not for several threads at once: each has its own.
 
     Args:
-      tokenizer: makes the pieces of words that were not seen before.
+      vocabulary: the pieces.
+      lower_case: whether to lower-case and strip accents.
     """
 
-    def __init__(self, tokenizer: BertTokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._case = _LOWER if tokenizer.lower_case else _SAME
+    def __init__(self, vocabulary: Vocabulary, lower_case: bool) -> None:
+        self._settings = vocabulary, lower_case
+        self._plain = PlainTokenizer(vocabulary, lower_case)
+        self._case = _LOWER if lower_case else _SAME
         self._forget()
 
     def _forget(self) -> None:
@@ -178,7 +196,7 @@ class CorpusTokenizer:
         text = b"\n".join([*sentences, bytes(_KEY_BYTES)])
         others = len(text) - len(text.translate(None, _NOT_ASCII))
         if others > _MOST_OTHER_SHARE * len(text):
-            return self._exact(sentences)
+            return self._whole_texts(sentences)
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
         sentence_ends = np.cumsum(lengths + 1)
         chunks = _chunks(text, len(text) - _KEY_BYTES)
@@ -230,12 +248,14 @@ class CorpusTokenizer:
         return np.array([self._others[c] for c in chunks], np.int64)
 
     def _new(self, chunks: list[bytes]) -> np.ndarray:
-        """Numbers of chunks whose pieces the tokenizer makes."""
-        return self._pieces.add(*self._exact(chunks))
+        """Numbers of chunks that get a list of pieces."""
+        return self._pieces.add(*self._plain.tokenize(chunks))
 
-    def _exact(self, texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-        """The tokenizer's own ids, end to end, and how many a text has."""
-        ids = self._tokenizer.tokenize(texts)
+    def _whole_texts(
+        self, texts: Sequence[bytes]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The ids without looking words up, end to end, and each text's."""
+        ids = _exact_tokenizer(*self._settings).tokenize(texts)
         return ids.flat_values.numpy(), ids.row_lengths().numpy()
 
 

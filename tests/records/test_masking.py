@@ -130,20 +130,41 @@ def test_same_noise_gives_the_same_masks_and_those_of_a_plain_loop(
     action = rng.random((8, most), dtype=np.float32)
     others = rng.integers(SIZE, size=(8, most), dtype=np.int32)
     chosen = masking.choose_tokens(ids, lengths, noise, law)
-    graph_chosen = dynamic_masking.choose_tokens(
+    positions = dynamic_masking.choose_tokens(
         tf.constant(ids), tf.constant(lengths, tf.int32), noise, law
     )
-    assert (graph_chosen.numpy() == chosen).all()
+    assert (positions.numpy() == chosen).all()
     ours = masking.replace_tokens(ids, chosen, action, others, law)
     theirs = dynamic_masking.replace_tokens(
-        tf.constant(ids), graph_chosen, action, others, law
+        tf.constant(ids), positions, action, others, law
     )
     for name, value in theirs.items():
         assert (value.numpy() == getattr(ours, name)).all(), name
     for row in range(8):
-        assert set(np.flatnonzero(chosen[row])) == visit_groups(
+        assert set(chosen[row]) - {length} == visit_groups(
             ids[row, : lengths[row]], noise[row], law
         )
+
+
+def test_words_too_long_for_what_is_wanted_are_passed_over() -> None:
+    """More of them than predictions, before the first that fits."""
+    word, piece = np.flatnonzero(~CONTINUES)[20], np.flatnonzero(CONTINUES)[3]
+    text = [word, piece, piece] * 10 + [word, piece, word]
+    ids = np.array([[V.cls_id, *text, V.sep_id]], np.int32)
+    law = rule(
+        max_seq_length=ids.size,
+        max_predictions_per_seq=2,
+        whole_word_mask=True,
+    )
+    # The words of three come first, then that of two, then the single one.
+    noise = np.linspace(0, 0.9, ids.size, dtype=np.float32)[None]
+    lengths = np.array([ids.size])
+    chosen = masking.choose_tokens(ids, lengths, noise, law)
+    positions = dynamic_masking.choose_tokens(
+        tf.constant(ids), tf.constant(lengths, tf.int32), noise, law
+    )
+    assert positions.numpy().tolist() == [[31, 32]]
+    assert chosen.tolist() == [[31, 32]]
 
 
 def visit_groups(

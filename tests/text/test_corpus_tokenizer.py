@@ -40,7 +40,7 @@ def test_golden_texts(tokenizers, lower_case) -> None:
     rows = (GOLDEN / "uncased.jsonl").read_text().splitlines()
     texts = [json.loads(row)["text"] for row in rows]
     assert len(texts) > 30
-    subject = CorpusTokenizer(tokenizers[lower_case])
+    subject = CorpusTokenizer(tokenizers[lower_case].vocabulary, lower_case)
     # What one call learns, the next one looks up.
     for _ in range(2):
         check(subject, tokenizers[lower_case], texts)
@@ -57,7 +57,7 @@ def test_golden_texts(tokenizers, lower_case) -> None:
     st.booleans(),
 )
 def test_any_text(tokenizers, texts, lower_case) -> None:
-    subject = CorpusTokenizer(tokenizers[lower_case])
+    subject = CorpusTokenizer(tokenizers[lower_case].vocabulary, lower_case)
     check(subject, tokenizers[lower_case], texts)
     # Among so much ASCII that words are looked up.
     check(subject, tokenizers[lower_case], [*texts[::-1], "some ascii " * 99])
@@ -79,12 +79,18 @@ def test_any_text(tokenizers, texts, lower_case) -> None:
 )
 def test_edges(tokenizers, texts) -> None:
     for exact in tokenizers.values():
-        check(CorpusTokenizer(exact), exact, texts)
-        check(CorpusTokenizer(exact), exact, [*texts, "some ascii " * 99])
+        check(CorpusTokenizer(exact.vocabulary, exact.lower_case), exact, texts)
+        check(
+            CorpusTokenizer(exact.vocabulary, exact.lower_case),
+            exact,
+            [*texts, "some ascii " * 99],
+        )
 
 
 def test_no_sentence(tokenizers) -> None:
-    ids, lengths = CorpusTokenizer(tokenizers[True]).tokenize([])
+    ids, lengths = CorpusTokenizer(tokenizers[True].vocabulary, True).tokenize(
+        []
+    )
     assert (ids.tolist(), lengths.tolist()) == ([], [])
 
 
@@ -104,7 +110,7 @@ def test_what_is_forgotten_is_learnt_again(
     tokenizers, monkeypatch, name, value
 ) -> None:
     monkeypatch.setattr(corpus_tokenizer, name, value)
-    subject = CorpusTokenizer(tokenizers[True])
+    subject = CorpusTokenizer(tokenizers[True].vocabulary, True)
     for seed in (1, 2, 1):
         texts = [f"{text} é{seed} {text[:9]}ö" for text in words(seed)]
         check(subject, tokenizers[True], texts)
@@ -120,7 +126,7 @@ def test_words_that_collide(tokenizers, monkeypatch) -> None:
     monkeypatch.setattr(
         corpus_tokenizer._WordTable, "_first_slots", staticmethod(same_slot)
     )
-    subject = CorpusTokenizer(tokenizers[True])
+    subject = CorpusTokenizer(tokenizers[True].vocabulary, True)
     texts = words(3)[:8]
     for _ in range(2):
         check(subject, tokenizers[True], texts)

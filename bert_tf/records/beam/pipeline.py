@@ -40,7 +40,6 @@ from bert_tf.records.shards import ShardResult, block_path, write_shard
 from bert_tf.records.token_blocks import Documents
 from bert_tf.records.tokenized_corpus import take_block, tokenized_blocks
 from bert_tf.records.visits import count_visits, takes_each_once
-from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
 _FACTS = "facts"
@@ -92,10 +91,8 @@ class TokenizeBlocks(beam.DoFn):
         self.task = task
 
     def setup(self) -> None:
-        """Makes the tokenizer, once on each worker."""
-        self.tokenizer = BertTokenizer(
-            Vocabulary(self.task.tokens), self.task.plan.recipe.lower_case
-        )
+        """Makes the vocabulary, once on each worker."""
+        self.vocabulary = Vocabulary(self.task.tokens)
 
     def process(
         self, block: Block | Mistake
@@ -106,7 +103,7 @@ class TokenizeBlocks(beam.DoFn):
             return
         plan = self.task.plan
         ((_, ids, lengths),) = tokenized_blocks(
-            iter([block]), self.tokenizer, 1
+            iter([block]), self.vocabulary, plan.recipe.lower_case, 1
         )
         try:
             documents, summary = take_block(
@@ -114,7 +111,7 @@ class TokenizeBlocks(beam.DoFn):
                 ids,
                 lengths,
                 self.task.files,
-                self.tokenizer.vocabulary,
+                self.vocabulary,
                 plan.recipe,
             )
         except UserError as error:
