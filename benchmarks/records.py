@@ -1,235 +1,326 @@
-"""Speed and memory of pre-training records, beside the plain algorithm.
+"""Pre-training records: speed and memory beside google-research/bert's script.
 
-python -m benchmarks.records --input='corpus/*.txt' --vocab_file=vocab.txt
+python -m benchmarks.records --input='corpus/*.txt' --vocab_file=vocab.txt \
+    --original=FOLDER
 
-Three parts:
-1. records/s on one core from tokenised documents to a TFRecord file, without
-   masks (dupe factor 1) and with static masks (dupe factor 10), against
-   `reference_records` (lists, token by token truncation, tf.train.Example), in
-   turns, medians. Beside each speed: number of records, share of random next
-   sentences, mean length and masks a record of both, which must agree.
-2. create_pretraining_data end to end: MB/s and peak resident memory of the
-   largest process.
-3. sequences/s that the reader gives to a training loop.
+Parts (--parts, all of them by default), medians of --repeats, in turns:
+writing    records a second of a core, from text, of the whole command and of
+           the original's script (--original, a checkout of
+           github.com/google-research/bert, run by `original_records`), at
+           dupe factors 1 and 10 with static masks; CPU seconds of all
+           processes count, the start of Python and imports too for ours and
+           not for the script. The script gets less text (the same is
+           --original_megabytes=20), which does not change its speed. What the
+           records are like stands beside.
+instances  the same without tokenising, in this process, beside
+           `reference_records`, a plain rewrite of the algorithm.
+workers    the whole command with one worker and with two.
+reading    sequences a second of one core with new masks, beside the
+           original's input pipeline on records with masks in them.
+epochs     text to batches for ten epochs: records written once and read ten
+           times with new masks, beside the script at dupe factor 10 and its
+           pipeline once.
+memory     resident memory of each process for texts of several sizes; a
+           picture if --picture names an .svg or .png file.
+projection hours and disk for English Wikipedia and books, from what was
+           measured.
 """
 
 import argparse
+import collections
 import dataclasses
-import functools
 import json
 import os
 import pathlib
-import resource
+import platform
+import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import reference_records as reference
-from bert_tf.corpora.sources import files_of
-from bert_tf.corpora.streams import Position
+from benchmarks import comparison
+from benchmarks.measured_run import Measured, run
+from benchmarks.records_instances import (
+    compare_builders,
+    like,
+    tokenized,
+)
+from benchmarks.records_picture import draw_memory
+from benchmarks.records_text import write_text_of_size
 from bert_tf.files import expand_inputs
-from bert_tf.records.corpus import read_blocks
-from bert_tf.records.dataset import RecordFolder, training_batches
-from bert_tf.records.instances import make_instances
-from bert_tf.records.recipe import RecordsRecipe
-from bert_tf.records.record_file import write_records
-from bert_tf.records.shards import plain_records, static_records
-from bert_tf.records.token_blocks import Documents
-from bert_tf.records.tokenized_corpus import tokenized_blocks
-from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.vocabulary import Vocabulary
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-
-
-@dataclasses.dataclass(frozen=True)
-class Sample:
-    """What was written, and how fast."""
-
-    seconds: float
-    records: int
-    random_next: float
-    length: float
-    masks: float
+# Wikipedia and books of Devlin et al. 2019, section 3.1.
+WORDS_OF_THE_PAPER = 3.3e9
+PARTS = (
+    "writing",
+    "instances",
+    "workers",
+    "reading",
+    "epochs",
+    "memory",
+    "projection",
+)
 
 
-def tokenized(
-    inputs: list[pathlib.Path], tokenizer: BertTokenizer
-) -> Documents:
-    """The first block of a corpus, tokenised."""
-    recipe = RecordsRecipe()
-    files = files_of(inputs, recipe)
-    blocks = read_blocks(files, Position(), 0, recipe)
-    block, ids, lengths = next(tokenized_blocks(blocks, tokenizer, 1))
-    return Documents(
-        ids,
-        np.concatenate([[0], np.cumsum(lengths)]),
-        np.append(block.document_starts, len(lengths)),
-    ).without_empty()
+@dataclasses.dataclass
+class Bench:
+    """What the parts share, and what one part measures for the next.
+
+    Attributes:
+      arguments: of the command.
+      folder: for texts and records.
+      found: numbers by name.
+    """
+
+    arguments: argparse.Namespace
+    folder: pathlib.Path
+    found: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    def text(self, megabytes: float) -> pathlib.Path:
+        """Text of a size, made when it is first wanted."""
+        path = self.folder / f"{megabytes:g}.txt"
+        if not path.exists():
+            sources = expand_inputs(self.arguments.input)
+            write_text_of_size(sources, path, int(megabytes * 1e6), seed=1)
+        return path
+
+    def ours(
+        self,
+        text: pathlib.Path,
+        workers: int,
+        *flags: str,
+        watch: bool = False,
+    ) -> Measured:
+        """Our command; the records are in `records`."""
+        shutil.rmtree(self.folder / "records", ignore_errors=True)
+        return run(
+            [
+                *(sys.executable, "-m", "tools.create_pretraining_data"),
+                f"--input={text}",
+                f"--vocab_file={self.arguments.vocab_file}",
+                f"--output_dir={self.folder / 'records'}",
+                f"--workers={workers}",
+                *flags,
+            ],
+            cores=workers,
+            watch=watch,
+        )
+
+    def script(self, text: pathlib.Path, dupe_factor: int) -> Measured:
+        """The original's script; the records are in `original`."""
+        measured = run(
+            [
+                *(sys.executable, "-m", "benchmarks.original_records"),
+                self.arguments.original,
+                f"--input_file={text}",
+                f"--vocab_file={self.arguments.vocab_file}",
+                f"--output_file={self.folder / 'original'}",
+                f"--dupe_factor={dupe_factor}",
+            ],
+            cores=1,
+        )
+        said = json.loads(measured.output.splitlines()[-1])
+        measured.seconds = said["seconds"]
+        measured.cpu_seconds = said["cpu_seconds"]
+        return measured
+
+    def written(self, name: str) -> list[str]:
+        """The training record files of a side."""
+        if name == "original":
+            return [str(self.folder / "original")]
+        return sorted(map(str, (self.folder / "records").glob("records-*")))
 
 
-def as_lists(documents: Documents) -> list[list[list[int]]]:
-    """The same documents as the plain algorithm wants them."""
-    ids = documents.ids.tolist()
-    starts = documents.sentence_starts.tolist()
-    sentences = [ids[a:b] for a, b in zip(starts, starts[1:], strict=False)]
-    ends = documents.document_starts.tolist()
-    return [sentences[a:b] for a, b in zip(ends, ends[1:], strict=False)]
-
-
-def score(path: str, seconds: float) -> Sample:
-    """Reads what was written."""
-    records = list(tf.data.TFRecordDataset(path).as_numpy_iterator())
-    random_next = length = masks = 0.0
-    for record in records:
-        features = tf.train.Example.FromString(record).features.feature
-        random_next += features["next_sentence_labels"].int64_list.value[0]
-        mask = features["input_mask"].int64_list.value
-        length += sum(mask) or len(features["input_ids"].int64_list.value)
-        masks += sum(features["masked_lm_weights"].float_list.value)
-    n = len(records)
-    return Sample(seconds, n, random_next / n, length / n, masks / n)
-
-
-def ours(
-    documents: Documents, tokenizer: BertTokenizer, passes: int, path: str
-) -> None:
-    """Instances and records as the shard workers make them."""
-    recipe = RecordsRecipe(static_masking=passes > 1, dupe_factor=passes)
-    made = make_instances(documents, len(documents), recipe, "0")
-    vocabulary = tokenizer.vocabulary
-    if recipe.static_masking:
-        records = static_records(documents.ids, made, recipe, vocabulary, "0")
-    else:
-        records = plain_records(documents.ids, made, vocabulary)
-    write_records(path, records)
-
-
-def theirs(
-    documents: list[list[list[int]]],
-    tokenizer: BertTokenizer,
-    passes: int,
-    path: str,
-) -> None:
-    """Instances and records the plain way; always with masks."""
-    vocabulary = tokenizer.vocabulary
-    ids = reference.Vocabulary(
-        vocabulary.cls_id,
-        vocabulary.sep_id,
-        vocabulary.mask_id,
-        len(vocabulary),
-    )
-    lengths = reference.Lengths()
-    made = reference.all_instances(documents, ids, lengths, passes, seed=0)
-    reference.write(path, made, lengths)
-
-
-def timed(work: Callable[[str], None], path: str) -> Sample:
-    """Runs the work once."""
-    started = time.perf_counter()
-    work(path)
-    return score(path, time.perf_counter() - started)
-
-
-def compare_builders(
-    documents: Documents, tokenizer: BertTokenizer, repeats: int, folder: str
-) -> None:
-    """Part 1: both builders in turns, on one core."""
-    lists = as_lists(documents)
+def writing(bench: Bench) -> None:
+    """From text to static records, per core."""
+    text = bench.text(bench.arguments.megabytes)
+    less = bench.text(bench.arguments.original_megabytes)
+    size = text.stat().st_size
     for passes in (1, 10):
-        samples: dict[str, list[Sample]] = {"ours": [], "plain": []}
-        works = {
-            "ours": functools.partial(ours, documents, tokenizer, passes),
-            "plain": functools.partial(theirs, lists, tokenizer, passes),
-        }
-        for _ in range(repeats):
+        flags = ("--static_masking", f"--dupe_factor={passes}", "--held_out=0")
+        works = {"ours": lambda f=flags: bench.ours(text, 1, *f)}
+        if bench.arguments.original:
+            works["original"] = lambda p=passes: bench.script(less, p)
+        speeds, last = collections.defaultdict(list), {}
+        for _ in range(bench.arguments.repeats):
             for name, work in works.items():
-                samples[name].append(timed(work, f"{folder}/{name}"))
-        speeds = {}
-        for name, found in samples.items():
-            speeds[name] = statistics.median(
-                s.records / s.seconds for s in found
+                done = work()
+                last[name] = like(bench.written(name))
+                records = last[name].records
+                speeds[name].append(
+                    (records / done.cpu_seconds, records / done.seconds)
+                )
+        for name, values in speeds.items():
+            by_cpu, by_clock = (
+                statistics.median(v) for v in zip(*values, strict=True)
             )
-            last = found[-1]
+            bench.found[f"{name} {passes}"] = by_cpu
             print(
-                f"dupe factor {passes:2}, {name:5}: {speeds[name]:9,.0f} "
-                f"records/s; {last.records:,} records, "
-                f"{last.random_next:.1%} random next, {last.length:.1f} "
-                f"tokens, {last.masks:.2f} masks each"
+                f"writing, dupe factor {passes:2}, {name:8}: {by_cpu:8,.0f} "
+                f"records a CPU second, {by_clock:8,.0f} by the clock; "
+                f"{last[name]}"
             )
-        print(f"  ratio {speeds['ours'] / speeds['plain']:.1f}")
+        bench.found[f"bytes {passes}"] = size / last["ours"].records
+        if len(works) == 2:
+            ratio = bench.found[f"ours {passes}"]
+            ratio /= bench.found[f"original {passes}"]
+            print(f"  ratio {ratio:.1f}")
 
 
-def whole_tool(arguments: argparse.Namespace, folder: str) -> None:
-    """Part 2: the command, and the largest process it had."""
-    started = time.perf_counter()
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tools.create_pretraining_data",
-            f"--input={arguments.input}",
-            f"--vocab_file={arguments.vocab_file}",
-            f"--output_dir={folder}/records",
-        ],
-        cwd=ROOT,
-        check=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+def instances(bench: Bench) -> None:
+    """Instances and records of tokenised documents."""
+    vocabulary = Vocabulary.from_file(bench.arguments.vocab_file)
+    inputs = expand_inputs(bench.arguments.input)
+    documents = tokenized(inputs, vocabulary)
+    # The plain algorithm needs minutes for more.
+    documents = documents.take(np.arange(min(len(documents), 100)))
+    compare_builders(
+        documents, vocabulary, bench.arguments.repeats, str(bench.folder)
     )
-    seconds = time.perf_counter() - started
-    report = json.loads(
-        pathlib.Path(folder, "records", "records.json").read_text()
-    )
-    size = sum(file["size"] for file in report["inputs"]) / 1e6
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3
+
+
+def workers(bench: Bench) -> None:
+    """One worker and two."""
+    text = bench.text(5 * bench.arguments.megabytes)
+    seconds = collections.defaultdict(list)
+    for _ in range(bench.arguments.repeats):
+        for count in (1, 2):
+            done = bench.ours(text, count)
+            seconds[count].append(done.seconds)
+            bench.found["plain CPU seconds a byte"] = (
+                done.cpu_seconds / text.stat().st_size
+            )
+    one, two = (statistics.median(seconds[count]) for count in (1, 2))
+    size = text.stat().st_size / 1e6
+    bench.found["plain disk"] = sum(
+        pathlib.Path(path).stat().st_size for path in bench.written("ours")
+    ) / (1e6 * size)
+    words = len(text.read_text(encoding="utf-8").split())
+    bench.found["bytes a word"] = 1e6 * size / words
     print(
-        f"create_pretraining_data: {size:.1f} MB in {seconds:.1f} s with the "
-        f"start of Python, {size / seconds:.2f} MB/s; largest process "
-        f"{peak:,.0f} MB"
+        f"workers: {size:.0f} MB in {one:.1f} s with one and {two:.1f} s with "
+        f"two, {size / one:.2f} and {size / two:.2f} MB/s; ratio "
+        f"{one / two:.2f}"
     )
 
 
-def read(folder: str, batch_size: int, batches: int, repeats: int) -> None:
-    """Part 3: batches as a training loop takes them."""
-    records = RecordFolder.open(f"{folder}/records")
-    speeds = []
-    for seed in range(repeats):
-        iterator = iter(training_batches(records, batch_size, seed))
-        next(iterator)
-        started = time.perf_counter()
-        for _ in range(batches):
-            next(iterator)
-        speeds.append(batches * batch_size / (time.perf_counter() - started))
+def reading(bench: Bench) -> None:
+    """Batches as a training loop takes them, on one core."""
+    text = bench.text(bench.arguments.megabytes)
+    kinds = {
+        "new masks": (),
+        "new masks of whole words": ("--whole_word_mask",),
+        "the original's pipeline, masks in the records": ("--static_masking",),
+    }
+    for number, (name, flags) in enumerate(kinds.items()):
+        bench.ours(text, 1, *flags)
+        side = ("ours", "ours", "original")[number]
+        command = ("benchmarks.records_reading", side, bench.folder / "records")
+        speeds = []
+        for seed in range(bench.arguments.repeats):
+            done = run(
+                [sys.executable, "-m", *map(str, command), str(seed)], cores=1
+            )
+            said = json.loads(done.output.splitlines()[-1])
+            speeds.append((said["a_cpu_second"], said["a_second"]))
+        by_cpu, by_clock = (
+            statistics.median(v) for v in zip(*speeds, strict=True)
+        )
+        bench.found[f"reading {number}"] = by_cpu
+        print(
+            f"reading, {name}: {by_cpu:,.0f} sequences of 128 a CPU second, "
+            f"{by_clock:,.0f} by the clock on one core"
+        )
+
+
+def epochs(bench: Bench) -> None:
+    """Ten epochs from text to batches, from the parts before."""
+    found = bench.found
+    if not {"original 10", "reading 2", "plain disk"} <= found.keys():
+        print("epochs: needs --original, writing, workers and reading.")
+        return
+    # Seconds of a core for each byte of text and ten epochs.
+    records = 10 / found["bytes 1"]
+    ours = found["plain CPU seconds a byte"] + records / found["reading 0"]
+    theirs = records / found["original 10"] + records / found["reading 2"]
     print(
-        f"reading with new masks: {statistics.median(speeds):,.0f} sequences/s "
-        f"in batches of {batch_size}"
+        f"ten epochs, text to batches: {1e-6 / ours:.3f} MB of text a CPU "
+        f"second, the original {1e-6 / theirs:.4f}; ratio {theirs / ours:.0f}"
+    )
+
+
+def memory(bench: Bench) -> None:
+    """Peak memory of each process over the size of the text."""
+    count = min(comparison.threads(), 2)
+    traces = {}
+    for megabytes in map(float, bench.arguments.memory_megabytes.split(",")):
+        text = bench.text(megabytes)
+        done = bench.ours(text, count, watch=True)
+        traces[megabytes] = done
+        print(
+            f"memory, {megabytes:g} MB of text, {count} workers: largest "
+            f"process {done.largest_peak:.0f} MB, all at once "
+            f"{max(total for _, _, total in done.trace):.0f} MB"
+        )
+    if bench.arguments.picture:
+        draw_memory(traces, bench.arguments.picture)
+        print(f"memory: {bench.arguments.picture}")
+
+
+def projection(bench: Bench) -> None:
+    """What the corpus of the paper would take."""
+    found = bench.found
+    if "plain disk" not in found:
+        print("projection: needs workers.")
+        return
+    size = WORDS_OF_THE_PAPER * found["bytes a word"]
+    hours = size * found["plain CPU seconds a byte"] / 3600
+    times = ", ".join(f"{hours / n:.2f} h on {n}" for n in (2, 16, 96))
+    print(
+        f"projection, {WORDS_OF_THE_PAPER / 1e9:.1f} G words, {size / 1e9:.1f} "
+        f"GB of text: {hours:.1f} hours of a core; {times} if all of them are "
+        f"busy; records {size * found['plain disk'] / 1e9:.1f} GB"
+    )
+
+
+def show_machine() -> None:
+    """Prints the command, the machine and the versions."""
+    print("python -m benchmarks.records", *sys.argv[1:])
+    print(
+        f"{comparison.processor()}, {comparison.threads()} cores, load "
+        f"{os.getloadavg()[0]:.1f}, Python {platform.python_version()}, numpy "
+        f"{np.__version__}, tensorflow {tf.__version__}"
     )
 
 
 def main() -> None:
-    """Runs the three parts."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Runs the parts."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--input", required=True)
     parser.add_argument("--vocab_file", required=True)
+    parser.add_argument("--original", default="")
+    parser.add_argument("--megabytes", type=float, default=20)
+    parser.add_argument("--original_megabytes", type=float, default=2)
+    parser.add_argument("--memory_megabytes", default="10,50,100,500")
+    parser.add_argument("--picture", default="")
+    parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
-    tokenizer = BertTokenizer(arguments.vocab_file)
-    inputs = expand_inputs(arguments.input)
+    show_machine()
     with tempfile.TemporaryDirectory() as folder:
-        whole_tool(arguments, folder)
-        read(folder, 64, 500, arguments.repeats)
-        documents = tokenized(inputs, tokenizer)
-        # The plain algorithm needs minutes for more.
-        documents = documents.take(np.arange(min(len(documents), 100)))
-        compare_builders(documents, tokenizer, arguments.repeats, folder)
+        bench = Bench(arguments, pathlib.Path(folder))
+        for part in arguments.parts.split(","):
+            if part not in PARTS:
+                parser.error(f"--parts={part}: takes {', '.join(PARTS)}")
+            globals()[part](bench)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ LEVELS = {
     "files": 0,
     "processes": 0,
     "progress": 0,
+    "quiet_tensorflow": 0,
     "recipe": 0,
     "config": 0,
     "features": 0,

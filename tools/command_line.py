@@ -4,49 +4,18 @@ import errno
 import io
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 
 from absl import app, flags, logging
+
+from bert_tf.quiet_tensorflow import forget_log_level, import_tensorflow
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 # "Temporary failure" of sysexits.h: the same command goes on.
 STOPPED = 75
 _SECONDS_BEFORE_STARTING_ANEW = 2.0
-_LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
-_LEVEL_IS_OURS = "BERT_TF_HIDES_MESSAGES"
-
-
-def import_tensorflow() -> None:
-    """Imports TensorFlow without its start-up messages.
-
-    TensorFlow 2.21 writes some before it reads TF_CPP_MIN_LOG_LEVEL. Where
-    the user has set that variable, or the import fails, they are shown.
-    """
-    # By itself it takes oneDNN's products only where it finds AVX-512; with
-    # AVX2 alone a training step is almost twice as fast with them.
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-    if _LOG_LEVEL in os.environ:
-        return
-    os.environ[_LOG_LEVEL] = "2"
-    os.environ[_LEVEL_IS_OURS] = "1"
-    standard_error = os.dup(2)
-    with tempfile.TemporaryFile() as messages:
-        os.dup2(messages.fileno(), 2)
-        try:
-            import tensorflow as tf
-
-            # Looks for CUDA, and says so where there is none.
-            tf.config.list_physical_devices()
-        except BaseException:
-            messages.seek(0)
-            os.write(standard_error, messages.read())
-            raise
-        finally:
-            os.dup2(standard_error, 2)
-            os.close(standard_error)
 
 
 def use_huge_pages() -> None:
@@ -66,9 +35,7 @@ def _start_anew(why: str) -> None:
     """Replaces the process by the same command."""
     print(f"{why} Starting anew, to wait for it.", file=sys.stderr, flush=True)
     sys.stdout.flush()
-    # What the user has not set is to be hidden again.
-    if os.environ.pop(_LEVEL_IS_OURS, None):
-        del os.environ[_LOG_LEVEL]
+    forget_log_level()
     # The other workers notice a little later.
     time.sleep(_SECONDS_BEFORE_STARTING_ANEW)
     os.execv(sys.executable, sys.orig_argv)

@@ -31,6 +31,7 @@ from absl import flags
 from bert_tf.corpora.data_sets import PREFIX
 from bert_tf.corpora.sources import parse_inputs
 from bert_tf.errors import UserError
+from bert_tf.quiet_tensorflow import import_tensorflow
 from bert_tf.records.beam.options import parse_options
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.report import RecordsReport
@@ -129,7 +130,7 @@ def main() -> None:
     """Builds the records that the flags describe."""
     recipe = RecordsRecipe(**{n: flag.value for n, flag in _RECIPE.items()})
     if _RUNNER.value == "beam" or PREFIX in _INPUT.value:
-        command_line.import_tensorflow()
+        import_tensorflow()
     if _RUNNER.value == "beam":
         print(_build_with_beam(recipe))
     else:

@@ -72,10 +72,19 @@ class Documents:
     def take(self, order: np.ndarray) -> Self:
         """Picks documents in the order given, int [d]."""
         sentences, document_starts = _take_ranges(self.document_starts, order)
-        tokens, sentence_starts = _take_ranges(self.sentence_starts, sentences)
+        lengths = np.diff(self.sentence_starts)[sentences]
+        sentence_starts = np.concatenate([[0], np.cumsum(lengths)])
+        # The tokens of a document are copied at once: a number for each of
+        # them would take more memory than the text.
+        bounds = self.sentence_starts[self.document_starts]
+        starts, ends = bounds[:-1][order].tolist(), bounds[1:][order].tolist()
+        ids = [self.ids[a:b] for a, b in zip(starts, ends, strict=True)]
         visits = None if self.visits is None else self.visits[order]
         return type(self)(
-            self.ids[tokens], sentence_starts, document_starts, visits
+            np.concatenate([self.ids[:0], *ids]),
+            sentence_starts,
+            document_starts,
+            visits,
         )
 
 

@@ -10,7 +10,6 @@ if __name__ == "__main__":
     # Where TensorFlow is needed after all: there is a worker a processor.
     os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
     os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     serve(
         lambda settings: (
             CorpusTokenizer(Vocabulary(settings[0]), settings[1]).tokenize

@@ -8,11 +8,13 @@ comes that has few words to look up.
 """
 
 import functools
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bert_tf.quiet_tensorflow import import_tensorflow
 from bert_tf.text.plain_tokenizer import PlainTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -148,6 +150,8 @@ class _WordTable:
 def _exact_tokenizer(
     vocabulary: Vocabulary, lower_case: bool
 ) -> "BertTokenizer":
+    if "tensorflow" not in sys.modules:
+        import_tensorflow()
     from bert_tf.text.tokenizer import BertTokenizer
 
     return BertTokenizer(vocabulary, lower_case)
