@@ -7,6 +7,7 @@ the batch, stream), so every epoch has new ones.
 """
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 
@@ -21,7 +22,7 @@ from bert_tf.records.dynamic_masking import (
 )
 from bert_tf.records.folder import RecordFolder
 from bert_tf.records.masking import MaskingRule
-from bert_tf.records.packed_dataset import parse_packed
+from bert_tf.records.packed_dataset import mask_packed_rows, parse_packed
 from bert_tf.records.reading_order import (
     as_written,
     mask_seed,
@@ -96,13 +97,9 @@ def _parser(folder: RecordFolder) -> Callable[[tf.Tensor], Rows]:
             "input_mask": tf.sequence_mask(lengths, length, tf.int32)
         }
 
+    if folder.packing is not None:
+        return functools.partial(parse_packed, folder=folder)
     return parse_static if folder.static else parse_plain
-
-
-def _batches_together(folder: RecordFolder, size: int) -> int:
-    """How many batches of a size are made at a time."""
-    # Those of packed records differ in how many sequences they mask.
-    return 1 if folder.packing else max(_ROWS_AT_ONCE // size, 1)
 
 
 # Traced once, however many data sets read the folder.
@@ -113,8 +110,7 @@ def _maker(
     """Makes the function from records to the rows of some batches, end to end.
 
     It is given serialised records, as many for each batch, and the seed of
-    the masks of each batch, int64 [batches, 2]; of packed records those of
-    one batch.
+    the masks of each batch, int64 [batches, 2].
     """
     parse = _parser(folder)
     rule = _masking_rule(folder)
@@ -125,8 +121,11 @@ def _maker(
         if rule is None:
             return rows
         size, width = tf.size(records) // batches, folder.max_seq_length
+        row_rule = dataclasses.replace(
+            rule, max_predictions_per_seq=predictions
+        )
         noise = tf.map_fn(
-            lambda seed: draw_noise(size, width, seed, rule),
+            lambda seed: draw_noise(size, width, seed, row_rule),
             seeds,
             fn_output_signature=MaskingNoise(
                 tf.TensorSpec([None, width], tf.float32),
@@ -135,16 +134,15 @@ def _maker(
             ),
         )
         noise = [tf.reshape(x, [-1, x.shape[-1]]) for x in noise]
+        if folder.packing is not None:
+            return mask_packed_rows(rows, MaskingNoise(*noise), rule)
         lengths = tf.reduce_sum(rows["input_mask"], axis=1)
         return rows | mask_rows(
             rows["input_ids"], lengths, MaskingNoise(*noise), rule
         )
 
-    def make_packed(records: tf.Tensor, seeds: tf.Tensor) -> Rows:
-        return parse_packed(records, seeds[0], folder, rule)
-
     return tf.function(
-        make if folder.packing is None else make_packed,
+        make,
         input_signature=[
             tf.TensorSpec([None], tf.string),
             tf.TensorSpec([batches, 2], tf.int64),
@@ -221,7 +219,7 @@ def training_batches(
     """
     check_streams(folder, batch_size, streams, shard)
     size = batch_size // streams
-    together = _batches_together(folder, size)
+    together = max(_ROWS_AT_ONCE // size, 1)
     make = _maker(folder, together)
     own = range(streams)[shard.part(streams)]
     calls = max(_PARALLEL_CALLS // len(own), 1)

@@ -1,28 +1,28 @@
-"""Batches of packed records: places of the sequences, and masks."""
+"""Rows of packed records: places of the sequences, and masks."""
 
 import tensorflow as tf
 
-from bert_tf.records.dynamic_masking import mask_batch
+from bert_tf.records.dynamic_masking import (
+    MaskingNoise,
+    choose_tokens,
+    replace_tokens,
+)
 from bert_tf.records.folder import RecordFolder
 from bert_tf.records.masking import MaskingRule
 
 
 def parse_packed(
-    records: tf.Tensor,
-    seed: tf.Tensor,
-    folder: RecordFolder,
-    rule: MaskingRule,
+    records: tf.Tensor, folder: RecordFolder
 ) -> dict[str, tf.Tensor]:
-    """Reads packed records and masks each sequence as if it were alone.
+    """Reads packed records.
 
     Args:
       records: serialised tf.train.Examples, string [B].
-      seed: of the masks, int64 [2].
       folder: what the records are of.
-      rule: the masking rule of a sequence.
 
     Returns:
-      A batch, as `bert_tf.features.PACKED_PRETRAINING_FEATURES` has it.
+      What `bert_tf.features.PACKED_PRETRAINING_FEATURES` has, but for the
+      masks.
     """
     ragged = tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int32)
     names = (
@@ -44,78 +44,67 @@ def parse_packed(
         """Values of the sequences of each row, padded, [B, K]."""
         return values.to_tensor(default_value=unused, shape=[None, most])
 
-    starts = _starts(lengths)
     numbers = tf.ragged.range(1, lengths.row_lengths() + 1).values
     places = tf.ragged.range(lengths.values).values
+    starts = tf.cumsum(of_sequences(lengths), axis=1, exclusive=True)
+    labels = of_sequences(parsed["next_sentence_labels"], unused=-1)
     return {
+        "input_ids": in_rows(tokens.values),
         "input_mask": in_rows(tf.ones_like(tokens.values)),
         "segment_ids": in_rows(parsed["segment_ids"].values),
         "position_ids": in_rows(places),
         "sequence_ids": in_rows(tf.repeat(numbers, lengths.values)),
-        "cls_positions": of_sequences(starts),
-        "next_sentence_labels": of_sequences(
-            parsed["next_sentence_labels"], unused=-1
-        ),
-        **_mask_sequences(tokens, lengths, starts, seed, folder, rule),
+        "cls_positions": tf.where(labels >= 0, starts, 0),
+        "next_sentence_labels": labels,
     }
 
 
-def _starts(lengths: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Where each sequence begins in its row, int32 [B, (k)]."""
-    before = tf.cumsum(lengths.values, exclusive=True)
-    row_begins = tf.gather(
-        tf.concat([before, [0]], axis=0), lengths.row_starts()
-    )
-    return lengths.with_values(
-        before - tf.repeat(row_begins, lengths.row_lengths())
-    )
-
-
-def _mask_sequences(
-    tokens: tf.RaggedTensor,
-    lengths: tf.RaggedTensor,
-    starts: tf.RaggedTensor,
-    seed: tf.Tensor,
-    folder: RecordFolder,
-    rule: MaskingRule,
+def mask_packed_rows(
+    rows: dict[str, tf.Tensor], noise: MaskingNoise, rule: MaskingRule
 ) -> dict[str, tf.Tensor]:
-    """Masks the sequences one a row, and puts them back into their rows.
+    """Masks each sequence of packed rows as if it were alone.
 
     Args:
-      tokens: int32 [B, (t)].
-      lengths: of the sequences, int32 [B, (k)].
-      starts: where they begin, int32 [B, (k)].
-      seed: int64 [2].
-      folder: gives S and P.
+      rows: what `parse_packed` gives.
+      noise: of the rows; of each token the noise of its place in the row.
       rule: the masking rule of a sequence.
 
     Returns:
-      input_ids, masked_lm_positions, masked_lm_ids and masked_lm_weights.
+      A batch, as `bert_tf.features.PACKED_PRETRAINING_FEATURES` has it.
     """
-    alone = tf.RaggedTensor.from_row_lengths(
-        tokens.values, lengths.values, validate=False
-    )
-    masked = mask_batch(alone.to_tensor(), lengths.values, seed, rule)
-    used = masked["masked_lm_weights"] > 0
-    counts = tf.reduce_sum(tf.cast(used, tf.int32), axis=1)
-    counts = tf.reduce_sum(lengths.with_values(counts), axis=1)
-    shape = [None, folder.max_predictions_per_seq]
+    is_token = rows["input_mask"] > 0
+    used = rows["next_sentence_labels"] >= 0
+    starts = tf.boolean_mask(rows["cls_positions"], used)
+    row = tf.cast(tf.where(used)[:, 0], tf.int32)
+    # Every sequence begins where a token is the first of its own positions.
+    begins = tf.boolean_mask(rows["position_ids"], is_token) == 0
+    begins = tf.cast(tf.where(begins)[:, 0], tf.int32)
 
-    def of_rows(values: tf.Tensor) -> tf.Tensor:
-        """The used ones of [n, p] in rows [B, P]; their order stays."""
-        return tf.RaggedTensor.from_row_lengths(
-            tf.boolean_mask(values, used), counts, validate=False
-        ).to_tensor(shape=shape)
+    def alone(values: tf.Tensor) -> tf.Tensor:
+        """Values [B, S] of the tokens, one sequence a row."""
+        values = tf.boolean_mask(values, is_token)
+        return tf.RaggedTensor.from_row_starts(
+            values, begins, validate=False
+        ).to_tensor()
 
-    positions = masked["masked_lm_positions"] + starts.values[:, None]
-    ids = tf.RaggedTensor.from_tensor(
-        masked["input_ids"], lengths=lengths.values
+    mask = alone(rows["input_mask"])
+    chosen = choose_tokens(
+        alone(rows["input_ids"]),
+        tf.reduce_sum(mask, axis=1),
+        alone(noise.order),
+        rule,
     )
-    return {
-        "input_ids": tokens.with_values(ids.values).to_tensor(
-            shape=[None, folder.max_seq_length]
-        ),
-        "masked_lm_positions": of_rows(positions),
-        "masked_lm_ids": of_rows(masked["masked_lm_ids"]),
-        "masked_lm_weights": of_rows(masked["masked_lm_weights"]),
-    }
+    is_chosen = chosen < tf.shape(mask)[1]
+    counts = tf.math.segment_sum(
+        tf.reduce_sum(tf.cast(is_chosen, tf.int32), axis=1), row
+    )
+    width = tf.shape(rows["input_ids"])[1]
+    # Sequences follow each other in a row, and so do their predictions.
+    positions = tf.RaggedTensor.from_row_lengths(
+        tf.boolean_mask(chosen + starts[:, None], is_chosen),
+        counts,
+        validate=False,
+    ).to_tensor(default_value=width, shape=[None, noise.action.shape[1]])
+    return rows | replace_tokens(
+        rows["input_ids"], positions, noise.action, noise.random_ids, rule
+    )

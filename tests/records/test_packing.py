@@ -23,9 +23,10 @@ from bert_tf.records.dataset import (
     held_out_batches,
     training_batches,
 )
+from bert_tf.records.dynamic_masking import draw_noise
 from bert_tf.records.instances import make_instances
 from bert_tf.records.masking import MaskingRule, predictions_by_length
-from bert_tf.records.packed_dataset import parse_packed
+from bert_tf.records.packed_dataset import mask_packed_rows, parse_packed
 from bert_tf.records.packing import pack_rows
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.report import RecordsReport
@@ -325,7 +326,14 @@ def draw(
         ]
     )
     def parse(records: tf.Tensor, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        return parse_packed(records, seed, folder, rule)
+        width, row_rule = (
+            folder.max_seq_length,
+            dataclasses.replace(
+                rule, max_predictions_per_seq=folder.max_predictions_per_seq
+            ),
+        )
+        noise = draw_noise(tf.size(records), width, seed, row_rule)
+        return mask_packed_rows(parse_packed(records, folder), noise, rule)
 
     def draw(numbers: list[int], seed: int) -> Batch:
         chosen = records[np.array(numbers) % len(records)]
