@@ -25,7 +25,7 @@ class TrainingRecipe(Settings):
     seed: int = setting(12345, "seed of new weights, dropout, order and masks")
     # Devlin et al. 2019, appendix A.2 and A.3, with the batch size of Google's
     # code for pre-training.
-    train_batch_size: int = setting(32, "sequences in a step, over all devices")
+    train_batch_size: int = setting(32, "rows in a step, over all devices")
     learning_rate: float = setting(1e-4, "peak learning rate")
     warmup_proportion: float = setting(
         0.1, "share of the steps in which the learning rate rises"
