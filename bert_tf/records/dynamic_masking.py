@@ -264,22 +264,3 @@ def mask_rows(
     return replace_tokens(
         input_ids, positions, noise.action, noise.random_ids, rule
     )
-
-
-def mask_batch(
-    input_ids: tf.Tensor, lengths: tf.Tensor, seed: tf.Tensor, rule: MaskingRule
-) -> dict[str, tf.Tensor]:
-    """Draws masks for a batch: the same seed gives the same masks.
-
-    Args:
-      input_ids: int32 [B, S], zero after the sequence's end.
-      lengths: sequence lengths with specials, int32 [B].
-      seed: int64 [2].
-      rule: the masking rule.
-
-    Returns:
-      What `mask_rows` gives.
-    """
-    rows, width = tf.unstack(tf.shape(input_ids))
-    noise = draw_noise(rows, width, seed, rule)
-    return mask_rows(input_ids, lengths, noise, rule)

@@ -61,13 +61,17 @@ def workers_of(recipe, folder, *flags):
     return Workers(2, arguments, folder / "logs")
 
 
-@pytest.fixture(scope="module")
-def two_workers(recipe, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("two_workers")
+def run_whole(recipe, folder):
+    """Both workers from the first step to the last; the folder of the run."""
     workers = workers_of(recipe, folder)
     workers.start_all()
     assert workers.wait() == {0: 0, 1: 0}, workers.printed(0)
     return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def two_workers(recipe, tmp_path_factory):
+    return run_whole(recipe, tmp_path_factory.mktemp("two_workers"))
 
 
 def assert_alike(folder, reference, tolerance):
@@ -152,11 +156,7 @@ def long_recipe(recipe):
 
 @pytest.fixture(scope="module")
 def long_run(long_recipe, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("long_run")
-    workers = workers_of(long_recipe, folder)
-    workers.start_all()
-    assert workers.wait() == {0: 0, 1: 0}, workers.printed(0)
-    return folder / "run"
+    return run_whole(long_recipe, tmp_path_factory.mktemp("long_run"))
 
 
 @pytest.mark.slow

@@ -50,11 +50,10 @@ def by_numpy(
 def by_tensorflow(
     ids: np.ndarray, lengths: np.ndarray, rule: MaskingRule, seed: int
 ) -> MaskedRows:
-    masked = dynamic_masking.mask_batch(
-        tf.constant(ids),
-        tf.constant(lengths, tf.int32),
-        tf.constant([seed, 0], tf.int64),
-        rule,
+    seeds = tf.constant([seed, 0], tf.int64)
+    noise = dynamic_masking.draw_noise(*ids.shape, seeds, rule)
+    masked = dynamic_masking.mask_rows(
+        tf.constant(ids), tf.constant(lengths, tf.int32), noise, rule
     )
     return MaskedRows(**{name: x.numpy() for name, x in masked.items()})
 
