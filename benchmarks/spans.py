@@ -47,6 +47,13 @@ _LEARNING_RATE = flags.DEFINE_float("learning_rate", 5e-5, "Of both sides.")
 _PRECISION = flags.DEFINE_enum(
     "precision", "float32", ["float32", "bfloat16"], "On both sides."
 )
+_PEER_BATCHES = flags.DEFINE_enum(
+    "peer_batches",
+    "padded",
+    ["padded", "random", "grouped"],
+    "The peer's batches: as in transformers' example, all rows padded to 384 "
+    "tokens; to the longest of random rows; of rows of like lengths.",
+)
 _BATCH, _EVALUATION_BATCH = 32, 64
 _PEER = "benchmarks/spans_transformers.py"
 _OUR_PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
@@ -103,6 +110,7 @@ def peer(train: pathlib.Path) -> dict:
             f"--learning_rate={_LEARNING_RATE.value}",
             f"--batch_size={_BATCH}",
             f"--precision={_PRECISION.value}",
+            f"--batches={_PEER_BATCHES.value}",
             f"--threads={comparison.threads()}",
             f"--output={output}",
         ]
@@ -201,7 +209,9 @@ def main() -> None:
         ]
     )
     folder = _OUTPUT_DIR.value
-    theirs = comparison.kept(folder, f"{name}-peer", lambda: peer(train))
+    theirs = comparison.kept(
+        folder, f"{name}-peer-{_PEER_BATCHES.value}", lambda: peer(train)
+    )
     mine = comparison.kept(folder, f"{name}-ours", lambda: ours(train, name))
     print("| | bert_tf | transformers | ratio or difference |")
     print("|---|---|---|---|")

@@ -5,7 +5,13 @@ environment made from requirements-peers.txt; nothing of bert_tf is imported.
 Windows, labels and answers are made as in transformers' own example for
 question answering (examples/pytorch/question-answering): 384 tokens, an
 overlap of 128, 20 best positions, 30 tokens at most. The loop and its recipe
-are those of benchmarks/finetuning_transformers.py.
+are those of benchmarks/finetuning_transformers.py. --batches says how rows
+become batches:
+
+    padded   all rows to 384 tokens, in any order: what that example does
+    random   each batch to its longest row; dev sorted by length
+    grouped  the same, and training rows of like lengths together, as the
+             Trainer's group_by_length does: the fastest, and other batches
 
     python benchmarks/spans_transformers.py --model=FOLDER \
         --train=train.json --dev=dev.json --output=peer.json
@@ -26,7 +32,38 @@ MAX_LENGTH, OVERLAP, N_BEST, MAX_ANSWER = 384, 128, 20, 30
 EVALUATION_BATCH = 64
 WARM_UP_STEPS = sentences.WARM_UP_STEPS
 
+# Batches of training rows that are sorted together, as the Trainer does.
+GROUPED_BATCHES = 50
+
 Rows = list[dict[str, Any]]
+
+
+def collate(
+    tokenizer: transformers.PreTrainedTokenizerBase, rows: Rows, batches: str
+) -> dict[str, torch.Tensor]:
+    """A batch padded to its longest row, or to the longest of all."""
+    padding: dict[str, Any] = {"padding": "longest"}
+    if batches == "padded":
+        padding = {"padding": "max_length", "max_length": MAX_LENGTH}
+    return dict(tokenizer.pad(rows, return_tensors="pt", **padding))
+
+
+def row_order(
+    rows: Rows, batches: str, size: int, generator: torch.Generator
+) -> list[int]:
+    """Rows in the order of an epoch."""
+    mixed = torch.randperm(len(rows), generator=generator).tolist()
+    if batches != "grouped":
+        return mixed
+    together = GROUPED_BATCHES * size
+    return [
+        row
+        for i in range(0, len(mixed), together)
+        for row in sorted(
+            mixed[i : i + together],
+            key=lambda row: -len(rows[row]["input_ids"]),
+        )
+    ]
 
 
 def read_questions(path: str) -> list[dict[str, Any]]:
@@ -104,17 +141,18 @@ def predict(
     tokenizer: transformers.PreTrainedTokenizerBase,
     rows: Rows,
     precision: str,
+    batches: str,
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Start and end logits of all rows, the longest predicted first."""
+    """Start and end logits of all rows, the longest first unless padded."""
     model.eval()
-    order = sorted(range(len(rows)), key=lambda i: -len(rows[i]["input_ids"]))
+    order = list(range(len(rows)))
+    if batches != "padded":
+        order.sort(key=lambda i: -len(rows[i]["input_ids"]))
     starts: list[Any] = [None] * len(rows)
     ends: list[Any] = [None] * len(rows)
     for begin in range(0, len(order), EVALUATION_BATCH):
         chosen = order[begin : begin + EVALUATION_BATCH]
-        batch = sentences.collate(
-            tokenizer, [rows[i] for i in chosen], "dynamic"
-        )
+        batch = collate(tokenizer, [rows[i] for i in chosen], batches)
         with sentences.precision_context(precision):
             outputs = model(**batch)
         for place, row in enumerate(chosen):
@@ -175,12 +213,10 @@ def train(
     begin = time.perf_counter()
     while len(seconds) < total:
         if not chosen:
-            mixed = torch.randperm(len(rows), generator=order).tolist()
+            mixed = row_order(rows, options.batches, size, order)
             chosen = [mixed[i : i + size] for i in range(0, len(mixed), size)]
         indices = chosen.pop(0)
-        batch = sentences.collate(
-            tokenizer, [rows[i] for i in indices], "dynamic"
-        )
+        batch = collate(tokenizer, [rows[i] for i in indices], options.batches)
         with sentences.precision_context(options.precision):
             loss = model(
                 **batch,
@@ -215,6 +251,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument(
         "--precision", choices=("float32", "bfloat16"), default="float32"
     )
+    parser.add_argument(
+        "--batches", choices=("padded", "random", "grouped"), default="random"
+    )
     parser.add_argument("--threads", type=int, default=2)
     return parser.parse_args()
 
@@ -238,9 +277,8 @@ def main() -> None:
     dev = read_questions(options.dev)
     begin = time.perf_counter()
     rows, *places = encode(tokenizer, dev)
-    found = answers(
-        dev, *places, *predict(model, tokenizer, rows, options.precision)
-    )
+    logits = predict(model, tokenizer, rows, options.precision, options.batches)
+    found = answers(dev, *places, *logits)
     elapsed = time.perf_counter() - begin
     results = {
         "predictions": found,

@@ -4,7 +4,9 @@ The order is a function of the seed alone, so that a run can begin at any
 batch. Epoch e visits the examples in an order drawn from (seed, e). What an
 epoch leaves over beyond whole batches goes first into the next one, so that
 every example is seen once an epoch and none is dropped. Training batches are
-not made of rows of like length: small tasks score worse by it.
+not made of rows of like length, since small tasks score worse by it, but where
+a task asks for that: a network that computes padding too may be several times
+as fast with them.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,6 +16,9 @@ import tensorflow as tf
 
 from bert_tf.finetuning.rows import Rows
 from bert_tf.sharding import WHOLE, Shard
+
+# Batches whose rows are sorted by length together, where a task asks for it.
+_POOL = 32
 
 
 def num_steps(rows: int, batch_size: int, epochs: float) -> int:
@@ -53,17 +58,47 @@ def epoch_batches(
     return visits[first - offset : last - offset].reshape(-1, batch_size)
 
 
+def like_lengths_together(
+    batches: np.ndarray, lengths: np.ndarray, seed: int, epoch: int
+) -> np.ndarray:
+    """The same rows in batches of like lengths, in an order drawn anew.
+
+    Args:
+      batches: int64 [batches, B], those of an epoch.
+      lengths: int64 [R], tokens of each row.
+      seed: decides all orders.
+      epoch: counted from 0.
+
+    Returns:
+      int64 [batches, B]: of each 32 batches after one another, the rows sorted
+      by length, cut into batches, and these in random order.
+    """
+    generator = np.random.Generator(np.random.PCG64((seed, epoch, 1)))
+    found = np.empty_like(batches)
+    for begin in range(0, len(batches), _POOL):
+        pool = batches[begin : begin + _POOL]
+        rows = pool.ravel()
+        rows = rows[np.argsort(lengths[rows], kind="stable")]
+        order = generator.permutation(len(pool))
+        found[begin : begin + _POOL] = rows.reshape(pool.shape)[order]
+    return found
+
+
 def _orders(
-    count: int, batch_size: int, seed: int, start: int
+    data: Rows, batch_size: int, seed: int, start: int, like_lengths: bool
 ) -> Iterator[np.ndarray]:
     """Endless batches of row numbers, int64 [B], from batch `start` on."""
+    count = len(data)
     # The last epoch that begins at this batch or before it.
     epoch = ((start + 1) * batch_size - 1) // count
     while epoch * count // batch_size > start:
         epoch -= 1
     start -= epoch * count // batch_size
     while True:
-        yield from epoch_batches(count, batch_size, seed, epoch)[start:]
+        batches = epoch_batches(count, batch_size, seed, epoch)
+        if like_lengths:
+            batches = like_lengths_together(batches, data.lengths, seed, epoch)
+        yield from batches[start:]
         epoch, start = epoch + 1, 0
 
 
@@ -73,6 +108,7 @@ def training_batches(
     seed: int,
     start_batch: int = 0,
     shard: Shard = WHOLE,
+    like_lengths: bool = False,
 ) -> tf.data.Dataset:
     """Endless training batches; batch k is the same wherever one starts.
 
@@ -82,6 +118,8 @@ def training_batches(
       seed: decides the order.
       start_batch: the number of the first batch wanted, counted from 0.
       shard: which of the workers this is; it gets its part of each batch.
+      like_lengths: whether batches are of rows of like lengths; see
+        `like_lengths_together`.
 
     Returns:
       A data set of what `data.batch` returns.
@@ -90,7 +128,8 @@ def training_batches(
     part = shard.part(batch_size)
 
     def batches() -> Iterator[dict[str, np.ndarray]]:
-        for chosen in _orders(len(data), batch_size, seed, start_batch):
+        orders = _orders(data, batch_size, seed, start_batch, like_lengths)
+        for chosen in orders:
             yield data.batch(chosen[part])
 
     return _dataset(batches, data, part)

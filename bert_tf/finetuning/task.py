@@ -107,6 +107,8 @@ class Task(TaskTemplate):
     head: ClassVar[str]
     # Files of a model folder besides those that every model has.
     own_files: ClassVar[tuple[str, ...]] = ()
+    # Whether training batches are of rows of like lengths.
+    like_lengths: ClassVar[bool] = False
     # Whether `tuned` chooses anything.
     is_tuned: ClassVar[bool] = False
 

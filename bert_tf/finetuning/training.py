@@ -156,6 +156,7 @@ def _phase(
             size,
             recipe.seed,
             shard=cluster_of(strategy).shard,
+            like_lengths=material.task.like_lengths,
         ),
         None,
     )

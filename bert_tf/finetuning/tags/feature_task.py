@@ -48,6 +48,8 @@ class FeatureTask(TagTask):
 
     recipe_type: ClassVar[type[FeatureRecipe]] = FeatureRecipe
     facts_type: ClassVar[type[FeatureFacts]] = FeatureFacts
+    # An LSTM computes padding too: three times as many words as there are.
+    like_lengths: ClassVar[bool] = True
     # None that a checkpoint has.
     head: ClassVar[str] = ""
     own_files: ClassVar[tuple[str, ...]] = (TAGGER_FILE,)
