@@ -19,7 +19,8 @@ from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.record_file import count_records, write_records
 from bert_tf.records.shards import plain_records, static_records
 from bert_tf.records.token_blocks import Documents
-from bert_tf.records.tokenized_corpus import tokenized_blocks
+from bert_tf.records.tokenized_corpus import tokenize_block
+from bert_tf.text.corpus_tokenizer import CorpusTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
 _RECORDS_READ = 20_000
@@ -47,7 +48,8 @@ def tokenized(inputs: list[pathlib.Path], vocabulary: Vocabulary) -> Documents:
     recipe = RecordsRecipe()
     files = files_of(inputs, recipe)
     blocks = read_blocks(files, Position(), 0, recipe)
-    block, ids, lengths = next(tokenized_blocks(blocks, vocabulary, True, 1))
+    block = next(blocks)
+    ids, lengths = tokenize_block(block, CorpusTokenizer(vocabulary, True))
     return Documents(
         ids,
         np.concatenate([[0], np.cumsum(lengths)]),

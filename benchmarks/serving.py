@@ -48,6 +48,9 @@ _MAX_BATCH_SIZE = flags.DEFINE_integer("max_batch_size", 32, "Of a batch.")
 _BATCH_THREADS = flags.DEFINE_integer(
     "num_batch_threads", 1, "Batches at once."
 )
+_INTRA_OP = flags.DEFINE_integer(
+    "tensorflow_intra_op_parallelism", 0, "Of the server that batches."
+)
 _EQUAL = flags.DEFINE_integer("equal", 100, "Rows that must be equal.")
 _PEER_PYTHON = flags.DEFINE_string(
     "peer_python", None, "Python with torch, transformers and aiohttp."
@@ -96,6 +99,7 @@ def our_servers() -> dict[str, CommandOf]:
         "--enable_batching",
         f"--max_batch_size={_MAX_BATCH_SIZE.value}",
         f"--num_batch_threads={_BATCH_THREADS.value}",
+        f"--tensorflow_intra_op_parallelism={_INTRA_OP.value}",
     )
     return {
         "batches": lambda port: ours(port, *batching),

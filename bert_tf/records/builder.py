@@ -46,6 +46,7 @@ from bert_tf.records.shards import (
 from bert_tf.records.token_blocks import pool_documents
 from bert_tf.records.tokenized_corpus import (
     BlockSummary,
+    BlockWriter,
     finished_blocks,
     tokenize_corpus,
 )
@@ -138,20 +139,19 @@ class _Builder:
             self.say(f"{self.output_dir}: going on after {len(blocks)} blocks.")
         if blocks and blocks[-1].end.file == len(self.task.files):
             return blocks
+        writer = BlockWriter(
+            self.task.files,
+            self.task.vocabulary,
+            self.plan.recipe,
+            self.plan.num_shards,
+            self.work_dir,
+        )
         warnings: list[str] = []
         started, documents = time.monotonic(), 0
         with Progress(
             "tokenising", self.plan.input_bytes, read, "B"
         ) as progress:
-            for block in tokenize_corpus(
-                self.task.files,
-                self.task.vocabulary,
-                self.plan.recipe,
-                self.plan.num_shards,
-                self.work_dir,
-                self.workers,
-                list(blocks),
-            ):
+            for block in tokenize_corpus(writer, self.workers, list(blocks)):
                 blocks.append(block)
                 documents += block.documents
                 speed = documents / (time.monotonic() - started)

@@ -3,6 +3,7 @@
 import collections
 import concurrent.futures
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
@@ -95,72 +96,15 @@ def _batches(sentences: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
             first, size = number, 0
 
 
-def _tokenized_batches(
-    batches: Iterator[Sequence[bytes]],
-    vocabulary: Vocabulary,
-    lower_case: bool,
-    workers: int,
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Tokenises batches in parallel and in order: ids, tokens a sentence."""
-    if workers == 1:
-        yield from map(
-            CorpusTokenizer(vocabulary, lower_case).tokenize, batches
-        )
-        return
-    settings = (vocabulary.tokens, lower_case)
-    under_way: collections.deque[concurrent.futures.Future] = (
-        collections.deque()
+def tokenize_block(
+    block: Block, tokenizer: CorpusTokenizer
+) -> tuple[np.ndarray, np.ndarray]:
+    """The token ids of a block, int32 [t], and tokens a sentence, int64 [s]."""
+    parts = [tokenizer.tokenize(batch) for batch in _batches(block.sentences)]
+    return (
+        np.concatenate([np.zeros(0, np.int32), *(ids for ids, _ in parts)]),
+        np.concatenate([np.zeros(0, np.int64), *(count for _, count in parts)]),
     )
-    with WorkerPool(
-        "bert_tf.records.tokenizing_workers", settings, workers
-    ) as pool:
-        for sentences in batches:
-            under_way.append(pool.submit(sentences))
-            if len(under_way) > 2 * workers:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
-
-
-def tokenized_blocks(
-    blocks: Iterator[Block],
-    vocabulary: Vocabulary,
-    lower_case: bool,
-    workers: int,
-) -> Iterator[tuple[Block, np.ndarray, np.ndarray]]:
-    """Tokenises blocks, in parallel where there are several workers, in order.
-
-    Yields:
-      The block, its token ids and the number of tokens of each sentence.
-    """
-    under_way: collections.deque[Block] = collections.deque()
-
-    def batches() -> Iterator[Sequence[bytes]]:
-        for block in blocks:
-            under_way.append(block)
-            yield from _batches(block.sentences)
-
-    all_ids, all_lengths, sentences = [], [], 0
-
-    def finished() -> Iterator[tuple[Block, np.ndarray, np.ndarray]]:
-        nonlocal all_ids, all_lengths, sentences
-        while under_way and sentences == len(under_way[0].sentences):
-            yield (
-                under_way.popleft(),
-                np.concatenate([np.zeros(0, np.int32), *all_ids]),
-                np.concatenate([np.zeros(0, np.int64), *all_lengths]),
-            )
-            all_ids, all_lengths, sentences = [], [], 0
-
-    for ids, lengths in _tokenized_batches(
-        batches(), vocabulary, lower_case, workers
-    ):
-        yield from finished()
-        all_ids.append(ids)
-        all_lengths.append(lengths)
-        sentences += len(lengths)
-        yield from finished()
-    yield from finished()
 
 
 def _long_line_warnings(
@@ -232,51 +176,87 @@ def take_block(
     return documents, summary
 
 
+@dataclasses.dataclass(frozen=True)
+class BlockWriter:
+    """Writes blocks of text as files of tokens; can be sent to a process.
+
+    Attributes:
+      files: the input files in their order.
+      vocabulary: makes the ids.
+      recipe: seed, held-out share and treatment of case and long lines.
+      num_shards: training pools; one more pool is held out.
+      work_dir: folder of the block files.
+    """
+
+    files: Sequence[CorpusFile]
+    vocabulary: Vocabulary
+    recipe: RecordsRecipe
+    num_shards: int
+    work_dir: pathlib.Path
+
+    @functools.cached_property
+    def _tokenizer(self) -> CorpusTokenizer:
+        return CorpusTokenizer(self.vocabulary, self.recipe.lower_case)
+
+    def write(self, block: Block) -> BlockSummary:
+        """Writes one block, whole or not at all.
+
+        Raises:
+          UserError: a line is too long.
+        """
+        ids, lengths = tokenize_block(block, self._tokenizer)
+        documents, summary = take_block(
+            block, ids, lengths, self.files, self.vocabulary, self.recipe
+        )
+        pools = deal_documents(
+            len(documents),
+            block.number,
+            self.recipe.seed,
+            self.num_shards,
+            self.recipe.held_out,
+        )
+        path = block_path(self.work_dir, block.number)
+        if self.recipe.near_duplicates:
+            write_signatures(path, documents, self.recipe.near_duplicates)
+        write_block(
+            path, documents, pools, self.num_shards + 1, summary.header()
+        )
+        return summary
+
+
 def tokenize_corpus(
-    files: Sequence[CorpusFile],
-    vocabulary: Vocabulary,
-    recipe: RecordsRecipe,
-    num_shards: int,
-    work_dir: pathlib.Path,
-    workers: int,
-    done: list[BlockSummary],
+    writer: BlockWriter, workers: int, done: Sequence[BlockSummary]
 ) -> Iterator[BlockSummary]:
     """Tokenises the rest of a corpus into block files.
 
     Args:
-      files: the input files in their order.
-      vocabulary: makes the ids.
-      recipe: seed, held-out share and treatment of case and bytes.
-      num_shards: training pools; one more pool is held out.
-      work_dir: folder of the block files.
+      writer: writes them.
       workers: processes that tokenise, and as many that take documents apart;
         with one it is done in this process.
       done: the blocks that are already there.
 
     Yields:
-      The summary of each further block, once its file is written.
+      The summary of each further block in order, once its file is written.
 
     Raises:
       UserError: a file is damaged or not of its format, or a line is not
         UTF-8 or too long.
     """
     start = done[-1].end if done else Position()
-    blocks = read_blocks(files, start, len(done), recipe, workers)
-    for block, ids, lengths in tokenized_blocks(
-        blocks, vocabulary, recipe.lower_case, workers
-    ):
-        documents, summary = take_block(
-            block, ids, lengths, files, vocabulary, recipe
-        )
-        pools = deal_documents(
-            len(documents),
-            block.number,
-            recipe.seed,
-            num_shards,
-            recipe.held_out,
-        )
-        path = block_path(work_dir, block.number)
-        if recipe.near_duplicates:
-            write_signatures(path, documents, recipe.near_duplicates)
-        write_block(path, documents, pools, num_shards + 1, summary.header())
-        yield summary
+    blocks = read_blocks(writer.files, start, len(done), writer.recipe, workers)
+    if workers == 1:
+        yield from map(writer.write, blocks)
+        return
+    under_way: collections.deque[concurrent.futures.Future] = (
+        collections.deque()
+    )
+    with WorkerPool(
+        "bert_tf.records.tokenizing_workers", writer, workers
+    ) as pool:
+        for block in blocks:
+            under_way.append(pool.submit(block))
+            # One block waits, so that no worker does.
+            if len(under_way) > workers:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()

@@ -3,15 +3,9 @@
 import os
 
 from bert_tf.processes import serve
-from bert_tf.text.corpus_tokenizer import CorpusTokenizer
-from bert_tf.text.vocabulary import Vocabulary
 
 if __name__ == "__main__":
     # Where TensorFlow is needed after all: there is a worker a processor.
     os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
     os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
-    serve(
-        lambda settings: (
-            CorpusTokenizer(Vocabulary(settings[0]), settings[1]).tokenize
-        )
-    )
+    serve(lambda writer: writer.write)

@@ -38,8 +38,9 @@ from bert_tf.records.near_duplicates import signature_bytes, signature_path
 from bert_tf.records.record_file import write_frames
 from bert_tf.records.shards import ShardResult, block_path, write_shard
 from bert_tf.records.token_blocks import Documents
-from bert_tf.records.tokenized_corpus import take_block, tokenized_blocks
+from bert_tf.records.tokenized_corpus import take_block, tokenize_block
 from bert_tf.records.visits import count_visits, takes_each_once
+from bert_tf.text.corpus_tokenizer import CorpusTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
 _FACTS = "facts"
@@ -91,8 +92,10 @@ class TokenizeBlocks(beam.DoFn):
         self.task = task
 
     def setup(self) -> None:
-        """Makes the vocabulary, once on each worker."""
+        """Makes the tokenizer, once on each worker."""
         self.vocabulary = Vocabulary(self.task.tokens)
+        lower_case = self.task.plan.recipe.lower_case
+        self.tokenizer = CorpusTokenizer(self.vocabulary, lower_case)
 
     def process(
         self, block: Block | Mistake
@@ -102,9 +105,7 @@ class TokenizeBlocks(beam.DoFn):
             yield beam.pvalue.TaggedOutput(_FACTS, block)
             return
         plan = self.task.plan
-        ((_, ids, lengths),) = tokenized_blocks(
-            iter([block]), self.vocabulary, plan.recipe.lower_case, 1
-        )
+        ids, lengths = tokenize_block(block, self.tokenizer)
         try:
             documents, summary = take_block(
                 block,
