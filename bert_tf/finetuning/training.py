@@ -18,13 +18,14 @@ from bert_tf.finetuning.model_folder import save_model
 from bert_tf.finetuning.prediction import Predictor
 from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.results import write_results
-from bert_tf.finetuning.scoring import Scorer
+from bert_tf.finetuning.scoring import Scored, Scorer
 from bert_tf.finetuning.setup import (
     Material,
     freeze,
     identity,
     rate_factors,
 )
+from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.training.best_weights import BestWeights
 from bert_tf.training.loop import Phase, TrainingLoop
@@ -89,12 +90,10 @@ def train_once(
         Predictor([model], strategy, recipe.eval_batch_size),
     )
 
-    def score() -> dict[str, float]:
-        return scorer.score(material.dev[material.main_split]).numbers
-
+    newest = _NewestScored(scorer, material.dev[material.main_split])
     best = BestWeights(
         step.variables,
-        score,
+        newest.score,
         material.task.main_metric,
         recipe.early_stopping,
     )
@@ -104,29 +103,79 @@ def train_once(
         _announce(model, phase, material)
         loop = _loop(material, recipe, step, phase, places, best)
         history = loop.run()
-        _save_last(output_dir / LAST, model, material, scorer)
-        best.assign()
-        scored = {k: scorer.score(split) for k, split in material.dev.items()}
-        if material.task.is_tuned:
-            dev = material.dev[material.main_split]
-            scorer = scorer.tuned(dev, scored[material.main_split].answers)
-            scored = {
-                k: scorer.scored_again(material.dev[k], found)
-                for k, found in scored.items()
-            }
+        _save_last(output_dir / LAST, model, material, scorer, newest.scored)
+        scorer, scored = _score_best(material, scorer, best, newest)
         save_model(output_dir, model, material.tokenizer, scorer.facts)
         return write_results(
             output_dir, recipe, material, scorer, scored, loop, history
         )
 
 
+class _NewestScored:
+    """Scores a split, and keeps the newest answers.
+
+    They are those of the last weights, since training ends with an
+    evaluation, and often those of the best. Long splits take minutes.
+
+    Attributes:
+      scored: of the newest evaluation; None where this process made none.
+    """
+
+    def __init__(self, scorer: Scorer, split: Split) -> None:
+        self._scorer, self._split = scorer, split
+        self.scored: Scored | None = None
+
+    def score(self) -> dict[str, float]:
+        """Scores the model as it is now."""
+        self.scored = self._scorer.score(self._split)
+        return self.scored.numbers
+
+
+def _score_best(
+    material: Material,
+    scorer: Scorer,
+    best: BestWeights,
+    newest: _NewestScored,
+) -> tuple[Scorer, dict[str, Scored]]:
+    """Gives the model its best weights and scores them on all dev splits.
+
+    Returns:
+      The scorer with facts tuned for the best model, and the scores by split.
+    """
+    best.assign()
+    main, scored = material.main_split, {}
+    for name, split in material.dev.items():
+        known = newest.scored if name == main and best.is_newest else None
+        scored[name] = known or scorer.score(split)
+    if material.task.is_tuned:
+        scorer = scorer.tuned(material.dev[main], scored[main].answers)
+        scored = {
+            name: scorer.scored_again(material.dev[name], found)
+            for name, found in scored.items()
+        }
+    return scorer, scored
+
+
 def _save_last(
-    folder: pathlib.Path, model: TaskModel, material: Material, scorer: Scorer
+    folder: pathlib.Path,
+    model: TaskModel,
+    material: Material,
+    scorer: Scorer,
+    scored: Scored | None,
 ) -> None:
-    """Saves the last model, with facts tuned for it."""
+    """Saves the last model, with facts tuned for it.
+
+    Args:
+      folder: where it goes.
+      model: the last one.
+      material: what it was trained on.
+      scorer: of the model.
+      scored: what it answered dev; None where that is not known.
+    """
     if material.task.is_tuned:
         dev = material.dev[material.main_split]
-        scorer = scorer.tuned(dev, scorer.answer(dev))
+        answers = scored.answers if scored else scorer.answer(dev)
+        scorer = scorer.tuned(dev, answers)
     save_model(folder, model, material.tokenizer, scorer.facts)
 
 

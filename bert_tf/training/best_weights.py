@@ -56,6 +56,11 @@ class BestWeights:
         """Whether there were as many evaluations in vain as there may be."""
         return 0 < self._patience <= self._waited
 
+    @property
+    def is_newest(self) -> bool:
+        """Whether the newest evaluation is that of the best weights."""
+        return self._arrays is not None and not self._waited
+
     def assign(self) -> None:
         """Gives the variables the best weights, where there were any."""
         if self._arrays is not None:

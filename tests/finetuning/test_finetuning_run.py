@@ -192,6 +192,38 @@ def test_the_best_and_the_last_model(recipe, tmp_path, monkeypatch):
     assert np.abs(best - last).max() > 1e-4
 
 
+@pytest.mark.parametrize(
+    ("scores", "passes"), [([0.2, 0.9], 2), ([0.9, 0.2], 3)]
+)
+def test_dev_is_answered_again_only_by_other_weights(
+    scores, passes, recipe, tmp_path, monkeypatch
+):
+    """Once an evaluation, and once more if the last one was not the best."""
+    left, asked = iter(scores), []
+    monkeypatch.setattr(
+        SentenceTask, "score", lambda *_: {"accuracy": next(left, 0.0)}
+    )
+    outputs = Predictor.outputs
+
+    def counted(self, task, split):
+        asked.append(split)
+        return outputs(self, task, split)
+
+    monkeypatch.setattr(Predictor, "outputs", counted)
+    recipe = recipe.override(["num_train_epochs=2"])
+    run_finetuning(TASK, recipe, tmp_path, ["train"])
+    assert len(asked) == passes
+    # What was kept is what the model in the folder answers.
+    lines = (tmp_path / "dev_predictions.jsonl").read_text().splitlines()
+    kept = [json.loads(line)["probabilities"] for line in lines]
+    model, own, facts = load_model(tmp_path, TASK, "float32")
+    dev = TASK.read("dev", recipe)
+    split = Split(dev, TASK.encode(dev, own, facts))
+    predictor = Predictor([model], tf.distribute.get_strategy(), 16)
+    logits = outputs(predictor, TASK, split)["logits"]
+    np.testing.assert_allclose(kept, tf.nn.softmax(logits), atol=1e-5)
+
+
 @pytest.mark.slow
 def test_early_stopping_and_its_resume(recipe, tmp_path, monkeypatch, capsys):
     recipe = recipe.override(["early_stopping=2", "eval_steps=2"])

@@ -27,6 +27,7 @@ def test_the_best_is_kept_the_earlier_of_two_equal_ones():
     variables, best = made()
     assert offer_all(best, variables, [0.2, 0.5, 0.5, 0.4]) == [1, 2]
     assert best.step == 2
+    assert not best.is_newest
     best.assign()
     for index, variable in enumerate(variables):
         np.testing.assert_allclose(variable.numpy(), 2 + index / 100)
