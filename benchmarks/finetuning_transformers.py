@@ -85,13 +85,14 @@ def collate(
     tokenizer: transformers.PreTrainedTokenizerBase,
     rows: list[dict[str, list[int]]],
     padding: str,
+    max_length: int = MAX_LENGTH,
 ) -> dict[str, torch.Tensor]:
-    """A batch padded to its longest row, or to 128."""
+    """A batch padded to its longest row, or to the length given."""
     return dict(
         tokenizer.pad(
             rows,
             padding="longest" if padding == "dynamic" else "max_length",
-            max_length=None if padding == "dynamic" else MAX_LENGTH,
+            max_length=None if padding == "dynamic" else max_length,
             return_tensors="pt",
         )
     )

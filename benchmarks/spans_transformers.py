@@ -42,10 +42,8 @@ def collate(
     tokenizer: transformers.PreTrainedTokenizerBase, rows: Rows, batches: str
 ) -> dict[str, torch.Tensor]:
     """A batch padded to its longest row, or to the longest of all."""
-    padding: dict[str, Any] = {"padding": "longest"}
-    if batches == "padded":
-        padding = {"padding": "max_length", "max_length": MAX_LENGTH}
-    return dict(tokenizer.pad(rows, return_tensors="pt", **padding))
+    padding = "padded" if batches == "padded" else "dynamic"
+    return sentences.collate(tokenizer, rows, padding, MAX_LENGTH)
 
 
 def row_order(

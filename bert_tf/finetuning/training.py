@@ -89,7 +89,6 @@ def train_once(
         material.tokenizer,
         Predictor([model], strategy, recipe.eval_batch_size),
     )
-
     newest = _NewestScored(scorer, material.dev[material.main_split])
     best = BestWeights(
         step.variables,
