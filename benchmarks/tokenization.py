@@ -133,12 +133,15 @@ def tokenizers_by_name(vocab_file: str) -> dict[str, tuple[str, Callable]]:
         encoded = other.encode_batch(texts, add_special_tokens=False)
         return [row.ids for row in encoded]
 
+    by_words = CorpusTokenizer(ours.vocabulary, ours.lower_case)
+
+    def tokenize_corpus(texts):
+        sizes = np.fromiter(map(len, texts), np.int64, len(texts))
+        return by_words.tokenize(b"\n".join([*texts, b""]), sizes)
+
     return {
         _OURS: ("tensor", ours.tokenize),
-        "bert_tf CorpusTokenizer": (
-            "bytes",
-            CorpusTokenizer(ours.vocabulary, ours.lower_case).tokenize,
-        ),
+        "bert_tf CorpusTokenizer": ("bytes", tokenize_corpus),
         f"{_OURS}, offsets": ("tensor", ours.tokenize_with_offsets),
         "TF Text FastBertTokenizer": ("tensor", tokenize_fast),
         "TF Text BertTokenizer": ("tensor", tokenize_plain),

@@ -8,7 +8,9 @@ the program that started them is killed.
 
 import concurrent.futures
 import contextlib
+import ctypes
 import errno
+import functools
 import os
 import pathlib
 import pickle
@@ -125,6 +127,23 @@ class WorkerPool:
             worker.stop()
 
 
+@functools.cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    """The C library's, where it has one (glibc)."""
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)
+
+
+def give_memory_back() -> None:
+    """Gives memory that is free to the system, where that can be asked for.
+
+    Small arrays that outlive large ones leave holes between them, which grow
+    with every block of work.
+    """
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
 def serve(prepare: Callable[[Any], Callable[[Any], object]]) -> None:
     """Answers questions until standard input ends.
 
@@ -153,6 +172,9 @@ def serve(prepare: Callable[[Any], Callable[[Any], object]]) -> None:
             message = ("os_error", values)
         except Exception:
             message = ("traceback", traceback.format_exc())
+        # Or it would take memory while the next one is read.
+        del question
+        give_memory_back()
         try:
             pickle.dump(message, answers, pickle.HIGHEST_PROTOCOL)
             answers.flush()

@@ -38,7 +38,7 @@ class JsonLines:
                         line,
                         number,
                         stream.position(start.file, offset, number),
-                        stream.disk_bytes(),
+                        stream.disk_bytes(offset),
                     )
 
     def paragraphs(self, document: RawDocument) -> list[str]:

@@ -46,7 +46,7 @@ class PlainText:
                         b"".join(lines),
                         number - len(lines) + 1,
                         stream.position(start.file, offset, number),
-                        stream.disk_bytes(),
+                        stream.disk_bytes(offset),
                         cut=not self._ends(blank),
                     )
                     lines, size = [], 0
@@ -55,7 +55,7 @@ class PlainText:
                     b"".join(lines),
                     number - len(lines) + 1,
                     stream.position(start.file, offset, number),
-                    stream.disk_bytes(),
+                    stream.disk_bytes(offset),
                 )
 
     def _ends(self, blank: bool) -> bool:

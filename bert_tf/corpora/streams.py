@@ -131,10 +131,11 @@ class ByteStream:
                 f"{self._path}: damaged gzip file ({error})."
             ) from None
 
-    def lines(self) -> Iterator[bytes]:
-        """The lines from here on, with their ends."""
+    def line_batches(self) -> Iterator[list[bytes]]:
+        """The lines from here on, with their ends, many at a time."""
         with self._damage_told():
-            yield from self._file
+            while lines := self._file.readlines(_READ_BYTES):
+                yield lines
 
     def short_lines(self, line: int) -> Iterator[bytes]:
         """As `lines`, for files that may hold none.
@@ -161,9 +162,13 @@ class ByteStream:
         with self._damage_told():
             return self._file.read(size)
 
-    def disk_bytes(self) -> int:
-        """Bytes of the file on the disk that were read."""
-        return self._disk.tell()
+    def disk_bytes(self, offset: int) -> int:
+        """Bytes of the file on the disk that were read.
+
+        Args:
+          offset: bytes of the text that were taken, which may be fewer.
+        """
+        return offset if self._file is self._disk else self._disk.tell()
 
     def position(self, file: int, offset: int, line: int) -> Position:
         """A place that was read already, to be entered again."""

@@ -1,6 +1,7 @@
 """Learning a vocabulary from corpora of every kind, mixed or not."""
 
 import collections
+import itertools
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -132,10 +133,13 @@ def _steps(
             yield document.sentences, document.disk_bytes
         return
     with ByteStream(pathlib.Path(file.path), Position()) as stream:
-        for number, line in enumerate(stream.lines(), start=1):
+        lines = itertools.chain.from_iterable(stream.line_batches())
+        offset = 0
+        for number, line in enumerate(lines, start=1):
+            offset += len(line)
             text = decode_line(line, file.path, number, recipe.encoding_errors)
             if text.strip():
-                yield [text.strip()], stream.disk_bytes()
+                yield [text.strip()], stream.disk_bytes(offset)
 
 
 def mixed_counts(

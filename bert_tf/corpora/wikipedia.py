@@ -94,7 +94,7 @@ class WikipediaDump:
                     text[begin:end],
                     page_line,
                     stream.position(start.file, offset, line),
-                    stream.disk_bytes(),
+                    stream.disk_bytes(offset),
                 )
                 at = end
             if b"</mediawiki>" not in text[at:]:

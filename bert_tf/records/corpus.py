@@ -5,9 +5,13 @@ The cuts between blocks depend on the files alone. In files of the format
 document; files of other formats are read by `bert_tf.corpora`.
 """
 
+import bisect
 import dataclasses
+import itertools
 import pathlib
 from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from bert_tf.corpora.raw_documents import DOCUMENT_BYTES
 from bert_tf.corpora.reading import Document, DocumentSplitter, reader_of
@@ -24,6 +28,9 @@ BLOCK_BYTES = 8 << 20
 # max_seq_length tokens of them.
 LONG_LINE_CHARACTERS = 10_000
 
+# What str.strip takes off the ends of an ASCII text.
+_ASCII_BLANKS = b" \t\n\r\v\f\x1c\x1d\x1e\x1f"
+
 
 @dataclasses.dataclass(frozen=True)
 class LongLine:
@@ -34,14 +41,16 @@ class LongLine:
     line: int
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Block:
     """Whole documents that stand together in a corpus.
 
     Attributes:
       number: counted from 0.
       corpus: name of the corpus.
-      sentences: UTF-8 without surrounding white space, none empty.
+      text: the sentences, UTF-8 without surrounding white space, none empty;
+        a line end stands behind each.
+      sentence_bytes: bytes of each sentence without its line end, int64 [s].
       document_starts: the sentence each document begins with, none empty.
       long_lines: lines of unusual length.
       end: where the next block begins; the file number is the number of files
@@ -54,7 +63,8 @@ class Block:
 
     number: int
     corpus: str
-    sentences: list[bytes]
+    text: bytes
+    sentence_bytes: np.ndarray
     document_starts: list[int]
     long_lines: list[LongLine]
     end: Position
@@ -76,21 +86,30 @@ class _Lines:
         self.in_document = False
         self.size = 0
 
-    def add(self, text: str, path: str, line: int) -> None:
-        if not text:
-            self.in_document = False
+    def add(self, sentences: Sequence[bytes], path: str, line: int) -> None:
+        """Adds lines that follow each other, none blank; the first's number."""
+        if not sentences:
             return
         if not self.in_document:
             self.document_starts.append(len(self.sentences))
             self.in_document = True
-        if len(text) > LONG_LINE_CHARACTERS:
-            self.long_lines.append(LongLine(len(self.sentences), path, line))
-        self.sentences.append(text.encode("utf-8"))
+        if max(map(len, sentences)) > LONG_LINE_CHARACTERS:
+            self.long_lines += [
+                LongLine(len(self.sentences) + index, path, line + index)
+                for index, sentence in enumerate(sentences)
+                if len(sentence.decode("utf-8")) > LONG_LINE_CHARACTERS
+            ]
+        self.sentences += sentences
 
     def add_document(self, document: Document, path: str) -> None:
-        for sentence in document.sentences:
-            self.add(sentence, path, document.line)
-            self.size += len(self.sentences[-1])
+        sentences = [text.encode("utf-8") for text in document.sentences]
+        begin = len(self.long_lines)
+        self.add(sentences, path, document.line)
+        self.long_lines[begin:] = [
+            dataclasses.replace(line, line=document.line)
+            for line in self.long_lines[begin:]
+        ]
+        self.size += sum(map(len, sentences))
         self.in_document = document.cut
 
     def is_full(self) -> bool:
@@ -103,7 +122,10 @@ class _Lines:
         block = Block(
             number=self.number,
             corpus=corpus,
-            sentences=self.sentences,
+            text=b"\n".join([*self.sentences, b""]),
+            sentence_bytes=np.fromiter(
+                map(len, self.sentences), np.int64, len(self.sentences)
+            ),
             document_starts=self.document_starts,
             long_lines=self.long_lines,
             end=end,
@@ -112,6 +134,34 @@ class _Lines:
         )
         self._begin(self.number + 1)
         return block
+
+
+def _stripped(
+    lines: Sequence[bytes], path: str, number: int, errors: str
+) -> list[bytes]:
+    """Lines of UTF-8 without white space around them.
+
+    Args:
+      lines: what was read.
+      path: of the file, for the error.
+      number: lines before them.
+      errors: "strict" or "replace".
+
+    Raises:
+      UserError: a line is not UTF-8.
+    """
+    return [
+        line.strip(_ASCII_BLANKS)
+        if line.isascii()
+        else decode_line(line, path, place, errors).strip().encode("utf-8")
+        for place, line in enumerate(lines, start=number + 1)
+    ]
+
+
+def _first_from(places: Sequence[int], start: int, default: int) -> int:
+    """The first of the increasing places that is not before `start`."""
+    index = bisect.bisect_left(places, start)
+    return places[index] if index < len(places) else default
 
 
 def _fill_with_lines(
@@ -124,17 +174,32 @@ def _fill_with_lines(
     """
     offset, number = start.offset, start.line
     with ByteStream(pathlib.Path(file.path), start) as stream:
-        for line in stream.lines():
-            number += 1
-            offset += len(line)
-            lines.size += len(line)
-            text = decode_line(line, file.path, number, errors)
-            lines.add(text.strip(), file.path, number)
-            if lines.is_full():
-                yield (
-                    stream.position(start.file, offset, number),
-                    stream.disk_bytes(),
+        for batch in stream.line_batches():
+            sentences = _stripped(batch, file.path, number, errors)
+            # Where each line ends, counted from the beginning of the batch.
+            ends = list(itertools.accumulate(map(len, batch)))
+            blanks = [i for i, text in enumerate(sentences) if not text]
+            done = 0
+            while done < len(batch):
+                before = ends[done - 1] if done else 0
+                blank = _first_from(blanks, done, len(batch))
+                too_long = bisect.bisect_left(
+                    ends, before + DOCUMENT_BYTES - lines.size, done
                 )
+                stop = min(blank + 1, too_long + 1, len(batch))
+                run = sentences[done : min(blank, stop)]
+                lines.add(run, file.path, number + done + 1)
+                lines.in_document &= blank >= stop
+                lines.size += ends[stop - 1] - before
+                done = stop
+                if lines.is_full():
+                    place = offset + ends[done - 1]
+                    yield (
+                        stream.position(start.file, place, number + done),
+                        stream.disk_bytes(place),
+                    )
+            offset += ends[-1]
+            number += len(batch)
 
 
 def _fill_with_documents(

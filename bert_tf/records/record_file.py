@@ -30,6 +30,7 @@ FLOAT_LIST, INT64_LIST = 2, 3
 
 # Keeps the temporary arrays small beside the result.
 _VARINTS_AT_ONCE = 1 << 16
+_MOST_VARINT_BYTES = 5
 
 _CRC_MASK = np.uint32(0xA282EAD8)
 _FRAMES_AT_ONCE = 256
@@ -56,16 +57,17 @@ def encode_varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
       values: integers below 2**35, [n].
 
     Returns:
-      The bytes, and the offset of each number in them and of the end, int64
-      [n + 1].
+      The bytes, and the offset of each number in them and of the end, int32
+      [n + 1], or int64 where that could be too small.
     """
     values = np.asarray(values).reshape(-1)
-    offsets = np.zeros(values.size + 1, dtype=np.int64)
+    small = values.size <= np.iinfo(np.int32).max // _MOST_VARINT_BYTES
+    offsets = np.zeros(values.size + 1, np.int32 if small else np.int64)
     parts = []
     for start in range(0, values.size, _VARINTS_AT_ONCE):
         end = min(start + _VARINTS_AT_ONCE, values.size)
         encoded, sizes = _encode_some(values[start:end].astype(np.int64))
-        np.cumsum(sizes, out=offsets[start + 1 : end + 1])
+        offsets[start + 1 : end + 1] = np.cumsum(sizes)
         offsets[start + 1 : end + 1] += offsets[start]
         parts.append(encoded)
     return b"".join(parts), offsets

@@ -1,6 +1,7 @@
 """One shard of records from tokenised documents, without TensorFlow."""
 
 import dataclasses
+import itertools
 import os
 import pathlib
 from collections.abc import Callable, Iterator
@@ -175,6 +176,12 @@ def block_path(work_dir: pathlib.Path, number: int) -> pathlib.Path:
     return work_dir / f"block-{number:06d}.tokens"
 
 
+def _slices(count: int) -> Iterator[slice]:
+    """Rows to be worked on together: lists of all would take much memory."""
+    for start in range(0, count, _ROWS_AT_ONCE):
+        yield slice(start, start + _ROWS_AT_ONCE)
+
+
 def plain_records(
     ids: np.ndarray, instances: Instances, vocabulary: Vocabulary
 ) -> Iterator[bytes]:
@@ -192,15 +199,18 @@ def plain_records(
     encoded, offsets = encode_varints(ids)
     cls, _ = encode_varints(np.array([vocabulary.cls_id]))
     sep, _ = encode_varints(np.array([vocabulary.sep_id]))
-    ranges = zip(
-        offsets[instances.a_start].tolist(),
-        offsets[instances.a_end].tolist(),
-        offsets[instances.b_start].tolist(),
-        offsets[instances.b_end].tolist(),
-        (instances.a_end - instances.a_start).tolist(),
-        (instances.b_end - instances.b_start).tolist(),
-        instances.is_random.tolist(),
-        strict=True,
+    ranges = itertools.chain.from_iterable(
+        zip(
+            offsets[instances.a_start[rows]].tolist(),
+            offsets[instances.a_end[rows]].tolist(),
+            offsets[instances.b_start[rows]].tolist(),
+            offsets[instances.b_end[rows]].tolist(),
+            (instances.a_end - instances.a_start)[rows].tolist(),
+            (instances.b_end - instances.b_start)[rows].tolist(),
+            instances.is_random[rows].tolist(),
+            strict=True,
+        )
+        for rows in _slices(len(instances))
     )
     for a_start, a_end, b_start, b_end, length_a, length_b, other in ranges:
         text_a, text_b = encoded[a_start:a_end], encoded[b_start:b_end]
@@ -284,8 +294,7 @@ def static_records(
     rng = np.random.Generator(np.random.PCG64(list(seed.encode("utf-8"))))
     lengths = instances.lengths()
     layout = _static_layout(recipe, len(vocabulary))
-    for start in range(0, len(instances), _ROWS_AT_ONCE):
-        rows = slice(start, start + _ROWS_AT_ONCE)
+    for rows in _slices(len(instances)):
         input_ids, segment_ids = gather_rows(
             ids, instances, rows, recipe.max_seq_length, vocabulary
         )

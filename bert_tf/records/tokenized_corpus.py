@@ -4,6 +4,7 @@ import collections
 import concurrent.futures
 import dataclasses
 import functools
+import itertools
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
@@ -13,7 +14,7 @@ import numpy as np
 from bert_tf.corpora.sources import CorpusFile
 from bert_tf.corpora.streams import Position
 from bert_tf.errors import UserError
-from bert_tf.processes import WorkerPool
+from bert_tf.processes import WorkerPool, give_memory_back
 from bert_tf.records.corpus import (
     LONG_LINE_CHARACTERS,
     Block,
@@ -33,7 +34,7 @@ from bert_tf.text.vocabulary import Vocabulary
 
 # Sentences are tokenised in batches of about this much text: large enough to
 # make calls cheap, small enough that what is under way stays small.
-_BATCH_BYTES = 1 << 18
+_BATCH_BYTES = 1 << 17
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,22 +88,25 @@ def finished_blocks(work_dir: pathlib.Path) -> list[BlockSummary]:
     return found
 
 
-def _batches(sentences: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    first = size = 0
-    for number, sentence in enumerate(sentences, start=1):
-        size += len(sentence)
-        if size >= _BATCH_BYTES or number == len(sentences):
-            yield sentences[first:number]
-            first, size = number, 0
-
-
 def tokenize_block(
     block: Block, tokenizer: CorpusTokenizer
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The token ids of a block, int32 [t], and tokens a sentence, int64 [s]."""
-    parts = [tokenizer.tokenize(batch) for batch in _batches(block.sentences)]
+    """The token ids of a block, [t], and tokens a sentence, int64 [s]."""
+    sizes = block.sentence_bytes
+    ends = np.concatenate([[0], np.cumsum(sizes + 1)])
+    # A batch ends with the first sentence that reaches its share of the text.
+    shares = np.arange(_BATCH_BYTES, len(block.text), _BATCH_BYTES)
+    cuts = np.unique([0, *np.searchsorted(ends, shares), len(sizes)])
+    parts = [
+        tokenizer.tokenize(
+            block.text[ends[first] : ends[last]], sizes[first:last]
+        )
+        for first, last in itertools.pairwise(cuts.tolist())
+    ]
     return (
-        np.concatenate([np.zeros(0, np.int32), *(ids for ids, _ in parts)]),
+        np.concatenate(
+            [np.zeros(0, tokenizer.dtype), *(ids for ids, _ in parts)]
+        ),
         np.concatenate([np.zeros(0, np.int64), *(count for _, count in parts)]),
     )
 
@@ -142,7 +146,7 @@ def take_block(
 
     Args:
       block: the block.
-      ids: its token ids, int32 [t].
+      ids: its token ids, [t].
       lengths: the tokens of each sentence, int64 [s].
       files: the input files, for warnings.
       vocabulary: made the ids.
@@ -151,9 +155,8 @@ def take_block(
     Raises:
       UserError: a line is too long.
     """
-    small = np.uint16 if len(vocabulary) <= 1 << 16 else np.int32
     documents = Documents(
-        ids.astype(small),
+        ids,
         np.concatenate([[0], np.cumsum(lengths)]),
         np.append(block.document_starts, len(lengths)).astype(np.int64),
     ).without_empty()
@@ -205,6 +208,7 @@ class BlockWriter:
           UserError: a line is too long.
         """
         ids, lengths = tokenize_block(block, self._tokenizer)
+        give_memory_back()
         documents, summary = take_block(
             block, ids, lengths, self.files, self.vocabulary, self.recipe
         )

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 # Classes of bytes.
 _SPACE, _PUNCTUATION, _WORD, _OTHER = range(4)
-# Words of more bytes, and all that is not ASCII, are looked up one by one.
+# Words of more bytes are looked up one by one.
 _KEY_BYTES = 16
 _SLOTS = 1 << 20
 # Above these everything is forgotten, which costs little, since frequent words
 # come back at once; text that never repeats itself would fill the memory.
 _MOST_WORDS = _SLOTS // 2
-_MOST_OTHERS = 1 << 18
-_MOST_IDS = 1 << 23
+_MOST_IDS = 1 << 21
+_MOST_LONG_WORDS = 1 << 15
 # Text with a larger share of bytes that are not ASCII has few words to look up.
 _MOST_OTHER_SHARE = 0.1
 # Odd constants of splitmix64 and xxHash: any that spread the bits would do.
@@ -59,10 +59,16 @@ _LOWER = _SAME.lower()
 class _Pieces:
     """Lists of token ids, numbered, end to end in one array."""
 
-    def __init__(self) -> None:
-        self.ids = np.zeros(1 << 16, np.int32)
-        self.starts = np.zeros((1 << 14) + 1, np.int64)
-        self.count = 0
+    def __init__(self, dtype: type[np.integer]) -> None:
+        # Of ones: the memory is taken now, so that it does not grow with the
+        # text. A text may bring many words at once.
+        self.ids = np.ones(_MOST_IDS + (1 << 18), dtype)
+        self.starts = np.ones(_MOST_WORDS + (1 << 16), np.int32)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self.starts[0] = self.count = 0
 
     @property
     def size(self) -> int:
@@ -81,7 +87,7 @@ class _Pieces:
 
     def gather(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The ids of lists, end to end, and where each list ends there."""
-        starts = self.starts[numbers]
+        starts = self.starts[numbers].astype(np.int64)
         counts = self.starts[numbers + 1] - starts
         ends = np.cumsum(counts)
         if len(ends) and ends[-1] == len(ends) and counts.all():
@@ -103,10 +109,16 @@ class _WordTable:
     """Numbers of words of at most `_KEY_BYTES` bytes, by open addressing."""
 
     def __init__(self) -> None:
+        # Of ones: see _Pieces.
+        self.low = np.ones(_SLOTS, np.uint64)
+        self.high = np.ones(_SLOTS, np.uint64)
+        self.numbers = np.ones(_SLOTS, np.int32)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets all."""
         # A word is never empty, so a key of zeros is a free slot.
-        self.low = np.zeros(_SLOTS, np.uint64)
-        self.high = np.zeros(_SLOTS, np.uint64)
-        self.numbers = np.zeros(_SLOTS, np.int64)
+        self.low[:] = 0
         self.count = 0
 
     def find(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -165,44 +177,50 @@ class CorpusTokenizer:
     Args:
       vocabulary: the pieces.
       lower_case: whether to lower-case and strip accents.
+
+    Attributes:
+      dtype: of the ids: uint16 where the vocabulary allows, else int32.
     """
 
     def __init__(self, vocabulary: Vocabulary, lower_case: bool) -> None:
+        self.dtype = np.uint16 if len(vocabulary) <= 1 << 16 else np.int32
         self._settings = vocabulary, lower_case
         self._plain = PlainTokenizer(vocabulary, lower_case)
         self._case = _LOWER if lower_case else _SAME
-        self._forget()
+        self._pieces = _Pieces(self.dtype)
+        self._words = _WordTable()
+        self._long_words: dict[bytes, int] = {}
 
     def _forget(self) -> None:
-        self._pieces = _Pieces()
-        self._words = _WordTable()
-        self._others: dict[bytes, int] = {}
+        self._pieces.clear()
+        self._words.clear()
+        self._long_words.clear()
 
     def tokenize(
-        self, sentences: Sequence[bytes]
+        self, text: bytes, sentence_bytes: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Splits sentences into ids.
 
         Args:
-          sentences: UTF-8.
+          text: the sentences, UTF-8, with a line end behind each.
+          sentence_bytes: bytes of each sentence without its line end, int64
+            [s].
 
         Returns:
-          The ids end to end, int32 [t], and how many each sentence has, int64
-          [len(sentences)].
+          The ids end to end, `dtype` [t], and how many each sentence has,
+          int64 [s].
         """
-        if (
-            self._words.count >= _MOST_WORDS
-            or len(self._others) >= _MOST_OTHERS
-            or self._pieces.size >= _MOST_IDS
-        ):
+        if self._pieces.count >= _MOST_WORDS or self._pieces.size >= _MOST_IDS:
             self._forget()
-        # Zeros, so that a key may be read at every place.
-        text = b"\n".join([*sentences, bytes(_KEY_BYTES)])
+        if len(self._long_words) >= _MOST_LONG_WORDS:
+            self._long_words.clear()
         others = len(text) - len(text.translate(None, _NOT_ASCII))
+        sentence_ends = np.cumsum(sentence_bytes + 1)
         if others > _MOST_OTHER_SHARE * len(text):
-            return self._whole_texts(sentences)
-        lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
-        sentence_ends = np.cumsum(lengths + 1)
+            starts = sentence_ends - sentence_bytes - 1
+            return self._whole_texts(_slices(text, starts, sentence_ends - 1))
+        # Zeros, so that a key may be read at every place.
+        text += bytes(_KEY_BYTES)
         chunks = _chunks(text, len(text) - _KEY_BYTES)
         ids, ends = self._pieces.gather(self._numbers(text, *chunks))
         token_ends = np.concatenate([[0], ends])
@@ -216,20 +234,24 @@ class CorpusTokenizer:
         ends: np.ndarray,
         other: np.ndarray,
     ) -> np.ndarray:
-        """The number of each chunk's list of pieces, int64."""
+        """The number of each chunk's list of pieces, int32."""
+        # Letters of ASCII change nothing in the case of those beside them.
         lowered = text.translate(self._case)
         lengths = ends - starts
         low, high = _keys(lowered, starts, lengths)
         numbers = self._words.find(low, high)
-        one_by_one = other | (lengths > _KEY_BYTES)
+        one_by_one = lengths > _KEY_BYTES
+        if b"\0" in text[:-_KEY_BYTES]:
+            # A key does not tell zeros behind a word from those of the word.
+            one_by_one |= other
         new = np.flatnonzero((numbers < 0) & ~one_by_one)
         if len(new):
             chunks = _slices(lowered, starts[new], ends[new])
             numbers[new] = self._learn(chunks, low[new], high[new])
-        others = np.flatnonzero(one_by_one)
-        if len(others):
-            chunks = _slices(text, starts[others], ends[others])
-            numbers[others] = self._look_up(chunks)
+        long = np.flatnonzero(one_by_one)
+        if len(long):
+            chunks = _slices(lowered, starts[long], ends[long])
+            numbers[long] = self._look_up(chunks)
         return numbers
 
     def _learn(
@@ -244,12 +266,13 @@ class CorpusTokenizer:
         return np.array([found[chunk] for chunk in chunks], np.int64)
 
     def _look_up(self, chunks: list[bytes]) -> np.ndarray:
-        """The numbers of chunks that are no short words."""
-        unknown = [c for c in dict.fromkeys(chunks) if c not in self._others]
+        """The numbers of chunks that have no key."""
+        known = self._long_words
+        unknown = [c for c in dict.fromkeys(chunks) if c not in known]
         if unknown:
             numbers = self._new(unknown).tolist()
-            self._others.update(zip(unknown, numbers, strict=True))
-        return np.array([self._others[c] for c in chunks], np.int64)
+            known.update(zip(unknown, numbers, strict=True))
+        return np.array([known[chunk] for chunk in chunks], np.int64)
 
     def _new(self, chunks: list[bytes]) -> np.ndarray:
         """Numbers of chunks that get a list of pieces."""
@@ -260,7 +283,8 @@ class CorpusTokenizer:
     ) -> tuple[np.ndarray, np.ndarray]:
         """The ids without looking words up, end to end, and each text's."""
         ids = _exact_tokenizer(*self._settings).tokenize(texts)
-        return ids.flat_values.numpy(), ids.row_lengths().numpy()
+        flat = ids.flat_values.numpy().astype(self.dtype)
+        return flat, ids.row_lengths().numpy()
 
 
 def _slices(text: bytes, starts: np.ndarray, ends: np.ndarray) -> list[bytes]:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bert_tf.corpora import streams
 from bert_tf.corpora.recipe import CorpusRecipe
 from bert_tf.corpora.sources import files_of
 from bert_tf.corpora.streams import Position
@@ -36,10 +37,25 @@ def write(folder: pathlib.Path, *texts: bytes) -> list[pathlib.Path]:
     return paths
 
 
-def documents_of(block: Block) -> list[list[bytes]]:
-    ends = [*block.document_starts[1:], len(block.sentences)]
+def sentences_of(block: Block) -> list[bytes]:
+    sentences = block.text.split(b"\n")
+    assert sentences.pop() == b""
+    assert block.sentence_bytes.tolist() == [len(s) for s in sentences]
+    return sentences
+
+
+def all_of(blocks: list[Block]) -> list[dict]:
     return [
-        block.sentences[start:end]
+        vars(block) | {"sentence_bytes": block.sentence_bytes.tolist()}
+        for block in blocks
+    ]
+
+
+def documents_of(block: Block) -> list[list[bytes]]:
+    sentences = sentences_of(block)
+    ends = [*block.document_starts[1:], len(sentences)]
+    return [
+        sentences[start:end]
         for start, end in zip(block.document_starts, ends, strict=True)
     ]
 
@@ -105,7 +121,63 @@ def test_blocks_hold_the_corpus_and_can_be_entered_anywhere(
     assert progress == sorted(progress)
     assert progress[-1] == sum(p.stat().st_size for p in paths)
     for k, block in enumerate(blocks):
-        assert rest(paths, block.end, k + 1, "strict") == blocks[k + 1 :]
+        found = rest(paths, block.end, k + 1, "strict")
+        assert all_of(found) == all_of(blocks[k + 1 :])
+
+
+LINES = st.lists(
+    st.sampled_from(
+        [
+            b"",
+            b" \t",
+            b"\x1c",
+            b"\xc2\xa0",
+            b"a",
+            b" b c\r",
+            "é \u2028".encode(),
+        ]
+    )
+    | st.integers(1, 700).map(lambda size: b"x" * size),
+    max_size=40,
+)
+
+
+def line_by_line(texts: list[bytes]) -> list[tuple[int, list[bytes]]]:
+    """The number of lines read, and the sentences, where each block ends."""
+    found: list[tuple[int, list[bytes]]] = []
+    sentences: list[bytes] = []
+    size, in_document = 0, False
+    for file, text in enumerate(texts, start=1):
+        for number, line in enumerate(text.splitlines(keepends=True), start=1):
+            sentence = line.decode().strip().encode()
+            in_document = bool(sentence)
+            sentences += [sentence] * in_document
+            size += len(line)
+            if size >= 400 or (size >= 100 and not in_document):
+                found.append((number, sentences))
+                sentences, size = [], 0
+        in_document = False
+        if size >= 100 or file == len(texts):
+            found.append((0, sentences))
+            sentences, size = [], 0
+    return found
+
+
+@given(texts=st.lists(LINES, min_size=1, max_size=3), batch=st.integers(1, 900))
+def test_blocks_end_where_reading_line_by_line_ends_them(
+    tmp_path_factory: pytest.TempPathFactory,
+    texts: list[list[bytes]],
+    batch: int,
+) -> None:
+    joined = [b"\n".join(lines) for lines in texts]
+    paths = write(tmp_path_factory.mktemp("lines"), *joined)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus, "BLOCK_BYTES", 100)
+        patch.setattr(corpus, "DOCUMENT_BYTES", 400)
+        patch.setattr(streams, "_READ_BYTES", batch)
+        blocks = read(paths)
+    found = [(block.end.line, sentences_of(block)) for block in blocks]
+    assert found == line_by_line(joined)
 
 
 def test_a_document_without_end_is_cut(
@@ -114,9 +186,9 @@ def test_a_document_without_end_is_cut(
     paths = write(tmp_path, b"one sentence of it\n" * 60 + b"\nother\n")
     blocks = read(paths)
     assert [block.cut for block in blocks] == [True, True, False, False]
-    assert blocks[0].end.line == len(blocks[0].sentences)
+    assert blocks[0].end.line == len(sentences_of(blocks[0]))
     assert documents_of(blocks[-1])[-1] == [b"other"]
-    assert sum(len(block.sentences) for block in blocks) == 61
+    assert sum(len(sentences_of(block)) for block in blocks) == 61
 
 
 def test_long_lines_are_named(tmp_path: pathlib.Path) -> None:
@@ -133,7 +205,7 @@ def test_bytes_that_are_not_utf8(tmp_path: pathlib.Path) -> None:
     ):
         read(paths)
     (block,) = read(paths, "replace")
-    assert block.sentences[-1] == "bad \ufffd here".encode()
+    assert sentences_of(block)[-1] == "bad \ufffd here".encode()
 
 
 def test_damaged_gzip_is_named(tmp_path: pathlib.Path) -> None:
