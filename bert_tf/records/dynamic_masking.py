@@ -3,7 +3,9 @@
 Where no whole words are masked, every group is one token, and the groups taken
 are those with the smallest noise: a partial sort finds them. Whole words take
 the general way; it too looks at the groups with the smallest noise alone, and
-at all of them only where those do not suffice.
+at all of them only where those do not suffice. `masking.noise_keys` says how
+noise and place become one number, all different, so that a bound parts the
+smallest from the others.
 """
 
 from typing import NamedTuple
@@ -11,7 +13,13 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.records.masking import KEEP_SHARE, MASK_SHARE, MaskingRule
+from bert_tf.records.masking import (
+    KEEP_SHARE,
+    KEY_BITS,
+    MASK_SHARE,
+    NO_GROUP,
+    MaskingRule,
+)
 
 
 class MaskingNoise(NamedTuple):
@@ -80,51 +88,63 @@ def choose_tokens(
     for special in np.flatnonzero(rule.is_special):
         candidate &= input_ids != int(special)
     wanted = tf.gather(tf.constant(rule.num_to_predict), lengths)
+    keys = _noise_keys(order_noise, rule)
     if rule.joins_previous.any():
-        return _choose_words(input_ids, candidate, wanted, order_noise, rule)
-    return _choose_single_tokens(candidate, wanted, order_noise, rule)
+        chosen = _choose_words(input_ids, candidate, wanted, keys, rule)
+    else:
+        chosen = _choose_single_tokens(candidate, wanted, keys, rule)
+    return _places(chosen, rule.max_predictions_per_seq)
 
 
-def _first(
-    keys: tf.Tensor, count: int | tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """The smallest keys of each row in order, and their places."""
-    # Of equal keys the one on the left comes first.
-    found = tf.math.top_k(-keys, tf.minimum(count, tf.shape(keys)[1]))
-    return -found.values, found.indices
+def _noise_keys(order_noise: tf.Tensor, rule: MaskingRule) -> tf.Tensor:
+    """See `masking.noise_keys`."""
+    noise = tf.cast(order_noise * float(1 << rule.noise_bits), tf.int32)
+    place = tf.range(tf.shape(order_noise)[1])
+    return tf.bitwise.left_shift(noise, KEY_BITS - rule.noise_bits) + place
+
+
+def _smallest(keys: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
+    """Which of different keys, int32 [B, n], are the smallest of each row."""
+    bound = tf.raw_ops.NthElement(input=keys, n=count - 1)
+    return keys <= bound[:, None]
+
+
+def _places(chosen: tf.Tensor, predictions: int) -> tf.Tensor:
+    """The chosen places, bool [B, S], at most P a row, then S; [B, P]."""
+    rows, width = tf.unstack(tf.shape(chosen))
+    counts = tf.reduce_sum(tf.cast(chosen, tf.int32), axis=1, keepdims=True)
+    filled = tf.concat([chosen, tf.range(predictions) >= counts], axis=1)
+    places = tf.cast(tf.where(filled)[:, 1], tf.int32)
+    return tf.minimum(tf.reshape(places, [rows, predictions]), width)
 
 
 def _choose_single_tokens(
     candidate: tf.Tensor,
     wanted: tf.Tensor,
-    order_noise: tf.Tensor,
+    keys: tf.Tensor,
     rule: MaskingRule,
 ) -> tf.Tensor:
-    """`choose_tokens` where every candidate is a group."""
-    predictions, width = rule.max_predictions_per_seq, tf.shape(candidate)[1]
-    counts = tf.reduce_sum(tf.cast(candidate, tf.int32), axis=1, keepdims=True)
-    is_group = tf.range(width) < counts
-    _, groups = _first(tf.where(is_group, order_noise, 2.0), predictions)
-    rank = tf.range(tf.shape(groups)[1])
-    taken = rank < tf.minimum(wanted[:, None], counts)
-    # The places of all candidates, row after row; one more for what is none.
-    places = tf.cast(tf.where(candidate)[:, 1], tf.int32)
-    places = tf.concat([places, [0]], axis=0)
-    begins = tf.cumsum(counts, exclusive=True)
-    places = tf.gather(places, tf.where(taken, begins + groups, 0))
-    places = tf.sort(tf.where(taken, places, width), axis=1)
-    missing = predictions - tf.shape(places)[1]
-    return tf.pad(places, [[0, 0], [0, missing]], constant_values=width)
+    """`choose_tokens` where every candidate is a group; bool [B, S]."""
+    counts = tf.reduce_sum(tf.cast(candidate, tf.int32), axis=1)
+    keys = tf.where(candidate, keys, keys + NO_GROUP)
+    # One bound finds as many keys in each row: where fewer are wanted, the
+    # others are smaller keys that stand for nothing.
+    predictions = rule.max_predictions_per_seq
+    number = tf.range(predictions)
+    others = predictions - tf.minimum(wanted, counts)
+    fillers = tf.where(number < others[:, None], -1 - number, NO_GROUP)
+    both = tf.concat([keys, fillers], axis=1)
+    return _smallest(both, predictions)[:, : tf.shape(keys)[1]]
 
 
 def _choose_words(
     input_ids: tf.Tensor,
     candidate: tf.Tensor,
     wanted: tf.Tensor,
-    order_noise: tf.Tensor,
+    keys: tf.Tensor,
     rule: MaskingRule,
 ) -> tf.Tensor:
-    """`choose_tokens` where groups may have several tokens."""
+    """`choose_tokens` where groups may have several tokens; bool [B, S]."""
     rows, width = tf.unstack(tf.shape(input_ids))
     counted = tf.cast(candidate, tf.int32)
     first = tf.argmax(counted, axis=1, output_type=tf.int32)
@@ -137,33 +157,31 @@ def _choose_words(
         tf.reshape(counted, [-1]), tf.reshape(group, [-1]), rows * width
     )
     sizes = tf.reshape(sizes, [rows, width])
-    keys = tf.where(sizes > 0, order_noise, 2.0)
+    keys = tf.where(sizes > 0, keys, keys + NO_GROUP)
 
     def visit(count: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Takes among the first `count` groups; False if more may fit."""
-        last, order = _first(keys, count)
-        visited = tf.gather(sizes, order, batch_dims=1)
-        taken, remaining = _take_groups(visited, wanted)
+        visited_keys = tf.boolean_mask(keys, _smallest(keys, count))
+        visited_keys = tf.sort(tf.reshape(visited_keys, [rows, count]))
+        order = visited_keys % (1 << KEY_BITS - rule.noise_bits)
+        taken, remaining = _take_groups(
+            tf.gather(sizes, order, batch_dims=1), wanted
+        )
         # The flat numbers of the groups taken; those behind the end are none.
         numbers = order + tf.range(rows)[:, None] * width
         numbers = tf.where(taken, numbers, rows * width)
-        all_visited = (remaining == 0) | (last[:, -1] >= 2.0)
+        all_visited = (remaining == 0) | (visited_keys[:, -1] >= NO_GROUP)
         return tf.reshape(numbers, [-1, 1]), tf.reduce_all(all_visited)
 
-    numbers, enough = visit(2 * rule.max_predictions_per_seq)
+    few = tf.minimum(2 * rule.max_predictions_per_seq, width)
+    numbers, enough = visit(few)
     numbers = tf.cond(enough, lambda: numbers, lambda: visit(width)[0])
     is_taken = tf.tensor_scatter_nd_update(
         tf.zeros([rows * width + 1], tf.bool),
         numbers,
         tf.ones(tf.shape(numbers)[:1], tf.bool),
     )
-    chosen = candidate & tf.gather(is_taken, group)
-    # The chosen places from left to right are the largest of these numbers.
-    from_right = tf.where(chosen, width - tf.range(width), 0)
-    predictions = rule.max_predictions_per_seq
-    found = tf.math.top_k(from_right, tf.minimum(predictions, width))
-    missing = predictions - tf.shape(found.values)[1]
-    return width - tf.pad(found.values, [[0, 0], [0, missing]])
+    return candidate & tf.gather(is_taken, group)
 
 
 def _take_groups(

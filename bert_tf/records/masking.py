@@ -20,6 +20,11 @@ from bert_tf.text.vocabulary import Vocabulary
 MASK_SHARE = 0.8
 KEEP_SHARE = 0.1
 
+# Keys by which groups are visited are below this many bits; what is no group
+# comes after all of them.
+KEY_BITS = 30
+NO_GROUP = 1 << KEY_BITS
+
 
 def predictions_by_length(recipe: RecordsRecipe) -> np.ndarray:
     """How many tokens of a sequence are predicted, by its length.
@@ -58,6 +63,11 @@ class MaskingRule:
     is_special: np.ndarray
     joins_previous: np.ndarray
 
+    @property
+    def noise_bits(self) -> int:
+        """Bits of the noise that count: the others of a key tell the place."""
+        return KEY_BITS - len(self.num_to_predict).bit_length()
+
     @classmethod
     def from_recipe(cls, recipe: RecordsRecipe, vocabulary: Vocabulary) -> Self:
         """The rule of a recipe over a vocabulary."""
@@ -86,6 +96,22 @@ class MaskedRows:
     masked_lm_weights: np.ndarray
 
 
+def noise_keys(order_noise: np.ndarray, rule: MaskingRule) -> np.ndarray:
+    """Noise and place in one number: all differ, and sort fast.
+
+    Args:
+      order_noise: float32 [B, S] in [0, 1).
+      rule: the masking rule, of sequences at least as long.
+
+    Returns:
+      int32 [B, S], below 2**KEY_BITS, in the order of the noise; of equal
+      noise the place on the left comes first.
+    """
+    noise = (order_noise * np.float32(1 << rule.noise_bits)).astype(np.int32)
+    place = np.arange(order_noise.shape[1], dtype=np.int32)
+    return (noise << KEY_BITS - rule.noise_bits) + place
+
+
 def choose_tokens(
     input_ids: np.ndarray,
     lengths: np.ndarray,
@@ -97,64 +123,53 @@ def choose_tokens(
     Args:
       input_ids: int32 [B, S], zero after the sequence's end.
       lengths: sequence lengths with specials, int [B].
-      order_noise: multiples of 2**-24 in [0, 1), float32 [B, S]; groups are
-        visited in its order.
+      order_noise: float32 [B, S] in [0, 1); groups are visited in its order: a
+        token has the noise of its place, a whole word that of its number,
+        counted from the left.
       rule: the masking rule.
 
     Returns:
       The positions of the tokens to be predicted in increasing order, then S;
       int64 [B, P].
     """
-    places = np.arange(input_ids.shape[1])
-    candidate = places < lengths[:, None]
+    width = input_ids.shape[1]
+    candidate = np.arange(width) < lengths[:, None]
     for special in np.flatnonzero(rule.is_special):
         candidate &= input_ids != special
     wanted = rule.num_to_predict[lengths].astype(np.int64)
+    keys = noise_keys(order_noise, rule)
     choose = _choose_single_tokens
     if rule.joins_previous.any():
         starts = ~rule.joins_previous[input_ids]
         choose = functools.partial(_choose_words, starts)
-    chosen = choose(candidate, wanted, order_noise, rule)
+    chosen = choose(candidate, wanted, keys, rule)
     missing = rule.max_predictions_per_seq - chosen.shape[1]
-    return np.pad(
-        chosen, [(0, 0), (0, missing)], constant_values=candidate.shape[1]
-    )
+    return np.pad(chosen, [(0, 0), (0, missing)], constant_values=width)
 
 
 def _choose_single_tokens(
     candidate: np.ndarray,
     wanted: np.ndarray,
-    order_noise: np.ndarray,
+    keys: np.ndarray,
     rule: MaskingRule,
 ) -> np.ndarray:
     """`choose_tokens` where every candidate is a group."""
     width = candidate.shape[1]
     predictions = min(rule.max_predictions_per_seq, width)
     counts = np.sum(candidate, axis=1)
-    # Noise and place in one number: partial sorts of numbers are fast.
-    bits = width.bit_length()
-    dtype = np.uint32 if 24 + bits <= 32 else np.uint64
-    places = np.arange(width, dtype=dtype)
-    keys = (order_noise * np.float32(1 << 24)).astype(dtype) << dtype(bits)
-    keys |= places
-    keys[places >= counts[:, None]] = np.iinfo(dtype).max
+    keys = np.where(candidate, keys, np.iinfo(keys.dtype).max)
     if predictions < width:
         keys = np.partition(keys, predictions - 1, axis=1)[:, :predictions]
-    groups = np.sort(keys, axis=1) & dtype((1 << bits) - 1)
+    places = np.sort(keys, axis=1) % (1 << KEY_BITS - rule.noise_bits)
     taken = np.arange(predictions) < np.minimum(wanted, counts)[:, None]
-    # The places of all candidates, row after row; one more for what is none.
-    found = np.append(np.nonzero(candidate)[1], 0)
-    begins = np.cumsum(counts) - counts
-    groups = begins[:, None] + groups.astype(np.int64)
-    chosen = found[np.where(taken, groups, 0)]
-    return np.sort(np.where(taken, chosen, width), axis=1)
+    return np.sort(np.where(taken, places, width), axis=1).astype(np.int64)
 
 
 def _choose_words(
     starts: np.ndarray,
     candidate: np.ndarray,
     wanted: np.ndarray,
-    order_noise: np.ndarray,
+    keys: np.ndarray,
     rule: MaskingRule,
 ) -> np.ndarray:
     """`choose_tokens` where tokens that start no word join the one before."""
@@ -166,9 +181,7 @@ def _choose_words(
     flat_group = (np.arange(rows)[:, None] * width + group)[candidate]
     sizes = np.bincount(flat_group, minlength=rows * width)
     sizes = sizes.reshape(rows, width)
-    order = np.argsort(
-        np.where(sizes > 0, order_noise, np.float32(2)), axis=1, kind="stable"
-    )
+    order = np.argsort(np.where(sizes > 0, keys, keys + NO_GROUP), axis=1)
     sizes = np.take_along_axis(sizes, order, axis=1)
 
     remaining = wanted

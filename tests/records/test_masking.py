@@ -178,7 +178,11 @@ def visit_groups(
             groups[-1].append(place)
         else:
             groups.append([place])
-    order = sorted(range(len(groups)), key=lambda g: noise[g])
+    whole_words = law.joins_previous.any()
+    order = sorted(
+        range(len(groups)),
+        key=lambda g: noise[g] if whole_words else noise[groups[g][0]],
+    )
     wanted, chosen = law.num_to_predict[len(tokens)], set()
     for group in order:
         if len(chosen) + len(groups[group]) <= wanted:
