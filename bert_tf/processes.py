@@ -44,6 +44,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
+            pipesize=1 << 20,
         )
         self._send(settings)
 

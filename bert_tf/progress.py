@@ -8,6 +8,7 @@ from typing import Self
 import tqdm
 
 _SECONDS_BETWEEN_LINES = 30.0
+_SECONDS_BEFORE_PASSING = 5.0
 
 
 def notice(line: str) -> None:
@@ -24,13 +25,22 @@ class Progress:
       done: units that an earlier run did.
       unit: name of the unit; "B" is shown as kB, MB and so on.
       shown: whether to show anything at all.
+      passing: a part of other work, shown only when it takes long, and on a
+        terminal only until it ends.
     """
 
     def __init__(
-        self, title: str, total: int, done: int, unit: str, shown: bool = True
+        self,
+        title: str,
+        total: int,
+        done: int,
+        unit: str,
+        shown: bool = True,
+        passing: bool = False,
     ) -> None:
         terminal = sys.stderr.isatty()
         self._prints_lines = shown and not terminal
+        self._prints_last = not passing
         self._unprinted = False
         self._last_line = time.monotonic()
         self._bar = tqdm.tqdm(
@@ -40,6 +50,8 @@ class Progress:
             unit=unit,
             unit_scale=unit == "B",
             dynamic_ncols=True,
+            delay=_SECONDS_BEFORE_PASSING if passing else 0.0,
+            leave=not passing,
             # Elsewhere the bar only keeps count: `update` prints it.
             file=sys.stderr if shown and terminal else _Nowhere(),
         )
@@ -60,6 +72,7 @@ class Progress:
     def _print_line(self) -> None:
         if self._prints_lines:
             print(str(self._bar), file=sys.stderr, flush=True)
+            self._prints_last = True
         self._last_line = time.monotonic()
         self._unprinted = False
 
@@ -78,7 +91,7 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._unprinted and kind is None:
+        if self._unprinted and self._prints_last and kind is None:
             self._print_line()
         self._bar.close()
 

@@ -33,6 +33,23 @@ def test_short_work_leaves_a_last_line(
     assert capsys.readouterr().err == ""
 
 
+def test_a_part_of_other_work_is_shown_when_it_takes_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    for seconds, lines in ((1.0, 0), (20.0, 2)):
+        with Progress("answering", 4, 0, " rows", passing=True) as bar:
+            for _ in range(4):
+                now[0] += seconds
+                bar.update(1)
+        assert len(capsys.readouterr().err.splitlines()) == lines
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True)
+    with Progress("answering", 4, 0, " rows", passing=True) as bar:
+        bar.update(4)
+    assert capsys.readouterr().err == ""
+
+
 def test_a_terminal_gets_a_bar(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

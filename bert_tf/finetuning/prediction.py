@@ -9,6 +9,7 @@ import tensorflow as tf
 from bert_tf.finetuning.batches import prediction_batches
 from bert_tf.finetuning.rows import Rows
 from bert_tf.finetuning.task import Outputs, Split, Task
+from bert_tf.progress import Progress
 from bert_tf.training.strategies import (
     cluster_of,
     collect,
@@ -44,8 +45,10 @@ class Predictor:
 
     def _batches(self, rows: Rows) -> Iterator[tuple[np.ndarray, Outputs]]:
         """Rows by number and the outputs to them, batch by batch."""
-        shard = cluster_of(self.strategy).shard
-        batches, order = prediction_batches(rows, self.batch_size, shard)
+        cluster = cluster_of(self.strategy)
+        batches, order = prediction_batches(
+            rows, self.batch_size, cluster.shard
+        )
         batches = distribute(self.strategy, batches)
         if self._compiled is None:
             # One graph for all lengths, since others round differently.
@@ -53,13 +56,20 @@ class Predictor:
             self._compiled = tf.function(
                 self._run, input_signature=signature, autograph=False
             )
-        for number, batch in enumerate(batches):
-            begin = number * self.batch_size
-            found = {
-                name: collect(self.strategy, values)
-                for name, values in self._compiled(batch).items()
-            }
-            yield order[begin : begin + self.batch_size], found
+        with Progress(
+            *("answering", len(order), 0, " rows"),
+            shown=cluster.is_chief,
+            passing=True,
+        ) as progress:
+            for number, batch in enumerate(batches):
+                begin = number * self.batch_size
+                found = {
+                    name: collect(self.strategy, values)
+                    for name, values in self._compiled(batch).items()
+                }
+                answered = order[begin : begin + self.batch_size]
+                yield answered, found
+                progress.update(len(answered))
 
     def _run(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         def mean(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
