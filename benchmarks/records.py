@@ -25,7 +25,7 @@ epochs     text to batches for ten epochs: records written once, and read ten
            two cores; and the ten epochs read as well, a core.
 memory     resident memory of each process for texts of several sizes; a
            picture if --picture names an .svg or .png file.
-projection hours and disk for English Wikipedia and books, from what was
+projection minutes and disk for English Wikipedia and books, from what was
            measured.
 """
 

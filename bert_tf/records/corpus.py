@@ -86,8 +86,10 @@ class _Lines:
         self.in_document = False
         self.size = 0
 
-    def add(self, sentences: Sequence[bytes], path: str, line: int) -> None:
-        """Adds lines that follow each other, none blank; the first's number."""
+    def add(
+        self, sentences: Sequence[bytes], path: str, lines: Sequence[int]
+    ) -> None:
+        """Adds sentences of a document, none empty, and their line numbers."""
         if not sentences:
             return
         if not self.in_document:
@@ -95,7 +97,7 @@ class _Lines:
             self.in_document = True
         if max(map(len, sentences)) > LONG_LINE_CHARACTERS:
             self.long_lines += [
-                LongLine(len(self.sentences) + index, path, line + index)
+                LongLine(len(self.sentences) + index, path, lines[index])
                 for index, sentence in enumerate(sentences)
                 if len(sentence.decode("utf-8")) > LONG_LINE_CHARACTERS
             ]
@@ -103,12 +105,7 @@ class _Lines:
 
     def add_document(self, document: Document, path: str) -> None:
         sentences = [text.encode("utf-8") for text in document.sentences]
-        begin = len(self.long_lines)
-        self.add(sentences, path, document.line)
-        self.long_lines[begin:] = [
-            dataclasses.replace(line, line=document.line)
-            for line in self.long_lines[begin:]
-        ]
+        self.add(sentences, path, [document.line] * len(sentences))
         self.size += sum(map(len, sentences))
         self.in_document = document.cut
 
@@ -188,7 +185,8 @@ def _fill_with_lines(
                 )
                 stop = min(blank + 1, too_long + 1, len(batch))
                 run = sentences[done : min(blank, stop)]
-                lines.add(run, file.path, number + done + 1)
+                first = number + done + 1
+                lines.add(run, file.path, range(first, first + len(run)))
                 lines.in_document &= blank >= stop
                 lines.size += ends[stop - 1] - before
                 done = stop

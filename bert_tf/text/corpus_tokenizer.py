@@ -241,7 +241,7 @@ class CorpusTokenizer:
         low, high = _keys(lowered, starts, lengths)
         numbers = self._words.find(low, high)
         one_by_one = lengths > _KEY_BYTES
-        if b"\0" in text[:-_KEY_BYTES]:
+        if text.find(0, 0, -_KEY_BYTES) >= 0:
             # A key does not tell zeros behind a word from those of the word.
             one_by_one |= other
         new = np.flatnonzero((numbers < 0) & ~one_by_one)
