@@ -49,6 +49,11 @@ _REST_API_TIMEOUT = flags.DEFINE_integer(
     "For the answer to a REST request; 0 for any time.",
     lower_bound=0,
 )
+_CORS = flags.DEFINE_bool(
+    "rest_api_enable_cors_support",
+    False,
+    "Let pages of other sites use REST (CORS).",
+)
 _THREADS = flags.DEFINE_integer(
     "rest_api_num_threads",
     4 * (os.cpu_count() or 1),
@@ -238,6 +243,7 @@ def main() -> None:
         labels_for_unavailable=_LABELS.value,
         intra_op_threads=intra_op,
         inter_op_threads=inter_op,
+        cors=_CORS.value,
     )
     if _MONITORING_FILE.value is not None:
         path = read_metrics_path(pathlib.Path(_MONITORING_FILE.value))

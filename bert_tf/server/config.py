@@ -76,6 +76,7 @@ class ServerConfig:
       metrics_path: where Prometheus finds the metrics; None for nowhere.
       intra_op_threads: threads of one operation; 0 for one a core.
       inter_op_threads: operations at once; 0 for one a core.
+      cors: whether pages of other sites may use REST.
       drain_timeout: how long a server that stops waits for its requests.
     """
 
@@ -98,6 +99,7 @@ class ServerConfig:
     metrics_path: str | None = METRICS_PATH
     intra_op_threads: int = 0
     inter_op_threads: int = 0
+    cors: bool = False
     drain_timeout: float = 30.0
 
 
