@@ -20,7 +20,12 @@ from bert_tf.finetuning.scoring import (
     write_scores,
 )
 from bert_tf.finetuning.setup import Material
-from bert_tf.training.history import History, draw_curves
+from bert_tf.training.history import (
+    LEARNING_CURVE,
+    History,
+    draw_curves,
+    errors_become_warnings,
+)
 from bert_tf.training.loop import TrainingLoop
 
 RESULTS_FILE = "results.json"
@@ -66,7 +71,8 @@ def write_results(
     results |= _facts(recipe, material, scored[first], loop, history)
     results |= material.task.shown_facts(scorer.facts)
     write_json(output_dir / RESULTS_FILE, results)
-    _draw(output_dir, material, results, history)
+    with errors_become_warnings("the learning curve", output_dir):
+        _draw(output_dir, material, results, history)
     return results
 
 
@@ -152,7 +158,7 @@ def _draw(
     name = pathlib.Path(results["model"]).name
     name = name.encode("utf-8", "backslashreplace").decode("utf-8")
     draw_curves(
-        output_dir / "learning_curve.png",
+        output_dir / LEARNING_CURVE,
         history,
         ["loss", *[*results["dev"][first]][:_CURVES]],
         levels,

@@ -18,6 +18,7 @@ from bert_tf.finetuning.results import RESULTS_FILE, write_json
 from bert_tf.finetuning.scoring import DEV_PREDICTIONS
 from bert_tf.finetuning.setup import Material
 from bert_tf.finetuning.training import train_once
+from bert_tf.training.history import LEARNING_CURVE
 from bert_tf.training.run_folder import (
     LOCK_FILE,
     RunFolders,
@@ -33,7 +34,7 @@ _KEPT = (
     "vocab.txt",
     "tokenizer_config.json",
     LABELS_FILE,
-    "learning_curve.png",
+    LEARNING_CURVE,
     DEV_PREDICTIONS,
     TASK_FILE,
 )
@@ -179,8 +180,8 @@ def _keep(
     names = [*_KEPT, *material.task.own_files]
     names[:0] = [f"eval_{split}.json" for split in material.dev]
     for name in names:
-        # A task without labels has no file of them.
-        if name == LABELS_FILE and not (best / name).exists():
+        # A task without labels has no file of them, and a picture may fail.
+        if name in (LABELS_FILE, LEARNING_CURVE) and not (best / name).exists():
             continue
         with written_beside(output_dir / name) as beside:
             shutil.copyfile(best / name, beside)

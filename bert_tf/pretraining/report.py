@@ -12,7 +12,12 @@ from bert_tf.pretraining.baseline import Baseline, unigram_baseline
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.records.dataset import held_out_batches, training_batches
 from bert_tf.records.folder import RecordFolder
-from bert_tf.training.history import History, draw_curves
+from bert_tf.training.history import (
+    LEARNING_CURVE,
+    History,
+    draw_curves,
+    errors_become_warnings,
+)
 from bert_tf.training.loop import TrainingLoop
 
 # The largest loss whose exponential is a float64.
@@ -27,7 +32,8 @@ class PretrainingResult:
     Attributes:
       held_out: mean losses and metrics on held-out records; empty where there
         are none.
-      baseline: what guessing by frequency scores there; None likewise.
+      baseline: what guessing by frequency scores there; None likewise, and
+        where it could not be computed.
       sequences_per_second: training speed since the run was last started.
     """
 
@@ -61,7 +67,7 @@ def report(
     held_out, baseline = {}, None
     if folder.num_held_out:
         held_out = loop.evaluate(loop.phases[-1])
-        with loop.reading():
+        with errors_become_warnings("the baseline", output_dir), loop.reading():
             baseline = unigram_baseline(
                 training_batches(
                     folder, recipe.eval_batch_size, recipe.seed, 0
@@ -70,14 +76,12 @@ def report(
                 held_out_batches(folder, recipe.eval_batch_size),
                 config.vocab_size,
             )
-    _draw(output_dir, history, baseline, config)
     _write_scores(output_dir, history, held_out, baseline, speed)
     _print_scores(history, held_out, baseline)
-    print(
-        f"finished; the model is in {output_dir}, the curves in "
-        f"{output_dir / 'learning_curve.png'}",
-        flush=True,
-    )
+    print(f"finished; the model is in {output_dir}", flush=True)
+    with errors_become_warnings("the learning curve", output_dir):
+        _draw(output_dir, history, baseline, config)
+        print(f"the curves are in {output_dir / LEARNING_CURVE}", flush=True)
     return PretrainingResult(held_out, baseline, speed)
 
 
@@ -95,9 +99,10 @@ def _write_scores(
 ) -> None:
     """results.json; what is no finite number is null there."""
     scores = {f"training_{k}": v for k, v in _last_row(history).items()}
-    if baseline is not None:
+    if held_out:
         scores |= held_out
         scores["masked_lm_perplexity"] = perplexity(held_out["masked_lm_loss"])
+    if baseline is not None:
         scores["unigram_perplexity"] = baseline.perplexity
         scores["most_frequent_token_accuracy"] = baseline.accuracy
     scores["sequences_per_second"] = speed
@@ -125,16 +130,20 @@ def _print_scores(
     if training := _last_row(history):
         shown = ", ".join(f"{k} {v:.4f}" for k, v in training.items())
         print(f"training, last row: {shown}")
-    if baseline is None:
+    if not held_out:
         print("the records hold no held-out documents to score the model on")
         return
     loss = held_out["masked_lm_loss"]
+    by_frequency = most_frequent = ""
+    if baseline is not None:
+        by_frequency = f" (by frequency alone {baseline.perplexity:,.1f})"
+        most_frequent = (
+            f" (always the most frequent token {baseline.accuracy:.1%})"
+        )
     print(
         f"held-out masked LM: loss {loss:.4f}, "
-        f"perplexity {perplexity(loss):,.1f} (by frequency alone "
-        f"{baseline.perplexity:,.1f}), accuracy "
-        f"{held_out['masked_lm_accuracy']:.1%} (always the most frequent "
-        f"token {baseline.accuracy:.1%})\n"
+        f"perplexity {perplexity(loss):,.1f}{by_frequency}, accuracy "
+        f"{held_out['masked_lm_accuracy']:.1%}{most_frequent}\n"
         f"held-out next sentence: accuracy "
         f"{held_out['next_sentence_accuracy']:.1%}"
     )
@@ -155,7 +164,7 @@ def _draw(
             "masked_lm_accuracy": {"most frequent token": baseline.accuracy},
         }
     draw_curves(
-        output_dir / "learning_curve.png",
+        output_dir / LEARNING_CURVE,
         history,
         _PANELS,
         levels,

@@ -1,10 +1,37 @@
 """The numbers of a run: one JSON line an entry, and a picture of them."""
 
+import contextlib
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from bert_tf.errors import UserError
 from bert_tf.files import write_text, written_beside
+from bert_tf.progress import notice
+
+LEARNING_CURVE = "learning_curve.png"
+
+
+@contextlib.contextmanager
+def errors_become_warnings(
+    what: str, output_dir: str | pathlib.Path
+) -> Iterator[None]:
+    """Prints a warning where a report fails, since the training is done.
+
+    Args:
+      what: the part of the report that the block makes.
+      output_dir: the folder of the run, which holds everything else.
+    """
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001
+        why = " ".join(str(error).split())
+        if not isinstance(error, UserError):
+            why = f"{type(error).__name__}: {why}"
+        notice(
+            f"warning: {what} could not be made ({why.rstrip('.')}). The model "
+            f"and its scores are in {output_dir}; the same command tries again."
+        )
 
 
 class History:

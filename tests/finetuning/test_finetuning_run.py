@@ -159,6 +159,26 @@ def test_interrupted_is_uninterrupted(
     assert_same_run(tmp_path, finished[0])
 
 
+def test_a_report_that_fails_is_a_warning(finished, recipe, tmp_path, capfd):
+    """The model, its scores and the predictions are there all the same."""
+    folder = tmp_path / "copy"
+    shutil.copytree(finished[0], folder)
+    for name in ("predictions_test.tsv", "results.json"):
+        (folder / name).unlink()
+    for name in ("report.html", "report.json", "learning_curve.png"):
+        (folder / name).unlink()
+        (folder / name).mkdir()
+    done = run_finetuning(TASK, recipe, folder, ["train", "eval", "predict"])
+    assert set(done) == {"train", "eval", "predict"}
+    for name in ("predictions_test.tsv", "eval_dev.json"):
+        assert (folder / name).read_text() == (finished[0] / name).read_text()
+    results = json.loads((folder / "results.json").read_text())
+    assert results["dev"] == finished[1]["train"]["dev"]
+    printed = capfd.readouterr().err
+    assert "warning: the report could not be made (IsADirectoryError" in printed
+    assert "warning: the learning curve could not be made" in printed
+
+
 def test_a_finished_run_says_so_and_stays(finished, recipe, tmp_path, capsys):
     copy = tmp_path / "copy"
     shutil.copytree(finished[0], copy)

@@ -19,6 +19,7 @@ from bert_tf.checkpoints import (
     save_checkpoint,
 )
 from bert_tf.errors import UserError
+from bert_tf.pretraining import report
 from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.pretraining.run import run_pretraining
@@ -614,6 +615,30 @@ def test_a_damaged_file_that_only_the_report_reads(
     recipe = recipe.override([f"data_dir={copy}", "num_train_steps=1"])
     with pytest.raises(UserError, match="held_out.*tfrecord"):
         run_pretraining(recipe, tmp_path / "new")
+
+
+def test_a_report_that_fails_is_a_warning(
+    finished, recipe, tmp_path, monkeypatch, capfd
+):
+    def failing(*arguments):
+        raise KeyError("token")
+
+    folder = tmp_path / "copy"
+    shutil.copytree(finished, folder)
+    (folder / "results.json").unlink()
+    (folder / "learning_curve.png").unlink()
+    (folder / "learning_curve.png").mkdir()
+    monkeypatch.setattr(report, "unigram_baseline", failing)
+    result = run_pretraining(recipe, folder)
+    assert result.baseline is None
+    scores = json.loads((folder / "results.json").read_text())
+    whole = json.loads((finished / "results.json").read_text())
+    missing = {"unigram_perplexity", "most_frequent_token_accuracy"}
+    assert whole.keys() - scores.keys() == missing
+    assert scores["masked_lm_loss"] == pytest.approx(whole["masked_lm_loss"])
+    printed = capfd.readouterr().err
+    assert "warning: the baseline could not be made (KeyError" in printed
+    assert "warning: the learning curve could not be made" in printed
 
 
 @pytest.mark.slow
