@@ -1,6 +1,7 @@
 """Puts the rows of requests that arrive together through the graph at once."""
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import time
@@ -140,11 +141,29 @@ class Runner:
             self._slots = asyncio.Semaphore(parameters.num_batch_threads)
 
     async def alone(
-        self, function: Callable[..., object], *arguments: object
+        self,
+        use: contextlib.AbstractContextManager,
+        function: Callable[..., object],
+        *arguments: object,
     ) -> object:
-        """Runs a function in one of the threads."""
+        """Runs a function in one of the threads.
+
+        Args:
+          use: left when the thread has ended, which may be long after the
+            request was cancelled.
+          function: what to run.
+          *arguments: its arguments.
+
+        Returns:
+          what the function returns.
+        """
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, function, *arguments)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(use)
+            work = self._executor.submit(function, *arguments)
+            leave = stack.pop_all().close
+        work.add_done_callback(lambda _: loop.call_soon_threadsafe(leave))
+        return await asyncio.wrap_future(work)
 
     async def take_slot(self) -> None:
         """Waits until one batch more may run."""
@@ -170,14 +189,22 @@ class SignatureQueue:
       model: the name of the model, for the metrics.
       signature: runs batches.
       runner: the threads.
+      in_use: keeps the version in memory while a thread runs it.
     """
 
     def __init__(
-        self, model: str, signature: Signature, runner: Runner
+        self,
+        model: str,
+        signature: Signature,
+        runner: Runner,
+        in_use: Callable[
+            [], contextlib.AbstractContextManager
+        ] = contextlib.nullcontext,
     ) -> None:
         self._model = model
         self._signature = signature
         self._runner = runner
+        self._in_use = in_use
         self._waiting: list[_Waiting] = []
         self._filled = asyncio.Event()
         self._task: asyncio.Task | None = None
@@ -198,7 +225,9 @@ class SignatureQueue:
         """
         parameters = self._runner.parameters
         if parameters is None or not self._signature.can_batch:
-            return await self._runner.alone(self._signature.run, inputs)
+            return await self._runner.alone(
+                self._in_use(), self._signature.run, inputs
+            )
         rows = rows_of(inputs)
         if rows > parameters.max_batch_size:
             raise invalid(
@@ -284,7 +313,9 @@ class SignatureQueue:
         for waiting in batch:
             self._runner.count_wait(self._model, now - waiting.since)
         try:
-            results = await self._runner.alone(self._compute, batch)
+            results = await self._runner.alone(
+                self._in_use(), self._compute, batch
+            )
         except Exception as error:
             results = [error] * len(batch)
         finally:

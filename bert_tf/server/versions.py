@@ -50,7 +50,7 @@ class Version:
         """Gets the graph that answers its requests."""
         self.loaded = loaded
         self._queues = {
-            name: SignatureQueue(self.model, signature, runner)
+            name: SignatureQueue(self.model, signature, runner, self.in_use)
             for name, signature in loaded.signatures.items()
         }
 
@@ -60,7 +60,7 @@ class Version:
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator["Version"]:
-        """Keeps it in memory for as long as a request needs it."""
+        """Keeps it in memory for as long as a request or thread needs it."""
         self._users += 1
         self._unused.clear()
         try:
@@ -71,7 +71,7 @@ class Version:
                 self._unused.set()
 
     async def unused(self) -> None:
-        """Waits until no request needs it."""
+        """Waits until no request and no thread needs it."""
         await self._unused.wait()
 
     def release(self) -> LoadedModel | None:
@@ -95,6 +95,11 @@ class Models:
             if version.state == State.AVAILABLE
         }
 
+    def labels(self, name: str) -> dict[str, int]:
+        """The versions of a model by their labels."""
+        config = self.configs.get(name)
+        return dict(config.labels) if config else {}
+
     def number_of(self, spec: model_pb2.ModelSpec) -> int | None:
         """The version a request asks for; None for the latest."""
         if not spec.name:
@@ -103,8 +108,7 @@ class Models:
         if choice == "version":
             return spec.version.value
         if choice == "version_label":
-            config = self.configs.get(spec.name)
-            labels = dict(config.labels) if config else {}
+            labels = self.labels(spec.name)
             if spec.version_label not in labels:
                 raise invalid(
                     f"Unrecognized servable version label: {spec.version_label}"

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import pathlib
 import threading
+import types
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -14,6 +16,7 @@ from bert_tf.server.batching import BatchingParameters, Runner, SignatureQueue
 from bert_tf.server.loaded_model import Signature, Tensor
 from bert_tf.server.metrics import Metrics
 from bert_tf.server.status import RequestError
+from bert_tf.server.versions import Version
 
 # 60 is near enough to 3 and 40, and 900 to 700 and 1300.
 SIZES = (3, 900, 60, 3000, 40, 1300, 0, 700)
@@ -211,3 +214,36 @@ def test_an_output_without_rows_cannot_be_split():
 def test_wrong_parameters(wrong):
     with pytest.raises(UserError, match=f"{list(wrong)[-1]}="):
         BatchingParameters(**wrong)
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_version_is_in_use_until_its_thread_ends(batched):
+    async def main():
+        graph = Graph()
+        version = Version("m", 1, pathlib.Path("1"))
+        kind = Tensor("x:0", tf.int32.as_datatype_enum, (None,))
+        signature = Signature("s", {"x": kind}, {"y": kind}, graph)
+        with ThreadPoolExecutor(1) as threads:
+            parameters = BatchingParameters() if batched else None
+            runner = Runner(threads, parameters, Metrics())
+            loaded = types.SimpleNamespace(signatures={"s": signature})
+            version.take(loaded, runner)
+            graph.hold.clear()
+            inputs = {"x": np.int32([1])}
+            # The second one never gets a thread.
+            requests = [
+                asyncio.create_task(version.run(signature, inputs))
+                for _ in range(2)
+            ]
+            await asyncio.sleep(0.1)
+            for request in requests:
+                request.cancel()
+            await asyncio.gather(*requests, return_exceptions=True)
+            waiting = asyncio.create_task(version.unused())
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+            graph.hold.set()
+            await asyncio.wait_for(waiting, 5)
+        assert len(graph.runs) == 1
+
+    asyncio.run(main())
