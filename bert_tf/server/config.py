@@ -115,7 +115,7 @@ def models_of(
     config: model_server_config_pb2.ModelServerConfig, where: str
 ) -> tuple[ModelConfig, ...]:
     """The models in a ModelServerConfig that came from `where`."""
-    if not config.model_config_list.config:
+    if not config.HasField("model_config_list"):
         raise UserError(
             f"{where}: no model; write model_config_list {{ config {{ name: "
             '"..." base_path: "..." model_platform: "tensorflow" } }.'

@@ -81,13 +81,14 @@ class Attempt:
         self.again_at = time.monotonic() + interval
 
 
-def check_folder(model: ModelConfig) -> None:
-    """Raises UserError where a model has no version folder."""
+def check_folder(model: ModelConfig) -> set[int]:
+    """The versions of a model; raises UserError where it has none."""
     if not model.base_path.is_dir():
         raise UserError(
             f"model {model.name!r}: no such folder: {model.base_path}."
         )
-    if not version_folders(model.base_path):
+    found = version_folders(model.base_path)
+    if not found:
         hint = ""
         if (model.base_path / "saved_model.pb").exists():
             hint = "; it is a version itself: give the folder it lies in"
@@ -95,3 +96,4 @@ def check_folder(model: ModelConfig) -> None:
             f"model {model.name!r}: no version folder (1, 2, ...) in "
             f"{model.base_path}{hint}."
         )
+    return set(found)

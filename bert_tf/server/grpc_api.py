@@ -20,7 +20,7 @@ from tensorflow_serving.apis import (
 
 from bert_tf.errors import UserError
 from bert_tf.server.config import models_of
-from bert_tf.server.manager import Manager
+from bert_tf.server.manager import LabelError, Manager
 from bert_tf.server.metrics import Metrics
 from bert_tf.server.model_status import status_response
 from bert_tf.server.prediction import (
@@ -236,6 +236,8 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
         try:
             models = models_of(request.config, "ReloadConfigRequest")
             await self._manager.change_models(models)
+        except LabelError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         except UserError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         response = model_management_pb2.ReloadConfigResponse()

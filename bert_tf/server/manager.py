@@ -2,8 +2,9 @@
 
 import asyncio
 import pathlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import tensorflow as tf
 
@@ -25,6 +26,10 @@ from bert_tf.server.warm_up import warm_up
 
 # Of the versions that have ended, so many are remembered for each model.
 _REMEMBERED = 10
+
+
+class LabelError(UserError):
+    """A label was to name a version that is not served."""
 
 
 class Manager:
@@ -55,7 +60,7 @@ class Manager:
         # Loading must not keep requests waiting, so it has its own thread.
         self._loader = ThreadPoolExecutor(1, "load")
         self._busy = asyncio.Lock()
-        self._unloading: set[asyncio.Task] = set()
+        self._begun: set[asyncio.Task] = set()
         self._attempts: dict[pathlib.Path, Attempt] = {}
         self._told: dict[str, str] = {}
         self._read: tuple[ModelConfig, ...] = config.models
@@ -71,43 +76,61 @@ class Manager:
     async def change_models(self, models: tuple[ModelConfig, ...]) -> None:
         """Serves these models from now on, and no others.
 
+        It goes on where the client that asked for it has gone.
+
         Raises:
-          UserError: one of them cannot be served; what was served before
-            goes on.
+          LabelError: a label names a version that is not served.
+          UserError: one of the models cannot be served; in both cases what
+            was served before goes on.
         """
+        await asyncio.shield(self._begin(self._change_models(models)))
+
+    async def _change_models(self, models: tuple[ModelConfig, ...]) -> None:
         async with self._busy:
-            before = self.models.configs
             for model in models:
-                await asyncio.to_thread(check_folder, model)
-            self.models.configs = {model.name: model for model in models}
-            keep = await self._load_wanted(at_once=True)
+                found = await asyncio.to_thread(check_folder, model)
+                self._check_labels(model, found)
+            configs = {model.name: model for model in models}
+            keep = await self._load_wanted(configs, at_once=True)
             try:
                 for model in models:
-                    self._check_served(model)
+                    self._check_served(model, keep[model.name])
+                # Names and labels go over when their versions are there.
+                self.models.configs = configs
             except UserError:
-                self.models.configs = before
-                keep = {
-                    name: set(self.models.versions[name]) for name in before
-                }
+                # Of a folder that changed, the old one is loaded again.
+                configs = self.models.configs
+                keep = await self._load_wanted(configs, at_once=True)
                 raise
             finally:
                 self._unload_others(keep)
 
-    def _check_served(self, model: ModelConfig) -> None:
-        available = self.models.available(model.name)
+    def _check_served(self, model: ModelConfig, kept: set[int]) -> None:
+        available = self.models.available(model.name).keys() & kept
         if not available:
             versions = self.models.versions.get(model.name, {})
             errors = [versions[key].error for key in sorted(versions)]
-            why = errors[-1] if errors else f"no version in {model.base_path}"
+            why = next(
+                filter(None, reversed(errors)),
+                f"no version in {model.base_path}",
+            )
             raise UserError(f"model {model.name!r}: {why}.")
-        if self._config.labels_for_unavailable:
-            return
+        self._check_labels(model, available)
+
+    def _check_labels(self, model: ModelConfig, there: set[int]) -> None:
+        """UpdateModelVersionLabelMap of TF Serving's server_core.cc."""
+        given = self.models.labels(model.name)
         for label, number in model.labels:
-            if number not in available:
-                raise UserError(
-                    f"model {model.name!r}: label {label!r} names version "
-                    f"{number}, which is not served; there is "
-                    f"{', '.join(map(str, sorted(available)))}."
+            # A label may wait for its version, but not leave another for it.
+            waits = self._config.labels_for_unavailable and (
+                given.get(label, number) == number
+            )
+            if number not in there and not waits:
+                raise LabelError(
+                    f"Request to assign label to version {number} of model "
+                    f"{model.name}, which is not currently available for "
+                    f"inference: {label!r} names version {number}, and there "
+                    f"is {', '.join(map(str, sorted(there))) or 'none'}."
                 )
 
     async def watch(self) -> None:
@@ -136,8 +159,12 @@ class Manager:
     async def _read_config(self) -> None:
         models = await asyncio.to_thread(read_models, self._config.config_file)
         if models != self._read:
-            self._read = models
-            await self.change_models(models)
+            before, self._read = self._read, models
+            try:
+                await self.change_models(models)
+            except LabelError:
+                self._read = before  # The version may come.
+                raise
 
     def _tell(self, about: str, line: str) -> None:
         """Says a line once, not at every look."""
@@ -148,12 +175,15 @@ class Manager:
     async def update(self) -> None:
         """Looks at the folders once and follows them."""
         async with self._busy:
-            self._unload_others(await self._load_wanted(at_once=False))
+            keep = await self._load_wanted(self.models.configs, at_once=False)
+            self._unload_others(keep)
 
-    async def _load_wanted(self, at_once: bool) -> dict[str, set[int]]:
+    async def _load_wanted(
+        self, configs: dict[str, ModelConfig], at_once: bool
+    ) -> dict[str, set[int]]:
         """Loads what is missing; returns the versions to keep."""
         keep, folders = {}, set()
-        for config in self.models.configs.values():
+        for config in configs.values():
             found: dict[int, pathlib.Path] = {}
             try:
                 found = await asyncio.to_thread(
@@ -249,17 +279,19 @@ class Manager:
                 if number not in keep.get(name, ()):
                     self._start_unloading(versions[number])
             ended = [n for n, v in versions.items() if v.state == State.END]
-            kept = _REMEMBERED if name in self.models.configs else 0
-            for number in sorted(ended)[: max(len(ended) - kept, 0)]:
+            for number in sorted(ended)[:-_REMEMBERED]:
                 del versions[number]
-            if not versions:
-                del self.models.versions[name]
 
     def _start_unloading(self, version: Version) -> None:
         version.state = State.UNLOADING
-        task = asyncio.create_task(self._unload(version))
-        self._unloading.add(task)
-        task.add_done_callback(self._unloading.discard)
+        self._begin(self._unload(version))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Starts what `stop` waits for."""
+        task = asyncio.create_task(work)
+        self._begun.add(task)
+        task.add_done_callback(self._begun.discard)
+        return task
 
     async def _unload(self, version: Version) -> None:
         await version.unused()
@@ -275,7 +307,8 @@ class Manager:
 
     async def stop(self) -> None:
         """Unloads everything; requests must have been answered."""
-        self.models.configs = {}
-        self._unload_others({})
-        await asyncio.gather(*self._unloading)
+        async with self._busy:
+            self.models.configs = {}
+            self._unload_others({})
+        await asyncio.gather(*self._begun, return_exceptions=True)
         self._loader.shutdown()

@@ -274,3 +274,22 @@ def test_other_models_can_be_asked_for(versions):
         with pytest.raises(grpc.RpcError, match="no such folder: /nowhere"):
             models.HandleReloadConfigRequest(request)
         assert fetch(labelled, body)[0] == 200
+        config.name, config.base_path = "other", str(versions)
+        config.version_labels["stable"] = 7
+        for change, code in (
+            (lambda: None, "FAILED_PRECONDITION"),
+            (lambda: request.ClearField("config"), "INVALID_ARGUMENT"),
+        ):
+            change()
+            with pytest.raises(grpc.RpcError) as caught:
+                models.HandleReloadConfigRequest(request)
+            assert caught.value.code().name == code
+            assert fetch(labelled, body)[0] == 200
+        # A list of none is a list.
+        request.config.model_config_list.SetInParent()
+        models.HandleReloadConfigRequest(request)
+        assert fetch(labelled, body)[0] == 400
+        status, answer = fetch(f"{server.rest}/v1/models/other")
+        assert status == 200
+        (version,) = answer["model_version_status"]
+        assert version["state"] in ("UNLOADING", "END")

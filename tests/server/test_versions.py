@@ -22,7 +22,7 @@ from tensorflow_serving.apis import (
 from bert_tf.errors import UserError
 from bert_tf.server import manager
 from bert_tf.server.batching import BatchingParameters
-from bert_tf.server.config import ModelConfig
+from bert_tf.server.config import ModelConfig, read_models
 from bert_tf.server.warm_up import WARM_UP_FILE
 from tests.server.served_models import Background, copy_version, fetch, served
 
@@ -328,6 +328,120 @@ def test_a_config_file_that_changes(folder, versions, tmp_path):
         write(("m", folder))
         until(lambda: fetch(url, ASK_VERSION)[0] == 404)
         assert version_of(server) == 1
+
+
+def reload(server: Background, *models: ModelConfig) -> None:
+    server.call(server.server.manager.change_models(models))
+
+
+def test_a_label_goes_over_when_its_version_is_there(
+    folder, versions, monkeypatch
+):
+    copy_version(versions / "2", folder / "2")
+    started, go_on = threading.Event(), threading.Event()
+
+    class Waiting(manager.LoadedModel):
+        def __init__(self, path, config):
+            started.set()
+            assert go_on.wait(30)
+            super().__init__(path, config)
+
+    def config(number: int) -> ModelConfig:
+        labels = (("stable", number),)
+        return ModelConfig("m", folder, "all", labels=labels)
+
+    only = ModelConfig(
+        "m", folder, "specific", versions=(1,), labels=(("stable", 1),)
+    )
+    with served(models=(only,)) as server:
+        monkeypatch.setattr(manager, "LoadedModel", Waiting)
+        changing = threading.Thread(target=lambda: reload(server, config(2)))
+        changing.start()
+        assert started.wait(30)
+        assert version_of(server, "/labels/stable") == 1
+        go_on.set()
+        changing.join()
+        assert version_of(server, "/labels/stable") == 2
+        # A version that is not there, and one that does not load.
+        half_copied(versions, folder.parent, "half a graph")
+        (folder.parent / "2").rename(folder / "3")
+        for number in (7, 3):
+            with pytest.raises(
+                manager.LabelError, match=f"to version {number} of model m"
+            ):
+                reload(server, config(number))
+            assert version_of(server, "/labels/stable") == 2
+        assert states(server)[2] == "AVAILABLE"
+
+
+def test_a_label_may_wait_but_not_leave_its_version(folder):
+    stable = ModelConfig("m", folder, labels=(("stable", 1),))
+    moved = ModelConfig("m", folder, labels=(("stable", 2),))
+    both = ModelConfig("m", folder, labels=(("next", 2), ("stable", 1)))
+    with served(models=(stable,), labels_for_unavailable=True) as server:
+        with pytest.raises(manager.LabelError, match="'stable' names"):
+            reload(server, moved)
+        reload(server, both)
+        assert version_of(server, "/labels/stable") == 1
+        url = f"{server.rest}/v1/models/m/labels/next:predict"
+        assert fetch(url, ASK_VERSION)[0] == 404
+
+
+def test_a_reload_that_is_refused_leaves_all_as_it_was(folder, versions):
+    before = ModelConfig("m", folder, labels=(("stable", 1),))
+    moved = ModelConfig("m", versions, labels=(("stable", 2),))
+    with served(models=(before,)) as server:
+        for other, error in (
+            (folder.parent / "none", "no such folder"),
+            (folder.parent / "broken", "has no file saved_model.pb"),
+        ):
+            (folder.parent / "broken" / "1").mkdir(parents=True, exist_ok=True)
+            (folder.parent / "broken" / "1" / "other").touch()
+            with pytest.raises(UserError, match=error):
+                reload(server, moved, ModelConfig("n", other))
+            assert version_of(server, "/labels/stable") == 1
+            assert version_of(server) == 1
+
+
+def test_a_reload_goes_on_without_its_client(folder, versions):
+    async def impatient(change) -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(change, 0.001)
+
+    with served(folder) as server:
+        moved = ModelConfig("m", versions)
+        change = server.server.manager.change_models((moved,))
+        server.call(impatient(change))
+        until(lambda: states(server) == {1: "END", 2: "AVAILABLE"})
+
+
+def test_a_reload_with_no_models(folder):
+    with served(folder) as server:
+        reload(server)
+        until(lambda: states(server) == {1: "END"})
+        url = f"{server.rest}/v1/models/m:predict"
+        status, answer = fetch(url, ASK_VERSION)
+        assert status == 404
+        assert "Servable not found for request: Latest(m)" in answer["error"]
+        reload(server, ModelConfig("m", folder))
+        assert version_of(server) == 1
+
+
+def test_a_polled_label_waits_for_its_version(folder, versions, tmp_path):
+    path = tmp_path / "models.config"
+    text = f'''model_config_list {{ config {{ name: "m" base_path: "{folder}"
+        version_labels {{ key: "stable" value: %d }} }} }}'''
+    path.write_text(text % 1)
+    config = read_models(path)
+    with served(
+        models=config, config_file=path, config_poll_wait=0.1
+    ) as server:
+        path.write_text(text % 2)
+        time.sleep(0.5)
+        assert version_of(server, "/labels/stable") == 1
+        copy_version(versions / "2", folder / "2")
+        url = f"{server.rest}/v1/models/m/labels/stable:predict"
+        until(lambda: fetch(url, ASK_VERSION) == (200, {"predictions": [2]}))
 
 
 @pytest.mark.parametrize(
