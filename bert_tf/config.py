@@ -129,7 +129,7 @@ class BertConfig(Settings):
         """
         if size not in SIZES:
             raise UserError(
-                f"--size={size}: unknown size; it takes one of "
+                f"`size`={size}: unknown size; it takes one of "
                 f"{', '.join(SIZES)}."
             )
         layers, hidden = SIZES[size]

@@ -17,7 +17,9 @@ from bert_tf.errors import UserError
 ENCODING_ERRORS = ("strict", "replace")
 
 
-def expand_inputs(patterns: str, flag: str = "--input") -> list[pathlib.Path]:
+def expand_inputs(
+    patterns: str, argument: str = "inputs"
+) -> list[pathlib.Path]:
     """Expands comma-separated paths and globs to a sorted list of files.
 
     Raises:
@@ -27,22 +29,22 @@ def expand_inputs(patterns: str, flag: str = "--input") -> list[pathlib.Path]:
     files: set[pathlib.Path] = set()
     wanted = [p.strip() for p in patterns.split(",") if p.strip()]
     if not wanted:
-        raise UserError(f"{flag}: give one or more files or globs.")
+        raise UserError(f"`{argument}`: give one or more files or globs.")
     for pattern in wanted:
         matches = sorted(glob.glob(pattern, recursive=True))
         if not matches:
-            raise UserError(f"{flag}={pattern}: no such file.")
+            raise UserError(f"`{argument}`={pattern}: no such file.")
         for match in map(pathlib.Path, matches):
             if match.is_dir():
                 raise UserError(
-                    f"{flag}={match}: is a directory; name its files, for "
-                    f"example {match}/*.txt"
+                    f"`{argument}`={match}: is a directory; name its files, "
+                    f"for example {match}/*.txt"
                 )
             if not os.access(match, os.R_OK):
-                raise UserError(f"{flag}={match}: cannot be read.")
+                raise UserError(f"`{argument}`={match}: cannot be read.")
             files.add(match)
     if not any(f.stat().st_size for f in files):
-        raise UserError(f"{flag}={patterns}: the files are empty.")
+        raise UserError(f"`{argument}`={patterns}: the files are empty.")
     return sorted(files)
 
 
@@ -73,7 +75,7 @@ def decode_line(
         raise UserError(
             f"{path}, line {number}: byte {error.start + 1} "
             f"(0x{line[error.start]:02x}) is not UTF-8; convert the file or "
-            "pass --encoding_errors=replace."
+            "pass `encoding_errors`=replace."
         ) from None
 
 
@@ -110,7 +112,7 @@ def written_beside(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
 
 @contextlib.contextmanager
 def new_folder(
-    path: str | pathlib.Path, flag: str = "--output_dir"
+    path: str | pathlib.Path, argument: str = "output_dir"
 ) -> Iterator[pathlib.Path]:
     """Yields an empty folder that becomes `path` when the block succeeds.
 
@@ -121,13 +123,13 @@ def new_folder(
 
     Args:
       path: the folder, not there or empty.
-      flag: what names it, for errors.
+      argument: what names it, for errors.
 
     Raises:
       UserError: `path` holds something, or is or lies in a file.
     """
     path = pathlib.Path(os.path.realpath(path))
-    refuse_filled(path, flag)
+    refuse_filled(path, argument)
     is_there = path.is_dir()
     # Inside an empty folder, which may be another file system than its parent.
     beside = path if is_there else path.parent
@@ -136,7 +138,7 @@ def new_folder(
     beside.mkdir(parents=True)
     try:
         yield beside
-        refuse_filled(path, flag)
+        refuse_filled(path, argument)
         if is_there:
             for file in sorted(beside.iterdir()):
                 os.rename(file, path / file.name)
@@ -154,7 +156,9 @@ def new_folder(
                 parent.rmdir()
 
 
-def refuse_filled(path: str | pathlib.Path, flag: str = "--output_dir") -> None:
+def refuse_filled(
+    path: str | pathlib.Path, argument: str = "output_dir"
+) -> None:
     """Refuses what is no new or empty folder; sweeps what the dead left.
 
     Raises:
@@ -163,7 +167,9 @@ def refuse_filled(path: str | pathlib.Path, flag: str = "--output_dir") -> None:
     path = pathlib.Path(os.path.realpath(path))
     for place in (path, *path.parents):
         if place.exists() and not place.is_dir():
-            raise UserError(f"{flag}={path}: {place} is a file, no folder.")
+            raise UserError(
+                f"`{argument}`={path}: {place} is a file, no folder."
+            )
     own = re.compile(rf"\.{re.escape(path.name)}\.(\d+)\.partial")
     for folder in (path, path.parent):
         for left in folder.iterdir() if folder.is_dir() else ():
@@ -174,7 +180,8 @@ def refuse_filled(path: str | pathlib.Path, flag: str = "--output_dir") -> None:
         not own.fullmatch(left.name) for left in path.iterdir()
     ):
         raise UserError(
-            f"{flag}={path}: is not empty; name a folder that is not there yet."
+            f"`{argument}`={path}: is not empty; name a folder that is not "
+            "there yet."
         )
 
 
@@ -215,7 +222,7 @@ def locked(
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(
-                f"--output_dir={folder}: another run is writing there; wait "
+                f"`output_dir`={folder}: another run is writing there; wait "
                 "for it or choose another folder."
             ) from None
         yield

@@ -2,8 +2,9 @@
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Self, TextIO
 
 import tqdm
 
@@ -11,9 +12,28 @@ _SECONDS_BETWEEN_LINES = 30.0
 _SECONDS_BEFORE_PASSING = 5.0
 
 
-def notice(line: str) -> None:
-    """Tells the user one thing on standard error, where results do not go."""
-    print(line, file=sys.stderr, flush=True)
+_reworded: Callable[[str], str] = str
+
+
+def reword(how: Callable[[str], str]) -> None:
+    """Sets what puts other words for names of arguments into every line.
+
+    Args:
+      how: from a line with the names of arguments in backticks to the line
+        that is shown. The commands set one, since their users know flags.
+    """
+    global _reworded
+    _reworded = how
+
+
+def notice(line: str, stream: TextIO | None = None) -> None:
+    """Tells the user one thing.
+
+    Args:
+      line: what; names of arguments are in backticks.
+      stream: where; standard error, where results do not go, if None.
+    """
+    print(_reworded(line), file=stream or sys.stderr, flush=True)
 
 
 class Progress:
@@ -79,7 +99,7 @@ class Progress:
     def say(self, line: str) -> None:
         """Prints a line on standard output, above the bar."""
         self._bar.clear()
-        print(line, flush=True)
+        notice(line, sys.stdout)
         self._bar.refresh()
 
     def __enter__(self) -> Self:

@@ -19,7 +19,7 @@ def setting(default: Any, help_text: str) -> Any:
     return dataclasses.field(default=default, metadata={"help": help_text})
 
 
-def _parse(flag: str, name: str, kind: type, text: str) -> Any:
+def _parse(source: str, name: str, kind: type, text: str) -> Any:
     try:
         if kind is bool:
             if text.lower() in _TRUE + _FALSE:
@@ -32,7 +32,7 @@ def _parse(flag: str, name: str, kind: type, text: str) -> Any:
             int: "a whole number",
             float: "a number",
         }[kind]
-        raise UserError(f"{flag} {name}={text}: takes {wanted}.") from None
+        raise UserError(f"{source} {name}={text}: takes {wanted}.") from None
 
 
 def check_kind(name: str, kind: type, value: Any, source: str) -> Any:
@@ -135,8 +135,14 @@ class Settings:
         """Reads the settings from a JSON file (see `from_dict`)."""
         return cls.from_dict(read_json_object(path), str(path))
 
-    def override(self, assignments: Sequence[str], flag: str = "--set") -> Self:
+    def override(
+        self, assignments: Sequence[str], source: str = "`assignments`"
+    ) -> Self:
         """Returns a copy with `key=value` assignments applied, typed.
+
+        Args:
+          assignments: what to change.
+          source: what gives them, for errors.
 
         Raises:
           UserError: no "=", an unknown key, or a value of a wrong type.
@@ -145,9 +151,9 @@ class Settings:
         for assignment in assignments:
             name, equals, text = assignment.partition("=")
             if not equals:
-                raise UserError(f"{flag} {assignment!r}: write key=value.")
-            kind = self._known(name.strip(), flag)
-            changes[name.strip()] = _parse(flag, name, kind, text.strip())
+                raise UserError(f"{source} {assignment!r}: write key=value.")
+            kind = self._known(name.strip(), source)
+            changes[name.strip()] = _parse(source, name, kind, text.strip())
         return dataclasses.replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def test_the_masked_lm_head_may_have_its_own_forms():
 
 
 def test_unknown_names():
-    with pytest.raises(UserError, match="--size=huge: unknown size"):
+    with pytest.raises(UserError, match="`size`=huge: unknown size"):
         BertConfig.from_size("huge", 100)
     with pytest.raises(UserError, match="Did you mean hidden_size"):
         BertConfig.from_dict({**RELEASED_BASE, "hiden_size": 1}, "x")

@@ -27,7 +27,7 @@ def test_inputs_that_cannot_be_read(tmp_path):
     for patterns, message in (
         ("", "give one or more files"),
         (" , ", "give one or more files"),
-        (f"{tmp_path}/none-*.txt", r"--input=.*none-\*.txt: no such file"),
+        (f"{tmp_path}/none-*.txt", r"`inputs`=.*none-\*.txt: no such file"),
         (str(tmp_path), "is a directory; name its files"),
         (f"{tmp_path}/empty.txt", "the files are empty"),
     ):
@@ -49,7 +49,7 @@ def test_bytes_that_are_not_utf8_name_file_and_line(tmp_path):
         decode_line(line, "latin.txt", 2)
     assert str(caught.value) == (
         "latin.txt, line 2: byte 4 (0xe9) is not UTF-8; convert the file or "
-        "pass --encoding_errors=replace."
+        "pass `encoding_errors`=replace."
     )
     assert decode_line(line, "latin.txt", 2, "replace") == "caf\ufffd"
     assert decode_line(b"a", "latin.txt", 1) == "a"

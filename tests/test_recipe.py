@@ -37,7 +37,7 @@ def test_assignments_are_typed():
         ("steps", "write key=value"),
         ("step=3", "unknown key 'step'. Did you mean steps\\? Valid keys: st"),
         ("zzz=3", "unknown key 'zzz'. Valid keys: steps, rate, fast, name"),
-        ("steps=3.5", "--set steps=3.5: takes a whole number"),
+        ("steps=3.5", "`assignments` steps=3.5: takes a whole number"),
         ("rate=fast", "takes a number"),
         ("fast=maybe", "true or false"),
     ],

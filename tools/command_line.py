@@ -3,9 +3,10 @@
 import errno
 import io
 import os
+import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from absl import app, flags, logging
 
@@ -41,9 +42,38 @@ def _start_anew(why: str) -> None:
     os.execv(sys.executable, sys.orig_argv)
 
 
+# How arguments of the library that are no flags of the command are given.
+_given_as = {"inputs": "--input"}
+
+
+def name_arguments(given_as: Mapping[str, str]) -> None:
+    """Tells how arguments are given that have no flag of their name.
+
+    Args:
+      given_as: name of an argument or of a recipe's field to what a user of
+        the command writes, such as {"learning_rate": "--set learning_rate"}.
+    """
+    _given_as.update(given_as)
+
+
+def with_flags(line: str) -> str:
+    """Puts flags for the names of arguments, which are in backticks.
+
+    Other words in backticks stay as they are.
+    """
+
+    def given_as(match: re.Match[str]) -> str:
+        if match[1] in flags.FLAGS:
+            return f"--{match[1]}"
+        return _given_as.get(match[1], match[0])
+
+    return re.sub(r"`([a-z]\w*)`", given_as, line)
+
+
 def fail(message: str) -> int:
     """Prints one error line and returns the exit code of a failure."""
-    print(f"error: {' '.join(message.split())}", file=sys.stderr, flush=True)
+    line = with_flags(" ".join(message.split()))
+    print(f"error: {line}", file=sys.stderr, flush=True)
     return 1
 
 
@@ -81,7 +111,9 @@ def run_on_words(
 
     def guarded(arguments: list[str]) -> int:
         from bert_tf.errors import RunStopped, UserError, WorkerLost
+        from bert_tf.progress import notice, reword
 
+        reword(with_flags)
         # Names in other scripts shall not end a run on an ASCII terminal.
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
@@ -94,7 +126,7 @@ def run_on_words(
         except UserError as error:
             return fail(str(error))
         except RunStopped as stopped:
-            print(stopped, file=sys.stderr, flush=True)
+            notice(str(stopped))
             return STOPPED
         except WorkerLost as lost:
             _start_anew(str(lost))

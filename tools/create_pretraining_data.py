@@ -24,13 +24,13 @@ The same records come from an Apache Beam pipeline (see docs/beam.md):
 """
 
 import dataclasses
-import sys
 
 from absl import flags
 
 from bert_tf.corpora.data_sets import PREFIX
 from bert_tf.corpora.sources import parse_inputs
 from bert_tf.errors import UserError
+from bert_tf.progress import notice
 from bert_tf.quiet_tensorflow import import_tensorflow
 from bert_tf.records.beam.options import parse_options
 from bert_tf.records.recipe import RecordsRecipe
@@ -80,10 +80,6 @@ _RECIPE = {
 }
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def _build_here(recipe: RecordsRecipe) -> RecordsReport:
     if _BEAM_OPTIONS.value:
         raise UserError(
@@ -100,7 +96,7 @@ def _build_here(recipe: RecordsRecipe) -> RecordsReport:
         recipe,
         _WORKERS.value,
         _OVERWRITE.value,
-        _say,
+        notice,
     )
 
 
@@ -122,7 +118,7 @@ def _build_with_beam(recipe: RecordsRecipe) -> RecordsReport:
         recipe,
         options,
         _OVERWRITE.value,
-        _say,
+        notice,
     )
 
 

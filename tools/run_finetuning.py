@@ -58,6 +58,7 @@ def main() -> None:
     """Resolves the recipe and runs it."""
     from tools.task_files import load_task, recipe_of, task_named
 
+    command_line.name_arguments({"modes": "--mode"})
     # The task is known first: it says which settings there are.
     given = _FLAGS.assignments()
     name = task_named(given, _FLAGS.recipe_file)

@@ -23,6 +23,9 @@ def main() -> None:
     """Resolves the recipe and runs it."""
     from bert_tf.pretraining.run import run_pretraining
 
+    command_line.name_arguments(
+        {field: f"--set {field}" for field in PretrainingRecipe.kinds()}
+    )
     recipe = PretrainingRecipe()
     if _FLAGS.recipe_file:
         recipe = PretrainingRecipe.from_json(_FLAGS.recipe_file)
@@ -32,7 +35,7 @@ def main() -> None:
         given.insert(0, "config_file=")
     elif _FLAGS.field("config_file"):
         given.insert(0, "size=")
-    recipe = recipe.override(given)
+    recipe = recipe.override(given, "--set")
     run_pretraining(recipe, _FLAGS.output_dir, _FLAGS.devices)
 
 

@@ -13,6 +13,7 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.task import TaskTemplate
 from bert_tf.recipe import check_kind, read_json_object
+from tools import command_line
 
 _FOLDER = pathlib.Path(__file__).resolve().parent.parent / "tasks"
 
@@ -98,6 +99,8 @@ def recipe_of(
 ) -> FinetuningRecipe:
     """A task's recipe: its defaults or a file's, under what is assigned.
 
+    Errors and notices name its fields as --set takes them from here on.
+
     Args:
       task: says which settings it takes.
       name: what the user calls it, for errors.
@@ -108,6 +111,8 @@ def recipe_of(
       UserError: a setting that the task does not take, or a value that the
         setting does not take.
     """
+    fields = task.recipe_type.kinds()
+    command_line.name_arguments({f: f"--set {f}" for f in fields})
     if recipe_file:
         recipe = task.recipe_type.from_json(recipe_file)
     else:

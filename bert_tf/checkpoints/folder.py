@@ -248,7 +248,7 @@ def _check_masked_lm_head(checkpoint: Checkpoint, to: str) -> None:
             f"{checkpoint.source}: {to} cannot hold a masked LM head of "
             f"{forms[0][0]} and epsilon {forms[0][1]} on an encoder of "
             f"{forms[1][0]} and {forms[1][1]}, as KerasHub makes them; write "
-            f"bert_tf, or leave the head out (--drop_heads={MASKED_LM})."
+            f"bert_tf, or leave the head out (`drop_heads`={MASKED_LM})."
         )
 
 

@@ -101,7 +101,7 @@ def resize_positions(
     """
     if not 1 <= length <= _MOST_POSITIONS:
         raise UserError(
-            f"--max_position_embeddings={length}: must be at least 1 and at "
+            f"`max_position_embeddings`={length}: must be at least 1 and at "
             f"most {_MOST_POSITIONS}."
         )
     old = checkpoint.config.max_position_embeddings

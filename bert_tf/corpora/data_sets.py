@@ -40,7 +40,7 @@ def _parse(path: str) -> tuple[str, str]:
     name, _, split = path.removeprefix(PREFIX).partition("@")
     if not name:
         raise UserError(
-            f"--input={path}: names no data set; write for example "
+            f"`inputs`={path}: names no data set; write for example "
             "tfds:wikipedia/20230601.en."
         )
     return name, split or _DEFAULT_SPLIT
@@ -61,7 +61,7 @@ def _cannot(path: str, error: Exception | str) -> UserError:
     # What follows the first line is a list of all data sets, or a trace.
     reason = str(error).strip().split("\n")[0].rstrip(".")[:200]
     return UserError(
-        f"--input={path}: TensorFlow Datasets cannot give it ({reason}); "
+        f"`inputs`={path}: TensorFlow Datasets cannot give it ({reason}); "
         "prepare it where there is a connection, with `tfds build` or "
         "tfds.load, and set TFDS_DATA_DIR to its folder, or write "
         "tfds:FOLDER, the folder of the prepared version."
@@ -102,7 +102,7 @@ def describe(path: str) -> Description:
     there = list(builder.info.splits)
     if split not in there:
         raise UserError(
-            f"--input={path}: has no split {split!r}; its splits: "
+            f"`inputs`={path}: has no split {split!r}; its splits: "
             f"{', '.join(there)}."
         )
     info = builder.info.splits[split]
@@ -165,9 +165,9 @@ class DataSet:
         ]
         if self.text_field not in texts:
             raise UserError(
-                f"--input={self.path}: has no text feature "
+                f"`inputs`={self.path}: has no text feature "
                 f"{self.text_field!r} (its texts: {', '.join(texts) or 'none'})"
-                "; pass one as --text_field."
+                "; pass one as `text_field`."
             )
 
     def paragraphs(self, document: RawDocument) -> list[str]:
@@ -177,6 +177,6 @@ class DataSet:
         except UnicodeDecodeError as error:
             raise UserError(
                 f"{self.path}, row {document.line}: byte {error.start + 1} is "
-                "not UTF-8; pass --encoding_errors=replace."
+                "not UTF-8; pass `encoding_errors`=replace."
             ) from None
         return text.split("\n")

@@ -64,7 +64,7 @@ class JsonLines:
             keys = ", ".join(map(str, list(values)[:_KEYS_SHOWN])) or "none"
             raise UserError(
                 f"{place}: has no key {self.text_field!r} (its keys: {keys}); "
-                "pass the key of the text as --text_field."
+                "pass the key of the text as `text_field`."
             )
         text = values[self.text_field]
         if not isinstance(text, str):
@@ -82,7 +82,7 @@ class JsonLines:
             if self.encoding_errors == "strict":
                 raise UserError(
                     f"{place}: {self.text_field!r} has half of a surrogate "
-                    "pair; mend it or pass --encoding_errors=replace."
+                    "pair; mend it or pass `encoding_errors`=replace."
                 ) from None
             pairs = text.encode("utf-16", "surrogatepass")
             return pairs.decode("utf-16", "replace")

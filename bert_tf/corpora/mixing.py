@@ -38,7 +38,7 @@ def sampling_rates(
     for name, rate in rates.items():
         if rate > MOST_VISITS:
             raise UserError(
-                f"--input: {name} would be taken {rate:,.0f} times; give it "
-                "more text or a smaller weight, or raise --smoothing."
+                f"`inputs`: {name} would be taken {rate:,.0f} times; give it "
+                "more text or a smaller weight, or raise `smoothing`."
             )
     return dict.fromkeys(sizes, 0.0) | rates

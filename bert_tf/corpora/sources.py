@@ -1,4 +1,4 @@
-"""What `--input` names: files and data sets, in named corpora or in none."""
+"""Inputs by name: files and data sets, in named corpora or in none."""
 
 import dataclasses
 import glob
@@ -69,7 +69,7 @@ def format_of(path: str, input_format: str = AUTO) -> str:
     packed = _UNREADABLE.search(name)
     if packed:
         raise UserError(
-            f"--input={path}: {packed[0]} files are not read; give plain, "
+            f"`inputs`={path}: {packed[0]} files are not read; give plain, "
             ".gz or .bz2 files of text, JSON lines or a Wikipedia dump."
         )
     if input_format != AUTO:
@@ -79,8 +79,8 @@ def format_of(path: str, input_format: str = AUTO) -> str:
             return found
     if _JSON.search(name):
         raise UserError(
-            f"--input={path}: the name does not tell what it holds; pass "
-            "--input_format=jsonl if every line is a JSON object."
+            f"`inputs`={path}: the name does not tell what it holds; pass "
+            "`input_format`=jsonl if every line is a JSON object."
         )
     return SENTENCES
 
@@ -104,8 +104,7 @@ def files_of(
 def parse_inputs(
     text: str,
     recipe: CorpusRecipe,
-    flag: str = "--input",
-    expand: Callable[[str, str], Sequence[str | pathlib.Path]] = expand_inputs,
+    expand: Callable[[str], Sequence[str | pathlib.Path]] = expand_inputs,
 ) -> tuple[CorpusFile, ...]:
     """Reads a list of inputs, separated by commas.
 
@@ -115,10 +114,8 @@ def parse_inputs(
     Args:
       text: the list.
       recipe: how the files are read.
-      flag: what gives the list, for errors.
-      expand: finds the files that some paths and globs name; it is given them,
-        separated by commas, and the flag. Paths that are strings are taken as
-        they are.
+      expand: finds the files that some paths and globs name, separated by
+        commas. Paths that are strings are taken as they are.
 
     Returns:
       The files, sorted by corpus and path.
@@ -129,42 +126,40 @@ def parse_inputs(
     """
     items = [item.strip() for item in text.split(",") if item.strip()]
     if not items:
-        raise UserError(f"{flag}: give one or more files or globs.")
+        raise UserError("`inputs`: give one or more files or globs.")
     members: dict[str, list[str]] = {}
     weights: dict[str, float] = {}
     for item in items:
-        name, weight, rest = _parse_item(item, flag)
+        name, weight, rest = _parse_item(item)
         members.setdefault(name, []).append(rest)
         if weights.setdefault(name, weight) != weight:
             raise UserError(
-                f"{flag}={item}: {name} has the weight {weights[name]:g} "
+                f"`inputs`={item}: {name} has the weight {weights[name]:g} "
                 "elsewhere; give each corpus one weight."
             )
     if "" in members and len(members) > 1:
         raise UserError(
-            f"{flag}={members[''][0]}: has no name and others have one; write "
-            "NAME=PATH for each input, or for none."
+            f"`inputs`={members[''][0]}: has no name and others have one; "
+            "write NAME=PATH for each input, or for none."
         )
     found: dict[str, CorpusFile] = {}
     for name in sorted(members):
-        for file in _corpus(
-            name, weights[name], members[name], recipe, flag, expand
-        ):
+        for file in _corpus(name, weights[name], members[name], recipe, expand):
             there = found.setdefault(file.path, file)
             if there.corpus != file.corpus:
                 raise UserError(
-                    f"{flag}: {file.path} is in {there.corpus} and in "
+                    f"`inputs`: {file.path} is in {there.corpus} and in "
                     f"{file.corpus}; name it in one corpus."
                 )
     if recipe.smoothing != 1 and len(members) == 1:
         raise UserError(
             f"smoothing is {recipe.smoothing:g}, and there is one corpus; "
-            f"name the corpora, for example {flag}=en=a.txt,de=b.txt."
+            f"name the corpora, for example `inputs`=en=a.txt,de=b.txt."
         )
     return tuple(found.values())
 
 
-def _parse_item(item: str, flag: str) -> tuple[str, float, str]:
+def _parse_item(item: str) -> tuple[str, float, str]:
     """Splits an item into the corpus' name, its weight and the path."""
     match = _NAMED.fullmatch(item)
     # A folder of a partitioned data set may be called lang=en.
@@ -172,7 +167,7 @@ def _parse_item(item: str, flag: str) -> tuple[str, float, str]:
         return "", 1.0, item
     name, weight_text, rest = match["name"], match["weight"], match["rest"]
     if not rest:
-        raise UserError(f"{flag}={item}: give a file after {name}=.")
+        raise UserError(f"`inputs`={item}: give a file after {name}=.")
     if weight_text is None:
         return name, 1.0, rest
     try:
@@ -181,7 +176,7 @@ def _parse_item(item: str, flag: str) -> tuple[str, float, str]:
         weight = math.nan
     if not (math.isfinite(weight) and 0 < weight <= 10_000):
         raise UserError(
-            f"{flag}={item}: the weight {weight_text!r} is no number above 0 "
+            f"`inputs`={item}: the weight {weight_text!r} is no number above 0 "
             f"and up to 10,000; write for example {name}:3=PATH to take each "
             "document three times."
         )
@@ -193,14 +188,13 @@ def _corpus(
     weight: float,
     members: Sequence[str],
     recipe: CorpusRecipe,
-    flag: str,
-    expand: Callable[[str, str], Sequence[str | pathlib.Path]],
+    expand: Callable[[str], Sequence[str | pathlib.Path]],
 ) -> list[CorpusFile]:
     """The files of one corpus, sorted by their paths."""
     data = [item for item in members if item.startswith(data_sets.PREFIX)]
     patterns = [item for item in members if item not in data]
     files = [CorpusFile(item, TFDS, name, weight) for item in data]
-    for path in expand(",".join(patterns), flag) if patterns else ():
+    for path in expand(",".join(patterns)) if patterns else ():
         found = format_of(str(path), recipe.input_format)
         place = path if isinstance(path, str) else str(path.absolute())
         files.append(CorpusFile(place, found, name, weight))

@@ -68,7 +68,7 @@ class WikipediaDump:
             raise UserError(
                 f"{path}: is no dump of a wiki, which begins with <mediawiki; "
                 "download a file NAME-pages-articles.xml.bz2, or pass "
-                "--input_format if it holds something else."
+                "`input_format` if it holds something else."
             )
         return cls(path, _unshown(head), encoding_errors)
 

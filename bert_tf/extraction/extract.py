@@ -83,7 +83,7 @@ def extract_features(
             writer.add(source.placed(chunk))
             num_cut += chunk.num_cut
         if not source.num_texts:
-            raise UserError(f"--input={_named(inputs)}: has no text.")
+            raise UserError(f"`inputs`={_named(inputs)}: has no text.")
     if source.num_empty:
         notice(
             f"{source.num_empty:,} of {source.num_texts:,} lines are empty; "
@@ -147,15 +147,15 @@ def _check_output(
         return
     if path.suffix not in (JSONL, NPZ):
         raise UserError(
-            f"--output={output}: the name tells the format; end it in .jsonl "
+            f"`output`={output}: the name tells the format; end it in .jsonl "
             "or .npz."
         )
     if path.is_dir():
-        raise UserError(f"--output={output}: is a folder; name a file.")
+        raise UserError(f"`output`={output}: is a folder; name a file.")
     for source in inputs:
         if path.exists() and path.samefile(source):
             raise UserError(
-                f"--output={output}: is the input; name another file."
+                f"`output`={output}: is the input; name another file."
             )
 
 

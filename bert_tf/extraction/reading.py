@@ -115,7 +115,7 @@ def _cell(row: dict[str, Any], column: str, place: str) -> str:
     if column not in row:
         raise UserError(
             f"{place}: has no {column!r}; its keys are "
-            f"{', '.join(row) or 'none'}. Name the column with --text_columns."
+            f"{', '.join(row) or 'none'}. Name the column with `text_columns`."
         )
     value = row[column]
     if not isinstance(value, str):

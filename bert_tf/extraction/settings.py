@@ -102,7 +102,7 @@ def parse_layers(text: str, pooling: str) -> tuple[int, ...]:
         return tuple(map(int, text.split(",")))
     except ValueError:
         raise UserError(
-            f"--layers={text}: give whole numbers, comma-separated, for "
+            f"`layers`={text}: give whole numbers, comma-separated, for "
             "example -1,-2."
         ) from None
 

@@ -356,5 +356,6 @@ def reading_errors(*folders: RecordFolder) -> Iterator[None]:
         reason = (error.message or str(error)).splitlines()[0]
         raise UserError(
             f"a record file is damaged or was changed while it was read "
-            f"({reason}); make the records again with --overwrite."
+            f"({reason}); make the records again, by "
+            "tools.create_pretraining_data --overwrite."
         ) from error

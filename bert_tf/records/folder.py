@@ -169,7 +169,7 @@ class Manifest:
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(
                 f"{path}: damaged manifest ({error!r}); make the records "
-                "again with --overwrite."
+                "again, by tools.create_pretraining_data --overwrite."
             ) from None
 
 
@@ -277,7 +277,7 @@ class RecordFolder:
             raise UserError(
                 f"{folder / VOCABULARY_FILE}: not the vocabulary that the "
                 "records were built with; put the original back or make the "
-                "records again with --overwrite."
+                "records again, by tools.create_pretraining_data --overwrite."
             )
 
         files = manifest.files(folder)
@@ -290,7 +290,7 @@ class RecordFolder:
             raise UserError(
                 f"{folder / MANIFEST_FILE}: not of the records of "
                 f"{RECIPE_FILE}, where packing is {recipe.packing}; make the "
-                "records again with --overwrite."
+                "records again, by tools.create_pretraining_data --overwrite."
             )
         return cls(
             str(folder),

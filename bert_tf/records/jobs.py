@@ -117,10 +117,10 @@ def check_documents(
     more = f" and {len(files) - 3} more" if files[3:] else ""
     documents = int(counts.sum()) - sum(block.cut for block in blocks)
     if not documents:
-        raise UserError(f"--input={names}{more}: holds no text.")
+        raise UserError(f"`inputs`={names}{more}: holds no text.")
     if documents == 1:
         raise UserError(
-            f"--input={names}{more}: is one single document, and a random "
+            f"`inputs`={names}{more}: is one single document, and a random "
             "next sentence must come from another one; put a blank line "
             "between documents."
         )

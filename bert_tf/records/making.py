@@ -63,12 +63,12 @@ def checked_vocabulary(
             raise UserError(
                 f"lower_case is {recipe.lower_case}, but {config} says that "
                 f"do_lower_case is {said} for this vocabulary; pass "
-                f"--lower_case={str(said).lower()}."
+                f"`lower_case`={said}."
             )
     elif recipe.lower_case and vocabulary.looks_cased():
         raise UserError(
             f"lower_case is True, but {vocab_file} holds tokens with capital "
-            "letters; pass --lower_case=false for a cased vocabulary."
+            "letters; pass `lower_case`=False for a cased vocabulary."
         )
     return vocabulary
 

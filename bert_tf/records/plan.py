@@ -134,8 +134,8 @@ def _refuse_difference(
     difference = plan.difference(there)
     if difference:
         raise UserError(
-            f"--output_dir={output_dir}: holds other records ({difference}); "
-            "choose another folder, or pass --overwrite to replace them."
+            f"`output_dir`={output_dir}: holds other records ({difference}); "
+            "choose another folder, or pass `overwrite`=True to replace them."
         )
 
 
@@ -197,14 +197,14 @@ def refuse_other_folders(output_dir: pathlib.Path) -> None:
     """Raises `UserError` for a file, or a folder of something else."""
     if output_dir.exists() and not output_dir.is_dir():
         raise UserError(
-            f"--output_dir={output_dir}: is a file; choose a folder."
+            f"`output_dir`={output_dir}: is a file; choose a folder."
         )
     ours = (output_dir / WORK_FOLDER, output_dir / MANIFEST_FILE)
     if (output_dir / RECIPE_FILE).exists() and not any(
         path.exists() for path in ours
     ):
         raise UserError(
-            f"--output_dir={output_dir}: holds the {RECIPE_FILE} of something "
+            f"`output_dir`={output_dir}: holds the {RECIPE_FILE} of something "
             "else; choose another folder."
         )
 

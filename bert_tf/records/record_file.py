@@ -261,15 +261,15 @@ class RecordFile:
         if not self.path.is_file():
             raise UserError(
                 f"{self.path}: missing; run tools.create_pretraining_data "
-                "again with --overwrite."
+                "--overwrite again."
             )
         size = self.path.stat().st_size
         if size != self.size:
             kind = "truncated" if size < self.size else "not as it was written"
             raise UserError(
                 f"{self.path}: {kind}, {size} bytes of {self.size}; run "
-                "tools.create_pretraining_data again with --overwrite, or copy "
-                "the file again from where it is whole."
+                "tools.create_pretraining_data --overwrite again, or copy the "
+                "file again from where it is whole."
             )
 
 

@@ -163,7 +163,7 @@ def take_block(
     long_lines = _long_line_warnings(block, lengths, recipe)
     if long_lines and recipe.long_lines == "refuse":
         raise UserError(
-            f"{long_lines[0]} To go on all the same, pass --long_lines=cut."
+            f"{long_lines[0]} To go on all the same, pass `long_lines`=cut."
         )
     summary = BlockSummary(
         documents=len(documents),

@@ -174,12 +174,12 @@ def train_vocab(
     """
     if encoding_errors not in ENCODING_ERRORS:
         raise UserError(
-            f"--encoding_errors={encoding_errors}: "
+            f"`encoding_errors`={encoding_errors}: "
             f"{' or '.join(ENCODING_ERRORS)}."
         )
     if not isinstance(input_files, str):
         input_files = ",".join(map(str, input_files))
-    files = expand_inputs(input_files)
+    files = expand_inputs(input_files, "input_files")
 
     def count(advance: Callable[[int], object]) -> CorpusCounts:
         return count_words(
@@ -247,7 +247,7 @@ def train_vocab_from(
         counts = text.count(bar.update)
     read = time.monotonic()
     if not counts.learned.counts:
-        raise UserError(f"--input={text.name}: holds no words.")
+        raise UserError(f"{text.name}: holds no words.")
     alphabet, left_out = _alphabet(counts.learned.counts, character_coverage)
     if progress:
         print("learning the pieces", file=sys.stderr, flush=True)
@@ -287,17 +287,17 @@ def _check_settings(
 ) -> None:
     if vocab_size <= len(SPECIAL_TOKENS):
         raise UserError(
-            f"--vocab_size={vocab_size}: more than the "
+            f"`vocab_size`={vocab_size}: more than the "
             f"{len(SPECIAL_TOKENS)} special tokens are wanted."
         )
     if min_frequency < 1:
-        raise UserError(f"--min_frequency={min_frequency}: at least 1.")
+        raise UserError(f"`min_frequency`={min_frequency}: at least 1.")
     if not 0 < character_coverage <= 1:
         raise UserError(
-            f"--character_coverage={character_coverage}: above 0, at most 1."
+            f"`character_coverage`={character_coverage}: above 0, at most 1."
         )
     if not 0 <= held_out < 1:
-        raise UserError(f"--held_out={held_out}: from 0 to below 1.")
+        raise UserError(f"`held_out`={held_out}: from 0 to below 1.")
     if max_unique_words < 1:
         raise UserError(f"max_unique_words={max_unique_words}: at least 1.")
 
@@ -345,10 +345,10 @@ def _learn(
     fixed = [*special, *alphabet, *(CONTINUATION + c for c in letters)]
     if vocab_size < len(fixed):
         raise UserError(
-            f"--vocab_size={vocab_size}: at least {len(fixed)} are needed for "
+            f"`vocab_size`={vocab_size}: at least {len(fixed)} are needed for "
             f"{len(special)} special tokens and an alphabet of "
             f"{len(alphabet)} characters; ask for more, or lower "
-            "--character_coverage."
+            "`character_coverage`."
         )
     # WordPiece is learned like BPE, with marked continuations.
     model = tokenizers.Tokenizer(tokenizers.models.BPE())
@@ -367,9 +367,9 @@ def _learn(
     tokens = sorted(ids, key=ids.__getitem__)
     if len(tokens) < vocab_size:
         raise UserError(
-            f"--vocab_size={vocab_size}: this text gives {len(tokens)} tokens "
-            f"with --min_frequency={min_frequency}; ask for at most that many"
-            + (", or lower --min_frequency." if min_frequency > 1 else ".")
+            f"`vocab_size`={vocab_size}: this text gives {len(tokens)} tokens "
+            f"with `min_frequency`={min_frequency}; ask for at most that many"
+            + (", or lower `min_frequency`." if min_frequency > 1 else ".")
         )
     return tokens
 

@@ -34,7 +34,7 @@ def test_formats_by_name(name: str, wanted: str) -> None:
 
 
 def test_names_that_tell_no_format() -> None:
-    with pytest.raises(UserError, match="pass --input_format=jsonl"):
+    with pytest.raises(UserError, match="pass `input_format`=jsonl"):
         format_of("c4.json.gz")
     assert format_of("c4.json.gz", "jsonl") == "jsonl"
     for name in ("a.xml.7z", "a.txt.zst", "a.parquet", "a.tar.gz", "a.zip"):
@@ -102,11 +102,11 @@ def test_inputs_with_names_and_weights(folder: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "--input: give one or more"),
-        (" , ", "--input: give one or more"),
-        ("none.txt", "--input=none.txt: no such file"),
-        ("en=none.txt", "--input=none.txt: no such file"),
-        ("en=", "--input=en=: give a file after en="),
+        ("", "`inputs`: give one or more"),
+        (" , ", "`inputs`: give one or more"),
+        ("none.txt", "`inputs`=none.txt: no such file"),
+        ("en=none.txt", "`inputs`=none.txt: no such file"),
+        ("en=", "`inputs`=en=: give a file after en="),
         ("en=a.txt,b.txt", "b.txt: has no name and others have one"),
         ("en:x=a.txt", "the weight 'x' is no number above 0"),
         ("en:=a.txt", "the weight '' is no number"),

@@ -111,7 +111,7 @@ def test_no_connection_is_told_in_one_line(
     monkeypatch.setattr(tfds, "builder", lambda *a, **k: Unprepared())
     monkeypatch.setattr(requests, "head", fail)
     with pytest.raises(
-        UserError, match="--input=tfds:far_away: .*does not answer.*TFDS_DATA"
+        UserError, match="`inputs`=tfds:far_away: .*does not answer.*TFDS_DATA"
     ) as caught:
         data_sets.describe("tfds:far_away")
     assert "\n" not in str(caught.value)

@@ -122,7 +122,7 @@ def test_json_lines(tmp_path: pathlib.Path) -> None:
         (b"[1]", r"line 2: \[1\] is no object"),
         (
             b'{"body": "x", "id": 1}',
-            "no key 'text' .its keys: body, id.*--text",
+            "no key 'text' .its keys: body, id.*`text_field`",
         ),
         (b'{"text": 5}', "line 2: 'text' is 5; a text is wanted"),
         (b'{"text": null}', "line 2: 'text' is None"),

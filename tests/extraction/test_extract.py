@@ -273,7 +273,7 @@ def test_memory_is_that_of_a_chunk(folder, tmp_path, monkeypatch):
         (
             "a.txt.gz",
             gzip.compress(b"", mtime=0),
-            "--input=.*a.txt.gz: has no text",
+            "`inputs`=.*a.txt.gz: has no text",
         ),
     ],
 )
@@ -291,8 +291,8 @@ def test_bad_files(folder, tmp_path, name, content, message):
     ("output", "columns", "message"),
     [
         ("out.csv", ("text",), "out.csv: the name tells the format; end it in"),
-        ("out", ("text",), "--output=.*out: the name tells the format"),
-        ("old.npz", ("text",), "--output=.*old.npz: is a folder; name a file"),
+        ("out", ("text",), "`output`=.*out: the name tells the format"),
+        ("old.npz", ("text",), "`output`=.*old.npz: is a folder; name a file"),
         ("in.jsonl", ("text",), "in.jsonl: is the input; name another file"),
         ("out.npz", ("a", "b", "c"), "text_columns=a,b,c: name one column, or"),
         ("out.npz", ("",), "text_columns=: name one column"),

@@ -286,5 +286,5 @@ def test_layers_of_the_command_line():
     assert parse_layers("-1,0, 2", "none") == (-1, 0, 2)
     assert parse_layers("", "none") == (-1, -2, -3, -4)
     assert parse_layers("", "mean") == (-1,)
-    with pytest.raises(UserError, match="--layers=-1;2: give whole numbers"):
+    with pytest.raises(UserError, match="`layers`=-1;2: give whole numbers"):
         parse_layers("-1;2", "none")

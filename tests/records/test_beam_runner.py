@@ -121,7 +121,7 @@ def test_without_beam_one_line_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     with pytest.raises(
-        UserError, match=r"^--runner=beam: .* -r requirements-beam\.txt$"
+        UserError, match=r"^Apache Beam cannot .* -r requirements-beam\.txt$"
     ):
         parse_options("")
 
@@ -138,7 +138,7 @@ def test_without_beam_one_line_says_what_to_install(
     ],
 )
 def test_bad_options_are_told(options: str, message: str) -> None:
-    with pytest.raises(UserError, match=f"--beam_options=.*{message}") as told:
+    with pytest.raises(UserError, match=f"`beam_options`=.*{message}") as told:
         parse_options(options)
     assert "\n" not in str(told.value)
 
@@ -477,7 +477,7 @@ def test_all_paths_may_be_remote(
     assert RecordFolder.open(out).num_records == report.statistics["records"]
     with pytest.raises(UserError, match=r"holds a records\.json already"):
         beam_records(*arguments, recipe)
-    with pytest.raises(UserError, match="--overwrite: nothing is removed"):
+    with pytest.raises(UserError, match="`overwrite`: nothing is removed"):
         beam_records(*arguments, recipe, overwrite=True)
     cased = RecordsRecipe(**SETTINGS, lower_case=False)
     with pytest.raises(
@@ -504,8 +504,8 @@ def test_mistakes_in_remote_files_name_them(
     recipe = RecordsRecipe(**SETTINGS)
     for inputs, message in (
         ("bucket://bad.txt", r"bucket://bad\.txt, line 3: .* is not UTF-8"),
-        ("bucket://none*.txt", r"--input=bucket://none\*\.txt: no such file"),
-        ("nothing://a.txt", "--input=nothing://a.txt: Unable to get filesys"),
+        ("bucket://none*.txt", r"`inputs`=bucket://none\*\.txt: no such file"),
+        ("nothing://a.txt", "`inputs`=nothing://a.txt: Unable to get filesys"),
     ):
         with pytest.raises(UserError, match=message):
             beam_records(inputs, workshop.vocab_file, "bucket://out", recipe)

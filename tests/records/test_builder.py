@@ -474,7 +474,7 @@ def test_a_line_of_a_million_characters(small: Corpus) -> None:
     message = str(caught.value)
     assert f"b.txt, line {number}: one sentence of more than" in message
     assert "250,000 tokens, of which a record keeps at most 45" in message
-    assert "pass --long_lines=cut" in message
+    assert "pass `long_lines`=cut" in message
     assert not (small.folder / "out").exists()
     lines: list[str] = []
     report = small.build(say=lines.append, long_lines="cut")
@@ -486,13 +486,13 @@ def test_a_line_of_a_million_characters(small: Corpus) -> None:
 def test_case_that_contradicts_the_vocabulary(small: Corpus) -> None:
     config = small.vocab_file.parent / "tokenizer_config.json"
     config.write_text('{"do_lower_case": false}')
-    with pytest.raises(UserError, match="pass --lower_case=false"):
+    with pytest.raises(UserError, match="pass `lower_case`=False"):
         small.build()
     assert small.build(lower_case=False).statistics["records"]
     config.unlink()
     tokens = small.vocab_file.read_text()
     small.vocab_file.write_text(tokens + "Capital\n")
-    with pytest.raises(UserError, match="--lower_case=false for a cased"):
+    with pytest.raises(UserError, match="`lower_case`=False for a cased"):
         small.build("other")
 
 

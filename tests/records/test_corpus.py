@@ -201,7 +201,7 @@ def test_long_lines_are_named(tmp_path: pathlib.Path) -> None:
 def test_bytes_that_are_not_utf8(tmp_path: pathlib.Path) -> None:
     paths = write(tmp_path, b"good\n", b"good\n\nbad \xff here\n")
     with pytest.raises(
-        UserError, match=r"1\.txt, line 3: byte 5 .*--encoding_errors=replace"
+        UserError, match=r"1\.txt, line 3: byte 5 .*`encoding_errors`=replace"
     ):
         read(paths)
     (block,) = read(paths, "replace")

@@ -251,15 +251,15 @@ def test_pieces_stay_short_enough_for_the_tokenizer(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"vocab_size": 5}, "--vocab_size=5: more than the 5 special"),
+        ({"vocab_size": 5}, "`vocab_size`=5: more than the 5 special"),
         ({"vocab_size": 20}, "at least .* are needed for 5 special tokens"),
-        ({"vocab_size": 9000}, "this text gives .* tokens .*lower --min_fr"),
+        ({"vocab_size": 9000}, "this text gives .* tokens .*lower `min_f"),
         ({"vocab_size": 9000, "min_frequency": 1}, r"at most that many\.$"),
         ({"google_layout": True}, "at least 1.* needed for 999 special"),
-        ({"min_frequency": 0}, "--min_frequency=0"),
-        ({"character_coverage": 0.0}, "--character_coverage=0.0"),
-        ({"held_out": 1.0}, "--held_out=1.0"),
-        ({"encoding_errors": "ignore"}, "--encoding_errors=ignore"),
+        ({"min_frequency": 0}, "`min_frequency`=0"),
+        ({"character_coverage": 0.0}, "`character_coverage`=0.0"),
+        ({"held_out": 1.0}, "`held_out`=1.0"),
+        ({"encoding_errors": "ignore"}, "`encoding_errors`=ignore"),
         ({"max_unique_words": 0}, "max_unique_words=0"),
     ],
 )

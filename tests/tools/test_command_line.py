@@ -122,3 +122,26 @@ def test_tensorflow_starts_in_silence():
         env={"PATH": ""},
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def test_flags_for_the_names_of_arguments():
+    body = """
+    from bert_tf.progress import notice
+
+    command_line.name_arguments({"rate": "--set rate", "kind": "--set kind"})
+    notice("`kind`=a and `rate` and `rate`=1, with `code` and `a b` as it is")
+    raise UserError("`inputs`=x: pass `kind`=good.")
+"""
+    script = SCRIPT.replace('    print("done")\n', body)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={"TF_CPP_MIN_LOG_LEVEL": "2", "PATH": ""},
+    )
+    assert done.stderr.splitlines() == [
+        "--kind=a and --set rate and --set rate=1, with `code` and `a b` as "
+        "it is",
+        "error: --input=x: pass --kind=good.",
+    ]

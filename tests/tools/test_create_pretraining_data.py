@@ -12,7 +12,7 @@ from bert_tf.errors import UserError
 from bert_tf.records.dataset import RecordFolder, training_batches
 from bert_tf.records.recipe import RecordsRecipe
 from tests import commands
-from tools import create_pretraining_data
+from tools import command_line, create_pretraining_data
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -38,7 +38,11 @@ def arguments(tmp_path: pathlib.Path) -> dict[str, object]:
 
 def run(arguments: dict[str, object], **changes: object) -> None:
     with flagsaver.flagsaver(**(arguments | changes)):
-        create_pretraining_data.main()
+        try:
+            create_pretraining_data.main()
+        except UserError as error:
+            # As the command prints it.
+            raise UserError(command_line.with_flags(str(error))) from None
 
 
 def test_every_field_of_the_recipe_is_a_flag_of_the_same_name() -> None:

@@ -68,7 +68,7 @@ def describe(file: CorpusFile) -> InputFile:
     """Describes a file as it is now, wherever it lies."""
     if not is_remote(file.path):
         return InputFile.of(file)
-    ((_, size, modified),) = _matches(file.path, "--input")
+    ((_, size, modified),) = _matches(file.path, "`inputs`")
     return InputFile(
         file.path, size, int(modified * 1e9), file.corpus, file.weight
     )
@@ -79,7 +79,7 @@ def size_of(path: str) -> int | None:
     if not is_remote(path):
         there = pathlib.Path(path)
         return there.stat().st_size if there.is_file() else None
-    found = _matches(path, "--output_dir")
+    found = _matches(path, "`output_dir`")
     return found[0][1] if found else None
 
 
@@ -189,7 +189,7 @@ def remove(path: str) -> None:
 def remove_work_folder(folder: str) -> None:
     """Removes the remote folder of unfinished work, and what lies in it."""
     work = join(folder, WORK_FOLDER)
-    left = [path for path, _, _ in _matches(f"{work}/*", "--output_dir")]
+    left = [path for path, _, _ in _matches(f"{work}/*", "`output_dir`")]
     if left:
         FileSystems.delete(left)
     # Where folders are more than the beginning of names.

@@ -11,7 +11,6 @@ from bert_tf.errors import UserError
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
-FLAG = "--beam_options"
 # Of the one machine; DirectRunner first tries to download another.
 _DEFAULT_RUNNER = "FnApiRunner"
 
@@ -24,7 +23,7 @@ def require_beam() -> None:
             import apache_beam  # noqa: F401
     except ImportError as error:
         raise UserError(
-            f"--runner=beam: Apache Beam cannot be imported ({error}); run "
+            f"Apache Beam cannot be imported ({error}); run "
             "pip install -r requirements-beam.txt"
         ) from None
 
@@ -33,7 +32,7 @@ def parse_options(text: str) -> "PipelineOptions":
     """Splits options as a shell does, and refuses what Beam does not know.
 
     Args:
-      text: as on a command line of Beam, `--name=value` or `--name`.
+      text: as on a command line of Beam.
 
     Returns:
       The options, with a runner among them; Beam's file systems use them.
@@ -47,7 +46,7 @@ def parse_options(text: str) -> "PipelineOptions":
     from apache_beam.options import pipeline_options
 
     def fail(message: str) -> NoReturn:
-        raise UserError(f"{FLAG}={text}: {message.rstrip('.')}.")
+        raise UserError(f"`beam_options`={text}: {message.rstrip('.')}.")
 
     try:
         words = shlex.split(text)
@@ -64,8 +63,8 @@ def parse_options(text: str) -> "PipelineOptions":
             near = difflib.get_close_matches(word, known, n=1)
             hint = f", did you mean {near[0]}?" if near else ";"
             fail(
-                f"{word!r} is no option of Apache Beam{hint} options are "
-                "written --name=value"
+                f"{word!r} is no option of Apache Beam{hint} an option is "
+                "written as in '--runner=DirectRunner'"
             )
 
     options = pipeline_options.PipelineOptions(words)

@@ -80,7 +80,7 @@ class ReadBlocks(beam.DoFn):
         except FileNotFoundError as error:
             yield Mistake(
                 number,
-                f"--input={error.filename}: the worker that reads has no such "
+                f"`inputs`={error.filename}: the worker that reads has no such "
                 "file; put it where every worker finds it.",
             )
 

@@ -30,7 +30,6 @@ from bert_tf.records.beam.files import (
     size_of,
     write_whole,
 )
-from bert_tf.records.beam.options import FLAG
 from bert_tf.records.beam.pipeline import PipelineTask, add_steps
 from bert_tf.records.folder import (
     MANIFEST_FILE,
@@ -180,7 +179,7 @@ def _run(
 
 def _not_shared(output_dir: str, name: str) -> OSError:
     return _failed(
-        f"{output_dir} has no {name}, though a worker wrote it; --output_dir "
+        f"{output_dir} has no {name}, though a worker wrote it; `output_dir` "
         "takes a folder that all workers share, or a URL as gs://bucket/folder"
     )
 
@@ -195,7 +194,9 @@ def _run_pipeline(
     # option that it needs.
     except (ValueError, ImportError) as error:
         reason = " ".join(str(error).split()).rstrip(".")
-        raise UserError(f"{FLAG}=--runner={runner}: {reason}.") from None
+        raise UserError(
+            f"`beam_options`=--runner={runner}: {reason}."
+        ) from None
     add_steps(pipeline, task)
     say(f"{task.output_dir}: the pipeline runs on {runner}.")
     try:
@@ -213,7 +214,7 @@ def _failed(reason: str) -> OSError:
     last = [line for line in reason.split("\n") if line.strip()][-1].strip()
     return ChildProcessError(
         errno.ECHILD,
-        f"--runner=beam: the pipeline failed ({last.rstrip('.')}); run the "
+        f"the pipeline of Apache Beam failed ({last.rstrip('.')}); run the "
         "same command again when that is mended",
     )
 
@@ -229,7 +230,7 @@ def _make_remote(
     output_dir = output_dir.rstrip("/")
     if overwrite:
         raise UserError(
-            f"--overwrite: nothing is removed from {output_dir}; remove it "
+            f"`overwrite`: nothing is removed from {output_dir}; remove it "
             "yourself, or choose another folder."
         )
     _claim_remote(output_dir, task.plan)
@@ -266,7 +267,7 @@ def _claim_remote(output_dir: str, plan: RecordsPlan) -> None:
     is_marked = size_of(mark) is not None
     if is_marked and read_bytes(mark) != text:
         raise UserError(
-            f"--output_dir={output_dir}: holds unfinished records of another "
+            f"`output_dir`={output_dir}: holds unfinished records of another "
             "text, vocabulary or recipe; choose another folder, or remove it."
         )
     for name in (MANIFEST_FILE, RECIPE_FILE):
@@ -274,7 +275,7 @@ def _claim_remote(output_dir: str, plan: RecordsPlan) -> None:
             name == MANIFEST_FILE or not is_marked
         ):
             raise UserError(
-                f"--output_dir={output_dir}: holds a {name} already; choose "
+                f"`output_dir`={output_dir}: holds a {name} already; choose "
                 "another folder, or remove it."
             )
     _write_bytes(output_dir, _MARK, text)
