@@ -39,9 +39,11 @@ class SpanModel(TextModel):
         start and end, int32 [B], where it stands in the context, in
         characters; score, float32 [B], its share among the n best;
         no_answer_probability, float32 [B], the share of there being none;
-        n_best_answers, string [B, n], and n_best_scores, float32 [B, n], the
-        best first. Where there is no answer, answer is "" and start and end
-        are -1; unused places among the n best have "" and 0.
+        n_best_answers, string [B, n], n_best_scores, float32 [B, n], and
+        n_best_starts and n_best_ends, int32 [B, n], the best first. Where
+        there is no answer, answer is "" and start and end are -1; unused
+        places among the n best have "", 0 and -1. As in run_squad.py, an
+        answer begins and ends with a token, which may be part of a word.
       tokens: input_ids, input_mask, segment_ids, int32 [B, S] ->
         start_logits and end_logits, float32 [B, S].
 

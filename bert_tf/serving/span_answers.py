@@ -66,8 +66,11 @@ def best_answers(
     )
     if null_threshold is not None:
         answered &= candidates.null - best <= null_threshold
+    # Unused places stay at -1.
     begin, end = (
-        tf.where(answered, _of_best(values, question, first, rows), -1)
+        tf.tensor_scatter_nd_update(
+            tf.fill([rows, n_best_size], -1), index, values
+        )
         for values in _character_spans(characters, places, question)
     )
     return {
@@ -75,11 +78,13 @@ def best_answers(
         "score": tf.cast(
             tf.where(answered, shares[:, 0], null_share), tf.float32
         ),
-        "start": begin,
-        "end": end,
+        "start": tf.where(answered, begin[:, 0], -1),
+        "end": tf.where(answered, end[:, 0], -1),
         "no_answer_probability": tf.cast(null_share, tf.float32),
         "n_best_answers": texts,
         "n_best_scores": tf.cast(shares, tf.float32),
+        "n_best_starts": begin,
+        "n_best_ends": end,
     }
 
 
@@ -170,13 +175,4 @@ def _character_spans(
     return (
         tf.gather(characters.places, places.first) - before,
         tf.gather(characters.places, places.last) - before + 1,
-    )
-
-
-def _of_best(
-    values: tf.Tensor, question: tf.Tensor, first: tf.Tensor, rows: tf.Tensor
-) -> tf.Tensor:
-    """The values of each question's best answer, [B]."""
-    return tf.scatter_nd(
-        tf.gather(question, first), tf.gather_nd(values, first), [rows]
     )

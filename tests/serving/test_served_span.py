@@ -136,6 +136,17 @@ def assert_answers(
         named = [e for e in entries if e.text and there]
         best = models.strings(found["n_best_answers"][row])
         assert [text for text in best if text] == [e.text for e in named]
+        bounds = zip(
+            found["n_best_starts"][row].tolist(),
+            found["n_best_ends"][row].tolist(),
+            strict=True,
+        )
+        for text, (begin, end) in zip(best, bounds, strict=True):
+            if text:
+                stretch = questions[row].context[begin:end]
+                assert " ".join(split_words(stretch)) == text
+            else:
+                assert (begin, end) == (-1, -1)
         shares = np.zeros(len(best))
         shares[: len(named)] = [e.probability for e in named]
         np.testing.assert_allclose(
