@@ -34,6 +34,7 @@ _PRECISION = flags.DEFINE_enum(
 
 def main() -> None:
     """Exports, checks and tells the size."""
+    from bert_tf.serving.description import describe_training
     from bert_tf.serving.model_folder import served_model
     from bert_tf.serving.saving import write_saved_model
     from bert_tf.sources import local_folder
@@ -47,6 +48,7 @@ def main() -> None:
         _OUTPUT_DIR.value,
         _VERSION.value,
         recipe.read_text(encoding="utf-8") if recipe.is_file() else None,
+        training=describe_training(folder),
     )
     size = sum(f.stat().st_size for f in written.rglob("*") if f.is_file())
     print(

@@ -60,6 +60,8 @@ class ChoiceModel(TextModel):
         self._forward = functools.partial(model, training=False)
         self._start = start
 
+    task = "multiple choice"
+
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
         specs = [

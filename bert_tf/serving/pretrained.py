@@ -88,6 +88,9 @@ class PretrainedModel(TextModel):
         self._pretrain = None
         if model is not encoder:
             self._pretrain = functools.partial(model, training=False)
+        self.task = (
+            "fill-mask and embeddings" if self._pretrain else "embeddings"
+        )
         self._hidden = encoder.config.hidden_size
         self._top_k, self._max_masks = top_k, max_masks
 

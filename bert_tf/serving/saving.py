@@ -4,7 +4,8 @@ import os
 import pathlib
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +15,8 @@ from tensorflow_serving.apis import prediction_log_pb2
 from bert_tf.checkpoints.labels import write_labels
 from bert_tf.errors import UserError
 from bert_tf.files import new_folder
+from bert_tf.finetuning.results import write_json
+from bert_tf.serving.description import describe_model
 from bert_tf.serving.fresh_check import check_in_fresh_process
 from bert_tf.serving.text_model import Request, TextModel
 from bert_tf.text.vocabulary import VOCABULARY_FILE
@@ -21,6 +24,7 @@ from bert_tf.text.vocabulary import VOCABULARY_FILE
 EXTRA = "assets.extra"
 WARM_UP_FILE = "tf_serving_warmup_requests"
 RECIPE_FILE = "recipe.json"
+MODEL_FILE = "model.json"
 _CLASSIFY = "tensorflow/serving/classify"
 _REGRESS = "tensorflow/serving/regress"
 
@@ -31,13 +35,15 @@ def write_saved_model(
     version: int | None = None,
     recipe: str | None = None,
     requests: Sequence[Request] | None = None,
+    training: Mapping[str, Any] | None = None,
 ) -> pathlib.Path:
     """Writes a model as a version that TensorFlow Serving takes.
 
     The folder has the SavedModel with vocab.txt among its assets, and in
     assets.extra the requests that TensorFlow Serving warms it up with,
-    labels.json and recipe.json. A fresh process without bert_tf has loaded it
-    and given the same answers before it appears.
+    labels.json, recipe.json and model.json, which says what the model is. A
+    fresh process without bert_tf has loaded it and given the same answers
+    before it appears.
 
     Args:
       served: the model; see `TextModel`.
@@ -46,6 +52,8 @@ def write_saved_model(
       recipe: the text of recipe.json, of the training, if there is one.
       requests: real requests to check and to warm up with; None takes those
         of `served`.
+      training: what model.json says beside `describe_model`; see
+        `describe_training`.
 
     Returns:
       The folder of the version.
@@ -60,6 +68,10 @@ def write_saved_model(
     with new_folder(folder) as beside:
         signatures = save(served, beside)
         _write_extra(served, beside, folder.parent.name, recipe, requests)
+        write_json(
+            beside / EXTRA / MODEL_FILE,
+            describe_model(served) | dict(training or {}),
+        )
         check_in_fresh_process(
             beside, signatures, requests, served.compute_dtype, str(folder)
         )

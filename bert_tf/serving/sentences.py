@@ -100,7 +100,12 @@ class SentenceModel(TextModel):
         self._room = max_seq_length - (3 if pairs else 2)
         self._windows = long_inputs == "windows"
         self._doc_stride, self._max_windows = doc_stride, max_windows
-        self._threshold, self._separator = threshold, separator
+        self.threshold, self._separator = threshold, separator
+        self.task = "text pair " if pairs else "text "
+        if threshold is not None:
+            self.task += "multi-label classification"
+        else:
+            self.task += "classification" if labels else "regression"
 
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
@@ -142,7 +147,7 @@ class SentenceModel(TextModel):
         answers = self._answers(logits)
         if not self.labels:
             return {"outputs": answers["score"]}
-        scores = "probabilities" if self._threshold is None else "scores"
+        scores = "probabilities" if self.threshold is None else "scores"
         return {"classes": answers["labels"], "scores": answers[scores]}
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
@@ -216,7 +221,7 @@ class SentenceModel(TextModel):
         with tf.device(HOST):
             names = tf.constant(self.labels)
             labels = tf.tile(names[tf.newaxis], [tf.shape(logits)[0], 1])
-            if self._threshold is not None:
+            if self.threshold is not None:
                 return self._several(logits, labels)
             best = tf.argmax(logits, -1)
             return {
@@ -228,7 +233,7 @@ class SentenceModel(TextModel):
 
     def _several(self, logits: tf.Tensor, labels: tf.Tensor) -> Tensors:
         scores = tf.sigmoid(logits)
-        holds = scores > self._threshold
+        holds = scores > self.threshold
         chosen = tf.ragged.boolean_mask(labels, holds)
         return {
             "label": tf.strings.reduce_join(

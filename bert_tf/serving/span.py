@@ -98,7 +98,9 @@ class SpanModel(TextModel):
         self._max_query_length = max_query_length
         self._max_answer_length = max_answer_length
         self._n_best_size = n_best_size
-        self._null_threshold = null_threshold
+        self.threshold = null_threshold
+
+    task = "question answering"
 
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
@@ -168,7 +170,7 @@ class SpanModel(TextModel):
                 candidates,
                 self._cutter.characters(context, ids, begins, ends),
                 self._n_best_size,
-                self._null_threshold,
+                self.threshold,
             )
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:

@@ -95,6 +95,8 @@ class TagModel(TextModel):
         self._max_windows = max_windows
         self._find_words = WordFinder(tokenizer, word_rule)
 
+    task = "token classification"
+
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
         return {

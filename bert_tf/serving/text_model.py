@@ -33,6 +33,10 @@ class TextModel(tf.Module, abc.ABC):
       tokenizer: what turns texts into ids.
       max_seq_length: the longest row.
       labels: names of the labels; none where the model has none.
+      config: the encoder's.
+      task: what it does, in words.
+      threshold: what decides whether there is an answer, or whether a label
+        holds; None where nothing does.
 
     Args:
       model: a BertEncoder, a BertPretrainer or a model on an encoder.
@@ -54,8 +58,8 @@ class TextModel(tf.Module, abc.ABC):
     ):
         super().__init__()
         encoder = encoder_of(model)
-        self._config = encoder.config
-        _check_fit(self._config, tokenizer, max_seq_length)
+        self.config = encoder.config
+        _check_fit(self.config, tokenizer, max_seq_length)
         check_labels(list(labels), "labels")
         # The variables, not the Keras model: with that, each would be written
         # twice, and TensorFlow Serving's loader would leave one unset.
@@ -65,6 +69,9 @@ class TextModel(tf.Module, abc.ABC):
         self.labels = tuple(labels)
         self.compute_dtype = encoder.compute_dtype
         self.compute = RowComputer(tokenizer, max_seq_length)
+
+    task: str
+    threshold: float | None = None
 
     @abc.abstractmethod
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
@@ -110,7 +117,7 @@ class TextModel(tf.Module, abc.ABC):
     def _checked(self, input_ids: tf.Tensor) -> tf.Tensor:
         """Ids, int32 [..., S], that are not too many and known."""
         length = tf.shape(input_ids)[-1:]
-        longest = self._config.max_position_embeddings
+        longest = self.config.max_position_embeddings
         input_ids = unless(
             length > longest,
             input_ids,
@@ -118,7 +125,7 @@ class TextModel(tf.Module, abc.ABC):
             f"model takes {longest} (max_position_embeddings).",
             length,
         )
-        size = self._config.vocab_size
+        size = self.config.vocab_size
         ids = tf.reshape(input_ids, [-1])
         return unless(
             (ids < 0) | (ids >= size),

@@ -32,7 +32,9 @@ def in_memory(served, request):
 def test_a_version_is_whole_and_proven(tmp_path):
     served = models.KINDS["classes"]()
     recipe = '{"seed": 3}'
-    folder = write_saved_model(served, tmp_path / "sst", recipe=recipe)
+    folder = write_saved_model(
+        served, tmp_path / "sst", recipe=recipe, training={"main_metric": "f1"}
+    )
     assert folder == tmp_path / "sst" / "1"
     assert [path.name for path in folder.parent.iterdir()] == ["1"]
     vocabulary = (folder / "assets" / "vocab.txt").read_text().split("\n")
@@ -41,6 +43,9 @@ def test_a_version_is_whole_and_proven(tmp_path):
     labels = json.loads((extra / "labels.json").read_text())
     assert labels == ["bad", "fair", "gut ü"]
     assert (extra / "recipe.json").read_text() == recipe
+    described = json.loads((extra / "model.json").read_text())
+    assert described["task"] == "text pair classification"
+    assert described["main_metric"] == "f1"
     logs = logs_of(folder)
     assert {log.WhichOneof("log_type") for log in logs} == {
         *("predict_log", "classify_log"),
