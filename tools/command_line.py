@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from absl import app, flags, logging
 
@@ -50,10 +50,15 @@ def name_arguments(given_as: Mapping[str, str]) -> None:
     """Tells how arguments are given that have no flag of their name.
 
     Args:
-      given_as: name of an argument or of a recipe's field to what a user of
-        the command writes, such as {"learning_rate": "--set learning_rate"}.
+      given_as: name of an argument to what a user of the command writes.
     """
     _given_as.update(given_as)
+
+
+def name_fields(names: Iterable[str]) -> None:
+    """Tells which fields of a recipe --set takes; some have flags too."""
+    own = set(names).difference(flags.FLAGS)
+    name_arguments({name: f"--set {name}" for name in own})
 
 
 def with_flags(line: str) -> str:
@@ -63,9 +68,8 @@ def with_flags(line: str) -> str:
     """
 
     def given_as(match: re.Match[str]) -> str:
-        if match[1] in flags.FLAGS:
-            return f"--{match[1]}"
-        return _given_as.get(match[1], match[0])
+        flag = f"--{match[1]}" if match[1] in flags.FLAGS else match[0]
+        return _given_as.get(match[1], flag)
 
     return re.sub(r"`([a-z]\w*)`", given_as, line)
 

@@ -39,6 +39,7 @@ def main() -> None:
     from bert_tf.serving.saving import write_saved_model
     from bert_tf.sources import local_folder
 
+    command_line.name_arguments({"folder": "--model"})
     started = time.monotonic()
     folder = pathlib.Path(local_folder(_MODEL.value))
     served = served_model(folder, _PRECISION.value)

@@ -5,6 +5,7 @@ python -m tools.plan_memory --size=base --max_seq_length=512 \
 """
 
 import dataclasses
+import sys
 
 from absl import flags
 
@@ -33,6 +34,7 @@ def main() -> None:
     """Resolves the settings and prints the plan."""
     from bert_tf.finetuning.trial import classifier_trial
     from bert_tf.pretraining.trial import pretraining_trial
+    from bert_tf.progress import notice
     from bert_tf.training.memory_plan import plan_memory
 
     given = [
@@ -43,8 +45,17 @@ def main() -> None:
     given.append(f"rematerialize={_REMATERIALIZE.value}")
     settings = PlanSettings().override(given, "flag")
     trials = {"pretraining": pretraining_trial, "classifier": classifier_trial}
+    # The advice is on flags of the command that trains.
+    command_line.name_arguments(
+        {
+            name: f"--set {name}"
+            for name in ("rematerialize", "gradient_accumulation_steps")
+        }
+    )
     plan_memory(
-        settings, trials[settings.objective] if _MEASURE.value else None
+        settings,
+        trials[settings.objective] if _MEASURE.value else None,
+        lambda line: notice(line, sys.stdout),
     )
 
 

@@ -23,9 +23,7 @@ def main() -> None:
     """Resolves the recipe and runs it."""
     from bert_tf.pretraining.run import run_pretraining
 
-    command_line.name_arguments(
-        {field: f"--set {field}" for field in PretrainingRecipe.kinds()}
-    )
+    command_line.name_fields(PretrainingRecipe.kinds())
     recipe = PretrainingRecipe()
     if _FLAGS.recipe_file:
         recipe = PretrainingRecipe.from_json(_FLAGS.recipe_file)

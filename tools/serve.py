@@ -215,6 +215,9 @@ def main() -> None:
     from bert_tf.server.config import ServerConfig, read_metrics_path
     from bert_tf.server.server import serve
 
+    command_line.name_arguments(
+        {"rest_port": "--rest_api_port", "grpc_port": "--port"}
+    )
     if not _PORT.value and not _REST_API_PORT.value:
         raise UserError("--port=0 --rest_api_port=0: give one of them a port.")
     if _PORT.value == _REST_API_PORT.value:

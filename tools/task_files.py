@@ -111,8 +111,7 @@ def recipe_of(
       UserError: a setting that the task does not take, or a value that the
         setting does not take.
     """
-    fields = task.recipe_type.kinds()
-    command_line.name_arguments({f: f"--set {f}" for f in fields})
+    command_line.name_fields(task.recipe_type.kinds())
     if recipe_file:
         recipe = task.recipe_type.from_json(recipe_file)
     else:

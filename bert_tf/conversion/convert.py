@@ -30,6 +30,7 @@ from bert_tf.conversion.sources import open_variables
 from bert_tf.errors import UserError
 from bert_tf.files import new_folder, refuse_filled
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
+from bert_tf.progress import notice
 from bert_tf.sources import local_folder
 from bert_tf.text.casing import read_lower_case
 from bert_tf.text.vocabulary import Vocabulary
@@ -168,14 +169,14 @@ def convert_checkpoint(
 def _check(to: str, seed: int) -> None:
     if to not in WRITTEN:
         raise UserError(
-            f"--to={to}: unknown layout; it takes one of {', '.join(WRITTEN)}."
+            f"`to`={to}: unknown layout; it takes one of {', '.join(WRITTEN)}."
         )
     if seed < 0:
-        raise UserError(f"--seed={seed}: must be 0 or more.")
+        raise UserError(f"`seed`={seed}: must be 0 or more.")
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    notice(line, sys.stdout)
 
 
 def _peak_bytes() -> int:
@@ -216,14 +217,14 @@ def _drop_heads(checkpoint: Checkpoint, dropped: Sequence[str]) -> Checkpoint:
     heads = checkpoint.heads
     if absent := [head for head in dropped if head not in heads]:
         raise UserError(
-            f"--drop_heads={absent[0]}: the source has no such head; it has "
+            f"`drop_heads`={absent[0]}: the source has no such head; it has "
             f"{', '.join(heads) or 'none'}."
         )
     kept = [head for head in heads if head not in dropped]
     needing = [head for head in kept if head in HEADS_ON_POOLER]
     if POOLER in dropped and needing:
         raise UserError(
-            f"--drop_heads={POOLER}: {', '.join(needing)} need it; drop "
+            f"`drop_heads`={POOLER}: {', '.join(needing)} need it; drop "
             "these too."
         )
     told = f"heads that go along: {', '.join(kept) or 'none'}"
@@ -259,7 +260,7 @@ def _with_vocabulary(
         if checkpoint.vocabulary is None:
             raise UserError(
                 f"{checkpoint.source}: holds no vocabulary (vocab.txt); pass "
-                "the one it was trained with as --vocab_file."
+                "the one it was trained with as `vocab_file`."
             )
         return checkpoint
     vocabulary = Vocabulary.from_file(vocab_file)
@@ -272,7 +273,7 @@ def _with_vocabulary(
         return checkpoint
     if len(vocabulary) > rows:
         raise UserError(
-            f"--vocab_file={vocab_file}: has {len(vocabulary)} tokens, but "
+            f"`vocab_file`={vocab_file}: has {len(vocabulary)} tokens, but "
             f"vocab_size of {checkpoint.source} is {rows}; pass the vocabulary "
             "it was trained with."
         )
@@ -303,7 +304,7 @@ def _say_what_is_odd(checkpoint: Checkpoint, to: str) -> None:
     if checkpoint.lower_case and checkpoint.vocabulary.looks_cased():
         _say(
             "text is lower-cased, so that the vocabulary's upper-case tokens "
-            "are never used; --nolower_case changes that"
+            "are never used; `lower_case`=False changes that"
         )
     if to == "google_tf1":
         for line in google_tf1.notices(checkpoint.config):

@@ -85,7 +85,7 @@ def read_facts(folder: str | os.PathLike, task: Task) -> Any:
     if name is not None and name != task.name:
         raise UserError(
             f"{folder}: was fine-tuned for {name}, not {task.name}; give that "
-            "task as --task."
+            "task as `task`."
         )
     facts = read_facts_as(folder, task.facts_type)
     task.check_facts(facts, folder)
@@ -108,7 +108,7 @@ def read_facts_as(
     if values is None:
         raise UserError(
             f"{folder}: has no {TASK_FILE}, so it is no model that was "
-            "fine-tuned; run --mode=train first."
+            "fine-tuned; train it first."
         )
     source = str(pathlib.Path(folder) / TASK_FILE)
     kinds = {field.name: field.type for field in dataclasses.fields(facts_type)}

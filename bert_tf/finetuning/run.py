@@ -66,7 +66,7 @@ def run_finetuning(
         )
     if recipe.strategy == "tpu":
         raise UserError(
-            "--strategy=tpu: fine-tuning computes on batches of different "
+            "`strategy`=tpu: fine-tuning computes on batches of different "
             "lengths, which TPUs cannot; choose one_device, mirrored or "
             "multi_worker (pre-training runs on TPUs)."
         )
@@ -134,7 +134,7 @@ def _check_modes(modes: Sequence[str]) -> None:
     unknown = [mode for mode in modes if mode not in MODES]
     if unknown or not modes:
         raise UserError(
-            f"--mode={','.join(modes)}: takes one or more of "
+            f"`modes`={','.join(modes)}: takes one or more of "
             f"{', '.join(MODES)}, comma-separated."
         )
 
@@ -154,8 +154,8 @@ def _finished(
             break
     else:
         raise UserError(
-            f"--output_dir={places.shared}: holds no fine-tuned model "
-            f"({TASK_FILE}); add train to --mode, or give one as --init_from."
+            f"`output_dir`={places.shared}: holds no fine-tuned model "
+            f"({TASK_FILE}); add train to `modes`, or give one as `init_from`."
         )
     with strategy.scope():
         model, tokenizer, facts = load_model(folder, task, recipe.precision)
@@ -184,13 +184,13 @@ def _other(
         tokenizer.lower_case,
     ):
         raise UserError(
-            f"--set ensemble={recipe.ensemble}: {folder} has another "
+            f"`ensemble`={recipe.ensemble}: {folder} has another "
             f"vocabulary than {first}; only models of one vocabulary can be "
             "averaged."
         )
     if not task.same_form(facts, their_facts):
         raise UserError(
-            f"--set ensemble={recipe.ensemble}: {folder} was trained with "
+            f"`ensemble`={recipe.ensemble}: {folder} was trained with "
             f"other labels or lengths than {first} (see their {TASK_FILE}); "
             "only models that are alike in them can be averaged."
         )

@@ -106,12 +106,12 @@ def _refuse_other_numbers(
     """Raises `UserError` where one training and several would mix."""
     if recipe.seeds == 1 and has_trained(output_dir / "seed_1"):
         raise UserError(
-            f"--output_dir={output_dir}: holds trainings with several seeds; "
+            f"`output_dir`={output_dir}: holds trainings with several seeds; "
             "choose another folder, or the same seeds to go on."
         )
     if recipe.seeds > 1 and has_trained(output_dir):
         raise UserError(
-            f"--output_dir={output_dir}: holds one training; choose another "
+            f"`output_dir`={output_dir}: holds one training; choose another "
             "folder, or seeds=1 to go on."
         )
 

@@ -86,11 +86,11 @@ def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, BertTokenizer]:
     """
     if not recipe.init_from:
         raise UserError(
-            "--init_from: name the model to fine-tune, a folder, "
+            "`init_from`: name the model to fine-tune, a folder, "
             "hf://organisation/name or keras_hub://preset."
         )
     initial = load_checkpoint(recipe.init_from)
-    source, config = f"--init_from={recipe.init_from}", initial.config
+    source, config = f"`init_from`={recipe.init_from}", initial.config
     if initial.vocabulary is None:
         raise UserError(
             f"{source}: holds no vocabulary; put the vocab.txt that it was "
@@ -104,7 +104,7 @@ def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, BertTokenizer]:
             f"vocab_size {config.vocab_size}, so it is another model's or cut "
             "off; put the vocab.txt that it was trained with into the folder, "
             "or fit the model to this one with tools.convert_checkpoint "
-            "--vocab_file."
+            "`vocab_file`."
         )
     if recipe.max_seq_length > config.max_position_embeddings:
         raise UserError(

@@ -58,7 +58,7 @@ class Split:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskTemplate(abc.ABC):
-    """What --task names: a task, or what a recipe makes one of.
+    """What a name stands for: a task, or what a recipe makes one of.
 
     Attributes:
       name: what the task is called.
@@ -375,7 +375,7 @@ class Task(TaskTemplate):
         """Raises `UserError` if a model cannot tell two texts apart."""
         if initial.config.type_vocab_size < 2:
             raise UserError(
-                f"--init_from={recipe.init_from}: type_vocab_size is "
+                f"`init_from`={recipe.init_from}: type_vocab_size is "
                 f"{initial.config.type_vocab_size}, so it cannot tell the two "
                 "texts of a pair apart; choose another model."
             )
@@ -384,6 +384,6 @@ class Task(TaskTemplate):
         """Raises `UserError` if a file of null odds is given."""
         if null_odds:
             raise UserError(
-                f"--null_odds={null_odds}: is of use for questions that may "
+                f"`null_odds`={null_odds}: is of use for questions that may "
                 f"have no answer, not for {self.name}; leave it out."
             )

@@ -48,7 +48,7 @@ class PretrainingRecipe(TrainingRecipe):
         good = 0 < self.final_phase_proportion < 1
         self._check("final_phase_proportion", good, "above 0, below 1")
         if self.size and self.config_file:
-            raise UserError("give --size or --config_file, not both.")
+            raise UserError("give `size` or `config_file`, not both.")
 
     @property
     def folders(self) -> list[str]:
@@ -63,7 +63,7 @@ class PretrainingRecipe(TrainingRecipe):
         """
         if not 1 <= len(self.folders) <= 2:
             raise UserError(
-                f"--data_dir={self.data_dir}: give one folder of records, or "
+                f"`data_dir`={self.data_dir}: give one folder of records, or "
                 "two separated by a comma."
             )
         if len(self.folders) == 1:

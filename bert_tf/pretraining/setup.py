@@ -35,24 +35,24 @@ def choose_tokenizer(
     sources: list[tuple[str, Vocabulary, bool]] = []
     if recipe.vocab_file:
         path = pathlib.Path(recipe.vocab_file)
-        sources.append(_read_vocabulary(f"--vocab_file={path}", path))
+        sources.append(_read_vocabulary(f"`vocab_file`={path}", path))
     for name, folder in zip(recipe.folders, folders, strict=True):
         if folder.vocabulary is not None:
             sources.append(
-                (f"--data_dir={name}", folder.vocabulary, folder.lower_case)
+                (f"`data_dir`={name}", folder.vocabulary, folder.lower_case)
             )
         elif not recipe.vocab_file:
             raise UserError(
-                f"--data_dir={name}: these records do not carry their "
-                "vocabulary; pass --vocab_file."
+                f"`data_dir`={name}: these records do not carry their "
+                "vocabulary; pass `vocab_file`."
             )
     if initial is not None and initial.vocabulary is not None:
-        name = f"--init_from={recipe.init_from}"
+        name = f"`init_from`={recipe.init_from}"
         sources.append((name, initial.vocabulary, initial.lower_case))
     first, vocabulary, lower_case = sources[0]
     for name, other, other_lower_case in sources[1:]:
         if other.digest() != vocabulary.digest():
-            hint = _HOW_TO_FIT * name.startswith("--init_from")
+            hint = _HOW_TO_FIT * name.startswith("`init_from`")
             raise UserError(
                 f"{name}: another vocabulary than that of {first}{hint}."
             )
@@ -91,16 +91,16 @@ def choose_configuration(
       UserError: none is given, or it fits neither vocabulary nor records.
     """
     if recipe.config_file:
-        source = f"--config_file={recipe.config_file}"
+        source = f"`config_file`={recipe.config_file}"
         config = BertConfig.from_json(recipe.config_file)
     elif recipe.size:
-        source = f"--size={recipe.size}"
+        source = f"`size`={recipe.size}"
         config = BertConfig.from_size(recipe.size, len(vocabulary))
     elif initial is not None:
-        source = f"--init_from={recipe.init_from}"
+        source = f"`init_from`={recipe.init_from}"
         config = initial.config
     else:
-        raise UserError("give --size, --config_file or --init_from.")
+        raise UserError("give `size`, `config_file` or `init_from`.")
     if config.vocab_size != len(vocabulary):
         raise UserError(
             f"{source}: vocab_size is {config.vocab_size}, but the records "
@@ -111,7 +111,7 @@ def choose_configuration(
     for name, folder in zip(recipe.folders, folders, strict=True):
         if folder.max_seq_length > config.max_position_embeddings:
             raise UserError(
-                f"--data_dir={name}: max_seq_length {folder.max_seq_length} "
+                f"`data_dir`={name}: max_seq_length {folder.max_seq_length} "
                 f"is above max_position_embeddings "
                 f"{config.max_position_embeddings} of {source}."
             )

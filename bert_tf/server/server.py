@@ -75,7 +75,7 @@ class Server:
             await site.start()
         except OSError as error:
             raise UserError(
-                f"--rest_api_port={port}: {self._config.host}:{port} cannot "
+                f"`rest_port`={port}: {self._config.host}:{port} cannot "
                 f"be listened on: {error.strerror}."
             ) from error
         self.rest_port = self._http.addresses[0][1]
@@ -106,7 +106,8 @@ class Server:
             self.grpc_port = server.add_insecure_port(where)
         except RuntimeError as error:
             raise UserError(
-                f"--port={port}: {where} cannot be listened on; is it in use?"
+                f"`grpc_port`={port}: {where} cannot be listened on; "
+                "is it in use?"
             ) from error
         await server.start()
         self._grpc = server

@@ -59,19 +59,19 @@ def served_model(
     checkpoint = load_checkpoint(folder)
     if checkpoint.vocabulary is None:
         raise UserError(
-            f"--model={folder}: holds no vocabulary; put the vocab.txt that "
+            f"`folder`={folder}: holds no vocabulary; put the vocab.txt that "
             "it was trained with into the folder."
         )
     tokenizer = BertTokenizer(checkpoint.vocabulary, checkpoint.lower_case)
     heads = [head for head in checkpoint.heads if head in TASK_HEADS]
     if len(heads) > 1:
         raise UserError(
-            f"--model={folder}: has the heads {', '.join(heads)}; a model of "
+            f"`folder`={folder}: has the heads {', '.join(heads)}; a model of "
             "one task is wanted."
         )
     if not heads and task_of(folder) is not None:
         raise UserError(
-            f"--model={folder}: was fine-tuned for {task_of(folder)}, whose "
+            f"`folder`={folder}: was fine-tuned for {task_of(folder)}, whose "
             "model has no head on the encoder (a tagger on its features, for "
             "example) and cannot be served; fine-tune the encoder itself."
         )
@@ -79,9 +79,9 @@ def served_model(
         return _pretrained(checkpoint, tokenizer, precision)
     if not pathlib.Path(folder, TASK_FILE).is_file():
         raise UserError(
-            f"--model={folder}: its {heads[0]} has no {TASK_FILE}, which says "
+            f"`folder`={folder}: its {heads[0]} has no {TASK_FILE}, which says "
             "how it is used; fine-tune with tools.run_finetuning "
-            f"--init_from={folder}, --set num_train_epochs as small as you "
+            f"--init_from={folder} and num_train_epochs as small as you "
             "like, or export from Python with bert_tf.serving."
         )
     build = {

@@ -80,7 +80,7 @@ def write_saved_model(
 
 def _version(output_dir: pathlib.Path, version: int | None) -> int:
     if output_dir.exists() and not output_dir.is_dir():
-        raise UserError(f"--output_dir={output_dir}: is a file, no folder.")
+        raise UserError(f"`output_dir`={output_dir}: is a file, no folder.")
     there = [
         int(path.name)
         for path in (output_dir.iterdir() if output_dir.is_dir() else ())
@@ -89,10 +89,10 @@ def _version(output_dir: pathlib.Path, version: int | None) -> int:
     if version is None:
         return max(there, default=0) + 1
     if version < 0:
-        raise UserError(f"--version={version}: it takes 0 or more.")
+        raise UserError(f"`version`={version}: it takes 0 or more.")
     if version in there:
         raise UserError(
-            f"--version={version}: {output_dir / str(version)} exists already; "
+            f"`version`={version}: {output_dir / str(version)} exists already; "
             f"{max(there) + 1} would be the next one."
         )
     return version

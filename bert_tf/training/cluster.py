@@ -40,7 +40,7 @@ class Cluster:
         text = os.environ.get(_VARIABLE, "")
         if not text.strip():
             raise UserError(
-                f"--strategy=multi_worker: {_VARIABLE} is not set; set it on "
+                f"`strategy`=multi_worker: {_VARIABLE} is not set; set it on "
                 f"every worker, the index counting up: {_EXAMPLE}."
             )
         try:
@@ -120,7 +120,7 @@ class Cluster:
                         f"{self.name(self.index)} waited {seconds:g} s for "
                         f"{' and '.join(map(self.name, sorted(missing)))}; "
                         f"start it, or mend its address in {_VARIABLE} "
-                        "(--worker_timeout sets how long to wait)."
+                        "(`worker_timeout` sets how long to wait)."
                     )
                 time.sleep(_SECONDS_BETWEEN_CALLS)
 

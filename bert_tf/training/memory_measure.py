@@ -90,7 +90,7 @@ def free_memory() -> float:
         return 1024.0 * int(re.search(r"MemAvailable:\s*(\d+) kB", text)[1])
     except (OSError, TypeError):
         raise UserError(
-            "this system does not say how much memory is free; give --memory."
+            "this system does not say how much memory is free; give `memory`."
         ) from None
 
 

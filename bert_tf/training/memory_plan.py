@@ -135,7 +135,7 @@ def _nothing_fits(work: Workload, limit: float, on_cpu: bool) -> UserError:
     return UserError(
         f"nothing fits: one row of {work.max_seq_length} tokens takes "
         f"{_gigabytes(predicted_bytes(row, on_cpu))}, "
-        f"{_gigabytes(predicted_bytes(again, on_cpu))} with --rematerialize, "
+        f"{_gigabytes(predicted_bytes(again, on_cpu))} with rematerialization, "
         f"and there are {_gigabytes(limit)}; take a smaller size, shorter "
         "rows or another device."
     )
@@ -151,9 +151,9 @@ def _advice(
         slices = fewest_slices(changed, limit, on_cpu)
         if not slices:
             continue
-        taken = ["--set rematerialize=true"] if again else []
+        taken = ["`rematerialize`=true"] if again else []
         if slices > 1:
-            taken.append(f"--set gradient_accumulation_steps={slices}")
+            taken.append(f"`gradient_accumulation_steps`={slices}")
         rows = work.batch_size // slices
         lines.append(f"  {' '.join(taken)}  ({rows} rows at a time)")
     if not lines:

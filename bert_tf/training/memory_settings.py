@@ -71,7 +71,7 @@ class PlanSettings(Settings):
         sources = (self.size, self.config_file, self.init_from)
         if sum(map(bool, sources)) != 1:
             raise UserError(
-                "give one of --size, --config_file and --init_from."
+                "give one of `size`, `config_file` and `init_from`."
             )
         if self.size:
             config = BertConfig.from_size(self.size, self.vocab_size)
@@ -121,7 +121,7 @@ def parse_memory(text: str) -> float:
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([GM]i?B)\s*", text, re.I)
     if not found or not float(found[1]):
         raise UserError(
-            f"--memory={text}: give a number and GB, GiB, MB or MiB, such as "
+            f"`memory`={text}: give a number and GB, GiB, MB or MiB, such as "
             "16GB."
         )
     return float(found[1]) * _UNITS[found[2].upper()]

@@ -96,32 +96,32 @@ def refuse_other_folders(output_dir: pathlib.Path, recipe: Settings) -> None:
     """
     if output_dir.exists() and not output_dir.is_dir():
         raise UserError(
-            f"--output_dir={output_dir}: is a file; choose a folder."
+            f"`output_dir`={output_dir}: is a file; choose a folder."
         )
     if not (output_dir / RECIPE_FILE).exists():
         for name in _SIGNS_OF_WORK:
             if (output_dir / name).exists():
                 raise UserError(
-                    f"--output_dir={output_dir}: holds a {name} that no run "
+                    f"`output_dir`={output_dir}: holds a {name} that no run "
                     "of this command left there; choose another folder."
                 )
     elif (output_dir / "records.json").exists():
         raise UserError(
-            f"--output_dir={output_dir}: is a folder of records; choose "
+            f"`output_dir`={output_dir}: is a folder of records; choose "
             "another one."
         )
     elif set(_recipe_of(output_dir)) - set(recipe.to_dict()):
         raise UserError(
-            f"--output_dir={output_dir}: holds a run of another command or "
+            f"`output_dir`={output_dir}: holds a run of another command or "
             "kind of task; choose another folder."
         )
     elif has_trained(output_dir):
         different = _differences(output_dir, recipe)
         if different:
             raise UserError(
-                f"--output_dir={output_dir}: holds a run of another recipe "
+                f"`output_dir`={output_dir}: holds a run of another recipe "
                 f"({'; '.join(different)}); choose another folder, or pass "
-                f"--recipe={output_dir / RECIPE_FILE} to go on with that run."
+                f"`recipe`={output_dir / RECIPE_FILE} to go on with that run."
             )
 
 

@@ -136,7 +136,7 @@ class SavedStates:
                 raise UserError(
                     f"{self._cluster.name(self._cluster.index)} does not see "
                     f"{path}, which {self._cluster.name(0)} wrote; all workers "
-                    "need the same --output_dir on a file system that they "
+                    "need the same `output_dir` on a file system that they "
                     "share."
                 )
             time.sleep(0.1)
@@ -160,7 +160,7 @@ class SavedStates:
         if changed:
             raise UserError(
                 f"{self.folder}: the run so far had another "
-                f"{' and '.join(changed)}; choose another --output_dir, or "
+                f"{' and '.join(changed)}; choose another `output_dir`, or "
                 "put back what was changed."
             )
         variables = self._variables()

@@ -39,11 +39,11 @@ def make_strategy(
     """
     if name not in STRATEGIES:
         raise UserError(
-            f"--strategy={name}: unknown; it takes one of "
+            f"`strategy`={name}: unknown; it takes one of "
             f"{', '.join(STRATEGIES)}."
         )
     if devices.tpu and name != "tpu":
-        raise UserError(f"--tpu={devices.tpu}: is for --strategy=tpu.")
+        raise UserError(f"`tpu`={devices.tpu}: is for `strategy`=tpu.")
     if devices.logical_cpus:
         split_cpu(devices.logical_cpus)
     if name == "mirrored":
@@ -65,9 +65,9 @@ def _mirrored() -> tf.distribute.Strategy:
         reduction = tf.distribute.ReductionToOneDevice()
     if len(devices) < 2:
         raise UserError(
-            f"--strategy=mirrored: found {len(devices)} device "
+            f"`strategy`=mirrored: found {len(devices)} device "
             f"({devices[0].name}) and needs two or more; use "
-            "--strategy=one_device, or --logical_cpus=2 to try it on a CPU."
+            "`strategy`=one_device, or `logical_cpus`=2 to try it on a CPU."
         )
     return tf.distribute.MirroredStrategy([d.name for d in devices], reduction)
 
@@ -96,7 +96,7 @@ def _multi_worker(seconds: float) -> tf.distribute.Strategy:
 def _tpu(name: str) -> tf.distribute.Strategy:
     if not name:
         raise UserError(
-            "--strategy=tpu: needs --tpu, the TPU's name or address, or "
+            "`strategy`=tpu: needs `tpu`, the TPU's name or address, or "
             "local on a TPU VM."
         )
     try:
@@ -111,9 +111,9 @@ def _tpu(name: str) -> tf.distribute.Strategy:
     except Exception as error:
         reason = " ".join(str(error).split())[:100]
         raise UserError(
-            f"--tpu={name}: found no TPU ({type(error).__name__}: {reason}); "
+            f"`tpu`={name}: found no TPU ({type(error).__name__}: {reason}); "
             "run on a TPU VM with tensorflow-tpu, or choose another "
-            "--strategy."
+            "`strategy`."
         ) from None
 
 
@@ -124,7 +124,7 @@ def split_cpu(count: int) -> None:
       UserError: TensorFlow's devices are already in use.
     """
     if count < 1:
-        raise UserError(f"--logical_cpus={count}: give 1 or more.")
+        raise UserError(f"`logical_cpus`={count}: give 1 or more.")
     try:
         tf.config.set_logical_device_configuration(
             tf.config.list_physical_devices("CPU")[0],
@@ -133,7 +133,7 @@ def split_cpu(count: int) -> None:
     except RuntimeError:
         if len(tf.config.list_logical_devices("CPU")) != count:
             raise UserError(
-                f"--logical_cpus={count}: TensorFlow's devices are already in "
+                f"`logical_cpus`={count}: TensorFlow's devices are already in "
                 "use in this process."
             ) from None
 

@@ -221,14 +221,14 @@ def test_labels_go_along_and_with_their_head(tmp_path, target):
 def test_heads_to_drop_that_do_not_do(source, target):
     refused(
         target,
-        "--drop_heads=span: the source has no such head; it has pooler, "
+        "`drop_heads`=span: the source has no such head; it has pooler, "
         "masked_lm, next_sentence.",
         source,
         drop_heads=["masked_lm", "span"],
     )
     refused(
         target,
-        "--drop_heads=pooler: next_sentence need it",
+        "`drop_heads`=pooler: next_sentence need it",
         source,
         drop_heads=["pooler"],
     )
@@ -242,12 +242,12 @@ def test_a_source_without_vocabulary(tmp_path, target, capsys):
     config = tiny_config()
     folder = tmp_path / "source"
     save_checkpoint(folder, Checkpoint(config, random_arrays(config, HEADS)))
-    refused(target, "pass the one it was trained with as --vocab_file", folder)
+    refused(target, "pass the one it was trained with as `vocab_file`", folder)
     given = tmp_path / "vocab.txt"
     given.write_text("\n".join([*TOKENS, "one_more"]) + "\n")
     refused(
         target,
-        f"--vocab_file={given}: has {len(TOKENS) + 1} tokens, but vocab_size",
+        f"`vocab_file`={given}: has {len(TOKENS) + 1} tokens, but vocab_size",
         folder,
         vocab_file=given,
     )
@@ -335,11 +335,11 @@ def test_capitals_in_a_vocabulary_of_lower_case_are_said(
 
 
 def test_where_to_write(source, target, tmp_path, monkeypatch):
-    refused(target, "--to=onnx: unknown layout", source, to="onnx")
-    refused(target, "--seed=-1: must be 0 or more", source, seed=-1)
+    refused(target, "`to`=onnx: unknown layout", source, to="onnx")
+    refused(target, "`seed`=-1: must be 0 or more", source, seed=-1)
     refused(
         target,
-        "--max_position_embeddings=-4: must be at least 1",
+        "`max_position_embeddings`=-4: must be at least 1",
         source,
         max_position_embeddings=-4,
     )

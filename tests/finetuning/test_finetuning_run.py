@@ -569,7 +569,7 @@ def test_a_learning_rate_that_is_too_high(recipe, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["init_from="], "--init_from: name the model"),
+        (["init_from="], "`init_from`: name the model"),
         (["strategy=tpu"], "batches of different lengths, which TPUs cannot"),
         (["max_seq_length=41"], "is above max_position_embeddings 40"),
         (["freeze_layers=3"], "has 2 layers; choose at most that"),

@@ -222,7 +222,7 @@ def test_missing_data(tmp_path):
     with pytest.raises(UserError) as caught:
         task.read("train", recipe_of(task, tmp_path))
     assert str(caught.value) == (
-        f"--data_dir={tmp_path}: has neither MRPC/train.tsv nor train.tsv; "
+        f"`data_dir`={tmp_path}: has neither MRPC/train.tsv nor train.tsv; "
         "give the task's folder in the layout of gluebenchmark.com, or the one "
         "above it."
     )
@@ -308,7 +308,7 @@ def test_no_connection(monkeypatch):
     assert "\n" not in line
     assert line.startswith("TensorFlow Datasets cannot give glue/rte (")
     assert "not known" in line
-    assert "pass --data_dir=FOLDER" in line
+    assert "pass `data_dir`=FOLDER" in line
 
 
 def test_a_download_that_fails(monkeypatch):
@@ -327,7 +327,7 @@ def test_a_download_that_fails(monkeypatch):
     monkeypatch.setattr(tfds, "builder", lambda name: Builder())
     monkeypatch.setattr(urllib.request, "urlopen", not_found)
     task = task_of("rte")
-    with pytest.raises(UserError, match="importlib_resources.*--data_dir"):
+    with pytest.raises(UserError, match="importlib_resources.*`data_dir`"):
         task.read("dev", recipe_of(task))
 
 

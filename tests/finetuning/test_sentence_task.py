@@ -140,7 +140,7 @@ def test_regression(tmp_path):
 @pytest.mark.parametrize(
     ("label", "expected"),
     [
-        ("", "row 3: the label '' is not a number; mend it, or pass --set "),
+        ("", "row 3: the label '' is not a number; mend it, or pass "),
         ("high", "row 3: the label 'high' is not a number"),
         ("nan", "row 3: the label is nan; every row needs a finite number"),
         ("-inf", "row 3: the label is -inf"),

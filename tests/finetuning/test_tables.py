@@ -124,8 +124,8 @@ def test_empty_lines(write):
 @pytest.mark.parametrize(
     ("content", "advice"),
     [
-        ("1\tone\n2\ttwo\n", "pass --set header=false and name columns by"),
-        ("1,one\n2,two\n", "Its header has commas; pass --set format=csv."),
+        ("1\tone\n2\ttwo\n", "pass `header`=False and name columns by"),
+        ("1,one\n2,two\n", "Its header has commas; pass `format`=csv."),
     ],
 )
 def test_advice_for_files_of_the_users_own(tmp_path, content, advice):
@@ -153,7 +153,7 @@ def test_advice_for_files_of_the_users_own(tmp_path, content, advice):
             "t.tsv",
             "a\tb\n1\t2\nonly one\n",
             ", row 3: has 1 cell and the header 2 ('only one'); mend the row, "
-            "or pass --set bad_rows=skip.",
+            "or pass `bad_rows`=skip.",
         ),
         ("t.tsv", "a\tb\n1\t2\t3\n", ", row 2: has 3 cells and the header 2"),
         ("t.csv", 'a,b\n"1\n2",3\n4\n', ", row 4: has 1 cell and the header 2"),
@@ -170,7 +170,7 @@ def test_advice_for_files_of_the_users_own(tmp_path, content, advice):
             "t.tsv",
             b"a\tb\n1\t\xe9t\xe9\n",
             ", row 2: byte 3 (0xe9) is not UTF-8; convert the file or pass "
-            "--set encoding_errors=replace.",
+            "`encoding_errors`=replace.",
         ),
         ("t.tsv", "a\tb\n1\t2\n".encode("utf-16"), ": is UTF-16; convert"),
         ("t.csv", 'a,b\n1,"never closed\n2,3\n', ", row 2: is not CSV ("),
@@ -210,8 +210,8 @@ def test_a_column_of_nearly_that_name(write):
 @pytest.mark.parametrize(
     ("name", "separator", "hint"),
     [
-        ("t.csv", "\t", "pass --set format=tsv."),
-        ("t.tsv", ",", "pass --set format=csv."),
+        ("t.csv", "\t", "pass `format`=tsv."),
+        ("t.tsv", ",", "pass `format`=csv."),
         ("t.csv", ";", "write commas or tabs instead."),
     ],
 )
@@ -279,7 +279,7 @@ def test_empty_texts(write, capsys):
         examples(path, "error")
     assert str(caught.value) == (
         f"{path}, row 3: the text in 'a' is empty (' '); mend the row, or pass "
-        "--set empty_text=keep or empty_text=drop."
+        "`empty_text`=keep or `empty_text`=drop."
     )
     assert len(examples(path, "keep")) == 4
     assert not capsys.readouterr().err

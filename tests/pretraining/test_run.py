@@ -489,16 +489,16 @@ def test_ids_outside_the_vocabulary_are_named(recipe, tmp_path, monkeypatch):
     ("settings", "message"),
     [
         (["train_batch_size=9", "gradient_accumulation_steps=2"], "multiple"),
-        (["config_file=", "size=tiny2"], "--size=tiny2: unknown size"),
+        (["config_file=", "size=tiny2"], "`size`=tiny2: unknown size"),
         (["size=tiny"], "not both"),
-        (["config_file="], "--size, --config_file or --init_from"),
+        (["config_file="], "`size`, `config_file` or `init_from`"),
         (["data_dir="], "one folder of records"),
         (["data_dir=/nowhere"], "/nowhere"),
         (["learning_rate=0"], "learning_rate is 0.0"),
         (["optimizer=sgd"], "one of adamw"),
         (["precision=int8"], "one of float32"),
         (["strategy=many"], "one of one_device"),
-        (["strategy=tpu"], "needs --tpu, the TPU's name or address"),
+        (["strategy=tpu"], "needs `tpu`, the TPU's name or address"),
         (["strategy=multi_worker"], "TF_CONFIG is not set"),
         (["data_streams=3"], "not a multiple of data_streams=3"),
         (["eval_batch_size=9", "strategy=mirrored"], "eval_batch_size 9 is"),
@@ -580,7 +580,7 @@ def test_init_from_another_vocabulary(finished, recipe, tmp_path):
     tokens[-1], tokens[-2] = tokens[-2], tokens[-1]
     (other / "vocab.txt").write_text("\n".join(tokens) + "\n")
     with pytest.raises(
-        UserError, match="--init_from.*another vocabulary.*convert_checkpoint"
+        UserError, match="`init_from`.*another vocabulary.*convert_checkpoint"
     ):
         run_pretraining(
             recipe.override([f"init_from={other}"]), tmp_path / "new"

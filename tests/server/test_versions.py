@@ -472,13 +472,10 @@ def test_only_a_broken_version(versions, tmp_path):
 
 def test_a_port_that_is_taken(folder):
     with served(folder) as server:
-        for setting, flag in (
-            ("rest_port", "rest_api_port"),
-            ("grpc_port", "port"),
-        ):
+        for setting in ("rest_port", "grpc_port"):
             port = getattr(server.server, setting)
             with (
-                pytest.raises(UserError, match=f"--{flag}={port}: "),
+                pytest.raises(UserError, match=f"`{setting}`={port}: "),
                 contextlib.ExitStack() as stack,
             ):
                 stack.enter_context(served(folder, **{setting: port}))

@@ -71,7 +71,7 @@ def test_a_version_is_whole_and_proven(tmp_path):
     }
     # Versions count up, and none is written over.
     assert saving._version(folder.parent, None) == 2
-    with pytest.raises(UserError, match="--version=1: .* exists already; 2 w"):
+    with pytest.raises(UserError, match="`version`=1: .* exists already; 2 w"):
         write_saved_model(served, folder.parent, version=1)
 
 
@@ -81,7 +81,7 @@ def test_versions_count_up(tmp_path):
     assert saving._version(tmp_path, None) == 11
     assert saving._version(tmp_path, 5) == 5
     assert saving._version(tmp_path / "new", None) == 1
-    with pytest.raises(UserError, match="--version=-1"):
+    with pytest.raises(UserError, match="`version`=-1"):
         saving._version(tmp_path, -1)
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="is a file"):

@@ -131,9 +131,9 @@ def test_a_batch_that_does_not_fit_gets_advice() -> None:
     )
     assert "pre-training, 77 predictions a row" in text
     assert "for train_batch_size=256, the same training fits with" in text
-    first, second = (x for x in text.splitlines() if "--set" in x)
+    first, second = (x for x in text.splitlines() if "`" in x)
     assert "rematerialize" not in first
-    assert "--set rematerialize=true" in second
+    assert "`rematerialize`=true" in second
     rows = [int(x.split("(")[1].split()[0]) for x in (first, second)]
     assert rows[0] < rows[1] < 256
     steps = first.split("gradient_accumulation_steps=")[1].split()[0]
@@ -142,7 +142,7 @@ def test_a_batch_that_does_not_fit_gets_advice() -> None:
 
 def test_a_batch_that_fits_gets_none() -> None:
     text = plan(size="tiny", memory="12GB", train_batch_size=2)
-    assert "--set" not in text
+    assert "`" not in text
 
 
 def test_the_table() -> None:
@@ -175,13 +175,13 @@ def test_this_machine_is_asked() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, "give one of --size, --config_file and --init_from."),
-        ({"size": "base", "init_from": "x"}, "give one of --size"),
-        ({"size": "huge"}, "--size=huge: unknown size"),
+        ({}, "give one of `size`, `config_file` and `init_from`."),
+        ({"size": "base", "init_from": "x"}, "give one of `size`"),
+        ({"size": "huge"}, "`size`=huge: unknown size"),
         ({"size": "base", "max_seq_length": 513}, "takes 1 to 512, the max_p"),
-        ({"size": "base", "memory": "much"}, "--memory=much: give a number"),
-        ({"size": "base", "memory": "0GB"}, "--memory=0GB: give a number"),
-        ({"size": "base", "memory": "16"}, "--memory=16: give a number"),
+        ({"size": "base", "memory": "much"}, "`memory`=much: give a number"),
+        ({"size": "base", "memory": "0GB"}, "`memory`=0GB: give a number"),
+        ({"size": "base", "memory": "16"}, "`memory`=16: give a number"),
         ({"size": "base", "memory": "1GB"}, "nothing fits: one row of 128"),
         (
             {"size": "base", "memory": "1GB", "train_batch_size": 8},

@@ -52,7 +52,7 @@ class ChoiceFiles:
     ) -> list[ChoiceExample]:
         if label_needed and self.columns.label is None:
             raise UserError(
-                "--set label_column=...: name the column of the right choice "
+                "`label_column`=...: name the column of the right choice "
                 f"in {path}."
             )
         return read_choices(
@@ -96,9 +96,9 @@ class SwagFiles(ChoiceFiles):
         ]
         if not there:
             raise UserError(
-                f"--data_dir={recipe.data_dir}: holds neither {names[0]} nor "
+                f"`data_dir`={recipe.data_dir}: holds neither {names[0]} nor "
                 f"{names[1]}; give the folder of SWAG's files, or name one "
-                "with --set train_file=..."
+                "with `train_file`=..."
             )
         if len(there) == 2:
             return recipe

@@ -135,7 +135,7 @@ def _check(columns: ChoiceColumns) -> None:
         )
     if not columns.choices or not all(columns.choices):
         raise UserError(
-            f"--set choice_columns={','.join(columns.choices)}: name the "
+            f"`choice_columns`={','.join(columns.choices)}: name the "
             "columns of the choices, comma-separated, or the one that has "
             "lists of them."
         )
@@ -205,14 +205,14 @@ def _choices(
         raise UserError(
             f"{place}: has {len(choices)} choices, and there are "
             f"{len(_LETTERS)} letters; name the right ones by number, with "
-            "--set label_form=number."
+            "`label_form`=number."
         )
     for name, choice in zip(names, choices, strict=True):
         if not choice.strip():
             raise UserError(
                 f"{place}: the choice in {name} is empty "
-                f"({excerpt(choice)}); mend the row, or pass --set "
-                "bad_rows=skip."
+                f"({excerpt(choice)}); mend the row, or pass "
+                "`bad_rows`=skip."
             )
     return choices
 

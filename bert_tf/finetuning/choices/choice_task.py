@@ -281,7 +281,7 @@ def _scores(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OwnChoiceTask(TaskTemplate):
-    """What `--task=choice` names, until a recipe says what it is."""
+    """What the name choice stands for, until a recipe says what it is."""
 
     recipe_type: ClassVar[type[OwnChoiceRecipe]] = OwnChoiceRecipe
 
@@ -297,7 +297,7 @@ class OwnChoiceTask(TaskTemplate):
         ):
             if not getattr(recipe, name):
                 raise UserError(
-                    f"--set {name}=...: name it, for example {name}={example}."
+                    f"`{name}`=...: name it, for example {name}={example}."
                 )
         columns = ChoiceColumns(
             context=recipe.context_column,

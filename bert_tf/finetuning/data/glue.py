@@ -154,9 +154,9 @@ class GlueData:
     def _missing(self, split: str, recipe: FinetuningRecipe) -> UserError:
         folder = pathlib.Path(recipe.data_dir)
         if not folder.is_dir():
-            return UserError(f"--data_dir={folder}: no such folder.")
+            return UserError(f"`data_dir`={folder}: no such folder.")
         places = " nor ".join(self._places(split, recipe))
         return UserError(
-            f"--data_dir={folder}: has neither {places}; give the task's "
+            f"`data_dir`={folder}: has neither {places}; give the task's "
             "folder in the layout of gluebenchmark.com, or the one above it."
         )

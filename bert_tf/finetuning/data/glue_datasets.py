@@ -109,5 +109,5 @@ def _cannot(name: str, error: Exception) -> UserError:
     reason = " ".join(str(error).split()).rstrip(".")[:200]
     return UserError(
         f"TensorFlow Datasets cannot give {name} ({reason}); download GLUE "
-        "elsewhere and pass --data_dir=FOLDER, the folder with its files."
+        "elsewhere and pass `data_dir`=FOLDER, the folder with its files."
     )

@@ -143,5 +143,5 @@ def path_of(name: str, recipe: OwnFilesRecipe) -> str:
 
 def _no_file(split: str) -> UserError:
     return UserError(
-        f"--set {_FILE_SETTINGS[split]}=...: name the file; this mode reads it."
+        f"`{_FILE_SETTINGS[split]}`=...: name the file; this mode reads it."
     )

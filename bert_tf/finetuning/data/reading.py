@@ -91,8 +91,8 @@ def handle_empty_texts(
             column, text = empty[0]
             raise UserError(
                 f"{example.path}, row {example.row}: the text in {column!r} "
-                f"is empty ({excerpt(text)}); mend the row, or pass --set "
-                "empty_text=keep or empty_text=drop."
+                f"is empty ({excerpt(text)}); mend the row, or pass "
+                "`empty_text`=keep or `empty_text`=drop."
             )
     dropped = len(examples) - len(kept)
     if not kept:

@@ -57,7 +57,7 @@ def split_off_dev(
             f"{examples[0].path}: {len(examples)} rows of {len(strata)} "
             f"different labels leave none for dev at dev_share={share}, since "
             "a text of each label stays for training; is label_column right? "
-            "If so, pass --set dev_file=... or a larger --set dev_share."
+            "If so, pass `dev_file`=... or a larger `dev_share`."
         )
     train = [e for i, e in enumerate(examples) if i not in dev]
     return train, [e for i, e in enumerate(examples) if i in dev]

@@ -85,7 +85,7 @@ def _decode(line: bytes, path: str, row: int, errors: str) -> str:
         raise UserError(
             f"{path}, row {row}: byte {error.start + 1} "
             f"(0x{line[error.start]:02x}) is not UTF-8; convert the file or "
-            "pass --set encoding_errors=replace."
+            "pass `encoding_errors`=replace."
         ) from None
 
 
@@ -199,7 +199,7 @@ def _scalar(value: Any, place: str, encoding_errors: str) -> str:
         if encoding_errors == "strict":
             raise UserError(
                 f"{place} is {excerpt(value)}, with half of a surrogate pair; "
-                "mend it or pass --set encoding_errors=replace."
+                "mend it or pass `encoding_errors`=replace."
             ) from None
         return value.encode("utf-16", "surrogatepass").decode(
             "utf-16", "replace"
@@ -218,5 +218,5 @@ def format_of(path: str) -> str:
             return known
     raise UserError(
         f"{path}: the name does not tell the format; end it in .tsv, .csv or "
-        ".jsonl (.gz behind it will do), or pass --set format=tsv."
+        ".jsonl (.gz behind it will do), or pass `format`=tsv."
     )

@@ -59,7 +59,7 @@ class Dialect:
       encoding_errors: "strict" or "replace".
       skip_bad_rows: whether rows with too few or too many cells are passed
         over, with a notice, instead of being errors.
-      chosen: whether the user says all this by --set, so that errors may
+      chosen: whether the user says all this in a recipe, so that errors may
         advise another choice.
     """
 
@@ -189,11 +189,11 @@ def _lacks(path: str, record: Record, missing: Sequence[str]) -> UserError:
     place = f"{path}, row {record.row}"
     if record.keys is None:
         return UserError(
-            f"{place}: is blank; remove it, or pass --set bad_rows=skip."
+            f"{place}: is blank; remove it, or pass `bad_rows`=skip."
         )
     return UserError(
         f"{place}: has no {missing[0]!r}; its keys are "
-        f"{_listed(record.keys)}. Mend the row, or pass --set bad_rows=skip."
+        f"{_listed(record.keys)}. Mend the row, or pass `bad_rows`=skip."
     )
 
 
@@ -253,8 +253,8 @@ def _place(
         advice = _other_separator(columns[0])
     if dialect.chosen and not (near or advice):
         advice = (
-            " If its first row is a row like the others, pass --set "
-            "header=false and name columns by number, from 0."
+            " If its first row is a row like the others, pass "
+            "`header`=False and name columns by number, from 0."
         )
     raise UserError(
         f"{path}: has no column {name!r}.{hint} Its columns are "
@@ -265,9 +265,9 @@ def _place(
 def _other_separator(header: str) -> str:
     """What to say of a header that was not split."""
     if "\t" in header:
-        return " Its header has tabs; pass --set format=tsv."
+        return " Its header has tabs; pass `format`=tsv."
     if "," in header:
-        return " Its header has commas; pass --set format=csv."
+        return " Its header has commas; pass `format`=csv."
     if ";" in header:
         return " Its header has semicolons; write commas or tabs instead."
     return ""
@@ -286,5 +286,5 @@ def _broken(
     begin = excerpt(" | ".join(str(cell) for cell in record.cells))
     return UserError(
         f"{path}, row {record.row}: has {count} cell{'s' * (count != 1)} and "
-        f"{named} ({begin}); mend the row, or pass --set bad_rows=skip."
+        f"{named} ({begin}); mend the row, or pass `bad_rows`=skip."
     )

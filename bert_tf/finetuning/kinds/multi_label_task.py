@@ -73,7 +73,7 @@ class MultiLabelTask(TextTask):
             if self.separator in name:
                 raise UserError(
                     f"{place}: the label {excerpt(name)} holds the separator "
-                    f"{self.separator!r}; pass another --set label_separator."
+                    f"{self.separator!r}; pass another `label_separator`."
                 )
         return tuple(sorted(names))
 
@@ -98,7 +98,7 @@ class MultiLabelTask(TextTask):
         if not labels:
             raise UserError(
                 f"{examples[0].path}: no row has a label; name their column "
-                "with --set label_column=..."
+                "with `label_column`=..."
             )
         if len({known_label(e) for e in examples}) < 2:
             raise UserError(
@@ -110,8 +110,8 @@ class MultiLabelTask(TextTask):
             raise UserError(
                 f"{examples[0].path}: {len(labels)} different labels in "
                 f"{len(examples)} rows, for example {excerpt(labels[0])}; is "
-                f"{self.separator!r} what stands between them? Pass --set "
-                "label_separator=... or another label_column."
+                f"{self.separator!r} what stands between them? Pass "
+                "`label_separator`=... or another `label_column`."
             )
         return labels
 

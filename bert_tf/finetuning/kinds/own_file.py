@@ -53,7 +53,7 @@ class OwnFileRecipe(OwnFilesRecipe, MultiLabelRecipe):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OwnFileTask(TaskTemplate):
-    """What `--task=sentence` names, until a recipe says what it is."""
+    """What the name sentence stands for, until a recipe says what it is."""
 
     recipe_type: ClassVar[type[OwnFileRecipe]] = OwnFileRecipe
 
@@ -66,17 +66,16 @@ class OwnFileTask(TaskTemplate):
         texts = tuple(map(str.strip, recipe.text_columns.split(",")))
         if len(texts) > 2 or not all(texts):
             raise UserError(
-                f"--set text_columns={recipe.text_columns}: name one column, "
+                f"`text_columns`={recipe.text_columns}: name one column, "
                 "or two of a pair, for example text_columns=question,answer."
             )
         if len(set(texts)) < len(texts):
             raise UserError(
-                f"--set text_columns={recipe.text_columns}: names one column "
-                "twice."
+                f"`text_columns`={recipe.text_columns}: names one column twice."
             )
         if recipe.label_column in texts:
             raise UserError(
-                f"--set label_column={recipe.label_column}: is one of the "
+                f"`label_column`={recipe.label_column}: is one of the "
                 "text_columns; the label stands in another column."
             )
         # Task and data of one run, so that a file is read once.
@@ -135,8 +134,7 @@ class OwnTexts:
     ) -> list[Example]:
         if label_needed and not recipe.label_column:
             raise UserError(
-                "--set label_column=...: name the column of the label in "
-                f"{path}."
+                f"`label_column`=...: name the column of the label in {path}."
             )
         examples = read_examples(
             path,

@@ -42,7 +42,7 @@ class RegressionTask(TextTask):
         except (TypeError, ValueError):
             raise UserError(
                 f"{place}: the label {excerpt(cell)} is not a number; mend "
-                "it, or pass --set label_kind=classes."
+                "it, or pass `label_kind`=classes."
             ) from None
         # Training is in float32.
         if not abs(number) <= float(np.finfo(np.float32).max):

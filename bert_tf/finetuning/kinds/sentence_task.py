@@ -54,8 +54,8 @@ class SentenceTask(TextTask):
         """
         if isinstance(cell, tuple):
             raise UserError(
-                f"{place}: the label is a list, {excerpt(cell)}; pass --set "
-                "label_kind=multi_label, or give one label a row."
+                f"{place}: the label is a list, {excerpt(cell)}; pass "
+                "`label_kind`=multi_label, or give one label a row."
             )
         if not cell.strip() or cell.strip().lower() == "nan":
             raise UserError(
@@ -93,8 +93,8 @@ class SentenceTask(TextTask):
             raise UserError(
                 f"{path}: {len(counts)} different labels in {len(examples)} "
                 f"rows, for example {excerpt(next(iter(counts)))}; name the "
-                "column of the classes with --set label_column=..., or pass "
-                "--set label_kind=regression for numbers."
+                "column of the classes with `label_column`=..., or pass "
+                "`label_kind`=regression for numbers."
             )
         return sorted_labels(counts)
 

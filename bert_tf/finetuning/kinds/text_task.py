@@ -158,7 +158,7 @@ class TextTask(TextAnswers, Task):
         if theirs != (self.label_kind, self.name):
             raise UserError(
                 f"{folder}: was fine-tuned for {' of '.join(theirs)}, not "
-                f"{self.label_kind} of {self.name}; give that task as --task."
+                f"{self.label_kind} of {self.name}; give that task as `task`."
             )
 
     def encode(

@@ -65,7 +65,7 @@ def read_run(folder: pathlib.Path) -> RunFiles:
     """
     if not folder.is_dir():
         raise UserError(
-            f"--output_dir={folder}: no such folder; give the folder of a "
+            f"`output_dir`={folder}: no such folder; give the folder of a "
             "finished fine-tuning run."
         )
     results = _read_results(folder / RESULTS)

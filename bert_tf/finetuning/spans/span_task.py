@@ -102,9 +102,9 @@ class SpanTask(Task):
         path = self.path_of(split, recipe)
         if not path.is_file():
             raise UserError(
-                f"--data_dir={recipe.data_dir}: no such file {path}; give the "
+                f"`data_dir`={recipe.data_dir}: no such file {path}; give the "
                 f"folder of {self.train_name} and {self.dev_name}, or pass "
-                f"--set {split}_file=..."
+                f"`{split}_file`=..."
             )
         return path
 
@@ -135,7 +135,7 @@ class SpanTask(Task):
             if not question.answers:
                 raise UserError(
                     f"{path}, question {question.identifier!r}: has no right "
-                    "answer; such questions are for --task=squad_v2."
+                    "answer; such questions are for `task`=squad_v2."
                 )
 
     def examine(

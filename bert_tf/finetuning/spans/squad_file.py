@@ -192,7 +192,7 @@ def trainable(
         if not question.answers and not impossible:
             raise UserError(
                 f"{path}, question {question.identifier!r}: has no answer; "
-                "train on such questions with --task=squad_v2, or remove it."
+                "train on such questions with `task`=squad_v2, or remove it."
             )
         if question.context.strip() and (answers or not question.answers):
             kept.append(question._replace(answers=tuple(answers[:1])))

@@ -146,7 +146,7 @@ def score_squad_v1(
         if not question.answers:
             raise UserError(
                 f"question {question.identifier!r}: has no right answer; "
-                "score such questions as SQuAD 2.0, with --task=squad_v2."
+                "score such questions as SQuAD 2.0, with `task`=squad_v2."
             )
         if question.identifier in predictions:
             prediction = predictions[question.identifier]

@@ -205,7 +205,7 @@ class _Columns:
             raise UserError(
                 f"{self._path}, row {row}: has an empty word "
                 f"({excerpt(line)}); remove the line, or choose another "
-                "column with --set token_column."
+                "column with `token_column`."
             )
         if self._layout.tag_column is None:
             return word, ""
@@ -248,7 +248,7 @@ class _Columns:
             raise UserError(
                 f"{self._path}, row {row}: {excerpt(tag)} is no tag; O is one, "
                 "and B- or I- with a type, such as B-PER. Choose another "
-                "column with --set tag_column."
+                "column with `tag_column`."
             )
         self._known_tags.add(tag)
 

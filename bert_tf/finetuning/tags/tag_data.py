@@ -77,14 +77,14 @@ class ConllFolder:
         names = ", ".join(names[0] for names in self.files.values())
         if not recipe.data_dir:
             return UserError(
-                f"--data_dir: name the folder of {names}; these are read from "
+                f"`data_dir`: name the folder of {names}; these are read from "
                 "files, not from TensorFlow Datasets."
             )
         folder = pathlib.Path(recipe.data_dir)
         if not folder.is_dir():
-            return UserError(f"--data_dir={folder}: no such folder.")
+            return UserError(f"`data_dir`={folder}: no such folder.")
         return UserError(
-            f"--data_dir={folder}: has no {' nor '.join(self.files[split])}; "
+            f"`data_dir`={folder}: has no {' nor '.join(self.files[split])}; "
             f"give the folder of {names}, or the one above it."
         )
 
@@ -148,8 +148,8 @@ def split_off_documents(
     if in_dev.all() or not in_dev.any():
         raise UserError(
             f"{data.path}: its {len(data)} sentence(s) in {len(sizes)} "
-            "document(s) cannot be split into training and dev; pass --set "
-            "dev_file=..."
+            "document(s) cannot be split into training and dev; pass "
+            "`dev_file`=..."
         )
     return _sentences_of(data, ~in_dev), _sentences_of(data, in_dev)
 

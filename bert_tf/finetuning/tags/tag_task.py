@@ -108,8 +108,8 @@ class TagTask(Task):
         if len(labels) < 2:
             raise UserError(
                 f"{examples.path}: every word has the tag {OUTSIDE}, so there "
-                "is nothing to learn; choose another column with --set "
-                "tag_column."
+                "is nothing to learn; choose another column with "
+                "`tag_column`."
             )
         return TagFacts(
             task=self.name,
@@ -304,7 +304,7 @@ class TagTask(Task):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OwnTagTask(TagTask):
-    """What `--task=tagging` names: own files, described by settings."""
+    """What the name tagging stands for: own files, described by settings."""
 
     data: TagData = dataclasses.field(default_factory=OwnTagFiles)
 

@@ -180,7 +180,7 @@ def encode_words(
     if context == "document" and no_marks and len(data) > 1:
         notice(
             f"{data.path}: has no {DOCUMENT_MARK} lines, so its sentences "
-            "stand alone; if it is one text, pass --set unmarked=file."
+            "stand alone; if it is one text, pass `unmarked`=file."
         )
     ranges = _ranges(data, word_tokens, context, room)
     windows = _num_windows(ranges, room, stride)

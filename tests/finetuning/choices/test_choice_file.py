@@ -147,7 +147,7 @@ def test_labels_that_name_no_choice(tmp_path, form, label, expected):
         (
             {"question": "Q", "options": ["x", " "], "answer": 0},
             "the choice in 'options', number 1, is empty (' '); mend the row, "
-            "or pass --set bad_rows=skip.",
+            "or pass `bad_rows`=skip.",
         ),
         (
             {"question": "Q", "options": ["x"], "answer": 0},
@@ -214,8 +214,8 @@ def test_empty_contexts(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [
-        (ChoiceColumns("q", (), "y"), "--set choice_columns=: name the col"),
-        (ChoiceColumns("q", ("a", ""), "y"), "--set choice_columns=a,: name"),
+        (ChoiceColumns("q", (), "y"), "`choice_columns`=: name the col"),
+        (ChoiceColumns("q", ("a", ""), "y"), "`choice_columns`=a,: name"),
         (ChoiceColumns("q", ("a", "a"), "y"), "the column 'a' is named twice"),
         (ChoiceColumns("q", ("a", "q"), "y"), "the column 'q' is named twice"),
         (ChoiceColumns("q", ("a", "b"), "b"), "the column 'b' is named twice"),

@@ -106,7 +106,7 @@ def test_one_official_file_is_split(tmp_path, capsys, name):
 def test_no_official_file(tmp_path):
     task, recipe = load_task("swag"), swag_recipe(tmp_path)
     line = message_of(task.read, "train", recipe)
-    assert line.startswith(f"--data_dir={tmp_path}: holds neither train.csv no")
+    assert line.startswith(f"`data_dir`={tmp_path}: holds neither train.csv no")
     named = recipe.override(["dev_file=", "train_file=mine.csv"])
     line = message_of(task.read, "train", named)
     assert line == f"{tmp_path}/mine.csv: no such file."
@@ -124,9 +124,9 @@ def test_rows_of_a_context_stay_together():
 def test_own_columns_that_are_not_named():
     prepared = OWN.prepared
     line = message_of(prepared, OwnChoiceRecipe(choice_columns="a,b"))
-    assert line.startswith("--set context_column=...: name it, for example")
+    assert line.startswith("`context_column`=...: name it, for example")
     line = message_of(prepared, OwnChoiceRecipe(context_column="q"))
-    assert line.startswith("--set choice_columns=...: name it")
+    assert line.startswith("`choice_columns`=...: name it")
     columns = OWN.prepared(
         OwnChoiceRecipe(context_column="q", choice_columns="a, b")
     ).data.columns
@@ -141,12 +141,12 @@ def test_own_files_that_are_not_named(tmp_path):
     recipe = OwnChoiceRecipe(**{**COLUMNS, "label_column": ""})
     task = OWN.prepared(recipe)
     line = message_of(task.present_splits, ("dev",), recipe)
-    assert line == "--set dev_file=...: name the file; this mode reads it."
+    assert line == "`dev_file`=...: name the file; this mode reads it."
     path = written(tmp_path / "a.jsonl", rows(9, 1))
     line = message_of(
         task.read, "train", recipe.override([f"train_file={path}"])
     )
-    assert line.startswith("--set label_column=...: name the column of the rig")
+    assert line.startswith("`label_column`=...: name the column of the rig")
     assert path in line
     # To predict, no label is needed.
     tests = recipe.override([f"test_file={path}"])
@@ -325,7 +325,7 @@ def test_prediction_files(tmp_path):
         assert message_of(scored(tmp_path, cells)).startswith(wanted)
     task = OWN.prepared(OwnChoiceRecipe(**COLUMNS))
     line = message_of(task.score_file, OwnChoiceRecipe(), "a", "b", "odds.json")
-    assert line.startswith("--null_odds=odds.json: is of use for questions")
+    assert line.startswith("`null_odds`=odds.json: is of use for questions")
 
 
 def test_texts_with_line_ends_fit_in_a_file(tmp_path):

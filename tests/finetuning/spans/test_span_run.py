@@ -132,7 +132,7 @@ def test_scores_of_the_files_are_those_of_the_run(finished, data_dir, recipe):
         str(folder / "predictions.json"),
     )
     assert scores["f1"] == pytest.approx(100 * done["eval"]["dev"]["f1"])
-    with pytest.raises(UserError, match="--null_odds=x: is of use for quest"):
+    with pytest.raises(UserError, match="`null_odds`=x: is of use for quest"):
         V1.score_file(
             recipe,
             str(data_dir / "dev-v1.1.json"),

@@ -331,7 +331,7 @@ def test_bad_input_gets_a_line(start, files, recipe, tmp_path):
         return error_of(run_finetuning, task, changed, tmp_path / "o", modes)
 
     assert told(data_dir="").startswith(
-        "--data_dir: name the folder of eng.train, eng.testa, eng.testb"
+        "`data_dir`: name the folder of eng.train, eng.testa, eng.testb"
     )
     assert told(data_dir=tmp_path / "no").endswith("no such folder.")
     assert "has no eng.testa nor valid.txt" in told(data_dir=tmp_path)
@@ -368,8 +368,8 @@ def test_settings_that_cannot_be(start, files):
     own = OwnTagTask(name="tagging").prepared(OwnTagRecipe())
     for split in ("train", "test"):
         line = error_of(own.read, split, OwnTagRecipe())
-        assert line.startswith(f"--set {split}_file=...: name the file")
-    with pytest.raises(UserError, match="--set dev_file=...: name the file"):
+        assert line.startswith(f"`{split}_file`=...: name the file")
+    with pytest.raises(UserError, match="`dev_file`=...: name the file"):
         own.present_splits(("dev",), OwnTagRecipe())
 
 
@@ -377,7 +377,7 @@ def test_a_model_of_another_kind(finished, recipe, start, tmp_path):
     other = OwnTagTask(name="tagging")
     line = error_of(load_model, finished[0], other)
     assert line.endswith(
-        "was fine-tuned for names, not tagging; give that task as --task."
+        "was fine-tuned for names, not tagging; give that task as `task`."
     )
     facts = json.loads((finished[0] / "task.json").read_text())
     facts["threshold"] = 0.5

@@ -1,0 +1,167 @@
+"""Errors name arguments to who calls the library, flags to who is at a shell.
+
+The library writes names in backticks, and `tools/command_line.py` puts flags
+in their place.
+"""
+
+import ast
+import importlib
+import pathlib
+import re
+
+import pytest
+
+from bert_tf.conversion import convert_checkpoint
+from bert_tf.corpora.recipe import CorpusRecipe
+from bert_tf.corpora.sources import parse_inputs
+from bert_tf.errors import UserError
+from bert_tf.extraction.extract import extract_features
+from bert_tf.extraction.settings import Settings, parse_layers
+from bert_tf.finetuning.run import run_finetuning
+from bert_tf.pretraining.recipe import PretrainingRecipe
+from bert_tf.pretraining.run import run_pretraining
+from bert_tf.text.vocabulary_trainer import train_vocab
+from bert_tf.training.memory_plan import plan_memory
+from bert_tf.training.memory_settings import PlanSettings
+from tests import commands
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FILES = sorted((ROOT / "bert_tf").rglob("*.py"))
+# A flag, where it does not stand behind the command that takes it.
+FLAG = re.compile(r"(?<![\w-])--[a-z]\w+")
+COMMAND = re.compile(r"tools\.\w+( +--?\w[^ ]*| and [\w ]+| \\)*")
+
+
+def texts(path: pathlib.Path) -> list[str]:
+    """The strings of a source file, docstrings too, parts put together."""
+    found, parts = [], set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.JoinedStr):
+            parts.update(map(id, node.values))
+            found.append(
+                "".join(
+                    v.value if isinstance(v, ast.Constant) else "{}"
+                    for v in node.values
+                )
+            )
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if id(node) not in parts:
+                found.append(node.value)
+    return found
+
+
+@pytest.mark.parametrize(
+    "path", FILES, ids=lambda p: str(p.relative_to(ROOT / "bert_tf"))
+)
+def test_no_string_of_the_library_names_a_flag(path):
+    named = [
+        text
+        for text in texts(path)
+        # Custom properties of style sheets look alike.
+        if FLAG.search(COMMAND.sub("", re.sub(r"(var\()?--\w+[:)]", "", text)))
+        # Options of Apache Beam, which go to it as they are.
+        and "--runner=" not in text
+    ]
+    assert not named
+
+
+def finetune(name, modes=("train",), **settings):
+    task = importlib.import_module(f"tasks.{name}").TASK
+    recipe = task.recipe_type.from_dict({**task.defaults, **settings}, name)
+    run_finetuning(task, recipe, "out", list(modes))
+
+
+CASES = [
+    (
+        lambda: train_vocab("none.txt", 100),
+        "`input_files`=none.txt: no such file",
+        "train_vocab --input=none.txt --vocab_size=100 --output=v.txt",
+        "--input=none.txt: no such file",
+    ),
+    (
+        lambda: train_vocab(__file__, 5),
+        "`vocab_size`=5: more than",
+        f"train_vocab --input={__file__} --vocab_size=5 --output=v.txt",
+        "--vocab_size=5: more than",
+    ),
+    (
+        lambda: parse_inputs("a.json", CorpusRecipe(), lambda p: [p]),
+        "`inputs`=a.json: the name does not tell what it holds; pass "
+        "`input_format`=jsonl",
+        "train_vocab --input={folder}/a.json --vocab_size=9 --output=v.txt",
+        "--input={folder}/a.json: the name does not tell what it holds; pass "
+        "--input_format=jsonl",
+    ),
+    (
+        lambda: convert_checkpoint("in", "onnx", "out"),
+        "`to`=onnx: unknown layout",
+        "convert_checkpoint --input=in --to=onnx --output_dir=out",
+        "--to=onnx: unknown layout",
+    ),
+    (
+        lambda: parse_layers("a", "none"),
+        "`layers`=a: give whole numbers",
+        "extract_features --model=m --input=- --output=o.npz --layers=a",
+        "--layers=a: give whole numbers",
+    ),
+    (
+        lambda: extract_features("m", ["-"], "o.txt", Settings()),
+        "`output`=o.txt: the name tells the format",
+        "extract_features --model=m --input=- --output=o.txt",
+        "--output=o.txt: the name tells the format",
+    ),
+    (
+        lambda: plan_memory(PlanSettings(size="huge"), None),
+        "`size`=huge: unknown size",
+        "plan_memory --size=huge",
+        "--size=huge: unknown size",
+    ),
+    (
+        lambda: run_pretraining(PretrainingRecipe(), "out"),
+        "`data_dir`=: give one folder",
+        "run_pretraining --output_dir=out",
+        "--data_dir=: give one folder",
+    ),
+    (
+        lambda: PretrainingRecipe().override(["seed=x"]),
+        "`assignments` seed=x: takes a whole number",
+        "run_pretraining --output_dir=out --set seed=x",
+        "--set seed=x: takes a whole number",
+    ),
+    (
+        lambda: finetune("mrpc", modes=["fly"]),
+        "`modes`=fly: takes one or more of",
+        "run_finetuning --task=mrpc --output_dir=out --mode=fly",
+        "--mode=fly: takes one or more of",
+    ),
+    (
+        lambda: finetune("mrpc"),
+        "`init_from`: name the model",
+        "run_finetuning --task=mrpc --output_dir=out --data_dir=none",
+        "--init_from: name the model",
+    ),
+    (
+        lambda: finetune("sentence", text_columns="a,", init_from="m"),
+        "`text_columns`=a,: name one",
+        "run_finetuning --task=sentence --output_dir=out --init_from=m --set "
+        "text_columns=a,",
+        "--set text_columns=a,: name one",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "argument", "command", "flag"), CASES)
+def test_an_error_names_what_its_reader_gave(
+    call, argument, command, flag, tmp_path, monkeypatch
+):
+    (tmp_path / "a.json").write_text("{}")
+    module, *words = command.format(folder=tmp_path).split()
+    done = commands.run(f"tools.{module}", *words)
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith(f"error: {flag.format(folder=tmp_path)}")
+    assert done.returncode == 1
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as caught:
+        call()
+    assert str(caught.value).startswith(argument)
+    assert "--" not in str(caught.value)
