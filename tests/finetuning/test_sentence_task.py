@@ -108,7 +108,7 @@ def test_labels_that_no_file_can_hold(tmp_path):
     path = rows(tmp_path, 'l,t\na,x\n"b\nc",y\n', "t.csv")
     assert "row 3: the label 'b\\nc' holds a tab" in error_of(read, path)
     path = rows(tmp_path, '{"l": ["a"], "t": "x"}\n', "t.jsonl")
-    assert "label_kind=multi_label" in error_of(read, path)
+    assert "`label_kind`=multi_label" in error_of(read, path)
 
 
 # Numbers.

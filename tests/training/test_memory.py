@@ -136,7 +136,7 @@ def test_a_batch_that_does_not_fit_gets_advice() -> None:
     assert "`rematerialize`=true" in second
     rows = [int(x.split("(")[1].split()[0]) for x in (first, second)]
     assert rows[0] < rows[1] < 256
-    steps = first.split("gradient_accumulation_steps=")[1].split()[0]
+    steps = first.split("gradient_accumulation_steps`=")[1].split()[0]
     assert int(steps) * rows[0] == 256
 
 

@@ -19,7 +19,7 @@ def test_mirrored_with_one_device_says_what_would_do(monkeypatch):
         "list_logical_devices",
         lambda kind: cpu if kind == "CPU" else [],
     )
-    with pytest.raises(UserError, match="found 1 device .*logical_cpus=2"):
+    with pytest.raises(UserError, match="found 1 device .*`logical_cpus`=2"):
         make_strategy("mirrored")
 
 
