@@ -21,6 +21,7 @@ from bert_tf.records.shards import plain_records, static_records
 from bert_tf.records.token_blocks import Documents
 from bert_tf.records.tokenized_corpus import tokenize_block
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer
+from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.vocabulary import Vocabulary
 
 _RECORDS_READ = 20_000
@@ -49,7 +50,9 @@ def tokenized(inputs: list[pathlib.Path], vocabulary: Vocabulary) -> Documents:
     files = files_of(inputs, recipe)
     blocks = read_blocks(files, Position(), 0, recipe)
     block = next(blocks)
-    ids, lengths = tokenize_block(block, CorpusTokenizer(vocabulary, True))
+    ids, lengths = tokenize_block(
+        block, CorpusTokenizer(vocabulary, TokenizerConfig.of())
+    )
     return Documents(
         ids,
         np.concatenate([[0], np.cumsum(lengths)]),

@@ -133,7 +133,7 @@ def tokenizers_by_name(vocab_file: str) -> dict[str, tuple[str, Callable]]:
         encoded = other.encode_batch(texts, add_special_tokens=False)
         return [row.ids for row in encoded]
 
-    by_words = CorpusTokenizer(ours.vocabulary, ours.lower_case)
+    by_words = CorpusTokenizer(ours.vocabulary, ours.config)
 
     def tokenize_corpus(texts):
         sizes = np.fromiter(map(len, texts), np.int64, len(texts))

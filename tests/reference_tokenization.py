@@ -49,17 +49,23 @@ def clean(text: str) -> Characters:
     return kept
 
 
-def lower_without_accents(characters: Characters) -> Characters:
-    """Lower case, canonical decomposition, no Mn."""
+def lowered(characters: Characters) -> Characters:
+    """Lower case."""
     whole = "".join(char for char, _ in characters).lower()
-    lowered, place = [], 0
+    found, place = [], 0
     for char, index in characters:
         for _ in char.lower():
-            lowered.append((whole[place], index))
+            found.append((whole[place], index))
             place += 1
+    return found
+
+
+def without_accents(characters: Characters) -> Characters:
+    """Canonical decomposition, no Mn."""
+    whole = "".join(char for char, _ in characters)
     decomposed = [
         (part, index)
-        for char, index in lowered
+        for char, index in characters
         for part in unicodedata.normalize("NFD", char)
     ]
     ordered = unicodedata.normalize("NFD", whole)
@@ -75,28 +81,37 @@ def is_accent(char: str) -> bool:
     return unicodedata.category(char) == "Mn"
 
 
-def stands_alone(char: str) -> bool:
+def stands_alone(char: str, tokenize_chinese_chars: bool = True) -> bool:
     """Whether a character is a word of its own."""
     return (
         char in ASCII_SYMBOLS
         or unicodedata.category(char).startswith("P")
-        or any(first <= ord(char) <= last for first, last in IDEOGRAPH_BLOCKS)
+        or tokenize_chinese_chars
+        and any(first <= ord(char) <= last for first, last in IDEOGRAPH_BLOCKS)
     )
 
 
-def normalized(text: str, lower_case: bool) -> Characters:
-    """Cleaned text, in lower case without accents if asked."""
+def normalized(
+    text: str, lower_case: bool, strip_accents: bool | None = None
+) -> Characters:
+    """Cleaned text, in lower case and without accents if asked."""
     characters = clean(text)
-    return lower_without_accents(characters) if lower_case else characters
+    if lower_case:
+        characters = lowered(characters)
+    if lower_case if strip_accents is None else strip_accents:
+        characters = without_accents(characters)
+    return characters
 
 
-def words(characters: Characters) -> list[list[int]]:
+def words(
+    characters: Characters, tokenize_chinese_chars: bool = True
+) -> list[list[int]]:
     """The words, as lists of places in `characters`."""
     found: list[list[int]] = [[]]
     for place, (char, _) in enumerate(characters):
         if char.isspace():
             found.append([])
-        elif stands_alone(char):
+        elif stands_alone(char, tokenize_chinese_chars):
             found += [[place], []]
         else:
             found[-1].append(place)
@@ -120,12 +135,18 @@ def pieces(word: str, vocabulary: set[str]) -> list[str]:
     return found
 
 
-def tokenize(text: str, vocabulary: set[str], lower_case: bool) -> list[Token]:
+def tokenize(
+    text: str,
+    vocabulary: set[str],
+    lower_case: bool,
+    strip_accents: bool | None = None,
+    tokenize_chinese_chars: bool = True,
+) -> list[Token]:
     """All tokens of a text."""
-    characters = normalized(text, lower_case)
+    characters = normalized(text, lower_case, strip_accents)
     sources = [index for _, index in characters] + [len(text)]
     tokens = []
-    for word in words(characters):
+    for word in words(characters, tokenize_chinese_chars):
         spelled = "".join(characters[place][0] for place in word)
         first = word[0]
         for piece in pieces(spelled, vocabulary):

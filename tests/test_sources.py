@@ -15,7 +15,7 @@ from kagglehub import exceptions
 from bert_tf import sources
 from bert_tf.errors import UserError
 from bert_tf.sources import local_folder
-from bert_tf.text.casing import read_lower_case
+from bert_tf.text.tokenizer_config import read_tokenizer_config
 from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 # The library that huggingface_hub is built on: httpx, or httpx2 since its 2.0.
@@ -266,7 +266,7 @@ def test_the_cache_of_the_hub_is_used_offline(tmp_path, monkeypatch):
     assert "cannot be reached" in refused("hf://a/bert-cased@other")
     # The model's own name, not the commit, says how it is cased.
     vocabulary = Vocabulary([*SPECIAL_TOKENS, "a"])
-    assert read_lower_case(folder, vocabulary) is False
+    assert read_tokenizer_config(folder, vocabulary).lower_case is False
 
 
 @pytest.fixture

@@ -16,6 +16,9 @@ Several corpora are mixed by weight, and languages by smoothed shares:
 --input='wiki=wiki.xml.bz2,books:3=books/*.txt'    books three times
 --input='en=en.jsonl,sw=sw.jsonl' --smoothing=0.7    as multilingual BERT
 
+Accents and ideographs are treated as a tokenizer_config.json beside vocab.txt
+says (strip_accents, tokenize_chinese_chars), where there is one.
+
 --near_duplicates=0.8 leaves out documents that nearly repeat earlier ones.
 
 The same records come from an Apache Beam pipeline (see docs/beam.md):

@@ -32,6 +32,12 @@ _OUTPUT = flags.DEFINE_string(
 _LOWER_CASE = flags.DEFINE_bool(
     "lower_case", True, "Lower-case the text and strip its accents."
 )
+_STRIP_ACCENTS = flags.DEFINE_bool(
+    "strip_accents", None, "Strip accents or keep them, whatever the case."
+)
+_TOKENIZE_CHINESE_CHARS = flags.DEFINE_bool(
+    "tokenize_chinese_chars", True, "Make a word of every ideograph."
+)
 _GOOGLE_LAYOUT = flags.DEFINE_bool(
     "google_layout",
     False,
@@ -98,6 +104,8 @@ def main() -> None:
         max_unique_words=_MAX_UNIQUE_WORDS.value,
         workers=_WORKERS.value,
         progress=True,
+        strip_accents=_STRIP_ACCENTS.value,
+        tokenize_chinese_chars=_TOKENIZE_CHINESE_CHARS.value,
     )
     trained.save(output)
     print(trained.report)

@@ -7,6 +7,7 @@ import numpy as np
 
 from bert_tf.checkpoints.layout import head_shapes
 from bert_tf.config import BertConfig
+from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.vocabulary import Vocabulary
 
 
@@ -21,12 +22,16 @@ class Checkpoint:
         asked for, each time anew.
       vocabulary: the tokens, or None where the folder holds no vocabulary.
       lower_case: whether text is lower-cased; None where not known, or where
-        the folder's tokenizer has other rules than BERT's.
+        the folder's tokenizer has rules that `BertTokenizer` cannot follow.
       labels: names of the labels of a fine-tuned head, in order; None where
         not known.
       left_out: names in the source's files that are no part of the model
         (optimizer slots, step counters, copies of tied weights).
       source: what was loaded, for what is printed.
+      strip_accents: whether accents are stripped; None does as lower_case.
+      tokenize_chinese_chars: whether every ideograph is a word of its own.
+      other_rules: why `BertTokenizer` cannot split text for this model; empty
+        where it can.
     """
 
     config: BertConfig
@@ -36,6 +41,18 @@ class Checkpoint:
     labels: tuple[str, ...] | None = None
     left_out: tuple[str, ...] = ()
     source: str = "the checkpoint"
+    strip_accents: bool | None = None
+    tokenize_chinese_chars: bool = True
+    other_rules: str = ""
+
+    @property
+    def tokenizer_config(self) -> TokenizerConfig | None:
+        """How text is split into words; None where `lower_case` is."""
+        if self.lower_case is None:
+            return None
+        return TokenizerConfig.of(
+            self.lower_case, self.strip_accents, self.tokenize_chinese_chars
+        )
 
     @property
     def heads(self) -> tuple[str, ...]:

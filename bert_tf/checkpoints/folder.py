@@ -26,7 +26,10 @@ from bert_tf.errors import UserError
 from bert_tf.files import written_beside
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 from bert_tf.sources import local_folder
-from bert_tf.text.casing import read_lower_case, write_lower_case
+from bert_tf.text.tokenizer_config import (
+    read_tokenizer_config,
+    write_tokenizer_config,
+)
 from bert_tf.text.tokenizer_files import OtherRules
 from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 from bert_tf.text.vocabulary_files import read_vocabulary
@@ -128,14 +131,13 @@ def load_checkpoint(source: str | os.PathLike) -> Checkpoint:
     if vocabulary is None:
         return checkpoint
     _check_vocabulary(vocabulary, checkpoint.config.vocab_size, str(folder))
+    checkpoint = dataclasses.replace(checkpoint, vocabulary=vocabulary)
     try:
-        lower_case = read_lower_case(folder, vocabulary)
-    except OtherRules:
+        config = read_tokenizer_config(folder, vocabulary)
+    except OtherRules as error:
         # The weights are a BERT's all the same.
-        lower_case = None
-    return dataclasses.replace(
-        checkpoint, vocabulary=vocabulary, lower_case=lower_case
-    )
+        return dataclasses.replace(checkpoint, other_rules=str(error))
+    return dataclasses.replace(checkpoint, **dataclasses.asdict(config))
 
 
 def save_checkpoint(
@@ -156,11 +158,20 @@ def save_checkpoint(
     Raises:
       UserError: an unknown layout, or one that cannot hold this checkpoint;
         arrays that do not fit the configuration, a vocabulary or labels that
-        do not fit the arrays; a folder with other weights in it.
+        do not fit the arrays, a tokenizer of other rules; a folder with other
+        weights in it.
     """
     if to not in WRITTEN:
         raise UserError(
             f"to={to}: unknown layout; it takes one of {', '.join(WRITTEN)}."
+        )
+    says_how = (
+        checkpoint.vocabulary is None or checkpoint.lower_case is not None
+    )
+    if checkpoint.other_rules and not says_how:
+        raise UserError(
+            f"{checkpoint.other_rules[:-1]}; the written folder would say "
+            "otherwise. Write the weights alone, with vocabulary=None."
         )
     if to != "bert_tf":
         _check_masked_lm_head(checkpoint, to)
@@ -259,5 +270,6 @@ def _write(folder: pathlib.Path, checkpoint: Checkpoint, to: str) -> None:
     if checkpoint.vocabulary is not None:
         checkpoint.vocabulary.save(folder / VOCABULARY_FILE)
         # transformers asks for more in that file, so its family wrote it.
-        if checkpoint.lower_case is not None and to != "hugging_face":
-            write_lower_case(folder, checkpoint.lower_case)
+        config = checkpoint.tokenizer_config
+        if config is not None and to != "hugging_face":
+            write_tokenizer_config(folder, config)

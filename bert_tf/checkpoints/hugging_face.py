@@ -47,7 +47,8 @@ from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 from bert_tf.recipe import read_json_object
-from bert_tf.text.casing import TOKENIZER_CONFIG_FILE
+from bert_tf.text.tokenizer_config import TokenizerConfig
+from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
 from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK
 
 CONFIG_FILE = "config.json"
@@ -271,14 +272,12 @@ def _class_of(checkpoint: Checkpoint) -> str:
 
 
 def _tokenizer_values(checkpoint: Checkpoint) -> dict[str, Any]:
-    lower_case = checkpoint.lower_case
-    if lower_case is None:
-        lower_case = not checkpoint.vocabulary.looks_cased()
+    tokenizer = checkpoint.tokenizer_config
+    if tokenizer is None:
+        tokenizer = TokenizerConfig.of(not checkpoint.vocabulary.looks_cased())
     return {
         "tokenizer_class": "BertTokenizer",
-        "do_lower_case": lower_case,
-        "strip_accents": None,
-        "tokenize_chinese_chars": True,
+        **tokenizer.to_dict(),
         "model_max_length": checkpoint.config.max_position_embeddings,
         "pad_token": PAD,
         "unk_token": UNK,

@@ -3,7 +3,7 @@
 bert_config.json         the architecture
 bert_model.safetensors   float32 arrays by name
 vocab.txt                one WordPiece token a line
-tokenizer_config.json    {"do_lower_case": true or false}
+tokenizer_config.json    {"do_lower_case": true or false}, and what is not usual
 labels.json              names of the labels of a fine-tuned head
 """
 

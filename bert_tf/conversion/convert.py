@@ -32,7 +32,10 @@ from bert_tf.files import new_folder, refuse_filled
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 from bert_tf.progress import notice
 from bert_tf.sources import local_folder
-from bert_tf.text.casing import read_lower_case
+from bert_tf.text.tokenizer_config import (
+    TokenizerConfig,
+    read_tokenizer_config,
+)
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.vocabulary_files import added_tokens
 
@@ -138,8 +141,10 @@ def convert_checkpoint(
     if checkpoint.lower_case is None or lower_case is not None:
         # Refuses a tokenizer whose rules would be lost.
         vocabulary = checkpoint.vocabulary
-        lower_case = read_lower_case(folder, vocabulary, lower_case)
-        checkpoint = dataclasses.replace(checkpoint, lower_case=lower_case)
+        config = read_tokenizer_config(folder, vocabulary, lower_case)
+        checkpoint = dataclasses.replace(
+            checkpoint, **dataclasses.asdict(config)
+        )
     _say_what_is_odd(checkpoint, to)
     variables = open_variables(folder, family)
     expected = expect(loaded, checkpoint, variables, seed)
@@ -282,10 +287,9 @@ def _with_vocabulary(
             f"vocabulary: {vocab_file} has {len(vocabulary)} tokens; the last "
             f"{rows - len(vocabulary)} of {rows} rows have no token"
         )
+    config = read_tokenizer_config(folder, vocabulary)
     return dataclasses.replace(
-        checkpoint,
-        vocabulary=vocabulary,
-        lower_case=read_lower_case(folder, vocabulary),
+        checkpoint, vocabulary=vocabulary, **dataclasses.asdict(config)
     )
 
 
@@ -307,6 +311,14 @@ def _say_what_is_odd(checkpoint: Checkpoint, to: str) -> None:
             "are never used; `lower_case`=False changes that"
         )
     if to == "google_tf1":
+        config = checkpoint.tokenizer_config
+        if config != TokenizerConfig.of(bool(checkpoint.lower_case)):
+            _say(
+                f"strip_accents is {config.strip_accents} and "
+                f"tokenize_chinese_chars {config.tokenize_chinese_chars}; "
+                "Google's code does not read tokenizer_config.json, which says "
+                "so"
+            )
         for line in google_tf1.notices(checkpoint.config):
             _say(line)
 

@@ -12,6 +12,7 @@ from bert_tf.corpora.recipe import SENTENCES, CorpusRecipe
 from bert_tf.corpora.sources import CorpusFile
 from bert_tf.corpora.streams import ByteStream, Position
 from bert_tf.files import decode_line
+from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.vocabulary_trainer import (
     CountedText,
     TrainedVocabulary,
@@ -37,6 +38,8 @@ def train_corpus_vocab(
     max_unique_words: int = 5_000_000,
     workers: int = 0,
     progress: bool = False,
+    strip_accents: bool | None = None,
+    tokenize_chinese_chars: bool = True,
 ) -> TrainedVocabulary:
     """Learns a vocabulary as `train_vocab` does, from any corpora.
 
@@ -47,7 +50,8 @@ def train_corpus_vocab(
       files: what to read.
       recipe: how it is read and mixed.
       vocab_size, lower_case, google_layout, min_frequency, character_coverage,
-        held_out, max_unique_words, progress: see `train_vocab`.
+        held_out, max_unique_words, progress, strip_accents,
+        tokenize_chinese_chars: see `train_vocab`.
       workers: processes that take documents apart; 0 takes one for each
         processor. The vocabulary does not depend on it.
 
@@ -58,6 +62,9 @@ def train_corpus_vocab(
     names = sorted({file.corpus for file in files})
     weights = {file.corpus: file.weight for file in files}
     workers = workers or os.cpu_count() or 1
+    config = TokenizerConfig.of(
+        lower_case, strip_accents, tokenize_chinese_chars
+    )
 
     def count(advance: Callable[[int], object]) -> CorpusCounts:
         counted = {}
@@ -66,7 +73,7 @@ def train_corpus_vocab(
                 mine = [file for file in files if file.corpus == name]
                 counted[name] = count_chunks(
                     corpus_chunks(mine, recipe, splitter, advance),
-                    lower_case,
+                    config,
                     held_out,
                     max(max_unique_words // len(names), 1),
                 )
@@ -83,7 +90,7 @@ def train_corpus_vocab(
     return train_vocab_from(
         text,
         vocab_size,
-        lower_case,
+        config,
         google_layout,
         min_frequency,
         character_coverage,

@@ -36,9 +36,9 @@ def save_model(
         model.encoder.config,
         model.arrays(),
         tokenizer.vocabulary,
-        tokenizer.lower_case,
         # Some tasks have outputs and no labels.
-        (facts.labels or None) if model.in_checkpoint else None,
+        labels=(facts.labels or None) if model.in_checkpoint else None,
+        **dataclasses.asdict(tokenizer.config),
     )
     save_checkpoint(folder, checkpoint)
     model.save_beside(pathlib.Path(folder))
@@ -151,5 +151,4 @@ def load_model(
     model = task.make_model(encoder, facts)
     model.restore(checkpoint)
     model.load_beside(pathlib.Path(folder))
-    tokenizer = BertTokenizer(checkpoint.vocabulary, checkpoint.lower_case)
-    return model, tokenizer, facts
+    return model, BertTokenizer.from_checkpoint(folder), facts

@@ -179,9 +179,9 @@ def _other(
 ) -> TaskModel:
     """A further model, whose outputs are averaged with those of the first."""
     model, theirs, their_facts = load_model(folder, task, recipe.precision)
-    if (theirs.vocabulary, theirs.lower_case) != (
+    if (theirs.vocabulary, theirs.config) != (
         tokenizer.vocabulary,
-        tokenizer.lower_case,
+        tokenizer.config,
     ):
         raise UserError(
             f"`ensemble`={recipe.ensemble}: {folder} has another "

@@ -8,8 +8,12 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.records.folder import RecordFolder
-from bert_tf.text.casing import read_lower_case
+from bert_tf.sources import local_folder
 from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.tokenizer_config import (
+    TokenizerConfig,
+    read_tokenizer_config,
+)
 from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 from bert_tf.training.run_folder import digest
 
@@ -32,14 +36,18 @@ def choose_tokenizer(
       UserError: records without a vocabulary where none is given, or with
         another one than each other, the given one or that of init_from.
     """
-    sources: list[tuple[str, Vocabulary, bool]] = []
+    sources: list[tuple[str, Vocabulary, TokenizerConfig]] = []
     if recipe.vocab_file:
         path = pathlib.Path(recipe.vocab_file)
         sources.append(_read_vocabulary(f"`vocab_file`={path}", path))
     for name, folder in zip(recipe.folders, folders, strict=True):
         if folder.vocabulary is not None:
             sources.append(
-                (f"`data_dir`={name}", folder.vocabulary, folder.lower_case)
+                (
+                    f"`data_dir`={name}",
+                    folder.vocabulary,
+                    folder.tokenizer_config,
+                )
             )
         elif not recipe.vocab_file:
             raise UserError(
@@ -48,29 +56,34 @@ def choose_tokenizer(
             )
     if initial is not None and initial.vocabulary is not None:
         name = f"`init_from`={recipe.init_from}"
-        sources.append((name, initial.vocabulary, initial.lower_case))
-    first, vocabulary, lower_case = sources[0]
-    for name, other, other_lower_case in sources[1:]:
+        # Says so where its rules are of another kind.
+        config = read_tokenizer_config(
+            local_folder(recipe.init_from), initial.vocabulary
+        )
+        sources.append((name, initial.vocabulary, config))
+    first, vocabulary, config = sources[0]
+    for name, other, other_config in sources[1:]:
         if other.digest() != vocabulary.digest():
             hint = _HOW_TO_FIT * name.startswith("`init_from`")
             raise UserError(
                 f"{name}: another vocabulary than that of {first}{hint}."
             )
-        if other_lower_case != lower_case:
-            raise UserError(
-                f"{name}: do_lower_case is {other_lower_case}, and "
-                f"{lower_case} in {first}."
-            )
-    return BertTokenizer(vocabulary, lower_case)
+        theirs = other_config.to_dict()
+        for key, value in config.to_dict().items():
+            if theirs[key] != value:
+                raise UserError(
+                    f"{name}: {key} is {theirs[key]}, and {value} in {first}."
+                )
+    return BertTokenizer.from_config(vocabulary, config)
 
 
 def _read_vocabulary(
     name: str, path: pathlib.Path
-) -> tuple[str, Vocabulary, bool]:
+) -> tuple[str, Vocabulary, TokenizerConfig]:
     vocabulary = Vocabulary.from_file(path)
     if path.name == VOCABULARY_FILE:
-        return name, vocabulary, read_lower_case(path.parent, vocabulary)
-    return name, vocabulary, not vocabulary.looks_cased()
+        return name, vocabulary, read_tokenizer_config(path.parent, vocabulary)
+    return name, vocabulary, TokenizerConfig.of(not vocabulary.looks_cased())
 
 
 def choose_configuration(

@@ -86,10 +86,10 @@ def create_records(
     """
     if workers < 0:
         raise UserError(f"workers is {workers}; it must be 0 or more.")
-    vocabulary = checked_vocabulary(vocab_file, recipe)
+    vocabulary, config = checked_vocabulary(vocab_file, recipe)
     files = files_of(inputs, recipe)
     described = tuple(InputFile.of(file) for file in files)
-    plan = RecordsPlan(recipe, vocabulary.digest(), described)
+    plan = RecordsPlan(recipe, vocabulary.digest(), described, config)
     workers = workers or os.cpu_count() or 1
 
     def build(
@@ -142,6 +142,7 @@ class _Builder:
         writer = BlockWriter(
             self.task.files,
             self.task.vocabulary,
+            self.plan.tokenizer_config,
             self.plan.recipe,
             self.plan.num_shards,
             self.work_dir,

@@ -33,6 +33,10 @@ from bert_tf.records.record_file import (
     example_lengths,
     read_records,
 )
+from bert_tf.text.tokenizer_config import (
+    TokenizerConfig,
+    read_tokenizer_config,
+)
 from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 
 FORMAT_VERSION = 1
@@ -193,7 +197,7 @@ class RecordFolder:
       recipe: how the records were made; None for records of
         google-research/bert, which do not say.
       vocabulary: what their ids stand for; None likewise.
-      lower_case: whether the text was lower-cased; None likewise.
+      tokenizer_config: how the text was split into words; None likewise.
       packing: how records of several sequences are filled; None where each
         holds one.
     """
@@ -206,7 +210,7 @@ class RecordFolder:
     static: bool
     recipe: RecordsRecipe | None
     vocabulary: Vocabulary | None
-    lower_case: bool | None
+    tokenizer_config: TokenizerConfig | None
     packing: Packing | None = None
 
     @property
@@ -303,7 +307,7 @@ class RecordFolder:
             recipe.static_masking,
             recipe,
             vocabulary,
-            recipe.lower_case,
+            read_tokenizer_config(folder, vocabulary, recipe.lower_case),
             packing,
         )
 
@@ -341,5 +345,5 @@ class RecordFolder:
             static=True,
             recipe=None,
             vocabulary=None,
-            lower_case=None,
+            tokenizer_config=None,
         )

@@ -19,7 +19,12 @@ from bert_tf.records.plan import (
 )
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.report import RecordsReport
-from bert_tf.text.casing import TOKENIZER_CONFIG_FILE, write_lower_case
+from bert_tf.text.tokenizer_config import (
+    TokenizerConfig,
+    read_tokenizer_config,
+    write_tokenizer_config,
+)
+from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
 from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 
 
@@ -47,11 +52,14 @@ Build = Callable[[RecordsTask, pathlib.Path, pathlib.Path], Manifest]
 
 def checked_vocabulary(
     vocab_file: str | pathlib.Path, recipe: RecordsRecipe
-) -> Vocabulary:
-    """Reads a vocabulary that does not contradict the recipe's lower_case.
+) -> tuple[Vocabulary, TokenizerConfig]:
+    """Reads a vocabulary and how text is split into its words.
+
+    A tokenizer_config.json beside a vocab.txt decides about accents and
+    ideographs, and must say of lower-casing what the recipe does.
 
     Raises:
-      UserError: it does, or the file cannot be used.
+      UserError: they contradict each other, or a file cannot be used.
     """
     vocab_file = pathlib.Path(vocab_file)
     vocabulary = Vocabulary.from_file(vocab_file)
@@ -70,7 +78,11 @@ def checked_vocabulary(
             f"lower_case is True, but {vocab_file} holds tokens with capital "
             "letters; pass `lower_case`=False for a cased vocabulary."
         )
-    return vocabulary
+    if vocab_file.name != VOCABULARY_FILE:
+        return vocabulary, TokenizerConfig.of(recipe.lower_case)
+    return vocabulary, read_tokenizer_config(
+        vocab_file.parent, vocabulary, recipe.lower_case
+    )
 
 
 def make_records(
@@ -130,7 +142,7 @@ def finish(
     """Writes what stands beside the record files, the manifest last."""
     task.plan.recipe.save(output_dir / RECIPE_FILE)
     task.vocabulary.save(output_dir / VOCABULARY_FILE)
-    write_lower_case(output_dir, task.plan.recipe.lower_case)
+    write_tokenizer_config(output_dir, task.plan.tokenizer_config)
     manifest.save(output_dir)
 
 

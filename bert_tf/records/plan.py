@@ -21,7 +21,11 @@ from bert_tf.records.folder import (
     Manifest,
 )
 from bert_tf.records.recipe import RecordsRecipe
-from bert_tf.text.casing import TOKENIZER_CONFIG_FILE
+from bert_tf.text.tokenizer_config import (
+    TokenizerConfig,
+    read_tokenizer_config,
+)
+from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
 from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 
 # Text and passes that one record file is made of; small enough for a worker
@@ -47,11 +51,13 @@ class RecordsPlan:
       recipe: how the records are made.
       vocabulary_digest: of the vocabulary that makes the ids.
       inputs: the text files in their order.
+      tokenizer_config: how text is split into words.
     """
 
     recipe: RecordsRecipe
     vocabulary_digest: str
     inputs: tuple[InputFile, ...]
+    tokenizer_config: TokenizerConfig
 
     @property
     def num_shards(self) -> int:
@@ -80,10 +86,15 @@ class RecordsPlan:
     def load(cls, path: pathlib.Path) -> Self:
         """The inverse of `save`."""
         values = read_json_object(path)
+        recipe = RecordsRecipe.from_dict(values["recipe"], str(path))
         return cls(
-            RecordsRecipe.from_dict(values["recipe"], str(path)),
+            recipe,
             values["vocabulary_digest"],
             tuple(InputFile(**file) for file in values["inputs"]),
+            # Earlier versions knew of nothing but lower-casing.
+            TokenizerConfig(**values["tokenizer_config"])
+            if "tokenizer_config" in values
+            else TokenizerConfig.of(recipe.lower_case),
         )
 
     def difference(self, there: Self) -> str:
@@ -96,6 +107,13 @@ class RecordsPlan:
         ]
         if self.vocabulary_digest != there.vocabulary_digest:
             found.append("the vocabulary is another one")
+        if self.recipe.lower_case == there.recipe.lower_case:
+            splits = vars(self.tokenizer_config)
+            found += [
+                f"{name} is {value!r} there and {splits[name]!r} now"
+                for name, value in vars(there.tokenizer_config).items()
+                if value != splits[name]
+            ]
         before = {file.path: file for file in there.inputs}
         now = {file.path: file for file in self.inputs}
         for path in sorted(before.keys() ^ now.keys()):
@@ -155,10 +173,12 @@ def is_finished(
     if not (output_dir / MANIFEST_FILE).exists():
         return False
     manifest = Manifest.load(output_dir)
+    recipe = RecordsRecipe.from_json(output_dir / RECIPE_FILE)
     there = RecordsPlan(
-        RecordsRecipe.from_json(output_dir / RECIPE_FILE),
+        recipe,
         manifest.vocabulary_digest,
         manifest.inputs,
+        read_tokenizer_config(output_dir, None, recipe.lower_case),
     )
     if not refuse and plan.difference(there):
         return False

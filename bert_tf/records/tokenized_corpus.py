@@ -30,6 +30,7 @@ from bert_tf.records.token_blocks import (
     write_block,
 )
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer
+from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.vocabulary import Vocabulary
 
 # Sentences are tokenised in batches of about this much text: large enough to
@@ -186,20 +187,22 @@ class BlockWriter:
     Attributes:
       files: the input files in their order.
       vocabulary: makes the ids.
-      recipe: seed, held-out share and treatment of case and long lines.
+      tokenizer_config: how text is split into words.
+      recipe: seed, held-out share and treatment of long lines.
       num_shards: training pools; one more pool is held out.
       work_dir: folder of the block files.
     """
 
     files: Sequence[CorpusFile]
     vocabulary: Vocabulary
+    tokenizer_config: TokenizerConfig
     recipe: RecordsRecipe
     num_shards: int
     work_dir: pathlib.Path
 
     @functools.cached_property
     def _tokenizer(self) -> CorpusTokenizer:
-        return CorpusTokenizer(self.vocabulary, self.recipe.lower_case)
+        return CorpusTokenizer(self.vocabulary, self.tokenizer_config)
 
     def write(self, block: Block) -> BlockSummary:
         """Writes one block, whole or not at all.

@@ -53,8 +53,9 @@ def served_model(
       precision: a Keras dtype policy.
 
     Raises:
-      UserError: the folder is no model, has no vocabulary, or has a head
-        without the task.json that says how to use it.
+      UserError: the folder is no model, has no vocabulary, asks for
+        rules that `BertTokenizer` does not follow, or has a head without the
+        task.json that says how to use it.
     """
     checkpoint = load_checkpoint(folder)
     if checkpoint.vocabulary is None:
@@ -62,7 +63,7 @@ def served_model(
             f"`folder`={folder}: holds no vocabulary; put the vocab.txt that "
             "it was trained with into the folder."
         )
-    tokenizer = BertTokenizer(checkpoint.vocabulary, checkpoint.lower_case)
+    tokenizer = BertTokenizer.from_checkpoint(folder)
     heads = [head for head in checkpoint.heads if head in TASK_HEADS]
     if len(heads) > 1:
         raise UserError(

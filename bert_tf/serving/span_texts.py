@@ -71,7 +71,7 @@ class SpanCutter(tf.Module):
         vocabulary = tokenizer.vocabulary
         self._unknown = vocabulary.unk_id
         with tf.init_scope(), tf.device("/CPU:0"):
-            self._normalizer = BertNormalizer(tokenizer.lower_case)
+            self._normalizer = BertNormalizer(tokenizer.config)
             self._pieces = tf.constant(
                 [token.replace(CONTINUATION, "") for token in vocabulary.tokens]
             )

@@ -51,7 +51,9 @@ class WordFinder(tf.Module):
     def __init__(self, tokenizer: BertTokenizer, rule: str):
         super().__init__()
         self._by_blanks = rule == "blanks"
-        firsts, kinds = _kinds_of_characters()
+        firsts, kinds = _kinds_of_characters(
+            tokenizer.config.tokenize_chinese_chars
+        )
         with tf.init_scope(), tf.device("/CPU:0"):
             self._is_continuation = tf.constant(
                 tokenizer.vocabulary.is_continuation
@@ -176,10 +178,13 @@ def _is_figure(codes: tf.Tensor) -> tf.Tensor:
     return (codes >= ord("0")) & (codes <= ord("9"))
 
 
-def _kinds_of_characters() -> tuple[np.ndarray, np.ndarray]:
+def _kinds_of_characters(
+    tokenize_chinese_chars: bool,
+) -> tuple[np.ndarray, np.ndarray]:
     """Runs of characters of one kind: their first ones, and the kinds."""
     kinds = np.full(unicode_tables.CODE_POINTS, _LETTER, np.int32)
     kinds[sorted(unicode_tables.punctuation())] = _PUNCTUATION
-    kinds[sorted(unicode_tables.ideographs())] = _IDEOGRAPH
+    if tokenize_chinese_chars:
+        kinds[sorted(unicode_tables.ideographs())] = _IDEOGRAPH
     firsts = np.flatnonzero(np.diff(kinds, prepend=-1)).astype(np.int32)
     return firsts, kinds[firsts]

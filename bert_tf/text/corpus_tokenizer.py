@@ -16,6 +16,7 @@ import numpy as np
 
 from bert_tf.quiet_tensorflow import import_tensorflow
 from bert_tf.text.plain_tokenizer import PlainTokenizer
+from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -160,13 +161,13 @@ class _WordTable:
 
 @functools.lru_cache(maxsize=2)
 def _exact_tokenizer(
-    vocabulary: Vocabulary, lower_case: bool
+    vocabulary: Vocabulary, config: TokenizerConfig
 ) -> "BertTokenizer":
     if "tensorflow" not in sys.modules:
         import_tensorflow()
     from bert_tf.text.tokenizer import BertTokenizer
 
-    return BertTokenizer(vocabulary, lower_case)
+    return BertTokenizer.from_config(vocabulary, config)
 
 
 class CorpusTokenizer:
@@ -176,17 +177,17 @@ class CorpusTokenizer:
 
     Args:
       vocabulary: the pieces.
-      lower_case: whether to lower-case and strip accents.
+      config: how text is split into words.
 
     Attributes:
       dtype: of the ids: uint16 where the vocabulary allows, else int32.
     """
 
-    def __init__(self, vocabulary: Vocabulary, lower_case: bool) -> None:
+    def __init__(self, vocabulary: Vocabulary, config: TokenizerConfig) -> None:
         self.dtype = np.uint16 if len(vocabulary) <= 1 << 16 else np.int32
-        self._settings = vocabulary, lower_case
-        self._plain = PlainTokenizer(vocabulary, lower_case)
-        self._case = _LOWER if lower_case else _SAME
+        self._settings = vocabulary, config
+        self._plain = PlainTokenizer(vocabulary, config)
+        self._case = _LOWER if config.lower_case else _SAME
         self._pieces = _Pieces(self.dtype)
         self._words = _WordTable()
         self._long_words: dict[bytes, int] = {}

@@ -10,6 +10,7 @@ UTF-8, the final sigma, and the canonical order of marks that are no accents.
 
 import functools
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import flatbuffers
 import numpy as np
@@ -17,6 +18,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from bert_tf.text import unicode_tables
+from bert_tf.text.tokenizer_config import TokenizerConfig
 
 # The table's format (tensorflow/text, fast_bert_normalizer.h and
 # fast_bert_normalizer_model.fbs): a Darts-clone trie over UTF-8 bytes, whose
@@ -31,11 +33,33 @@ _OFFSET_SHIFT = 10
 _IS_VALUE = np.uint32(1 << 31)
 
 
+class CodePoints(NamedTuple):
+    """What becomes of code points, besides what the rules do to them.
+
+    Attributes:
+      kept: unassigned code points to keep all the same.
+      unassigned: what replaces a code point that Python's Unicode tables do
+        not know, whatever TF Text's tables take it for; None keeps it.
+      replaced: code points, and what replaces each in normalised text.
+    """
+
+    kept: frozenset[int] = frozenset()
+    unassigned: str | None = None
+    replaced: tuple[tuple[int, str], ...] = ()
+
+
+UNCHANGED = CodePoints()
+
+
 def _replacements(
-    lower_case: bool, kept: frozenset[int], unassigned: str | None
+    lower_case: bool, strip_accents: bool, code_points: CodePoints
 ) -> tuple[np.ndarray, str]:
     """The value of each code point, int64 [code points], and the pool."""
-    mapping = dict(unicode_tables.lower_case().mapping) if lower_case else {}
+    replaced = dict(code_points.replaced)
+    rules = unicode_tables.replacements(lower_case, strip_accents)
+    mapping = replaced | {
+        code: text.translate(replaced) for code, text in rules.mapping.items()
+    }
     mapping.update(dict.fromkeys(unicode_tables.dropped(), ""))
     values = np.zeros(unicode_tables.CODE_POINTS, np.int64)
     pool, offsets, length = [], {}, 0
@@ -49,10 +73,10 @@ def _replacements(
             length += len(data)
         return _CHANGED | offsets[data] << _LENGTH_BITS | len(data)
 
-    if unassigned is not None:
-        replaced = unicode_tables.unassigned().copy()
-        replaced[list(kept)] = False
-        values[replaced] = value(unassigned)
+    if code_points.unassigned is not None:
+        unknown = unicode_tables.unassigned().copy()
+        unknown[list(code_points.kept)] = False
+        values[unknown] = value(code_points.unassigned)
     for code, text in mapping.items():
         values[code] = value(text)
     return values, "".join(pool)
@@ -145,15 +169,16 @@ def _trie(values: np.ndarray) -> np.ndarray:
 
 @functools.lru_cache(maxsize=8)
 def _table(
-    lower_case: bool, kept: frozenset[int], unassigned: str | None
+    lower_case: bool, strip_accents: bool, code_points: CodePoints
 ) -> np.ndarray:
     """The table in `FastBertNormalizer`'s format, uint8 [bytes]."""
-    values, pool = _replacements(lower_case, kept, unassigned)
+    values, pool = _replacements(lower_case, strip_accents, code_points)
     builder = flatbuffers.Builder(1 << 20)
     trie = builder.CreateNumpyVector(_trie(values))
     strings = builder.CreateNumpyVector(np.frombuffer(pool.encode(), np.uint8))
     builder.StartObject(4)
-    builder.PrependBoolSlot(0, lower_case, False)
+    # Whether syllables of Hangul are decomposed.
+    builder.PrependBoolSlot(0, strip_accents, False)
     builder.PrependUOffsetTRelativeSlot(1, trie, 0)
     builder.PrependInt32Slot(2, int(values[0]), 0)
     builder.PrependUOffsetTRelativeSlot(3, strings, 0)
@@ -190,7 +215,7 @@ class FinalSigma(tf.Module):
 
     def __init__(self):
         super().__init__()
-        tables = unicode_tables.lower_case()
+        tables = unicode_tables.case_classes()
         kinds = dict.fromkeys(tables.cased, self._CASED)
         kinds |= dict.fromkeys(tables.transparent, self._TRANSPARENT)
         firsts, kind_of_run = _runs(kinds)
@@ -221,7 +246,7 @@ class FinalSigma(tf.Module):
 
 
 class BertNormalizer(tf.Module):
-    """Cleans text and, if asked, lower-cases it and strips its accents.
+    """Cleans text and, if asked, lower-cases it or strips its accents.
 
     What comes out holds the words of google-research/bert's BasicTokenizer,
     still to be split at white space, punctuation and ideographs. Bytes that
@@ -234,31 +259,31 @@ class BertNormalizer(tf.Module):
 
     def __init__(
         self,
-        lower_case: bool = True,
-        kept: frozenset[int] = frozenset(),
-        unassigned: str | None = None,
+        config: TokenizerConfig,
+        code_points: CodePoints = UNCHANGED,
     ):
         """Builds the table of replacements.
 
         Args:
-          lower_case: whether to lower-case and strip accents.
-          kept: unassigned code points to keep all the same.
-          unassigned: what replaces a code point that Python's Unicode tables
-            do not know, whatever TF Text's tables take it for; None keeps it.
+          config: whether to lower-case and to strip accents.
+          code_points: what is treated otherwise than by the rules.
         """
         super().__init__()
-        self._lower_case = lower_case
-        special: set[int] = set()
-        if lower_case:
-            special |= unicode_tables.lower_case().reordered
+        self._strips = config.strip_accents
+        rules = unicode_tables.replacements(
+            config.lower_case, config.strip_accents
+        )
+        special = set(rules.reordered)
+        if config.lower_case:
             special.add(unicode_tables.CAPITAL_SIGMA)
         plain = unicode_tables.other_ranges(special)
         dropped = unicode_tables.ranges(unicode_tables.dropped())
         self._plain = _character_class(plain) + "*"
         self._dropped = _character_class(dropped)
-        self._final_sigma = FinalSigma() if lower_case else None
+        self._final_sigma = FinalSigma() if config.lower_case else None
+        table = _table(config.lower_case, config.strip_accents, code_points)
         self._by_code_point = tf_text.FastBertNormalizer(
-            model_buffer=tf.constant(_table(lower_case, kept, unassigned))
+            model_buffer=tf.constant(table)
         )
 
     def normalize(self, texts: tf.Tensor) -> tf.Tensor:
@@ -308,8 +333,9 @@ class BertNormalizer(tf.Module):
         mended = tf.strings.unicode_transcode(
             tf.gather_nd(texts, rows), "UTF-8", "UTF-8", errors="replace"
         )
-        if self._lower_case:
+        if self._final_sigma is not None:
             mended = self._final_sigma(mended)
+        if self._strips:
             mended = tf.strings.regex_replace(
                 mended, self._dropped, self._PLACEHOLDER
             )
@@ -319,7 +345,7 @@ class BertNormalizer(tf.Module):
         self, mended: tf.Tensor, plain: tf.Tensor, normalized: tf.Tensor
     ) -> tf.Tensor:
         """Puts the marks that stay into canonical order."""
-        if not self._lower_case:
+        if not self._strips:
             return normalized
         rows = tf.where(~plain)
         unordered = tf.gather_nd(normalized, rows)

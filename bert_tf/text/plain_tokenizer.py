@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bert_tf.text import unicode_tables
+from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.vocabulary import CONTINUATION, Vocabulary
 
 # tokenization.py `WordpieceTokenizer`: longer words become [UNK].
@@ -34,12 +35,19 @@ def _lies_in(char: str, ranges: Sequence[tuple[int, int]]) -> bool:
 
 
 def _cleaned(char: str) -> str:
-    """`_clean_text` and `_tokenize_chinese_chars` of tokenization.py."""
+    """`_clean_text` of tokenization.py."""
     if char in "\t\n\r":
         return " "
     if char in "\0\ufffd" or unicodedata.category(char) in ("Cc", "Cf"):
         return ""
-    return f" {char} " if _lies_in(char, unicode_tables.IDEOGRAPHS) else char
+    return char
+
+
+def _cleaned_and_apart(char: str) -> str:
+    """`_clean_text` and `_tokenize_chinese_chars` of tokenization.py."""
+    if _lies_in(char, unicode_tables.IDEOGRAPHS):
+        return f" {char} "
+    return _cleaned(char)
 
 
 def _split_off(char: str) -> str:
@@ -59,11 +67,12 @@ class PlainTokenizer:
 
     Args:
       vocabulary: the pieces.
-      lower_case: whether to lower-case and strip accents.
+      config: how text is split into words.
     """
 
-    def __init__(self, vocabulary: Vocabulary, lower_case: bool) -> None:
-        self._lower_case = lower_case
+    def __init__(self, vocabulary: Vocabulary, config: TokenizerConfig) -> None:
+        self._lower_case = config.lower_case
+        self._strips = config.strip_accents
         self._unknown = vocabulary.unk_id
         self._firsts = vocabulary.ids
         self._others = {
@@ -72,7 +81,9 @@ class PlainTokenizer:
             if token.startswith(CONTINUATION)
         }
         self._longest = max(map(len, vocabulary.tokens))
-        self._clean = _Replacements(_cleaned)
+        self._clean = _Replacements(
+            _cleaned_and_apart if config.tokenize_chinese_chars else _cleaned
+        )
         self._accents = _Replacements(_without_accent)
         self._marks = _Replacements(_split_off)
 
@@ -98,10 +109,10 @@ class PlainTokenizer:
             return self._word(text.lower() if self._lower_case else text)
         words = text.translate(self._clean).split()
         if self._lower_case:
+            words = [word.lower() for word in words]
+        if self._strips:
             words = [
-                unicodedata.normalize("NFD", word.lower()).translate(
-                    self._accents
-                )
+                unicodedata.normalize("NFD", word).translate(self._accents)
                 for word in words
             ]
         words = " ".join(words).translate(self._marks).split()

@@ -1,9 +1,10 @@
 """Google's BERT tokenization, exact for every string, in the graph."""
 
 import functools
+import itertools
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import tensorflow as tf
 import tensorflow_text as tf_text
@@ -12,9 +13,13 @@ from bert_tf.errors import UserError
 from bert_tf.progress import notice
 from bert_tf.sources import local_folder
 from bert_tf.text import unicode_tables
-from bert_tf.text.casing import read_lower_case, write_lower_case
-from bert_tf.text.normalizer import BertNormalizer
+from bert_tf.text.normalizer import BertNormalizer, CodePoints
 from bert_tf.text.self_check import CHECK_TOKENS, CHECKS
+from bert_tf.text.tokenizer_config import (
+    TokenizerConfig,
+    read_tokenizer_config,
+    write_tokenizer_config,
+)
 from bert_tf.text.vocabulary import (
     CLS,
     CONTINUATION,
@@ -45,20 +50,26 @@ class BertTokenizer(tf.Module):
 
     Everything is TensorFlow operations: it runs eagerly, in tf.data and in a
     SavedModel, and gives the ids of tokenization.py's FullTokenizer for every
-    Unicode string. Bytes that are not UTF-8 are dropped.
+    Unicode string. Bytes that are not UTF-8 are dropped. `strip_accents` and
+    `tokenize_chinese_chars` are those of Hugging Face's BertTokenizer.
     """
 
     def __init__(
         self,
         vocab: str | pathlib.Path | Sequence[str] | Vocabulary,
         lower_case: bool = True,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool = True,
     ):
         """Builds the tables.
 
         Args:
           vocab: a vocab.txt, a list of tokens or a `Vocabulary`.
-          lower_case: whether to lower-case and strip accents, as the uncased
-            models want it.
+          lower_case: whether to lower-case, and to strip accents unless
+            `strip_accents` says otherwise, as the uncased models want it.
+          strip_accents: whether to strip accents; None does as `lower_case`.
+          tokenize_chinese_chars: whether every ideograph is a word of its own;
+            otherwise it is a letter like others.
 
         Raises:
           UserError: the vocabulary is none, holds a token longer than TF Text
@@ -69,30 +80,35 @@ class BertTokenizer(tf.Module):
             vocab = Vocabulary.from_file(vocab)
         elif not isinstance(vocab, Vocabulary):
             vocab = Vocabulary(vocab)
-        for token in vocab.tokens:
-            if len(token.removeprefix(CONTINUATION).encode()) > MAX_PIECE_BYTES:
+        self.vocabulary = vocab
+        self.config = TokenizerConfig.of(
+            bool(lower_case), strip_accents, bool(tokenize_chinese_chars)
+        )
+        # The check itself builds a tokenizer, of these tokens.
+        if vocab.tokens != CHECK_TOKENS:
+            _check_rules(self.lower_case)
+        known = frozenset(map(ord, set("".join(vocab.tokens))))
+        kept = frozenset(c for c in known if unicode_tables.unassigned()[c])
+        # A word with a character that neither Python's tables nor the
+        # vocabulary know is [UNK], even if TF Text takes it for punctuation.
+        unknown = chr(next(c for c in _NONCHARACTERS if c not in kept))
+        letters = {} if tokenize_chinese_chars else _letters(known, unknown)
+        # TF Text would find a token with a blank in it across two words.
+        pieces = [
+            token.translate(letters)
+            if token.split() == [token]
+            else f"[{unknown}{number}]"
+            for number, token in enumerate(vocab.tokens)
+        ]
+        for token, piece in zip(vocab.tokens, pieces, strict=True):
+            if len(piece.removeprefix(CONTINUATION).encode()) > MAX_PIECE_BYTES:
                 raise UserError(
                     f"vocabulary: token {token[:20]!r}... has more than "
                     f"{MAX_PIECE_BYTES} bytes in UTF-8."
                 )
-        self.vocabulary = vocab
-        self.lower_case = bool(lower_case)
-        # The check itself builds a tokenizer, of these tokens.
-        if vocab.tokens != CHECK_TOKENS:
-            _check_rules(self.lower_case)
-        known = map(ord, set("".join(vocab.tokens)))
-        kept = frozenset(c for c in known if unicode_tables.unassigned()[c])
-        # A word with a character that neither Python's tables nor the
-        # vocabulary know is [UNK], even if TF Text takes it for punctuation.
-        unknown = next(c for c in _NONCHARACTERS if c not in kept)
-        # TF Text would find a token with a blank in it across two words.
-        pieces = [
-            token if token.split() == [token] else f"[{chr(unknown)}{number}]"
-            for number, token in enumerate(vocab.tokens)
-        ]
         with tf.init_scope(), tf.device("/CPU:0"):
             self._normalizer = BertNormalizer(
-                self.lower_case, kept, chr(unknown)
+                self.config, CodePoints(kept, unknown, tuple(letters.items()))
             )
             self._wordpiece = tf_text.FastWordpieceTokenizer(
                 vocab=pieces,
@@ -103,6 +119,23 @@ class BertTokenizer(tf.Module):
             self._tokens = tf.constant(vocab.tokens)
             self._is_continuation = tf.constant(vocab.is_continuation)
 
+    @property
+    def lower_case(self) -> bool:
+        """Whether text is lower-cased."""
+        return self.config.lower_case
+
+    @classmethod
+    def from_config(
+        cls, vocabulary: Vocabulary, config: TokenizerConfig
+    ) -> "BertTokenizer":
+        """Builds the tokenizer of a vocabulary and a configuration."""
+        return cls(
+            vocabulary,
+            config.lower_case,
+            config.strip_accents,
+            config.tokenize_chinese_chars,
+        )
+
     @classmethod
     def from_checkpoint(
         cls, source: str | os.PathLike, lower_case: bool | None = None
@@ -112,12 +145,12 @@ class BertTokenizer(tf.Module):
         Args:
           source: a model folder of any family, or a hub's name of one; see
             `bert_tf.load_checkpoint`.
-          lower_case: whether to lower-case and strip accents; None takes what
-            the folder says (see `read_lower_case`).
+          lower_case: whether to lower-case; None takes what the folder says
+            (see `read_tokenizer_config`).
 
         Raises:
           UserError: the source or its vocabulary is missing or broken, or its
-            files ask for rules other than BERT's.
+            files ask for rules that this tokenizer does not follow.
         """
         folder = local_folder(source)
         vocabulary = require_vocabulary(folder)
@@ -127,12 +160,13 @@ class BertTokenizer(tf.Module):
                 "first); they keep their ids, but text is split by Google's "
                 "rules, which do not look for them."
             )
-        return cls(vocabulary, read_lower_case(folder, vocabulary, lower_case))
+        config = read_tokenizer_config(folder, vocabulary, lower_case)
+        return cls.from_config(vocabulary, config)
 
     def save(self, folder: str | pathlib.Path) -> None:
         """Writes vocab.txt and tokenizer_config.json into a folder."""
         self.vocabulary.save(pathlib.Path(folder) / VOCABULARY_FILE)
-        write_lower_case(folder, self.lower_case)
+        write_tokenizer_config(folder, self.config)
 
     def tokenize(self, texts: tf.Tensor | str | Sequence[str]):
         """Splits texts into ids.
@@ -320,6 +354,24 @@ class BertTokenizer(tf.Module):
             tf.boolean_mask(starts, kept),
             tf.boolean_mask(ends, kept),
         )
+
+
+def _letters(known: Collection[int], unknown: str) -> dict[int, str]:
+    """What replaces ideographs, so that TF Text takes them for letters.
+
+    It always makes words of them. So those of the vocabulary become code
+    points for private use that the vocabulary does not hold; where a text
+    holds one of these, or an ideograph that the vocabulary does not know, its
+    word is unknown.
+    """
+    ideographs = unicode_tables.ideographs()
+    letters = dict.fromkeys(ideographs, unknown)
+    free = itertools.chain(*unicode_tables.PRIVATE_USE)
+    free = (code for code in free if code not in known)
+    for code, private in zip(sorted(ideographs & known), free, strict=False):
+        letters[code] = chr(private)
+        letters[private] = unknown
+    return letters
 
 
 def _all_plain_ascii(texts: tf.Tensor) -> tf.Tensor:

@@ -7,16 +7,17 @@ same tables: `BasicTokenizer._clean_text`, `_run_strip_accents`,
 inside TensorFlow.
 """
 
-import dataclasses
 import functools
 import re
 import unicodedata
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
 CODE_POINTS = 0x110000
 SURROGATES = range(0xD800, 0xE000)
+PRIVATE_USE = (range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
 HANGUL_SYLLABLES = range(0xAC00, 0xD7A4)
 CAPITAL_SIGMA, FINAL_SIGMA, SMALL_SIGMA = 0x3A3, 0x3C2, 0x3C3
 
@@ -74,35 +75,24 @@ def unassigned() -> np.ndarray:
     return flags
 
 
-@dataclasses.dataclass(frozen=True)
-class LowerCase:
-    """Lower-casing with accents removed.
+class Replacements(NamedTuple):
+    """What lower-casing and stripping accents do to single code points.
 
     Attributes:
       mapping: what becomes of each code point that changes, on its own.
       reordered: code points with a part that canonical ordering moves: marks
         of a combining class above 0 that are not accents (not Mn).
-      cased: code points that make a following capital sigma final.
-      transparent: code points that the rule of the final sigma looks through,
-        because they are case-ignorable or dropped before.
     """
 
     mapping: dict[int, str]
     reordered: frozenset[int]
-    cased: frozenset[int]
-    transparent: frozenset[int]
 
 
 @functools.cache
-def lower_case() -> LowerCase:
-    """The tables of `token.lower()` followed by `_run_strip_accents`."""
-    assigned = [
-        code
-        for code, kind in enumerate(categories())
-        if kind not in ("Cn", "Co", "Cs")
-    ]
+def replacements(lower_case: bool, strip_accents: bool) -> Replacements:
+    """The tables of `token.lower()`, `_run_strip_accents` or both, in turn."""
     mapping, reordered = {}, set()
-    for code in assigned:
+    for code in _assigned() if lower_case or strip_accents else ():
         char = chr(code)
         if (
             char.lower() == char
@@ -112,17 +102,45 @@ def lower_case() -> LowerCase:
             and code not in HANGUL_SYLLABLES  # Decomposed by a formula.
         ):
             continue
-        parts = unicodedata.normalize("NFD", char.lower())
-        kept = "".join(p for p in parts if unicodedata.category(p) != "Mn")
+        kept = char.lower() if lower_case else char
+        if strip_accents:
+            parts = unicodedata.normalize("NFD", kept)
+            kept = "".join(p for p in parts if unicodedata.category(p) != "Mn")
+            if any(map(unicodedata.combining, kept)):
+                reordered.add(code)
         if kept != char:
             mapping[code] = kept
-        if any(map(unicodedata.combining, kept)):
-            reordered.add(code)
-    cased, ignorable = _case_classes(assigned)
+    return Replacements(mapping, frozenset(reordered))
+
+
+def _assigned() -> list[int]:
+    """The code points whose properties Python's tables know."""
+    return [
+        code
+        for code, kind in enumerate(categories())
+        if kind not in ("Cn", "Co", "Cs")
+    ]
+
+
+class CaseClasses(NamedTuple):
+    """What the rule of the final sigma asks of a code point.
+
+    Attributes:
+      cased: code points that make a following capital sigma final.
+      transparent: code points that the rule looks through, because they are
+        case-ignorable or dropped before.
+    """
+
+    cased: frozenset[int]
+    transparent: frozenset[int]
+
+
+@functools.cache
+def case_classes() -> CaseClasses:
+    """The cased and the transparent code points."""
+    cased, ignorable = _case_classes(_assigned())
     transparent = ignorable | dropped()
-    return LowerCase(
-        mapping, frozenset(reordered), cased - transparent, transparent
-    )
+    return CaseClasses(cased - transparent, transparent)
 
 
 def _case_classes(
@@ -174,10 +192,18 @@ def other_ranges(codes: Iterable[int]) -> list[tuple[int, int]]:
 
 
 @functools.cache
-def word_pattern() -> re.Pattern[str]:
+def stand_alone(tokenize_chinese_chars: bool = True) -> frozenset[int]:
+    """The code points that are words of their own."""
+    return punctuation() | (
+        ideographs() if tokenize_chinese_chars else frozenset()
+    )
+
+
+@functools.cache
+def word_pattern(tokenize_chinese_chars: bool = True) -> re.Pattern[str]:
     """Finds the words of normalised text: what WordPiece is given."""
     alone = "".join(
         rf"\U{first:08X}-\U{last:08X}"
-        for first, last in ranges(punctuation() | ideographs())
+        for first, last in ranges(stand_alone(tokenize_chinese_chars))
     )
     return re.compile(rf"[{alone}]|[^\s{alone}]+")

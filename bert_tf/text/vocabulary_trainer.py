@@ -6,7 +6,7 @@ import json
 import pathlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import tokenizers
@@ -15,12 +15,16 @@ from bert_tf.errors import UserError
 from bert_tf.files import ENCODING_ERRORS, expand_inputs, write_text
 from bert_tf.progress import Progress
 from bert_tf.text import unicode_tables
-from bert_tf.text.casing import TOKENIZER_CONFIG_FILE, write_lower_case
 from bert_tf.text.tokenizer import (
     MAX_PIECE_BYTES,
     MAX_WORD_CHARACTERS,
     BertTokenizer,
 )
+from bert_tf.text.tokenizer_config import (
+    TokenizerConfig,
+    write_tokenizer_config,
+)
+from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
 from bert_tf.text.vocabulary import (
     CONTINUATION,
     PAD,
@@ -57,6 +61,8 @@ class VocabularyReport:
 
     vocab_size: int
     lower_case: bool
+    strip_accents: bool
+    tokenize_chinese_chars: bool
     files: int
     megabytes: float
     lines: int
@@ -115,7 +121,7 @@ class TrainedVocabulary:
         """Writes the vocabulary, and its report beside it.
 
         `vocab.txt` gets a `vocab_report.json`; under that name it also gets a
-        tokenizer_config.json, so that its folder carries the casing.
+        tokenizer_config.json, so that its folder says how text is split.
         """
         path = pathlib.Path(path)
         written = [path]
@@ -123,7 +129,12 @@ class TrainedVocabulary:
             self.vocabulary.save(path)
             if path.name == VOCABULARY_FILE:
                 written.append(path.with_name(TOKENIZER_CONFIG_FILE))
-                write_lower_case(path.parent, self.report.lower_case)
+                config = TokenizerConfig.of(
+                    self.report.lower_case,
+                    self.report.strip_accents,
+                    self.report.tokenize_chinese_chars,
+                )
+                write_tokenizer_config(path.parent, config)
             written.append(path.with_name(f"{path.stem}_report.json"))
             report = json.dumps(dataclasses.asdict(self.report), indent=2)
             write_text(written[-1], report + "\n")
@@ -146,6 +157,8 @@ def train_vocab(
     encoding_errors: str = "strict",
     max_unique_words: int = 5_000_000,
     progress: bool = False,
+    strip_accents: bool | None = None,
+    tokenize_chinese_chars: bool = True,
 ) -> TrainedVocabulary:
     """Learns a WordPiece vocabulary of exactly the size asked for.
 
@@ -158,7 +171,8 @@ def train_vocab(
       input_files: paths or globs; in a single string, comma-separated. Names
         ending in .gz are decompressed.
       vocab_size: V, the number of tokens.
-      lower_case: whether to lower-case and strip accents.
+      lower_case: whether to lower-case, and to strip accents unless
+        `strip_accents` says otherwise.
       google_layout: whether to leave Google's 994 [unused] slots.
       min_frequency: how often a piece must occur to be joined.
       character_coverage: the share of all characters that the alphabet must
@@ -167,6 +181,8 @@ def train_vocab(
       encoding_errors: "strict", or "replace" for U+FFFD, which BERT drops.
       max_unique_words: how many different words to remember at a time.
       progress: whether to show a progress bar on standard error.
+      strip_accents: whether to strip accents; None does as `lower_case`.
+      tokenize_chinese_chars: whether every ideograph is a word of its own.
 
     Raises:
       UserError: unreadable input, impossible values, or a text that does not
@@ -180,11 +196,14 @@ def train_vocab(
     if not isinstance(input_files, str):
         input_files = ",".join(map(str, input_files))
     files = expand_inputs(input_files, "input_files")
+    config = TokenizerConfig.of(
+        lower_case, strip_accents, tokenize_chinese_chars
+    )
 
     def count(advance: Callable[[int], object]) -> CorpusCounts:
         return count_words(
             files,
-            lower_case,
+            config,
             held_out,
             max_unique_words,
             encoding_errors,
@@ -196,7 +215,7 @@ def train_vocab(
             input_files, len(files), sum(f.stat().st_size for f in files), count
         ),
         vocab_size,
-        lower_case,
+        config,
         google_layout,
         min_frequency,
         character_coverage,
@@ -226,7 +245,7 @@ class CountedText:
 def train_vocab_from(
     text: CountedText,
     vocab_size: int,
-    lower_case: bool,
+    config: TokenizerConfig,
     google_layout: bool,
     min_frequency: int,
     character_coverage: float,
@@ -253,14 +272,19 @@ def train_vocab_from(
         print("learning the pieces", file=sys.stderr, flush=True)
     first = special_tokens(google_layout)
     tokens = _learn(
-        counts.learned.counts, first, alphabet, vocab_size, min_frequency
+        counts.learned.counts,
+        first,
+        alphabet,
+        unicode_tables.stand_alone(config.tokenize_chinese_chars),
+        vocab_size,
+        min_frequency,
     )
     learned = time.monotonic()
     vocabulary = Vocabulary(tokens)
-    pieces, unknown = _judge(vocabulary, lower_case, counts)
+    pieces, unknown = _judge(vocabulary, config, counts)
     report = VocabularyReport(
         vocab_size=len(tokens),
-        lower_case=lower_case,
+        **dataclasses.asdict(config),
         files=text.files,
         megabytes=text.size / 1e6,
         lines=counts.lines,
@@ -328,16 +352,18 @@ def _learn(
     counts: Mapping[str, int],
     special: Sequence[str],
     alphabet: Sequence[str],
+    alone: Collection[int],
     vocab_size: int,
     min_frequency: int,
 ) -> list[str]:
     """The tokens: special ones, alphabet, joined pieces, most frequent first.
 
+    Code points of `alone` are words of their own.
+
     Raises:
       UserError: the size is too small for the alphabet or too large for the
         text.
     """
-    alone = unicode_tables.punctuation() | unicode_tables.ideographs()
     # Letters get both forms, so that a word of known letters is never [UNK].
     # Given to the trainer as fixed tokens, they have the same ids in every
     # run; it would number them by an order that changes with each process.
@@ -394,14 +420,14 @@ def _feed(counts: Mapping[str, int], alphabet: Sequence[str]) -> Iterator[str]:
 
 
 def _judge(
-    vocabulary: Vocabulary, lower_case: bool, counts: CorpusCounts
+    vocabulary: Vocabulary, config: TokenizerConfig, counts: CorpusCounts
 ) -> tuple[float | None, float | None]:
     """Pieces per word and the share of [UNK] words of the held-out words."""
     held_out = counts.held_out.counts
     total = sum(held_out.values())
     if not total:
         return None, None
-    tokenizer = BertTokenizer(vocabulary, lower_case)
+    tokenizer = BertTokenizer.from_config(vocabulary, config)
     words = list(held_out)
     pieces = unknown = 0
     for start in range(0, len(words), _SCORED_AT_ONCE):

@@ -5,6 +5,7 @@ import dataclasses
 import gzip
 import os
 import pathlib
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -15,6 +16,7 @@ from bert_tf.files import decode_line, open_bytes
 from bert_tf.text import unicode_tables
 from bert_tf.text.normalizer import BertNormalizer
 from bert_tf.text.tokenizer import MAX_WORD_CHARACTERS
+from bert_tf.text.tokenizer_config import TokenizerConfig
 
 CHUNK_CHARACTERS = 1 << 22
 _LINES_AT_ONCE = 256
@@ -77,7 +79,7 @@ class CorpusCounts:
 
 def count_words(
     files: Sequence[pathlib.Path],
-    lower_case: bool,
+    config: TokenizerConfig,
     held_out: float,
     max_unique_words: int,
     encoding_errors: str = "strict",
@@ -90,7 +92,7 @@ def count_words(
 
     Args:
       files: text files; names ending in .gz are decompressed.
-      lower_case: whether to lower-case and strip accents.
+      config: how text is split into words.
       held_out: the share of lines to hold out.
       max_unique_words: the bound of memory (see `WordCounts`).
       encoding_errors: "strict" or "replace".
@@ -100,12 +102,12 @@ def count_words(
       UserError: a line is not UTF-8, or a .gz file is damaged.
     """
     chunks = _chunks(files, encoding_errors, advance)
-    return count_chunks(chunks, lower_case, held_out, max_unique_words)
+    return count_chunks(chunks, config, held_out, max_unique_words)
 
 
 def count_chunks(
     chunks: Iterable[Sequence[str]],
-    lower_case: bool,
+    config: TokenizerConfig,
     held_out: float,
     max_unique_words: int,
 ) -> CorpusCounts:
@@ -113,9 +115,10 @@ def count_chunks(
 
     Args:
       chunks: some lines at a time, none of them blank.
-      lower_case, held_out, max_unique_words: see `count_words`.
+      config, held_out, max_unique_words: see `count_words`.
     """
-    normalizer = BertNormalizer(lower_case)
+    normalizer = BertNormalizer(config)
+    pattern = unicode_tables.word_pattern(config.tokenize_chinese_chars)
     found = CorpusCounts(
         WordCounts(max_unique_words), WordCounts(max_unique_words)
     )
@@ -129,8 +132,8 @@ def count_chunks(
                 apart.append(line)
             else:
                 learned.append(line)
-        found.learned.add(_words(normalizer, learned))
-        found.held_out.add(_words(normalizer, apart))
+        found.learned.add(_words(normalizer, pattern, learned))
+        found.held_out.add(_words(normalizer, pattern, apart))
         found.lines += len(lines)
     return found
 
@@ -167,7 +170,7 @@ def _chunks(
 
 
 def _words(
-    normalizer: BertNormalizer, lines: Sequence[str]
+    normalizer: BertNormalizer, pattern: re.Pattern[str], lines: Sequence[str]
 ) -> collections.Counter:
     """Counts the words of lines."""
     texts = [
@@ -181,10 +184,9 @@ def _words(
     for text in normalized:
         blank_separated.update(text.decode().split())
     counts: collections.Counter = collections.Counter()
-    find = unicode_tables.word_pattern().findall
     # Splitting at punctuation is the slow part: once for each different run.
     for run, count in blank_separated.items():
-        for word in find(run):
+        for word in pattern.findall(run):
             # Longer words are [UNK] whatever they hold; their heads will do.
             counts[word[: MAX_WORD_CHARACTERS + 1]] += count
     return counts

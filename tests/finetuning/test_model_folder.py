@@ -6,9 +6,10 @@ import json
 import numpy as np
 import pytest
 
-from bert_tf.checkpoints import load_checkpoint
+from bert_tf.checkpoints import load_checkpoint, save_checkpoint
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
+from bert_tf.extraction.embed import embed
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
 from bert_tf.finetuning.kinds.text_data import SentenceFacts
 from bert_tf.finetuning.model_folder import (
@@ -17,8 +18,13 @@ from bert_tf.finetuning.model_folder import (
     save_model,
     task_of,
 )
+from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.finetuning.setup import open_initial
 from bert_tf.finetuning.task_model import TaskModel
+from bert_tf.serving.model_folder import served_model
 from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.tokenizer_config import TokenizerConfig
+from bert_tf.text.vocabulary import Vocabulary
 from tests.finetuning.sentence_runs import model_folder
 from tests.model_helpers import encoder_inputs, fill
 
@@ -108,3 +114,52 @@ def test_a_broken_task_file(change, message, tmp_path):
     (tmp_path / "task.json").write_text(json.dumps(values))
     with pytest.raises(UserError, match=message):
         read_facts(tmp_path, TASK)
+
+
+SETTINGS = {"strip_accents": False, "tokenize_chinese_chars": False}
+
+
+def test_other_settings_of_the_tokenizer_go_along(tmp_path):
+    """From Hugging Face's layout to a fine-tuned model, served, and back."""
+    start = load_checkpoint(model_folder(tmp_path / "start"))
+    tokens = start.vocabulary.tokens
+    tokens = [*tokens[:-3], "é", "中國", "##國"]
+    start = dataclasses.replace(
+        start, vocabulary=Vocabulary(tokens), **SETTINGS
+    )
+    theirs = tmp_path / "theirs"
+    save_checkpoint(theirs, start, "hugging_face")
+    values = json.loads((theirs / "tokenizer_config.json").read_text())
+    assert {key: values[key] for key in SETTINGS} == SETTINGS
+    tokenizer = BertTokenizer.from_checkpoint(theirs)
+    network = TASK.make_network(BertEncoder.from_checkpoint(theirs), FACTS)
+    folder = tmp_path / "model"
+    save_model(folder, TaskModel(network), tokenizer, FACTS)
+    checkpoint = load_checkpoint(folder)
+    assert checkpoint.tokenizer_config == TokenizerConfig.of(True, False, False)
+    wanted = [tokens.index(token) for token in ("é", "中國")]
+    for found in (load_model(folder, TASK)[1], served_model(folder).tokenizer):
+        assert found.tokenize("É 中國").numpy().tolist() == wanted
+
+
+def test_a_tokenizer_of_another_kind_is_refused_everywhere(saved, tmp_path):
+    folder = saved[1]
+    config = folder / "tokenizer_config.json"
+    config.write_text('{"tokenizer_class": "BertJapaneseTokenizer"}')
+    checkpoint = load_checkpoint(folder)
+    recipe = FinetuningRecipe(init_from=str(folder), max_seq_length=24)
+    for use in (
+        lambda: load_model(folder, TASK),
+        lambda: served_model(folder),
+        lambda: BertTokenizer.from_checkpoint(folder),
+        lambda: embed(folder, ["a"]),
+        lambda: open_initial(recipe),
+        lambda: save_checkpoint(tmp_path / "a", checkpoint),
+        lambda: save_checkpoint(tmp_path / "a", checkpoint, "hugging_face"),
+    ):
+        with pytest.raises(UserError, match="'BertJapaneseTokenizer', which"):
+            use()
+    assert not (tmp_path / "a").exists()
+    weights = dataclasses.replace(checkpoint, vocabulary=None)
+    save_checkpoint(tmp_path / "a", weights)
+    assert not (tmp_path / "a" / "tokenizer_config.json").exists()

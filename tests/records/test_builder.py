@@ -24,6 +24,7 @@ from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.record_file import read_records
 from bert_tf.records.shards import ShardBuilder
 from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.tokenizer_config import TokenizerConfig
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "records"
@@ -404,7 +405,7 @@ def test_two_runs_at_once_are_refused(small: Corpus) -> None:
     with (
         work_folder(
             small.folder / "out",
-            RecordsPlan(RecordsRecipe(), "", ()),
+            RecordsPlan(RecordsRecipe(), "", (), TokenizerConfig.of()),
             VOCABULARY,
         ),
         pytest.raises(UserError, match="another run is writing there"),

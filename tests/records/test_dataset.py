@@ -325,7 +325,12 @@ def test_records_of_the_original_are_read(
     for name in (path, path / "*.tfrecord"):
         folder = RecordFolder.open(name)
         assert folder.static
-        assert folder.vocabulary is folder.recipe is folder.lower_case is None
+        assert (
+            folder.vocabulary
+            is folder.recipe
+            is folder.tokenizer_config
+            is None
+        )
         assert (folder.max_seq_length, folder.max_predictions_per_seq) == (
             32,
             5,

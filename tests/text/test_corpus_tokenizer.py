@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bert_tf.text import corpus_tokenizer
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer
 from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.tokenizer_config import TokenizerConfig
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "tokenizer"
 VOCABULARY = GOLDEN / "vocab.txt"
@@ -41,7 +42,9 @@ def test_golden_texts(tokenizers, lower_case) -> None:
     rows = (GOLDEN / "uncased.jsonl").read_text().splitlines()
     texts = [json.loads(row)["text"] for row in rows]
     assert len(texts) > 30
-    subject = CorpusTokenizer(tokenizers[lower_case].vocabulary, lower_case)
+    subject = CorpusTokenizer(
+        tokenizers[lower_case].vocabulary, tokenizers[lower_case].config
+    )
     # What one call learns, the next one looks up.
     for _ in range(2):
         check(subject, tokenizers[lower_case], texts)
@@ -58,7 +61,9 @@ def test_golden_texts(tokenizers, lower_case) -> None:
     st.booleans(),
 )
 def test_any_text(tokenizers, texts, lower_case) -> None:
-    subject = CorpusTokenizer(tokenizers[lower_case].vocabulary, lower_case)
+    subject = CorpusTokenizer(
+        tokenizers[lower_case].vocabulary, tokenizers[lower_case].config
+    )
     check(subject, tokenizers[lower_case], texts)
     # Among so much ASCII that words are looked up.
     check(subject, tokenizers[lower_case], [*texts[::-1], "some ascii " * 99])
@@ -84,18 +89,18 @@ def test_any_text(tokenizers, texts, lower_case) -> None:
 )
 def test_edges(tokenizers, texts) -> None:
     for exact in tokenizers.values():
-        check(CorpusTokenizer(exact.vocabulary, exact.lower_case), exact, texts)
+        check(CorpusTokenizer(exact.vocabulary, exact.config), exact, texts)
         check(
-            CorpusTokenizer(exact.vocabulary, exact.lower_case),
+            CorpusTokenizer(exact.vocabulary, exact.config),
             exact,
             [*texts, "some ascii " * 99],
         )
 
 
 def test_no_sentence(tokenizers) -> None:
-    ids, lengths = CorpusTokenizer(tokenizers[True].vocabulary, True).tokenize(
-        b"", np.zeros(0, np.int64)
-    )
+    ids, lengths = CorpusTokenizer(
+        tokenizers[True].vocabulary, TokenizerConfig.of()
+    ).tokenize(b"", np.zeros(0, np.int64))
     assert (ids.tolist(), lengths.tolist()) == ([], [])
 
 
@@ -115,7 +120,7 @@ def test_what_is_forgotten_is_learnt_again(
     tokenizers, monkeypatch, name, value
 ) -> None:
     monkeypatch.setattr(corpus_tokenizer, name, value)
-    subject = CorpusTokenizer(tokenizers[True].vocabulary, True)
+    subject = CorpusTokenizer(tokenizers[True].vocabulary, TokenizerConfig.of())
     for seed in (1, 2, 1):
         texts = [f"{text} é{seed} {'z' * 20}{text[:9]}" for text in words(seed)]
         check(subject, tokenizers[True], texts)
@@ -131,7 +136,7 @@ def test_words_that_collide(tokenizers, monkeypatch) -> None:
     monkeypatch.setattr(
         corpus_tokenizer._WordTable, "_first_slots", staticmethod(same_slot)
     )
-    subject = CorpusTokenizer(tokenizers[True].vocabulary, True)
+    subject = CorpusTokenizer(tokenizers[True].vocabulary, TokenizerConfig.of())
     texts = words(3)[:8]
     for _ in range(2):
         check(subject, tokenizers[True], texts)

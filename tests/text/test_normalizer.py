@@ -5,7 +5,8 @@ import reference_tokenization
 import tensorflow as tf
 
 from bert_tf.text import unicode_tables
-from bert_tf.text.normalizer import BertNormalizer, FinalSigma
+from bert_tf.text.normalizer import BertNormalizer, CodePoints, FinalSigma
+from bert_tf.text.tokenizer_config import TokenizerConfig
 
 SCALARS = [code for code in range(0x110000) if not 0xD800 <= code <= 0xDFFF]
 
@@ -21,24 +22,29 @@ CODES = [
 ]
 
 
+@pytest.mark.parametrize("strip_accents", [True, False])
 @pytest.mark.parametrize("lower_case", [True, False])
 @pytest.mark.parametrize("codes", CODES)
-def test_every_code_point(codes: list[int], lower_case: bool) -> None:
-    normalizer = BertNormalizer(lower_case)
+def test_every_code_point(
+    codes: list[int], lower_case: bool, strip_accents: bool
+) -> None:
+    normalizer = BertNormalizer(TokenizerConfig.of(lower_case, strip_accents))
     texts = [chr(code) for code in codes]
     found = normalizer.normalize(tf.constant(texts)).numpy()
     wrong = [
         hex(ord(text))
         for text, result in zip(texts, found, strict=True)
-        if result.decode() != expected(text, lower_case)
+        if result.decode() != expected(text, lower_case, strip_accents)
         # Blanks are left to the splitting that follows.
         and not text.isspace()
     ]
     assert wrong == []
 
 
-def expected(text: str, lower_case: bool) -> str:
-    characters = reference_tokenization.normalized(text, lower_case)
+def expected(text: str, lower_case: bool, strip_accents: bool) -> str:
+    characters = reference_tokenization.normalized(
+        text, lower_case, strip_accents
+    )
     return "".join(character for character, _ in characters)
 
 
@@ -46,9 +52,12 @@ def test_replaces_what_python_does_not_know() -> None:
     code = 0xE0FFF
     assert unicodedata.category(chr(code)) == "Cn"
     text = tf.constant([f"a{chr(code)}b"])
-    replaced = BertNormalizer(True, unassigned="?").normalize(text)
+    config = TokenizerConfig.of()
+    code_points = CodePoints(unassigned="?")
+    replaced = BertNormalizer(config, code_points).normalize(text)
     assert replaced.numpy()[0] == b"a?b"
-    kept = BertNormalizer(True, frozenset([code]), "?").normalize(text)
+    code_points = CodePoints(frozenset([code]), "?")
+    kept = BertNormalizer(config, code_points).normalize(text)
     assert kept.numpy()[0].decode() == f"a{chr(code)}b"
 
 
@@ -64,7 +73,7 @@ def test_final_sigma_is_that_of_str_lower(text: str) -> None:
 
 
 def test_case_classes_agree_with_str_lower_on_all_letters() -> None:
-    tables = unicode_tables.lower_case()
+    tables = unicode_tables.case_classes()
     for code in SCALARS:
         kind = unicodedata.category(chr(code))
         if kind in ("Lu", "Ll", "Lt"):
@@ -75,7 +84,7 @@ def test_case_classes_agree_with_str_lower_on_all_letters() -> None:
 
 
 def test_offsets_point_into_the_mended_text() -> None:
-    normalizer = BertNormalizer(True)
+    normalizer = BertNormalizer(TokenizerConfig.of())
     texts = tf.constant([b"a\xffE\xcc\x81b", "각Σ".encode()])
     found, sources, mended = normalizer.normalize_with_offsets(texts)
     normalized = [text.decode() for text in found.numpy()]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bert_tf.errors import UserError
 from bert_tf.text import word_counts
 from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.vocabulary_trainer import special_tokens, train_vocab
 
@@ -42,7 +43,9 @@ def reference_words(text: str, lower_case: bool) -> collections.Counter:
 
 
 def count(files, lower_case=True, held_out=0.0, limit=1000):
-    return word_counts.count_words(files, lower_case, held_out, limit)
+    return word_counts.count_words(
+        files, TokenizerConfig.of(lower_case), held_out, limit
+    )
 
 
 @pytest.mark.parametrize("lower_case", [True, False])
@@ -77,7 +80,7 @@ def test_small_chunks_and_compressed_files_count_the_same(
     read = []
     monkeypatch.setattr(word_counts, "CHUNK_CHARACTERS", 100)
     found = word_counts.count_words(
-        [corpus, packed], True, 0.0, 1000, advance=read.append
+        [corpus, packed], TokenizerConfig.of(), 0.0, 1000, advance=read.append
     )
     expected = reference_words(TEXT, True)
     assert found.learned.counts == expected + expected

@@ -21,6 +21,7 @@ from bert_tf.finetuning.spans.contexts import (
 )
 from bert_tf.text.normalizer import BertNormalizer
 from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.unicode_tables import word_pattern
 from bert_tf.text.vocabulary import CONTINUATION
 
@@ -53,7 +54,7 @@ class AnswerCutter:
         self._pieces = [t.replace(CONTINUATION, "") for t in vocabulary.tokens]
         self._is_continuation = vocabulary.is_continuation
         words = set().union(*map(split_words, contexts.texts))
-        self._normalized = _normalized(sorted(words), tokenizer.lower_case)
+        self._normalized = _normalized(sorted(words), tokenizer.config)
 
     def prepare(self, number: int) -> "ContextAlignment":
         """Pairs a context's characters with those of its tokens.
@@ -78,10 +79,10 @@ class AnswerCutter:
         )
 
 
-def _normalized(words: list[str], lower_case: bool) -> dict[str, str]:
+def _normalized(words: list[str], config: TokenizerConfig) -> dict[str, str]:
     """Words as BasicTokenizer gives them, with spaces where it splits them."""
-    normalizer = BertNormalizer(lower_case)
-    find = word_pattern().findall
+    normalizer = BertNormalizer(config)
+    find = word_pattern(config.tokenize_chinese_chars).findall
     texts = normalizer.normalize(tf.constant(words, tf.string)).numpy()
     return {
         word: " ".join(find(text.decode()))

@@ -94,8 +94,8 @@ class TokenizeBlocks(beam.DoFn):
     def setup(self) -> None:
         """Makes the tokenizer, once on each worker."""
         self.vocabulary = Vocabulary(self.task.tokens)
-        lower_case = self.task.plan.recipe.lower_case
-        self.tokenizer = CorpusTokenizer(self.vocabulary, lower_case)
+        config = self.task.plan.tokenizer_config
+        self.tokenizer = CorpusTokenizer(self.vocabulary, config)
 
     def process(
         self, block: Block | Mistake

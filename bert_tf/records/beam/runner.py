@@ -55,7 +55,8 @@ from bert_tf.records.report import RecordsReport
 from bert_tf.records.shards import ShardResult
 from bert_tf.records.tokenized_corpus import BlockSummary
 from bert_tf.records.visits import CorpusSummary
-from bert_tf.text.casing import TOKENIZER_CONFIG_FILE
+from bert_tf.text.tokenizer_config import TokenizerConfig
+from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
 from bert_tf.text.vocabulary import Vocabulary
 
 # What a run that was killed leaves behind.
@@ -91,9 +92,9 @@ def create_records_with_beam(
     """
     try:
         files = tuple(inputs)
-        vocabulary = _vocabulary(vocab_file, recipe)
+        vocabulary, config = _vocabulary(vocab_file, recipe)
         described = tuple(describe(file) for file in files)
-        plan = RecordsPlan(recipe, vocabulary.digest(), described)
+        plan = RecordsPlan(recipe, vocabulary.digest(), described, config)
         task = RecordsTask(plan, files, vocabulary, say)
         if is_remote(output_dir):
             return _make_remote(task, output_dir, options, overwrite)
@@ -118,7 +119,9 @@ def _make_here(
     return make_records(task, output_dir, overwrite, build)
 
 
-def _vocabulary(vocab_file: str, recipe: RecordsRecipe) -> Vocabulary:
+def _vocabulary(
+    vocab_file: str, recipe: RecordsRecipe
+) -> tuple[Vocabulary, TokenizerConfig]:
     if not is_remote(vocab_file):
         return checked_vocabulary(vocab_file, recipe)
     if size_of(vocab_file) is None:

@@ -1,4 +1,4 @@
-"""What says whether a folder's text is lower-cased, and in which order."""
+"""What a folder says of how its text is split, and in which order."""
 
 import json
 import pathlib
@@ -7,7 +7,11 @@ import shutil
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.text.casing import read_lower_case, write_lower_case
+from bert_tf.text.tokenizer_config import (
+    TokenizerConfig,
+    read_tokenizer_config,
+    write_tokenizer_config,
+)
 from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
@@ -31,8 +35,8 @@ def keras_hub(**values):
 
 
 def test_a_vocabulary_alone(tmp_path):
-    assert read_lower_case(tmp_path, SMALL) is True
-    assert read_lower_case(tmp_path, CAPITAL) is False
+    assert read_tokenizer_config(tmp_path, SMALL).lower_case is True
+    assert read_tokenizer_config(tmp_path, CAPITAL).lower_case is False
 
 
 @pytest.mark.parametrize(
@@ -55,7 +59,9 @@ def test_the_name_of_a_folder(tmp_path, name, lower_case):
     folder = tmp_path / name
     folder.mkdir(parents=True)
     for vocabulary in (SMALL, CAPITAL):
-        assert read_lower_case(folder, vocabulary) is lower_case
+        assert (
+            read_tokenizer_config(folder, vocabulary).lower_case is lower_case
+        )
 
 
 @pytest.mark.parametrize(
@@ -71,82 +77,114 @@ def test_the_name_of_a_folder(tmp_path, name, lower_case):
 def test_names_that_say_nothing(tmp_path, name):
     folder = tmp_path / name
     folder.mkdir(parents=True)
-    assert read_lower_case(folder, SMALL) is True
-    assert read_lower_case(folder, CAPITAL) is False
+    assert read_tokenizer_config(folder, SMALL).lower_case is True
+    assert read_tokenizer_config(folder, CAPITAL).lower_case is False
 
 
 def test_the_name_of_the_folder_one_stands_in(tmp_path, monkeypatch):
     folder = tmp_path / "cased_L-2_H-128_A-2"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    assert read_lower_case(".", SMALL) is False
+    assert read_tokenizer_config(".", SMALL).lower_case is False
 
 
 def test_the_order_of_evidence(tmp_path):
     """Each says the opposite of all that come after it."""
     folder = tmp_path / "uncased"
     folder.mkdir()
-    assert read_lower_case(folder, CAPITAL) is True
+    assert read_tokenizer_config(folder, CAPITAL).lower_case is True
     write(folder, "tokenizer.json", keras_hub(lowercase=False))
-    assert read_lower_case(folder, CAPITAL) is False
+    assert read_tokenizer_config(folder, CAPITAL).lower_case is False
     write(folder, "tokenizer.json", normalizer(lowercase=False))
-    assert read_lower_case(folder, CAPITAL) is False
-    write_lower_case(folder, True)
-    assert read_lower_case(folder, CAPITAL) is True
-    assert read_lower_case(folder, CAPITAL, lower_case=False) is False
+    assert read_tokenizer_config(folder, CAPITAL).lower_case is False
+    write_tokenizer_config(folder, TokenizerConfig.of(True))
+    assert read_tokenizer_config(folder, CAPITAL).lower_case is True
+    assert (
+        read_tokenizer_config(folder, CAPITAL, lower_case=False).lower_case
+        is False
+    )
     write(folder, "tokenizer_config.json", {"do_lower_case": None})
-    assert read_lower_case(folder, CAPITAL) is False
-    assert read_lower_case(folder, CAPITAL, lower_case=True) is True
+    assert read_tokenizer_config(folder, CAPITAL).lower_case is False
+    assert (
+        read_tokenizer_config(folder, CAPITAL, lower_case=True).lower_case
+        is True
+    )
 
 
 def test_folders_of_transformers():
-    for name, lower_case in (
-        ("uncased", True),
-        ("cased", False),
-        ("added", True),
+    for name, expected in (
+        ("uncased", (True,)),
+        ("cased", (False,)),
+        ("added", (True,)),
+        ("strip_accents", (True, False)),
+        ("chinese_chars", (True, True, False)),
     ):
-        assert read_lower_case(GOLDEN / name, SMALL) is lower_case
-    with pytest.raises(
-        UserError,
-        match=r"strip_accents/tokenizer_config.json: strip_accents is False, "
-        r"which BertTokenizer cannot do; it takes null, or the value of",
-    ):
-        read_lower_case(GOLDEN / "strip_accents", SMALL)
-    with pytest.raises(UserError, match="tokenize_chinese_chars is False"):
-        read_lower_case(GOLDEN / "chinese_chars", SMALL)
+        found = read_tokenizer_config(GOLDEN / name, SMALL)
+        assert found == TokenizerConfig.of(*expected), name
 
 
 def test_without_tokenizer_config_the_normalizer_says_it(tmp_path):
-    for name, message in (
-        ("strip_accents", "tokenizer.json: normalizer: strip_accents is Fal"),
-        ("chinese_chars", "normalizer: handle_chinese_chars is False"),
+    for name, expected in (
+        ("strip_accents", (True, False)),
+        ("chinese_chars", (True, True, False)),
+        ("cased", (False,)),
     ):
         folder = tmp_path / name
         folder.mkdir()
         shutil.copy(GOLDEN / name / "tokenizer.json", folder)
-        with pytest.raises(UserError, match=message):
-            read_lower_case(folder, SMALL)
-    shutil.copy(GOLDEN / "cased" / "tokenizer.json", tmp_path)
-    assert read_lower_case(tmp_path, SMALL) is False
+        found = read_tokenizer_config(folder, SMALL)
+        assert found == TokenizerConfig.of(*expected), name
+
+
+def test_classes_that_know_no_rules_go_by_the_normalizer(tmp_path):
+    """As transformers 5.23: the arguments of its generic classes are void."""
+    values = {"do_lower_case": False, "strip_accents": True}
+    values["tokenize_chinese_chars"] = False
+    rules = {"strip_accents": False, "handle_chinese_chars": True}
+    write(tmp_path, "tokenizer.json", normalizer(lowercase=True, **rules))
+    for name, expected in (
+        ("BertTokenizerFast", (False, True, False)),
+        ("PreTrainedTokenizerFast", (True, False, True)),
+        ("TokenizersBackend", (True, False, True)),
+    ):
+        values["tokenizer_class"] = name
+        write(tmp_path, "tokenizer_config.json", values)
+        found = read_tokenizer_config(tmp_path, SMALL)
+        assert found == TokenizerConfig(*expected), name
+    write(tmp_path, "tokenizer.json", {"model": {}, "normalizer": None})
+    with pytest.raises(UserError, match="normalizer is None, which BertT"):
+        read_tokenizer_config(tmp_path, SMALL)
+
+
+@pytest.mark.parametrize("chinese", [True, False])
+@pytest.mark.parametrize("accents", [None, True, False])
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_what_is_written_is_read(tmp_path, lower_case, accents, chinese):
+    config = TokenizerConfig.of(lower_case, accents, chinese)
+    write_tokenizer_config(tmp_path, config)
+    for vocabulary in (SMALL, CAPITAL):
+        assert read_tokenizer_config(tmp_path, vocabulary) == config
+    values = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    usual = (accents in (None, lower_case), chinese)
+    assert len(values) == 3 - sum(usual)
+    # transformers' null, and either value said.
+    assert config.to_dict()["strip_accents"] == (None if usual[0] else accents)
 
 
 def test_accents_and_an_override(tmp_path):
-    """What is asked for is Google's rule, accents included."""
+    """As `AutoTokenizer.from_pretrained(..., do_lower_case=...)`."""
     write(tmp_path, "tokenizer_config.json", {"strip_accents": False})
-    assert read_lower_case(tmp_path, SMALL, lower_case=True) is True
-    with pytest.raises(UserError, match="strip_accents is False"):
-        read_lower_case(tmp_path, SMALL)
-    assert read_lower_case(tmp_path, CAPITAL) is False
-    values = {"strip_accents": True, "do_lower_case": False}
-    write(tmp_path, "tokenizer_config.json", values)
-    with pytest.raises(UserError, match="value of lower-casing, False"):
-        read_lower_case(tmp_path, SMALL)
+    for lower_case in (True, False):
+        found = read_tokenizer_config(tmp_path, SMALL, lower_case)
+        assert found == TokenizerConfig(lower_case, False, True)
+        assert read_tokenizer_config(tmp_path, None, lower_case) == found
 
 
 def test_accents_of_keras_hub_are_those_of_google(tmp_path):
     values = keras_hub(lowercase=True, strip_accents=False)
     write(tmp_path, "tokenizer.json", values)
-    assert read_lower_case(tmp_path, CAPITAL) is True
+    found = read_tokenizer_config(tmp_path, CAPITAL)
+    assert found == TokenizerConfig(True, True, True)
 
 
 @pytest.mark.parametrize(
@@ -176,6 +214,26 @@ def test_accents_of_keras_hub_are_those_of_google(tmp_path):
             "tokenizer_config.json",
             {"strip_accents": 1},
             "strip_accents is 1; it takes true or false",
+        ),
+        (
+            "tokenizer_config.json",
+            {"unk_token": "<unk>"},
+            "unk_token is '<unk>', which BertTokenizer cannot do",
+        ),
+        (
+            "tokenizer_config.json",
+            {"cls_token": {"content": "<s>"}},
+            "cls_token: content is '<s>', which",
+        ),
+        (
+            "tokenizer.json",
+            {"model": {"type": "WordPiece", "unk_token": "<unk>"}},
+            "model: unk_token is '<unk>'",
+        ),
+        (
+            "tokenizer.json",
+            {"model": {"max_input_chars_per_word": 50}},
+            "max_input_chars_per_word is 50, which BertTokenizer cannot do",
         ),
         ("tokenizer_config.json", [1], "holds list, not an object"),
         ("tokenizer.json", {}, None),
@@ -212,10 +270,10 @@ def test_accents_of_keras_hub_are_those_of_google(tmp_path):
 def test_files_that_do_not_do(tmp_path, file, values, message):
     write(tmp_path, file, values)
     if message is None:
-        assert read_lower_case(tmp_path, SMALL) is True
+        assert read_tokenizer_config(tmp_path, SMALL).lower_case is True
         return
     with pytest.raises(UserError, match=message) as caught:
-        read_lower_case(tmp_path, SMALL)
+        read_tokenizer_config(tmp_path, SMALL)
     assert "\n" not in str(caught.value)
     assert file in str(caught.value)
 
@@ -224,5 +282,5 @@ def test_no_json(tmp_path):
     for file in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / file).write_text('{"a": ')
         with pytest.raises(UserError, match=f"{file}: not valid JSON"):
-            read_lower_case(tmp_path, SMALL)
+            read_tokenizer_config(tmp_path, SMALL)
         (tmp_path / file).unlink()

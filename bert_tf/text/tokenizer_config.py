@@ -1,0 +1,230 @@
+"""How a model folder's text is split: what tokenizer_config.json says."""
+
+import dataclasses
+import json
+import pathlib
+import re
+from typing import Any, Self
+
+from bert_tf.files import write_text
+from bert_tf.text.tokenizer_files import (
+    TOKENIZER_CONFIG_FILE,
+    JsonPart,
+    TokenizerFiles,
+    read_tokenizer_files,
+)
+from bert_tf.text.vocabulary import (
+    CLS,
+    CONTINUATION,
+    MASK,
+    PAD,
+    SEP,
+    UNK,
+    Vocabulary,
+)
+
+# Classes of Hugging Face that make their rules of their arguments, which
+# tokenizer_config.json holds, and classes that take them from tokenizer.json.
+_BERT_CLASSES = tuple(
+    name + kind
+    for name in ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
+    for kind in ("", "Fast")
+)
+_GENERIC_CLASSES = (
+    "PreTrainedTokenizer",
+    "PreTrainedTokenizerFast",
+    "TokenizersBackend",
+)
+# Keys of tokenizer_config.json that name the special tokens.
+_SPECIAL_TOKENS = {
+    "pad_token": PAD,
+    "unk_token": UNK,
+    "cls_token": CLS,
+    "sep_token": SEP,
+    "mask_token": MASK,
+}
+# Longest words, in characters, of transformers and of Google's code.
+_MAX_WORD_CHARACTERS = (100, 200)
+# google-research/bert, tokenization.py, validate_case_matches_checkpoint:
+# these two lower-case, and the rest has the word in its name.
+_GOOGLE_LOWER = re.compile(r"(multilingual|chinese)_L-")
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizerConfig:
+    """How text is split into words, by the arguments of Hugging Face.
+
+    Attributes:
+      lower_case: whether text is lower-cased.
+      strip_accents: whether accents are stripped.
+      tokenize_chinese_chars: whether every ideograph is a word of its own.
+    """
+
+    lower_case: bool
+    strip_accents: bool
+    tokenize_chinese_chars: bool
+
+    @classmethod
+    def of(
+        cls,
+        lower_case: bool = True,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool = True,
+    ) -> Self:
+        """The configuration of Hugging Face's arguments.
+
+        Args:
+          lower_case: whether text is lower-cased.
+          strip_accents: whether accents are stripped; None does as
+            `lower_case`.
+          tokenize_chinese_chars: whether every ideograph is a word of its own.
+        """
+        if strip_accents is None:
+            strip_accents = lower_case
+        return cls(lower_case, strip_accents, tokenize_chinese_chars)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All that tokenizer_config.json says, by Hugging Face's keys."""
+        as_lower_case = self.strip_accents == self.lower_case
+        return {
+            "do_lower_case": self.lower_case,
+            "strip_accents": None if as_lower_case else self.strip_accents,
+            "tokenize_chinese_chars": self.tokenize_chinese_chars,
+        }
+
+
+def read_tokenizer_config(
+    folder: str | pathlib.Path,
+    vocabulary: Vocabulary | None,
+    lower_case: bool | None = None,
+) -> TokenizerConfig:
+    """How a model folder's text is split.
+
+    Whether it is lower-cased, the first of these says: `lower_case`;
+    do_lower_case in tokenizer_config.json; the normalizer in Hugging Face's
+    tokenizer.json; lowercase in KerasHub's; the name of the folder, as
+    Google's are named; a vocabulary with upper-case letters means no.
+    strip_accents and tokenize_chinese_chars are looked for in the two files of
+    Hugging Face. Its generic classes do not read tokenizer_config.json for
+    these, so the normalizer comes first for them.
+
+    Args:
+      folder: the model folder.
+      vocabulary: its vocabulary; None will do where `lower_case` is given.
+      lower_case: overrides what the folder says.
+
+    Raises:
+      UserError: a file is no JSON object or a value of the wrong type; or the
+        files ask for rules that BertTokenizer does not follow.
+    """
+    files = read_tokenizer_files(folder)
+    generic = files.config.values.get("tokenizer_class") in _GENERIC_CLASSES
+    _check_rules(files, generic)
+    config, normalizer = files.config, files.hugging_face.part("normalizer")
+    evidence = [
+        (config, "do_lower_case"),
+        (normalizer, "lowercase"),
+        (files.keras_hub, "lowercase"),
+    ]
+    accents = [(config, "strip_accents"), (normalizer, "strip_accents")]
+    ideographs = [
+        (config, "tokenize_chinese_chars"),
+        (normalizer, "handle_chinese_chars"),
+    ]
+    if generic and normalizer.values:
+        for places in (evidence, accents, ideographs):
+            places[:2] = places[1::-1]
+    said = [
+        lower_case,
+        *(part.flag(key) for part, key in evidence),
+        _lower_case_of_name(pathlib.Path(folder)),
+        vocabulary is None or not vocabulary.looks_cased(),
+    ]
+    # null is an answer here: as lower-casing.
+    strip_accents = next(
+        (part.flag(key) for part, key in accents if key in part.values), None
+    )
+    splits = [part.flag(key) for part, key in ideographs]
+    return TokenizerConfig.of(
+        next(answer for answer in said if answer is not None),
+        strip_accents,
+        next((answer for answer in splits if answer is not None), True),
+    )
+
+
+def _check_rules(files: TokenizerFiles, generic: bool) -> None:
+    """Raises `UserError` for rules that BertTokenizer does not follow.
+
+    Args:
+      files: the files of the tokenizer.
+      generic: whether the class has no rules but those of tokenizer.json.
+    """
+    config, hub = files.config, files.keras_hub
+    config.expect("tokenizer_class", *_BERT_CLASSES, *_GENERIC_CLASSES)
+    config.expect("do_basic_tokenize", True)
+    config.expect("never_split", [])
+    for key, token in _SPECIAL_TOKENS.items():
+        named = config.values.get(key)
+        if isinstance(named, dict):
+            config.part(key).expect("content", token)
+        else:
+            config.expect(key, token)
+    _check_tokenizer_json(files.hugging_face, generic)
+    hub.expect("split", True)
+    hub.expect("suffix_indicator", CONTINUATION)
+    hub.expect("oov_token", UNK)
+    hub.expect("special_tokens_in_strings", False)
+    # KerasHub's strip_accents is left alone. It is false by default, and so
+    # in presets that were made from Google's models, whose vocabularies know
+    # no accents: followed, it would turn every word with one into [UNK].
+
+
+def _check_tokenizer_json(file: JsonPart, generic: bool) -> None:
+    """The same for Hugging Face's tokenizer.json."""
+    model = file.part("model")
+    model.expect("type", "WordPiece")
+    model.expect("unk_token", UNK)
+    model.expect("continuing_subword_prefix", CONTINUATION)
+    model.expect("max_input_chars_per_word", *_MAX_WORD_CHARACTERS)
+    for key, kind in (
+        ("normalizer", "BertNormalizer"),
+        ("pre_tokenizer", "BertPreTokenizer"),
+    ):
+        if generic and key in file.values and file.values[key] is None:
+            raise file.refuse(key, kind)
+        file.part(key).expect("type", kind)
+    file.part("normalizer").expect("clean_text", True)
+
+
+def _lower_case_of_name(folder: pathlib.Path) -> bool | None:
+    """What a folder's name says, or None.
+
+    In the cache of Hugging Face's hub the folder is named by a hash, and the
+    model's name is two folders up: models--google-bert--bert-base-cased.
+    """
+    folder = folder.resolve()
+    name = folder.name
+    if folder.parent.name == "snapshots":
+        name = folder.parent.parent.name
+    if _GOOGLE_LOWER.match(name):
+        return True
+    words = set(re.split(r"[^a-z]+", name.lower())) & {"cased", "uncased"}
+    return words == {"uncased"} if len(words) == 1 else None
+
+
+def write_tokenizer_config(
+    folder: str | pathlib.Path, config: TokenizerConfig
+) -> None:
+    """Writes the tokenizer_config.json of a model folder.
+
+    It has do_lower_case, and of the rest what is not as Google's rules are.
+    """
+    usual = TokenizerConfig.of(config.lower_case).to_dict()
+    values = {
+        key: value
+        for key, value in config.to_dict().items()
+        if key == "do_lower_case" or value != usual[key]
+    }
+    write_text(
+        pathlib.Path(folder) / TOKENIZER_CONFIG_FILE, json.dumps(values) + "\n"
+    )
