@@ -77,7 +77,8 @@ class ServerConfig:
       intra_op_threads: threads of one operation; 0 for one a core.
       inter_op_threads: operations at once; 0 for one a core.
       cors: whether pages of other sites may use REST.
-      drain_timeout: how long a server that stops waits for its requests.
+      drain_timeout: how long a server that stops waits for its requests;
+        Kubernetes kills it after 30 s.
     """
 
     models: tuple[ModelConfig, ...]
@@ -100,7 +101,7 @@ class ServerConfig:
     intra_op_threads: int = 0
     inter_op_threads: int = 0
     cors: bool = False
-    drain_timeout: float = 30.0
+    drain_timeout: float = 20.0
 
 
 def read_models(path: str | pathlib.Path) -> tuple[ModelConfig, ...]:

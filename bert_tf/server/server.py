@@ -1,10 +1,11 @@
 """A running server: both ports, from the first model to the last answer."""
 
 import asyncio
-import contextlib
+import gc
+import os
 import signal
-from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn
 
 import grpc
 from aiohttp import web
@@ -21,6 +22,9 @@ from bert_tf.server.grpc_api import ModelService, PredictionService
 from bert_tf.server.manager import Manager
 from bert_tf.server.metrics import Metrics
 from bert_tf.server.rest import RestApi
+
+# For what is freed after the last answer.
+_FREE_TIMEOUT = 4.0
 
 
 class Server:
@@ -65,7 +69,8 @@ class Server:
             api.application(),
             access_log=None,
             handle_signals=False,
-            shutdown_timeout=self._config.drain_timeout,
+            # aiohttp waits so long for an answer, and then again.
+            shutdown_timeout=self._config.drain_timeout / 2,
             # A client that goes away stops waiting for its batch.
             handler_cancellation=True,
         )
@@ -112,8 +117,13 @@ class Server:
         await server.start()
         self._grpc = server
 
-    async def stop(self) -> None:
-        """Takes no new requests, answers those it has, and frees all."""
+    async def stop(self) -> bool:
+        """Takes no new requests, answers those it has, and frees all.
+
+        Returns:
+          whether that was done in time: a graph that runs, or a version that
+          is being loaded, cannot be interrupted.
+        """
         stopping = []
         if self._grpc:
             stopping.append(self._grpc.stop(self._config.drain_timeout))
@@ -123,32 +133,39 @@ class Server:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.manager.stop()
-        self._threads.shutdown()
-
-
-@contextlib.asynccontextmanager
-async def running(config: ServerConfig) -> AsyncIterator[Server]:
-    """A server that has loaded its models and listens."""
-    server = Server(config)
-    try:
-        await server.start()
-        yield server
-    finally:
-        await server.stop()
+        freed = True
+        try:
+            await asyncio.wait_for(self.manager.stop(), _FREE_TIMEOUT)
+        except TimeoutError:
+            freed = False
+        self._threads.shutdown(wait=freed, cancel_futures=True)
+        return freed
 
 
 async def serve(config: ServerConfig) -> None:
     """Serves until SIGTERM or an interrupt, then answers what is open.
 
+    Where threads are left that cannot be interrupted, it ends the process.
+
     Raises:
       UserError: the server cannot start.
     """
-    stop = asyncio.Event()
+    # What lives as long as the server need not be looked through each time
+    # that a version is freed, which takes half a second.
+    gc.collect()
+    gc.freeze()
     loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with running(config) as server:
+    server = Server(config)
+    starting = asyncio.create_task(server.start())
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait((starting, stopping), return_when="FIRST_COMPLETED")
+    if not starting.done():
+        _end("stopping: the models were still being loaded")
+    try:
+        await starting
         if server.grpc_port is not None:
             notice(f"gRPC: {config.host}:{server.grpc_port}")
         if server.rest_port is not None:
@@ -156,5 +173,16 @@ async def serve(config: ServerConfig) -> None:
             notice(f"REST: {address}/v1/models")
             notice(f"page: {address}/")
         notice("ready")
-        await stop.wait()
+        await stopping
         notice("stopping: no new requests")
+    finally:
+        stopping.cancel()
+        freed = await server.stop()
+    if not freed:
+        _end("stopped, though a thread still runs")
+
+
+def _end(line: str) -> NoReturn:
+    """Ends the process at once, with the exit code of success."""
+    notice(line)
+    os._exit(0)

@@ -3,6 +3,8 @@
 import contextlib
 import os
 import pathlib
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -10,13 +12,16 @@ import sys
 import threading
 import time
 
+import aiohttp
 import pytest
 import tensorflow as tf
 from absl import flags
 from absl.testing import flagsaver
+from tensorflow_serving.apis import prediction_log_pb2
 
 from bert_tf.errors import UserError
 from bert_tf.server.batching import BatchingParameters
+from bert_tf.server.warm_up import WARM_UP_FILE
 from tests.server.served_models import fetch
 from tools import serve
 
@@ -61,6 +66,16 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "tools.serve", *words]
 
 
+def started(*words: str) -> subprocess.Popen:
+    return subprocess.Popen(
+        command(*words),
+        cwd=ROOT,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 def environment() -> dict[str, str]:
     """That of a user: the tests' own setting of TensorFlow's log left out."""
     return {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
@@ -75,18 +90,12 @@ def parsed():
 
 def test_from_start_to_sigterm(folder):
     rest, grpc = free_ports()
-    process = subprocess.Popen(
-        command(
-            "--model_name=echo",
-            f"--model_base_path={folder}",
-            f"--rest_api_port={rest}",
-            f"--port={grpc}",
-            "--enable_batching",
-        ),
-        cwd=ROOT,
-        env=environment(),
-        stderr=subprocess.PIPE,
-        text=True,
+    process = started(
+        "--model_name=echo",
+        f"--model_base_path={folder}",
+        f"--rest_api_port={rest}",
+        f"--port={grpc}",
+        "--enable_batching",
     )
     lines = []
     for line in process.stderr:
@@ -181,3 +190,88 @@ def test_flags_go_before_the_file(parsed, tmp_path):
         batch_timeout_micros=100,
     ):
         assert serve._batching() == BatchingParameters(9, 100, 2)
+
+
+class Endless(tf.Module):
+    """Takes longer than anybody waits."""
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, name="text")]
+    )
+    def wait(self, text):
+        seed = tf.ones([200, 200]) / 200.0
+        matrix = tf.while_loop(
+            lambda i, m: i < 10_000_000,
+            lambda i, m: (i + 1, m @ seed),
+            [0, seed],
+        )[1]
+        return {"sum": tf.fill(tf.shape(text), tf.reduce_sum(matrix))}
+
+
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("endless")
+    module = Endless()
+    tf.saved_model.save(
+        module, str(folder / "1"), signatures={"serving_default": module.wait}
+    )
+    return folder
+
+
+def test_sigterm_while_models_load(endless, tmp_path):
+    shutil.copytree(endless, tmp_path / "m")
+    log = prediction_log_pb2.PredictionLog()
+    request = log.predict_log.request
+    request.model_spec.name = "default"
+    request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a"]))
+    warm_up = tmp_path / "m" / "1" / WARM_UP_FILE
+    warm_up.parent.mkdir(exist_ok=True)
+    with tf.io.TFRecordWriter(str(warm_up)) as writer:
+        writer.write(log.SerializeToString())
+    process = started(f"--model_base_path={tmp_path / 'm'}")
+    status = pathlib.Path(f"/proc/{process.pid}/status")
+    caught = 0
+    while not caught & 1 << (signal.SIGTERM - 1):
+        assert process.poll() is None
+        time.sleep(0.1)
+        (line,) = re.findall(r"SigCgt:\s*(\w+)", status.read_text())
+        caught = int(line, 16)
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(5) == 0
+    said = process.stderr.read()
+    assert said == "stopping: the models were still being loaded\n"
+    process.stderr.close()
+
+
+@pytest.mark.slow
+def test_sigterm_while_a_request_never_ends(endless):
+    rest, grpc = free_ports()
+    process = started(
+        f"--model_base_path={endless}",
+        f"--rest_api_port={rest}",
+        f"--port={grpc}",
+        "--noenable_model_warmup",
+    )
+    for line in process.stderr:
+        if line == "ready\n":
+            break
+    url = f"http://127.0.0.1:{rest}/v1/models/default:predict"
+
+    def ask() -> None:
+        with contextlib.suppress(aiohttp.ClientError):
+            fetch(url, {"instances": ["a"]})
+
+    client = threading.Thread(target=ask)
+    client.start()
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    start = time.monotonic()
+    # Kubernetes kills after 30 s.
+    assert process.wait(60) == 0
+    assert 15 < time.monotonic() - start < 27
+    client.join()
+    assert process.stderr.read() == (
+        "stopping: no new requests\nstopped, though a thread still runs\n"
+    )
+    process.stderr.close()
