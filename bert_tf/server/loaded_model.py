@@ -1,6 +1,7 @@
 """One version of a model in memory: its signatures, ready to run."""
 
 import dataclasses
+import gc
 import pathlib
 from collections.abc import Callable
 
@@ -11,6 +12,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
+from bert_tf.processes import give_memory_back
 from bert_tf.server.status import invalid
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -172,8 +174,18 @@ class LoadedModel:
         return self.signatures.get(name or DEFAULT_SIGNATURE)
 
     def close(self) -> None:
-        """Frees the memory; nothing may be running."""
+        """Ends the session; nothing may be running."""
         self._session.close()
+
+
+def free_memory() -> None:
+    """Frees what closed models held and gives it back to the system.
+
+    A graph and its session refer to each other, so they would stay until
+    Python looks for such circles, which it rarely does.
+    """
+    gc.collect()
+    give_memory_back()
 
 
 def _tensor(info: meta_graph_pb2.TensorInfo) -> Tensor:

@@ -19,7 +19,7 @@ from bert_tf.server.folders import (
     fingerprint,
     version_folders,
 )
-from bert_tf.server.loaded_model import LoadedModel, LoadError
+from bert_tf.server.loaded_model import LoadedModel, LoadError, free_memory
 from bert_tf.server.metrics import Metrics
 from bert_tf.server.versions import Models, State, Version
 from bert_tf.server.warm_up import warm_up
@@ -304,6 +304,8 @@ class Manager:
         if loaded is not None:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._loader, loaded.close)
+            del loaded
+            await loop.run_in_executor(self._loader, free_memory)
 
     async def stop(self) -> None:
         """Unloads everything; requests must have been answered."""
