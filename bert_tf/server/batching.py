@@ -16,6 +16,9 @@ from bert_tf.server.loaded_model import Arrays, Signature, rows_of
 from bert_tf.server.metrics import Metrics
 from bert_tf.server.status import RequestError, invalid
 
+# So many refused requests are known again.
+_MAX_REFUSED = 1000
+
 
 @dataclasses.dataclass(frozen=True)
 class BatchingParameters:
@@ -80,6 +83,7 @@ class _Waiting:
     rows: int
     key: tuple
     length: int
+    suspect: bool
     answer: asyncio.Future
     since: float
 
@@ -88,8 +92,11 @@ class _Waiting:
 
         Their shapes must agree. Texts of very different lengths could, but
         the short ones would be padded to the long ones, which takes longer
-        than two batches. A few words, about 16 tokens, never matter.
+        than two batches. A few words, about 16 tokens, never matter. What
+        the graph has refused before runs alone.
         """
+        if self.suspect or other.suspect:
+            return False
         shorter, longer = sorted((self.length, other.length))
         return self.key == other.key and longer <= 1.5 * shorter + 64
 
@@ -106,6 +113,16 @@ def _length(inputs: Arrays) -> int:
             for row, values in enumerate(array.reshape(len(rows), -1)):
                 rows[row] += sum(map(len, values))
     return max(rows)
+
+
+def _digest(inputs: Arrays) -> int:
+    """Tells inputs of one signature apart."""
+    return hash(
+        tuple(
+            tuple(array.ravel()) if array.dtype == object else array.tobytes()
+            for array in inputs.values()
+        )
+    )
 
 
 def _set(future: asyncio.Future, result: Arrays | Exception) -> None:
@@ -126,6 +143,8 @@ class Runner:
       slots: how many of them batches may take at once.
       parameters: how to batch; None runs each request by itself.
       metrics: told of every run.
+      max_open: requests without batching that may wait or run at once; past
+        that, they are turned away.
     """
 
     def __init__(
@@ -133,9 +152,12 @@ class Runner:
         executor: Executor,
         parameters: BatchingParameters | None,
         metrics: Metrics,
+        max_open: int = 1000,
     ) -> None:
         self._executor = executor
         self._metrics = metrics
+        self._max_open = max_open
+        self._open = 0
         self.parameters = parameters
         if parameters:
             self._slots = asyncio.Semaphore(parameters.num_batch_threads)
@@ -160,10 +182,23 @@ class Runner:
         loop = asyncio.get_running_loop()
         with contextlib.ExitStack() as stack:
             stack.enter_context(use)
+            stack.callback(self._close)
+            self._open += 1
             work = self._executor.submit(function, *arguments)
             leave = stack.pop_all().close
         work.add_done_callback(lambda _: loop.call_soon_threadsafe(leave))
         return await asyncio.wrap_future(work)
+
+    def _close(self) -> None:
+        self._open -= 1
+
+    def check_room(self) -> None:
+        """Raises RequestError where too many requests wait already."""
+        if self._open >= self._max_open:
+            raise RequestError(
+                grpc.StatusCode.UNAVAILABLE,
+                f"{self._open} requests are waiting already",
+            )
 
     async def take_slot(self) -> None:
         """Waits until one batch more may run."""
@@ -205,6 +240,8 @@ class SignatureQueue:
         self._signature = signature
         self._runner = runner
         self._in_use = in_use
+        # What a batch was refused for, the latest last.
+        self._refused: dict[int, None] = {}
         self._waiting: list[_Waiting] = []
         self._filled = asyncio.Event()
         self._task: asyncio.Task | None = None
@@ -225,6 +262,7 @@ class SignatureQueue:
         """
         parameters = self._runner.parameters
         if parameters is None or not self._signature.can_batch:
+            self._runner.check_room()
             return await self._runner.alone(
                 self._in_use(), self._signature.run, inputs
             )
@@ -249,6 +287,7 @@ class SignatureQueue:
                 rows,
                 _key(inputs),
                 _length(inputs),
+                bool(self._refused) and _digest(inputs) in self._refused,
                 answer,
                 time.monotonic(),
             )
@@ -324,9 +363,10 @@ class SignatureQueue:
             _set(waiting.answer, result)
 
     def _compute(self, batch: list[_Waiting]) -> list[Arrays | Exception]:
-        """Runs a batch; where the graph refuses it, each request alone.
+        """Runs a batch; where the graph refuses it, each half of it.
 
-        A row that the graph refuses must not fail its neighbours.
+        A row that the graph refuses must not fail its neighbours, nor keep
+        the rest of them from running together.
         """
         padding = self._runner.parameters.padding(sum(w.rows for w in batch))
         self._runner.count_batch(
@@ -337,7 +377,23 @@ class SignatureQueue:
         except Exception as error:
             if len(batch) == 1:
                 return [error]
-        return [self._compute([waiting])[0] for waiting in batch]
+        half = len(batch) // 2
+        results = []
+        for part in (batch[:half], batch[half:]):
+            found = self._compute(part)
+            if len(part) == 1 and isinstance(found[0], Exception):
+                self._remember(part[0].inputs)
+            results += found
+        return results
+
+    def _remember(self, inputs: Arrays) -> None:
+        """Keeps what was refused out of the batches to come.
+
+        Whoever sends it often sends it again.
+        """
+        self._refused[_digest(inputs)] = None
+        while len(self._refused) > _MAX_REFUSED:
+            self._refused.pop(next(iter(self._refused)), None)
 
     def _together(self, batch: list[_Waiting], padding: int) -> list[Arrays]:
         if len(batch) == 1 and not padding:

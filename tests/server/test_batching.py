@@ -140,9 +140,51 @@ def test_a_row_that_is_refused_fails_alone():
             answers = await asyncio.gather(
                 *(ask(line, [v]) for v in (1, 13, 2)), return_exceptions=True
             )
-        assert graph.runs == [[1, 13, 2], [1], [13], [2]]
-        assert [answers[0]["y"], answers[2]["y"]] == [[2], [4]]
-        assert "13 is no number" in str(answers[1])
+            # The next time it keeps nobody waiting.
+            again = await asyncio.gather(
+                *(ask(line, [v]) for v in (1, 13, 2)), return_exceptions=True
+            )
+        assert graph.runs[:5] == [[1, 13, 2], [1], [13, 2], [13], [2]]
+        assert sorted(graph.runs[5:]) == [[1, 2], [13]]
+        for found in (answers, again):
+            assert [found[0]["y"], found[2]["y"]] == [[2], [4]]
+            assert "13 is no number" in str(found[1])
+
+    asyncio.run(main())
+
+
+def test_most_of_a_batch_runs_together_though_a_row_is_refused():
+    async def main():
+        graph = Graph()
+        async with queue(graph, batch_timeout_micros=100_000) as line:
+            values = [*range(13), 13, *range(14, 32)]
+            answers = await asyncio.gather(
+                *(ask(line, [v]) for v in values), return_exceptions=True
+            )
+        assert len(graph.runs) == 11
+        assert sum(isinstance(one, Exception) for one in answers) == 1
+
+    asyncio.run(main())
+
+
+def test_without_batching_the_queue_has_a_bound():
+    async def main():
+        graph = Graph()
+        kind = Tensor("x:0", tf.int32.as_datatype_enum, (None,))
+        signature = Signature("s", {"x": kind}, {"y": kind}, graph)
+        with ThreadPoolExecutor(1) as threads:
+            runner = Runner(threads, None, Metrics(), max_open=2)
+            line = SignatureQueue("m", signature, runner)
+            graph.hold.clear()
+            running = [asyncio.create_task(ask(line, [i])) for i in range(2)]
+            await asyncio.sleep(0.1)
+            with pytest.raises(RequestError, match="waiting") as caught:
+                await ask(line, [2])
+            assert caught.value.code.name == "UNAVAILABLE"
+            graph.hold.set()
+            await asyncio.gather(*running)
+            await asyncio.sleep(0.1)
+            await ask(line, [3])
 
     asyncio.run(main())
 
