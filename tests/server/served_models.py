@@ -5,13 +5,16 @@ import contextlib
 import io
 import json
 import pathlib
+import resource
 import shutil
 import threading
 from collections.abc import Iterator
 
 import aiohttp
+import keras
 import tensorflow as tf
 
+import bert_tf
 from bert_tf.server.config import ModelConfig, ServerConfig
 from bert_tf.server.server import Server
 
@@ -216,6 +219,34 @@ def write_model(folder: pathlib.Path, number: int) -> pathlib.Path:
     version = folder / str(number)
     tf.saved_model.save(module, str(version), signatures=signatures)
     return version
+
+
+def write_classifier(
+    folder: pathlib.Path, tokens: list[str], config: bert_tf.BertConfig
+) -> None:
+    """Writes version 1 of a classifier of text, with its tokenizer."""
+    keras.utils.set_random_seed(3)
+    model = bert_tf.bert_classifier(bert_tf.BertEncoder(config), 3)
+    pack = bert_tf.SentencePacker(bert_tf.BertTokenizer(tokens), 32)
+
+    @tf.function(input_signature=[_spec("text", [None])])
+    def from_text(text):
+        logits = model(pack(text), training=False)
+        return {"logits": logits, "probabilities": tf.nn.softmax(logits)}
+
+    module = tf.Module()
+    module.pack = pack
+    # The session-based loader restores TensorFlow's variables, not Keras'.
+    module.weights = [variable.value for variable in model.variables]
+    tf.saved_model.save(
+        module, str(folder / "1"), signatures={"serving_default": from_text}
+    )
+
+
+def resident(process: int) -> float:
+    """The memory of a process in MiB, as Linux counts it."""
+    pages = pathlib.Path(f"/proc/{process}/statm").read_text().split()[1]
+    return int(pages) * resource.getpagesize() / 2**20
 
 
 def copy_version(source: pathlib.Path, target: pathlib.Path) -> None:

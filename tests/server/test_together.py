@@ -3,20 +3,17 @@
 import asyncio
 import io
 import json
-import pathlib
+import os
 import random
-import resource
 import string
 
 import aiohttp
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import bert_tf
 from bert_tf.server.batching import BatchingParameters
-from tests.server.served_models import fetch, served
+from tests.server.served_models import fetch, resident, served, write_classifier
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "film"]
 TOKENS += ["bad", "##ly", "made", "ü", "."]
@@ -25,7 +22,6 @@ TOKENS += ["bad", "##ly", "made", "ü", "."]
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory):
     """A folder with version 1 of a classifier of text."""
-    keras.utils.set_random_seed(3)
     config = bert_tf.BertConfig(
         vocab_size=len(TOKENS),
         hidden_size=32,
@@ -35,24 +31,8 @@ def classifier(tmp_path_factory):
         max_position_embeddings=32,
         initializer_range=0.5,
     )
-    model = bert_tf.bert_classifier(bert_tf.BertEncoder(config), 3)
-    pack = bert_tf.SentencePacker(bert_tf.BertTokenizer(TOKENS), 32)
     folder = tmp_path_factory.mktemp("classifier")
-
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string, name="text")]
-    )
-    def from_text(text):
-        logits = model(pack(text), training=False)
-        return {"logits": logits, "probabilities": tf.nn.softmax(logits)}
-
-    module = tf.Module()
-    module.pack = pack
-    # The session-based loader restores TensorFlow's variables, not Keras'.
-    module.weights = [variable.value for variable in model.variables]
-    tf.saved_model.save(
-        module, str(folder / "1"), signatures={"serving_default": from_text}
-    )
+    write_classifier(folder, TOKENS, config)
     return folder
 
 
@@ -152,12 +132,6 @@ def test_many_signatures_at_once(batching_server):
             assert outputs == inputs["text"]
 
 
-def resident() -> float:
-    """The memory of this process in MiB, as Linux counts it."""
-    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 2**20
-
-
 @pytest.mark.slow
 def test_memory_stays_flat(classifier):
     parameters = BatchingParameters(max_batch_size=16)
@@ -167,7 +141,7 @@ def test_memory_stays_flat(classifier):
         used = []
         for _ in range(6):
             asyncio.run(ask_all(url, rows, clients=16))
-            used.append(resident())
+            used.append(resident(os.getpid()))
     # After the first 4,000, which fill the caches, 20,000 more.
     print(f"resident MiB after each 4,000 requests: {used}")
     assert used[-1] - used[0] < 30
