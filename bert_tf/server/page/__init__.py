@@ -1,5 +1,7 @@
-"""A page to try the models: three files, and the list of what is served."""
+"""A page to try the models: its files, and what it asks the server."""
 
+import asyncio
+import json
 import pathlib
 
 from aiohttp import web
@@ -7,11 +9,10 @@ from aiohttp import web
 from bert_tf.server.versions import Models
 
 _FOLDER = pathlib.Path(__file__).parent
-_FILES = {
-    "/": ("page.html", "text/html"),
-    "/page.css": ("page.css", "text/css"),
-    "/page.js": ("page.js", "text/javascript"),
-    "/views.js": ("views.js", "text/javascript"),
+_TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
 }
 _HEADERS = {
     "Content-Security-Policy": (
@@ -23,6 +24,8 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
+# What an export says of its model.
+_MODEL_FILE = "assets.extra/model.json"
 
 
 def add_routes(application: web.Application, models: Models) -> None:
@@ -34,21 +37,50 @@ def add_routes(application: web.Application, models: Models) -> None:
     """
 
     async def show_file(request: web.Request) -> web.Response:
-        name, kind = _FILES[request.path]
+        path = _FOLDER / (request.path[1:] or "page.html")
         return web.Response(
-            text=(_FOLDER / name).read_text(encoding="utf-8"),
-            content_type=kind,
+            text=path.read_text(encoding="utf-8"),
+            content_type=_TYPES[path.suffix],
             charset="utf-8",
             headers=_HEADERS,
         )
 
     async def list_models(request: web.Request) -> web.Response:
-        served = [
-            {"name": name, "versions": sorted(models.available(name))}
-            for name in sorted(models.configs)
-        ]
+        served = []
+        for name in sorted(models.configs):
+            versions = sorted(models.available(name))
+            labels = {
+                label: version
+                for label, version in sorted(models.labels(name).items())
+                if version in versions
+            }
+            served.append(
+                {"name": name, "versions": versions, "labels": labels}
+            )
         return web.json_response({"models": served}, headers=_HEADERS)
 
-    for path in _FILES:
-        application.router.add_get(path, show_file)
+    async def describe(request: web.Request) -> web.Response:
+        """What a version's folder says of it; an empty object if nothing."""
+        versions = models.available(request.query.get("model", ""))
+        number = request.query.get("version", "")
+        found = {}
+        for version in versions.values():
+            if str(version.number) == number:
+                found = await asyncio.to_thread(_read, version.folder)
+        return web.json_response(found, headers=_HEADERS)
+
+    application.router.add_get("/", show_file)
+    for path in _FOLDER.iterdir():
+        if path.suffix in _TYPES and path.name != "page.html":
+            application.router.add_get(f"/{path.name}", show_file)
     application.router.add_get("/page/models", list_models)
+    application.router.add_get("/page/description", describe)
+
+
+def _read(folder: pathlib.Path) -> dict:
+    """The description in a folder, which another program may have written."""
+    try:
+        found = json.loads((folder / _MODEL_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,41 +1,53 @@
 // Asks the server which models there are, builds the fields that a signature
 // needs, and shows the answer.
 
-import { element, view } from "/views.js";
+import { showFacts } from "/description.js";
+import { examplesFor } from "/examples.js";
+import { element } from "/format.js";
+import { asCurl, asPython, ask, Failure } from "/request.js";
+import { view } from "/views.js";
 
 const TITLES = {
-  text: "Text", text_b: "Second text", question: "Question",
-  context: "Context", choices: "Choices, one a line",
+  text: "Text", text_a: "First text", text_b: "Second text", question: "Question",
+  context: "Context", choices: "Choices, one a line", start: "Beginning of each choice",
 };
-const ORDER = ["text", "text_a", "text_b", "question", "context", "choices"];
+const ORDER = ["text", "text_a", "text_b", "question", "context", "start", "choices"];
+// Where a second row is compared with the first.
+const SECOND = "second";
+const ROWS = { question: 1, start: 1, choices: 5, context: 6 };
+const NO_MODEL_WAIT = 2000;
 
 const page = Object.fromEntries(
-  ["form", "model", "signature", "inputs", "send", "error", "status", "answer", "raw", "json"]
-    .map((id) => [id, document.getElementById(id)]),
+  [
+    "form", "model", "version", "signature", "description", "facts", "examples", "inputs", "send",
+    "cancel", "status", "seconds", "error", "answer", "raw", "json", "programs", "curl", "python", "copied",
+  ].map((id) => [id, document.getElementById(id)]),
 );
+let models = [];
+let model = {};
 let signatures = {};
+let waiting = null;
 
-async function ask(path, body) {
-  const options = body && {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(body),
-  };
-  const response = await fetch(path, options);
-  const text = await response.text();
-  let value;
-  try {
-    // TF Serving writes NaN and Infinity, which JSON.parse does not read.
-    value = JSON.parse(text.replace(/("(?:[^"\\]|\\.)*")|-?\b(?:NaN|Infinity)\b/g, (all, string) => string ?? "null"));
-  } catch {
-    throw new Error(`${response.status}: ${text.slice(0, 200)}`);
-  }
-  if (!response.ok) throw new Error(value.error ?? response.statusText);
-  return value;
+function fill(select, options) {
+  const before = select.value;
+  select.replaceChildren(...options.map(([value, title]) => {
+    const option = element("option", title);
+    option.value = value;
+    return option;
+  }));
+  if (options.some(([value]) => value === before)) select.value = before;
 }
 
-function pathOf(model) {
-  return `/v1/models/${encodeURIComponent(model)}`;
+function path() {
+  return `/v1/models/${encodeURIComponent(page.model.value)}${page.version.value}`;
+}
+
+function titleOf(name) {
+  return TITLES[name] ?? name;
+}
+
+function kind() {
+  return view(signatures[page.signature.value].outputs).name;
 }
 
 function rank(info) {
@@ -52,35 +64,67 @@ function takesText(definition) {
     && inputs.every(([, info]) => info.dtype === "DT_STRING");
 }
 
-function fill(select, names) {
-  select.replaceChildren(...names.map((name) => {
-    const option = element("option", name);
-    option.value = name;
-    return option;
-  }));
+async function listModels() {
+  const found = await ask("/page/models");
+  models = found.models.filter((one) => one.versions.length);
+  fill(page.model, models.map(({ name }) => [name, name]));
+  if (models.length) listVersions();
 }
 
 async function showModels() {
-  const { models } = await ask("/page/models");
-  const names = models.filter((model) => model.versions.length).map((model) => model.name);
-  fill(page.model, names);
-  if (!names.length) throw new Error("No model is ready.");
+  await listModels();
+  if (!models.length) {
+    setTimeout(guarded(showModels), NO_MODEL_WAIT);
+    throw new Failure("No model is ready yet. The page looks again every two seconds.");
+  }
   await showSignatures();
 }
 
+async function showVersions() {
+  listVersions();
+  await showSignatures();
+}
+
+function listVersions() {
+  const { versions, labels } = models.find(({ name }) => name === page.model.value);
+  fill(page.version, [
+    ["", `latest (${Math.max(...versions)})`],
+    ...Object.entries(labels).map(([label, version]) => [`/labels/${encodeURIComponent(label)}`, `${label} (${version})`]),
+    ...versions.toReversed().map((version) => [`/versions/${version}`, String(version)]),
+  ]);
+}
+
 async function showSignatures() {
-  const metadata = await ask(`${pathOf(page.model.value)}/metadata`);
-  const all = metadata.metadata.signature_def.signature_def;
-  signatures = Object.fromEntries(Object.entries(all).filter(([, one]) => takesText(one)));
+  clear();
+  page.send.disabled = true;
+  const chosen = path();
+  const { model_spec: spec, metadata } = await ask(`${chosen}/metadata`);
+  const query = new URLSearchParams({ model: spec.name, version: spec.version });
+  const description = await ask(`/page/description?${query}`);
+  // Another one may have been chosen meanwhile.
+  if (path() !== chosen) return;
+  showDescription(description);
+  const all = Object.entries(metadata.signature_def.signature_def);
+  signatures = Object.fromEntries(all.filter(([, one]) => takesText(one)));
   const names = Object.keys(signatures).sort((a, b) =>
     (b === "serving_default") - (a === "serving_default") || a.localeCompare(b));
-  fill(page.signature, names);
-  page.send.disabled = names.length === 0;
+  fill(page.signature, names.map((name) => [name, name]));
   if (!names.length) {
     page.inputs.replaceChildren();
-    throw new Error("This model has no signature that takes text.");
+    page.examples.replaceChildren();
+    page.programs.hidden = true;
+    throw new Failure("This model has no signature that takes text.");
   }
+  page.send.disabled = false;
+  page.programs.hidden = false;
   showFields();
+}
+
+function showDescription(description) {
+  model = description;
+  const facts = showFacts(model);
+  page.description.hidden = !facts.length;
+  page.facts.replaceChildren(...facts);
 }
 
 function showFields() {
@@ -88,85 +132,220 @@ function showFields() {
   const place = (name) => (ORDER.indexOf(name) + ORDER.length + 1) % (ORDER.length + 1);
   const inputs = Object.entries(signatures[page.signature.value].inputs)
     .sort(([a], [b]) => place(a) - place(b) || a.localeCompare(b));
-  page.inputs.replaceChildren(...inputs.map(([name, info]) => {
-    const field = element("textarea");
-    field.id = `input-${name}`;
-    field.name = name;
-    field.rows = name === "context" ? 6 : 2;
-    if (rank(info) === 2) field.dataset.lines = "yes";
-    const kept = before[name];
-    field.value = Array.isArray(kept) ? kept.join("\n") : kept ?? "";
-    const label = element("label", TITLES[name] ?? name);
-    label.htmlFor = field.id;
-    return element("p", [label, field]);
-  }));
+  const fields = inputs.map(([name, info]) => field(name, titleOf(name), before[name], rank(info) === 2));
+  const pairs = kind() === "vectors" && inputs.length === 1 && rank(inputs[0][1]) === 1;
+  if (pairs) fields.push(field(SECOND, "Second text (optional)", before[SECOND], false));
+  page.inputs.className = pairs ? "beside" : "";
+  page.inputs.replaceChildren(...fields);
+  showExamples(inputs.map(([name]) => name));
   clear();
+  showPrograms();
+}
+
+function field(name, title, value, lines) {
+  const area = element("textarea");
+  area.id = `input-${name}`;
+  area.name = name;
+  area.rows = ROWS[name] ?? 3;
+  area.dir = "auto";
+  if (lines) area.dataset.lines = "yes";
+  area.value = Array.isArray(value) ? value.join("\n") : value ?? "";
+  const label = element("label", title);
+  label.htmlFor = area.id;
+  return element("p", [label, area]);
+}
+
+function showExamples(names) {
+  const found = examplesFor(kind() === "several" ? "labels" : kind(), names);
+  const buttons = found.map(({ name, inputs, second }) => {
+    const button = element("button", name, "plain");
+    button.type = "button";
+    button.addEventListener("click", () => {
+      const values = second ? { ...inputs, [SECOND]: second } : inputs;
+      for (const [key, value] of Object.entries(values)) fieldOf(key).value = value;
+      clear();
+      showPrograms();
+      page.send.focus();
+    });
+    return button;
+  });
+  page.examples.replaceChildren(...(found.length ? [element("span", "Examples:", "hint"), ...buttons] : []));
+}
+
+function fieldOf(name) {
+  return document.getElementById(`input-${name}`);
 }
 
 function readFields() {
   const fields = page.inputs.querySelectorAll("textarea");
-  return Object.fromEntries([...fields].map((field) => [
-    field.name,
-    field.dataset.lines ? field.value.split("\n").filter((line) => line !== "") : field.value,
+  return Object.fromEntries([...fields].map((area) => [
+    area.name,
+    area.dataset.lines ? area.value.split("\n").filter((line) => line.trim() !== "") : area.value,
   ]));
 }
 
+// The body of a request: one row, or two where both are compared.
+function bodyOf({ [SECOND]: second, ...inputs }) {
+  const columns = Object.entries(inputs).map(([name, value]) =>
+    [name, second?.trim() ? [value, second] : [value]]);
+  return { signature_name: page.signature.value, inputs: Object.fromEntries(columns) };
+}
+
+// What is missing is said before anything is asked.
+function check(inputs) {
+  for (const [name, value] of Object.entries(inputs)) {
+    if (Array.isArray(value)) {
+      if (value.length < 2) throw new Failure("Write at least two choices, one a line.", { field: name });
+    } else if (value.trim() === "" && !["start", SECOND].includes(name)) {
+      throw new Failure(`Write something under \u201c${titleOf(name)}\u201d.`, { field: name });
+    }
+  }
+  if (kind() === "masks" && !inputs.text?.includes("[MASK]")) {
+    throw new Failure("Write [MASK] where a word is to be found.", { field: "text" });
+  }
+}
+
+function showPrograms() {
+  const url = `${location.origin}${path()}:predict`;
+  const body = bodyOf(readFields());
+  page.curl.textContent = asCurl(url, body);
+  page.python.textContent = asPython(url, body);
+  page.copied.textContent = "";
+}
+
 function clear() {
-  page.error.textContent = "";
+  waiting?.abort();
+  for (const area of page.inputs.querySelectorAll("[aria-invalid]")) area.removeAttribute("aria-invalid");
+  page.error.replaceChildren();
   page.answer.replaceChildren();
   page.raw.hidden = true;
+  page.status.textContent = "Nothing asked yet.";
+}
+
+function showFailure(error) {
+  const parts = [element("p", error.message)];
+  if (error.details) {
+    parts.push(element("details", [element("summary", "What the server said"), element("p", error.details)]));
+  }
+  page.error.replaceChildren(...parts);
+  // What is no longer served goes from the lists; the failure is shown as is.
+  if (error.status === 404) listModels().then(showPrograms, () => {});
+  const area = error.field && fieldOf(error.field);
+  if (area) {
+    area.setAttribute("aria-invalid", "true");
+    area.focus();
+  }
 }
 
 // One row of what came back: outputs without a batch dimension stay whole.
-function firstRow(value, infos) {
+function rowOf(value, infos, row) {
   const names = Object.keys(infos);
   const outputs = names.length === 1 ? { [names[0]]: value } : value;
   return Object.fromEntries(Object.entries(outputs).map(([name, columns]) => {
     const shape = infos[name].tensor_shape;
     const isBatch = shape.unknown_rank || (shape.dim.length > 0 && Number(shape.dim[0].size) < 0);
-    return [name, isBatch && Array.isArray(columns) ? columns[0] : columns];
+    return [name, isBatch && Array.isArray(columns) ? columns[row] : columns];
   }));
 }
 
+// Says that an answer is being waited for, and for how long.
+function wait() {
+  const start = performance.now();
+  const controller = new AbortController();
+  const show = () => { page.seconds.textContent = `${((performance.now() - start) / 1000).toFixed(0)} s`; };
+  const timer = setInterval(show, 1000);
+  waiting = controller;
+  page.status.textContent = "Waiting for the model \u2026";
+  page.form.setAttribute("aria-busy", "true");
+  page.send.setAttribute("aria-disabled", "true");
+  page.cancel.hidden = false;
+  controller.end = () => {
+    clearInterval(timer);
+    page.seconds.textContent = "";
+    if (document.activeElement === page.cancel) page.send.focus();
+    page.cancel.hidden = true;
+    page.send.removeAttribute("aria-disabled");
+    page.form.removeAttribute("aria-busy");
+    waiting = null;
+    return performance.now() - start;
+  };
+  return controller;
+}
+
 async function send() {
-  if (page.send.disabled) return;
+  if (page.send.disabled || waiting) return;
   clear();
-  page.send.disabled = true;
-  page.status.textContent = "Asking ...";
+  const inputs = readFields();
+  const { outputs: infos } = signatures[page.signature.value];
   try {
-    const inputs = readFields();
-    const name = page.signature.value;
-    const columns = Object.fromEntries(Object.entries(inputs).map(([key, value]) => [key, [value]]));
-    const start = performance.now();
-    const answer = await ask(`${pathOf(page.model.value)}:predict`, { signature_name: name, inputs: columns });
-    const took = performance.now() - start;
-    const outputs = firstRow(answer.outputs, signatures[name].outputs);
-    const chosen = view(outputs);
-    page.answer.dataset.view = chosen.name;
-    page.answer.replaceChildren(...chosen.show(outputs, inputs));
-    page.json.textContent = JSON.stringify(outputs, null, 2);
-    page.raw.hidden = false;
-    page.status.textContent = `Answered in ${took.toFixed(0)} ms.`;
+    check(inputs);
   } catch (error) {
-    page.status.textContent = "No answer.";
-    page.error.textContent = error.message;
-  } finally {
-    page.send.disabled = false;
+    showFailure(error);
+    return;
   }
+  const body = bodyOf(inputs);
+  const turn = wait();
+  try {
+    const fields = Object.fromEntries(Object.keys(inputs).map((name) => [name, titleOf(name)]));
+    const { outputs } = await ask(`${path()}:predict`, { body, signal: turn.signal, fields });
+    const took = turn.end();
+    const row = rowOf(outputs, infos, 0);
+    const second = inputs[SECOND]?.trim() ? rowOf(outputs, infos, 1) : undefined;
+    const chosen = view(row);
+    page.answer.dataset.view = chosen.name;
+    page.answer.replaceChildren(...chosen.show(row, inputs, model, second));
+    page.json.textContent = JSON.stringify(second ? [row, second] : row, null, 2);
+    page.raw.hidden = false;
+    page.answer.scrollIntoView({ block: "nearest" });
+    page.status.textContent = `Answered in ${took < 1000 ? `${took.toFixed(0)} ms` : `${(took / 1000).toFixed(1)} s`}.`;
+  } catch (error) {
+    if (waiting === turn) turn.end();
+    if (turn.signal.aborted) {
+      page.status.textContent = "Cancelled.";
+      return;
+    }
+    page.status.textContent = "No answer.";
+    showFailure(error);
+  }
+}
+
+async function copy(id) {
+  const block = page[id];
+  const title = id === "curl" ? "curl" : "Python";
+  let done;
+  try {
+    await navigator.clipboard.writeText(block.textContent);
+    done = true;
+  } catch {
+    // Over plain HTTP from another machine there is no clipboard.
+    getSelection().selectAllChildren(block);
+    done = document.execCommand("copy");
+  }
+  page.copied.textContent = done
+    ? `Copied as ${title}.`
+    : "The browser does not allow copying; select the text instead.";
 }
 
 function guarded(work) {
   return async () => {
     try {
+      page.error.replaceChildren();
       await work();
     } catch (error) {
-      page.error.textContent = error.message;
+      showFailure(error);
     }
   };
 }
 
-page.model.addEventListener("change", guarded(showSignatures));
+page.model.addEventListener("change", guarded(showVersions));
+page.version.addEventListener("change", guarded(showSignatures));
 page.signature.addEventListener("change", guarded(showFields));
+page.inputs.addEventListener("input", showPrograms);
+page.cancel.addEventListener("click", () => waiting?.abort());
+page.programs.addEventListener("click", (event) => {
+  const id = event.target.closest("[data-copies]")?.dataset.copies;
+  if (id) copy(id);
+});
 page.form.addEventListener("submit", (event) => {
   event.preventDefault();
   send();
@@ -177,4 +356,9 @@ page.form.addEventListener("keydown", (event) => {
     send();
   }
 });
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") waiting?.abort();
+});
+// Where there is room beside the answer.
+page.description.open = matchMedia("(min-width: 70rem)").matches;
 guarded(showModels)();

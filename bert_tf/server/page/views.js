@@ -2,102 +2,108 @@
 //
 // VIEWS is the one place that knows these names: the first whose `fits` is
 // true shows the answer. `outputs` is the answer for one row, `inputs` what
-// was asked.
+// was asked, `model` what the model's folder says of it.
 
-export function element(tag, content, className) {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  const parts = Array.isArray(content) ? content : [content ?? ""];
-  made.append(...parts.map((part) => (part instanceof Node ? part : String(part))));
-  return made;
-}
+import { cosine, element, marked, number, probability, shares, table, wholeWords } from "/format.js";
 
-function percent(value) {
-  return `${(100 * value).toFixed(1)} %`;
-}
-
-function number(value) {
-  return typeof value === "number" ? String(Number(value.toPrecision(4))) : String(value);
-}
-
-// A table of names with their shares of 1 as bars.
-function bars(caption, names, values, best) {
-  const rows = values.map((value, index) => {
-    const fill = element("div", "", "fill");
-    fill.style.width = `${Math.max(0, Math.min(1, value)) * 100}%`;
-    const track = element("div", [fill], "track");
-    track.setAttribute("aria-hidden", "true");
-    const name = element("th", names[index] ?? index);
-    name.scope = "row";
-    const row = element("tr", [name, element("td", [track], "bar"), element("td", percent(value), "number")]);
-    if (index === best) row.className = "best";
-    return row;
-  });
-  return element("table", [element("caption", caption, "hint"), element("tbody", rows)]);
-}
+const CANDIDATES = 5;
+const SHOWN_LABELS = 10;
 
 function largest(values) {
   return values.indexOf(Math.max(...values));
 }
 
-// Text with stretches marked; starts and ends count characters, of which
-// some take two places in a JavaScript string.
-function marked(text, stretches) {
-  const characters = Array.from(text);
-  const parts = [];
-  let done = 0;
-  for (const { start, end, className, label } of [...stretches].sort((a, b) => a.start - b.start)) {
-    if (start < done || end > characters.length || end <= start) continue;
-    parts.push(characters.slice(done, start).join(""));
-    const mark = element("mark", characters.slice(start, end).join(""), className);
-    if (label) mark.append(" ", element("span", label, "label"));
-    parts.push(mark);
-    done = end;
+function showSpan(outputs, inputs, model) {
+  const characters = Array.from(inputs.context);
+  const whole = (start, end) => {
+    const found = wholeWords(characters, Number(start), Number(end));
+    return { ...found, text: characters.slice(found.start, found.end).join("").replace(/\s+/g, " ") };
+  };
+  if (outputs.answer === "") {
+    return [
+      element("p", "No answer in this context.", "big"),
+      ...showThreshold(outputs, model),
+      ...showCandidates("Best answers, if there were one", outputs, whole),
+    ];
   }
-  parts.push(characters.slice(done).join(""));
-  return element("div", parts, "text");
+  const best = whole(outputs.start, outputs.end);
+  const parts = [element("p", best.text, "big")];
+  if (best.text !== outputs.answer) {
+    parts.push(element("p", `The model marked \u201c${outputs.answer}\u201d; shown are whole words.`, "hint"));
+  }
+  return [
+    ...parts,
+    marked(inputs.context, [best]),
+    ...showThreshold(outputs, model),
+    ...showCandidates("Best answers", outputs, whole),
+  ];
 }
 
-function list(caption, rows) {
-  const body = rows.map((cells) => element("tr", cells.map((cell) => element("td", cell))));
-  return element("table", [element("caption", caption, "hint"), element("tbody", body)]);
+function relative(value) {
+  return `${number(Math.abs(value))} ${value < 0 ? "below" : "above"}`;
 }
 
-function showSpan(outputs, inputs) {
-  const parts = [];
-  parts.push(element("p", outputs.answer === "" ? "No answer in this context." : outputs.answer, "big"));
-  if (outputs.answer !== "" && inputs.context !== undefined) {
-    parts.push(marked(inputs.context, [{ start: Number(outputs.start), end: Number(outputs.end) }]));
+// Why there is an answer or none: a sentence on the threshold.
+function showThreshold(outputs, model) {
+  const none = outputs.no_answer_probability;
+  if (none === undefined) return [];
+  const { threshold } = model;
+  if (threshold === undefined) {
+    if (model.task) return [element("p", "This model always gives an answer.", "hint")];
+    return [element("p", `Probability of no answer: ${probability(none)}.`)];
   }
-  if (outputs.no_answer_probability !== undefined) {
-    parts.push(element("p", `Probability that there is no answer: ${percent(outputs.no_answer_probability)}`));
+  const parts = [`Probability of no answer: ${probability(none)}.`];
+  const best = outputs.n_best_scores?.[0];
+  // What the logits differ by, since both are of one softmax.
+  const difference = Math.log(none / best);
+  if (Number.isFinite(difference)) {
+    parts.push(`No answer scores ${relative(difference)} the best answer;`);
+  } else {
+    parts.push("Compared with the best answer,");
   }
-  const best = outputs.n_best_answers ?? outputs.answers;
-  const scores = outputs.n_best_scores ?? outputs.n_best_probabilities ?? outputs.scores;
-  if (Array.isArray(best)) {
-    const rows = best.map((answer, index) => [answer, scores ? number(scores[index]) : ""]);
-    parts.push(list("Best answers", rows.filter(([answer]) => answer !== "")));
-  }
-  return parts;
+  parts.push(`the threshold is ${relative(threshold)} it. Above the threshold the model gives no answer.`);
+  return [element("p", parts.join(" "), "hint")];
+}
+
+function showCandidates(caption, outputs, whole) {
+  const texts = outputs.n_best_answers;
+  const scores = outputs.n_best_scores;
+  if (!Array.isArray(texts) || !Array.isArray(scores)) return [];
+  const starts = outputs.n_best_starts;
+  const found = new Map();
+  texts.forEach((text, index) => {
+    if (text === "" || found.size === CANDIDATES) return;
+    const shown = starts ? whole(starts[index], outputs.n_best_ends[index]).text : text;
+    // Parts of the same words count once, as the best of them.
+    if (!found.has(shown)) found.set(shown, scores[index]);
+  });
+  if (!found.size) return [];
+  const best = outputs.answer === "" ? -1 : 0;
+  return [shares(caption, "Answer", [...found.keys()], [...found.values()], best)];
 }
 
 function showTags(outputs, inputs) {
   const count = outputs.count === undefined ? outputs.entities.length : Number(outputs.count);
+  const entities = outputs.entities.slice(0, count);
   const kinds = [...new Set(outputs.labels.slice(0, count))].sort();
-  const stretches = outputs.entities.slice(0, count).map((entity, index) => ({
+  const stretches = entities.map((entity, index) => ({
     start: Number(outputs.starts[index]),
     end: Number(outputs.ends[index]),
     label: outputs.labels[index],
     className: `tag-${kinds.indexOf(outputs.labels[index]) % 6}`,
   }));
-  const found = outputs.entities.slice(0, count).map((entity, index) => [
-    entity, outputs.labels[index], outputs.scores ? number(outputs.scores[index]) : "",
-  ]);
-  return [
-    element("p", count === 1 ? "1 entity" : `${count} entities`),
+  const parts = [
+    element("p", count === 1 ? "1 entity" : `${count || "No"} entities`, "big"),
     marked(inputs.text, stretches),
-    list("Entities", found),
   ];
+  if (!count) return parts;
+  const columns = [{ title: "Entity", kind: "name" }, { title: "Label", kind: "word" }, { title: "Characters", kind: "number" }];
+  if (outputs.scores) columns.push({ title: "Probability", kind: "number" });
+  const rows = stretches.map(({ start, end, label }, index) => {
+    const cells = [entities[index], label, `${start}\u2013${end}`];
+    return outputs.scores ? [...cells, probability(outputs.scores[index])] : cells;
+  });
+  return [...parts, table("", columns, rows)];
 }
 
 function showMasks(outputs, inputs) {
@@ -108,40 +114,92 @@ function showMasks(outputs, inputs) {
     return [piece, masks[index] ? element("mark", masks[index][0]) : "[MASK]"];
   });
   const tables = masks.map((tokens, index) => {
-    const scores = outputs.scores[index];
-    return bars(`Mask ${index + 1}`, tokens, scores, largest(scores));
+    const caption = masks.length === 1 ? "Tokens for the mask" : `Tokens for mask ${index + 1}`;
+    return shares(caption, "Token", tokens, outputs.scores[index], 0);
   });
   return [element("div", filled, "text"), ...tables];
 }
 
 function showChoice(outputs, inputs) {
   const choices = inputs.choices ?? [];
-  const best = largest(outputs.probabilities);
-  return [element("p", choices[best] ?? outputs.choice, "big"), bars("Choices", choices, outputs.probabilities, best)];
+  const values = outputs.probabilities.slice(0, choices.length);
+  const best = largest(values);
+  return [
+    element("p", choices[best] ?? outputs.choice, "big"),
+    shares("", "Choice", choices, values, best),
+  ];
 }
 
+// The best first; of many labels the others are a click away.
 function showLabels(outputs) {
   const values = outputs.probabilities ?? outputs.scores;
-  const names = outputs.labels ?? outputs.classes ?? [];
-  let best = largest(values);
-  const parts = [];
-  if (outputs.label !== undefined) {
-    parts.push(element("p", outputs.label, "big"));
-    if (names.includes(outputs.label)) best = names.indexOf(outputs.label);
+  const names = outputs.labels ?? outputs.classes ?? values.map((value, index) => index);
+  const order = names.map((name, index) => index).sort((a, b) => values[b] - values[a]);
+  const rows = (from, to, best) => {
+    const chosen = order.slice(from, to);
+    return shares("", "Label", chosen.map((index) => names[index]), chosen.map((index) => values[index]), best);
+  };
+  const parts = [element("p", outputs.label ?? names[order[0]], "big")];
+  parts.push(rows(0, SHOWN_LABELS, 0));
+  if (names.length > SHOWN_LABELS) {
+    const rest = rows(SHOWN_LABELS, names.length, -1);
+    parts.push(element("details", [element("summary", `${names.length - SHOWN_LABELS} more`), rest]));
   }
-  return [...parts, bars("Labels", names, values, best)];
+  return parts;
 }
 
-function showVectors(outputs) {
-  return VECTORS.filter((name) => Array.isArray(outputs[name])).map((name) => {
-    const vector = outputs[name];
-    const length = Math.hypot(...vector);
-    const first = vector.slice(0, 5).map(number).join(", ");
-    return element("p", `${name}: ${vector.length} dimensions, length ${number(length)}; ${first}, ...`);
-  });
+// Several labels may hold, each by itself.
+function showSeveral(outputs, inputs, model) {
+  const order = outputs.labels.map((label, index) => index).sort((a, b) => outputs.scores[b] - outputs.scores[a]);
+  const holding = order.filter((index) => outputs.holds[index]).map((index) => outputs.labels[index]);
+  const columns = [
+    { title: "Label", kind: "name" },
+    { title: "Holds", kind: "word" },
+    { title: "Probability", kind: "number" },
+    { kind: "bar" },
+  ];
+  const rows = order.map((index) => [
+    outputs.labels[index], outputs.holds[index] ? "yes" : "no",
+    probability(outputs.scores[index]), outputs.scores[index],
+  ]);
+  const parts = [element("p", holding.length ? holding.join(", ") : "No label", "big"), table("", columns, rows)];
+  if (model.threshold !== undefined) {
+    parts.push(element("p", `A label holds where its probability is above ${probability(model.threshold)}.`, "hint"));
+  }
+  return parts;
 }
 
-const VECTORS = ["cls", "mean", "embedding", "pooled_output"];
+// Vectors of one text, or of two beside each other.
+function showVectors(outputs, inputs, model, others) {
+  const names = VECTORS.filter((name) => Array.isArray(outputs[name]));
+  const size = (vector) => number(Math.hypot(...vector));
+  if (!others) {
+    const columns = [
+      { title: "Vector", kind: "name" }, { title: "Dimensions", kind: "number" },
+      { title: "Length", kind: "number" }, { title: "First values", kind: "number" },
+    ];
+    const rows = names.map((name) => [
+      name, outputs[name].length, size(outputs[name]), `${outputs[name].slice(0, 3).map(number).join(", ")}, \u2026`,
+    ]);
+    return [table("", columns, rows), element("p", "Write a second text to see how alike both are.", "hint")];
+  }
+  const alike = Object.fromEntries(names.map((name) => [name, cosine(outputs[name], others[name])]));
+  const main = names.includes("mean") ? "mean" : names[0];
+  const columns = [
+    { title: "Vector", kind: "name" }, { title: "Dimensions", kind: "number" },
+    { title: "Lengths", kind: "number" }, { title: "Similarity", kind: "number" },
+  ];
+  const rows = names.map((name) => [
+    name, outputs[name].length, `${size(outputs[name])}, ${size(others[name])}`, number(alike[name]),
+  ]);
+  return [
+    element("p", `Similarity ${number(alike[main])}`, "big"),
+    element("p", `The cosine of the angle between the ${main} vectors: 1 where both point the same way, 0 where they have nothing in common.`, "hint"),
+    table("", columns, rows, names.indexOf(main)),
+  ];
+}
+
+const VECTORS = ["mean", "cls", "embedding", "pooled_output"];
 
 function has(outputs, ...names) {
   return names.every((name) => outputs[name] !== undefined);
@@ -152,12 +210,14 @@ export const VIEWS = [
   { name: "tags", fits: (o) => has(o, "entities", "labels", "starts", "ends"), show: showTags },
   { name: "masks", fits: (o) => has(o, "tokens", "scores"), show: showMasks },
   { name: "choice", fits: (o) => has(o, "choice", "probabilities"), show: showChoice },
-  { name: "labels", fits: (o) => Array.isArray(o.probabilities) || (Array.isArray(o.scores) && (has(o, "labels") || has(o, "classes"))), show: showLabels },
-  { name: "score", fits: (o) => typeof o.score === "number", show: (o) => [element("p", number(o.score), "big")] },
-  { name: "vectors", fits: (o) => VECTORS.some((name) => Array.isArray(o[name])), show: showVectors },
+  { name: "several", fits: (o) => has(o, "labels", "scores", "holds"), show: showSeveral },
+  { name: "labels", fits: (o) => has(o, "probabilities") || (has(o, "scores") && (has(o, "labels") || has(o, "classes"))), show: showLabels },
+  { name: "score", fits: (o) => has(o, "score"), show: (o) => [element("p", number(o.score), "big")] },
+  { name: "vectors", fits: (o) => VECTORS.some((name) => has(o, name)), show: showVectors },
   { name: "other", fits: () => true, show: () => [element("p", "These outputs have no view of their own; see the JSON.")] },
 ];
 
+// The view of an answer, or of a signature's outputs: their names decide.
 export function view(outputs) {
   return VIEWS.find((one) => one.fits(outputs));
 }
