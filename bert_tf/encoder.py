@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 
 from bert_tf.checkpoints import TASK_HEADS, load_checkpoint
+from bert_tf.compat import symbolic_outputs
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS, PACKED_INPUTS, Feature
@@ -150,11 +151,13 @@ class BertEncoder(keras.Model):
         )
         hidden, layers, probabilities = embedded, [], []
         for block in self.blocks:
-            queries = 1 if pooled_only and block is self.blocks[-1] else None
+            cls_only = pooled_only and block is self.blocks[-1]
 
-            def attend(hidden: Any, block: Any = block, queries: Any = queries):
+            def attend(
+                hidden: Any, block: Any = block, cls_only: bool = cls_only
+            ) -> Any:
                 outputs = block(
-                    hidden, adder, queries=queries, training=training
+                    hidden, adder, cls_only=cls_only, training=training
                 )
                 return outputs if return_attention_probs else outputs[:1]
 
@@ -171,6 +174,16 @@ class BertEncoder(keras.Model):
         if return_attention_probs:
             outputs["attention_probs"] = tuple(probabilities)
         return outputs
+
+    @property
+    def output(self) -> list[keras.KerasTensor]:
+        """The outputs of that call on Keras inputs which had the most.
+
+        Keras takes each call for one with as many outputs as this has; of a
+        layer it is the first call, which may have had the pooled output alone.
+        """
+        calls = symbolic_outputs(self)
+        return max(calls, key=len) if calls else super().output
 
     def _of_tokens(
         self,
@@ -195,7 +208,7 @@ class BertEncoder(keras.Model):
             attend = functools.partial(
                 block.of_tokens,
                 places=places,
-                first_only=pooled_only and block is self.blocks[-1],
+                cls_only=pooled_only and block is self.blocks[-1],
                 training=training,
             )
             hidden = self._run(block, attend, hidden, training)

@@ -11,6 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LEVELS = {
     "errors": 0,
     "files": 0,
+    "compat": 0,
     "processes": 0,
     "progress": 0,
     "quiet_tensorflow": 0,

@@ -97,7 +97,7 @@ class SelfAttention(ConfiguredLayer):
         self,
         hidden: Any,
         adder: Any,
-        queries: int | None = None,
+        cls_only: bool = False,
         training: bool | None = None,
     ) -> tuple[Any, Any]:
         """Attends.
@@ -105,27 +105,27 @@ class SelfAttention(ConfiguredLayer):
         Args:
           hidden: float [B, S, H].
           adder: float32, broadcast to [B, N, S, S]; see `attention_adder`.
-          queries: Q, the first positions, which alone attend (to all S); None
-            for all, Q = S.
+          cls_only: only the first position attends (to all S): Q = 1, where
+            otherwise Q = S.
           training: whether dropout on the probabilities is active.
 
         Returns:
           The context float [B, Q, H] and the probabilities before dropout
           float [B, N, Q, S], both in the compute dtype.
         """
-        if queries is None:
-            query, key, value = self._heads(hidden, 0, 3)
-        else:
-            (query,) = self._heads(hidden[:, :queries], 0, 1)
+        if cls_only:
+            (query,) = self._heads(hidden[:, :1], 0, 1)
             key, value = self._heads(hidden, 1, 3)
-            adder = adder[:, :, :queries]
+            adder = adder[:, :, :1]
+        else:
+            query, key, value = self._heads(hidden, 0, 3)
         return self._attend(query, key, value, adder, training)
 
     def of_tokens(
         self,
         tokens: Any,
         places: TokenPlaces,
-        first_only: bool = False,
+        cls_only: bool = False,
         training: bool | None = None,
     ) -> Any:
         """Attends in a batch without padding.
@@ -133,15 +133,15 @@ class SelfAttention(ConfiguredLayer):
         Args:
           tokens: float [1, T, H].
           places: where they are.
-          first_only: only the first token of each row attends.
+          cls_only: only the first token of each row attends.
           training: whether dropout on the probabilities is active.
 
         Returns:
-          The context float [1, T, H]; with first_only, [B, 1, H].
+          The context float [1, T, H]; with cls_only, [B, 1, H].
         """
-        parts = self._project(tokens, 1 if first_only else 0, 3)
+        parts = self._project(tokens, 1 if cls_only else 0, 3)
         heads = [self._split(part) for part in places.group(parts)]
-        if first_only:
+        if cls_only:
             firsts = self._project(places.first(tokens), 0, 1)
             heads = [
                 self._split(first) + rest
@@ -152,10 +152,10 @@ class SelfAttention(ConfiguredLayer):
         contexts = []
         for (query, key, value), mask in zip(heads, places.masks, strict=True):
             adder = attention_adder(mask, causal=self.config.causal)
-            adder = adder[:, :, :1] if first_only else adder
+            adder = adder[:, :, :1] if cls_only else adder
             context, _ = self._attend(query, key, value, adder, training)
             contexts.append(context)
-        if first_only:
+        if cls_only:
             return places.ungroup_rows(contexts)
         return places.ungroup(contexts)
 

@@ -65,7 +65,7 @@ class TransformerBlock(ConfiguredLayer):
         self,
         hidden: Any,
         adder: Any,
-        queries: int | None = None,
+        cls_only: bool = False,
         training: bool | None = None,
     ) -> tuple[Any, Any]:
         """Applies the block.
@@ -73,8 +73,8 @@ class TransformerBlock(ConfiguredLayer):
         Args:
           hidden: float [B, S, H].
           adder: float32, broadcast to [B, N, S, S]; see `attention_adder`.
-          queries: Q, the first positions, whose outputs alone are computed;
-            None for all, Q = S.
+          cls_only: only the output of the first position is computed: Q = 1,
+            where otherwise Q = S.
           training: whether dropout is active.
 
         Returns:
@@ -82,17 +82,17 @@ class TransformerBlock(ConfiguredLayer):
           float [B, N, Q, S], both in the compute dtype.
         """
         context, probabilities = self.attention(
-            hidden, adder, queries=queries, training=training
+            hidden, adder, cls_only=cls_only, training=training
         )
-        if queries is not None:
-            hidden = hidden[:, :queries]
+        if cls_only:
+            hidden = hidden[:, :1]
         return self._transform(hidden, context, training), probabilities
 
     def of_tokens(
         self,
         tokens: Any,
         places: TokenPlaces,
-        first_only: bool = False,
+        cls_only: bool = False,
         training: bool | None = None,
     ) -> Any:
         """Applies the block to a batch without padding.
@@ -100,16 +100,16 @@ class TransformerBlock(ConfiguredLayer):
         Args:
           tokens: float [1, T, H].
           places: where they are.
-          first_only: computes the output of the first token of each row.
+          cls_only: computes the output of the first token of each row.
           training: whether dropout is active.
 
         Returns:
-          float [1, T, H]; with first_only, [B, 1, H].
+          float [1, T, H]; with cls_only, [B, 1, H].
         """
         context = self.attention.of_tokens(
-            tokens, places, first_only=first_only, training=training
+            tokens, places, cls_only=cls_only, training=training
         )
-        if first_only:
+        if cls_only:
             tokens = places.first(tokens)
         return self._transform(tokens, context, training)
 
