@@ -270,7 +270,8 @@ def restore(
 
     Raises:
       UserError: an array is missing or of another shape, or the architectures
-        compute differently; no weight is changed.
+        compute differently; no weight is changed. Or an array of a folder
+        holds NaN or infinite values; those read before it are assigned.
     """
     encoder, named = _parts(model)
     heads = head_shapes(encoder.config)

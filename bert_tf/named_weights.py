@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_tf.checkpoints import Checkpoint, head_shapes
+from bert_tf.checkpoints import MASKED_LM, Checkpoint, head_shapes
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.lazy_arrays import shapes_of_arrays
@@ -144,6 +144,10 @@ def _check(
         )
 
 
+def _computation(config: BertConfig) -> dict[str, Any]:
+    return {key: getattr(config, key) for key in _COMPUTATION}
+
+
 def _some(names: list[str]) -> str:
     """The first few names, and how many more there are."""
     more = len(names) - _MOST_NAMES
@@ -174,14 +178,6 @@ def restore_weights(
       UserError: the encoder or a head does not fit, or the architectures
         compute differently.
     """
-    for key in _COMPUTATION:
-        theirs, ours = getattr(checkpoint.config, key), getattr(config, key)
-        if theirs != ours:
-            raise UserError(
-                f"{checkpoint.source}: {key} is {theirs!r}, and {ours!r} in "
-                f"the model {owner!r}; build the model with the checkpoint's "
-                "config."
-            )
     heads = {
         head: [name for name in shapes if name in named]
         for head, shapes in head_shapes(config).items()
@@ -191,6 +187,19 @@ def restore_weights(
         for head, names in heads.items()
         if names and (head in fresh or head not in checkpoint.heads)
     )
+    forms = [_computation(checkpoint.config), _computation(config)]
+    if heads[MASKED_LM] and MASKED_LM not in drawn:
+        for form, its in zip(forms, (checkpoint.config, config), strict=True):
+            head = its.of_masked_lm_head()
+            form["masked_lm_act"] = head.hidden_act
+            form["masked_lm_layer_norm_eps"] = head.layer_norm_eps
+    for key, theirs in forms[0].items():
+        if theirs != forms[1][key]:
+            raise UserError(
+                f"{checkpoint.source}: {key} is {theirs!r}, and "
+                f"{forms[1][key]!r} in the model {owner!r}; build the model "
+                "with the checkpoint's config."
+            )
     left = {name for head in drawn for name in heads[head]}
     assign_arrays(
         {name: w for name, w in named.items() if name not in left},

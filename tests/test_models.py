@@ -7,6 +7,7 @@ from model_helpers import encoder_inputs, fill, numpy, small_config
 
 import bert_tf
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+from bert_tf.checkpoints.array_file import read_arrays, write_arrays
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.models import (
@@ -244,3 +245,76 @@ def test_a_model_without_an_encoder_is_refused() -> None:
         restore(model, checkpoint)
     with pytest.raises(UserError, match="takes a BertEncoder"):
         bert_classifier(model, 2)
+
+
+def test_a_masked_lm_head_of_other_forms_is_refused(tmp_path, capfd) -> None:
+    forms = {"masked_lm_act": "gelu_erf", "masked_lm_layer_norm_eps": 1e-5}
+    config = small_config(**forms)
+    trained = fill(bert_tf.BertPretrainer(config))
+    save_checkpoint(tmp_path, Checkpoint(config, trained.to_arrays()))
+    plain = fill(bert_tf.BertPretrainer(small_config()), seed=1)
+    before = plain.to_arrays()
+    for key, value in forms.items():
+        own = {name: form for name, form in forms.items() if name != key}
+        model = bert_tf.BertPretrainer(small_config(**own))
+        with pytest.raises(UserError, match=f"{key} is {value!r}, and"):
+            restore(model, tmp_path)
+    with pytest.raises(UserError, match="masked_lm_act") as error:
+        restore(plain, tmp_path)
+    assert "\n" not in str(error.value)
+    for name, array in plain.to_arrays().items():
+        np.testing.assert_array_equal(array, before[name])
+    # The same forms by another name, and models that do not compute them.
+    same = small_config(masked_lm_act="gelu", masked_lm_layer_norm_eps=1e-12)
+    assert restore(bert_tf.BertPretrainer(same), plain_folder(tmp_path)) == ()
+    assert restore(plain, tmp_path, fresh=["masked_lm"]) == ("masked_lm",)
+    restore(bert_classifier(BertEncoder(small_config()), 2), tmp_path)
+    assert capfd.readouterr().err.count("\n") == 1
+    equal = bert_tf.BertPretrainer(config)
+    assert restore(equal, tmp_path) == ()
+
+
+def plain_folder(tmp_path):
+    model = fill(bert_tf.BertPretrainer(small_config()))
+    folder = tmp_path / "plain"
+    save_checkpoint(folder, Checkpoint(model.config, model.to_arrays()))
+    return folder
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(
+    ("family", "file", "name"),
+    [
+        (
+            "bert_tf",
+            "bert_model.safetensors",
+            "bert/encoder/layer_1/output/dense/kernel",
+        ),
+        (
+            "hugging_face",
+            "model.safetensors",
+            "bert.encoder.layer.1.output.dense.weight",
+        ),
+    ],
+)
+def test_weights_that_are_not_finite_are_refused(
+    family, file, name, value, tmp_path
+) -> None:
+    model = fill(bert_tf.BertPretrainer(small_config()))
+    checkpoint = Checkpoint(model.config, model.to_arrays())
+    save_checkpoint(tmp_path / "folder", checkpoint, to=family)
+    arrays = read_arrays(tmp_path / "folder" / file)
+    arrays[name][0, 1] = value
+    write_arrays(tmp_path / "folder" / file, arrays)
+    opened = load_checkpoint(tmp_path / "folder")
+    for load in (
+        lambda: BertEncoder.from_checkpoint(tmp_path / "folder"),
+        lambda: bert_tf.BertPretrainer.from_checkpoint(tmp_path / "folder"),
+        lambda: restore(model, tmp_path / "folder"),
+        lambda: dict(opened.arrays),
+    ):
+        with pytest.raises(UserError, match="values that are not fin") as error:
+            load()
+        assert "\n" not in str(error.value)
+        assert f"{name} holds" in str(error.value)
+        assert str(tmp_path / "folder") in str(error.value)

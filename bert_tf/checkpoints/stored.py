@@ -66,7 +66,8 @@ def read_stored(
       source: the file or folder, for errors.
 
     Returns:
-      Our arrays, float32, read when asked for, and the names left out.
+      Our arrays, float32, read when asked for, and the names left out. An
+      array that is not finite is a `UserError` when it is read.
 
     Raises:
       UserError: an array is missing, unexpected, of another shape or no
@@ -108,6 +109,11 @@ def read_stored(
                 "floating-point numbers."
             )
         array = array.astype(np.float32, copy=False)
+        if not np.isfinite(array).all():
+            raise UserError(
+                f"{source}: {table[ours].name} holds values that are not "
+                "finite (NaN or infinite); no model can be made of it."
+            )
         if table[ours].transposed:
             array = array.T
         return array.reshape(shapes[ours])

@@ -136,7 +136,7 @@ def not_finite(folder):
     arrays = read_arrays(folder / WEIGHTS)
     arrays["cls.predictions.bias"][3] = float("nan")
     write_arrays(folder / WEIGHTS, arrays)
-    return "cls/predictions/output_bias holds values that are not finite"
+    return "cls.predictions.bias holds values that are not finite"
 
 
 BAD_FOLDERS = (
