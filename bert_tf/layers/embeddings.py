@@ -75,13 +75,15 @@ class Embeddings(ConfiguredLayer):
         segments = ops.one_hot(
             segment_ids, self.config.type_vocab_size, dtype="float32"
         )
-        embedded = lookup(self.word_table, input_ids) + ops.matmul(
-            segments, self.type_table
+        embedded = ops.cast(lookup(self.word_table, input_ids), "float32")
+        embedded = embedded + ops.matmul(
+            segments, ops.cast(self.type_table, "float32")
         )
         if position_ids is None:
             length = ops.shape(input_ids)[1]
             positions = ops.convert_to_tensor(self.position_table)[:length]
         else:
             positions = lookup(self.position_table, position_ids)
-        normalised = self.layer_norm(embedded + positions)
+        embedded = embedded + ops.cast(positions, "float32")
+        normalised = self.layer_norm(embedded)
         return self.compute(self.dropout(normalised, training=training))

@@ -237,6 +237,28 @@ def test_bfloat16(name) -> None:
         assert 0 < error < 0.05
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@every_case
+def test_weights_of_16_bits(name, dtype, tmp_path) -> None:
+    model = made(name, dtype)
+    # What a task adds to the encoder computes in float32.
+    heads = [w for w in model.weights if w.dtype != dtype]
+    assert {w.dtype for w in heads} <= {"float32"}
+    assert len(heads) == (2 if name.startswith("bert_") else 0)
+    exact = outputs_of(made(name), name)
+    outputs = outputs_of(model, name)
+    for left, right in zip(outputs, exact, strict=True):
+        error = np.abs(left - right).max() / np.abs(right).max()
+        assert 0 < error < (0.1 if dtype == "bfloat16" else 0.01)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert [w.dtype for w in loaded.weights] == [w.dtype for w in model.weights]
+    assert_equal(outputs_of(loaded, name), outputs, 0.0)
+    graph = tf.function(model)
+    scale = max(np.abs(x).max() for x in outputs)
+    assert_equal(outputs_of(graph, name), outputs, 0.02 * scale)
+
+
 def summed_gradients(strategy, name: str) -> list[np.ndarray]:
     """Gradients of a sum over the batch, cut over the replicas."""
     with strategy.scope():
