@@ -5,22 +5,32 @@ BIN := .venv/bin
 TEST_PROCESSES ?= 2
 PYTEST := python -m pytest -n $(TEST_PROCESSES) --dist loadfile
 
-.PHONY: demo test test-slow test-real test-beam lint clean
+.PHONY: demo test test-slow test-real test-beam test-wheel lint clean
 
 demo: .venv/.runtime
 	$(BIN)/python -m tools.demo --output_dir=demo_output
 
 test: .venv/.development
-	$(BIN)/$(PYTEST) -m "not slow and not real"
+	$(BIN)/$(PYTEST) -m "not slow and not real and not wheel"
 
 test-slow: .venv/.development
-	$(BIN)/$(PYTEST) -m "slow and not real"
+	$(BIN)/$(PYTEST) -m "slow and not real and not wheel"
 
 test-real: .venv/.real
 	$(BIN)/$(PYTEST) -m real
 
 test-beam: .venv-beam/.ready
 	.venv-beam/bin/$(PYTEST) tests/records/test_beam_runner.py tests/tools/test_create_pretraining_data.py
+
+# The wheel in an environment of its own, which has what the wheel asks for and
+# no more. build/ would keep files that are gone.
+test-wheel: .venv/.development
+	rm -rf build dist .venv-wheel
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir=dist .
+	.venv-wheel/bin/pip install --quiet --disable-pip-version-check "$$(echo dist/bert_tf-*.whl)[serve]"
+	rm -rf build
+	$(BIN)/python -m pytest -m wheel tests/wheel
 
 lint: .venv/.development
 	$(BIN)/ruff check .
@@ -49,4 +59,4 @@ lint: .venv/.development
 	touch $@
 
 clean:
-	rm -rf .venv .venv-beam demo_output .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-beam .venv-wheel build dist demo_output .pytest_cache .ruff_cache .hypothesis

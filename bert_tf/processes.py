@@ -40,7 +40,8 @@ class _Worker:
             "OPENBLAS_NUM_THREADS": "1",
         }
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module],
+            # -P: what lies in the current folder is not for it to import.
+            [sys.executable, "-P", "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,

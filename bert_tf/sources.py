@@ -7,6 +7,7 @@ import re
 import threading
 
 from bert_tf.errors import UserError
+from bert_tf.extras import require_extra
 
 HUGGING_FACE, KERAS_HUB = "hf://", "keras_hub://"
 # What a model folder of any family may hold; nothing else is downloaded.
@@ -55,9 +56,12 @@ def local_folder(source: str | os.PathLike) -> pathlib.Path:
 
     Raises:
       UserError: the folder is missing or a file, the source is written in
-        another form, or the hub does not hand the model out.
+        another form, the hub does not hand the model out, or the hubs'
+        libraries are not installed.
     """
     name = os.fspath(source)
+    if name.startswith((HUGGING_FACE, KERAS_HUB)):
+        require_extra("hub", name)
     if name.startswith(HUGGING_FACE):
         return _from_hugging_face(name)
     if name.startswith(KERAS_HUB):

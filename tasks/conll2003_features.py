@@ -1,7 +1,8 @@
 """CoNLL-2003 by a BiLSTM on features of a frozen encoder; entity F1."""
 
 from bert_tf.finetuning.tags.feature_task import FeatureTask
-from tasks.conll2003 import TASK as FINE_TUNED
+
+from .conll2003 import TASK as FINE_TUNED
 
 TASK = FeatureTask(
     name="conll2003_features",

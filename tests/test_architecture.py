@@ -10,6 +10,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LEVELS = {
     "errors": 0,
+    "extras": 0,
     "files": 0,
     "compat": 0,
     "processes": 0,

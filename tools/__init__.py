@@ -1,1 +1,35 @@
-"""One small file per command: flags in, one library call out."""
+"""One small file per command: flags in, one library call out.
+
+In a checkout a command is `python -m tools.NAME`. The package holds the same
+files as `bert_tf.tools`, and `bert-tf` runs them (`__main__.py`); so they
+import each other relatively.
+"""
+
+# How a shell starts them.
+PROGRAM = "python -m tools" if __name__ == "tools" else "bert-tf"
+
+# What that calls each command, and the file that it is, in the groups of
+# its help.
+GROUPS = {
+    "Training": {
+        "train-vocab": "train_vocab",
+        "create-pretraining-data": "create_pretraining_data",
+        "pretrain": "run_pretraining",
+        "finetune": "run_finetuning",
+        "plan-memory": "plan_memory",
+        "demo": "demo",
+    },
+    "Using a model": {
+        "fill-mask": "fill_mask",
+        "extract-features": "extract_features",
+        "score": "score",
+    },
+    "Converting and serving": {
+        "convert": "convert_checkpoint",
+        "export": "export_saved_model",
+        "serve": "serve",
+    },
+}
+COMMANDS = {
+    name: module for group in GROUPS.values() for name, module in group.items()
+}

@@ -5,6 +5,7 @@ import io
 import os
 import re
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Mapping
 
@@ -12,11 +13,17 @@ from absl import app, flags, logging
 
 from bert_tf.quiet_tensorflow import forget_log_level, import_tensorflow
 
+from . import COMMANDS, PROGRAM
+
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 # "Temporary failure" of sysexits.h: the same command goes on.
 STOPPED = 75
 _SECONDS_BEFORE_STARTING_ANEW = 2.0
+_HELP = {"-h", "-?", "-help", "--help", "-helpshort", "--helpshort"}
+# What absl adds to the help of every flag that may be repeated.
+_REPEAT = re.compile(r"[.;]*\s*repeat this option to specify a list of values")
+_required: set[str] = set()
 
 
 def use_huge_pages() -> None:
@@ -64,14 +71,33 @@ def name_fields(names: Iterable[str]) -> None:
 def with_flags(line: str) -> str:
     """Puts flags for the names of arguments, which are in backticks.
 
-    Other words in backticks stay as they are.
+    Other words in backticks stay as they are; commands are named `as_called`.
     """
 
     def given_as(match: re.Match[str]) -> str:
         flag = f"--{match[1]}" if match[1] in flags.FLAGS else match[0]
         return _given_as.get(match[1], flag)
 
-    return re.sub(r"`([a-z]\w*)`", given_as, line)
+    return as_called(re.sub(r"`([a-z]\w*)`", given_as, line))
+
+
+def as_called(text: str) -> str:
+    """A text whose commands are named as they are called here.
+
+    Args:
+      text: says `python -m tools.serve`, or `tools.serve`, of a command.
+
+    Returns:
+      The same in a checkout; `bert-tf serve` where the package is installed.
+    """
+    if PROGRAM != "bert-tf":
+        return text
+    names = {module: name for name, module in COMMANDS.items()}
+    return re.sub(
+        rf"(?:python -m )?\btools\.({'|'.join(names)})\b",
+        lambda found: f"{PROGRAM} {names[found[1]]}",
+        text,
+    )
 
 
 def fail(message: str) -> int:
@@ -154,15 +180,58 @@ def run_on_words(
 
 def _parse(arguments: list[str]) -> list[str]:
     """Parses the flags; a mistake in them is one line too."""
+    if not _HELP.isdisjoint(arguments):
+        _show_help()
+        sys.exit()
     try:
         return flags.FLAGS(arguments)
+    except SystemExit:
+        # absl's further helps were shown, which to absl is a failure.
+        sys.exit()
     except flags.Error as error:
         line = str(error)
         if "must have a value other than None" in line:
             line = f"{line.partition('=')[0].removeprefix('flag ')} is needed"
-        sys.exit(fail(f"{line.rstrip('.')}; --helpshort lists the flags."))
+        sys.exit(fail(f"{line.rstrip('.')}; --help lists the flags."))
+
+
+def _show_help() -> None:
+    """Writes what the command is for, and its flags, to standard output."""
+    lines = [(sys.modules["__main__"].__doc__ or "").strip(), "", "Flags:"]
+    found = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
+    for flag in sorted(found, key=lambda flag: flag.name not in _required):
+        lines += _flag_lines(flag)
+    try:
+        print(as_called("\n".join(lines)), flush=True)
+    except BrokenPipeError:
+        # Of `... --help | head`; Python would write the rest when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _flag_lines(flag: flags.Flag) -> list[str]:
+    """A flag's name, what it takes, and its help below."""
+    facts = ["required"] if flag.name in _required else []
+    takes = flag.parser.syntactic_help
+    facts += [takes] if takes else []
+    if flag.default not in (None, "", []):
+        default = flag.default_as_str.strip("'")
+        facts.append(f"default: {default}")
+    name = f"[no]{flag.name}" if flag.boolean else flag.name
+    lines = [f"  --{name}" + (f" ({'; '.join(facts)})" if facts else "")]
+    for line in _REPEAT.sub("", flag.help or "").splitlines():
+        indent = 6 + len(line) - len(line.lstrip())
+        lines += textwrap.wrap(
+            line.strip(),
+            flags.get_help_width(),
+            initial_indent=" " * indent,
+            subsequent_indent=" " * (indent + 4 * (indent > 6)),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return lines
 
 
 def require(*names: str) -> None:
     """Marks flags as required, with absl's own check."""
+    _required.update(names)
     flags.mark_flags_as_required(names)

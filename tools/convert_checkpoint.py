@@ -1,6 +1,6 @@
 """Converts a BERT checkpoint of any family and proves it by numbers.
 
-python -m tools.convert_checkpoint --input=uncased_L-12_H-768_A-12 \
+python -m tools.convert_checkpoint --input=uncased_L-12_H-768_A-12 \\
     --to=hugging_face --output_dir=out/bert
 
 The input is a folder of ours, of google-research/bert (TF1), of TensorFlow
@@ -16,7 +16,7 @@ import pathlib
 
 from absl import flags
 
-from tools import command_line
+from . import command_line
 
 _INPUT = flags.DEFINE_string(
     "input",
@@ -118,7 +118,8 @@ def main() -> None:
         "MB of memory"
     )
     print(f"written: {report.output_dir} ({report.to})")
-    print(f"next: {_next_step(report.output_dir, report.to, report.heads)}")
+    step = _next_step(report.output_dir, report.to, report.heads)
+    print(f"next: {command_line.as_called(step)}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Makes pre-training records from text, or finishes what a killed run left.
 
-python -m tools.create_pretraining_data --input='corpus/*.txt' \
+python -m tools.create_pretraining_data --input='corpus/*.txt' \\
     --vocab_file=vocab.txt --output_dir=records
 
 The text holds one sentence a line and a blank line between documents, or is
@@ -38,7 +38,8 @@ from bert_tf.quiet_tensorflow import import_tensorflow
 from bert_tf.records.beam.options import parse_options
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.report import RecordsReport
-from tools import command_line
+
+from . import command_line
 
 _INPUT = flags.DEFINE_string(
     "input",
@@ -131,9 +132,10 @@ def main() -> None:
     if _RUNNER.value == "beam" or PREFIX in _INPUT.value:
         import_tensorflow()
     if _RUNNER.value == "beam":
-        print(_build_with_beam(recipe))
+        report = _build_with_beam(recipe)
     else:
-        print(_build_here(recipe))
+        report = _build_here(recipe)
+    print(command_line.as_called(str(report)))
 
 
 if __name__ == "__main__":

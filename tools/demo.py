@@ -11,8 +11,8 @@ import time
 
 from absl import flags
 
-from tools import command_line
-from tools.language_reference import reference_documents
+from . import PROGRAM, command_line
+from .language_reference import reference_documents
 
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", "demo_output", "Folder for everything the demo makes."
@@ -32,7 +32,7 @@ Look at {output}/model/learning_curve.png, or at the curves as they grow with
   tensorboard --logdir={output}/model/tensorboard
 
 On your own text (one sentence a line, a blank line between documents):
-  . .venv/bin/activate
+{activate}\
   python -m tools.train_vocab --input='corpus/*.txt' --vocab_size=16384 \\
       --output=out/vocab.txt
   python -m tools.create_pretraining_data --input='corpus/*.txt' \\
@@ -67,7 +67,9 @@ def main() -> None:
     _pretrain(output / "records", output / "model")
     _fill(output / "model")
     print(f"\nThe demo took {time.monotonic() - started:,.0f} seconds.")
-    print(_NEXT.format(output=output))
+    activate = "  . .venv/bin/activate\n" if PROGRAM != "bert-tf" else ""
+    closing = _NEXT.format(output=output, activate=activate)
+    print(command_line.as_called(closing))
 
 
 def _learn_vocabulary(corpus: pathlib.Path, vocab_file: pathlib.Path) -> None:
@@ -92,7 +94,8 @@ def _make_records(
         dupe_factor=5,
         held_out=0.1,
     )
-    print(create_records([corpus], vocab_file, folder, recipe))
+    report = create_records([corpus], vocab_file, folder, recipe)
+    print(command_line.as_called(str(report)))
 
 
 def _pretrain(records: pathlib.Path, model: pathlib.Path) -> None:

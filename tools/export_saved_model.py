@@ -8,7 +8,7 @@ import time
 
 from absl import flags
 
-from tools import command_line
+from . import command_line
 
 _MODEL = flags.DEFINE_string(
     "model",

@@ -1,8 +1,8 @@
 """Writes what a model makes of texts: vectors of tokens, or one a text.
 
-python -m tools.extract_features --model=DIR --input=lines.txt \
+python -m tools.extract_features --model=DIR --input=lines.txt \\
     --output=features.npz --layers=-1,-2
-python -m tools.extract_features --model=DIR --input=lines.txt \
+python -m tools.extract_features --model=DIR --input=lines.txt \\
     --output=sentences.jsonl --pooling=mean
 
 The input has a text a line, or a pair parted by " ||| ".
@@ -10,7 +10,7 @@ The input has a text a line, or a pair parted by " ||| ".
 
 from absl import flags
 
-from tools import command_line
+from . import command_line
 
 _MODEL = flags.DEFINE_string(
     "model", None, "Model folder of any family, or hf://organisation/name."

@@ -5,7 +5,7 @@ python -m tools.fill_mask --model=DIR "The capital of France is [MASK]."
 
 from absl import flags
 
-from tools import command_line
+from . import command_line
 
 _MODEL = flags.DEFINE_string("model", None, "Model folder.")
 _TOP_K = flags.DEFINE_integer("top_k", 5, "Candidates for each mask.")

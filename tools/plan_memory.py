@@ -1,6 +1,6 @@
 """Says which batch fits into a device's memory, and measures it on demand.
 
-python -m tools.plan_memory --size=base --max_seq_length=512 \
+python -m tools.plan_memory --size=base --max_seq_length=512 \\
     --precision=mixed_bfloat16 --memory=16GB --train_batch_size=256
 """
 
@@ -10,7 +10,8 @@ import sys
 from absl import flags
 
 from bert_tf.training.memory_settings import PlanSettings
-from tools import command_line
+
+from . import command_line
 
 _FLAGS = {
     field.name: flags.DEFINE_string(

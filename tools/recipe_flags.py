@@ -31,15 +31,14 @@ class RecipeFlags:
         self._output_dir = flags.DEFINE_string(
             "output_dir", None, "Folder of the run; becomes a model folder."
         )
+        self._fields = {
+            name: flags.DEFINE_string(name, None, text)
+            for name, text in {**fields, **_FIELDS}.items()
+        }
         self._recipe = flags.DEFINE_string(
             "recipe",
             "",
             "recipe.json of a run to repeat; other flags override it.",
-        )
-        self._set = flags.DEFINE_multi_string(
-            "set",
-            [],
-            "key=value for a field of the recipe; may be repeated. " + settings,
         )
         self._logical_cpus = flags.DEFINE_integer(
             "logical_cpus",
@@ -57,10 +56,11 @@ class RecipeFlags:
             "Seconds to wait for the other workers of --strategy=multi_worker.",
             lower_bound=0.0,
         )
-        self._fields = {
-            name: flags.DEFINE_string(name, None, text)
-            for name, text in {**fields, **_FIELDS}.items()
-        }
+        self._set = flags.DEFINE_multi_string(
+            "set",
+            [],
+            "key=value for a field of the recipe; may be repeated. " + settings,
+        )
 
     @property
     def output_dir(self) -> str:

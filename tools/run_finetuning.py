@@ -15,8 +15,9 @@ from bert_tf.finetuning.recipe import FinetuningRecipe, TableRecipe
 from bert_tf.finetuning.spans.span_recipe import SpanRecipe
 from bert_tf.finetuning.tags.feature_recipe import FeatureRecipe
 from bert_tf.finetuning.tags.tag_recipe import OwnTagRecipe, TagRecipe
-from tools import command_line
-from tools.recipe_flags import RecipeFlags
+
+from . import command_line
+from .recipe_flags import RecipeFlags
 
 # Kinds of tasks, each with what it adds to those that it builds on.
 _KINDS = {
@@ -56,7 +57,7 @@ _FLAGS = RecipeFlags(
 
 def main() -> None:
     """Resolves the recipe and runs it."""
-    from tools.task_files import load_task, recipe_of, task_named
+    from .task_files import load_task, recipe_of, task_named
 
     command_line.name_arguments({"modes": "--mode"})
     # The task is known first: it says which settings there are.

@@ -4,8 +4,9 @@ python -m tools.run_pretraining --data_dir=DIR --output_dir=DIR --size=mini
 """
 
 from bert_tf.pretraining.recipe import PretrainingRecipe
-from tools import command_line
-from tools.recipe_flags import RecipeFlags
+
+from . import command_line
+from .recipe_flags import RecipeFlags
 
 _FLAGS = RecipeFlags(
     "Fields and defaults:\n" + PretrainingRecipe.describe(),

@@ -1,6 +1,6 @@
 """Scores a prediction file: the official metrics as JSON.
 
-python -m tools.score --task=mrpc --references=glue/MRPC/dev.tsv \
+python -m tools.score --task=mrpc --references=glue/MRPC/dev.tsv \\
     --predictions=out/predictions_dev.tsv
 """
 
@@ -8,7 +8,7 @@ import json
 
 from absl import flags
 
-from tools import command_line
+from . import command_line
 
 _TASK = flags.DEFINE_string(
     "task", None, "A name in tasks/, or the path of your own task file."
@@ -40,7 +40,7 @@ _SET = flags.DEFINE_multi_string(
 
 def main() -> None:
     """Reads the files and prints the scores."""
-    from tools.task_files import load_task, recipe_of
+    from .task_files import load_task, recipe_of
 
     task = load_task(_TASK.value)
     recipe = recipe_of(task, _TASK.value, _SET.value)

@@ -1,6 +1,6 @@
 """Serves SavedModels by TF Serving's REST and gRPC, with a page to try them.
 
-python -m tools.serve --model_name=sst2 --model_base_path=export/sst2 \
+python -m tools.serve --model_name=sst2 --model_base_path=export/sst2 \\
     --rest_api_port=8501 --port=8500
 
 For development and small machines: the flags and the answers are those of
@@ -15,7 +15,8 @@ import pathlib
 from absl import flags
 
 from bert_tf.errors import UserError
-from tools import command_line
+
+from . import command_line
 
 _MODEL_NAME = flags.DEFINE_string(
     "model_name", "default", "What clients call the model."

@@ -13,8 +13,11 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.task import TaskTemplate
 from bert_tf.recipe import check_kind, read_json_object
-from tools import command_line
 
+from . import command_line
+
+# Beside tools: in a checkout, and in the package that is installed.
+_PACKAGE = f"{__package__.removesuffix('tools')}tasks"
 _FOLDER = pathlib.Path(__file__).resolve().parent.parent / "tasks"
 
 
@@ -40,7 +43,7 @@ def load_task(task: str) -> TaskTemplate:
     if task.endswith(".py") or "/" in task:
         module = _run_file(pathlib.Path(task))
     elif task in task_names():
-        module = importlib.import_module(f"tasks.{task}")
+        module = importlib.import_module(f"{_PACKAGE}.{task}")
     else:
         names = task_names()
         near = difflib.get_close_matches(task, names, n=1)
@@ -121,7 +124,10 @@ def recipe_of(
 
 
 def _run_file(path: pathlib.Path) -> types.ModuleType:
-    """Runs a task file of the user's own, as a module."""
+    """Runs a task file of the user's own, as a module.
+
+    It may import files beside it, as a program may.
+    """
     if not path.is_file():
         raise UserError(
             f"--task={path}: no such file; give a task file, or one of "
@@ -134,6 +140,8 @@ def _run_file(path: pathlib.Path) -> types.ModuleType:
     module = importlib.util.module_from_spec(specification)
     # Dataclasses look their module up.
     sys.modules[name] = module
+    # Last, so that nothing of theirs is taken for a library.
+    sys.path.append(str(path.resolve().parent))
     try:
         specification.loader.exec_module(module)
     except SyntaxError as error:

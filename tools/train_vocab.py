@@ -1,6 +1,6 @@
 """Learns a WordPiece vocabulary from text.
 
-python -m tools.train_vocab --input='corpus/*.txt' --vocab_size=16384 \
+python -m tools.train_vocab --input='corpus/*.txt' --vocab_size=16384 \\
     --output=out/vocab.txt
 
 The text may be in any format that tools.create_pretraining_data takes, and
@@ -15,7 +15,8 @@ from absl import flags
 from bert_tf.corpora.recipe import CorpusRecipe
 from bert_tf.corpora.sources import parse_inputs
 from bert_tf.errors import UserError
-from tools import command_line
+
+from . import command_line
 
 _INPUT = flags.DEFINE_string(
     "input",

@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from bert_tf.errors import UserError
+from bert_tf.extras import require_extra
 from bert_tf.files import write_text, written_beside
 from bert_tf.progress import notice
 
@@ -81,6 +82,7 @@ def draw_curves(
       levels: for a panel, labelled horizontal lines such as a chance level.
       heading: over the whole picture.
     """
+    require_extra("report", "a learning curve")
     # Slow to import, and of no use before the first curve is drawn.
     from matplotlib.figure import Figure
 

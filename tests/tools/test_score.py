@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import sys
 
 import pytest
 
@@ -70,6 +71,17 @@ def test_an_own_task_file(files):
     path = files / "mine.py"
     path.write_text(OWN_TASK)
     # Class 1 is "0" there: none is found.
+    assert score(files, str(path)) == {"f1": 0, "accuracy": 2 / 3}
+
+
+def test_an_own_task_file_that_imports_another(files, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (files / "labels_of_mine.py").write_text('LABELS = ("1", "0")\n')
+    path = files / "mine.py"
+    path.write_text(
+        "from labels_of_mine import LABELS\n"
+        + OWN_TASK.replace('("1", "0")', "LABELS")
+    )
     assert score(files, str(path)) == {"f1": 0, "accuracy": 2 / 3}
 
 

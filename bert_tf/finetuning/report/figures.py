@@ -5,6 +5,8 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from bert_tf.extras import require_extra
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -39,6 +41,7 @@ class _Drawing:
 
 @contextlib.contextmanager
 def _drawing(rows: Sequence[float] = (1,), size=_SIZE) -> Iterator[_Drawing]:
+    require_extra("report", "a figure")
     # Slow to import, and of no use before there is something to draw.
     import matplotlib
     from matplotlib.figure import Figure

@@ -161,8 +161,8 @@ def _recipe(settings: Sequence[Mapping[str, Any]]) -> str:
         "</details>"
         if others
         else "",
-        '<p class="note">recipe.json beside this page repeats the run: '
-        "tools.run_finetuning --recipe=recipe.json</p>",
+        '<p class="note">recipe.json beside this page repeats the run, given '
+        "the command as its recipe.</p>",
     )
 
 

@@ -1,1 +1,1 @@
-"""Records built as an Apache Beam pipeline; needs requirements-beam.txt."""
+"""Records built as an Apache Beam pipeline; needs apache-beam."""

@@ -24,7 +24,7 @@ def require_beam() -> None:
     except ImportError as error:
         raise UserError(
             f"Apache Beam cannot be imported ({error}); run "
-            "pip install -r requirements-beam.txt"
+            'pip install "bert_tf[beam]"'
         ) from None
 
 

@@ -1,0 +1,77 @@
+"""All commands under one name, and the help of each."""
+
+import ast
+import pathlib
+
+import pytest
+
+import bert_tf
+from tests import commands
+from tools import COMMANDS
+
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+
+
+def docstring(module: str) -> str:
+    tree = ast.parse((TOOLS / f"{module}.py").read_text(encoding="utf-8"))
+    return ast.get_docstring(tree)
+
+
+def test_every_command_is_listed_with_its_first_line():
+    files = {
+        path.stem
+        for path in TOOLS.glob("[!_]*.py")
+        if '\nif __name__ == "__main__":' in path.read_text(encoding="utf-8")
+    }
+    assert files == set(COMMANDS.values())
+    done = commands.run("tools.__main__", "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    for name, module in COMMANDS.items():
+        (line,) = (line for line in lines if line.startswith(f"  {name} "))
+        assert line.split(maxsplit=1)[1] == docstring(module).partition("\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["serv"], "error: serv: no such command. Did you mean serve? "),
+        (["run_finetuning"], "error: run_finetuning: no such command. Did you"),
+        (["score"], "error: --task is needed"),
+        ([], "BERT on TensorFlow and Keras"),
+    ],
+)
+def test_what_does_not_run(words, error):
+    done = commands.run("tools.__main__", *words)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(error)
+
+
+def test_version():
+    done = commands.run("tools.__main__", "--version")
+    assert done.stdout == f"bert-tf {bert_tf.__version__}\n"
+
+
+@pytest.mark.parametrize("module", COMMANDS.values())
+def test_help(module):
+    done = commands.run(f"tools.{module}", "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    # The examples line by line, as they can be copied.
+    assert done.stdout.startswith(docstring(module) + "\n\nFlags:\n")
+    assert max(map(len, docstring(module).splitlines())) <= 80
+    flags = done.stdout.partition("\nFlags:\n")[2].splitlines()
+    assert flags[0].startswith("  --")
+    assert str(TOOLS) not in done.stdout
+
+
+def test_short_help_and_help_beside_a_mistake():
+    help_text = commands.run("tools.score", "--help").stdout
+    for words in (["--helpshort"], ["-h"], ["--no_such_flag=1", "--help"]):
+        done = commands.run("tools.score", *words)
+        assert (done.returncode, done.stdout) == (0, help_text)
+
+
+def test_help_of_all_flags():
+    done = commands.run("tools.score", "--helpfull")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--predictions" in done.stdout
