@@ -261,12 +261,13 @@ class SignatureQueue:
           tf.errors.OpError: the graph refuses it.
         """
         parameters = self._runner.parameters
-        if parameters is None or not self._signature.can_batch:
+        batched = parameters is not None and self._signature.can_batch
+        rows = rows_of(inputs) if batched else 0
+        if not rows:
             self._runner.check_room()
             return await self._runner.alone(
                 self._in_use(), self._signature.run, inputs
             )
-        rows = rows_of(inputs)
         if rows > parameters.max_batch_size:
             raise invalid(
                 f"Task size {rows} is larger than maximum input batch size "

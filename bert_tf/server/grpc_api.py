@@ -1,10 +1,14 @@
-"""TF Serving's gRPC services: PredictionService and ModelService."""
+"""TF Serving's gRPC services: PredictionService and ModelService.
+
+Methods take and return bytes: what is large is parsed and written in a thread,
+and what cannot be parsed is the client's error.
+"""
 
 import time
 from collections.abc import Awaitable, Callable
 
 import grpc
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from tensorflow_serving.apis import (
     classification_pb2,
     get_model_metadata_pb2,
@@ -12,149 +16,163 @@ from tensorflow_serving.apis import (
     inference_pb2,
     model_management_pb2,
     model_pb2,
-    model_service_pb2_grpc,
+    model_service_pb2,
     predict_pb2,
-    prediction_service_pb2_grpc,
+    prediction_service_pb2,
     regression_pb2,
 )
 
 from bert_tf.errors import UserError
-from bert_tf.server.config import models_of
+from bert_tf.server.config import ServerConfig, models_of
+from bert_tf.server.loaded_model import Arrays
 from bert_tf.server.manager import LabelError, Manager
 from bert_tf.server.metrics import Metrics
 from bert_tf.server.model_status import status_response
 from bert_tf.server.prediction import (
+    Predictor,
     answered_by,
-    array_of,
-    classify,
     filtered,
-    multi_inference,
-    predict,
-    regress,
+    off_loop,
     signature_of,
-    tensor_of,
 )
 from bert_tf.server.status import RequestError, invalid, request_error
-from bert_tf.server.versions import Models
+from bert_tf.server.tensors import size_of, tensor_of
+from bert_tf.server.versions import Models, Version
 
 _Context = grpc.aio.ServicerContext
 _METADATA = "signature_def"
+# The status of a call travels in its trailers, which have little room.
+_MAX_DETAILS = 2000
 
 
-class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
+async def _parsed(kind: type[Message], body: bytes) -> Message:
+    try:
+        return await off_loop(len(body), kind.FromString, body)
+    except DecodeError as error:
+        raise invalid(
+            f"the request is no {kind.DESCRIPTOR.full_name}"
+        ) from error
+
+
+async def _abort(context: _Context, error: RequestError) -> None:
+    await context.abort(error.code, error.message[:_MAX_DETAILS])
+
+
+class PredictionService:
     """Answers of models.
 
     Args:
       models: what is served.
       metrics: told of every request.
+      config: limits.
     """
 
-    def __init__(self, models: Models, metrics: Metrics) -> None:
+    def __init__(
+        self, models: Models, metrics: Metrics, config: ServerConfig
+    ) -> None:
         self._models = models
         self._metrics = metrics
+        self._predictor = Predictor(metrics, config.max_request_bytes)
 
     async def _counted(
         self,
-        name: str,
+        kind: type[Message],
+        body: bytes,
         api: str,
         context: _Context,
-        answer: Callable[[], Awaitable[Message]],
-    ) -> Message:
+        answer: Callable[[Message], Awaitable[bytes]],
+    ) -> bytes:
         """Answers, counts, and turns errors into a gRPC status."""
         start = time.monotonic()
-        code = grpc.StatusCode.CANCELLED
+        code, name = grpc.StatusCode.CANCELLED, ""
         try:
-            response = await answer()
+            request = await _parsed(kind, body)
+            name = _model_name(request)
+            response = await answer(request)
             code = grpc.StatusCode.OK
             return response
         except Exception as error:
             failure = request_error(error)
             code = failure.code
-            await context.abort(failure.code, failure.message)
+            await _abort(context, failure)
         finally:
             known = name if name in self._models.configs else ""
             seconds = time.monotonic() - start
             self._metrics.request(known, api, "GRPC", code.name, seconds)
 
-    async def Predict(
-        self, request: predict_pb2.PredictRequest, context: _Context
-    ) -> predict_pb2.PredictResponse:
+    async def Predict(self, body: bytes, context: _Context) -> bytes:
         """Runs a signature on tensors."""
 
-        async def answer() -> predict_pb2.PredictResponse:
+        async def answer(request: predict_pb2.PredictRequest) -> bytes:
             spec = _spec(request)
             with self._models.find(spec) as version:
                 signature = signature_of(version, spec.signature_name)
                 wanted = list(request.output_filter)
                 filtered(dict.fromkeys(signature.outputs), signature, wanted)
-                outputs = await predict(
-                    version,
-                    signature,
-                    {a: array_of(a, t) for a, t in request.inputs.items()},
-                    self._metrics,
+                inputs = await off_loop(
+                    len(body), self._predictor.arrays, signature, request
+                )
+                outputs = await self._predictor.predict(
+                    version, signature, inputs
                 )
                 outputs = filtered(outputs, signature, wanted)
-                return predict_pb2.PredictResponse(
-                    model_spec=answered_by(version, spec.signature_name),
-                    outputs={a: tensor_of(v) for a, v in outputs.items()},
+                return await off_loop(
+                    size_of(outputs.values()),
+                    _predict_response,
+                    version,
+                    spec.signature_name,
+                    outputs,
                 )
 
-        name = request.model_spec.name
-        return await self._counted(name, "predict", context, answer)
+        kind = predict_pb2.PredictRequest
+        return await self._counted(kind, body, "predict", context, answer)
 
-    async def Classify(
-        self,
-        request: classification_pb2.ClassificationRequest,
-        context: _Context,
-    ) -> classification_pb2.ClassificationResponse:
+    async def Classify(self, body: bytes, context: _Context) -> bytes:
         """Labels and scores of tf.Examples."""
-        make = classification_pb2.ClassificationResponse
-        return await self._of_examples(
-            request, "classify", context, classify, make
+        return await self._counted(
+            classification_pb2.ClassificationRequest,
+            body,
+            "classify",
+            context,
+            lambda request: self._of_examples(
+                request,
+                self._predictor.classify,
+                classification_pb2.ClassificationResponse,
+            ),
         )
 
-    async def Regress(
-        self, request: regression_pb2.RegressionRequest, context: _Context
-    ) -> regression_pb2.RegressionResponse:
+    async def Regress(self, body: bytes, context: _Context) -> bytes:
         """One number for each tf.Example."""
-        make = regression_pb2.RegressionResponse
-        return await self._of_examples(
-            request, "regress", context, regress, make
+        return await self._counted(
+            regression_pb2.RegressionRequest,
+            body,
+            "regress",
+            context,
+            lambda request: self._of_examples(
+                request,
+                self._predictor.regress,
+                regression_pb2.RegressionResponse,
+            ),
         )
 
     async def _of_examples(
         self,
         request: Message,
-        method: str,
-        context: _Context,
         compute: Callable[..., Awaitable[Message]],
-        make: Callable[..., Message],
-    ) -> Message:
+        make: type[Message],
+    ) -> bytes:
         """The answer to tf.Examples, by `classify` or `regress`."""
+        spec = _spec(request)
+        with self._models.find(spec) as version:
+            result = await compute(version, spec.signature_name, request.input)
+            answered = answered_by(version, spec.signature_name)
+            return make(model_spec=answered, result=result).SerializeToString()
 
-        async def answer() -> Message:
-            spec = _spec(request)
-            with self._models.find(spec) as version:
-                return make(
-                    model_spec=answered_by(version, spec.signature_name),
-                    result=await compute(
-                        version,
-                        spec.signature_name,
-                        request.input,
-                        self._metrics,
-                    ),
-                )
-
-        name = request.model_spec.name
-        return await self._counted(name, method, context, answer)
-
-    async def MultiInference(
-        self, request: inference_pb2.MultiInferenceRequest, context: _Context
-    ) -> inference_pb2.MultiInferenceResponse:
+    async def MultiInference(self, body: bytes, context: _Context) -> bytes:
         """Several signatures of one model on the same tf.Examples."""
-        names = [task.model_spec.name for task in request.tasks]
 
-        async def answer() -> inference_pb2.MultiInferenceResponse:
+        async def answer(request: inference_pb2.MultiInferenceRequest) -> bytes:
+            names = [task.model_spec.name for task in request.tasks]
             if not names or not all(names):
                 raise invalid("Found ModelSpec with an empty model name.")
             if len(set(names)) > 1:
@@ -163,19 +181,22 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
                     "the same model name."
                 )
             with self._models.find(request.tasks[0].model_spec) as version:
-                return await multi_inference(version, request, self._metrics)
+                response = await self._predictor.multi_inference(
+                    version, request
+                )
+                return response.SerializeToString()
 
-        name = names[0] if names else ""
-        return await self._counted(name, "multi_inference", context, answer)
+        kind = inference_pb2.MultiInferenceRequest
+        return await self._counted(
+            kind, body, "multi_inference", context, answer
+        )
 
-    async def GetModelMetadata(
-        self,
-        request: get_model_metadata_pb2.GetModelMetadataRequest,
-        context: _Context,
-    ) -> get_model_metadata_pb2.GetModelMetadataResponse:
+    async def GetModelMetadata(self, body: bytes, context: _Context) -> bytes:
         """The signatures of a model."""
 
-        async def answer() -> get_model_metadata_pb2.GetModelMetadataResponse:
+        async def answer(
+            request: get_model_metadata_pb2.GetModelMetadataRequest,
+        ) -> bytes:
             spec = _spec(request)
             if not request.metadata_field:
                 raise invalid(
@@ -194,10 +215,10 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
                         signature_def=version.loaded.meta_graph.signature_def
                     )
                 )
-            return response
+            return response.SerializeToString()
 
-        name = request.model_spec.name
-        return await self._counted(name, "", context, answer)
+        kind = get_model_metadata_pb2.GetModelMetadataRequest
+        return await self._counted(kind, body, "", context, answer)
 
 
 def _spec(request: Message) -> model_pb2.ModelSpec:
@@ -206,7 +227,23 @@ def _spec(request: Message) -> model_pb2.ModelSpec:
     return request.model_spec
 
 
-class ModelService(model_service_pb2_grpc.ModelServiceServicer):
+def _model_name(request: Message) -> str:
+    """The model that a request is counted for."""
+    if isinstance(request, inference_pb2.MultiInferenceRequest):
+        return request.tasks[0].model_spec.name if request.tasks else ""
+    return request.model_spec.name
+
+
+def _predict_response(
+    version: Version, signature: str, outputs: Arrays
+) -> bytes:
+    return predict_pb2.PredictResponse(
+        model_spec=answered_by(version, signature),
+        outputs={alias: tensor_of(array) for alias, array in outputs.items()},
+    ).SerializeToString()
+
+
+class ModelService:
     """Status of models, and which are served.
 
     Args:
@@ -216,30 +253,60 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
 
-    async def GetModelStatus(
-        self,
-        request: get_model_status_pb2.GetModelStatusRequest,
-        context: _Context,
-    ) -> get_model_status_pb2.GetModelStatusResponse:
+    async def GetModelStatus(self, body: bytes, context: _Context) -> bytes:
         """What the versions of a model are doing."""
         try:
-            return status_response(self._manager.models, _spec(request))
+            request = await _parsed(
+                get_model_status_pb2.GetModelStatusRequest, body
+            )
+            response = status_response(self._manager.models, _spec(request))
+            return response.SerializeToString()
         except RequestError as error:
-            await context.abort(error.code, error.message)
+            await _abort(context, error)
 
     async def HandleReloadConfigRequest(
-        self,
-        request: model_management_pb2.ReloadConfigRequest,
-        context: _Context,
-    ) -> model_management_pb2.ReloadConfigResponse:
+        self, body: bytes, context: _Context
+    ) -> bytes:
         """Serves other models from now on."""
         try:
+            request = await _parsed(
+                model_management_pb2.ReloadConfigRequest, body
+            )
             models = models_of(request.config, "ReloadConfigRequest")
             await self._manager.change_models(models)
         except LabelError as error:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            code = grpc.StatusCode.FAILED_PRECONDITION
+            await _abort(context, RequestError(code, str(error)))
+        except RequestError as error:
+            await _abort(context, error)
         except UserError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            await _abort(context, invalid(str(error)))
         response = model_management_pb2.ReloadConfigResponse()
         response.status.SetInParent()
-        return response
+        return response.SerializeToString()
+
+
+def add_services(
+    server: grpc.aio.Server,
+    prediction: PredictionService,
+    model: ModelService,
+) -> None:
+    """Lets a server answer both services."""
+    for service, file in (
+        (prediction, prediction_service_pb2),
+        (model, model_service_pb2),
+    ):
+        (described,) = file.DESCRIPTOR.services_by_name.values()
+        handlers = {
+            method.name: grpc.unary_unary_rpc_method_handler(
+                getattr(service, method.name)
+            )
+            for method in described.methods
+        }
+        server.add_generic_rpc_handlers(
+            (
+                grpc.method_handlers_generic_handler(
+                    described.full_name, handlers
+                ),
+            )
+        )

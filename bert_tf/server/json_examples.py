@@ -9,10 +9,10 @@ from tensorflow_serving.apis import (
 )
 
 from bert_tf.server.json_outputs import write_floats, write_string
+from bert_tf.server.json_parser import shown, to_double
 from bert_tf.server.json_tensors import (
     from_base64,
     is_base64,
-    shown,
     to_bytes,
     type_name,
 )
@@ -72,7 +72,9 @@ def _add(value: object, name: str, feature: tf.train.Feature) -> None:
         kind, item = "int64_list", int(value)
     elif isinstance(value, int):
         kind, item = "int64_list", value
-        if not -(2**63) <= value < 2**63:
+        if not -(2**63) <= value < 2**64:
+            kind, item = "float_list", to_double(value)
+        elif value >= 2**63:
             raise invalid(
                 f"Feature: {name} has uint64_t element. Only int64_t is "
                 "supported."
@@ -95,7 +97,7 @@ def _add(value: object, name: str, feature: tf.train.Feature) -> None:
 
 def write_classification(
     result: classification_pb2.ClassificationResult,
-) -> str:
+) -> bytes:
     """Labels with their scores for each example."""
     lines = []
     for row in result.classifications:
@@ -105,13 +107,13 @@ def write_classification(
         )
         lines.append(f"        [{', '.join(pairs)}]")
     joined = ",\n".join(lines)
-    return f'{{\n    "results": [\n{joined}\n    ]\n}}'
+    return f'{{\n    "results": [\n{joined}\n    ]\n}}'.encode()
 
 
-def write_regression(result: regression_pb2.RegressionResult) -> str:
+def write_regression(result: regression_pb2.RegressionResult) -> bytes:
     """One number for each example."""
     values = ", ".join(_float(one.value) for one in result.regressions)
-    return f'{{\n    "results": [{values}]\n}}'
+    return f'{{\n    "results": [{values}]\n}}'.encode()
 
 
 def _float(value: float) -> str:

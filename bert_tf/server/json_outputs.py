@@ -11,13 +11,14 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+import tensorflow as tf
 
 from bert_tf.server.json_tensors import COLUMNS
-from bert_tf.server.loaded_model import Arrays
+from bert_tf.server.loaded_model import Arrays, dtype_name
 from bert_tf.server.status import invalid
 
 
-def write_outputs(outputs: Arrays, form: str) -> str:
+def write_outputs(outputs: Arrays, form: str) -> bytes:
     """The answer to a predict request, in the format of the request."""
     if not outputs:
         raise invalid("Cannot convert empty tensor map to JSON")
@@ -27,7 +28,7 @@ def write_outputs(outputs: Arrays, form: str) -> str:
             alias: _nested(array.shape, iter(_texts(alias, array)))
             for alias, array in outputs.items()
         }
-        return f'{{\n    "outputs": {_object_or_value(values)}\n}}'
+        return f'{{\n    "outputs": {_object_or_value(values)}\n}}'.encode()
     rows = None
     for alias, array in outputs.items():
         if array.ndim == 0:
@@ -47,7 +48,7 @@ def write_outputs(outputs: Arrays, form: str) -> str:
         }
         lines.append(f"        {_object_or_value(values)}")
     joined = ",\n".join(lines)
-    return f'{{\n    "predictions": [\n{joined}\n    ]\n}}'
+    return f'{{\n    "predictions": [\n{joined}\n    ]\n}}'.encode()
 
 
 def _object_or_value(values: dict[str, str]) -> str:
@@ -81,7 +82,8 @@ def _texts(alias: str, array: np.ndarray) -> list[str]:
     if np.issubdtype(array.dtype, np.integer):
         return [str(value) for value in flat.tolist()]
     raise invalid(
-        f"Failed to write JSON value for tensor type: {array.dtype.name}"
+        "Failed to write JSON value for tensor type: "
+        f"{dtype_name(tf.as_dtype(array.dtype).as_datatype_enum)}"
     )
 
 

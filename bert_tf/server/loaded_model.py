@@ -3,14 +3,14 @@
 import dataclasses
 import gc
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401 - registers the ops of text models
 from google.protobuf.message import DecodeError
 from tensorflow.core.framework import types_pb2
-from tensorflow.core.protobuf import meta_graph_pb2
+from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from bert_tf.processes import give_memory_back
 from bert_tf.server.status import invalid
@@ -18,12 +18,21 @@ from bert_tf.server.status import invalid
 DEFAULT_SIGNATURE = "serving_default"
 _LOAD_ERRORS = (tf.errors.OpError, DecodeError, OSError, RuntimeError)
 _LOAD_ERRORS += (ValueError, TypeError)
+# TensorFlow 2.21 dies of arrays that have more: it was built for NumPy 1.
+MAX_DIMS = 32
 
 Arrays = dict[str, np.ndarray]
 
 
 class LoadError(Exception):
     """A version folder that could not be loaded."""
+
+
+def dtype_name(number: int) -> str:
+    """The name of a dtype of TensorFlow's, such as float."""
+    if number not in types_pb2.DataType.values():
+        return f"dtype {number}"
+    return types_pb2.DataType.Name(number)[3:].lower()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +46,7 @@ class Tensor:
     @property
     def dtype_name(self) -> str:
         """The name of the dtype, such as float."""
-        return types_pb2.DataType.Name(self.dtype)[3:].lower()
+        return dtype_name(self.dtype)
 
     @property
     def has_open_batch(self) -> bool:
@@ -45,28 +54,6 @@ class Tensor:
         return self.shape is None or (
             len(self.shape) > 0 and self.shape[0] is None
         )
-
-    def check(self, alias: str, array: np.ndarray) -> None:
-        """Raises RequestError where an array does not fit."""
-        given = tf.as_dtype(array.dtype).as_datatype_enum
-        if given != self.dtype:
-            name = types_pb2.DataType.Name(given)[3:].lower()
-            raise invalid(
-                f'input "{alias}" is expected to be {self.dtype_name} but is '
-                f"{name}"
-            )
-        if self.shape is None:
-            return
-        fits = len(self.shape) == array.ndim and all(
-            size is None or size == have
-            for size, have in zip(self.shape, array.shape, strict=True)
-        )
-        if not fits:
-            want = ", ".join(str(-1 if s is None else s) for s in self.shape)
-            raise invalid(
-                f'input "{alias}" is expected to have shape [{want}] but has '
-                f"[{', '.join(map(str, array.shape))}]"
-            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +64,7 @@ class Signature:
     inputs: dict[str, Tensor]
     outputs: dict[str, Tensor]
     function: Callable[..., list[np.ndarray]]
+    defaults: Arrays = dataclasses.field(default_factory=dict)
 
     @property
     def can_batch(self) -> bool:
@@ -84,39 +72,55 @@ class Signature:
         tensors = [*self.inputs.values(), *self.outputs.values()]
         return bool(self.inputs) and all(t.has_open_batch for t in tensors)
 
-    def check(self, inputs: Arrays) -> None:
-        """Raises RequestError where the inputs do not fit the signature."""
-        if inputs.keys() != self.inputs.keys():
-            extra = ",".join(sorted(inputs.keys() - self.inputs.keys()))
-            missing = ",".join(sorted(self.inputs.keys() - inputs.keys()))
+    def check_names(self, given: Collection[str]) -> None:
+        """Raises RequestError where inputs are missing or unknown."""
+        names = ",".join(sorted(given))
+        missing = sorted(self.inputs.keys() - set(given))
+        short = len(given) < len(self.inputs) and not self.defaults
+        if len(given) > len(self.inputs) or short:
+            extra = ",".join(sorted(set(given) - self.inputs.keys()))
             raise invalid(
-                f"input size does not match signature: {len(inputs)}!="
-                f"{len(self.inputs)} len({{{','.join(sorted(inputs))}}}) != "
+                f"input size does not match signature: {len(given)}!="
+                f"{len(self.inputs)} len({{{names}}}) != "
                 f"len({{{','.join(sorted(self.inputs))}}}). Sent extra: "
-                f"{{{extra}}}. Missing but required: {{{missing}}}."
+                f"{{{extra}}}. Missing but required: {{{','.join(missing)}}}."
             )
-        for alias, array in inputs.items():
-            self.inputs[alias].check(alias, array)
-        if self.can_batch:
-            self._check_rows(inputs)
-
-    def _check_rows(self, inputs: Arrays) -> None:
-        rows = {alias: len(array) for alias, array in inputs.items()}
-        if len(set(rows.values())) > 1:
+        for alias in missing:
+            if alias not in self.defaults:
+                raise invalid(
+                    f"Signature input alias: {alias}(feed name: "
+                    f"{self.inputs[alias].name}) not found in request and no "
+                    "default value provided. Inputs expected to be in the "
+                    f"request {{{names}}}, or default input alias set: "
+                    f"{','.join(sorted(self.defaults))}"
+                )
+        used = self.inputs.keys() & set(given)
+        if len(used) < len(given):
             raise invalid(
-                "the inputs have different numbers of rows: "
-                + ", ".join(f"{a} {n}" for a, n in sorted(rows.items()))
+                "Inputs contains invalid name. Used request inputs: "
+                f"{','.join(sorted(used))}, request input: {names}"
             )
-        if 0 in rows.values():
-            raise invalid("the batch is empty: give at least one row")
+
+    def check_dtype(self, alias: str, dtype: int) -> None:
+        """Raises RequestError where an input has another dtype."""
+        if dtype != self.inputs[alias].dtype:
+            raise invalid(
+                f'input "{alias}": Expects arg[{list(self.inputs).index(alias)}'
+                f"] to be {self.inputs[alias].dtype_name} but "
+                f"{dtype_name(dtype)} is provided"
+            )
 
     def run(self, inputs: Arrays) -> Arrays:
-        """Runs the graph on inputs that `check` has passed."""
+        """Runs the graph on all of its inputs, of the right dtypes."""
         values = self.function(*(inputs[alias] for alias in self.inputs))
-        return {
-            alias: np.asarray(value)
-            for alias, value in zip(self.outputs, values, strict=True)
-        }
+        outputs = {}
+        for (alias, tensor), value in zip(
+            self.outputs.items(), values, strict=True
+        ):
+            # A single string comes as bytes, without an array around it.
+            text = tensor.dtype == types_pb2.DT_STRING
+            outputs[alias] = np.asarray(value, object if text else None)
+        return outputs
 
 
 class LoadedModel:
@@ -139,11 +143,13 @@ class LoadedModel:
         self._session = tf.compat.v1.Session(graph=graph, config=session_config)
         try:
             with graph.as_default():
+                self._feeds = _feeds(folder)
                 self.meta_graph: meta_graph_pb2.MetaGraphDef = (
                     tf.compat.v1.saved_model.loader.load(
                         self._session,
                         [tf.saved_model.SERVING],
                         str(folder),
+                        input_map=self._feeds,
                     )
                 )
             self.signatures = self._signatures()
@@ -163,11 +169,27 @@ class LoadedModel:
                 {alias: _tensor(info) for alias, info in inputs.items()},
                 {alias: _tensor(info) for alias, info in outputs.items()},
                 self._session.make_callable(
-                    [info.name for info in outputs.values()],
-                    [info.name for info in inputs.values()],
+                    [self._place(name, info) for info in outputs.values()],
+                    [self._place(name, info) for info in inputs.values()],
                 ),
+                {
+                    alias: tf.make_ndarray(tensor)
+                    for alias, tensor in definition.defaults.items()
+                },
             )
         return signatures
+
+    def _place(self, name: str, info: meta_graph_pb2.TensorInfo) -> tf.Tensor:
+        """The tensor of the graph that an input or output stands for."""
+        place = info.name if ":" in info.name else f"{info.name}:0"
+        try:
+            found = self._session.graph.get_tensor_by_name(place)
+        except (KeyError, ValueError) as error:
+            raise ValueError(
+                f'signature "{name}" names the tensor {info.name}, which is '
+                "not in the graph"
+            ) from error
+        return self._feeds.get(place, found)
 
     def signature(self, name: str) -> Signature | None:
         """The signature of that name; the empty name means the default."""
@@ -188,6 +210,33 @@ def free_memory() -> None:
     give_memory_back()
 
 
+def _feeds(folder: pathlib.Path) -> dict[str, tf.Tensor]:
+    """A placeholder of any shape for each one of the signatures' inputs.
+
+    A session of Python feeds no other shapes than the placeholder's. TensorFlow
+    Serving does, and the graph decides what it takes.
+    """
+    model = saved_model_pb2.SavedModel.FromString(
+        (folder / "saved_model.pb").read_bytes()
+    )
+    feeds = {}
+    for meta_graph in model.meta_graphs:
+        if tf.saved_model.SERVING not in meta_graph.meta_info_def.tags:
+            continue
+        placeholders = {
+            f"{node.name}:0"
+            for node in meta_graph.graph_def.node
+            if node.op == "Placeholder"
+        }
+        for definition in meta_graph.signature_def.values():
+            for info in definition.inputs.values():
+                if info.name in placeholders and info.name not in feeds:
+                    feeds[info.name] = tf.compat.v1.placeholder(
+                        info.dtype, name=f"any_shape/{info.name[:-2]}"
+                    )
+    return feeds
+
+
 def _tensor(info: meta_graph_pb2.TensorInfo) -> Tensor:
     shape = None
     if not info.tensor_shape.unknown_rank:
@@ -197,6 +246,19 @@ def _tensor(info: meta_graph_pb2.TensorInfo) -> Tensor:
 
 
 def rows_of(inputs: Arrays) -> int:
-    """The number of rows in the first input."""
-    first = next(iter(inputs.values()))
-    return len(first) if first.ndim else 1
+    """The number of rows of inputs that are to be batched.
+
+    Raises:
+      RequestError: they have none, or different ones.
+    """
+    if not all(array.ndim for array in inputs.values()):
+        raise invalid(
+            "Batching input tensors must have at least one dimension."
+        )
+    rows = {len(array) for array in inputs.values()}
+    if len(rows) > 1:
+        raise invalid(
+            "Batching input tensors supplied in a given Run() call must have "
+            "equal 0th-dimension size"
+        )
+    return rows.pop()

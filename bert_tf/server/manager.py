@@ -247,7 +247,9 @@ class Manager:
             )
             version.take(loaded, self._runner)
             if self._config.warm_up:
-                await warm_up(version, self._metrics)
+                await warm_up(
+                    version, self._metrics, self._config.max_request_bytes
+                )
         except LoadError as error:
             await self._close(version)
             version.state, version.error = State.END, str(error)

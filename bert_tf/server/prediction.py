@@ -1,17 +1,18 @@
 """Predict, classify and regress, whichever way a request came in."""
 
-import math
+import asyncio
 import time
+from collections.abc import Callable
 
 import grpc
 import numpy as np
-import tensorflow as tf
-from tensorflow.core.framework import tensor_pb2, types_pb2
+from tensorflow.core.framework import types_pb2
 from tensorflow_serving.apis import (
     classification_pb2,
     inference_pb2,
     input_pb2,
     model_pb2,
+    predict_pb2,
     prediction_log_pb2,
     regression_pb2,
 )
@@ -23,11 +24,23 @@ from bert_tf.server.loaded_model import (
 )
 from bert_tf.server.metrics import Metrics
 from bert_tf.server.status import RequestError, invalid
+from bert_tf.server.tensors import arrays_of
 from bert_tf.server.versions import Version
 
 CLASSIFY = "tensorflow/serving/classify"
 REGRESS = "tensorflow/serving/regress"
-_LARGEST_TENSOR = 1 << 28
+# Above this many bytes or values, requests are read and answers written in a
+# thread, so that nobody waits for them.
+_LARGE = 1 << 16
+
+
+async def off_loop(
+    size: int, function: Callable[..., object], *arguments: object
+) -> object:
+    """Calls a function, in a thread where it may take long."""
+    if size < _LARGE:
+        return function(*arguments)
+    return await asyncio.to_thread(function, *arguments)
 
 
 def answered_by(version: Version, signature: str) -> model_pb2.ModelSpec:
@@ -50,27 +63,6 @@ def signature_of(version: Version, name: str) -> Signature:
     return signature
 
 
-async def predict(
-    version: Version, signature: Signature, inputs: Arrays, metrics: Metrics
-) -> Arrays:
-    """Runs a signature on arrays."""
-    signature.check(inputs)
-    return await _run(version, signature, inputs, "Predict", metrics)
-
-
-async def _run(
-    version: Version,
-    signature: Signature,
-    inputs: Arrays,
-    api: str,
-    metrics: Metrics,
-) -> Arrays:
-    start = time.monotonic()
-    outputs = await version.run(signature, inputs)
-    metrics.run(version.model, api, time.monotonic() - start)
-    return outputs
-
-
 def filtered(outputs: Arrays, signature: Signature, wanted: list) -> Arrays:
     """The outputs that a request asks for, all where it names none."""
     for alias in wanted:
@@ -85,70 +77,6 @@ def filtered(outputs: Arrays, signature: Signature, wanted: list) -> Arrays:
     return {alias: outputs[alias] for alias in wanted or outputs}
 
 
-def array_of(alias: str, tensor: tensor_pb2.TensorProto) -> np.ndarray:
-    """The array in a tensor that came over the wire."""
-    # One value may stand for a whole tensor: a few bytes must not become
-    # more memory than there is.
-    sizes = [dim.size for dim in tensor.tensor_shape.dim]
-    if min(sizes, default=0) < 0 or math.prod(sizes) > _LARGEST_TENSOR:
-        raise invalid(f'input "{alias}" cannot have the shape {sizes}')
-    try:
-        array = tf.make_ndarray(tensor)
-    except (ValueError, TypeError, IndexError) as error:
-        raise invalid(
-            f'input "{alias}": tensor parsing error: {error}'
-        ) from error
-    if array.dtype.kind in "SU":
-        array = array.astype(object)
-    return array
-
-
-def tensor_of(array: np.ndarray) -> tensor_pb2.TensorProto:
-    """An array for the wire: in the typed fields, where clients look."""
-    dtype = tf.as_dtype(array.dtype).as_datatype_enum
-    tensor = tensor_pb2.TensorProto(dtype=dtype)
-    tensor.tensor_shape.SetInParent()
-    for size in array.shape:
-        tensor.tensor_shape.dim.add(size=size)
-    flat = array.ravel()
-    field = _FIELDS.get(dtype)
-    if field:
-        getattr(tensor, field).extend(flat.tolist())
-    else:
-        tensor.tensor_content = flat.tobytes()
-    return tensor
-
-
-_FIELDS = {
-    types_pb2.DT_STRING: "string_val",
-    types_pb2.DT_FLOAT: "float_val",
-    types_pb2.DT_DOUBLE: "double_val",
-    types_pb2.DT_INT8: "int_val",
-    types_pb2.DT_INT16: "int_val",
-    types_pb2.DT_INT32: "int_val",
-    types_pb2.DT_UINT8: "int_val",
-    types_pb2.DT_INT64: "int64_val",
-    types_pb2.DT_UINT32: "uint32_val",
-    types_pb2.DT_UINT64: "uint64_val",
-    types_pb2.DT_BOOL: "bool_val",
-}
-
-
-def serialized_examples(given: input_pb2.Input) -> np.ndarray:
-    """The tf.Examples of a request, each with the shared context."""
-    shared = b""
-    examples = given.example_list.examples
-    if given.WhichOneof("kind") == "example_list_with_context":
-        shared = given.example_list_with_context.context.SerializeToString()
-        examples = given.example_list_with_context.examples
-    if not examples:
-        raise invalid("Input is empty.")
-    array = np.empty(len(examples), object)
-    # Serialized messages that follow each other merge.
-    array[:] = [shared + example.SerializeToString() for example in examples]
-    return array
-
-
 def _example_signature(
     version: Version, name: str, outputs: tuple[set[str], ...], kind: str
 ) -> Signature:
@@ -158,42 +86,208 @@ def _example_signature(
         raise invalid(
             f"No signature was found with the name: {name or DEFAULT_SIGNATURE}"
         )
-    if set(signature.inputs) != {"inputs"}:
+    if len(signature.inputs) != 1:
+        raise invalid("Expected one input Tensor.")
+    if "inputs" not in signature.inputs:
         raise invalid(
-            f'signature "{signature.name}" does not {kind}: expected one input '
-            f'Tensor, "inputs", but it has {", ".join(signature.inputs)}'
+            f"No {kind} inputs found in SignatureDef: {signature.name} has "
+            f"the input {next(iter(signature.inputs))}"
         )
     if set(signature.outputs) not in outputs:
         want = " or ".join(", ".join(sorted(names)) for names in outputs)
         raise invalid(
-            f'signature "{signature.name}" does not {kind}: expected the '
-            f"outputs {want}, but it has {', '.join(signature.outputs)}"
+            f"Expected {kind} signature outputs {want}. Signature "
+            f"{signature.name} has {', '.join(signature.outputs)}"
         )
+    signature.check_dtype("inputs", types_pb2.DT_STRING)
     return signature
 
 
-async def classify(
-    version: Version, name: str, given: input_pb2.Input, metrics: Metrics
-) -> classification_pb2.ClassificationResult:
-    """Labels and scores of tf.Examples."""
-    kinds = ({"classes", "scores"}, {"classes"}, {"scores"})
-    signature = _example_signature(version, name, kinds, "classify")
-    examples = serialized_examples(given)
-    signature.check({"inputs": examples})
-    outputs = await _run(
-        version, signature, {"inputs": examples}, "Classify", metrics
-    )
-    metrics.examples(version.model, len(examples))
-    for alias, array in outputs.items():
-        if array.ndim != 2 or len(array) != len(examples):
+class Predictor:
+    """Runs signatures on what requests hold.
+
+    Args:
+      metrics: told of every run.
+      max_request_bytes: what a request may hold, and stand for.
+    """
+
+    def __init__(self, metrics: Metrics, max_request_bytes: int) -> None:
+        self._metrics = metrics
+        self._max_request_bytes = max_request_bytes
+
+    def arrays(
+        self, signature: Signature, request: predict_pb2.PredictRequest
+    ) -> Arrays:
+        """The inputs of a request of protocol buffers."""
+        return arrays_of(request.inputs, signature, self._max_request_bytes)
+
+    async def predict(
+        self, version: Version, signature: Signature, inputs: Arrays
+    ) -> Arrays:
+        """Runs a signature on arrays, with its defaults for those left out."""
+        inputs = signature.defaults | inputs
+        return await self._run(version, signature, inputs, "Predict")
+
+    async def _run(
+        self, version: Version, signature: Signature, inputs: Arrays, api: str
+    ) -> Arrays:
+        start = time.monotonic()
+        outputs = await version.run(signature, inputs)
+        self._metrics.run(version.model, api, time.monotonic() - start)
+        return outputs
+
+    def _serialized_examples(self, given: input_pb2.Input) -> np.ndarray:
+        """The tf.Examples of a request, each with the shared context."""
+        shared = b""
+        examples = given.example_list.examples
+        if given.WhichOneof("kind") == "example_list_with_context":
+            shared = given.example_list_with_context.context.SerializeToString()
+            examples = given.example_list_with_context.examples
+        if not examples:
+            raise invalid("Input is empty.")
+        if len(shared) * (len(examples) - 1) > self._max_request_bytes:
             raise invalid(
-                f"Expected {alias} of shape [{len(examples)}, num_classes] "
-                f"but got {list(array.shape)}"
+                f"The context of {len(shared)} bytes stands in each of "
+                f"{len(examples)} examples: more than the "
+                f"{self._max_request_bytes} bytes that a request may hold"
             )
-    if len({array.shape for array in outputs.values()}) > 1:
-        raise invalid("classes and scores differ in shape")
+        array = np.empty(len(examples), object)
+        # Serialized messages that follow each other merge.
+        array[:] = [
+            shared + example.SerializeToString() for example in examples
+        ]
+        return array
+
+    async def _run_examples(
+        self,
+        version: Version,
+        signature: Signature,
+        given: input_pb2.Input,
+        api: str,
+    ) -> tuple[int, Arrays]:
+        """The number of tf.Examples, and what a signature makes of them."""
+        examples = await off_loop(
+            given.ByteSize(), self._serialized_examples, given
+        )
+        outputs = await self._run(version, signature, {"inputs": examples}, api)
+        self._metrics.examples(version.model, len(examples))
+        return len(examples), outputs
+
+    async def classify(
+        self, version: Version, name: str, given: input_pb2.Input
+    ) -> classification_pb2.ClassificationResult:
+        """Labels and scores of tf.Examples."""
+        kinds = ({"classes", "scores"}, {"classes"}, {"scores"})
+        signature = _example_signature(version, name, kinds, "classification")
+        rows, outputs = await self._run_examples(
+            version, signature, given, "Classify"
+        )
+        for alias, array in outputs.items():
+            if array.ndim != 2:
+                raise invalid(
+                    "Expected Tensor shape: [batch_size num_classes] but got "
+                    f"{list(array.shape)}"
+                )
+            if len(array) != rows:
+                raise invalid(
+                    f"Expected {alias} output batch size of {rows}. Got: "
+                    f"{len(array)}"
+                )
+        if len({array.shape for array in outputs.values()}) > 1:
+            raise invalid(
+                "Tensors class and score should match in dim_size(1)."
+            )
+        size = sum(array.size for array in outputs.values())
+        return await off_loop(size, _classifications, rows, outputs)
+
+    async def regress(
+        self, version: Version, name: str, given: input_pb2.Input
+    ) -> regression_pb2.RegressionResult:
+        """One number for each tf.Example."""
+        kinds = ({"outputs"},)
+        signature = _example_signature(version, name, kinds, "regression")
+        rows, outputs = await self._run_examples(
+            version, signature, given, "Regress"
+        )
+        values = outputs["outputs"]
+        if values.ndim not in (1, 2) or values.shape[1:] not in ((), (1,)):
+            raise invalid(
+                "Expected output Tensor shape to be either [batch_size] or "
+                f"[batch_size, 1] but got {list(values.shape)}"
+            )
+        if len(values) != rows:
+            raise invalid(
+                "Input batch size did not match output batch size: "
+                f"{rows} vs. {len(values)}"
+            )
+        result = regression_pb2.RegressionResult()
+        for value in values.ravel().tolist():
+            result.regressions.add(value=value)
+        return result
+
+    async def multi_inference(
+        self, version: Version, request: inference_pb2.MultiInferenceRequest
+    ) -> inference_pb2.MultiInferenceResponse:
+        """Several signatures of one model on the same tf.Examples."""
+        response = inference_pb2.MultiInferenceResponse()
+        asked = [
+            task.model_spec.signature_name or DEFAULT_SIGNATURE
+            for task in request.tasks
+        ]
+        for name in asked:
+            if asked.count(name) > 1:
+                raise invalid(f"Duplicate evaluation of signature: {name}")
+        for task, name in zip(request.tasks, asked, strict=True):
+            result = response.results.add()
+            result.model_spec.CopyFrom(answered_by(version, name))
+            if task.method_name == CLASSIFY:
+                result.classification_result.CopyFrom(
+                    await self.classify(version, name, request.input)
+                )
+            elif task.method_name == REGRESS:
+                result.regression_result.CopyFrom(
+                    await self.regress(version, name, request.input)
+                )
+            else:
+                raise RequestError(
+                    grpc.StatusCode.UNIMPLEMENTED,
+                    f"Unsupported signature method_name: {task.method_name}",
+                )
+        return response
+
+    async def replay(
+        self, version: Version, log: prediction_log_pb2.PredictionLog
+    ) -> None:
+        """Runs one recorded request, to warm a model up."""
+        kind = log.WhichOneof("log_type")
+        if kind == "predict_log":
+            request = log.predict_log.request
+            signature = signature_of(version, request.model_spec.signature_name)
+            inputs = self.arrays(signature, request)
+            await self.predict(version, signature, inputs)
+        elif kind == "classify_log":
+            request = log.classify_log.request
+            name = request.model_spec.signature_name
+            await self.classify(version, name, request.input)
+        elif kind == "regress_log":
+            request = log.regress_log.request
+            name = request.model_spec.signature_name
+            await self.regress(version, name, request.input)
+        elif kind == "multi_inference_log":
+            request = log.multi_inference_log.request
+            await self.multi_inference(version, request)
+        else:
+            raise RequestError(
+                grpc.StatusCode.UNIMPLEMENTED,
+                f"Unsupported log_type for warmup: {kind}",
+            )
+
+
+def _classifications(
+    rows: int, outputs: Arrays
+) -> classification_pb2.ClassificationResult:
     result = classification_pb2.ClassificationResult()
-    for row in range(len(examples)):
+    for row in range(rows):
         classes = result.classifications.add().classes
         for column in range(next(iter(outputs.values())).shape[1]):
             one = classes.add()
@@ -203,87 +297,3 @@ async def classify(
             if "scores" in outputs:
                 one.score = outputs["scores"][row, column]
     return result
-
-
-async def regress(
-    version: Version, name: str, given: input_pb2.Input, metrics: Metrics
-) -> regression_pb2.RegressionResult:
-    """One number for each tf.Example."""
-    signature = _example_signature(version, name, ({"outputs"},), "regress")
-    examples = serialized_examples(given)
-    signature.check({"inputs": examples})
-    outputs = await _run(
-        version, signature, {"inputs": examples}, "Regress", metrics
-    )
-    metrics.examples(version.model, len(examples))
-    values = outputs["outputs"]
-    if values.shape not in ((len(examples),), (len(examples), 1)):
-        raise invalid(
-            "Expected output Tensor shape to be either [batch_size] or "
-            f"[batch_size, 1] but got {list(values.shape)}"
-        )
-    result = regression_pb2.RegressionResult()
-    for value in values.ravel().tolist():
-        result.regressions.add(value=value)
-    return result
-
-
-async def multi_inference(
-    version: Version,
-    request: inference_pb2.MultiInferenceRequest,
-    metrics: Metrics,
-) -> inference_pb2.MultiInferenceResponse:
-    """Several signatures of one model on the same tf.Examples."""
-    response = inference_pb2.MultiInferenceResponse()
-    asked = [
-        task.model_spec.signature_name or DEFAULT_SIGNATURE
-        for task in request.tasks
-    ]
-    for name in asked:
-        if asked.count(name) > 1:
-            raise invalid(f"Duplicate evaluation of signature: {name}")
-    for task, name in zip(request.tasks, asked, strict=True):
-        result = response.results.add()
-        result.model_spec.CopyFrom(answered_by(version, name))
-        if task.method_name == CLASSIFY:
-            result.classification_result.CopyFrom(
-                await classify(version, name, request.input, metrics)
-            )
-        elif task.method_name == REGRESS:
-            result.regression_result.CopyFrom(
-                await regress(version, name, request.input, metrics)
-            )
-        else:
-            raise RequestError(
-                grpc.StatusCode.UNIMPLEMENTED,
-                f"Unsupported signature method_name: {task.method_name}",
-            )
-    return response
-
-
-async def replay(
-    version: Version, log: prediction_log_pb2.PredictionLog, metrics: Metrics
-) -> None:
-    """Runs one recorded request, to warm a model up."""
-    kind = log.WhichOneof("log_type")
-    if kind == "predict_log":
-        request = log.predict_log.request
-        signature = signature_of(version, request.model_spec.signature_name)
-        inputs = {a: array_of(a, t) for a, t in request.inputs.items()}
-        await predict(version, signature, inputs, metrics)
-    elif kind == "classify_log":
-        request = log.classify_log.request
-        name = request.model_spec.signature_name
-        await classify(version, name, request.input, metrics)
-    elif kind == "regress_log":
-        request = log.regress_log.request
-        name = request.model_spec.signature_name
-        await regress(version, name, request.input, metrics)
-    elif kind == "multi_inference_log":
-        request = log.multi_inference_log.request
-        await multi_inference(version, request, metrics)
-    else:
-        raise RequestError(
-            grpc.StatusCode.UNIMPLEMENTED,
-            f"Unsupported log_type for warmup: {kind}",
-        )

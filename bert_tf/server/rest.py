@@ -4,20 +4,23 @@ import asyncio
 import re
 import time
 import urllib.parse
+import zlib
 from collections.abc import Awaitable, Callable
 
 import grpc
-from aiohttp import web
+from aiohttp import hdrs, web, web_response
 from google.protobuf import json_format
 from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2
 
 from bert_tf.server import json_examples, json_outputs, json_tensors, page
 from bert_tf.server.config import ServerConfig
+from bert_tf.server.json_parser import parse
 from bert_tf.server.loaded_model import DEFAULT_SIGNATURE
 from bert_tf.server.metrics import Metrics
 from bert_tf.server.model_status import status_response
-from bert_tf.server.prediction import classify, predict, regress
+from bert_tf.server.prediction import Predictor, off_loop
 from bert_tf.server.status import http_status, invalid, request_error
+from bert_tf.server.tensors import size_of
 from bert_tf.server.versions import Models, Version
 
 _WHICH = r"(?:(?:/versions/(?P<version>\d+))|(?:/labels/(?P<label>[^/:]+)))?"
@@ -26,10 +29,21 @@ _POST = re.compile(
     ":(?P<method>classify|regress|predict)"
 )
 _GET = re.compile(
-    rf"(?i:/v1/models(?:/(?P<name>[^/:]+))?{_WHICH})(?:/(?P<metadata>metadata))?"
+    rf"(?i:/v1/models(?:/(?P<name>[^/:]+))?{_WHICH}"
+    "(?:/(?P<metadata>metadata))?)"
 )
-# Above this many bytes or values, JSON is read and written in a thread.
-_LARGE = 1 << 16
+# What aiohttp writes by itself names its version and Python's.
+web_response.SERVER_SOFTWARE = "bert_tf"
+_CORS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "POST, GET",
+    "Access-Control-Allow-Headers": "Content-Type",
+}
+_WINDOW_BITS = {
+    "gzip": 16 + zlib.MAX_WBITS,
+    "x-gzip": 16 + zlib.MAX_WBITS,
+    "deflate": zlib.MAX_WBITS,
+}
 
 
 class RestApi:
@@ -47,6 +61,7 @@ class RestApi:
         self._models = models
         self._metrics = metrics
         self._config = config
+        self._predictor = Predictor(metrics, config.max_request_bytes)
         self.idle_since: dict[object, float] = {}
 
     def application(self) -> web.Application:
@@ -101,8 +116,12 @@ class RestApi:
     async def _answer(self, request: web.Request) -> web.Response:
         start = time.monotonic()
         name, method = "", ""
+        headers = dict(_CORS) if self._config.cors else {}
+        if request.method == hdrs.METH_OPTIONS:
+            allowed = re.search("https?://", request.headers.get("Origin", ""))
+            return web.Response(status=200 if allowed else 400, headers=headers)
         try:
-            matched = self._match(request)
+            matched = _match(request)
             name = urllib.parse.unquote(matched["name"] or "")
             method = matched.groupdict().get("method") or ""
             body = await self._body(request)
@@ -126,17 +145,8 @@ class RestApi:
         known = name if name in self._models.configs else ""
         seconds = time.monotonic() - start
         self._metrics.request(known, method, "REST", code.name, seconds)
-        return web.Response(
-            text=text, status=status, content_type="application/json"
-        )
-
-    def _match(self, request: web.Request) -> re.Match:
-        path = request.rel_url.raw_path
-        form = {"POST": _POST, "GET": _GET}.get(request.method)
-        matched = form.fullmatch(path) if form else None
-        if matched is None:
-            raise invalid(f"Malformed request: {request.method} {path}")
-        return matched
+        headers["Content-Type"] = "application/json"
+        return web.Response(body=text, status=status, headers=headers)
 
     async def _body(self, request: web.Request) -> bytes:
         """The body, which must come whole, in time and not be too large."""
@@ -152,7 +162,7 @@ class RestApi:
             raise too_large
         try:
             async with asyncio.timeout(self._config.client_timeout):
-                return await request.read()
+                body = await request.read()
         except TimeoutError as error:
             raise web.HTTPRequestTimeout(
                 text="The request did not arrive within "
@@ -162,33 +172,48 @@ class RestApi:
         except web.HTTPRequestEntityTooLarge as error:
             raise too_large from error
         except (ConnectionError, web.PayloadAccessError) as error:
-            raise invalid(f"The body cannot be read: {error}") from error
+            raise invalid("The body cannot be read") from error
+        encoding = request.headers.get("Content-Encoding", "").strip().lower()
+        if encoding not in _WINDOW_BITS:
+            return body
+        body = await asyncio.to_thread(_decompressed, body, encoding, limit + 1)
+        if len(body) > limit:
+            raise too_large
+        return body
 
     async def _text(
         self, spec: model_pb2.ModelSpec, matched: re.Match, body: bytes
-    ) -> str:
+    ) -> bytes:
         if "method" not in matched.groupdict():
             if not spec.name:
                 raise invalid("Missing model name in request.")
-            if matched["metadata"]:
+            if matched["metadata"] == "metadata":
                 with self._models.find(spec) as version:
                     return _metadata(version)
+            # As in TF Serving, which answers for all versions here.
+            spec.ClearField("version_label")
             return json_format.MessageToJson(
                 status_response(self._models, spec),
                 always_print_fields_with_no_presence=True,
-            )
-        method = matched["method"]
-        work = {
-            "predict": self._predict,
-            "classify": self._classify,
-            "regress": self._regress,
-        }
+            ).encode()
+        request = await off_loop(len(body), parse, body)
+        name = json_tensors.signature_name(request)
+        if matched["method"] == "predict":
+            with self._models.find(spec) as version:
+                return await self._predict(version, request, name, len(body))
+        given = await off_loop(len(body), json_examples.read_examples, request)
         with self._models.find(spec) as version:
-            request = await _off_loop(len(body), json_tensors.parse, body)
-            signature = json_tensors.signature_name(request)
-            return await work[method](version, request, signature)
+            if matched["method"] == "classify":
+                result = await self._predictor.classify(version, name, given)
+                write = json_examples.write_classification
+            else:
+                result = await self._predictor.regress(version, name, given)
+                write = json_examples.write_regression
+        return await off_loop(result.ByteSize(), write, result)
 
-    async def _predict(self, version: Version, request: dict, name: str) -> str:
+    async def _predict(
+        self, version: Version, request: dict, name: str, size: int
+    ) -> bytes:
         signature = version.loaded.signature(name)
         if signature is None:
             raise invalid(
@@ -199,31 +224,41 @@ class RestApi:
             raise invalid(
                 f"Failed to get input map for signature: {name or 'DEFAULT'}"
             )
-        inputs, form = json_tensors.read_inputs(request, signature.inputs)
-        outputs = await predict(version, signature, inputs, self._metrics)
-        size = sum(array.size for array in outputs.values())
-        return await _off_loop(size, json_outputs.write_outputs, outputs, form)
-
-    async def _classify(
-        self, version: Version, request: dict, name: str
-    ) -> str:
-        given = json_examples.read_examples(request)
-        result = await classify(version, name, given, self._metrics)
-        return json_examples.write_classification(result)
-
-    async def _regress(self, version: Version, request: dict, name: str) -> str:
-        given = json_examples.read_examples(request)
-        result = await regress(version, name, given, self._metrics)
-        return json_examples.write_regression(result)
+        inputs, form = await off_loop(
+            size, json_tensors.read_inputs, request, signature.inputs
+        )
+        outputs = await self._predictor.predict(version, signature, inputs)
+        return await off_loop(
+            size_of(outputs.values()),
+            json_outputs.write_outputs,
+            outputs,
+            form,
+        )
 
 
-async def _off_loop(
-    size: int, function: Callable[..., object], *arguments: object
-) -> object:
-    """Calls a function, in a thread where it may take long."""
-    if size < _LARGE:
-        return function(*arguments)
-    return await asyncio.to_thread(function, *arguments)
+def _match(request: web.Request) -> re.Match:
+    # With what follows a "?", which makes it another path to TF Serving.
+    path = request.rel_url.raw_path_qs
+    form = {"POST": _POST, "GET": _GET}.get(request.method)
+    matched = form.fullmatch(path) if form else None
+    if matched is None:
+        raise invalid(f"Malformed request: {request.method} {path}")
+    return matched
+
+
+def _decompressed(body: bytes, encoding: str, most: int) -> bytes:
+    """A body as it was before it was compressed, up to `most` bytes of it."""
+    bits = _WINDOW_BITS[encoding]
+    if encoding == "deflate" and body[:1] and body[0] & 15 != zlib.DEFLATED:
+        bits = -zlib.MAX_WBITS  # Some clients leave the header out.
+    reader = zlib.decompressobj(bits)
+    try:
+        found = reader.decompress(body, most)
+    except zlib.error as error:
+        raise invalid(f"The body is no {encoding}") from error
+    if len(found) < most and (not reader.eof or reader.unused_data):
+        raise invalid(f"The body is not one whole stream of {encoding}")
+    return found
 
 
 def _spec(matched: re.Match, name: str) -> model_pb2.ModelSpec:
@@ -238,12 +273,12 @@ def _spec(matched: re.Match, name: str) -> model_pb2.ModelSpec:
     return spec
 
 
-def _error_text(message: str) -> str:
+def _error_text(message: str) -> bytes:
     text = json_outputs.write_string(message.encode("utf-8", "replace"))
-    return f'{{\n    "error": {text}\n}}'
+    return f'{{\n    "error": {text}\n}}'.encode()
 
 
-def _metadata(version: Version) -> str:
+def _metadata(version: Version) -> bytes:
     spec = model_pb2.ModelSpec(name=version.model)
     spec.version.value = version.number
     definitions = get_model_metadata_pb2.SignatureDefMap(
@@ -260,4 +295,4 @@ def _metadata(version: Version) -> str:
     return (
         f'{{\n"model_spec": {spec_text},\n"metadata": '
         f'{{"signature_def": {definitions_text}}}\n}}\n'
-    )
+    ).encode()

@@ -9,16 +9,16 @@ from typing import NoReturn
 
 import grpc
 from aiohttp import web
-from tensorflow_serving.apis import (
-    model_service_pb2_grpc,
-    prediction_service_pb2_grpc,
-)
 
 from bert_tf.errors import UserError
 from bert_tf.progress import notice
 from bert_tf.server.batching import Runner
 from bert_tf.server.config import ServerConfig
-from bert_tf.server.grpc_api import ModelService, PredictionService
+from bert_tf.server.grpc_api import (
+    ModelService,
+    PredictionService,
+    add_services,
+)
 from bert_tf.server.manager import Manager
 from bert_tf.server.metrics import Metrics
 from bert_tf.server.rest import RestApi
@@ -69,6 +69,7 @@ class Server:
             api.application(),
             access_log=None,
             handle_signals=False,
+            auto_decompress=False,  # RestApi says what is wrong with a body.
             # aiohttp waits so long for an answer, and then again.
             shutdown_timeout=self._config.drain_timeout / 2,
             # A client that goes away stops waiting for its batch.
@@ -99,11 +100,10 @@ class Server:
                 ("grpc.max_send_message_length", -1),
             ]
         )
-        prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-            PredictionService(self.manager.models, self._metrics), server
-        )
-        model_service_pb2_grpc.add_ModelServiceServicer_to_server(
-            ModelService(self.manager), server
+        add_services(
+            server,
+            PredictionService(self.manager.models, self._metrics, self._config),
+            ModelService(self.manager),
         )
         host = self._config.host
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -3,6 +3,8 @@
 import grpc
 import tensorflow as tf
 
+from bert_tf.progress import notice
+
 _HTTP = {
     grpc.StatusCode.OK: 200,
     grpc.StatusCode.CANCELLED: 499,
@@ -62,6 +64,5 @@ def request_error(error: Exception) -> RequestError:
         return RequestError(
             grpc.StatusCode.RESOURCE_EXHAUSTED, "Out of memory."
         )
-    return RequestError(
-        grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}"
-    )
+    notice(f"a request failed: {type(error).__name__}: {error}")
+    return RequestError(grpc.StatusCode.INTERNAL, "Internal error.")

@@ -11,7 +11,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from bert_tf.server.loaded_model import LoadError
 from bert_tf.server.metrics import Metrics
-from bert_tf.server.prediction import replay
+from bert_tf.server.prediction import Predictor
 from bert_tf.server.status import request_error
 from bert_tf.server.versions import Version
 
@@ -25,8 +25,15 @@ def _records(path: pathlib.Path) -> list[bytes]:
     return list(records.as_numpy_iterator())
 
 
-async def warm_up(version: Version, metrics: Metrics) -> None:
+async def warm_up(
+    version: Version, metrics: Metrics, max_request_bytes: int
+) -> None:
     """Runs the stored requests, if any.
+
+    Args:
+      version: of which model.
+      metrics: told of it.
+      max_request_bytes: what a request may hold, and stand for.
 
     Raises:
       LoadError: the file is damaged, or a request fails.
@@ -34,6 +41,7 @@ async def warm_up(version: Version, metrics: Metrics) -> None:
     path = version.folder / WARM_UP_FILE
     if not path.is_file():
         return
+    predictor = Predictor(metrics, max_request_bytes)
     start = time.monotonic()
     status, count = grpc.StatusCode.OK, 0
     try:
@@ -41,7 +49,7 @@ async def warm_up(version: Version, metrics: Metrics) -> None:
             if count == _MOST_RECORDS:
                 raise LoadError(f"more than {_MOST_RECORDS} requests")
             log = prediction_log_pb2.PredictionLog.FromString(record)
-            await replay(version, log, metrics)
+            await predictor.replay(version, log)
             count += 1
     except (LoadError, DecodeError) as error:
         status = grpc.StatusCode.INVALID_ARGUMENT

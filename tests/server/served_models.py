@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import aiohttp
 import keras
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 import bert_tf
 from bert_tf.server.config import ModelConfig, ServerConfig
@@ -162,6 +163,30 @@ class Answers(tf.Module):
             "b": tf.identity(b),
         }
 
+    @tf.function(
+        input_signature=[
+            _spec("half", [None], tf.float16),
+            _spec("brain", [None], tf.bfloat16),
+            _spec("complex", [None], tf.complex64),
+            _spec("double_complex", [None], tf.complex128),
+        ]
+    )
+    def rare(self, half, brain, complex, double_complex):
+        return {
+            "half": tf.identity(half),
+            "brain": tf.identity(brain),
+            "complex": tf.identity(complex),
+            "double_complex": tf.identity(double_complex),
+        }
+
+    @tf.function(input_signature=[_spec("x", None, tf.float32)])
+    def any_shape(self, x):
+        return {"twice": x * 2.0}
+
+    @tf.function(input_signature=[_spec("x", None)])
+    def any_text(self, x):
+        return {"joined": x + "!"}
+
     @tf.function(input_signature=[_spec("ids", [None, None], tf.int32)])
     def tokens(self, ids):
         total = tf.cumsum(ids, axis=1)
@@ -208,7 +233,7 @@ def _text_of(examples):
 
 _NAMES = ("version", "pair", "choice", "span", "tags", "fill_mask", "embed")
 _NAMES += ("raw_bytes", "no_batch", "numbers", "tokens", "picky", "slow")
-_NAMES += ("classify", "regress")
+_NAMES += ("classify", "regress", "rare", "any_shape", "any_text")
 
 
 def write_model(folder: pathlib.Path, number: int) -> pathlib.Path:
@@ -218,6 +243,10 @@ def write_model(folder: pathlib.Path, number: int) -> pathlib.Path:
     signatures["serving_default"] = module.label
     version = folder / str(number)
     tf.saved_model.save(module, str(version), signatures=signatures)
+    with changed_signatures(version) as definitions:
+        optional = definitions["optional"]
+        optional.CopyFrom(definitions["pair"])
+        optional.defaults["text_b"].CopyFrom(tf.make_tensor_proto(["!"]))
     return version
 
 
@@ -247,6 +276,15 @@ def resident(process: int) -> float:
     """The memory of a process in MiB, as Linux counts it."""
     pages = pathlib.Path(f"/proc/{process}/statm").read_text().split()[1]
     return int(pages) * resource.getpagesize() / 2**20
+
+
+@contextlib.contextmanager
+def changed_signatures(version: pathlib.Path) -> Iterator:
+    """The signatures of a version by name, which may be changed."""
+    path = version / "saved_model.pb"
+    model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    yield model.meta_graphs[0].signature_def
+    path.write_bytes(model.SerializeToString())
 
 
 def copy_version(source: pathlib.Path, target: pathlib.Path) -> None:

@@ -1,5 +1,7 @@
 """The gRPC services, with the stubs of tensorflow-serving-api."""
 
+import time
+
 import grpc
 import numpy as np
 import pytest
@@ -159,6 +161,10 @@ def test_metadata_and_status(stub, models):
     assert caught.value.code() == grpc.StatusCode.NOT_FOUND
 
 
+NUMBERS = dict(f="float32", d="float64", i="int32", l="int64", u="uint8")
+NUMBERS["b"] = "bool"
+
+
 def wrong_version():
     request = request_of(text=["a"])
     request.model_spec.version.value = 77
@@ -205,24 +211,24 @@ def wrong_content():
         (
             request_of(text=[1, 2]),
             "INVALID_ARGUMENT",
-            '"text" is expected to be string but is int32',
+            "Expects arg[0] to be string but int32 is provided",
         ),
         (
-            request_of(text=[["a"]]),
+            request_of(txt=["a"]),
             "INVALID_ARGUMENT",
-            "to have shape [-1] but has [1, 1]",
+            "Signature input alias: text(feed name: serving_default_text:0)",
         ),
         (
-            request_of(text=np.zeros([0], object)),
+            request_of("optional", text=["a"], txt=["a"]),
             "INVALID_ARGUMENT",
-            "batch is empty",
+            "Inputs contains invalid name. Used request inputs: text",
         ),
         (
             request_of("picky", text=["bad"]),
             "INVALID_ARGUMENT",
             "must not be bad",
         ),
-        (huge_shape(), "INVALID_ARGUMENT", "cannot have the shape"),
+        (huge_shape(), "INVALID_ARGUMENT", "stands for 27487790694400 bytes"),
         (wrong_content(), "INVALID_ARGUMENT", "tensor parsing error"),
     ],
 )
@@ -232,6 +238,151 @@ def test_errors(stub, request_, code, message):
     assert caught.value.code().name == code
     assert message in caught.value.details()
     assert stub.Predict(request_of(text=["still alive"]))
+
+
+@pytest.mark.parametrize("name", ["server", "batching_server"])
+@pytest.mark.parametrize(
+    ("signature", "alias", "dtype", "shape"),
+    [
+        ("any_shape", "x", tf.float32, [2**28]),
+        ("any_shape", "x", tf.float32, [2**14, 2**8 + 1]),
+        ("any_text", "x", tf.string, [2**20]),
+        ("any_text", "x", tf.string, [2**40, 2**20]),
+    ],
+)
+def test_few_bytes_stand_for_no_more_than_a_request_may_hold(
+    request, name, signature, alias, dtype, shape
+):
+    server = request.getfixturevalue(name)
+    asked = request_of(signature)
+    asked.inputs[alias].dtype = dtype.as_datatype_enum
+    for size in shape:
+        asked.inputs[alias].tensor_shape.dim.add(size=size)
+    start = time.monotonic()
+    with grpc.insecure_channel(server.grpc) as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        for values in ([], [0]):
+            field = {tf.string: "string_val", tf.float32: "float_val"}[dtype]
+            one = [b"a" if dtype is tf.string else 1.5 for _ in values]
+            getattr(asked.inputs[alias], field).extend(one)
+            with pytest.raises(grpc.RpcError) as caught:
+                stub.Predict(asked)
+            assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+            assert "16777216 are left" in caught.value.details()
+    assert time.monotonic() - start < 5
+
+
+def test_inputs_together_stand_for_no_more_than_a_request_may_hold(stub):
+    asked = request_of("numbers")
+    for alias in ("f", "d", "i", "l", "u", "b"):
+        asked.inputs[alias].CopyFrom(
+            tf.make_tensor_proto(np.array(1, NUMBERS[alias]))
+        )
+        asked.inputs[alias].tensor_shape.dim.add(size=2**20)
+    with pytest.raises(grpc.RpcError, match="are left"):
+        stub.Predict(asked)
+
+
+def test_the_last_value_is_repeated_and_what_is_too_much_left_out(stub):
+    asked = request_of("any_shape")
+    given = asked.inputs["x"]
+    given.dtype = tf.float32.as_datatype_enum
+    given.tensor_shape.dim.add(size=4)
+    for values, twice in (
+        ([], [0, 0, 0, 0]),
+        ([1, 2], [2, 4, 4, 4]),
+        ([1, 2, 3, 4, 5], [2, 4, 6, 8]),
+    ):
+        given.ClearField("float_val")
+        given.float_val.extend(values)
+        answer = stub.Predict(asked).outputs["twice"]
+        assert list(answer.float_val) == twice
+
+
+def test_a_context_that_stands_in_each_example(stub, server):
+    request = classification_pb2.ClassificationRequest()
+    request.model_spec.name = "m"
+    request.model_spec.signature_name = "classify"
+    shared = request.input.example_list_with_context
+    shared.context.CopyFrom(example(b"x" * 2**16))
+    shared.examples.extend([tf.train.Example()] * 1000)
+    with pytest.raises(grpc.RpcError, match="more than the 16777216 bytes"):
+        stub.Classify(request)
+    status, answer = fetch(
+        f"{server.rest}/v1/models/m:classify",
+        {
+            "signature_name": "classify",
+            "context": {"text": "x" * 2**16},
+            "examples": [{}] * 1000,
+        },
+    )
+    assert (status, "more than the 16777216" in answer["error"]) == (400, True)
+
+
+def test_scalars_defaults_other_shapes_and_no_rows(stub):
+    outputs = stub.Predict(request_of("any_shape", x=1.5)).outputs
+    assert tf.make_ndarray(outputs["twice"]) == 3.0
+    outputs = stub.Predict(request_of("optional", text=["a"])).outputs
+    assert list(outputs["joined"].string_val) == [b"a!"]
+    outputs = stub.Predict(request_of("pair", text=[["a"]], text_b=[["b"]]))
+    assert tf.make_ndarray(outputs.outputs["joined"]).shape == (1, 1)
+    empty = np.zeros([0], object)
+    outputs = stub.Predict(request_of(text=empty)).outputs
+    assert tf.make_ndarray(outputs["probabilities"]).shape == (0, 3)
+
+
+def test_half_and_complex_have_their_own_fields(stub):
+    given = {
+        "half": np.float16([1.5, -2]),
+        "brain": np.array([1.5, -2], tf.bfloat16.as_numpy_dtype),
+        "complex": np.complex64([1 + 2j, -1j]),
+        "double_complex": np.complex128([0.1 + 2j, 3]),
+    }
+    asked = request_of("rare", **given)
+    outputs = stub.Predict(asked).outputs
+    for alias, field in (
+        ("half", "half_val"),
+        ("brain", "half_val"),
+        ("complex", "scomplex_val"),
+        ("double_complex", "dcomplex_val"),
+    ):
+        assert len(getattr(outputs[alias], field)) in (2, 4)
+        np.testing.assert_array_equal(
+            tf.make_ndarray(outputs[alias]), given[alias]
+        )
+        # What came back is in typed fields, which are read too.
+        asked.inputs[alias].CopyFrom(outputs[alias])
+    again = stub.Predict(asked).outputs
+    assert again["complex"] == outputs["complex"]
+    assert again["brain"] == outputs["brain"]
+
+
+@pytest.mark.parametrize("dtype", [0, 20, 21, 11, 101, 999])
+def test_dtypes_that_are_not_taken(stub, dtype):
+    asked = request_of(text=["a"])
+    asked.inputs["text"].dtype = dtype
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.Predict(asked)
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert "Expects arg[0] to be string but" in caught.value.details()
+
+
+def test_bytes_that_are_no_request(channel):
+    for method in ("Predict", "Classify", "MultiInference"):
+        call = channel.unary_unary(
+            f"/tensorflow.serving.PredictionService/{method}"
+        )
+        with pytest.raises(grpc.RpcError) as caught:
+            call(b"\xff\x00 no protocol buffer")
+        assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        assert "the request is no tensorflow.serving" in caught.value.details()
+
+
+def test_a_long_error_arrives(stub):
+    asked = request_of(**{"x" * 100_000: ["a"]})
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.Predict(asked)
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_a_deadline(stub):

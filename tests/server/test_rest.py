@@ -2,8 +2,11 @@
 
 import asyncio
 import base64
+import gzip
+import json
 import socket
 import time
+import zlib
 
 import aiohttp
 import numpy as np
@@ -137,10 +140,8 @@ def test_status_and_metadata(server):
         (f"{MODEL}:predict", b"", 400, "document is empty"),
         (f"{MODEL}:predict", b'{"instances": ["\xff"]}', 400, "UTF-8"),
         (f"{MODEL}:predict", {"instances": []}, 400, "No values"),
-        (f"{MODEL}:predict", {"inputs": []}, 400, "batch is empty"),
         (f"{MODEL}:predict", {"instances": [{"txt": ""}]}, 400, "named input"),
         (f"{MODEL}:predict", {"instances": [1]}, 400, "expected type: string"),
-        (f"{MODEL}:predict", {"instances": [["a"]]}, 400, "expected to have"),
         (
             f"{MODEL}:predict",
             {"signature_name": "none", "instances": ["a"]},
@@ -155,9 +156,12 @@ def test_status_and_metadata(server):
         ),
         (
             f"{MODEL}:predict",
-            {"signature_name": "pair", "inputs": {"text": ["a"], "text_b": []}},
+            {
+                "signature_name": "pair",
+                "inputs": {"text": ["a"] * 2, "text_b": ["a"] * 3},
+            },
             400,
-            "different numbers of rows",
+            "Incompatible shapes: [2] vs. [3]",
         ),
         ("/v1/models/x:predict", {"instances": [""]}, 404, "Latest(x)"),
         (f"{MODEL}/versions/9:predict", {}, 404, "Specific(m, 9)"),
@@ -169,7 +173,7 @@ def test_status_and_metadata(server):
             f"{MODEL}:classify",
             {"examples": [{"text": "a"}]},
             400,
-            'signature "serving_default" does not classify',
+            "No classification inputs found in SignatureDef",
         ),
         (
             f"{MODEL}:classify",
@@ -212,6 +216,106 @@ def test_invalid_utf8_as_bytes_reaches_the_graph(server):
     }
     status, answer = ask(server, body)
     assert (status, answer["outputs"]["joined"]) == (200, ["\ufffd\ufffd"])
+
+
+WHOLE = json.dumps({"instances": ["good film"]}).encode()
+RAW_DEFLATE = zlib.compressobj(wbits=-15)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "status", "message"),
+    [
+        ("gzip", gzip.compress(WHOLE), 200, ""),
+        ("GZip", gzip.compress(WHOLE), 200, ""),
+        ("deflate", zlib.compress(WHOLE), 200, ""),
+        (
+            "deflate",
+            RAW_DEFLATE.compress(WHOLE) + RAW_DEFLATE.flush(),
+            200,
+            "",
+        ),
+        ("identity", WHOLE, 200, ""),
+        ("gzip", WHOLE, 400, "The body is no gzip"),
+        ("deflate", WHOLE, 400, "The body is no deflate"),
+        ("gzip", b"", 400, "not one whole stream of gzip"),
+        ("gzip", gzip.compress(WHOLE)[:-9], 400, "one whole stream of gzip"),
+        ("gzip", gzip.compress(WHOLE)[:20], 400, "one whole stream of gzip"),
+        ("gzip", gzip.compress(WHOLE) + b"x", 400, "one whole stream"),
+        ("deflate", zlib.compress(WHOLE)[:-5], 400, "one whole stream"),
+        ("br", WHOLE[::-1], 400, "JSON Parse error"),
+        ("gzip", gzip.compress(b" " * 2**25), 413, "larger than"),
+    ],
+)
+def test_compressed_bodies(server, encoding, body, status, message):
+    found, answer = fetch(
+        f"{server.rest}{MODEL}:predict",
+        body,
+        headers={"Content-Encoding": encoding},
+    )
+    assert found == status
+    assert message in answer.get("error", "")
+
+
+def head(server, method, path, body=None, **headers):
+    """The status, headers and text of an answer."""
+
+    async def ask_it():
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(
+                method, server.rest + path, data=body, headers=headers
+            ) as answer,
+        ):
+            return answer.status, answer.headers, await answer.text()
+
+    return asyncio.run(ask_it())
+
+
+def test_headers_are_those_of_tf_serving(server):
+    for method, path, body in (
+        ("POST", f"{MODEL}:predict", WHOLE),
+        ("POST", f"{MODEL}:predict", b"{"),
+        ("GET", MODEL, None),
+        ("GET", f"{MODEL}/metadata", None),
+    ):
+        _, headers, _ = head(server, method, path, body)
+        assert headers["Content-Type"] == "application/json"
+        assert headers["Server"] == "bert_tf"
+        assert "Access-Control-Allow-Origin" not in headers
+    for path in ("/", "/nothing", "/monitoring/prometheus/metrics"):
+        assert head(server, "GET", path)[1]["Server"] == "bert_tf"
+
+
+def test_nothing_tells_versions_where_no_http_is_sent(server):
+    port = server.server.rest_port
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.settimeout(10)
+        client.sendall(b"\xff\x00\r\n\r\n")
+        answer = client.recv(10_000)
+    assert answer.startswith(b"HTTP/1.0 400")
+    assert b"aiohttp/" not in answer
+    assert b"Python/" not in answer
+
+
+def test_preflight_and_cors(server, versions):
+    ask_first = ("OPTIONS", f"{MODEL}:predict")
+    assert head(server, *ask_first)[0] == 400
+    status, headers, text = head(server, *ask_first, Origin="https://a.b")
+    assert (status, text) == (200, "")
+    assert "Access-Control-Allow-Origin" not in headers
+    with served(versions, cors=True) as open_server:
+        for method, path, body in (
+            (*ask_first, None),
+            ("POST", f"{MODEL}:predict", WHOLE),
+            ("POST", f"{MODEL}:predict", b"{"),
+        ):
+            _, headers, _ = head(
+                open_server, method, path, body, Origin="http://a.b"
+            )
+            assert headers["Access-Control-Allow-Origin"] == "*"
+            assert headers["Access-Control-Allow-Methods"] == "POST, GET"
+            allowed = headers["Access-Control-Allow-Headers"]
+            assert allowed == "Content-Type"
 
 
 def test_a_body_that_is_too_large(versions):

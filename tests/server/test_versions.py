@@ -24,7 +24,13 @@ from bert_tf.server import manager
 from bert_tf.server.batching import BatchingParameters
 from bert_tf.server.config import ModelConfig, read_models
 from bert_tf.server.warm_up import WARM_UP_FILE
-from tests.server.served_models import Background, copy_version, fetch, served
+from tests.server.served_models import (
+    Background,
+    changed_signatures,
+    copy_version,
+    fetch,
+    served,
+)
 
 ASK_VERSION = {"signature_name": "version", "instances": ["a"]}
 
@@ -66,7 +72,9 @@ def write_warm_up(version: pathlib.Path, *texts: str) -> None:
             request = predict_pb2.PredictRequest()
             request.model_spec.name = "m"
             request.model_spec.signature_name = "picky"
+            # One value that stands for two.
             request.inputs["text"].CopyFrom(tf.make_tensor_proto([text]))
+            request.inputs["text"].tensor_shape.dim[0].size = 2
             log = prediction_log_pb2.PredictionLog(
                 predict_log=prediction_log_pb2.PredictLog(request=request)
             )
@@ -243,6 +251,25 @@ def test_warm_up_runs_and_must_succeed(folder, versions, tmp_path, capfd):
     failed = 'status="INVALID_ARGUMENT"} 1'
     assert f'{records}{{model_path="{folder / "2"}",{failed}' in metrics
     assert "request 1: " in capfd.readouterr().err
+
+
+def test_a_warm_up_request_stands_for_no_more_than_a_request_may(folder):
+    write_warm_up(folder / "1", "fine")
+    with (
+        pytest.raises(UserError, match="request 0: tensor parsing error: text"),
+        served(folder, max_request_bytes=10),
+    ):
+        pass
+
+
+def test_a_signature_of_a_tensor_that_is_not_there_does_not_load(folder):
+    with changed_signatures(folder / "1") as definitions:
+        definitions["pair"].outputs["score"].name = "nothing:0"
+    with (
+        pytest.raises(UserError, match='"pair" names the tensor nothing:0'),
+        served(folder),
+    ):
+        pass
 
 
 def test_without_warm_up_a_wrong_file_does_not_matter(folder):

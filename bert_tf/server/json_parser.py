@@ -1,0 +1,150 @@
+"""The JSON of requests, read as RapidJSON reads it for TF Serving."""
+
+import json
+import math
+import re
+
+from bert_tf.server.status import invalid
+
+_SHOWN = 256
+_TOO_BIG = "JSON Parse error: Number too big to be stored in double."
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise invalid(_TOO_BIG)
+    return value
+
+
+def _first_of_each(pairs: list[tuple[str, object]]) -> dict:
+    """An object in which the first of repeated keys counts."""
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else dict(reversed(pairs))
+
+
+# A decoder that calls Python for each float and object also gives other
+# threads their turn, where one written in C alone would hold them up.
+_DECODER = json.JSONDecoder(
+    parse_float=_finite, object_pairs_hook=_first_of_each
+)
+# Strings, brackets, and what RapidJSON takes for numbers and Python does not.
+_TOKEN = re.compile(
+    r'"(?:[^"\\]++|\\.)*+"|[][{}]|-NaN|Inf(?:inity)?', re.DOTALL
+)
+_NUMBERS = {"-NaN": "NaN", "Inf": "Infinity"}
+_MAX_DEPTH = 128
+# What RapidJSON says, which clients may look for.
+_ERRORS = {
+    "Expecting value": "Invalid value.",
+    "Expecting property name": "Missing a name for object member.",
+    "Expecting ':'": "Missing a colon after a name of object member.",
+    "Unterminated string": "Missing a closing quotation mark in string.",
+    "Invalid \\escape": "Invalid escape character in string.",
+    "Invalid \\uXXXX": "Incorrect hex digit after \\u escape in string.",
+    "Invalid control character": "Invalid encoding in string.",
+}
+
+
+def parse(body: bytes) -> dict:
+    """The JSON object of a request's body.
+
+    As in TF Serving, whatever follows the object is not read; unlike there,
+    text must be UTF-8, so that what arrives is what was meant.
+    """
+    try:
+        text = body.decode("utf-8-sig").lstrip(" \t\r\n")
+    except UnicodeDecodeError as error:
+        raise invalid(
+            "JSON Parse error: Invalid UTF-8 encoding in string at offset: "
+            f"{error.start}; bytes go into {{'b64': '...'}}"
+        ) from error
+    if not text:
+        raise invalid("JSON Parse error: The document is empty")
+    try:
+        try:
+            value, _ = _DECODER.raw_decode(text)
+        except (json.JSONDecodeError, RecursionError):
+            value, _ = _DECODER.raw_decode(_plainer(text))
+    except json.JSONDecodeError as error:
+        offset = len(error.doc[: error.pos].encode("utf-8", "replace"))
+        raise invalid(
+            f"JSON Parse error: {_reason(error)} at offset: {offset}"
+        ) from error
+    except ValueError as error:  # An integer of thousands of digits.
+        raise invalid(_TOO_BIG) from error
+    if not isinstance(value, dict):
+        raise invalid(f"JSON Value: {shown(value)} Is not object")
+    return value
+
+
+def _plainer(text: str) -> str:
+    """JSON without what RapidJSON reads and Python does not.
+
+    Inf becomes Infinity, and what is nested too deeply for Python, once it is
+    known to be JSON, an empty list: no tensor is as deep as that.
+    """
+    # For each depth at which something is taken out: the text since then.
+    parts: list[list[str]] = [[]]
+    depth, end = 0, 0
+    for found in _TOKEN.finditer(text):
+        token = found[0]
+        if token in _NUMBERS:
+            parts[-1] += [text[end : found.start()], _NUMBERS[token]]
+            end = found.end()
+        elif token in "[{":
+            depth += 1
+            if depth % _MAX_DEPTH == 0:
+                parts[-1].append(text[end : found.start()])
+                parts.append([])
+                end = found.start()
+        elif token in "]}":
+            if depth % _MAX_DEPTH == 0 and len(parts) > 1:
+                inside = [*parts.pop(), text[end : found.end()]]
+                _DECODER.decode("".join(inside))
+                parts[-1].append("[]")
+                end = found.end()
+            depth -= 1
+            if depth <= 0:
+                break
+    if len(parts) > 1:
+        raise json.JSONDecodeError("Expecting ',' delimiter", text, len(text))
+    return "".join([*parts[0], text[end:]])
+
+
+def _reason(error: json.JSONDecodeError) -> str:
+    """What is wrong, in RapidJSON's words."""
+    for start, words in _ERRORS.items():
+        if error.msg.startswith(start):
+            return words
+    within: list[str] = []
+    for found in _TOKEN.finditer(error.doc, 0, error.pos):
+        if found[0] in "[{":
+            within.append(found[0])
+        elif found[0] in "]}" and within:
+            within.pop()
+    if within and within[-1] == "{":
+        return "Missing a comma or } after an object member."
+    return "Missing a comma or ] after an array element."
+
+
+def shown(value: object) -> str:
+    """A JSON value for an error message, cut where it is long."""
+    pieces, length = [], 0
+    try:
+        for piece in json.JSONEncoder().iterencode(value):
+            pieces.append(piece)
+            length += len(piece)
+            if length >= _SHOWN:
+                break
+    except RecursionError:
+        pass
+    return "".join(pieces)[:_SHOWN]
+
+
+def to_double(value: float) -> float:
+    """A number of JSON as a double."""
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise invalid(_TOO_BIG) from error
