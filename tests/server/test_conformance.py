@@ -1,0 +1,161 @@
+"""Requests and what TensorFlow Serving answers to them, as a table.
+
+Drawn from tensorflow/serving's tests and documentation: json_tensor_test.cc,
+http_rest_api_handler_test.cc, http_rest_api_util_test.cc, predict_util_test.cc,
+get_model_status_impl_test.cc and g3doc/api_rest.md. The tables lie in
+conformance/: a row has its columns between bars, and an answer after "!" is a
+part of an error's text.
+"""
+
+import asyncio
+import json
+import pathlib
+
+import aiohttp
+import pytest
+import tensorflow as tf
+
+from bert_tf.server.config import ModelConfig
+from tests.server.served_models import Background, served
+
+DTYPES = [tf.float32, tf.float64, tf.int8, tf.int16, tf.int32, tf.int64]
+DTYPES += [tf.uint8, tf.uint32, tf.uint64, tf.bool, tf.string, tf.float16]
+
+
+def rows(name: str) -> list[tuple[str, ...]]:
+    path = pathlib.Path(__file__).parent / "conformance" / f"{name}.txt"
+    head, *lines = path.read_text(encoding="utf-8").splitlines()
+    return [tuple(line.split("|", head.count("|"))) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def table_server(versions, tmp_path_factory):
+    """Two versions with a label, and a model that answers what it is given."""
+    module = tf.Module()
+    signatures = {}
+    for dtype in DTYPES:
+        spec = tf.TensorSpec(None, dtype, name="x")
+        signatures[dtype.name] = tf.function(
+            lambda x: {"y": tf.identity(x)}, input_signature=[spec]
+        ).get_concrete_function()
+    folder = tmp_path_factory.mktemp("echo")
+    tf.saved_model.save(module, str(folder / "1"), signatures=signatures)
+    models = (
+        ModelConfig("m", versions, "all", labels=(("stable", 1),)),
+        ModelConfig("echo", folder),
+    )
+    with served(models=models) as background:
+        yield background
+
+
+def ask(server: Background, asked: list[tuple[str, str, str]]) -> list:
+    """The status and text of the answer to each method, path and body."""
+
+    async def one(session, method, path, body):
+        url = aiohttp.client.URL(server.rest + path, encoded=True)
+        data = body.encode() if method in ("POST", "PUT") else None
+        async with session.request(method, url, data=data) as answer:
+            return answer.status, await answer.text()
+
+    async def everything():
+        async with aiohttp.ClientSession() as session:
+            return [await one(session, *request) for request in asked]
+
+    return asyncio.run(everything())
+
+
+def error_of(text: str) -> str:
+    answer = json.loads(text)
+    assert list(answer) == ["error"]
+    return answer["error"]
+
+
+@pytest.mark.parametrize("dtype", [dtype.name for dtype in DTYPES])
+def test_values(table_server, dtype):
+    cases = [row for row in rows("values") if row[0] == dtype]
+    assert cases
+    answers = ask(
+        table_server,
+        [
+            (
+                "POST",
+                "/v1/models/echo:predict",
+                f'{{"signature_name": "{dtype}", "{form}": {value}}}',
+            )
+            for _, form, value, _ in cases
+        ],
+    )
+    for (_, form, value, wanted), (status, text) in zip(
+        cases, answers, strict=True
+    ):
+        told = f"{dtype} {form} {value}: {status} {text}"
+        if wanted.startswith("!"):
+            code = 501 if "Conversion of" in wanted else 400
+            assert status == code, told
+            assert wanted[1:] in error_of(text), told
+        else:
+            assert status == 200, told
+            (found,) = json.loads(text).values()
+            # As text, since NaN is not itself, and 1 is 1.0.
+            assert json.dumps(found) == json.dumps(json.loads(wanted)), told
+
+
+def test_bodies(table_server):
+    cases = rows("bodies")
+    path = "/v1/models/m:predict"
+    answers = ask(table_server, [("POST", path, body) for body, _, _ in cases])
+    for (body, code, wanted), (status, text) in zip(
+        cases, answers, strict=True
+    ):
+        told = f"{body}: {status} {text}"
+        assert status == int(code), told
+        if wanted.startswith("!"):
+            assert wanted[1:] in error_of(text), told
+        else:
+            assert json.loads(text) == json.loads(wanted), told
+
+
+def test_paths(table_server):
+    cases = [(*row[0].split(" "), *row[1:]) for row in rows("paths")]
+    answers = ask(table_server, [case[:3] for case in cases])
+    for (method, path, body, code, wanted), (status, text) in zip(
+        cases, answers, strict=True
+    ):
+        told = f"{method} {path} {body}: {status} {text}"
+        assert status == int(code), told
+        if wanted.startswith("!"):
+            assert wanted[1:] in error_of(text), told
+        else:
+            assert wanted in text, told
+
+
+def test_the_tables_are_whole():
+    sizes = [len(rows("values")), len(rows("bodies")), len(rows("paths"))]
+    assert sum(sizes) >= 290
+
+
+@pytest.mark.parametrize("depth", [1, 31, 32, 33, 64, 65, 200, 1000, 100_000])
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+def test_brackets(table_server, depth, opening):
+    """Deep ones are harmless where nobody reads them, and told elsewhere."""
+    closing = "]" if opening == "[" else "}"
+    inside = "" if opening == "[" else "1"
+    deep = opening * depth + inside + closing * depth
+    good = '"signature_name": "string", "inputs": "a"'
+    bodies = [
+        f'{{"unused": {deep}, {good}}}',
+        f'{{"signature_name": "string", "inputs": {deep}}}',
+        f'{{"signature_name": "string", "instances": [{deep}]}}',
+        f'{{"unused": {deep[:-1]}, {good}}}',
+        f'{{"unused": {deep[:-1]}) , {good}}}',
+    ]
+    path = "/v1/models/echo:predict"
+    answers = ask(table_server, [("POST", path, body) for body in bodies])
+    assert answers[0][0] == 200
+    fits = opening == "[" and depth <= 31
+    assert [status for status, _ in answers[1:]] == [
+        200 if fits else 400,
+        200 if fits else 400,
+        400,
+        400,
+    ]
