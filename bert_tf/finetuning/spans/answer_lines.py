@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bert_tf.files import write_text
 from bert_tf.finetuning.spans.squad_file import Question
-from bert_tf.finetuning.spans.squad_metrics import scores_of
+from bert_tf.finetuning.spans.squad_metrics import question_scores
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
@@ -36,7 +36,7 @@ def write_answer_lines(
     for number, question in enumerate(questions):
         text = texts[number]
         begin, end = answers.spans[number].tolist() if text else (-1, -1)
-        exact, f1 = scores_of(question, text)
+        exact, f1 = question_scores(question, text, odds is not None)
         line = {
             "identifier": question.identifier,
             "title": question.title,

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import re
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from bert_tf.errors import UserError
 from bert_tf.finetuning.spans.squad_file import Question
@@ -25,7 +25,6 @@ NULL_THRESHOLD = 0.0
 _NAMED = 5
 
 Scores = dict[str, float]
-_Measure = Callable[[str, str], float]
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -112,17 +111,29 @@ def coverage(
     return Coverage(missing, unknown, len(names))
 
 
-def scores_of(question: Question, prediction: str) -> tuple[float, float]:
+def question_scores(
+    question: Question, prediction: str, with_null: bool
+) -> tuple[float, float]:
     """Exact match and F1 of the answer to one question, from 0 to 1.
 
+    Whatever scores a question comes here. Of the right answers, evaluate-v2.0
+    leaves out those without a word ("The"), and where none is left, as where
+    there are none at all, no answer is the right one. evaluate-v1.1 compares
+    with every right answer as it is; to one without a word, an answer without
+    one matches exactly and has an F1 of 0.
+
     Args:
-      question: without answers, no answer is the right one.
-      prediction: the answer.
+      question: with at least one right answer unless `with_null`.
+      prediction: the answer, empty for none.
+      with_null: whether to score as SQuAD 2.0, else as SQuAD 1.1.
     """
-    answers = [answer.text for answer in question.answers] or [""]
+    answers = [answer.text for answer in question.answers]
+    if with_null:
+        answers = [text for text in answers if normalize_answer(text)] or [""]
+    f1 = word_f1_or_none if with_null else word_f1
     return (
-        _highest(exact_match, prediction, answers),
-        _highest(word_f1_or_none, prediction, answers),
+        max(exact_match(prediction, answer) for answer in answers),
+        max(f1(prediction, answer) for answer in answers),
     )
 
 
@@ -141,21 +152,16 @@ def score_squad_v1(
     Raises:
       UserError: a question has no right answer.
     """
-    exact = f1 = 0.0
     for question in questions:
         if not question.answers:
             raise UserError(
                 f"question {question.identifier!r}: has no right answer; "
                 "score such questions as SQuAD 2.0, with `task`=squad_v2."
             )
-        if question.identifier in predictions:
-            prediction = predictions[question.identifier]
-            answers = [answer.text for answer in question.answers]
-            exact += _highest(exact_match, prediction, answers)
-            f1 += _highest(word_f1, prediction, answers)
+    exact, f1 = _raw_scores(questions, predictions, with_null=False)
     return {
-        "exact_match": 100.0 * exact / len(questions),
-        "f1": 100.0 * f1 / len(questions),
+        "exact_match": 100.0 * sum(exact.values()) / len(questions),
+        "f1": 100.0 * sum(f1.values()) / len(questions),
     }
 
 
@@ -184,8 +190,7 @@ def score_squad_v2(
     Raises:
       UserError: an answered question has no null odds.
     """
-    exact = _raw_scores(questions, predictions, exact_match)
-    f1 = _raw_scores(questions, predictions, word_f1_or_none)
+    exact, f1 = _raw_scores(questions, predictions, with_null=True)
     has_answer = {q.identifier: bool(q.answers) for q in questions}
     best: Scores = {}
     if null_odds is not None:
@@ -227,38 +232,27 @@ def tuned_threshold(
     """
     has_answer = {q.identifier: bool(q.answers) for q in questions}
     _require_odds(best_answers, has_answer, null_odds)
-    scores = _raw_scores(questions, best_answers, word_f1_or_none)
+    _, scores = _raw_scores(questions, best_answers, with_null=True)
     odds = {k: v for k, v in null_odds.items() if k in scores}
     value, at = _best_threshold(best_answers, scores, odds, has_answer)
     nothing = sum(not has_answer[name] for name in scores)
     return at if value > nothing else min(odds.values()) - 1.0
 
 
-def _highest(
-    measure: _Measure, prediction: str, answers: Sequence[str]
-) -> float:
-    return max(measure(prediction, answer) for answer in answers)
-
-
 def _raw_scores(
     questions: Sequence[Question],
     predictions: Mapping[str, str],
-    measure: _Measure,
-) -> dict[str, float]:
-    """The score of each question that is answered."""
-    scores = {}
+    with_null: bool,
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Exact match and F1 of each question that is answered."""
+    exact, f1 = {}, {}
     for question in questions:
-        if question.identifier in predictions:
-            answers = [
-                answer.text
-                for answer in question.answers
-                if normalize_answer(answer.text)
-            ]
-            prediction = predictions[question.identifier]
-            scores[question.identifier] = _highest(
-                measure, prediction, answers or [""]
+        name = question.identifier
+        if name in predictions:
+            exact[name], f1[name] = question_scores(
+                question, predictions[name], with_null
             )
-    return scores
+    return exact, f1
 
 
 def _thresholded(

@@ -6,11 +6,14 @@ import random
 import re
 import string
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
+from bert_tf.finetuning.spans.answer_lines import write_answer_lines
+from bert_tf.finetuning.spans.answers import Answers
 from bert_tf.finetuning.spans.squad_file import (
     Answer,
     Question,
@@ -20,6 +23,7 @@ from bert_tf.finetuning.spans.squad_metrics import (
     coverage,
     exact_match,
     normalize_answer,
+    question_scores,
     score_squad_v1,
     score_squad_v2,
     tuned_threshold,
@@ -85,6 +89,44 @@ def test_nothing_against_nothing():
         assert exact_match(prediction, answer) == 0
         assert word_f1(prediction, answer) == 0
         assert word_f1_or_none(prediction, answer) == 0
+
+
+# To a question, right answers and a prediction, its scores by each script.
+TRICKY = [
+    (("the", "cat"), "", (1, 0), (0, 0)),
+    (("the", "cat"), "a cat", (1, 1), (1, 1)),
+    (("An",), "", (1, 0), (1, 1)),
+    (("An",), "dog", (0, 0), (0, 0)),
+    (("black cat",), "cat", (0, 2 / 3), (0, 2 / 3)),
+]
+
+
+@pytest.mark.parametrize("with_null", [False, True])
+def test_one_rule_scores_a_question_wherever_it_is_scored(with_null, tmp_path):
+    """Right answers that have no word, in the table and in the report."""
+    questions = [asked(f"{i}", *row[0]) for i, row in enumerate(TRICKY)]
+    texts = tuple(row[1] for row in TRICKY)
+    expected = [row[3 if with_null else 2] for row in TRICKY]
+    pairs = zip(questions, texts, strict=True)
+    assert [question_scores(*pair, with_null) for pair in pairs] == expected
+    names = tuple(question.identifier for question in questions)
+    found = dict(zip(names, texts, strict=True))
+    exact, f1 = (100 * sum(part) / 5 for part in zip(*expected, strict=True))
+    score = score_squad_v2 if with_null else score_squad_v1
+    scores = score(questions, found)
+    name = "exact" if with_null else "exact_match"
+    assert (scores[name], scores["f1"]) == pytest.approx((exact, f1))
+    answers = Answers(
+        identifiers=names,
+        n_best=((),) * 5,
+        best=texts,
+        spans=np.zeros((5, 2), np.int64),
+        null_odds=np.zeros(5) if with_null else None,
+    )
+    path = tmp_path / "dev_predictions.jsonl"
+    write_answer_lines(path, questions, answers, threshold=1.0)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["exact"], line["f1"]) for line in lines] == expected
 
 
 def test_squad_1_by_hand():
