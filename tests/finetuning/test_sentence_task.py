@@ -253,18 +253,26 @@ def test_prediction_files(tmp_path):
     assert task.read_predictions(str(path)) == {"0": ("a", "c"), "1": ()}
 
 
-def test_numbers_are_cut_to_the_range_in_a_file_alone(tmp_path):
+def test_numbers_are_cut_to_the_range_before_they_are_scored(tmp_path):
+    """The scores printed are those of the file that is written."""
     stsb = importlib.import_module("tasks.stsb").TASK
-    logits = np.array([[5.25], [-0.5], [2.71828]], np.float32)
+    logits = np.array([[5.25], [-0.5], [2.71828], [5.125]], np.float32)
+    examples = many([5.0, 1.5, 2.0, 4.0])
     predictions = stsb.decode(logits, (), 0.5)
-    assert predictions.values[0] == 5.25
-    path = stsb.write_predictions(
-        tmp_path, "test", many([None] * 3), predictions, None
-    )
+    assert predictions.values == pytest.approx((5.0, 0.0, 2.71828, 5.0))
+    path = stsb.write_predictions(tmp_path, "test", examples, predictions, None)
     assert path.name == "STS-B.tsv"
     assert path.read_text() == (
-        "index\tprediction\n0\t5.000000\n1\t0.000000\n2\t2.718280\n"
+        "index\tprediction\n"
+        "0\t5.000000\n1\t0.000000\n2\t2.718280\n3\t5.000000\n"
     )
+    written = list(stsb.read_predictions(str(path)).values())
+    scores = stsb.score(stsb.references(examples), predictions.values, ())
+    assert scores == pytest.approx(stsb.score([5, 1.5, 2, 4], written, ()))
+    uncut = stsb.score([5, 1.5, 2, 4], logits[:, 0].tolist(), ())
+    # Two rows beyond the range are alike once they are cut.
+    assert scores["spearman"] != pytest.approx(uncut["spearman"])
+    assert scores["pearson"] != pytest.approx(uncut["pearson"])
 
 
 def test_prediction_files_gone_wrong(tmp_path):

@@ -21,7 +21,8 @@ class RegressionTask(TextTask):
 
     Attributes:
       scores: of numbers, float [N].
-      value_range: what predictions are cut to in a prediction file, or None.
+      value_range: the least and the largest number that may be answered, to
+        which what is outside is cut before it is scored and written; or None.
     """
 
     scores: Mapping[str, Score] = dataclasses.field(
@@ -86,9 +87,13 @@ class RegressionTask(TextTask):
     def decode(
         self, logits: np.ndarray, labels: Sequence[str], threshold: float
     ) -> Predictions:
-        """The logits [N, 1] themselves; see `TextAnswers.decode`."""
-        values = tuple(float(value) for value in logits[:, 0])
-        return Predictions(logits=logits, values=values, probabilities=None)
+        """The logits [N, 1], cut to `value_range`; see `TextAnswers.decode`."""
+        values = logits[:, 0]
+        if self.value_range:
+            values = values.clip(*self.value_range)
+        return Predictions(
+            logits=logits, values=tuple(values.tolist()), probabilities=None
+        )
 
     def score(
         self,
@@ -116,8 +121,5 @@ class RegressionTask(TextTask):
         return ()
 
     def format_value(self, value: Label) -> str:
-        """The number with six decimals, inside of `value_range`."""
-        if self.value_range:
-            low, high = self.value_range
-            value = min(max(value, low), high)
+        """The number with six decimals."""
         return f"{value:.6f}"
