@@ -77,6 +77,7 @@ def python_entities(texts, words, model, tokenizer, labels, length, stride):
         path="made.txt",
         words=flat,
         tags=None,
+        given_tags=None,
         rows=np.arange(len(flat)),
         sentence_starts=starts,
         document_starts=np.arange(len(rows) + 1),

@@ -12,7 +12,7 @@ import numpy as np
 
 from bert_tf.errors import UserError
 from bert_tf.finetuning.data.table_formats import excerpt, read_lines
-from bert_tf.finetuning.tags.tag_schemes import is_tag, to_iob2
+from bert_tf.finetuning.tags.tag_schemes import IOB2, is_tag, scheme_of, to_iob2
 from bert_tf.progress import notice
 
 DOCUMENT_MARK = "-DOCSTART-"
@@ -54,6 +54,7 @@ class TaggedWords:
       path: the file.
       words: its W words.
       tags: their tags in IOB2; None where the file has none.
+      given_tags: their tags as the file has them; None likewise.
       rows: int64 [W], the line of each word, counted from 1.
       sentence_starts: int64 [N + 1], where each sentence begins in `words`.
       document_starts: int64 [D + 1], where each document begins, in sentences.
@@ -64,11 +65,19 @@ class TaggedWords:
     path: str
     words: list[str]
     tags: list[str] | None
+    given_tags: list[str] | None
     rows: np.ndarray
     sentence_starts: np.ndarray
     document_starts: np.ndarray
     separator: str = " "
     marks: int = 0
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of the file's tags; IOB2 where it has none."""
+        if self.given_tags is None:
+            return IOB2
+        return scheme_of(self.given_tags, self.sentence_starts)
 
     @property
     def num_sentences(self) -> int:
@@ -143,6 +152,7 @@ def read_conll(
         path=path,
         words=words,
         tags=to_iob2(tags, sentence_starts) if tagged else None,
+        given_tags=tags if tagged else None,
         rows=np.array(rows, np.int64),
         sentence_starts=np.array(sentence_starts, np.int64),
         document_starts=np.array(document_starts, np.int64),

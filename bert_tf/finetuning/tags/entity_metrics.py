@@ -52,7 +52,7 @@ class EntityScores:
     Attributes:
       overall: counts of all entities.
       by_type: counts of each type in either, by name.
-      accuracy: the share of words whose tag is right.
+      accuracy: the share of words whose tag is right, prefix and type.
       words: how many there are.
     """
 
@@ -78,7 +78,8 @@ def score_entities(
 ) -> EntityScores:
     """Scores tags by the entities that they mark.
 
-    Accuracy compares the tags as they are, so both should be of one scheme.
+    Accuracy compares the tags as they are, as conlleval does, so both should be
+    of one scheme, and it is another number in IOB1 than in IOB2.
 
     Args:
       references: the right tags of W words.

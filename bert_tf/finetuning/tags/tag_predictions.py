@@ -1,7 +1,8 @@
 """Prediction files of taggers, which conlleval takes as they are.
 
-A line has the word, its right tag if that is known, and the predicted tag,
-all tags in IOB2; a blank line ends a sentence.
+A line has the word, its right tag as the data file has it, if that is known,
+and the predicted tag, in the scheme of the data file and else in IOB2; a blank
+line ends a sentence.
 """
 
 import itertools
@@ -19,7 +20,8 @@ from bert_tf.finetuning.tags.conll_file import (
     read_conll,
 )
 from bert_tf.finetuning.tags.entity_metrics import EntityScores, score_entities
-from bert_tf.finetuning.tags.tag_schemes import to_iob2
+from bert_tf.finetuning.tags.tag_schemes import OUTSIDE, scheme_of
+from bert_tf.progress import notice
 
 
 def write_tag_predictions(
@@ -30,11 +32,11 @@ def write_tag_predictions(
     Args:
       path: where to.
       data: the W words.
-      predictions: their tags, in the order of the words.
+      predictions: their tags, in the order of the words; written as they are.
     """
-    columns = [data.words, to_iob2(predictions, data.sentence_starts)]
-    if data.tags is not None:
-        columns.insert(1, data.tags)
+    columns = [data.words, predictions]
+    if data.given_tags is not None:
+        columns.insert(1, data.given_tags)
     lines = map(data.separator.join, zip(*columns, strict=True))
     text = "".join(
         "".join(f"{line}\n" for line in itertools.islice(lines, count)) + "\n"
@@ -57,7 +59,7 @@ def read_tag_predictions(
       layout: the columns of the prediction file.
 
     Returns:
-      The predicted tags in IOB2, in the order of the words.
+      The predicted tags as the file has them, in the order of the words.
 
     Raises:
       UserError: the file is broken, or has other words or sentences.
@@ -88,7 +90,7 @@ def read_tag_predictions(
                 f"{references.rows[min(end, wanted) - 1]}; a blank line ends "
                 "one."
             )
-    return found.tags
+    return found.given_tags
 
 
 def score_tag_file(
@@ -99,7 +101,8 @@ def score_tag_file(
 ) -> EntityScores:
     """Scores a prediction file against a file with the right tags.
 
-    Both are turned into IOB2 first, which changes no entity.
+    Tags are compared as the files have them, which is of no matter to entities;
+    a line tells where the files are of different schemes.
 
     Args:
       references: path of a CoNLL-style file.
@@ -112,4 +115,11 @@ def score_tag_file(
     """
     right = read_conll(references, layout)
     found = read_tag_predictions(predictions, right, prediction_layout)
-    return score_entities(right.tags, found, right.sentence_starts)
+    scheme = scheme_of(found, right.sentence_starts)
+    if scheme != right.scheme and set(found) != {OUTSIDE}:
+        notice(
+            f"{predictions}: has tags in {scheme} and {references} in "
+            f"{right.scheme}; accuracy compares them as they are, like "
+            "conlleval, so put them in one scheme. Other scores are the same."
+        )
+    return score_entities(right.given_tags, found, right.sentence_starts)

@@ -21,6 +21,9 @@ BEGIN, INSIDE = "B", "I"
 # Tags of these begin an entity whatever comes before, or end it.
 _FIRST = frozenset("BSU")
 _LAST = frozenset("ESLU")
+# Of an entity's only, first, inner and last word; IOB1 marks some by B- too.
+IOB1, IOB2 = "IOB1", "IOB2"
+SCHEMES = {IOB2: "BBII", IOB1: "IIII", "IOBES": "SBIE", "BILOU": "UBIL"}
 _PREFIXES = frozenset((BEGIN, INSIDE)) | _FIRST | _LAST
 
 
@@ -90,16 +93,49 @@ def entities(
     return found
 
 
+def in_scheme(
+    tags: Sequence[str],
+    sentence_starts: Sequence[int] | np.ndarray,
+    scheme: str,
+) -> list[str]:
+    """The same entities as tags of a scheme; see `entities`.
+
+    Args:
+      tags: tags of W words in a scheme that `is_tag` knows.
+      sentence_starts: [N + 1], where each sentence begins; the last is W.
+      scheme: one of `SCHEMES`.
+    """
+    only, first, inner, last = SCHEMES[scheme]
+    sentences = set(np.asarray(sentence_starts).tolist())
+    converted = [OUTSIDE] * len(tags)
+    for kind, begin, end in entities(tags, sentence_starts):
+        marks = [only] if begin == end else [first, *inner * (end - begin)]
+        if begin < end:
+            marks[-1] = last
+        touches = begin and begin not in sentences
+        if scheme == IOB1 and touches and _parts(tags[begin - 1])[1] == kind:
+            marks[0] = BEGIN
+        converted[begin : end + 1] = [f"{mark}-{kind}" for mark in marks]
+    return converted
+
+
+def scheme_of(
+    tags: Sequence[str], sentence_starts: Sequence[int] | np.ndarray
+) -> str:
+    """The scheme of `SCHEMES` in which most of the tags would be the same."""
+
+    def num_same(scheme: str) -> int:
+        written = in_scheme(tags, sentence_starts, scheme)
+        return sum(map(str.__eq__, tags, written))
+
+    return max(SCHEMES, key=num_same)
+
+
 def to_iob2(
     tags: Sequence[str], sentence_starts: Sequence[int] | np.ndarray
 ) -> list[str]:
     """The same entities in IOB2; see `entities`."""
-    converted = [OUTSIDE] * len(tags)
-    for kind, first, last in entities(tags, sentence_starts):
-        converted[first] = f"{BEGIN}-{kind}"
-        for word in range(first + 1, last + 1):
-            converted[word] = f"{INSIDE}-{kind}"
-    return converted
+    return in_scheme(tags, sentence_starts, IOB2)
 
 
 def iob2_labels(tags: Iterable[str]) -> tuple[str, ...]:

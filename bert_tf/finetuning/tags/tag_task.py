@@ -22,9 +22,9 @@ from bert_tf.finetuning.tags.tag_recipe import OwnTagRecipe, TagRecipe
 from bert_tf.finetuning.tags.tag_schemes import (
     OUTSIDE,
     entities,
+    in_scheme,
     iob2_labels,
     tag_numbers,
-    to_iob2,
 )
 from bert_tf.finetuning.task import Outputs, Split, Task, TaskFacts
 from bert_tf.progress import notice
@@ -55,7 +55,7 @@ class TagAnswers:
 
     Attributes:
       logits: float32 [W, C], of every word.
-      tags: the W tags, in IOB2.
+      tags: the W tags, in the scheme of the file that they answer.
     """
 
     logits: np.ndarray
@@ -201,13 +201,14 @@ class TagTask(Task):
         """The best tag of every word."""
         logits = outputs["logits"]
         tags = [facts.labels[best] for best in logits.argmax(axis=-1).tolist()]
-        starts = split.examples.sentence_starts
-        return TagAnswers(logits, to_iob2(tags, starts))
+        words = split.examples
+        tags = in_scheme(tags, words.sentence_starts, words.scheme)
+        return TagAnswers(logits, tags)
 
     def evaluate(
         self, examples: TaggedWords, answers: TagAnswers, facts: TagFacts
     ) -> dict[str, float]:
-        """The scores of conlleval, from 0 to 1."""
+        """The scores of conlleval, from 0 to 1; see `score_entities`."""
         return _scored(examples, answers.tags)
 
     def loss(
@@ -261,7 +262,7 @@ class TagTask(Task):
                 {
                     "row": int(examples.rows[part.start]),
                     "words": examples.words[part],
-                    "tags": examples.tags[part],
+                    "tags": examples.given_tags[part],
                     "predictions": answers.tags[part],
                 }
             )
@@ -316,4 +317,5 @@ class OwnTagTask(TagTask):
 
 
 def _scored(words: TaggedWords, tags: Sequence[str]) -> dict[str, float]:
-    return score_entities(words.tags, tags, words.sentence_starts).scores()
+    starts = words.sentence_starts
+    return score_entities(words.given_tags, tags, starts).scores()

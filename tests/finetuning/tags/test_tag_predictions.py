@@ -1,5 +1,7 @@
 """Prediction files of taggers: written, read, scored, refused."""
 
+import re
+
 import pytest
 
 from bert_tf.errors import UserError
@@ -19,7 +21,7 @@ German JJ I-MISC
 Peter NNP I-PER
 Blackburn NNP I-PER
 """
-PREDICTED = ["B-ORG", "O", "O", "I-PER", "I-PER"]
+PREDICTED = ["I-ORG", "O", "O", "I-PER", "I-PER"]
 
 
 def gold(tmp_path, text=GOLD):
@@ -35,11 +37,10 @@ def test_a_written_file_reads_and_scores(tmp_path):
     write_tag_predictions(path, data, PREDICTED)
     with open(path, encoding="utf-8") as file:
         assert file.read() == (
-            "EU B-ORG B-ORG\nrejects O O\nGerman B-MISC O\n\n"
-            "Peter B-PER B-PER\nBlackburn I-PER I-PER\n\n"
+            "EU I-ORG I-ORG\nrejects O O\nGerman I-MISC O\n\n"
+            "Peter I-PER I-PER\nBlackburn I-PER I-PER\n\n"
         )
-    expected = ["B-ORG", "O", "O", "B-PER", "I-PER"]
-    assert read_tag_predictions(path, data) == expected
+    assert read_tag_predictions(path, data) == PREDICTED
     scores = score_tag_file(references, path).scores()
     assert scores == {
         "f1": 2 * 2 / (2 + 3),
@@ -55,7 +56,7 @@ def test_words_with_blanks_and_no_tags(tmp_path, capsys):
         gold(tmp_path, "New York\tx\nhas\ty\n\nit\tz\n"),
         ConllLayout(tag_column=None),
     )
-    write_tag_predictions(path, data, ["I-LOC", "O", "O"])
+    write_tag_predictions(path, data, ["B-LOC", "O", "O"])
     with open(path, encoding="utf-8") as file:
         assert file.read() == "New York\tB-LOC\nhas\tO\n\nit\tO\n\n"
     assert read_tag_predictions(path, data) == ["B-LOC", "O", "O"]
@@ -78,6 +79,40 @@ def test_a_file_of_another_system(tmp_path):
         gold(tmp_path), str(path), ConllLayout(tag_column=2), columns
     )
     assert again == scores
+
+
+def pasted(tmp_path, rows):
+    """A file of right tags and one of predicted tags, from a row each."""
+    paths = []
+    for name, tags in zip(("gold", "found"), rows, strict=True):
+        text = "".join(f"{tag} {tag}\n" for tag in tags.split())
+        paths.append(tmp_path / f"{name}.txt")
+        paths[-1].write_text(re.sub(r"(?m)^\S+", "w", text))
+    return map(str, paths)
+
+
+@pytest.mark.parametrize(
+    ("gold_tags", "found_tags", "num_same", "num_correct"),
+    [
+        # Two neighbours taken for one: IOB1 and IOB2 differ at one word.
+        ("I-PER B-PER O", "I-PER I-PER O", 2, 0),
+        ("B-PER B-PER O", "B-PER I-PER O", 2, 0),
+        # One word too many in front: one tag is wrong in IOB1, two in IOB2.
+        ("O I-PER O", "I-PER I-PER O", 2, 0),
+        ("O B-PER O", "B-PER I-PER O", 1, 0),
+        # The same entity in two schemes is right, and its tag is not.
+        ("O I-PER O", "O B-PER O", 2, 1),
+    ],
+)
+def test_accuracy_is_of_the_tags_as_given(
+    gold_tags, found_tags, num_same, num_correct, tmp_path, capsys
+):
+    """Worked by hand: `$correctTag eq $guessed and $guessedType eq ...`."""
+    scores = score_tag_file(*pasted(tmp_path, (gold_tags, found_tags)))
+    assert scores.accuracy == num_same / 3
+    assert scores.overall.right == num_correct
+    told = "found.txt: has tags in IOB2 and" in capsys.readouterr().err
+    assert told == ("I-PER" in gold_tags and found_tags == "O B-PER O")
 
 
 @pytest.mark.parametrize(

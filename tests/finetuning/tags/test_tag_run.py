@@ -133,10 +133,10 @@ def test_dev_predictions_hold_every_sentence(finished, files):
     for line, part in zip(found, dev.sentences(), strict=True):
         assert line["row"] == dev.rows[part.start]
         assert line["words"] == dev.words[part]
-        assert line["tags"] == dev.tags[part]
+        assert line["tags"] == dev.given_tags[part]
         assert len(line["predictions"]) == len(line["words"])
     words = read_conll(str(folder / "predictions_dev.txt"))
-    assert words.tags == [tag for x in found for tag in x["predictions"]]
+    assert words.given_tags == [tag for x in found for tag in x["predictions"]]
 
 
 @pytest.mark.slow

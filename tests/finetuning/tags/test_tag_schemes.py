@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
 from bert_tf.finetuning.tags.tag_schemes import (
+    SCHEMES,
     Entity,
     entities,
+    in_scheme,
     iob2_labels,
     is_tag,
+    scheme_of,
     tag_numbers,
     to_iob2,
 )
@@ -153,3 +156,28 @@ def test_labels_have_both_tags_of_every_type():
     assert numbers.tolist() == [4, 0, 1]
     with pytest.raises(UserError, match=r"^dev.txt: has the tag 'B-ORG', wh"):
         tag_numbers(["O", "B-ORG"], labels, "dev.txt")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "expected"),
+    [
+        ("IOB1", "I-A B-A I-A I-A O I-A I-B O | I-B"),
+        ("IOB2", "B-A B-A I-A I-A O B-A B-B O | B-B"),
+        ("IOBES", "S-A B-A I-A E-A O S-A S-B O | S-B"),
+        ("BILOU", "U-A B-A I-A L-A O U-A U-B O | U-B"),
+    ],
+)
+def test_schemes_are_written_and_recognised(scheme, expected):
+    tags = [tag for tag in expected.split() if tag != "|"]
+    for theirs in SCHEMES:
+        other = in_scheme(tags, [0, 8, 9], theirs)
+        assert in_scheme(other, [0, 8, 9], scheme) == tags
+    assert scheme_of(tags, [0, 8, 9]) == scheme
+    # A slip of whoever tagged it changes little.
+    assert scheme_of([*tags, "I-C", "B-C"], [0, 8, 9, 11]) == scheme
+    assert scheme_of(["O", "O"], [0, 2]) == "IOB2"
+
+
+def test_a_sentence_ends_an_entity_in_every_scheme():
+    assert in_scheme(["I-A", "I-A"], [0, 1, 2], "IOB1") == ["I-A", "I-A"]
+    assert in_scheme(["I-A", "I-A"], [0, 1, 2], "IOB2") == ["B-A", "B-A"]

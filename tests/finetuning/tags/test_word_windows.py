@@ -36,6 +36,7 @@ def words_of(documents):
         path="words.txt",
         words=words,
         tags=["O"] * len(words),
+        given_tags=["O"] * len(words),
         rows=np.arange(len(words)) + 1,
         sentence_starts=np.cumsum([0, *map(len, sentences)]),
         document_starts=np.cumsum([0, *map(len, documents)]),
