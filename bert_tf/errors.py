@@ -20,7 +20,8 @@ class WorkerLost(RuntimeError):
 
 
 class RunStopped(RuntimeError):
-    """The run was asked to end, kept its state and can be gone on with.
+    """SIGTERM ended the run, which kept its state and can be gone on with.
 
-    The commands that train end with the exit code 75 when they meet it.
+    The commands that train end with the exit code 75 when they meet it. Ctrl-C
+    ends a run alike, by a KeyboardInterrupt and with the exit code 130.
     """

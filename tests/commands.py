@@ -172,6 +172,8 @@ def _become(
         flags = os.O_WRONLY | os.O_APPEND if descriptor else os.O_RDONLY
         os.dup2(os.open(path, flags | os.O_CREAT, 0o600), descriptor)
     sys.stdin = open(0, encoding="utf-8", closefd=False)
+    # A shell has it ignored in what runs in its background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = words

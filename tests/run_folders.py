@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import signal
 from typing import Any
 
 import numpy as np
@@ -41,3 +42,15 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
         train(self, phase, batch, number, progress, history)
 
     monkeypatch.setattr(TrainingLoop, "_train", interrupt)
+
+
+def press_ctrl_c(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """Sends SIGINT in the middle of a step, as a terminal or Jupyter does."""
+    train = TrainingLoop._train
+
+    def interrupted(self, phase, batch, number, progress, history):
+        if number == step:
+            signal.raise_signal(signal.SIGINT)
+        train(self, phase, batch, number, progress, history)
+
+    monkeypatch.setattr(TrainingLoop, "_train", interrupted)

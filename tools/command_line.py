@@ -117,8 +117,9 @@ def run(main: Callable[[], None], tensorflow: bool = True) -> None:
 
     A `UserError` and an error of the operating system (a full disk, a missing
     permission) become one line on standard error and exit code 1; an
-    interrupt exits with code 130, and a run that was asked to stop with 75. A
-    run that lost another worker starts anew, to go on with it.
+    interrupt exits with code 130, also of a training that has saved its state
+    then, and a run that was asked to stop by SIGTERM with 75. A run that lost
+    another worker starts anew, to go on with it.
     """
 
     def no_words(words: list[str]) -> None:
@@ -170,8 +171,8 @@ def run_on_words(
                 else ""
             )
             return fail(f"{error.strerror}{where}{hint}.")
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
+        except KeyboardInterrupt as interrupt:
+            print(str(interrupt) or "interrupted", file=sys.stderr)
             return 130
         return 0
 

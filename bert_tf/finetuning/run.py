@@ -56,6 +56,7 @@ def run_finetuning(
       UserError: settings, data, model and output_dir that do not fit each
         other, or a step that was not finite.
       RunStopped: SIGTERM asked for it; the state is saved.
+      KeyboardInterrupt: Ctrl-C; the state is saved, unless it was the second.
       WorkerLost: another worker is gone.
     """
     _check_modes(modes)

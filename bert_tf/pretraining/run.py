@@ -77,6 +77,7 @@ def run_pretraining(
       UserError: settings, records and output_dir that do not fit each other,
         or a step that was not finite.
       RunStopped: SIGTERM asked for it; the state is saved.
+      KeyboardInterrupt: Ctrl-C; the state is saved, unless it was the second.
       WorkerLost: another worker is gone.
     """
     steps = recipe.phase_steps()

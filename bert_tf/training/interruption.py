@@ -1,33 +1,62 @@
-"""Being asked to stop, as clusters ask: SIGTERM."""
+"""Being asked to stop: SIGTERM, as clusters ask, and Ctrl-C (SIGINT)."""
 
+import contextlib
 import signal
 import threading
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Any, Self
 
 from bert_tf.progress import notice
 
 
 class StopRequest:
-    """Notes a SIGTERM while a training runs, instead of dying of it.
+    """Notes SIGTERM and the first Ctrl-C while a training runs.
 
-    Outside the main thread, where Python takes no signals, it notes nothing.
+    After the first Ctrl-C the handler from before is back, so that the second
+    one ends the training at once, by a KeyboardInterrupt. Who has set a handler
+    for it, or has it ignored, as a shell does for jobs in the background, keeps
+    that. Outside the main thread, where Python takes no signals, nothing is
+    noted.
+
+    Attributes:
+      made: whether the training is to end.
+      interrupted: whether Ctrl-C asked for it first.
     """
 
     def __init__(self) -> None:
         self.made = False
-        self._before: object = None
+        self.interrupted = False
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGTERM, self._note)
+            self._before[signal.SIGTERM] = signal.signal(
+                signal.SIGTERM, self._note
+            )
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                self._before[signal.SIGINT] = signal.signal(
+                    signal.SIGINT, self._note
+                )
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        if not self.made:
-            notice("asked to stop (SIGTERM): ending after this step")
+        del frame
+        if number == signal.SIGINT:
+            self._put_back(number)
+        if self.made:
+            return
         self.made = True
+        if number == signal.SIGINT:
+            self.interrupted = True
+            line = "interrupted: saving after this step; again stops at once"
+        else:
+            line = "asked to stop (SIGTERM): ending after this step"
+        # A handler may come in the middle of another write.
+        with contextlib.suppress(RuntimeError):
+            notice(line)
+
+    def _put_back(self, number: int) -> None:
+        signal.signal(number, self._before.pop(number) or signal.SIG_DFL)
 
     def __exit__(
         self,
@@ -35,5 +64,5 @@ class StopRequest:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
+        for number in list(self._before):
+            self._put_back(number)

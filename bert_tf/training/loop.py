@@ -121,6 +121,7 @@ class TrainingLoop:
         Raises:
           NonFiniteError: a loss or gradient was not finite.
           RunStopped: a worker was asked to stop; the state is saved.
+          KeyboardInterrupt: Ctrl-C; after the first one the state is saved.
           UserError: damaged records or states, states of another model, or
             workers that are not about to do the same.
         """
@@ -146,11 +147,13 @@ class TrainingLoop:
                 lowest = False
                 if self._due(number, self.settings.eval_steps):
                     lowest = self._evaluate(phase, number, progress, history)
+                # Once, as it may be asked at any time.
+                asked = self._asked_to_stop()
                 if (
                     self._due(number, self.settings.save_checkpoints_steps)
                     or lowest
                     or self._stopped()
-                    or self._asked
+                    or asked
                 ):
                     started = time.monotonic()
                     self._states.save(number, self._window)
@@ -161,12 +164,23 @@ class TrainingLoop:
                         f"better than that of step {self.best.step:,}"
                     )
                     break
-                if self._asked and number < self.total:
-                    raise RunStopped(
-                        f"stopped at step {number:,} of {self.total:,}, whose "
-                        "state is saved; the same command goes on from there."
-                    )
+                if asked:
+                    break
+            # Perhaps asked while the last state was saved.
+            if self._asked_to_stop():
+                line = (
+                    f"stopped at step {number:,} of {self.total:,}, whose "
+                    "state is saved; the same command goes on from there."
+                )
+                if self._request.interrupted:
+                    raise KeyboardInterrupt(line)
+                raise RunStopped(line)
         return history
+
+    def _asked_to_stop(self) -> bool:
+        """Whether to end here; several workers end after the same step."""
+        alone = len(self.cluster.workers) == 1
+        return self._request.made if alone else self._asked
 
     def _stopped(self) -> bool:
         """Whether the run ended before its last step."""

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 
 import numpy as np
 import pytest
@@ -32,6 +33,7 @@ from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.models import bert_classifier
 from bert_tf.training.loop import TrainingLoop
+from bert_tf.training.saved_states import SavedStates
 from bert_tf.training.sentinel import NonFiniteError
 from tests.finetuning.sentence_runs import (
     TOKENS,
@@ -44,6 +46,7 @@ from tests.finetuning.sentence_runs import (
 )
 from tests.run_folders import (
     history,
+    press_ctrl_c,
     stop_at,
     weights,
 )
@@ -157,6 +160,38 @@ def test_interrupted_is_uninterrupted(
     before = step // 4 * 4
     assert f"resuming from step {before} of 34" in capsys.readouterr().out
     assert_same_run(tmp_path, finished[0])
+
+
+@pytest.mark.parametrize("step", [5, 34])
+def test_ctrl_c_saves_and_goes_on_exactly(
+    step, finished, recipe, tmp_path, monkeypatch, capsys
+):
+    """In Python too; the last step is one like the others."""
+    press_ctrl_c(monkeypatch, step)
+    line = f"stopped at step {step} of 34, whose state is saved"
+    with pytest.raises(KeyboardInterrupt, match=line):
+        run_finetuning(TASK, recipe, tmp_path, ["train"])
+    assert not (tmp_path / "task.json").exists()
+    assert (tmp_path / "checkpoints" / f"step-{step:08}").is_dir()
+    monkeypatch.undo()
+    run_finetuning(TASK, recipe, tmp_path, ["train"])
+    assert_same_run(tmp_path, finished[0])
+
+
+def test_a_second_ctrl_c_stops_at_once(recipe, tmp_path, monkeypatch):
+    save = SavedStates.save
+
+    def interrupted(self, number, window):
+        if number:
+            signal.raise_signal(signal.SIGINT)
+        save(self, number, window)
+
+    press_ctrl_c(monkeypatch, 3)
+    monkeypatch.setattr(SavedStates, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="^$"):
+        run_finetuning(TASK, recipe, tmp_path, ["train"])
+    states = tmp_path / "checkpoints"
+    assert [path.name for path in states.iterdir()] == ["step-00000000"]
 
 
 def test_a_report_that_fails_is_a_warning(finished, recipe, tmp_path, capfd):

@@ -411,7 +411,12 @@ def test_steps_that_are_not_finite_can_be_skipped(
 
 
 @pytest.mark.slow
-def test_asked_to_stop_it_saves_and_goes_on_exactly(recipe, tmp_path):
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)]
+)
+def test_asked_to_stop_it_saves_and_goes_on_exactly(
+    number, code, recipe, tmp_path
+):
     recipe = recipe.override(
         ["num_train_steps=300", "save_checkpoints_steps=1000", "eval_steps=50"]
     )
@@ -429,8 +434,8 @@ def test_asked_to_stop_it_saves_and_goes_on_exactly(recipe, tmp_path):
     while not history.exists() or history.stat().st_size < 1000:
         assert process.poll() is None
         time.sleep(0.01)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait() == 75, process.printed()
+    process.send_signal(number)
+    assert process.wait() == code, process.printed()
     saved = "whose state is saved; the same command goes on from"
     assert saved in process.printed()
     assert not (stopped / "bert_model.safetensors").exists()

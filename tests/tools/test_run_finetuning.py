@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -77,6 +78,34 @@ def test_the_whole_route(whole):
         assert part in done.stdout
     assert (folder / "predictions_test.tsv").exists()
     assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(flags, tmp_path):
+    folder = tmp_path / "stopped"
+    process = commands.Command(
+        "tools.run_finetuning",
+        *flags,
+        f"--output_dir={folder}",
+        "--mode=train",
+        "--set=num_train_epochs=1000",
+        log=tmp_path / "log",
+    )
+    deadline = time.monotonic() + 120
+    while not (folder / "checkpoints" / "step-00000007").exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.printed()
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130, process.printed()
+    (step,) = re.findall(
+        "stopped at step (.*) of 15,000, whose state is saved; the same "
+        "command goes on from there",
+        process.printed(),
+    )
+    number = int(step.replace(",", ""))
+    assert (folder / "checkpoints" / f"step-{number:08}").is_dir()
+    assert "Traceback" not in process.printed()
+    assert not (folder / "task.json").exists()
 
 
 @pytest.mark.slow

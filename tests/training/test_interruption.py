@@ -1,8 +1,10 @@
-"""SIGTERM is noted while a training runs, and kills as before afterwards."""
+"""SIGTERM and Ctrl-C are noted in a training, and work as before afterwards."""
 
 import os
 import signal
 import threading
+
+import pytest
 
 from bert_tf.training.interruption import StopRequest
 
@@ -29,3 +31,31 @@ def test_outside_the_main_thread():
     thread.start()
     thread.join()
     assert found == [False]
+
+
+def test_the_first_interrupt_is_noted_and_the_second_stops(capsys):
+    with StopRequest() as request:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert request.made
+        assert request.interrupted
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert "again stops at once" in capsys.readouterr().err
+    with StopRequest() as request:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert request.made
+        assert not request.interrupted
+
+
+@pytest.mark.parametrize("own", [signal.SIG_IGN, lambda number, frame: None])
+def test_a_handler_of_ones_own_stays(own):
+    before = signal.signal(signal.SIGINT, own)
+    try:
+        with StopRequest() as request:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert not request.made
+        assert signal.getsignal(signal.SIGINT) is own
+    finally:
+        signal.signal(signal.SIGINT, before)
