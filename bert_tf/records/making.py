@@ -2,7 +2,9 @@
 
 import contextlib
 import dataclasses
+import os
 import pathlib
+import shutil
 import time
 from collections.abc import Callable, Iterator
 
@@ -13,7 +15,9 @@ from bert_tf.records.folder import MANIFEST_FILE, RECIPE_FILE, Manifest
 from bert_tf.records.plan import (
     RecordsPlan,
     is_finished,
+    plan_of,
     refuse_other_folders,
+    refuse_running,
     remove_records,
     work_folder,
 )
@@ -106,10 +110,13 @@ def make_records(
     """
     started = time.monotonic()
     plan = task.plan
+    # A folder is renamed where it is, not where a link to it is.
+    output_dir = pathlib.Path(os.path.realpath(output_dir))
+    _finish_replacement(output_dir)
     for warning in plan.recipe.warnings():
         task.say(f"warning: {warning}")
     if overwrite and not is_finished(output_dir, plan, refuse=False):
-        with _replaced(output_dir) as beside:
+        with _replaced(output_dir, plan) as beside:
             manifest = _make(task, beside, build)
     else:
         manifest = _make(task, output_dir, build)
@@ -147,16 +154,58 @@ def finish(
 
 
 @contextlib.contextmanager
-def _replaced(output_dir: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A folder beside output_dir, whose content it takes when finished."""
+def _replaced(
+    output_dir: pathlib.Path, plan: RecordsPlan
+) -> Iterator[pathlib.Path]:
+    """A folder beside output_dir that takes its place when finished.
+
+    Two renames do that: output_dir becomes .NAME.old, and .NAME.new becomes
+    output_dir. `_finish_replacement` does what is left after a kill.
+
+    Raises:
+      UserError: output_dir cannot be renamed, or another run writes there.
+    """
     refuse_other_folders(output_dir)
-    beside = output_dir.with_name(f".{output_dir.name}.new")
-    yield beside
-    remove_records(output_dir)
-    output_dir.mkdir(exist_ok=True)
-    # The manifest last: with it the folder counts as finished.
-    for path in sorted(
-        beside.iterdir(), key=lambda path: path.name == MANIFEST_FILE
-    ):
+    if os.path.ismount(output_dir):
+        raise UserError(
+            f"--output_dir={output_dir}: is a mount point, which cannot be "
+            "renamed, so nothing in it is replaced; name a folder inside."
+        )
+    old, new = _beside(output_dir)
+    there = plan_of(new)
+    if there is not None and plan.difference(there):
+        # Nobody has seen these, and now others are to be made.
+        refuse_running(new)
+        shutil.rmtree(new)
+    yield new
+    if output_dir.exists():
+        refuse_running(output_dir)
+        output_dir.rename(old)
+    new.rename(output_dir)
+    _finish_replacement(output_dir)
+
+
+def _finish_replacement(output_dir: pathlib.Path) -> None:
+    """Ends what `_replaced` has begun, from wherever it was killed."""
+    old, new = _beside(output_dir)
+    if not old.exists():
+        return
+    if not (output_dir / MANIFEST_FILE).exists():
+        if not new.exists():
+            # Somebody has removed it since.
+            old.rename(output_dir)
+            return
+        new.rename(output_dir)
+    remove_records(old)
+    # What is left is the user's own.
+    for path in old.iterdir():
         path.rename(output_dir / path.name)
-    beside.rmdir()
+    old.rmdir()
+
+
+def _beside(output_dir: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+    """Where old records go, and where new ones are made, for a replacement."""
+    return (
+        output_dir.with_name(f".{output_dir.name}.old"),
+        output_dir.with_name(f".{output_dir.name}.new"),
+    )

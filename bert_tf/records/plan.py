@@ -157,6 +157,21 @@ def _refuse_difference(
         )
 
 
+def plan_of(folder: pathlib.Path) -> RecordsPlan | None:
+    """What a folder holds or is to hold when finished; None for neither."""
+    if (folder / MANIFEST_FILE).exists():
+        manifest = Manifest.load(folder)
+        recipe = RecordsRecipe.from_json(folder / RECIPE_FILE)
+        return RecordsPlan(
+            recipe,
+            manifest.vocabulary_digest,
+            manifest.inputs,
+            read_tokenizer_config(folder, None, recipe.lower_case),
+        )
+    unfinished = folder / WORK_FOLDER / _STATE_FILE
+    return RecordsPlan.load(unfinished) if unfinished.exists() else None
+
+
 def is_finished(
     output_dir: pathlib.Path, plan: RecordsPlan, refuse: bool = True
 ) -> bool:
@@ -172,21 +187,22 @@ def is_finished(
     """
     if not (output_dir / MANIFEST_FILE).exists():
         return False
-    manifest = Manifest.load(output_dir)
-    recipe = RecordsRecipe.from_json(output_dir / RECIPE_FILE)
-    there = RecordsPlan(
-        recipe,
-        manifest.vocabulary_digest,
-        manifest.inputs,
-        read_tokenizer_config(output_dir, None, recipe.lower_case),
-    )
+    there = plan_of(output_dir)
     if not refuse and plan.difference(there):
         return False
     _refuse_difference(output_dir, plan, there)
-    for file in manifest.files(output_dir):
+    for file in Manifest.load(output_dir).files(output_dir):
         file.check()
     shutil.rmtree(output_dir / WORK_FOLDER, ignore_errors=True)
     return True
+
+
+def refuse_running(output_dir: pathlib.Path) -> None:
+    """Raises `UserError` where another run is writing."""
+    work_dir = output_dir / WORK_FOLDER
+    if work_dir.exists():
+        with locked(work_dir / _LOCK_FILE, output_dir):
+            pass
 
 
 def remove_records(output_dir: pathlib.Path) -> None:
@@ -198,9 +214,9 @@ def remove_records(output_dir: pathlib.Path) -> None:
     work_dir = output_dir / WORK_FOLDER
     if not work_dir.exists() and not (output_dir / MANIFEST_FILE).exists():
         return
+    refuse_running(output_dir)
     if work_dir.exists():
-        with locked(work_dir / _LOCK_FILE, output_dir):
-            shutil.rmtree(work_dir)
+        shutil.rmtree(work_dir)
     for kind in ("records", "held_out"):
         for path in output_dir.glob(f"{kind}-*-of-*.tfrecord"):
             path.unlink()
@@ -246,8 +262,8 @@ def work_folder(
     refuse_other_folders(output_dir)
     work_dir.mkdir(parents=True, exist_ok=True)
     with locked(work_dir / _LOCK_FILE, output_dir):
-        if (work_dir / _STATE_FILE).exists():
-            there = RecordsPlan.load(work_dir / _STATE_FILE)
+        there = plan_of(output_dir)
+        if there is not None:
             _refuse_difference(output_dir, plan, there)
         _remove_torn(work_dir)
         vocabulary.save(work_dir / VOCABULARY_FILE)
@@ -269,7 +285,5 @@ def work_folder(
 
 def _remove_torn(work_dir: pathlib.Path) -> None:
     """Removes files that were not written to their end."""
-    for torn in work_dir.glob("*.partial"):
-        torn.unlink(missing_ok=True)
     for torn in work_dir.glob(".*.partial"):
         torn.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -292,6 +293,92 @@ def test_overwrite_keeps_what_is_there_until_the_new_is_finished(
     small.build(overwrite=True, held_out=0.0)
     assert small.digests("out") != before
     assert RecordFolder.open(small.folder / "out").num_records > 0
+    assert not list(small.folder.glob(".out*"))
+
+
+# Replaces records in a fork that ends before its n-th change to a name.
+KILLED = """
+import os, pathlib, sys
+from bert_tf.records import corpus, making
+from bert_tf.records.builder import create_records
+from bert_tf.records.recipe import RecordsRecipe
+
+corpus.BLOCK_BYTES = 8000
+folder, change = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+calls = 0
+finish = making.finish
+
+def counted(function):
+    def call(*arguments, **options):
+        global calls
+        calls += 1
+        if calls == change:
+            os._exit(9)
+        return function(*arguments, **options)
+    return call
+
+def finish_and_count(*arguments):
+    finish(*arguments)
+    for name in ("rename", "replace", "unlink", "rmdir", "mkdir"):
+        setattr(os, name, counted(getattr(os, name)))
+
+making.finish = finish_and_count
+recipe = RecordsRecipe(
+    max_seq_length=64, max_predictions_per_seq=7, num_shards=2, held_out=0.1
+)
+create_records(
+    [folder / "a.txt", folder / "b.txt"],
+    folder / "vocab" / "vocab.txt",
+    folder / "out", recipe, 1, True, lambda line: None,
+)
+"""
+NEW = {"max_seq_length": 64, "num_shards": 2}
+
+
+@pytest.mark.parametrize(
+    "overwrite", [True, pytest.param(False, marks=pytest.mark.slow)]
+)
+def test_killed_at_every_step_of_a_replacement(
+    small: Corpus, overwrite: bool
+) -> None:
+    """The next run finishes it, or keeps the old records as they were."""
+    small.build("new", **NEW)
+    small.build()
+    (small.folder / "out" / "notes.txt").write_text("the user's own")
+    shutil.copytree(small.folder / "out", small.folder / "old")
+    old, new = small.digests("old"), small.digests("new")
+    ended, change = 9, 0
+    while ended:
+        change += 1
+        for left in small.folder.glob("*out*"):
+            shutil.rmtree(left)
+        shutil.copytree(small.folder / "old", small.folder / "out")
+        script = [sys.executable, "-c", KILLED, str(small.folder), str(change)]
+        ended = subprocess.run(script, cwd=ROOT).returncode
+        assert ended in (0, 9)
+        begun = (small.folder / ".out.old").exists()
+        if overwrite or begun or not ended:
+            small.build(**NEW, overwrite=overwrite)
+            expected = new | {"notes.txt": old["notes.txt"]}
+        else:
+            small.build()
+            expected = old
+        assert small.digests("out") == expected
+        if overwrite or not ended:
+            assert not list(small.folder.glob(".out*"))
+    # Two renames, and what is removed of the old folder.
+    assert change > 8
+
+
+def test_other_records_that_were_never_put_in_place_give_way(
+    small: Corpus,
+) -> None:
+    """A killed replacement does not keep the next one from other settings."""
+    small.build("new", **NEW)
+    small.build()
+    small.build(".out.new", seed=9)
+    small.build(**NEW, overwrite=True)
+    assert small.digests("out") == small.digests("new")
     assert not list(small.folder.glob(".out*"))
 
 
