@@ -2,19 +2,32 @@
 
 import contextlib
 import errno
-import fcntl
+import functools
 import glob
 import gzip
+import hashlib
 import os
 import pathlib
+import platform
 import re
 import shutil
+import sys
+import time
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from bert_tf.errors import UserError
+from bert_tf.progress import notice
+
+try:
+    import fcntl
+except ImportError:  # Windows has none.
+    fcntl = None  # type: ignore[assignment]
 
 ENCODING_ERRORS = ("strict", "replace")
+# What a process of another machine has not written to for so long is nobody's.
+_SECONDS_UNTIL_ABANDONED = 24 * 60 * 60
+_UNKNOWN = "0"
 
 
 def expand_inputs(
@@ -80,34 +93,131 @@ def decode_line(
 
 
 @contextlib.contextmanager
+def partial_path(
+    path: str | pathlib.Path, folder: pathlib.Path | None = None
+) -> Iterator[pathlib.Path]:
+    """Yields a hidden path for what is to become `path`; removes it afterwards.
+
+    Everything that is written beside lies in such a path for a while, named
+    .NAME.MACHINE-PROCESS-START.partial. A killed process leaves it behind, and
+    whoever writes the same `path` next removes it: on the same machine if that
+    process, of that number and time of start, does not run; of another machine,
+    or container, if nothing was written to it for a day, since whether its
+    process runs is not to be seen from here.
+
+    Args:
+      path: what is written.
+      folder: where the partial lies; beside `path` by default.
+    """
+    path = pathlib.Path(path)
+    folder = folder or path.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(path.name, folder)
+    process = os.getpid()
+    owner = f"{_machine()}-{process}-{_start_of(process)}"
+    partial = folder / f".{path.name}.{owner}.partial"
+    try:
+        yield partial
+    finally:
+        _remove(partial)
+
+
+def _partials_of(name: str) -> re.Pattern[str]:
+    """Matches names of partials; before, they had a process number alone."""
+    owner = r"(?:([0-9a-f]{8})-)?(\d+)(?:-(\d+))?"
+    return re.compile(rf"\.{re.escape(name)}\.{owner}\.partial")
+
+
+def _remove_abandoned(name: str, folder: pathlib.Path) -> None:
+    """Removes the partials of a name that killed processes left in a folder."""
+    partials = _partials_of(name)
+    for left in os.listdir(folder) if folder.is_dir() else ():
+        # First what is quick, as folders of records hold many files.
+        if not left.startswith(f".{name}."):
+            continue
+        match = partials.fullmatch(left)
+        # One that cannot be removed is no reason for a run to fail.
+        with contextlib.suppress(OSError):
+            if match and _is_abandoned(folder / left, *match.groups()):
+                _remove(folder / left)
+
+
+def _remove(path: pathlib.Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _is_abandoned(
+    partial: pathlib.Path, machine: str | None, process: str, start: str | None
+) -> bool:
+    """Whether nobody writes to a partial any more."""
+    # To ask Windows whether a process runs would interrupt it.
+    if machine in (None, _machine()) and sys.platform != "win32":
+        found = _start_of(int(process))
+        return not found or (found != _UNKNOWN and start not in (None, found))
+    parts = [partial, *partial.rglob("*")]
+    newest = max(part.stat().st_mtime for part in parts)
+    return time.time() - newest > _SECONDS_UNTIL_ABANDONED
+
+
+@functools.cache
+def _machine() -> str:
+    """Tells machines apart, and the processes of containers on them."""
+    name = platform.node()
+    with contextlib.suppress(OSError):
+        name += os.readlink("/proc/self/ns/pid")
+    return hashlib.sha256(name.encode()).hexdigest()[:8]
+
+
+def _start_of(process: int) -> str:
+    """When a process of this machine started; empty if it does not run.
+
+    With its number this tells processes apart, as numbers are used again. Of
+    one that runs on a system without /proc it is not known.
+    """
+    if sys.platform == "win32":
+        return _UNKNOWN
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return ""
+    except PermissionError:
+        pass
+    try:
+        line = pathlib.Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return _UNKNOWN
+    # proc(5): the name, which may hold anything, is in parentheses.
+    state, *fields = line.rpartition(")")[2].split()
+    # A killed one may wait for its parent to ask after it.
+    return "" if state in "ZX" else fields[18]
+
+
+@contextlib.contextmanager
 def written_beside(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
     """Yields a path beside `path`, renamed to it when the block succeeds.
 
     The file or folder appears whole or not at all; on an error what was
     written is removed and an older `path` stays as it was. A folder is never
-    replaced by a file.
+    replaced by a file. What killed runs left is removed; see `partial_path`.
     """
     path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        yield beside
-        if path.is_dir():
-            if not beside.is_dir():
-                raise IsADirectoryError(
-                    errno.EISDIR, os.strerror(errno.EISDIR), str(path)
-                )
-            shutil.rmtree(path)
-        os.replace(beside, path)
-    except OSError as error:
-        # A full disk does not say which file could not grow.
-        error.filename = error.filename or str(path)
-        raise
-    finally:
-        if beside.is_dir():
-            shutil.rmtree(beside)
-        else:
-            beside.unlink(missing_ok=True)
+    with partial_path(path) as beside:
+        try:
+            yield beside
+            if path.is_dir():
+                if not beside.is_dir():
+                    raise IsADirectoryError(
+                        errno.EISDIR, os.strerror(errno.EISDIR), str(path)
+                    )
+                shutil.rmtree(path)
+            os.replace(beside, path)
+        except OSError as error:
+            # A full disk does not say which file could not grow.
+            error.filename = error.filename or str(path)
+            raise
 
 
 @contextlib.contextmanager
@@ -131,26 +241,25 @@ def new_folder(
     path = pathlib.Path(os.path.realpath(path))
     refuse_filled(path, argument)
     is_there = path.is_dir()
-    # Inside an empty folder, which may be another file system than its parent.
-    beside = path if is_there else path.parent
-    beside = beside / f".{path.name}.{os.getpid()}.partial"
     made = [p for p in path.parents if not p.exists()]
-    beside.mkdir(parents=True)
+    # Inside an empty folder, which may be another file system than its parent.
+    place = path if is_there else path.parent
     try:
-        yield beside
-        refuse_filled(path, argument)
-        if is_there:
-            for file in sorted(beside.iterdir()):
-                os.rename(file, path / file.name)
-        else:
-            # Fails where another run has put something in this moment.
-            os.rename(beside, path)
+        with partial_path(path, place) as beside:
+            beside.mkdir()
+            yield beside
+            refuse_filled(path, argument)
+            if is_there:
+                for file in sorted(beside.iterdir()):
+                    os.rename(file, path / file.name)
+            else:
+                # Fails where another run has put something in this moment.
+                os.rename(beside, path)
     except OSError as error:
         # The user knows the folder by this name, not by the hidden one.
         error.filename = str(path)
         raise
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
         for parent in made:
             with contextlib.suppress(OSError):
                 parent.rmdir()
@@ -170,29 +279,16 @@ def refuse_filled(
             raise UserError(
                 f"`{argument}`={path}: {place} is a file, no folder."
             )
-    own = re.compile(rf"\.{re.escape(path.name)}\.(\d+)\.partial")
     for folder in (path, path.parent):
-        for left in folder.iterdir() if folder.is_dir() else ():
-            match = own.fullmatch(left.name)
-            if match and not _is_running(int(match[1])):
-                shutil.rmtree(left, ignore_errors=True)
+        _remove_abandoned(path.name, folder)
+    partials = _partials_of(path.name)
     if path.is_dir() and any(
-        not own.fullmatch(left.name) for left in path.iterdir()
+        not partials.fullmatch(left.name) for left in path.iterdir()
     ):
         raise UserError(
             f"`{argument}`={path}: is not empty; name a folder that is not "
             "there yet."
         )
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def write_text(path: str | pathlib.Path, text: str) -> None:
@@ -210,6 +306,8 @@ def locked(
 ) -> Iterator[None]:
     """Keeps other runs out of a folder; the system ends it with the process.
 
+    Where the system has no such locks (Windows), a line says so.
+
     Args:
       lock_file: the file to lock, made if it is not there.
       folder: what it stands for, for the error.
@@ -218,6 +316,13 @@ def locked(
       UserError: another process holds the lock.
     """
     with open(lock_file, "w") as lock:
+        if fcntl is None:
+            notice(
+                f"warning: {folder}: this system has no fcntl to lock it with; "
+                "see to it yourself that no other run writes there."
+            )
+            yield
+            return
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -1,6 +1,10 @@
 import gzip
 import multiprocessing
+import os
 import pathlib
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -9,10 +13,14 @@ from bert_tf.files import (
     decode_line,
     expand_inputs,
     locked,
+    new_folder,
     open_bytes,
+    partial_path,
     write_text,
     written_beside,
 )
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def test_globs_are_sorted_and_counted_once(tmp_path):
@@ -95,6 +103,134 @@ def test_a_folder_replaces_a_folder(tmp_path):
             beside.mkdir()
             (beside / text).write_text(text)
     assert [p.name for p in (tmp_path / "folder").iterdir()] == ["two"]
+
+
+KILLED = """
+import os, pathlib, signal, sys
+from bert_tf.files import new_folder, written_beside
+kind, path = sys.argv[1], pathlib.Path(sys.argv[2])
+with (new_folder if kind == "new" else written_beside)(path) as beside:
+    if kind == "folder":
+        beside.mkdir()
+    (beside if kind == "file" else beside / "part").write_text("half")
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+def start_writing(kind: str, path: pathlib.Path) -> subprocess.Popen:
+    """A process in the middle of writing a file or a folder."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, kind, str(path)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def write_again(kind: str, path: pathlib.Path) -> None:
+    """Writes the same whole, as the next run does."""
+    with (new_folder if kind == "new" else written_beside)(path) as beside:
+        if kind == "folder":
+            beside.mkdir()
+        (beside if kind == "file" else beside / "part").write_text("whole")
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "new"])
+def test_what_a_killed_process_left_goes_with_the_next_write(kind, tmp_path):
+    path = tmp_path / "out"
+    process = start_writing(kind, path)
+    (left,) = tmp_path.iterdir()
+    assert str(process.pid) in left.name
+    if kind != "new":
+        write_again(kind, path)
+        # It still runs, and what it writes is its own.
+        assert {p.name for p in tmp_path.iterdir()} == {"out", left.name}
+    process.kill()
+    if kind == "new":
+        # Killed and not yet asked after by its parent, it is dead all the same.
+        while not _is_zombie(process.pid):
+            time.sleep(0.01)
+    else:
+        process.wait()
+    write_again(kind, path)
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    process.communicate()
+
+
+def _is_zombie(pid: int) -> bool:
+    return ") Z " in pathlib.Path(f"/proc/{pid}/stat").read_text()
+
+
+def partial(machine: str = "", process: int = 0, start: str = "") -> str:
+    """A name as a process of this machine would give it, with changes."""
+    with partial_path("out") as beside:
+        own = beside.name.removeprefix(".out.").removesuffix(".partial")
+    parts = own.split("-")
+    parts[0] = machine or parts[0]
+    parts[1] = str(process) if process else parts[1]
+    parts[2] = start or parts[2]
+    return f".out.{'-'.join(parts)}.partial"
+
+
+@pytest.mark.parametrize(
+    ("name", "hours", "stays"),
+    [
+        # A number that another process has now.
+        ({"start": "123"}, 0, False),
+        ({"process": 999_999_999}, 0, False),
+        # Of another machine: only when nobody has written to it for a day.
+        ({"machine": "0123abcd"}, 23, True),
+        ({"machine": "0123abcd"}, 25, False),
+        ({"machine": "0123abcd", "process": 999_999_999}, 0, True),
+    ],
+)
+def test_partials_of_others(name, hours, stays, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    left = tmp_path / partial(**name)
+    (left / "inner").mkdir(parents=True)
+    then = time.time() - 3600 * hours
+    for path in (left / "inner", left):
+        os.utime(path, (then, then))
+    write_text(tmp_path / "out", "text")
+    assert left.exists() == stays
+
+
+def test_names_of_earlier_versions_and_of_others(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    names = {
+        f".out.{process.pid}.partial": False,
+        f".out.{os.getpid()}.partial": True,
+        # Of other files, or nothing of ours.
+        f".out.txt.{process.pid}.partial": True,
+        f"out.{process.pid}.partial": True,
+        ".out.x.partial": True,
+    }
+    for name in names:
+        (tmp_path / name).write_text("")
+    write_text(tmp_path / "out", "text")
+    assert {n: (tmp_path / n).exists() for n in names} == names
+
+
+def test_reading_works_without_fcntl(tmp_path):
+    """As on Windows: only a lock needs it, and says that it has none."""
+    script = (
+        "import sys; sys.modules['fcntl'] = None\n"
+        "import bert_tf.config, bert_tf.checkpoints, bert_tf.text.vocabulary\n"
+        "import bert_tf.text.plain_tokenizer\n"
+        "from bert_tf.files import locked\n"
+        f"with locked(r'{tmp_path / 'lock'}', r'{tmp_path}'): print('inside')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, "inside\n"), done.stderr
+    assert "has no fcntl to lock it with" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def _hold(path: pathlib.Path, held, release) -> None:

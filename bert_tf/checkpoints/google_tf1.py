@@ -13,7 +13,6 @@ The names and shapes of the variables are those that we use throughout, see
 import errno
 import os
 import pathlib
-import tempfile
 from collections.abc import Mapping
 
 import numpy as np
@@ -36,7 +35,7 @@ from bert_tf.checkpoints.tensorflow_reader import (
 )
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.files import written_beside
+from bert_tf.files import partial_path, written_beside
 
 PREFIX = "bert_model.ckpt"
 
@@ -113,10 +112,11 @@ def _write_variables(
         # The index is renamed last: without it there is no checkpoint.
         written_beside(folder / f"{PREFIX}.index") as index,
         written_beside(folder / f"{PREFIX}.data-00000-of-00001") as data,
-        tempfile.TemporaryDirectory(prefix=".", dir=folder) as beside,
+        partial_path(folder / PREFIX) as beside,
         tf.device("CPU:0"),
     ):
-        prefix = pathlib.Path(beside) / PREFIX
+        beside.mkdir()
+        prefix = beside / PREFIX
         # TensorFlow writes them all at once, so it holds one copy of the
         # weights. A constant alone would keep the NumPy array as well.
         tensors = [

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from bert_tf.files import partial_path
 from bert_tf.records.fixed_examples import FixedExamples, FixedFeature
 from bert_tf.records.instances import Instances, make_instances
 from bert_tf.records.masking import (
@@ -111,12 +112,10 @@ class ShardBuilder:
         )
 
     def _write(self, name: str, records: Iterator[bytes]) -> tuple[int, int]:
-        unfinished = self.work_dir / f"{name}.{os.getpid()}.partial"
-        try:
+        path = self.output_dir / name
+        with partial_path(path, self.work_dir) as unfinished:
             written = write_records(unfinished, records)
-            os.replace(unfinished, self.output_dir / name)
-        finally:
-            unfinished.unlink(missing_ok=True)
+            os.replace(unfinished, path)
         return written
 
 
