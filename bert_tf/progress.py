@@ -1,7 +1,8 @@
-"""A progress bar on a terminal, a line now and then elsewhere."""
+"""A progress bar on a terminal or in Jupyter, a line now and then elsewhere."""
 
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TextIO
@@ -36,6 +37,17 @@ def notice(line: str, stream: TextIO | None = None) -> None:
     print(_reworded(line), file=stream or sys.stderr, flush=True)
 
 
+def _bar_type() -> type[tqdm.tqdm] | None:
+    """The bar for what shows standard error; None where that is no place."""
+    if "ipykernel.zmqshell" in sys.modules:
+        with warnings.catch_warnings():
+            # Without ipywidgets a bar of text does as well.
+            warnings.simplefilter("ignore", tqdm.TqdmWarning)
+            from tqdm.auto import tqdm as bar
+        return bar
+    return tqdm.tqdm if sys.stderr.isatty() else None
+
+
 class Progress:
     """Shows how far a long piece of work is, on standard error.
 
@@ -45,8 +57,8 @@ class Progress:
       done: units that an earlier run did.
       unit: name of the unit; "B" is shown as kB, MB and so on.
       shown: whether to show anything at all.
-      passing: a part of other work, shown only when it takes long, and on a
-        terminal only until it ends.
+      passing: a part of other work, shown only when it takes long, and as a
+        bar only until it ends.
     """
 
     def __init__(
@@ -58,12 +70,13 @@ class Progress:
         shown: bool = True,
         passing: bool = False,
     ) -> None:
-        terminal = sys.stderr.isatty()
-        self._prints_lines = shown and not terminal
+        bar = _bar_type()
+        self._prints_lines = shown and bar is None
         self._prints_last = not passing
         self._unprinted = False
         self._last_line = time.monotonic()
-        self._bar = tqdm.tqdm(
+        # Elsewhere the bar only keeps count: `update` prints it.
+        self._bar = (bar if shown and bar else tqdm.tqdm)(
             desc=title,
             total=total,
             initial=done,
@@ -72,8 +85,7 @@ class Progress:
             dynamic_ncols=True,
             delay=_SECONDS_BEFORE_PASSING if passing else 0.0,
             leave=not passing,
-            # Elsewhere the bar only keeps count: `update` prints it.
-            file=sys.stderr if shown and terminal else _Nowhere(),
+            file=sys.stderr if shown and bar else _Nowhere(),
         )
 
     def update(self, units: int, note: str = "") -> None:

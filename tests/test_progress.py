@@ -1,7 +1,44 @@
+import pathlib
+import subprocess
+import sys
+
 import pytest
 
 from bert_tf import progress
 from bert_tf.progress import Progress
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# What tqdm.auto asks of a process that shows its output in a notebook.
+KERNEL = """
+import sys, types
+
+def module(name, **values):
+    sys.modules[name] = types.ModuleType(name)
+    vars(sys.modules[name]).update(values)
+
+class ZMQInteractiveShell: pass
+class Widget:
+    def __init__(self, children=(), **values):
+        self.children, self.layout = children, types.SimpleNamespace()
+        self.style, self.bar_style = types.SimpleNamespace(), ''
+        self.__dict__.update(values)
+
+displayed = []
+module("ipykernel.zmqshell")
+module("IPython", get_ipython=ZMQInteractiveShell)
+module("IPython.display", display=displayed.append)
+if sys.argv[1] == "widgets":
+    module("ipywidgets", HTML=Widget, FloatProgress=Widget, HBox=Widget)
+from bert_tf.progress import Progress
+with Progress("training", 4, 1, " steps") as bar:
+    bar.update(3, "loss 0.1")
+    bar.say("in between")
+with Progress("unseen", 4, 0, " steps", shown=False) as bar:
+    bar.update(4)
+for container in displayed:
+    left, middle, right = container.children
+    print(left.value, middle.max, middle.value, right.value)
+"""
 
 
 def test_a_log_gets_a_line_now_and_then(
@@ -57,3 +94,26 @@ def test_a_terminal_gets_a_bar(
     with Progress("reading", 2000, 0, "B") as bar:
         bar.update(2000)
     assert "2.00k/2.00k" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("widgets", ["widgets", "text"])
+def test_a_notebook_gets_a_bar(widgets: str) -> None:
+    """With ipywidgets one of Jupyter's own, and else one of text."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", KERNEL, widgets],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    printed = done.stdout.replace("\u2007", " ").splitlines()
+    assert printed[0] == "in between"
+    if widgets == "widgets":
+        (bar,) = printed[1:]
+        assert bar.startswith("training: 100% 4 4  4/4 [")
+        assert "loss 0.1" in bar
+        assert done.stderr == ""
+    else:
+        assert "4/4 [" in done.stderr
+        assert "Warning" not in done.stderr
+        assert "unseen" not in done.stderr

@@ -168,7 +168,7 @@ def _replaced(
     refuse_other_folders(output_dir)
     if os.path.ismount(output_dir):
         raise UserError(
-            f"--output_dir={output_dir}: is a mount point, which cannot be "
+            f"`output_dir`={output_dir}: is a mount point, which cannot be "
             "renamed, so nothing in it is replaced; name a folder inside."
         )
     old, new = _beside(output_dir)
