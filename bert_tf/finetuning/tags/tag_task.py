@@ -11,7 +11,11 @@ import numpy as np
 from bert_tf.checkpoints import TOKEN_CLASSIFIER, Checkpoint
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
-from bert_tf.finetuning.tags.conll_file import ConllLayout, TaggedWords
+from bert_tf.finetuning.tags.conll_file import (
+    DOCUMENT_MARK,
+    ConllLayout,
+    TaggedWords,
+)
 from bert_tf.finetuning.tags.entity_metrics import score_entities
 from bert_tf.finetuning.tags.tag_data import OwnTagFiles, TagData
 from bert_tf.finetuning.tags.tag_predictions import (
@@ -74,10 +78,19 @@ class TagTask(Task):
     main_metric: str = "f1"
     # The test file may have tags; see `TagRecipe.score_test`.
     dev_splits: tuple[str, ...] = ("dev", "test")
+    # Files without document marks; the first one is told of.
+    _unmarked: list[str] = dataclasses.field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
 
     recipe_type: ClassVar[type[TagRecipe]] = TagRecipe
     facts_type: ClassVar[type[TagFacts]] = TagFacts
     head: ClassVar[str] = TOKEN_CLASSIFIER
+
+    def prepared(self, recipe: TagRecipe) -> "TagTask":
+        """The task of one run, which tells of unmarked documents once."""
+        del recipe
+        return dataclasses.replace(self)
 
     def present_splits(
         self, splits: Sequence[str], recipe: TagRecipe
@@ -145,9 +158,18 @@ class TagTask(Task):
         tokenizer: "BertTokenizer",
         facts: TagFacts,
     ) -> "WordWindows":
-        """See `encode_words`."""
+        """See `encode_words`; a line tells if documents are not marked."""
         from bert_tf.finetuning.tags.word_windows import encode_words
 
+        alone = len(examples.document_starts) == len(examples) + 1 > 2
+        if facts.context == "document" and alone and not examples.marks:
+            if not self._unmarked:
+                notice(
+                    f"{examples.path}: has no {DOCUMENT_MARK} lines, so its "
+                    "sentences stand alone, and likewise in other files; if a "
+                    "file is one text, pass `unmarked`=file."
+                )
+            self._unmarked.append(examples.path)
         return encode_words(
             examples,
             tokenizer,

@@ -15,9 +15,8 @@ import numpy as np
 from bert_tf.errors import UserError
 from bert_tf.features import INPUT_MASK
 from bert_tf.finetuning.rows import RowsAround
-from bert_tf.finetuning.tags.conll_file import DOCUMENT_MARK, TaggedWords
+from bert_tf.finetuning.tags.conll_file import TaggedWords
 from bert_tf.finetuning.tags.tag_recipe import CONTEXTS
-from bert_tf.progress import notice
 from bert_tf.text.rows import (
     EncodedRows,
     TokenIds,
@@ -176,12 +175,6 @@ def encode_words(
         )
     room, stride = _room_and_stride(max_seq_length, doc_stride)
     ids, word_tokens = token_stream(data.words, tokenizer)
-    no_marks = not data.marks and len(data.document_starts) == len(data) + 1
-    if context == "document" and no_marks and len(data) > 1:
-        notice(
-            f"{data.path}: has no {DOCUMENT_MARK} lines, so its sentences "
-            "stand alone; if it is one text, pass `unmarked`=file."
-        )
     ranges = _ranges(data, word_tokens, context, room)
     windows = _num_windows(ranges, room, stride)
     window = _windows_of_words(

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
 from bert_tf.finetuning.tags.conll_file import TaggedWords, read_conll
+from bert_tf.finetuning.tags.tag_data import OwnTagFiles
+from bert_tf.finetuning.tags.tag_task import TagFacts, TagTask
 from bert_tf.finetuning.tags.word_windows import (
     TaggedRows,
     encode_words,
@@ -191,17 +193,22 @@ def test_sentences_alone():
     assert windows.rows.lengths.tolist() == [8, 5, 8]
 
 
-def test_a_file_without_document_marks_is_told_of(capsys):
+def test_a_file_without_document_marks_is_told_of_once(capsys):
     sentences = [["a"] * 6, ["b"] * 3]
     told = "words.txt: has no -DOCSTART- lines, so its sentences stand alone"
+    template = TagTask(name="names", data=OwnTagFiles())
     for documents, context, expected in (
-        ([[part] for part in sentences], "document", True),
-        ([[part] for part in sentences], "sentence", False),
-        ([sentences], "document", False),
+        ([[part] for part in sentences], "document", 1),
+        ([[part] for part in sentences], "sentence", 0),
+        ([sentences], "document", 0),
     ):
         data = dataclasses.replace(words_of(documents), marks=0)
-        windows = encode_words(data, TOKENIZER, 40, context)
-        assert (told in capsys.readouterr().err) is expected
+        facts = TagFacts("names", (), 40, context, 0)
+        # Training, dev, and dev again, in one run.
+        task = template.prepared(None)
+        for _ in range(3):
+            windows = task.encode(data, TOKENIZER, facts)
+        assert capsys.readouterr().err.count(told) == expected
         alone = windows.rows.lengths.tolist() == [8, 5]
         assert alone is (len(documents) == 2)
 
