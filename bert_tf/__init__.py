@@ -6,6 +6,8 @@ neither TensorFlow nor Keras.
 
 import importlib
 
+from bert_tf import keras_files
+
 _HOME = {
     "BertConfig": "bert_tf.config",
     "BertEncoder": "bert_tf.encoder",
@@ -33,6 +35,8 @@ _HOME = {
 
 __all__ = sorted(_HOME)  # noqa: PLE0604
 __version__ = "0.1.0"
+
+keras_files.register_with_keras()
 
 
 def __getattr__(name: str) -> object:

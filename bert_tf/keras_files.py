@@ -1,0 +1,89 @@
+"""Keras knows the classes of this package in its files, loaded or not.
+
+Keras looks up a class by its registered name, and a class is registered when
+its module is imported. So that `import keras, bert_tf` is enough to load a
+file, in either order, each name stands for its class from the start; the
+module is imported when Keras asks for the class.
+"""
+
+import importlib
+import importlib.machinery
+import sys
+import types
+from typing import Any
+
+# Where each class is that has `register_keras_serializable(package="bert_tf")`.
+CLASSES = {
+    "AdamW": "bert_tf.optimization",
+    "BertEncoder": "bert_tf.encoder",
+    "BertPretrainer": "bert_tf.pretraining.pretrainer",
+    "Dense": "bert_tf.layers.dense",
+    "Dropout": "bert_tf.layers.dropout",
+    "Embeddings": "bert_tf.layers.embeddings",
+    "FeatureTagger": "bert_tf.finetuning.tags.feature_tagger",
+    "Lamb": "bert_tf.optimization",
+    "LayerMix": "bert_tf.finetuning.tags.feature_tagger",
+    "LayerNorm": "bert_tf.layers.normalization",
+    "LinearWarmupDecay": "bert_tf.optimization",
+    "MaskedLMHead": "bert_tf.layers.heads",
+    "NextSentenceHead": "bert_tf.layers.heads",
+    "Pooler": "bert_tf.layers.heads",
+    "SelfAttention": "bert_tf.layers.attention",
+    "TaskModel": "bert_tf.finetuning.task_model",
+    "TransformerBlock": "bert_tf.layers.block",
+    "_MergeChoices": "bert_tf.models",
+    "_SplitChoices": "bert_tf.models",
+}
+
+
+class _Unloaded:
+    """Stands for a class, which is imported when anything is asked of it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        module = importlib.import_module(CLASSES[self._name])
+        return getattr(getattr(module, self._name), attribute)
+
+
+def _register() -> None:
+    import keras
+
+    known = keras.saving.get_custom_objects()
+    for name in CLASSES:
+        known.setdefault(f"bert_tf>{name}", _Unloaded(name))
+
+
+class _KerasFinder:
+    """Finds Keras as the others do, and registers once it is imported."""
+
+    def find_spec(
+        self, name: str, path: Any = None, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """The import system's question where a module is."""
+        if name != "keras":
+            return None
+        specs = (
+            finder.find_spec(name, path, target)
+            for finder in sys.meta_path
+            if finder is not self
+        )
+        spec = next(filter(None, specs), None)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: types.ModuleType) -> None:
+                execute(module)
+                _register()
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+def register_with_keras() -> None:
+    """Registers every class now, or as soon as Keras is imported."""
+    if "keras" in sys.modules:
+        _register()
+    else:
+        sys.meta_path.insert(0, _KerasFinder())
