@@ -57,11 +57,9 @@ function showThreshold(outputs, model) {
   // What the logits differ by, since both are of one softmax.
   const difference = Math.log(none / best);
   if (Number.isFinite(difference)) {
-    parts.push(`No answer scores ${relative(difference)} the best answer;`);
-  } else {
-    parts.push("Compared with the best answer,");
+    parts.push(`\u201cNo answer\u201d scores ${relative(difference)} the best answer.`);
   }
-  parts.push(`the threshold is ${relative(threshold)} it. Above the threshold the model gives no answer.`);
+  parts.push(`The threshold is ${relative(threshold)} the best answer: where \u201cno answer\u201d scores above it, the model gives none.`);
   return [element("p", parts.join(" "), "hint")];
 }
 
@@ -186,15 +184,15 @@ function showVectors(outputs, inputs, model, others) {
   const alike = Object.fromEntries(names.map((name) => [name, cosine(outputs[name], others[name])]));
   const main = names.includes("mean") ? "mean" : names[0];
   const columns = [
-    { title: "Vector", kind: "name" }, { title: "Dimensions", kind: "number" },
-    { title: "Lengths", kind: "number" }, { title: "Similarity", kind: "number" },
+    { title: "Vector", kind: "name" }, { title: "Lengths", kind: "number" },
+    { title: "Similarity", kind: "number" },
   ];
   const rows = names.map((name) => [
-    name, outputs[name].length, `${size(outputs[name])}, ${size(others[name])}`, number(alike[name]),
+    name, `${size(outputs[name])}, ${size(others[name])}`, number(alike[name]),
   ]);
   return [
     element("p", `Similarity ${number(alike[main])}`, "big"),
-    element("p", `The cosine of the angle between the ${main} vectors: 1 where both point the same way, 0 where they have nothing in common.`, "hint"),
+    element("p", `The cosine of the angle between the ${main} vectors of ${outputs[main].length} dimensions: 1 where both point the same way, 0 where they have nothing in common.`, "hint"),
     table("", columns, rows, names.indexOf(main)),
   ];
 }
