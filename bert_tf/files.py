@@ -122,10 +122,28 @@ def partial_path(
         _remove(partial)
 
 
+# Before, the names of partials had a process number alone.
+_OWNER = r"(?:([0-9a-f]{8})-)?(\d+)(?:-(\d+))?"
+
+
 def _partials_of(name: str) -> re.Pattern[str]:
-    """Matches names of partials; before, they had a process number alone."""
-    owner = r"(?:([0-9a-f]{8})-)?(\d+)(?:-(\d+))?"
-    return re.compile(rf"\.{re.escape(name)}\.{owner}\.partial")
+    """Matches the names of the partials of a file or folder."""
+    return re.compile(rf"\.{re.escape(name)}\.{_OWNER}\.partial")
+
+
+def remove_partials(folder: pathlib.Path) -> None:
+    """Removes all partials in a folder and below, whoever left them.
+
+    Only for a folder that this process has locked, so that no other writes
+    there: it does not matter then which machine or container was killed.
+
+    Args:
+      folder: the folder; see `locked`.
+    """
+    name = re.compile(rf"\..+\.{_OWNER}\.partial")
+    for left in sorted(folder.rglob(".*.partial")):
+        if name.fullmatch(left.name):
+            _remove(left)
 
 
 def _remove_abandoned(name: str, folder: pathlib.Path) -> None:

@@ -11,7 +11,7 @@ from typing import Self
 
 from bert_tf.corpora.sources import DUMP_NAME
 from bert_tf.errors import UserError
-from bert_tf.files import locked, write_text
+from bert_tf.files import locked, remove_partials, write_text
 from bert_tf.recipe import read_json_object
 from bert_tf.records.folder import (
     MANIFEST_FILE,
@@ -265,7 +265,7 @@ def work_folder(
         there = plan_of(output_dir)
         if there is not None:
             _refuse_difference(output_dir, plan, there)
-        _remove_torn(work_dir)
+        remove_partials(output_dir)
         vocabulary.save(work_dir / VOCABULARY_FILE)
         plan.save(work_dir / _STATE_FILE)
         try:
@@ -278,12 +278,6 @@ def work_folder(
             raise
         except BaseException:
             # Of use to nobody, and the disk may be full.
-            _remove_torn(work_dir)
+            remove_partials(work_dir)
             raise
         shutil.rmtree(work_dir)
-
-
-def _remove_torn(work_dir: pathlib.Path) -> None:
-    """Removes files that were not written to their end."""
-    for torn in work_dir.glob(".*.partial"):
-        torn.unlink(missing_ok=True)

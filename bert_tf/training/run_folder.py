@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Self
 
 from bert_tf.errors import UserError
+from bert_tf.files import remove_partials
 from bert_tf.progress import notice
 from bert_tf.recipe import Settings, read_json_object
 from bert_tf.training.cluster import Cluster
@@ -149,10 +150,17 @@ def has_trained(output_dir: pathlib.Path) -> bool:
 def claim(output_dir: pathlib.Path, recipe: Settings) -> None:
     """Writes the recipe; a run that never trained makes way for another.
 
+    What killed runs left half-written is removed.
+
+    Args:
+      output_dir: the folder of the run, which is locked.
+      recipe: what is to be run.
+
     Raises:
       UserError: see `refuse_other_folders`.
     """
     refuse_other_folders(output_dir, recipe)
+    remove_partials(output_dir)
     path = output_dir / RECIPE_FILE
     if path.exists() and not has_trained(output_dir):
         shutil.rmtree(output_dir / CHECKPOINTS, ignore_errors=True)

@@ -215,11 +215,23 @@ def test_a_report_that_fails_is_a_warning(finished, recipe, tmp_path, capfd):
 
 
 def test_a_finished_run_says_so_and_stays(finished, recipe, tmp_path, capsys):
+    """And what a killed run left, on whichever machine, is gone."""
     copy = tmp_path / "copy"
     shutil.copytree(finished[0], copy)
     (copy / "bert_model.safetensors").unlink()
+    left = [
+        copy / ".bert_model.safetensors.999999999.partial",
+        copy
+        / ".last.0123abcd-7-123.partial"
+        / ".vocab.txt.0123abcd-7-1.partial",
+        copy / "last" / ".task.json.0123abcd-7-123.partial",
+    ]
+    for path in left:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("half")
     run_finetuning(TASK, recipe, copy, ["train"])
     assert "already finished: 34 of 34" in capsys.readouterr().out
+    assert not list(copy.rglob("*.partial"))
     assert_same_run(copy, finished[0])
 
 
