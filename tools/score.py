@@ -52,4 +52,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     command_line.require("task", "references", "predictions")
-    command_line.run(main)
+    # Which takes seconds, and nothing here needs.
+    command_line.run(main, tensorflow=False)

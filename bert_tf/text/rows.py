@@ -2,10 +2,14 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bert_tf.text.tokenizer import BertTokenizer
+if TYPE_CHECKING:
+    # It brings TensorFlow, which scoring a file needs nothing of.
+    from bert_tf.text.tokenizer import BertTokenizer
+
 
 # Texts tokenised at a time.
 _TEXTS = 4096
@@ -89,7 +93,9 @@ class EncodedRows:
         return len(self.example)
 
 
-def tokenize_texts(texts: Sequence[str], tokenizer: BertTokenizer) -> TokenIds:
+def tokenize_texts(
+    texts: Sequence[str], tokenizer: "BertTokenizer"
+) -> TokenIds:
     """Tokenises texts, some thousands at a time."""
     ids, counts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
     for start in range(0, len(texts), _TEXTS):
@@ -152,7 +158,7 @@ def pack_rows(
     first: TokenIds,
     second: TokenIds | None,
     num_examples: int,
-    tokenizer: BertTokenizer,
+    tokenizer: "BertTokenizer",
     is_pair: np.ndarray | None = None,
 ) -> EncodedRows:
     """Lays out [CLS] A [SEP], or with B [SEP] behind it, of every row.

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import subprocess
 import sys
 
 import pytest
@@ -65,6 +66,50 @@ def test_fails_in_one_line(files):
         "error: --task=mprc: no such task. Did you mean mrpc? It takes one of "
         f"{', '.join(task_names())}, or the path of a task file."
     ]
+
+
+@pytest.mark.parametrize("task", ["mrpc", "squad_v2", "conll2003", "swag"])
+def test_tensorflow_is_not_imported(files, task):
+    """In a process of its own; these are all kinds of scores."""
+    code = (
+        "import runpy, sys\n"
+        "try:\n"
+        "    runpy.run_module('tools.score', run_name='__main__', "
+        "alter_sys=True)\n"
+        "except SystemExit as end:\n"
+        "    print(end.code, *{'tensorflow', 'keras'} & set(sys.modules))"
+    )
+    names = {"squad_v2": ("squad.json", "answers.json")}
+    names |= {"conll2003": ("dev.conll", "tags.conll")}
+    names |= {"swag": ("val.csv", "swag.tsv")}
+    references, predictions = names.get(task, ("dev.tsv", "predictions.tsv"))
+    question = {
+        **{"id": "a", "question": "Who?", "is_impossible": False},
+        "answers": [{"text": "A", "answer_start": 0}],
+    }
+    paragraph = {"context": "A b.", "qas": [question]}
+    squad = {"data": [{"title": "t", "paragraphs": [paragraph]}]}
+    (files / "squad.json").write_text(json.dumps(squad))
+    (files / "answers.json").write_text('{"a": "A"}')
+    (files / "dev.conll").write_text("A X X B-PER\n\n")
+    (files / "tags.conll").write_text("A B-PER\n\n")
+    header = "video-id,fold-ind,startphrase,sent1,sent2,gold-source"
+    row = "v,1,s,s,t,gold"
+    (files / "val.csv").write_text(
+        f",{header},ending0,ending1,ending2,ending3,label\n0,{row},a,b,c,d,2\n"
+    )
+    (files / "swag.tsv").write_text("index\tprediction\n0\t2\n")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", code, f"--task={task}"),
+            f"--references={files / references}",
+            f"--predictions={files / predictions}",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.splitlines()[1:] == ["0"], done.stderr
 
 
 def test_an_own_task_file(files):

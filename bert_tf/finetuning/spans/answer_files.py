@@ -4,12 +4,15 @@ import json
 import math
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.finetuning.data.table_formats import excerpt, read_lines
-from bert_tf.finetuning.spans.answers import Answers
+
+if TYPE_CHECKING:
+    # It brings TensorFlow, which scoring a file needs nothing of.
+    from bert_tf.finetuning.spans.answers import Answers
 
 PREDICTIONS_FILE = "predictions.json"
 N_BEST_FILE = "nbest_predictions.json"
@@ -17,7 +20,7 @@ NULL_ODDS_FILE = "null_odds.json"
 
 
 def write_answers(
-    answers: Answers,
+    answers: "Answers",
     folder: str | os.PathLike,
     threshold: float = 0.0,
     prefix: str = "",

@@ -4,12 +4,15 @@ import bisect
 import dataclasses
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from bert_tf.text.rows import TokenIds
-from bert_tf.text.tokenizer import BertTokenizer
+
+if TYPE_CHECKING:
+    # It brings TensorFlow, which scoring a file needs nothing of.
+    from bert_tf.text.tokenizer import BertTokenizer
 
 # run_squad.py `is_whitespace`: what divides the words of a context. Other
 # blanks, such as U+00A0, stand inside words.
@@ -94,7 +97,7 @@ class TokenizedContexts:
 
 
 def tokenize_contexts(
-    contexts: Sequence[str], tokenizer: BertTokenizer
+    contexts: Sequence[str], tokenizer: "BertTokenizer"
 ) -> tuple[TokenizedContexts, np.ndarray]:
     """Tokenises contexts, equal ones once.
 
