@@ -21,8 +21,11 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 STOPPED = 75
 _SECONDS_BEFORE_STARTING_ANEW = 2.0
 _HELP = {"-h", "-?", "-help", "--help", "-helpshort", "--helpshort"}
-# What absl adds to the help of every flag that may be repeated.
-_REPEAT = re.compile(r"[.;]*\s*repeat this option to specify a list of values")
+# What absl adds to the help of a flag that takes one of some values, and of one
+# that may be repeated.
+_BY_ABSL = re.compile(
+    r"^<[^>]*>: |;\s*repeat this option to specify a list of values"
+)
 _required: set[str] = set()
 
 
@@ -213,13 +216,15 @@ def _flag_lines(flag: flags.Flag) -> list[str]:
     """A flag's name, what it takes, and its help below."""
     facts = ["required"] if flag.name in _required else []
     takes = flag.parser.syntactic_help
+    if isinstance(flag, flags.EnumFlag):
+        takes = " or ".join(flag.parser.enum_values)
     facts += [takes] if takes else []
     if flag.default not in (None, "", []):
         default = flag.default_as_str.strip("'")
         facts.append(f"default: {default}")
     name = f"[no]{flag.name}" if flag.boolean else flag.name
     lines = [f"  --{name}" + (f" ({'; '.join(facts)})" if facts else "")]
-    for line in _REPEAT.sub("", flag.help or "").splitlines():
+    for line in _BY_ABSL.sub("", flag.help or "").splitlines():
         indent = 6 + len(line) - len(line.lstrip())
         lines += textwrap.wrap(
             line.strip(),

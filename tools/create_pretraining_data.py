@@ -26,8 +26,6 @@ The same records come from an Apache Beam pipeline (see docs/beam.md):
 --runner=beam --beam_options='--runner=FlinkRunner --flink_master=HOST:8081'
 """
 
-import dataclasses
-
 from absl import flags
 
 from bert_tf.corpora.data_sets import PREFIX
@@ -40,6 +38,7 @@ from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.report import RecordsReport
 
 from . import command_line
+from .recipe_flags import define_fields
 
 _INPUT = flags.DEFINE_string(
     "input",
@@ -70,18 +69,7 @@ _BEAM_OPTIONS = flags.DEFINE_string(
 _OVERWRITE = flags.DEFINE_bool(
     "overwrite", False, "Replace other records that are in output_dir."
 )
-_DEFINE = {
-    bool: flags.DEFINE_bool,
-    int: flags.DEFINE_integer,
-    float: flags.DEFINE_float,
-    str: flags.DEFINE_string,
-}
-_RECIPE = {
-    field.name: _DEFINE[RecordsRecipe.kinds()[field.name]](
-        field.name, field.default, field.metadata["help"]
-    )
-    for field in dataclasses.fields(RecordsRecipe)
-}
+_RECIPE = define_fields(RecordsRecipe)
 
 
 def _build_here(recipe: RecordsRecipe) -> RecordsReport:

@@ -1,13 +1,19 @@
 """Fills the [MASK]s of a text with a pre-trained model.
 
 python -m tools.fill_mask --model=DIR "The capital of France is [MASK]."
+
+Several texts, each in quotes, may stand behind the flags.
 """
 
 from absl import flags
 
 from . import command_line
 
-_MODEL = flags.DEFINE_string("model", None, "Model folder.")
+_MODEL = flags.DEFINE_string(
+    "model",
+    None,
+    "Model folder of any family, hf://organisation/name or keras_hub://preset.",
+)
 _TOP_K = flags.DEFINE_integer("top_k", 5, "Candidates for each mask.")
 
 

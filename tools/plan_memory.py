@@ -4,7 +4,6 @@ python -m tools.plan_memory --size=base --max_seq_length=512 \\
     --precision=mixed_bfloat16 --memory=16GB --train_batch_size=256
 """
 
-import dataclasses
 import sys
 
 from absl import flags
@@ -12,21 +11,13 @@ from absl import flags
 from bert_tf.training.memory_settings import PlanSettings
 
 from . import command_line
+from .recipe_flags import define_fields
 
-_FLAGS = {
-    field.name: flags.DEFINE_string(
-        field.name, None, field.metadata["help"].capitalize() + "."
-    )
-    for field in dataclasses.fields(PlanSettings)
-    if PlanSettings.kinds()[field.name] is not bool
-}
-_REMATERIALIZE = flags.DEFINE_bool(
-    "rematerialize", False, "Compute each block anew in the backward pass."
-)
+_SETTINGS = define_fields(PlanSettings)
 _MEASURE = flags.DEFINE_bool(
     "measure",
     False,
-    "Run training steps: of train_batch_size, or of more and less rows until "
+    "Run training steps: of train_batch_size, or of more and fewer rows until "
     "the largest batch is found.",
 )
 
@@ -38,13 +29,7 @@ def main() -> None:
     from bert_tf.progress import notice
     from bert_tf.training.memory_plan import plan_memory
 
-    given = [
-        f"{name}={flag.value}"
-        for name, flag in _FLAGS.items()
-        if flag.value is not None
-    ]
-    given.append(f"rematerialize={_REMATERIALIZE.value}")
-    settings = PlanSettings().override(given, "flag")
+    settings = PlanSettings(**{n: f.value for n, f in _SETTINGS.items()})
     trials = {"pretraining": pretraining_trial, "classifier": classifier_trial}
     # The advice is on flags of the command that trains.
     command_line.name_arguments(

@@ -1,14 +1,23 @@
-"""The flags of the commands that train: the recipe and what overrides it."""
+"""Flags made of recipes: one a field, or --set and --recipe to train by."""
 
+import dataclasses
+import re
 from collections.abc import Mapping
 
 from absl import flags
 
+from bert_tf.recipe import Settings
 from bert_tf.training.devices import Devices
 
 # The flags are those of the command that defines them here.
 flags.disclaim_key_flags()
 
+_DEFINE = {
+    bool: flags.DEFINE_bool,
+    int: flags.DEFINE_integer,
+    float: flags.DEFINE_float,
+    str: flags.DEFINE_string,
+}
 _FIELDS = {
     "init_from": "Model to start from: a folder, hf://organisation/name or "
     "keras_hub://preset.",
@@ -18,21 +27,53 @@ _FIELDS = {
 }
 
 
+def define_fields(settings: type[Settings]) -> dict[str, flags.FlagHolder]:
+    """Defines a flag for every field, with its default and its help text."""
+    kinds = settings.kinds()
+    return {
+        field.name: _DEFINE[kinds[field.name]](
+            field.name, field.default, _sentence(field.metadata["help"])
+        )
+        for field in dataclasses.fields(settings)
+    }
+
+
+def _sentence(text: str) -> str:
+    """A help text as the help of a flag; a name at its start stays."""
+    if re.match("[a-z]+[ ,]", text):
+        text = text[0].upper() + text[1:]
+    return f"{text}."
+
+
 class RecipeFlags:
     """Defines --output_dir, --recipe, --set and how to reach devices.
 
     Args:
+      recipe: what is run; says the defaults of the fields.
       settings: what --set takes, for the help.
       fields: fields of the recipe that have a flag of their own, besides
         init_from, strategy and precision, and the help of each.
     """
 
-    def __init__(self, settings: str, fields: Mapping[str, str]):
+    def __init__(
+        self,
+        recipe: type[Settings],
+        settings: str,
+        fields: Mapping[str, str],
+    ):
+        default_of = {
+            f.name: f" Default: {f.default}."
+            for f in dataclasses.fields(recipe)
+            if f.default != ""
+        }
         self._output_dir = flags.DEFINE_string(
             "output_dir", None, "Folder of the run; becomes a model folder."
         )
+        # Without a default, since what is given goes before a recipe's file.
         self._fields = {
-            name: flags.DEFINE_string(name, None, text)
+            name: flags.DEFINE_string(
+                name, None, text + default_of.get(name, "")
+            )
             for name, text in {**fields, **_FIELDS}.items()
         }
         self._recipe = flags.DEFINE_string(

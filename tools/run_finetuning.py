@@ -2,6 +2,12 @@
 
 python -m tools.run_finetuning --task=mrpc --data_dir=glue --init_from=MODEL \\
     --output_dir=DIR --mode=train,eval,predict
+
+Your own file (CSV, TSV or JSON lines) needs no code:
+
+python -m tools.run_finetuning --task=sentence --set train_file=reviews.csv \\
+    --set text_columns=review --set label_column=stars \\
+    --init_from=MODEL --output_dir=DIR
 """
 
 from absl import flags
@@ -18,6 +24,7 @@ from bert_tf.finetuning.tags.tag_recipe import OwnTagRecipe, TagRecipe
 
 from . import command_line
 from .recipe_flags import RecipeFlags
+from .task_files import load_task, recipe_of, task_named, task_names
 
 # Kinds of tasks, each with what it adds to those that it builds on.
 _KINDS = {
@@ -42,13 +49,15 @@ _MODE = flags.DEFINE_string(
     "comma-separated.",
 )
 _FLAGS = RecipeFlags(
+    FinetuningRecipe,
     "Tasks have their own defaults for some. Fields and defaults:\n"
     + "\n".join(
         f"{heading}:\n{recipe.describe(inherited=recipe is FinetuningRecipe)}"
         for heading, recipe in _KINDS.items()
     ),
     {
-        "task": "A name in tasks/, or the path of your own task file.",
+        "task": f"One of {', '.join(task_names())}, or the path of your own "
+        "task file.",
         "data_dir": "Folder of the task's files; without it TensorFlow "
         "Datasets is asked for them.",
     },
@@ -57,8 +66,6 @@ _FLAGS = RecipeFlags(
 
 def main() -> None:
     """Resolves the recipe and runs it."""
-    from .task_files import load_task, recipe_of, task_named
-
     command_line.name_arguments({"modes": "--mode"})
     # The task is known first: it says which settings there are.
     given = _FLAGS.assignments()

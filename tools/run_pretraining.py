@@ -9,6 +9,7 @@ from . import command_line
 from .recipe_flags import RecipeFlags
 
 _FLAGS = RecipeFlags(
+    PretrainingRecipe,
     "Fields and defaults:\n" + PretrainingRecipe.describe(),
     {
         "data_dir": "Folder of records; or two, comma-separated: for the "

@@ -9,9 +9,12 @@ import json
 from absl import flags
 
 from . import command_line
+from .task_files import load_task, recipe_of, task_names
 
 _TASK = flags.DEFINE_string(
-    "task", None, "A name in tasks/, or the path of your own task file."
+    "task",
+    None,
+    f"One of {', '.join(task_names())}, or the path of your own task file.",
 )
 _REFERENCES = flags.DEFINE_string(
     "references", None, "File with the labels, laid out as the dev file is."
@@ -40,8 +43,6 @@ _SET = flags.DEFINE_multi_string(
 
 def main() -> None:
     """Reads the files and prints the scores."""
-    from .task_files import load_task, recipe_of
-
     task = load_task(_TASK.value)
     recipe = recipe_of(task, _TASK.value, _SET.value)
     scores = task.prepared(recipe).score_file(

@@ -90,7 +90,10 @@ def task_named(assignments: Sequence[str], recipe_file: str = "") -> str:
         if key.strip() == "task":
             name = value.strip()
     if not name:
-        raise UserError("--task: give a name in tasks/ or a task file.")
+        raise UserError(
+            f"--task: give one of {', '.join(task_names())}, or the path of a "
+            "task file."
+        )
     return name
 
 

@@ -7,7 +7,6 @@ The text may be in any format that tools.create_pretraining_data takes, and
 several corpora are mixed as there.
 """
 
-import dataclasses
 import pathlib
 
 from absl import flags
@@ -17,6 +16,7 @@ from bert_tf.corpora.sources import parse_inputs
 from bert_tf.errors import UserError
 
 from . import command_line
+from .recipe_flags import define_fields
 
 _INPUT = flags.DEFINE_string(
     "input",
@@ -66,13 +66,7 @@ _WORKERS = flags.DEFINE_integer(
     0,
     "Processes that take documents apart; 0 takes one for each processor.",
 )
-_DEFINE = {str: flags.DEFINE_string, float: flags.DEFINE_float}
-_RECIPE = {
-    field.name: _DEFINE[CorpusRecipe.kinds()[field.name]](
-        field.name, field.default, field.metadata["help"]
-    )
-    for field in dataclasses.fields(CorpusRecipe)
-}
+_RECIPE = define_fields(CorpusRecipe)
 
 
 def main() -> None:

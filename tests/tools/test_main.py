@@ -71,6 +71,16 @@ def test_short_help_and_help_beside_a_mistake():
         assert (done.returncode, done.stdout) == (0, help_text)
 
 
+def test_defaults_are_shown():
+    text = commands.run("tools.plan_memory", "--help").stdout
+    assert "--vocab_size (an integer; default: 30522)" in text
+    assert "--optimizer (default: adamw)" in text
+    text = commands.run("tools.run_pretraining", "--help").stdout
+    assert "mixed_float16. Default: float32." in text
+    text = commands.run("tools.create_pretraining_data", "--help").stdout
+    assert "--runner (local or beam; default: local)" in text
+
+
 def test_help_of_all_flags():
     done = commands.run("tools.score", "--helpfull")
     assert (done.returncode, done.stderr) == (0, "")

@@ -153,8 +153,8 @@ def test_help_groups_the_settings_by_kind():
     done = run("--helpshort")
     groups = ("All tasks:", "Tasks on a sentence", "Your own file (")
     names = ("num_train_epochs=3.0:", "doc_stride=64:", "label_column=:")
-    places = [done.stdout.index(f"\n    {x}") for x in groups]
-    found = [done.stdout.index(f"\n    {x}") for x in names]
+    places = [done.stdout.index(f"\n      {x}") for x in groups]
+    found = [done.stdout.index(f"\n        {x}") for x in names]
     assert places[0] < found[0] < places[1] < found[1] < places[2] < found[2]
     # What a kind has in common with others is told once.
     assert done.stdout.count("log_steps=") == 1
@@ -164,7 +164,7 @@ def test_help_groups_the_settings_by_kind():
     ("arguments", "message"),
     [
         (["--task=mrcp"], "--task=mrcp: no such task. Did you mean mrpc?"),
-        ([], "--task: give a name in tasks/ or a task file."),
+        ([], "--task: give one of choice, cola, "),
         (["--task=mrpc", "--set=epochs=3"], "unknown key 'epochs'"),
         (
             ["--set=task=mrpc", "--set=label_kind=regression"],
