@@ -5,8 +5,33 @@ neither TensorFlow nor Keras.
 """
 
 import importlib
+from typing import TYPE_CHECKING
 
 from bert_tf import keras_files
+from bert_tf.quiet_tensorflow import quiet_start
+
+if TYPE_CHECKING:
+    from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+    from bert_tf.config import BertConfig
+    from bert_tf.encoder import BertEncoder
+    from bert_tf.errors import UserError
+    from bert_tf.extraction.embed import embed
+    from bert_tf.models import (
+        bert_classifier,
+        bert_multiple_choice,
+        bert_span_labeler,
+        bert_token_classifier,
+        model_arrays,
+        restore,
+    )
+    from bert_tf.optimization import adamw, lamb
+    from bert_tf.pretraining.fill_mask import fill_mask
+    from bert_tf.pretraining.pretrainer import BertPretrainer
+    from bert_tf.serving.export import export_saved_model
+    from bert_tf.text.packer import SentencePacker
+    from bert_tf.text.tokenizer import BertTokenizer
+    from bert_tf.text.vocabulary import Vocabulary
+    from bert_tf.text.vocabulary_trainer import train_vocab
 
 _HOME = {
     "BertConfig": "bert_tf.config",
@@ -33,7 +58,31 @@ _HOME = {
     "train_vocab": "bert_tf.text.vocabulary_trainer",
 }
 
-__all__ = sorted(_HOME)  # noqa: PLE0604
+# A type checker reads the imports above and this list, and no table.
+__all__ = [
+    "BertConfig",
+    "BertEncoder",
+    "BertPretrainer",
+    "BertTokenizer",
+    "Checkpoint",
+    "SentencePacker",
+    "UserError",
+    "Vocabulary",
+    "adamw",
+    "bert_classifier",
+    "bert_multiple_choice",
+    "bert_span_labeler",
+    "bert_token_classifier",
+    "embed",
+    "export_saved_model",
+    "fill_mask",
+    "lamb",
+    "load_checkpoint",
+    "model_arrays",
+    "restore",
+    "save_checkpoint",
+    "train_vocab",
+]
 __version__ = "0.1.0"
 
 keras_files.register_with_keras()
@@ -42,7 +91,9 @@ keras_files.register_with_keras()
 def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'bert_tf' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
+    with quiet_start():
+        module = importlib.import_module(_HOME[name])
+    value = getattr(module, name)
     globals()[name] = value
     return value
 

@@ -1,22 +1,31 @@
 """TensorFlow without its start-up messages."""
 
+import contextlib
 import os
+import sys
 import tempfile
+from collections.abc import Iterator
 
 _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _LEVEL_IS_OURS = "BERT_TF_HIDES_MESSAGES"
 
 
-def import_tensorflow() -> None:
-    """Imports TensorFlow without its start-up messages.
+@contextlib.contextmanager
+def quiet_start() -> Iterator[None]:
+    """Hides what TensorFlow writes when it is imported within.
 
     TensorFlow 2.21 writes some before it reads TF_CPP_MIN_LOG_LEVEL. Where
-    the user has set that variable, or the import fails, they are shown.
+    the user has set that variable, or the import fails, they are shown; where
+    TensorFlow is imported already, nothing is done.
     """
+    if "tensorflow" in sys.modules:
+        yield
+        return
     # By itself it takes oneDNN's products only where it finds AVX-512; with
     # AVX2 alone a training step is almost twice as fast with them.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-    if _LOG_LEVEL in os.environ:
+    if _LOG_LEVEL in os.environ or _closed(2):
+        yield
         return
     os.environ[_LOG_LEVEL] = "2"
     os.environ[_LEVEL_IS_OURS] = "1"
@@ -24,10 +33,14 @@ def import_tensorflow() -> None:
     with tempfile.TemporaryFile() as messages:
         os.dup2(messages.fileno(), 2)
         try:
-            import tensorflow as tf
+            yield
+            if "tensorflow" in sys.modules:
+                import tensorflow as tf
 
-            # Looks for CUDA, and says so where there is none.
-            tf.config.list_physical_devices()
+                # Looks for CUDA, and says so where there is none.
+                tf.config.list_physical_devices()
+            else:
+                forget_log_level()
         except BaseException:
             messages.seek(0)
             os.write(standard_error, messages.read())
@@ -35,6 +48,26 @@ def import_tensorflow() -> None:
         finally:
             os.dup2(standard_error, 2)
             os.close(standard_error)
+
+
+def _closed(descriptor: int) -> bool:
+    """Whether a file descriptor is closed, as that of a service may be."""
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return True
+    return False
+
+
+def import_tensorflow() -> None:
+    """Imports TensorFlow without its start-up messages.
+
+    Where the user has said which to show, it is left to whoever needs it.
+    """
+    shown = _LOG_LEVEL in os.environ
+    with quiet_start():
+        if not shown:
+            import tensorflow  # noqa: F401
 
 
 def forget_log_level() -> None:

@@ -62,6 +62,22 @@ def imports(path: pathlib.Path) -> list[str]:
     return names
 
 
+def public_names() -> list[str]:
+    """What an editor takes for public: bert_tf/__init__.py, TYPE_CHECKING."""
+    path = ROOT / "bert_tf" / "__init__.py"
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == (
+            "TYPE_CHECKING"
+        ):
+            return [
+                f"{each.module}.{alias.name}"
+                for each in node.body
+                for alias in each.names
+                if alias.asname is None
+            ]
+    return []
+
+
 def breaches(path: pathlib.Path) -> list[str]:
     """The imports of a file that the rule forbids."""
     module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
@@ -90,7 +106,14 @@ def breaches(path: pathlib.Path) -> list[str]:
 )
 def test_imports_only_lower_rooms(path: pathlib.Path) -> None:
     if path.name == "__init__.py" and path.parent.name == "bert_tf":
-        assert imports(path) == ["importlib", "bert_tf.keras_files"]
+        # Those for type checkers are compared with the table below.
+        own = [name for name in imports(path) if name not in public_names()]
+        assert own == [
+            "importlib",
+            "typing.TYPE_CHECKING",
+            "bert_tf.keras_files",
+            "bert_tf.quiet_tensorflow.quiet_start",
+        ]
     else:
         assert breaches(path) == []
 
@@ -124,8 +147,13 @@ def test_importing_bert_tf_loads_neither_tensorflow_nor_keras() -> None:
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
-def test_every_public_name_exists() -> None:
+def test_every_public_name_exists_and_is_known_to_editors() -> None:
     import bert_tf
 
+    home = bert_tf._HOME
+    assert sorted(bert_tf.__all__) == bert_tf.__all__ == sorted(home)
+    found = sorted(f"{module}.{name}" for name, module in home.items())
+    assert sorted(public_names()) == found
+    assert (ROOT / "bert_tf" / "py.typed").exists()
     for name in bert_tf.__all__:
         assert getattr(bert_tf, name) is not None

@@ -5,6 +5,7 @@ import itertools
 import os
 import pathlib
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_text as tf_text
@@ -76,6 +77,7 @@ class BertTokenizer(tf.Module):
             takes (256 bytes), or the installed TF Text breaks the rules.
         """
         super().__init__()
+        self._known_traces: set[Any] = set()
         if isinstance(vocab, str | pathlib.Path):
             vocab = Vocabulary.from_file(vocab)
         elif not isinstance(vocab, Vocabulary):
@@ -181,7 +183,7 @@ class BertTokenizer(tf.Module):
           UserError: `texts` is something else.
         """
         texts, is_scalar = _as_batch(texts)
-        ids, splits = self._tokenize(texts)
+        ids, splits = self._traced(self._tokenize)(texts)
         return ids if is_scalar else _ragged(ids, splits)
 
     def tokenize_with_offsets(self, texts: tf.Tensor | str | Sequence[str]):
@@ -203,10 +205,22 @@ class BertTokenizer(tf.Module):
           UserError: `texts` is something else.
         """
         texts, is_scalar = _as_batch(texts)
-        ids, splits, starts, ends = self._tokenize_with_offsets(texts)
+        run = self._traced(self._tokenize_with_offsets)
+        ids, splits, starts, ends = run(texts)
         if is_scalar:
             return ids, starts, ends
         return tuple(_ragged(values, splits) for values in (ids, starts, ends))
+
+    def _traced(self, function: Any) -> Any:
+        """A function of this tokenizer, traced before it is first called.
+
+        TensorFlow counts the calls of all tokenizers together, and warns of
+        retracing where many of them trace.
+        """
+        if function not in self._known_traces:
+            function.get_concrete_function()
+            self._known_traces.add(function)
+        return function
 
     def id_to_token(self, ids):
         """The tokens of int32 ids of any shape, dense or ragged."""

@@ -1,0 +1,61 @@
+"""What the library writes to standard error when it is used in a script."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# More tokenizers than TensorFlow lets trace one function without a warning.
+SCRIPT = """
+import os, sys
+import bert_tf
+bert_tf.BertConfig.from_size("tiny", vocab_size=9)
+assert "tensorflow" not in sys.modules
+assert "TF_CPP_MIN_LOG_LEVEL" not in os.environ
+vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b"]
+for lower_case in [True, False] * 3:
+    tokenizer = bert_tf.BertTokenizer(vocabulary, lower_case)
+    assert tokenizer.tokenize("ab a").numpy().tolist() == [5, 6, 5]
+    ids, starts, ends = tokenizer.tokenize_with_offsets(["ab a"])
+    assert ends.to_list() == [[1, 2, 4]]
+encoder = bert_tf.BertEncoder(bert_tf.BertConfig.from_size("tiny", 9))
+assert bert_tf.bert_classifier(encoder, 2).count_params() > 0
+print("done")
+"""
+
+
+def run(code: str, **environment: str) -> subprocess.CompletedProcess:
+    unset = ("TF_CPP_MIN_LOG_LEVEL", "BERT_TF_HIDES_MESSAGES")
+    kept = {k: v for k, v in os.environ.items() if k not in unset}
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**kept, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_script_writes_nothing_of_tensorflow() -> None:
+    done = run(SCRIPT)
+    assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
+
+
+def test_messages_are_shown_to_who_asks_and_where_the_import_fails() -> None:
+    asked = run("import bert_tf; bert_tf.BertEncoder", TF_CPP_MIN_LOG_LEVEL="0")
+    assert "oneDNN" in asked.stderr
+    failing = (
+        "import sys, os, bert_tf\n"
+        "sys.modules['bert_tf.layers'] = None\n"
+        "bert_tf.BertEncoder"
+    )
+    failed = run(failing)
+    assert failed.returncode == 1
+    assert "import of bert_tf.layers halted" in failed.stderr
+
+
+def test_standard_error_may_be_closed() -> None:
+    done = run("import os; os.close(2); import bert_tf; bert_tf.BertEncoder")
+    assert done.returncode == 0
