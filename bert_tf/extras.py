@@ -7,7 +7,7 @@ from bert_tf.errors import UserError
 # As pyproject.toml has them, by the names that they are imported by. Apache
 # Beam is tried in records/beam/options.py.
 EXTRAS = {
-    "serve": ("aiohttp", "grpc"),
+    "serve": ("aiohttp", "grpc", "grpc_health", "prometheus_client"),
     "hub": ("huggingface_hub", "kagglehub", "keras_hub"),
     "report": ("matplotlib",),
 }

@@ -112,7 +112,7 @@ def test_the_name_of_the_task(tmp_path):
     assert task_named(["task=cola", "seed=1", "task = qnli"]) == "qnli"
     assert task_named(["task=cola"], str(path)) == "cola"
     assert task_named(["seed=1"], str(path)) == "rte"
-    assert message_of(task_named, ["seed=1"]).startswith("--task: give a name")
+    assert message_of(task_named, ["seed=1"]).startswith("--task: give one of")
     path.write_text('{"task": 3}')
     line = message_of(task_named, [], str(path))
     assert line.startswith(f"{path}: task is 3")
