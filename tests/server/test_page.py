@@ -507,7 +507,7 @@ def test_examples_can_be_asked(own):
 
 def test_waiting_can_be_cancelled(own):
     choose(own, "slow")
-    fill(own, text="30000")
+    fill(own, text="6000")
     own.value("document.querySelector('#send').click()")
     own.until("!document.querySelector('#cancel').hidden")
     assert shown(own, "#status").startswith("Waiting")

@@ -31,6 +31,7 @@ def test_versions_count_up(tmp_path):
     assert files >= {
         "saved_model.pb",
         "assets/vocab.txt",
+        "assets.extra/model.json",
         "assets.extra/tf_serving_warmup_requests",
     }
     again = export(*flags, "--version=1")
