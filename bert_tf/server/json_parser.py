@@ -23,11 +23,19 @@ def _first_of_each(pairs: list[tuple[str, object]]) -> dict:
     return found if len(found) == len(pairs) else dict(reversed(pairs))
 
 
-# A decoder that calls Python for each float and object also gives other
-# threads their turn, where one written in C alone would hold them up.
+def _integer(text: str) -> int:
+    return int(text)
+
+
 _DECODER = json.JSONDecoder(
     parse_float=_finite, object_pairs_hook=_first_of_each
 )
+# Other threads get their turn where Python is called, for each number here:
+# the decoder in C would hold them up until it has read the whole text.
+_LONG_DECODER = json.JSONDecoder(
+    parse_float=_finite, parse_int=_integer, object_pairs_hook=_first_of_each
+)
+_LONG = 1 << 20
 # Strings, brackets, and what RapidJSON takes for numbers and Python does not.
 _TOKEN = re.compile(
     r'"(?:[^"\\]++|\\.)*+"|[][{}]|-NaN|Inf(?:inity)?', re.DOTALL
@@ -63,7 +71,8 @@ def parse(body: bytes) -> dict:
         raise invalid("JSON Parse error: The document is empty")
     try:
         try:
-            value, _ = _DECODER.raw_decode(text)
+            decoder = _DECODER if len(text) < _LONG else _LONG_DECODER
+            value, _ = decoder.raw_decode(text)
         except (json.JSONDecodeError, RecursionError):
             value, _ = _DECODER.raw_decode(_plainer(text))
     except json.JSONDecodeError as error:
