@@ -1,12 +1,71 @@
-"""What has no public way: each private name here alone, with its versions."""
+"""What Keras and TensorFlow have no public way for.
+
+Each use of a private name is here, with the version that it was seen in.
+`tests/test_compat.py` says which one is gone.
+"""
+
+from collections.abc import Sequence
+from typing import Any
 
 import keras
+from keras import ops
 
 
 def symbolic_outputs(layer: keras.layers.Layer) -> list[list]:
     """The outputs of each call of a layer on Keras inputs, as flat lists.
 
-    `keras.Operation._inbound_nodes` and their `outputs`, as in Keras 3.15.1;
-    the public `output` is that of the first call alone.
+    `keras.Operation._inbound_nodes` and their `outputs`, Keras 3.15.1; the
+    public `output` is that of the first call alone.
     """
     return [node.outputs for node in layer._inbound_nodes]
+
+
+class Optimizer(keras.optimizers.Optimizer):
+    """An optimizer that clips what was summed over replicas, and has no decay.
+
+    `_clip_gradients`, `_all_reduce_sum_gradients`, `_apply_weight_decay` and
+    `_get_variable_index` of `keras.optimizers.Optimizer`, Keras 3.15.1. Its
+    own clipping is of each replica's share, before the sum.
+    """
+
+    def clip(self, grads: Sequence[Any]) -> Sequence[Any]:
+        """What becomes of the gradients, once they are summed."""
+        return grads
+
+    def index_of(self, variable: Any) -> int:
+        """The place of a variable among those that are optimized."""
+        return self._get_variable_index(variable)
+
+    def _clip_gradients(self, grads: Sequence[Any]) -> Sequence[Any]:
+        # Before the sum on TensorFlow, where clipping waits for the next one;
+        # other backends have no such step, the gradients are whole already.
+        if keras.backend.backend() == "tensorflow":
+            return grads
+        return self.clip(grads)
+
+    def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
+        # Called by Keras on the TensorFlow backend only.
+        reduced = super()._all_reduce_sum_gradients(grads_and_vars)
+        variables = [variable for _, variable in reduced]
+        # A reshape adds up the repeated rows of IndexedSlices.
+        grads = self.clip(
+            [ops.reshape(g, tuple(variable.shape)) for g, variable in reduced]
+        )
+        return list(zip(grads, variables, strict=True))
+
+    def _apply_weight_decay(self, variables: Any) -> None:
+        # Before the update, of which decay is a part here.
+        del variables
+
+
+def gpu_memory_limit() -> float:
+    """Bytes that TensorFlow gives out of the first GPU; takes them all.
+
+    `tensorflow.python.client.device_lib`, TensorFlow 2.21.0.
+    """
+    from tensorflow.python.client import device_lib
+
+    devices = device_lib.list_local_devices()
+    return float(
+        next(d.memory_limit for d in devices if d.device_type == "GPU")
+    )

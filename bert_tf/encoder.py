@@ -54,6 +54,8 @@ class BertEncoder(keras.Model):
     Args:
       config: the architecture.
       dtype: Keras dtype policy or its name; None takes Keras' global policy.
+        "bfloat16" and "float16" store the weights so too, for inference;
+        layer normalisation and softmax are computed in float32 all the same.
       name: name of the model.
       trainable: whether training changes the weights.
       rematerialize: while training, keeps of each block its input alone and

@@ -14,6 +14,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf import compat
 from bert_tf.errors import UserError
 
 
@@ -92,7 +93,7 @@ def is_excluded(path: str) -> bool:
     return "bias" in name or bool(re.search("LayerNorm|layer_norm", layer))
 
 
-class BertOptimizer(keras.optimizers.Optimizer):
+class BertOptimizer(compat.Optimizer):
     """What `AdamW` and `Lamb` share: moments, exclusions and clipping.
 
     The gradients are clipped by their global norm after the sum over
@@ -143,36 +144,18 @@ class BertOptimizer(keras.optimizers.Optimizer):
         self._excluded = [is_excluded(path) for path in paths]
         self._blocks = [3 if p.endswith("/qkv_kernel") else 1 for p in paths]
 
-    def _clip_gradients(self, grads: Sequence[Any]) -> Sequence[Any]:
-        # Keras' hook before the sum over replicas. On TensorFlow the clipping
-        # waits for `_all_reduce_sum_gradients`; other backends have no such
-        # step, there the gradients are already whole.
-        if keras.backend.backend() == "tensorflow":
-            return grads
-        return self._clip(grads)
-
-    def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
-        # Called by Keras on the TensorFlow backend only.
-        reduced = super()._all_reduce_sum_gradients(grads_and_vars)
-        variables = [variable for _, variable in reduced]
-        grads = [_dense(gradient, tuple(v.shape)) for gradient, v in reduced]
-        return list(zip(self._clip(grads), variables, strict=True))
-
-    def _clip(self, grads: Sequence[Any]) -> Sequence[Any]:
+    def clip(self, grads: Sequence[Any]) -> Sequence[Any]:
+        """Clips the summed gradients by their global norm."""
         if self.clip_norm is None:
             return grads
         scale = self.clip_norm / ops.maximum(global_norm(grads), self.clip_norm)
         return [gradient * scale for gradient in grads]
 
-    def _apply_weight_decay(self, variables: Any) -> None:
-        # Keras' hook before the update; here decay is part of the update.
-        del variables
-
     def _moments_step(
         self, gradient: Any, variable: Any
     ) -> tuple[int, Any, Any]:
         """Updates both moments; returns index, weight and Adam's direction."""
-        index = self._get_variable_index(variable)
+        index = self.index_of(variable)
         gradient = _dense(gradient, tuple(variable.shape))
         gradient = ops.cast(gradient, "float32")
         weight = ops.cast(variable, "float32")

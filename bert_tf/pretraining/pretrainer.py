@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import keras
 import numpy as np
+from keras import ops
 
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.config import BertConfig
@@ -174,9 +175,7 @@ class BertPretrainer(keras.Model):
             )
         sums, _ = self.objective(y_pred, x)
         means = self.objective.normalise(sums, self.objective.loss_weights(x))
-        # Keras' hook that divides by the number of replicas, whose gradients
-        # its optimizers sum.
-        return self._aggregate_additional_loss(sum(means.values()))
+        return _OfReplica("loss_of_replica")(0.0, sum(means.values()))
 
     def compute_metrics(
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
@@ -185,7 +184,7 @@ class BertPretrainer(keras.Model):
         _, metrics = self.objective(y_pred, x)
         for accuracy in self.accuracies:
             right, weight = metrics[accuracy.name]
-            share = keras.ops.divide_no_nan(right, weight)
+            share = ops.divide_no_nan(right, weight)
             accuracy.update_state(share, sample_weight=weight)
         return self.get_metrics_result()
 
@@ -270,3 +269,15 @@ class BertPretrainer(keras.Model):
             name=config["name"],
             trainable=config["trainable"],
         )
+
+
+class _OfReplica(keras.losses.Loss):
+    """A replica's loss as it is; Keras divides it by the number of replicas.
+
+    Its optimizers sum their gradients.
+    """
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """The loss, as values [1], of which Keras takes the mean."""
+        del y_true
+        return ops.reshape(y_pred, (1,))

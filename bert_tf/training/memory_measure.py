@@ -201,16 +201,6 @@ def _train(work: Workload, make: MakeTrial) -> float:
     return seconds
 
 
-def gpu_memory() -> float:
-    """Bytes that TensorFlow gives out of the first GPU; takes them all."""
-    from tensorflow.python.client import device_lib
-
-    devices = device_lib.list_local_devices()
-    return float(
-        next(d.memory_limit for d in devices if d.device_type == "GPU")
-    )
-
-
 def _end_at(limit: float) -> None:
     """Ends the process when it holds more than a limit."""
     while _own_bytes("VmRSS") <= limit:

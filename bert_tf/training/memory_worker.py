@@ -29,11 +29,12 @@ def _import_tensorflow() -> None:
 
 def _answerer(settings: "TrialSettings | None") -> Callable:
     """The memory of the GPU, or trials where there are settings for them."""
-    from bert_tf.training.memory_measure import gpu_memory, run_trial
+    from bert_tf.compat import gpu_memory_limit
+    from bert_tf.training.memory_measure import run_trial
 
     def answer(work: "Workload | None") -> object:
         if settings is None or work is None:
-            return gpu_memory()
+            return gpu_memory_limit()
         return run_trial(work, settings)
 
     return answer

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from model_helpers import (
     encoder_inputs,
     fill,
@@ -50,6 +51,23 @@ def test_the_loss_is_the_reference() -> None:
     np.testing.assert_allclose(
         loss, sum(pretraining_loss(reference, batch)), rtol=1e-5
     )
+
+
+def test_the_loss_of_a_replica_is_its_share() -> None:
+    config = small_config()
+    batch = pretraining_batch(config, rows=5)
+    strategy = tf.distribute.MirroredStrategy(
+        ["/cpu:0", "/cpu:1"], tf.distribute.ReductionToOneDevice()
+    )
+    with strategy.scope():
+        model = fill(BertPretrainer(config), scale=0.15)
+        model.compile()
+    whole = float(model.compute_loss(x=batch, y_pred=model(batch)))
+    shares = strategy.run(
+        lambda: model.compute_loss(x=batch, y_pred=model(batch))
+    )
+    for share in strategy.experimental_local_results(shares):
+        np.testing.assert_allclose(2 * float(share), whole, rtol=1e-5)
 
 
 def test_the_loss_at_the_start_is_chance() -> None:
