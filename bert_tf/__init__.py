@@ -88,14 +88,16 @@ __version__ = "0.1.0"
 keras_files.register_with_keras()
 
 
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module 'bert_tf' has no attribute {name!r}")
-    with quiet_start():
-        module = importlib.import_module(_HOME[name])
-    value = getattr(module, name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # A type checker would allow any name.
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOME:
+            raise AttributeError(f"module 'bert_tf' has no attribute {name!r}")
+        with quiet_start():
+            module = importlib.import_module(_HOME[name])
+        value = getattr(module, name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
