@@ -82,7 +82,7 @@ def _text_lines(
 
 def _opened(
     path: str | pathlib.Path,
-) -> contextlib.AbstractContextManager[BinaryIO]:
+) -> contextlib.AbstractContextManager[BinaryIO | BadGzipFile]:
     if str(path) == STANDARD_STREAM:
         return contextlib.nullcontext(sys.stdin.buffer)
     return open_bytes(path)

@@ -17,7 +17,7 @@ import os
 import pathlib
 import tempfile
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import apache_beam as beam
 import numpy as np
@@ -44,7 +44,9 @@ from bert_tf.text.corpus_tokenizer import CorpusTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
 _FACTS = "facts"
-_TaggedFacts = beam.pvalue.TaggedOutput[Literal["facts"], BlockFacts | Mistake]
+_TaggedFacts: TypeAlias = beam.pvalue.TaggedOutput[
+    Literal["facts"], BlockFacts | Mistake
+]
 
 
 class ReadBlocks(beam.DoFn):
@@ -167,7 +169,8 @@ class Decide(beam.DoFn):
     ) -> Decision:
         plan = self.task.plan
         blocks = [facts.summary for facts in kept]
-        corpora, visits = {}, None
+        corpora: dict[str, CorpusSummary] = {}
+        visits = None
         if not takes_each_once(plan):
             paths = [block_path(folder, facts.number) for facts in kept]
             tokens = [facts.tokens for facts in kept]
