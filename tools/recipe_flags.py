@@ -8,6 +8,7 @@ from absl import flags
 
 from bert_tf.recipe import Settings
 from bert_tf.training.devices import Devices
+from tools.command_line import required
 
 # The flags are those of the command that defines them here.
 flags.disclaim_key_flags()
@@ -106,7 +107,7 @@ class RecipeFlags:
     @property
     def output_dir(self) -> str:
         """The folder of the run."""
-        return self._output_dir.value
+        return required(self._output_dir)
 
     @property
     def recipe_file(self) -> str:

@@ -253,8 +253,12 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
     write_arrays(folder / WEIGHTS_FILE, arrays, metadata)
     _write_json(folder / CONFIG_FILE, values)
     if checkpoint.vocabulary is not None:
+        tokenizer = checkpoint.tokenizer_config or TokenizerConfig.of(
+            not checkpoint.vocabulary.looks_cased()
+        )
         _write_json(
-            folder / TOKENIZER_CONFIG_FILE, _tokenizer_values(checkpoint)
+            folder / TOKENIZER_CONFIG_FILE,
+            _tokenizer_values(checkpoint.config, tokenizer),
         )
 
 
@@ -271,14 +275,13 @@ def _class_of(checkpoint: Checkpoint) -> str:
     return fitting[0]
 
 
-def _tokenizer_values(checkpoint: Checkpoint) -> dict[str, Any]:
-    tokenizer = checkpoint.tokenizer_config
-    if tokenizer is None:
-        tokenizer = TokenizerConfig.of(not checkpoint.vocabulary.looks_cased())
+def _tokenizer_values(
+    config: BertConfig, tokenizer: TokenizerConfig
+) -> dict[str, Any]:
     return {
         "tokenizer_class": "BertTokenizer",
         **tokenizer.to_dict(),
-        "model_max_length": checkpoint.config.max_position_embeddings,
+        "model_max_length": config.max_position_embeddings,
         "pad_token": PAD,
         "unk_token": UNK,
         "cls_token": CLS,

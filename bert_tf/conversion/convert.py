@@ -305,14 +305,15 @@ def _with_positions(
 
 
 def _say_what_is_odd(checkpoint: Checkpoint, to: str) -> None:
-    if checkpoint.lower_case and checkpoint.vocabulary.looks_cased():
+    vocabulary = checkpoint.vocabulary
+    if checkpoint.lower_case and vocabulary and vocabulary.looks_cased():
         _say(
             "text is lower-cased, so that the vocabulary's upper-case tokens "
             "are never used; `lower_case`=False changes that"
         )
     if to == "google_tf1":
         config = checkpoint.tokenizer_config
-        if config != TokenizerConfig.of(bool(checkpoint.lower_case)):
+        if config and config != TokenizerConfig.of(bool(checkpoint.lower_case)):
             _say(
                 f"strip_accents is {config.strip_accents} and "
                 f"tokenize_chinese_chars {config.tokenize_chinese_chars}; "

@@ -39,7 +39,11 @@ from bert_tf.records.record_file import write_frames
 from bert_tf.records.shards import ShardResult, block_path, write_shard
 from bert_tf.records.token_blocks import Documents
 from bert_tf.records.tokenized_corpus import take_block, tokenize_block
-from bert_tf.records.visits import count_visits, takes_each_once
+from bert_tf.records.visits import (
+    CorpusSummary,
+    count_visits,
+    takes_each_once,
+)
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
