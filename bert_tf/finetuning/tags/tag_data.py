@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,12 +17,10 @@ from bert_tf.progress import notice
 class TagData(Protocol):
     """Where a task's words come from."""
 
-    def present(
-        self, splits: Sequence[str], recipe: TagRecipe
-    ) -> tuple[str, ...]:
+    def present(self, splits: Sequence[str], recipe: Any) -> tuple[str, ...]:
         """The splits that are there; says in a line which are not."""
 
-    def read(self, split: str, recipe: TagRecipe) -> TaggedWords:
+    def read(self, split: str, recipe: Any) -> TaggedWords:
         """The words of a split."""
 
 
@@ -174,7 +172,7 @@ def _drawn(
             taken.append(place)
             total += count
     if not taken and counts:
-        taken = [min(counts, key=counts.get)]
+        taken = [min(counts, key=lambda place: counts[place])]
     return [number for place in taken for number in documents[place]]
 
 
