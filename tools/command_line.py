@@ -222,7 +222,7 @@ def _flag_lines(flag: flags.Flag) -> list[str]:
         takes = " or ".join(flag.parser.enum_values)
     facts += [takes] if takes else []
     if flag.default not in (None, "", []):
-        default = flag.default_as_str.strip("'")
+        default = str(flag.default_as_str).strip("'")
         facts.append(f"default: {default}")
     name = f"[no]{flag.name}" if flag.boolean else flag.name
     lines = [f"  --{name}" + (f" ({'; '.join(facts)})" if facts else "")]

@@ -8,7 +8,8 @@ from absl import flags
 
 from bert_tf.recipe import Settings
 from bert_tf.training.devices import Devices
-from tools.command_line import required
+
+from .command_line import required
 
 # The flags are those of the command that defines them here.
 flags.disclaim_key_flags()
