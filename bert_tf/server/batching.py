@@ -265,7 +265,7 @@ class SignatureQueue:
         parameters = self._runner.parameters
         batched = parameters is not None and self._signature.can_batch
         rows = rows_of(inputs) if batched else 0
-        if not rows:
+        if parameters is None or not rows:
             self._runner.check_room()
             return await self._runner.alone(
                 self._in_use(), self._signature.run, inputs
