@@ -90,6 +90,12 @@ class TaggedWords:
         assert self.tags is not None
         return self.tags
 
+    @property
+    def known_given_tags(self) -> list[str]:
+        """The tags as the file has them, of one that has any."""
+        assert self.given_tags is not None
+        return self.given_tags
+
     def __len__(self) -> int:
         return self.num_sentences
 

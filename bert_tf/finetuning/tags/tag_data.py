@@ -187,8 +187,8 @@ def _sentences_of(data: TaggedWords, kept: np.ndarray) -> TaggedWords:
     return dataclasses.replace(
         data,
         words=[data.words[place] for place in chosen],
-        tags=[data.tags[place] for place in chosen],
-        given_tags=[data.given_tags[place] for place in chosen],
+        tags=[data.known_tags[place] for place in chosen],
+        given_tags=[data.known_given_tags[place] for place in chosen],
         rows=data.rows[chosen],
         sentence_starts=np.concatenate([[0], np.cumsum(sizes[kept])]),
         document_starts=np.append(starts, len(document)),

@@ -109,7 +109,7 @@ def in_scheme(
     sentences = set(np.asarray(sentence_starts).tolist())
     converted = [OUTSIDE] * len(tags)
     for kind, begin, end in entities(tags, sentence_starts):
-        marks = [only] if begin == end else [first, *inner * (end - begin)]
+        marks = [only] if begin == end else [first] + [inner] * (end - begin)
         if begin < end:
             marks[-1] = last
         touches = begin and begin not in sentences

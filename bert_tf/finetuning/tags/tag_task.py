@@ -284,7 +284,7 @@ class TagTask(Task):
                 {
                     "row": int(examples.rows[part.start]),
                     "words": examples.words[part],
-                    "tags": examples.given_tags[part],
+                    "tags": examples.known_given_tags[part],
                     "predictions": answers.tags[part],
                 }
             )
@@ -333,11 +333,11 @@ class OwnTagTask(TagTask):
 
     recipe_type: ClassVar[type[OwnTagRecipe]] = OwnTagRecipe
 
-    def prepared(self, recipe: OwnTagRecipe) -> "OwnTagTask":
+    def prepared(self, recipe: TagRecipe) -> "OwnTagTask":
         """The task of one run, in which a file is read once."""
         return dataclasses.replace(self, data=OwnTagFiles())
 
 
 def _scored(words: TaggedWords, tags: Sequence[str]) -> dict[str, float]:
     starts = words.sentence_starts
-    return score_entities(words.given_tags, tags, starts).scores()
+    return score_entities(words.known_given_tags, tags, starts).scores()
