@@ -105,7 +105,7 @@ def in_scheme(
       sentence_starts: [N + 1], where each sentence begins; the last is W.
       scheme: one of `SCHEMES`.
     """
-    only, first, inner, last = SCHEMES[scheme]
+    only, first, inner, last = tuple(SCHEMES[scheme])
     sentences = set(np.asarray(sentence_starts).tolist())
     converted = [OUTSIDE] * len(tags)
     for kind, begin, end in entities(tags, sentence_starts):
