@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from absl import flags
 
@@ -14,7 +14,7 @@ from .command_line import required
 # The flags are those of the command that defines them here.
 flags.disclaim_key_flags()
 
-_DEFINE = {
+_DEFINE: dict[type, Callable[..., flags.FlagHolder]] = {
     bool: flags.DEFINE_bool,
     int: flags.DEFINE_integer,
     float: flags.DEFINE_float,
