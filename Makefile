@@ -60,4 +60,4 @@ lint: .venv/.development
 	touch $@
 
 clean:
-	rm -rf .venv .venv-beam .venv-wheel build dist demo_output .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-beam .venv-wheel build dist demo_output .pytest_cache .ruff_cache .mypy_cache .hypothesis
