@@ -77,8 +77,7 @@ class _KerasFinder:
                 execute(module)
                 _register()
 
-            # Of this one loader, which is used for this one import.
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+            spec.loader.exec_module = exec_module
         return spec
 
 

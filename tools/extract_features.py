@@ -8,9 +8,6 @@ python -m tools.extract_features --model=DIR --input=lines.txt \\
 The input has a text a line, or a pair parted by " ||| ".
 """
 
-import pathlib
-from collections.abc import Sequence
-
 from absl import flags
 
 from . import command_line
@@ -83,13 +80,13 @@ def main() -> None:
         _MAX_SEQ_LENGTH.value,
         _BATCH_SIZE.value,
     )
-    inputs: Sequence[str | pathlib.Path] = [STANDARD_STREAM]
-    if command_line.required(_INPUT) != STANDARD_STREAM:
-        inputs = expand_inputs(command_line.required(_INPUT))
+    inputs = [STANDARD_STREAM]
+    if _INPUT.value != STANDARD_STREAM:
+        inputs = expand_inputs(_INPUT.value)
     summary = extract_features(
-        command_line.required(_MODEL),
+        _MODEL.value,
         inputs,
-        command_line.required(_OUTPUT),
+        _OUTPUT.value,
         settings,
         _PRECISION.value,
         _TEXT_COLUMNS.value,

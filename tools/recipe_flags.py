@@ -2,19 +2,17 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from absl import flags
 
 from bert_tf.recipe import Settings
 from bert_tf.training.devices import Devices
 
-from .command_line import required
-
 # The flags are those of the command that defines them here.
 flags.disclaim_key_flags()
 
-_DEFINE: dict[type, Callable[..., flags.FlagHolder]] = {
+_DEFINE = {
     bool: flags.DEFINE_bool,
     int: flags.DEFINE_integer,
     float: flags.DEFINE_float,
@@ -108,7 +106,7 @@ class RecipeFlags:
     @property
     def output_dir(self) -> str:
         """The folder of the run."""
-        return required(self._output_dir)
+        return self._output_dir.value
 
     @property
     def recipe_file(self) -> str:

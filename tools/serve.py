@@ -11,7 +11,6 @@ import asyncio
 import dataclasses
 import os
 import pathlib
-from typing import Any
 
 from absl import flags
 
@@ -164,7 +163,7 @@ def _batching():
     from bert_tf.server.batching import BatchingParameters
     from bert_tf.server.config import read_batching
 
-    given: dict[str, Any] = {
+    given = {
         name: flag.value
         for name, flag in _SIMPLE.items()
         if flag.value is not None

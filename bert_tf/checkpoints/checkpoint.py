@@ -8,6 +8,7 @@ import numpy as np
 from bert_tf.checkpoints.layout import head_shapes
 from bert_tf.config import BertConfig
 from bert_tf.text.tokenizer_config import TokenizerConfig
+from bert_tf.text.tokenizer_files import AddedToken
 from bert_tf.text.vocabulary import Vocabulary
 
 
@@ -30,6 +31,8 @@ class Checkpoint:
       source: what was loaded, for what is printed.
       strip_accents: whether accents are stripped; None does as lower_case.
       tokenize_chinese_chars: whether every ideograph is a word of its own.
+      added_tokens: tokens of the vocabulary that are looked for in text before
+        words are.
       other_rules: why `BertTokenizer` cannot split text for this model; empty
         where it can.
     """
@@ -43,6 +46,7 @@ class Checkpoint:
     source: str = "the checkpoint"
     strip_accents: bool | None = None
     tokenize_chinese_chars: bool = True
+    added_tokens: tuple[AddedToken, ...] = ()
     other_rules: str = ""
 
     @property
@@ -51,7 +55,10 @@ class Checkpoint:
         if self.lower_case is None:
             return None
         return TokenizerConfig.of(
-            self.lower_case, self.strip_accents, self.tokenize_chinese_chars
+            self.lower_case,
+            self.strip_accents,
+            self.tokenize_chinese_chars,
+            self.added_tokens,
         )
 
     @property

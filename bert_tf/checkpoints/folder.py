@@ -135,7 +135,7 @@ def load_checkpoint(source: str | os.PathLike) -> Checkpoint:
     except OtherRules as error:
         # The weights are a BERT's all the same.
         return dataclasses.replace(checkpoint, other_rules=str(error))
-    return dataclasses.replace(checkpoint, **dataclasses.asdict(config))
+    return dataclasses.replace(checkpoint, **vars(config))
 
 
 def save_checkpoint(
@@ -255,8 +255,10 @@ def _write(folder: pathlib.Path, checkpoint: Checkpoint, to: str) -> None:
     if checkpoint.labels is None:
         (folder / LABELS_FILE).unlink(missing_ok=True)
     if checkpoint.vocabulary is not None:
+        # transformers asks for more in these files, so its family wrote them.
+        if to == "hugging_face":
+            return
         checkpoint.vocabulary.save(folder / VOCABULARY_FILE)
-        # transformers asks for more in that file, so its family wrote it.
         config = checkpoint.tokenizer_config
-        if config is not None and to != "hugging_face":
-            write_tokenizer_config(folder, config)
+        if config is not None:
+            write_tokenizer_config(folder, config, checkpoint.vocabulary)

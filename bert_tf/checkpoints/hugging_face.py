@@ -49,7 +49,15 @@ from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 from bert_tf.recipe import read_json_object
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
-from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK
+from bert_tf.text.vocabulary import (
+    CLS,
+    MASK,
+    PAD,
+    SEP,
+    UNK,
+    VOCABULARY_FILE,
+    Vocabulary,
+)
 
 CONFIG_FILE = "config.json"
 # transformers' classes and the heads that each holds beside the pooler.
@@ -227,7 +235,7 @@ def _table(
 
 
 def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
-    """Writes what AutoModel and AutoTokenizer load; vocab.txt apart.
+    """Writes what AutoModel and AutoTokenizer load.
 
     A pooler goes along where the checkpoint has one, even into classes that
     have none: those call it unexpected and do not use it.
@@ -253,13 +261,15 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
     write_arrays(folder / WEIGHTS_FILE, arrays, metadata)
     _write_json(folder / CONFIG_FILE, values)
     if checkpoint.vocabulary is not None:
-        tokenizer = checkpoint.tokenizer_config or TokenizerConfig.of(
-            not checkpoint.vocabulary.looks_cased()
-        )
         _write_json(
-            folder / TOKENIZER_CONFIG_FILE,
-            _tokenizer_values(checkpoint.config, tokenizer),
+            folder / TOKENIZER_CONFIG_FILE, _tokenizer_values(checkpoint)
         )
+        # transformers adds the tokens of tokenizer_config.json behind.
+        tokens = list(checkpoint.vocabulary.tokens)
+        added = {token.content for token in checkpoint.added_tokens}
+        while tokens[-1] in added:
+            tokens.pop()
+        Vocabulary(tokens).save(folder / VOCABULARY_FILE)
 
 
 def _class_of(checkpoint: Checkpoint) -> str:
@@ -275,13 +285,14 @@ def _class_of(checkpoint: Checkpoint) -> str:
     return fitting[0]
 
 
-def _tokenizer_values(
-    config: BertConfig, tokenizer: TokenizerConfig
-) -> dict[str, Any]:
+def _tokenizer_values(checkpoint: Checkpoint) -> dict[str, Any]:
+    tokenizer = checkpoint.tokenizer_config
+    if tokenizer is None:
+        tokenizer = TokenizerConfig.of(not checkpoint.vocabulary.looks_cased())
     return {
         "tokenizer_class": "BertTokenizer",
-        **tokenizer.to_dict(),
-        "model_max_length": config.max_position_embeddings,
+        **tokenizer.to_dict(checkpoint.vocabulary),
+        "model_max_length": checkpoint.config.max_position_embeddings,
         "pad_token": PAD,
         "unk_token": UNK,
         "cls_token": CLS,

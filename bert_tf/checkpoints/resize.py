@@ -64,6 +64,11 @@ def replace_vocabulary(
         checkpoint,
         config=config,
         vocabulary=vocabulary,
+        added_tokens=tuple(
+            token
+            for token in checkpoint.added_tokens
+            if token.content in vocabulary.ids
+        ),
         arrays=_changed(
             checkpoint,
             len(vocabulary),

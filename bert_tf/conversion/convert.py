@@ -37,7 +37,6 @@ from bert_tf.text.tokenizer_config import (
     read_tokenizer_config,
 )
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.text.vocabulary_files import added_tokens
 
 _LABELLED = (CLASSIFIER, TOKEN_CLASSIFIER)
 # Outputs that the report always speaks of, and the heads they need.
@@ -130,11 +129,6 @@ def convert_checkpoint(
     family = recognise(folder)
     loaded = load_checkpoint(source)
     _describe(loaded, family)
-    if added := added_tokens(folder):
-        _say(
-            f"added tokens: {len(added)} ({added[0]!r} first) keep their rows; "
-            "the written folder's tokenizer does not look for them in text"
-        )
     checkpoint = _drop_heads(loaded, drop_heads)
     checkpoint = _with_vocabulary(checkpoint, folder, vocab_file, seed)
     checkpoint = _with_positions(checkpoint, max_position_embeddings, seed)
@@ -142,9 +136,7 @@ def convert_checkpoint(
         # Refuses a tokenizer whose rules would be lost.
         vocabulary = checkpoint.vocabulary
         config = read_tokenizer_config(folder, vocabulary, lower_case)
-        checkpoint = dataclasses.replace(
-            checkpoint, **dataclasses.asdict(config)
-        )
+        checkpoint = dataclasses.replace(checkpoint, **vars(config))
     _say_what_is_odd(checkpoint, to)
     variables = open_variables(folder, family)
     expected = expect(loaded, checkpoint, variables, seed)
@@ -289,7 +281,7 @@ def _with_vocabulary(
         )
     config = read_tokenizer_config(folder, vocabulary)
     return dataclasses.replace(
-        checkpoint, vocabulary=vocabulary, **dataclasses.asdict(config)
+        checkpoint, vocabulary=vocabulary, **vars(config)
     )
 
 
@@ -305,15 +297,21 @@ def _with_positions(
 
 
 def _say_what_is_odd(checkpoint: Checkpoint, to: str) -> None:
-    vocabulary = checkpoint.vocabulary
-    if checkpoint.lower_case and vocabulary and vocabulary.looks_cased():
+    if checkpoint.lower_case and checkpoint.vocabulary.looks_cased():
         _say(
             "text is lower-cased, so that the vocabulary's upper-case tokens "
             "are never used; `lower_case`=False changes that"
         )
     if to == "google_tf1":
-        config = checkpoint.tokenizer_config
-        if config and config != TokenizerConfig.of(bool(checkpoint.lower_case)):
+        if added := checkpoint.added_tokens:
+            _say(
+                f"added tokens: {len(added)} ({added[0].content!r} first) keep "
+                "their rows; Google's code does not look for them in text"
+            )
+        config = dataclasses.replace(
+            checkpoint.tokenizer_config, added_tokens=()
+        )
+        if config != TokenizerConfig.of(bool(checkpoint.lower_case)):
             _say(
                 f"strip_accents is {config.strip_accents} and "
                 f"tokenize_chinese_chars {config.tokenize_chinese_chars}; "

@@ -38,7 +38,7 @@ def save_model(
         tokenizer.vocabulary,
         # Some tasks have outputs and no labels.
         labels=(facts.labels or None) if model.in_checkpoint else None,
-        **dataclasses.asdict(tokenizer.config),
+        **vars(tokenizer.config),
     )
     save_checkpoint(folder, checkpoint)
     model.save_beside(pathlib.Path(folder))
@@ -88,7 +88,7 @@ def read_facts(folder: str | os.PathLike, task: Task) -> Any:
             "task as `task`."
         )
     facts = read_facts_as(folder, task.facts_type)
-    task.check_facts(facts, pathlib.Path(folder))
+    task.check_facts(facts, folder)
     return facts
 
 
@@ -111,9 +111,7 @@ def read_facts_as(
             "fine-tuned; train it first."
         )
     source = str(pathlib.Path(folder) / TASK_FILE)
-    kinds: dict[str, Any] = {
-        field.name: field.type for field in dataclasses.fields(facts_type)
-    }
+    kinds = {field.name: field.type for field in dataclasses.fields(facts_type)}
     if set(values) != set(kinds):
         different = sorted(set(values) ^ set(kinds))
         raise UserError(

@@ -49,11 +49,11 @@ class Split:
 
     Attributes:
       examples: what the task read.
-      rows: what the model is shown, as the task encodes it (see `Rows`).
+      rows: what the model is shown.
     """
 
     examples: Any
-    rows: Any
+    rows: Rows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -109,11 +109,8 @@ class Task(TaskTemplate):
     own_files: ClassVar[tuple[str, ...]] = ()
     # Whether training batches are of rows of like lengths.
     like_lengths: ClassVar[bool] = False
-
-    @property
-    def is_tuned(self) -> bool:
-        """Whether `tuned` chooses anything."""
-        return False
+    # Whether `tuned` chooses anything.
+    is_tuned: ClassVar[bool] = False
 
     def prepared(self, recipe: Any) -> "Task":
         """This task, complete as it is."""
@@ -265,7 +262,7 @@ class Task(TaskTemplate):
 
     @abc.abstractmethod
     def collect(
-        self, rows: Any, batches: Iterable[tuple[np.ndarray, Outputs]]
+        self, rows: Rows, batches: Iterable[tuple[np.ndarray, Outputs]]
     ) -> Outputs:
         """A model's outputs to all rows, in the order of the examples.
 
@@ -301,7 +298,6 @@ class Task(TaskTemplate):
     def loss(self, examples: Any, answers: Any, facts: Any) -> float | None:
         """The mean loss of an example; None where it has no meaning."""
         del examples, answers, facts
-        return None
 
     def tuned(self, examples: Any, answers: Any, facts: Any) -> Any:
         """The facts with what is chosen by the dev answers of a model.

@@ -64,13 +64,14 @@ class BertPretrainer(keras.Model):
         name: str = "bert_pretrainer",
         trainable: bool = True,
     ) -> None:
-        if isinstance(config_or_encoder, BertEncoder) and dtype is None:
+        given = isinstance(config_or_encoder, BertEncoder)
+        if given and dtype is None:
             dtype = config_or_encoder.dtype_policy
         super().__init__(name=name, dtype=dtype, trainable=trainable)
         policy = self.dtype_policy
         self.encoder = (
             config_or_encoder
-            if isinstance(config_or_encoder, BertEncoder)
+            if given
             else BertEncoder(config_or_encoder, dtype=policy)
         )
         self.config = self.encoder.config
@@ -86,8 +87,6 @@ class BertPretrainer(keras.Model):
             keras.metrics.Mean(name="next_sentence_accuracy"),
         ]
         self.build()
-
-    built: bool
 
     def build(self, input_shape: Any = None) -> None:
         """Creates all weights; called once, by the constructor."""

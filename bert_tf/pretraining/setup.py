@@ -15,6 +15,7 @@ from bert_tf.text.tokenizer_config import (
     read_tokenizer_config,
 )
 from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
+from bert_tf.text.vocabulary_files import require_vocabulary
 from bert_tf.training.run_folder import digest
 
 _HOW_TO_FIT = "; tools.convert_checkpoint --vocab_file fits a model to it"
@@ -42,7 +43,6 @@ def choose_tokenizer(
         sources.append(_read_vocabulary(f"`vocab_file`={path}", path))
     for name, folder in zip(recipe.folders, folders, strict=True):
         if folder.vocabulary is not None:
-            assert folder.tokenizer_config is not None
             sources.append(
                 (
                     f"`data_dir`={name}",
@@ -69,8 +69,8 @@ def choose_tokenizer(
             raise UserError(
                 f"{name}: another vocabulary than that of {first}{hint}."
             )
-        theirs = other_config.to_dict()
-        for key, value in config.to_dict().items():
+        theirs = other_config.to_dict(vocabulary)
+        for key, value in config.to_dict(vocabulary).items():
             if theirs[key] != value:
                 raise UserError(
                     f"{name}: {key} is {theirs[key]}, and {value} in {first}."
@@ -83,6 +83,7 @@ def _read_vocabulary(
 ) -> tuple[str, Vocabulary, TokenizerConfig]:
     vocabulary = Vocabulary.from_file(path)
     if path.name == VOCABULARY_FILE:
+        vocabulary = require_vocabulary(path.parent)
         return name, vocabulary, read_tokenizer_config(path.parent, vocabulary)
     return name, vocabulary, TokenizerConfig.of(not vocabulary.looks_cased())
 

@@ -9,7 +9,6 @@ takes them.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -62,7 +61,7 @@ class FixedExamples:
         )
         headers[0] = example_header(size) + headers[0]
         self._features = tuple(features)
-        fields: list[Any] = []
+        fields = []
         for feature, header in zip(features, headers, strict=True):
             shape = (feature.values, feature.value_bytes)
             fields.append((f"before {feature.name}", f"V{len(header)}"))

@@ -30,6 +30,7 @@ from bert_tf.text.tokenizer_config import (
 )
 from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
 from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
+from bert_tf.text.vocabulary_files import require_vocabulary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +85,8 @@ def checked_vocabulary(
         )
     if vocab_file.name != VOCABULARY_FILE:
         return vocabulary, TokenizerConfig.of(recipe.lower_case)
+    # With the tokens that were added to a model.
+    vocabulary = require_vocabulary(vocab_file.parent)
     return vocabulary, read_tokenizer_config(
         vocab_file.parent, vocabulary, recipe.lower_case
     )
@@ -149,7 +152,9 @@ def finish(
     """Writes what stands beside the record files, the manifest last."""
     task.plan.recipe.save(output_dir / RECIPE_FILE)
     task.vocabulary.save(output_dir / VOCABULARY_FILE)
-    write_tokenizer_config(output_dir, task.plan.tokenizer_config)
+    write_tokenizer_config(
+        output_dir, task.plan.tokenizer_config, task.vocabulary
+    )
     manifest.save(output_dir)
 
 

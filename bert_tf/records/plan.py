@@ -92,7 +92,7 @@ class RecordsPlan:
             values["vocabulary_digest"],
             tuple(InputFile(**file) for file in values["inputs"]),
             # Earlier versions knew of nothing but lower-casing.
-            TokenizerConfig(**values["tokenizer_config"])
+            TokenizerConfig.from_dict(values["tokenizer_config"])
             if "tokenizer_config" in values
             else TokenizerConfig.of(recipe.lower_case),
         )
@@ -188,7 +188,6 @@ def is_finished(
     if not (output_dir / MANIFEST_FILE).exists():
         return False
     there = plan_of(output_dir)
-    assert there is not None, "what is finished has a plan"
     if not refuse and plan.difference(there):
         return False
     _refuse_difference(output_dir, plan, there)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import pathlib
-from typing import Any
 
 from google.protobuf import (
     descriptor_pb2,
@@ -164,7 +163,7 @@ def _model(one: model_server_config_pb2.ModelConfig, where: str) -> ModelConfig:
 
 def read_batching(path: pathlib.Path) -> BatchingParameters:
     """The parameters in a file of TF Serving's BatchingParameters."""
-    message: Any = _MESSAGES["BatchingParameters"]()
+    message = _MESSAGES["BatchingParameters"]()
     _read_text(path, message)
     for name in (
         "pad_variable_length_inputs",
@@ -196,7 +195,7 @@ def read_batching(path: pathlib.Path) -> BatchingParameters:
 
 def read_metrics_path(path: pathlib.Path) -> str | None:
     """Where a file of TF Serving's MonitoringConfig puts the metrics."""
-    message: Any = _MESSAGES["MonitoringConfig"]()
+    message = _MESSAGES["MonitoringConfig"]()
     _read_text(path, message)
     prometheus = message.prometheus_config
     if not prometheus.enable:

@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable
 
 import grpc
 import numpy as np
@@ -33,12 +32,11 @@ REGRESS = "tensorflow/serving/regress"
 # Above this many bytes or values, requests are read and answers written in a
 # thread, so that nobody waits for them.
 _LARGE = 1 << 16
-T = TypeVar("T")
 
 
 async def off_loop(
-    size: int, function: Callable[..., T], *arguments: object
-) -> T:
+    size: int, function: Callable[..., object], *arguments: object
+) -> object:
     """Calls a function, in a thread where it may take long."""
     if size < _LARGE:
         return function(*arguments)
@@ -56,7 +54,7 @@ def answered_by(version: Version, signature: str) -> model_pb2.ModelSpec:
 
 def signature_of(version: Version, name: str) -> Signature:
     """The signature that a predict request names."""
-    signature = version.graph.signature(name)
+    signature = version.loaded.signature(name)
     if signature is None:
         raise RequestError(
             grpc.StatusCode.FAILED_PRECONDITION,
@@ -65,9 +63,7 @@ def signature_of(version: Version, name: str) -> Signature:
     return signature
 
 
-def filtered(
-    outputs: Mapping[str, T], signature: Signature, wanted: list
-) -> dict[str, T]:
+def filtered(outputs: Arrays, signature: Signature, wanted: list) -> Arrays:
     """The outputs that a request asks for, all where it names none."""
     for alias in wanted:
         if alias not in signature.outputs:
@@ -85,7 +81,7 @@ def _example_signature(
     version: Version, name: str, outputs: tuple[set[str], ...], kind: str
 ) -> Signature:
     """A signature that takes tf.Examples and has such outputs."""
-    signature = version.graph.signature(name)
+    signature = version.loaded.signature(name)
     if signature is None:
         raise invalid(
             f"No signature was found with the name: {name or DEFAULT_SIGNATURE}"

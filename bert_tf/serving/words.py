@@ -99,9 +99,7 @@ class WordFinder(tf.Module):
         number = tf.cast(tf.where(~glued)[:, 0], tf.int32)
         last = _lasts(number, tf.size(token))
         return Words(
-            tf.gather(row, number),
-            tf.gather(token, number),
-            tf.gather(begin, number),
+            *(tf.gather(values, number) for values in (row, token, begin)),
             tf.gather(end, last),
         )
 

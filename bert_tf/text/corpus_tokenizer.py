@@ -217,7 +217,9 @@ class CorpusTokenizer:
             self._long_words.clear()
         others = len(text) - len(text.translate(None, _NOT_ASCII))
         sentence_ends = np.cumsum(sentence_bytes + 1)
-        if others > _MOST_OTHER_SHARE * len(text):
+        # An added token may hold what words are cut at.
+        added = self._settings[1].added_tokens
+        if added or others > _MOST_OTHER_SHARE * len(text):
             starts = sentence_ends - sentence_bytes - 1
             return self._whole_texts(_slices(text, starts, sentence_ends - 1))
         # Zeros, so that a key may be read at every place.

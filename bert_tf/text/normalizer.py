@@ -111,12 +111,12 @@ class _TrieBuilder:
 
     def block_of_children(self, children: dict[int, int | None]) -> int | None:
         """A block whose children, by byte, lead to other blocks."""
-        known = {b: base for b, base in children.items() if base is not None}
-        if not known:
+        children = {b: base for b, base in children.items() if base is not None}
+        if not children:
             return None
         block = np.zeros(256, np.uint32)
         base = self._append(block)
-        for byte, target in known.items():
+        for byte, target in children.items():
             block[byte] = ((base + byte) ^ target) << _OFFSET_SHIFT | byte
         return base
 
@@ -358,3 +358,44 @@ class BertNormalizer(tf.Module):
         return tf.tensor_scatter_nd_update(
             normalized, rows, tf.where(same, ordered, unordered)
         )
+
+
+def character_offsets(
+    sources: tf.RaggedTensor,
+    texts: tf.Tensor,
+    rows: tf.Tensor,
+    starts: tf.Tensor,
+    ends: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Turns byte offsets in normalised texts into character offsets.
+
+    Args:
+      sources: where each byte of the normalised texts and their ends come
+        from, in bytes of `texts`; ragged int64 [B, bytes + 1].
+      texts: valid UTF-8, string [B].
+      rows: the row of each token, int64 [tokens].
+      starts: byte starts in the normalised texts, int64 [tokens].
+      ends: exclusive byte ends, int64 [tokens].
+
+    Returns:
+      Starts and exclusive ends in characters of `texts`, int32 [tokens].
+    """
+    lengths = tf.cast(tf.strings.length(texts), tf.int64)
+    row_begins = tf.gather(tf.cumsum(lengths, exclusive=True), rows)
+    source_begins = tf.gather(sources.row_starts(), rows)
+    all_bytes = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
+    begins_character = tf.bitwise.bitwise_and(all_bytes, 0xC0) != 0x80
+    counts = tf.cumsum(tf.cast(begins_character, tf.int32))
+    # The index of the character that a byte of all texts belongs to; the last
+    # entry is for the end of the last text.
+    indices = tf.concat([counts - 1, [tf.reduce_sum(counts[-1:])]], 0)
+    first = tf.gather(indices, row_begins)
+
+    def character(offsets: tf.Tensor) -> tf.Tensor:
+        places = tf.gather(sources.values, source_begins + offsets)
+        return tf.gather(indices, row_begins + places) - first
+
+    return (
+        character(starts),
+        tf.maximum(character(ends), character(ends - 1) + 1),
+    )

@@ -4,33 +4,39 @@ import functools
 import itertools
 import os
 import pathlib
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 
 from bert_tf.errors import UserError
-from bert_tf.progress import notice
 from bert_tf.sources import local_folder
 from bert_tf.text import unicode_tables
-from bert_tf.text.normalizer import BertNormalizer, CodePoints
+from bert_tf.text.added_tokens import AddedTokenFinder, Segments, whole
+from bert_tf.text.normalizer import (
+    BertNormalizer,
+    CodePoints,
+    character_offsets,
+)
 from bert_tf.text.self_check import CHECK_TOKENS, CHECKS
 from bert_tf.text.tokenizer_config import (
     TokenizerConfig,
     read_tokenizer_config,
     write_tokenizer_config,
 )
+from bert_tf.text.tokenizer_files import AddedToken
 from bert_tf.text.vocabulary import (
     CLS,
     CONTINUATION,
     PAD,
     SEP,
+    SPECIAL_TOKENS,
     UNK,
     VOCABULARY_FILE,
     Vocabulary,
 )
-from bert_tf.text.vocabulary_files import added_tokens, require_vocabulary
+from bert_tf.text.vocabulary_files import require_vocabulary
 
 # tokenization.py `WordpieceTokenizer`: longer words become [UNK].
 MAX_WORD_CHARACTERS = 200
@@ -52,7 +58,10 @@ class BertTokenizer(tf.Module):
     Everything is TensorFlow operations: it runs eagerly, in tf.data and in a
     SavedModel, and gives the ids of tokenization.py's FullTokenizer for every
     Unicode string. Bytes that are not UTF-8 are dropped. `strip_accents` and
-    `tokenize_chinese_chars` are those of Hugging Face's BertTokenizer.
+    `tokenize_chinese_chars` are those of Hugging Face's BertTokenizer, and
+    tokens that were added to a vocabulary are found in text as by its fast
+    tokenizers. [PAD], [UNK], [CLS], [SEP] and [MASK] in text are split like
+    other text, as Google's code does, unless `split_special_tokens` is False.
     """
 
     def __init__(
@@ -61,6 +70,8 @@ class BertTokenizer(tf.Module):
         lower_case: bool = True,
         strip_accents: bool | None = None,
         tokenize_chinese_chars: bool = True,
+        added_tokens: Sequence[AddedToken] = (),
+        split_special_tokens: bool = True,
     ):
         """Builds the tables.
 
@@ -71,10 +82,16 @@ class BertTokenizer(tf.Module):
           strip_accents: whether to strip accents; None does as `lower_case`.
           tokenize_chinese_chars: whether every ideograph is a word of its own;
             otherwise it is a letter like others.
+          added_tokens: tokens of the vocabulary that are found in text before
+            it is split into words, wherever they stand.
+          split_special_tokens: whether [PAD], [UNK], [CLS], [SEP] and [MASK]
+            in text are split as other text is; False finds them, as
+            transformers does by default.
 
         Raises:
           UserError: the vocabulary is none, holds a token longer than TF Text
-            takes (256 bytes), or the installed TF Text breaks the rules.
+            takes (256 bytes), lacks an added one, or the installed TF Text
+            breaks the rules.
         """
         super().__init__()
         self._known_traces: set[Any] = set()
@@ -84,8 +101,18 @@ class BertTokenizer(tf.Module):
             vocab = Vocabulary(vocab)
         self.vocabulary = vocab
         self.config = TokenizerConfig.of(
-            bool(lower_case), strip_accents, bool(tokenize_chinese_chars)
+            bool(lower_case),
+            strip_accents,
+            bool(tokenize_chinese_chars),
+            added_tokens,
         )
+        self.split_special_tokens = bool(split_special_tokens)
+        looked_for = list(self.config.added_tokens)
+        if not split_special_tokens:
+            looked_for += [
+                AddedToken(token, normalized=False, special=True)
+                for token in SPECIAL_TOKENS
+            ]
         # The check itself builds a tokenizer, of these tokens.
         if vocab.tokens != CHECK_TOKENS:
             _check_rules(self.lower_case)
@@ -95,10 +122,15 @@ class BertTokenizer(tf.Module):
         # vocabulary know is [UNK], even if TF Text takes it for punctuation.
         unknown = chr(next(c for c in _NONCHARACTERS if c not in kept))
         letters = {} if tokenize_chinese_chars else _letters(known, unknown)
+        replaced = dict(letters)
+        if any(token.normalized for token in looked_for):
+            # So that an added token with a blank in it is found.
+            replaced |= dict.fromkeys(unicode_tables.spaces(), " ")
+        added = {token.content for token in self.config.added_tokens}
         # TF Text would find a token with a blank in it across two words.
         pieces = [
             token.translate(letters)
-            if token.split() == [token]
+            if token.split() == [token] and token not in added
             else f"[{unknown}{number}]"
             for number, token in enumerate(vocab.tokens)
         ]
@@ -110,7 +142,7 @@ class BertTokenizer(tf.Module):
                 )
         with tf.init_scope(), tf.device("/CPU:0"):
             self._normalizer = BertNormalizer(
-                self.config, CodePoints(kept, unknown, tuple(letters.items()))
+                self.config, CodePoints(kept, unknown, tuple(replaced.items()))
             )
             self._wordpiece = tf_text.FastWordpieceTokenizer(
                 vocab=pieces,
@@ -120,6 +152,41 @@ class BertTokenizer(tf.Module):
             )
             self._tokens = tf.constant(vocab.tokens)
             self._is_continuation = tf.constant(vocab.is_continuation)
+            self._find_in_text = self._finder(
+                [token for token in looked_for if not token.normalized]
+            )
+            self._find_in_normalized = self._finder(
+                [token for token in looked_for if token.normalized]
+            )
+        self._finds_tokens = bool(looked_for)
+
+    def _finder(
+        self, tokens: list[AddedToken]
+    ) -> Callable[[tf.Tensor], Segments]:
+        """What divides texts at added tokens, normalised ones or not."""
+        if not tokens:
+            return whole
+        spelled = [token.content for token in tokens]
+        for content in spelled:
+            if content not in self.vocabulary.ids:
+                raise UserError(
+                    f"`added_tokens`: {content!r} is not in the vocabulary."
+                )
+        ids = [self.vocabulary.ids[content] for content in spelled]
+        apart: Sequence[tuple[int, int]] = ()
+        if tokens[0].normalized:
+            # transformers puts blanks around ideographs first.
+            if self.config.tokenize_chinese_chars:
+                apart = unicode_tables.IDEOGRAPHS
+            normalized = self._normalizer.normalize(tf.constant(spelled))
+            spelled = [text.decode() for text in normalized.numpy()]
+        if "" in spelled:
+            empty = tokens[spelled.index("")].content
+            raise UserError(
+                f"`added_tokens`: nothing is left of {empty!r} once it is "
+                "normalised."
+            )
+        return AddedTokenFinder(tokens, spelled, ids, apart)
 
     @property
     def lower_case(self) -> bool:
@@ -128,7 +195,10 @@ class BertTokenizer(tf.Module):
 
     @classmethod
     def from_config(
-        cls, vocabulary: Vocabulary, config: TokenizerConfig
+        cls,
+        vocabulary: Vocabulary,
+        config: TokenizerConfig,
+        split_special_tokens: bool = True,
     ) -> "BertTokenizer":
         """Builds the tokenizer of a vocabulary and a configuration."""
         return cls(
@@ -136,11 +206,16 @@ class BertTokenizer(tf.Module):
             config.lower_case,
             config.strip_accents,
             config.tokenize_chinese_chars,
+            config.added_tokens,
+            split_special_tokens,
         )
 
     @classmethod
     def from_checkpoint(
-        cls, source: str | os.PathLike, lower_case: bool | None = None
+        cls,
+        source: str | os.PathLike,
+        lower_case: bool | None = None,
+        split_special_tokens: bool = True,
     ) -> "BertTokenizer":
         """Builds the tokenizer of a model.
 
@@ -149,6 +224,8 @@ class BertTokenizer(tf.Module):
             `bert_tf.load_checkpoint`.
           lower_case: whether to lower-case; None takes what the folder says
             (see `read_tokenizer_config`).
+          split_special_tokens: whether BERT's special tokens in text are split
+            as other text is; tokens that were added are found either way.
 
         Raises:
           UserError: the source or its vocabulary is missing or broken, or its
@@ -156,19 +233,13 @@ class BertTokenizer(tf.Module):
         """
         folder = local_folder(source)
         vocabulary = require_vocabulary(folder)
-        if added := added_tokens(folder):
-            notice(
-                f"{source}: has {len(added)} added tokens ({added[0]!r} "
-                "first); they keep their ids, but text is split by Google's "
-                "rules, which do not look for them."
-            )
         config = read_tokenizer_config(folder, vocabulary, lower_case)
-        return cls.from_config(vocabulary, config)
+        return cls.from_config(vocabulary, config, split_special_tokens)
 
     def save(self, folder: str | pathlib.Path) -> None:
         """Writes vocab.txt and tokenizer_config.json into a folder."""
         self.vocabulary.save(pathlib.Path(folder) / VOCABULARY_FILE)
-        write_tokenizer_config(folder, self.config)
+        write_tokenizer_config(folder, self.config, self.vocabulary)
 
     def tokenize(self, texts: tf.Tensor | str | Sequence[str]):
         """Splits texts into ids.
@@ -262,6 +333,8 @@ class BertTokenizer(tf.Module):
     def _tokenize(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The ids of a batch, flat, and where its rows begin."""
         with tf.device("/CPU:0"):
+            if self._finds_tokens:
+                return self._around_added_tokens(texts)[:2]
             normalized = tf.cond(
                 _all_plain_ascii(texts),
                 lambda: tf.strings.lower(texts) if self.lower_case else texts,
@@ -295,11 +368,58 @@ class BertTokenizer(tf.Module):
             return (
                 ids,
                 splits,
-                *_characters(sources, mended, rows, starts, ends),
+                *character_offsets(sources, mended, rows, starts, ends),
             )
 
         with tf.device("/CPU:0"):
+            if self._finds_tokens:
+                return self._around_added_tokens(texts)
             return tf.cond(_all_plain_ascii(texts), of_ascii, of_others)
+
+    def _around_added_tokens(self, texts: tf.Tensor) -> Pieces:
+        """The same with added tokens, and the text between them split."""
+        texts = tf.strings.unicode_transcode(
+            texts, "UTF-8", "UTF-8", errors="replace"
+        )
+        # TF Text's regex_split ends at a NUL; both are dropped later.
+        texts = tf.strings.regex_replace(texts, r"\x00", "\x01")
+        outer = self._find_in_text(texts)
+        normalized, sources, mended = self._normalizer.normalize_with_offsets(
+            outer.texts
+        )
+        inner = self._find_in_normalized(normalized)
+        ids, splits, starts, ends = self._pieces(inner.texts)
+        # Segment of `outer` and place in its normalised text of each token.
+        piece = tf.ragged.row_splits_to_segment_ids(splits)
+        found = tf.where(inner.ids >= 0)[:, 0]
+        of = tf.concat([piece, found], 0)
+        segment, shift = tf.gather(inner.row, of), tf.gather(inner.start, piece)
+        ids = tf.concat([ids, tf.gather(inner.ids, found)], 0)
+        starts = tf.concat([starts + shift, tf.gather(inner.start, found)], 0)
+        ends = tf.concat([ends + shift, tf.gather(inner.end, found)], 0)
+        first, last = character_offsets(sources, mended, segment, starts, ends)
+        begin = _characters_before(texts, outer.row, outer.start)
+        end = _characters_before(texts, outer.row, outer.end)
+        first += tf.gather(begin, segment)
+        last += tf.gather(begin, segment)
+        # What was found in the text itself is a segment of its own.
+        apart = tf.where(outer.ids >= 0)[:, 0]
+        segment = tf.concat([segment, apart], 0)
+        starts = tf.concat([starts, tf.zeros_like(apart)], 0)
+        order = tf.argsort(segment * 2**32 + starts, stable=True)
+        rows = tf.gather(outer.row, tf.gather(segment, order))
+        bounds = tf.range(tf.size(texts, tf.int64) + 1)
+
+        def ordered(values: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
+            values = tf.concat([values, tf.gather(others, apart)], 0)
+            return tf.gather(values, order)
+
+        return (
+            ordered(ids, outer.ids),
+            tf.searchsorted(rows, bounds, out_type=tf.int64),
+            ordered(first, begin),
+            ordered(last, end),
+        )
 
     def _pieces(self, normalized: tf.Tensor) -> Pieces:
         """WordPiece of normalised texts: ids, rows, byte starts and ends."""
@@ -370,7 +490,7 @@ class BertTokenizer(tf.Module):
         )
 
 
-def _letters(known: Set[int], unknown: str) -> dict[int, str]:
+def _letters(known: Collection[int], unknown: str) -> dict[int, str]:
     """What replaces ideographs, so that TF Text takes them for letters.
 
     It always makes words of them. So those of the vocabulary become code
@@ -380,12 +500,27 @@ def _letters(known: Set[int], unknown: str) -> dict[int, str]:
     """
     ideographs = unicode_tables.ideographs()
     letters = dict.fromkeys(ideographs, unknown)
-    private_use = itertools.chain(*unicode_tables.PRIVATE_USE)
-    free = (code for code in private_use if code not in known)
+    free = itertools.chain(*unicode_tables.PRIVATE_USE)
+    free = (code for code in free if code not in known)
     for code, private in zip(sorted(ideographs & known), free, strict=False):
         letters[code] = chr(private)
         letters[private] = unknown
     return letters
+
+
+def _characters_before(
+    texts: tf.Tensor, rows: tf.Tensor, places: tf.Tensor
+) -> tf.Tensor:
+    """The characters before bytes [S] of some texts, int32 [S]."""
+    lengths = tf.cast(tf.strings.length(texts), tf.int64)
+    row_begins = tf.gather(tf.cumsum(lengths, exclusive=True), rows)
+    all_bytes = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
+    begins_character = tf.bitwise.bitwise_and(all_bytes, 0xC0) != 0x80
+    counts = tf.cumsum(tf.cast(begins_character, tf.int32))
+    counts = tf.concat([[0], counts], 0)
+    return tf.gather(counts, row_begins + places) - tf.gather(
+        counts, row_begins
+    )
 
 
 def _all_plain_ascii(texts: tf.Tensor) -> tf.Tensor:
@@ -410,47 +545,6 @@ def _as_batch(texts) -> tuple[tf.Tensor, bool]:
 
 def _ragged(values: tf.Tensor, splits: tf.Tensor) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
-
-
-def _characters(
-    sources: tf.RaggedTensor,
-    texts: tf.Tensor,
-    rows: tf.Tensor,
-    starts: tf.Tensor,
-    ends: tf.Tensor,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Turns byte offsets in normalised texts into character offsets.
-
-    Args:
-      sources: where each byte of the normalised texts and their ends come
-        from, in bytes of `texts`; ragged int64 [B, bytes + 1].
-      texts: valid UTF-8, string [B].
-      rows: the row of each token, int64 [tokens].
-      starts: byte starts in the normalised texts, int64 [tokens].
-      ends: exclusive byte ends, int64 [tokens].
-
-    Returns:
-      Starts and exclusive ends in characters of `texts`, int32 [tokens].
-    """
-    lengths = tf.cast(tf.strings.length(texts), tf.int64)
-    row_begins = tf.gather(tf.cumsum(lengths, exclusive=True), rows)
-    source_begins = tf.gather(sources.row_starts(), rows)
-    all_bytes = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
-    begins_character = tf.bitwise.bitwise_and(all_bytes, 0xC0) != 0x80
-    counts = tf.cumsum(tf.cast(begins_character, tf.int32))
-    # The index of the character that a byte of all texts belongs to; the last
-    # entry is for the end of the last text.
-    indices = tf.concat([counts - 1, [tf.reduce_sum(counts[-1:])]], 0)
-    first = tf.gather(indices, row_begins)
-
-    def character(offsets: tf.Tensor) -> tf.Tensor:
-        places = tf.gather(sources.values, source_begins + offsets)
-        return tf.gather(indices, row_begins + places) - first
-
-    return (
-        character(starts),
-        tf.maximum(character(ends), character(ends - 1) + 1),
-    )
 
 
 @functools.cache

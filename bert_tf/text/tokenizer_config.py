@@ -4,11 +4,13 @@ import dataclasses
 import json
 import pathlib
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from bert_tf.files import write_text
 from bert_tf.text.tokenizer_files import (
     TOKENIZER_CONFIG_FILE,
+    AddedToken,
     JsonPart,
     TokenizerFiles,
     read_tokenizer_files,
@@ -22,6 +24,7 @@ from bert_tf.text.vocabulary import (
     UNK,
     Vocabulary,
 )
+from bert_tf.text.vocabulary_files import added_tokens
 
 # Classes of Hugging Face that make their rules of their arguments, which
 # tokenizer_config.json holds, and classes that take them from tokenizer.json.
@@ -58,11 +61,13 @@ class TokenizerConfig:
       lower_case: whether text is lower-cased.
       strip_accents: whether accents are stripped.
       tokenize_chinese_chars: whether every ideograph is a word of its own.
+      added_tokens: what is looked for before words are.
     """
 
     lower_case: bool
     strip_accents: bool
     tokenize_chinese_chars: bool
+    added_tokens: tuple[AddedToken, ...] = ()
 
     @classmethod
     def of(
@@ -70,6 +75,7 @@ class TokenizerConfig:
         lower_case: bool = True,
         strip_accents: bool | None = None,
         tokenize_chinese_chars: bool = True,
+        added_tokens: Sequence[AddedToken] = (),
     ) -> Self:
         """The configuration of Hugging Face's arguments.
 
@@ -78,19 +84,41 @@ class TokenizerConfig:
           strip_accents: whether accents are stripped; None does as
             `lower_case`.
           tokenize_chinese_chars: whether every ideograph is a word of its own.
+          added_tokens: what is looked for before words are.
         """
         if strip_accents is None:
             strip_accents = lower_case
-        return cls(lower_case, strip_accents, tokenize_chinese_chars)
+        return cls(
+            lower_case,
+            strip_accents,
+            tokenize_chinese_chars,
+            tuple(added_tokens),
+        )
 
-    def to_dict(self) -> dict[str, Any]:
-        """All that tokenizer_config.json says, by Hugging Face's keys."""
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """The inverse of `dataclasses.asdict`."""
+        added = tuple(AddedToken(**token) for token in values["added_tokens"])
+        return cls(**{**values, "added_tokens": added})
+
+    def to_dict(self, vocabulary: Vocabulary) -> dict[str, Any]:
+        """All that tokenizer_config.json says, by Hugging Face's keys.
+
+        Args:
+          vocabulary: gives the ids of the added tokens.
+        """
         as_lower_case = self.strip_accents == self.lower_case
-        return {
+        values: dict[str, Any] = {
             "do_lower_case": self.lower_case,
             "strip_accents": None if as_lower_case else self.strip_accents,
             "tokenize_chinese_chars": self.tokenize_chinese_chars,
         }
+        if self.added_tokens:
+            values["added_tokens_decoder"] = {
+                str(vocabulary.ids[token.content]): dataclasses.asdict(token)
+                for token in self.added_tokens
+            }
+        return values
 
 
 def read_tokenizer_config(
@@ -149,6 +177,11 @@ def read_tokenizer_config(
         next(answer for answer in said if answer is not None),
         strip_accents,
         next((answer for answer in splits if answer is not None), True),
+        [
+            token
+            for token in added_tokens(folder)
+            if vocabulary is None or token.content in vocabulary.ids
+        ],
     )
 
 
@@ -213,17 +246,17 @@ def _lower_case_of_name(folder: pathlib.Path) -> bool | None:
 
 
 def write_tokenizer_config(
-    folder: str | pathlib.Path, config: TokenizerConfig
+    folder: str | pathlib.Path, config: TokenizerConfig, vocabulary: Vocabulary
 ) -> None:
     """Writes the tokenizer_config.json of a model folder.
 
     It has do_lower_case, and of the rest what is not as Google's rules are.
     """
-    usual = TokenizerConfig.of(config.lower_case).to_dict()
+    usual = TokenizerConfig.of(config.lower_case).to_dict(vocabulary)
     values = {
         key: value
-        for key, value in config.to_dict().items()
-        if key == "do_lower_case" or value != usual[key]
+        for key, value in config.to_dict(vocabulary).items()
+        if key == "do_lower_case" or value != usual.get(key)
     }
     write_text(
         pathlib.Path(folder) / TOKENIZER_CONFIG_FILE, json.dumps(values) + "\n"

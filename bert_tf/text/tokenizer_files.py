@@ -11,6 +11,28 @@ TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 TOKENIZER_FILE = "tokenizer.json"
 
 
+@dataclasses.dataclass(frozen=True)
+class AddedToken:
+    """A token that is looked for in text before words are, as Hugging Face's.
+
+    Attributes:
+      content: the token.
+      single_word: whether it must not stand inside a word.
+      lstrip: whether it takes the blanks before it.
+      rstrip: whether it takes the blanks behind it.
+      normalized: whether it is looked for in normalised text, by its own
+        normalised form, rather than in the text as it is.
+      special: what transformers calls a special token.
+    """
+
+    content: str
+    single_word: bool = False
+    lstrip: bool = False
+    rstrip: bool = False
+    normalized: bool = True
+    special: bool = False
+
+
 class OtherRules(UserError):
     """A tokenizer whose rules are not those of BertTokenizer."""
 

@@ -66,6 +66,12 @@ def ideographs() -> frozenset[int]:
 
 
 @functools.cache
+def spaces() -> frozenset[int]:
+    """The code points at which words are divided."""
+    return frozenset(c for c in range(CODE_POINTS) if chr(c).isspace())
+
+
+@functools.cache
 def unassigned() -> np.ndarray:
     """Which code points neither Python's tables nor the rules know, bool."""
     flags = np.array([kind == "Cn" for kind in categories()])

@@ -8,12 +8,14 @@ from bert_tf.errors import UserError
 from bert_tf.recipe import read_json_object
 from bert_tf.text.tokenizer_files import (
     TOKENIZER_FILE,
+    AddedToken,
     JsonPart,
     TokenizerFiles,
     read_tokenizer_files,
 )
 from bert_tf.text.vocabulary import (
     CONTINUATION,
+    SPECIAL_TOKENS,
     UNK,
     VOCABULARY_FILE,
     Vocabulary,
@@ -35,22 +37,30 @@ def read_vocabulary(folder: str | pathlib.Path) -> Vocabulary | None:
       UserError: a file is damaged or no vocabulary of WordPiece tokens, two
         of them disagree, or ids are left out.
     """
-    found = _read(pathlib.Path(folder))
-    return None if found is None else found[0]
+    return _read(pathlib.Path(folder))
 
 
-def added_tokens(folder: str | pathlib.Path) -> list[str]:
-    """The tokens of `read_vocabulary` that were added to a model, in order.
+def added_tokens(folder: str | pathlib.Path) -> tuple[AddedToken, ...]:
+    """The tokens that were added to a model, special ones first, by id.
 
-    transformers finds them in text before it splits words. BertTokenizer
-    follows Google's rules, which know no such tokens, and splits them.
+    BERT's own special tokens, which Hugging Face's files name too, are left
+    out.
+
+    Raises:
+      UserError: a file is damaged.
     """
-    found = _read(pathlib.Path(folder))
-    return [] if found is None else found[1]
+    folder = pathlib.Path(folder)
+    found: dict[str, tuple[int, AddedToken]] = {}
+    for token, number, _ in _added(folder, read_tokenizer_files(folder)):
+        if token.content not in SPECIAL_TOKENS:
+            found.setdefault(token.content, (number, token))
+    in_order = sorted(
+        found.values(), key=lambda pair: (not pair[1].special, pair[0])
+    )
+    return tuple(token for _, token in in_order)
 
 
-def _read(folder: pathlib.Path) -> tuple[Vocabulary, list[str]] | None:
-    """The vocabulary and those of its tokens that were added."""
+def _read(folder: pathlib.Path) -> Vocabulary | None:
     files = read_tokenizer_files(folder)
     for name in (VOCABULARY_FILE, KERAS_HUB_FILE):
         if (folder / name).exists():
@@ -63,13 +73,13 @@ def _read(folder: pathlib.Path) -> tuple[Vocabulary, list[str]] | None:
             return None
         tokens, source = _wordpiece(files.hugging_face.part("model"))
     known = dict(tokens)
-    for token, number, place in _added(folder, files):
+    for added, number, place in _added(folder, files):
+        token = added.content
         if tokens.setdefault(number, token) != token:
             raise UserError(
                 f"{place}: token {number} is {token!r}, but "
                 f"{tokens[number]!r} in {source}."
             )
-    added = sorted(tokens.keys() - known.keys())
     missing = next((i for i in range(len(tokens)) if i not in tokens), None)
     if missing is not None:
         raise UserError(
@@ -77,10 +87,9 @@ def _read(folder: pathlib.Path) -> tuple[Vocabulary, list[str]] | None:
             f"{tokens[max(tokens)]!r} has {max(tokens)}; the ids of tokens "
             "that were added must follow on those of the vocabulary."
         )
-    for number in added:
+    for number in sorted(tokens.keys() - known.keys()):
         _check_line(tokens[number], source)
-    vocabulary = Vocabulary([tokens[i] for i in range(len(tokens))], source)
-    return vocabulary, [tokens[number] for number in added]
+    return Vocabulary([tokens[i] for i in range(len(tokens))], source)
 
 
 def require_vocabulary(folder: str | pathlib.Path) -> Vocabulary:
@@ -141,17 +150,15 @@ def _wordpiece(model: JsonPart) -> tuple[dict[int, str], str]:
 
 def _added(
     folder: pathlib.Path, files: TokenizerFiles
-) -> Iterator[tuple[str, int, str]]:
-    """Tokens, ids and places in the files that name tokens by their ids."""
-    path = folder / ADDED_TOKENS_FILE
-    if path.exists():
-        for token, number in read_json_object(path).items():
-            yield _entry(token, number, str(path))
+) -> Iterator[tuple[AddedToken, int, str]]:
+    """Tokens, ids and places in the files that name tokens by their ids.
+
+    What the files say of a token is taken from the first.
+    """
     decoder = files.config.part("added_tokens_decoder")
     for number in decoder.values:
-        entry = decoder.part(number)
         key = int(number) if number.isdecimal() else number
-        yield _entry(entry.values.get("content"), key, decoder.source)
+        yield _entry(decoder.part(number), key, decoder.source)
     listed = files.hugging_face.values.get("added_tokens") or []
     place = f"{files.hugging_face.source}: added_tokens"
     if not isinstance(listed, list):
@@ -159,14 +166,35 @@ def _added(
     for entry in listed:
         if not isinstance(entry, dict):
             raise UserError(f"{place}: holds {entry!r}; it takes objects.")
-        yield _entry(entry.get("content"), entry.get("id"), place)
+        yield _entry(JsonPart(place, entry), entry.get("id"), place)
+    path = folder / ADDED_TOKENS_FILE
+    if path.exists():
+        for token, number in read_json_object(path).items():
+            entry = JsonPart(str(path), {"content": token})
+            yield _entry(entry, number, str(path))
 
 
-def _entry(token: Any, number: Any, place: str) -> tuple[str, int, str]:
+def _entry(
+    entry: JsonPart, number: Any, place: str
+) -> tuple[AddedToken, int, str]:
+    token = entry.values.get("content")
     if not isinstance(token, str):
         raise UserError(f"{place}: token {number} is {token!r}, no string.")
     _check_id(number, token, place)
-    return token, number, place
+    special = bool(entry.flag("special"))
+    normalized = entry.flag("normalized")
+    return (
+        AddedToken(
+            token,
+            bool(entry.flag("single_word")),
+            bool(entry.flag("lstrip")),
+            bool(entry.flag("rstrip")),
+            not special if normalized is None else normalized,
+            special,
+        ),
+        number,
+        place,
+    )
 
 
 def _check_id(number: Any, token: str, place: str) -> None:

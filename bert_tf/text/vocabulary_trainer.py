@@ -134,7 +134,7 @@ class TrainedVocabulary:
                     self.report.strip_accents,
                     self.report.tokenize_chinese_chars,
                 )
-                write_tokenizer_config(path.parent, config)
+                write_tokenizer_config(path.parent, config, self.vocabulary)
             written.append(path.with_name(f"{path.stem}_report.json"))
             report = json.dumps(dataclasses.asdict(self.report), indent=2)
             write_text(written[-1], report + "\n")
@@ -284,7 +284,9 @@ def train_vocab_from(
     pieces, unknown = _judge(vocabulary, config, counts)
     report = VocabularyReport(
         vocab_size=len(tokens),
-        **dataclasses.asdict(config),
+        lower_case=config.lower_case,
+        strip_accents=config.strip_accents,
+        tokenize_chinese_chars=config.tokenize_chinese_chars,
         files=text.files,
         megabytes=text.size / 1e6,
         lines=counts.lines,

@@ -125,9 +125,7 @@ class Cluster:
                 time.sleep(_SECONDS_BETWEEN_CALLS)
 
     def _listen(self) -> socket.socket:
-        own = _host_and_port(self.workers[self.index])
-        assert own is not None
-        _, port = own
+        _, port = _host_and_port(self.workers[self.index])
         both = socket.has_dualstack_ipv6()
         try:
             return socket.create_server(
@@ -175,7 +173,6 @@ def _host_and_port(address: str) -> tuple[str, int] | None:
 def answers(address: str) -> bool:
     """Whether somebody listens at host:port."""
     place = _host_and_port(address)
-    assert place is not None
     try:
         # Two seconds are long, even between continents.
         socket.create_connection(place, timeout=2).close()

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -159,7 +158,7 @@ class TrainingLoop:
                     started = time.monotonic()
                     self._states.save(number, self._window)
                     self._speed.pause(time.monotonic() - started)
-                if self.best is not None and self.best.exhausted:
+                if self._stopped():
                     progress.say(
                         f"stopping at step {number:,}: no evaluation was "
                         f"better than that of step {self.best.step:,}"
@@ -275,7 +274,7 @@ class TrainingLoop:
         if phase.held_out is None and self.best is None:
             return False
         started = time.monotonic()
-        row: dict[str, float] = {"step": number}
+        row = {"step": number}
         scores = (
             self.evaluate(phase) if self.best is None else self.best.score()
         )
@@ -294,7 +293,6 @@ class TrainingLoop:
 
     def _held_out(self, phase: Phase) -> Iterable[Batch]:
         """The distributed batches to evaluate on, made once a phase."""
-        assert phase.held_out is not None
         place = self.phases.index(phase)
         if place not in self._held_out_batches:
             self._held_out_batches[place] = distribute(
@@ -304,8 +302,7 @@ class TrainingLoop:
 
     def evaluate(self, phase: Phase) -> dict[str, float]:
         """Mean losses and metrics over a phase's held-out data."""
-        assert self.evaluation is not None
-        total: Any = None
+        total = None
         with self.reading():
             for batch in self._held_out(phase):
                 sums = tf.nest.map_structure(float, self.evaluation(batch))

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -175,7 +174,7 @@ def losing_workers(cluster: Cluster) -> Iterator[None]:
 
 def distribute(
     strategy: tf.distribute.Strategy, dataset: tf.data.Dataset
-) -> Any:
+) -> object:
     """Shares this worker's batches among its devices.
 
     Args:

@@ -26,6 +26,7 @@ from bert_tf.checkpoints.layout import head_shapes
 from bert_tf.errors import UserError
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.tokenizer_files import AddedToken
 from tests.hugging_face_models import (
     CLASSES,
     LABELS,
@@ -329,6 +330,29 @@ def test_heads_that_no_class_holds(tmp_path):
         "names 2 labels, but its head has 3",
         labels=("a", "b"),
     )
+
+
+@pytest.mark.parametrize("to", ["bert_tf", "hugging_face"])
+def test_added_tokens_are_written_as_such(tmp_path, to):
+    checkpoint = tiny_checkpoint("BertModel")
+    tokens = checkpoint.vocabulary.tokens
+    added = (
+        AddedToken(tokens[-1], normalized=False, special=True),
+        AddedToken(tokens[-2], single_word=True),
+    )
+    checkpoint = dataclasses.replace(checkpoint, added_tokens=added)
+    save_checkpoint(tmp_path / "model", checkpoint, to)
+    back = load_checkpoint(tmp_path / "model")
+    assert back.vocabulary == checkpoint.vocabulary
+    assert back.added_tokens == added
+    # transformers numbers them behind the tokens of vocab.txt.
+    lines = (tmp_path / "model" / "vocab.txt").read_text().splitlines()
+    written = tokens[:-2] if to == "hugging_face" else tokens
+    assert lines == list(written)
+    path = tmp_path / "model" / "tokenizer_config.json"
+    decoder = json.loads(path.read_text())["added_tokens_decoder"]
+    assert decoder[str(len(tokens) - 2)]["single_word"] is True
+    assert decoder[str(len(tokens) - 1)]["content"] == tokens[-1]
 
 
 def test_the_casing_is_told_where_it_is_not_known(tmp_path):

@@ -26,6 +26,7 @@ from bert_tf.records.record_file import read_records
 from bert_tf.records.shards import ShardBuilder
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
+from bert_tf.text.tokenizer_files import AddedToken
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "records"
@@ -569,6 +570,39 @@ def test_a_line_of_a_million_characters(small: Corpus) -> None:
     (warning,) = [line for line in lines if "warning" in line]
     assert f"b.txt, line {number}: one sentence of more than" in warning
     assert report.statistics["tokens_cut"] > 200_000
+
+
+def test_the_tokenizer_config_beside_the_vocabulary(small: Corpus) -> None:
+    """Accents kept, a token added that takes two words, and both remembered."""
+    folder = small.vocab_file.parent
+    tokens = list(VOCABULARY.tokens)
+    added = {"content": "bal bam", "id": len(tokens)}
+    values = {"do_lower_case": True, "strip_accents": False}
+    config = folder / "tokenizer_config.json"
+    decoder = {str(len(tokens)): added}
+    config.write_text(json.dumps({**values, "added_tokens_decoder": decoder}))
+    small.inputs[0].write_text("bal bam bal .\nbál bal .\n\n" * 40)
+    small.inputs[1].write_text("Bal Bam . bal\nbam\n\n" * 40)
+    small.build(held_out=0.0, short_seq_prob=0.0)
+    out = RecordFolder.open(small.folder / "out")
+    assert out.vocabulary.tokens == (*tokens, "bal bam")
+    assert out.tokenizer_config == TokenizerConfig.of(
+        True, False, added_tokens=[AddedToken("bal bam")]
+    )
+    ids = {
+        int(number)
+        for file in out.training_files
+        for row in parsed(file.path)
+        for number in row["input_ids"]
+    }
+    of = out.vocabulary.ids
+    assert ids == {of[t] for t in ("[CLS]", "[SEP]", "[UNK]", ".")} | {
+        of[t] for t in ("bal", "bam", "bal bam")
+    }
+    small.build(held_out=0.0, short_seq_prob=0.0)
+    config.write_text(json.dumps({"do_lower_case": True}))
+    with pytest.raises(UserError, match="strip_accents is False there and Tr"):
+        small.build(held_out=0.0, short_seq_prob=0.0)
 
 
 def test_case_that_contradicts_the_vocabulary(small: Corpus) -> None:

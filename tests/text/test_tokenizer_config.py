@@ -97,7 +97,7 @@ def test_the_order_of_evidence(tmp_path):
     assert read_tokenizer_config(folder, CAPITAL).lower_case is False
     write(folder, "tokenizer.json", normalizer(lowercase=False))
     assert read_tokenizer_config(folder, CAPITAL).lower_case is False
-    write_tokenizer_config(folder, TokenizerConfig.of(True))
+    write_tokenizer_config(folder, TokenizerConfig.of(True), CAPITAL)
     assert read_tokenizer_config(folder, CAPITAL).lower_case is True
     assert (
         read_tokenizer_config(folder, CAPITAL, lower_case=False).lower_case
@@ -161,14 +161,16 @@ def test_classes_that_know_no_rules_go_by_the_normalizer(tmp_path):
 @pytest.mark.parametrize("lower_case", [True, False])
 def test_what_is_written_is_read(tmp_path, lower_case, accents, chinese):
     config = TokenizerConfig.of(lower_case, accents, chinese)
-    write_tokenizer_config(tmp_path, config)
+    write_tokenizer_config(tmp_path, config, SMALL)
     for vocabulary in (SMALL, CAPITAL):
         assert read_tokenizer_config(tmp_path, vocabulary) == config
     values = json.loads((tmp_path / "tokenizer_config.json").read_text())
     usual = (accents in (None, lower_case), chinese)
     assert len(values) == 3 - sum(usual)
     # transformers' null, and either value said.
-    assert config.to_dict()["strip_accents"] == (None if usual[0] else accents)
+    assert config.to_dict(SMALL)["strip_accents"] == (
+        None if usual[0] else accents
+    )
 
 
 def test_accents_and_an_override(tmp_path):

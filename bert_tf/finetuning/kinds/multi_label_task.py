@@ -78,10 +78,9 @@ class MultiLabelTask(TextTask):
         return tuple(sorted(names))
 
     def facts_of(
-        self, recipe: SentenceRecipe, examples: Sequence[Example]
+        self, recipe: MultiLabelRecipe, examples: Sequence[Example]
     ) -> SentenceFacts:
         """See `Task.facts_of`."""
-        assert isinstance(recipe, MultiLabelRecipe)
         facts = super().facts_of(recipe, examples)
         return dataclasses.replace(facts, threshold=recipe.threshold)
 
@@ -160,7 +159,7 @@ class MultiLabelTask(TextTask):
         probabilities = 0.5 * (1 + np.tanh(0.5 * logits))
         # Sorted as `parse_label` sorts, so that answers can be compared.
         values = tuple(
-            tuple(sorted(labels[at] for at in np.flatnonzero(row).tolist()))
+            tuple(sorted(labels[place] for place in np.flatnonzero(row)))
             for row in probabilities > threshold
         )
         return Predictions(logits, values, probabilities)

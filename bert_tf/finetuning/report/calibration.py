@@ -77,10 +77,9 @@ def expected_calibration_error(bins: list[ReliabilityBin]) -> float:
     total = sum(each["count"] for each in bins)
     return (
         sum(
-            each["count"] * abs(share - mean)
+            each["count"] * abs(each["share_true"] - each["mean_probability"])
             for each in bins
-            if (share := each["share_true"]) is not None
-            and (mean := each["mean_probability"]) is not None
+            if each["count"]
         )
         / total
     )

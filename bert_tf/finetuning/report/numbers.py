@@ -125,10 +125,9 @@ def curves(
     for name, key in names.items():
         for seed, rows in histories.items():
             points = [
-                (step, value)
+                (row["step"], row[key])
                 for row in rows
-                if (step := row["step"]) is not None
-                and (value := row.get(key)) is not None
+                if row.get(key) is not None and row["step"] is not None
             ]
             if points:
                 steps, values = zip(*_block_means(points), strict=True)

@@ -37,11 +37,6 @@ class DevPrediction(NamedTuple):
     prediction: Any
     probabilities: Sequence[float] | None
 
-    def probability(self, place: int) -> float:
-        """That of a class, by its place among the labels."""
-        assert self.probabilities is not None
-        return self.probabilities[place]
-
 
 def read_sentence(
     line: Mapping[str, Any], results: Mapping[str, Any], place: str
@@ -73,8 +68,7 @@ def read_sentence(
             line.get("probabilities"), len(labels), "one a label", place
         )
     return DevPrediction(
-        **{name: line[name] for name in DevPrediction._fields[:-1]},
-        probabilities=probabilities,
+        *(line[name] for name in DevPrediction._fields[:-1]), probabilities
     )
 
 

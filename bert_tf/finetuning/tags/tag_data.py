@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -17,10 +17,12 @@ from bert_tf.progress import notice
 class TagData(Protocol):
     """Where a task's words come from."""
 
-    def present(self, splits: Sequence[str], recipe: Any) -> tuple[str, ...]:
+    def present(
+        self, splits: Sequence[str], recipe: TagRecipe
+    ) -> tuple[str, ...]:
         """The splits that are there; says in a line which are not."""
 
-    def read(self, split: str, recipe: Any) -> TaggedWords:
+    def read(self, split: str, recipe: TagRecipe) -> TaggedWords:
         """The words of a split."""
 
 
@@ -172,7 +174,7 @@ def _drawn(
             taken.append(place)
             total += count
     if not taken and counts:
-        taken = [min(counts, key=lambda place: counts[place])]
+        taken = [min(counts, key=counts.get)]
     return [number for place in taken for number in documents[place]]
 
 
@@ -187,8 +189,8 @@ def _sentences_of(data: TaggedWords, kept: np.ndarray) -> TaggedWords:
     return dataclasses.replace(
         data,
         words=[data.words[place] for place in chosen],
-        tags=[data.known_tags[place] for place in chosen],
-        given_tags=[data.known_given_tags[place] for place in chosen],
+        tags=[data.tags[place] for place in chosen],
+        given_tags=[data.given_tags[place] for place in chosen],
         rows=data.rows[chosen],
         sentence_starts=np.concatenate([[0], np.cumsum(sizes[kept])]),
         document_starts=np.append(starts, len(document)),

@@ -89,11 +89,9 @@ class FeatureSource:
             repr((self.layers, self.precision, config.to_dict())).encode()
         )
         for name in encoder_shapes(config):
-            found.update(
-                np.ascontiguousarray(self.checkpoint.arrays[name]).data
-            )
+            found.update(np.ascontiguousarray(self.checkpoint.arrays[name]))
         for array in windows.arrays:
-            found.update(np.ascontiguousarray(array).data)
+            found.update(np.ascontiguousarray(array))
         return found.hexdigest()
 
     def write(self, path: pathlib.Path, windows: WordWindows) -> None:

@@ -1,0 +1,252 @@
+"""Added tokens are found in text as transformers' BertTokenizer does."""
+
+import dataclasses
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_tf.errors import UserError
+from bert_tf.text.corpus_tokenizer import CorpusTokenizer
+from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.tokenizer_config import read_tokenizer_config
+from bert_tf.text.tokenizer_files import AddedToken
+from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "added_tokens"
+
+
+def rows_of(name: str) -> list[dict]:
+    lines = (GOLDEN / name / "ids.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+@pytest.fixture(scope="module", params=["uncased", "cased"])
+def folder(request) -> pathlib.Path:
+    return GOLDEN / request.param
+
+
+@pytest.fixture(scope="module")
+def subject(folder) -> BertTokenizer:
+    return BertTokenizer.from_checkpoint(folder)
+
+
+OTHER = re.compile("[\\u0300-\\u036f\\u200b-\\u200d\\u4e00-\\u9fff\\x00\\x01]")
+
+
+def has_special(text: str) -> bool:
+    return any(token in text for token in SPECIAL_TOKENS)
+
+
+def has_long_word(text: str) -> bool:
+    """Words of 101 to 200 characters are [UNK] for transformers."""
+    return max(map(len, text.split()), default=0) > 100
+
+
+def test_ids_and_offsets_of_transformers(folder) -> None:
+    subject = BertTokenizer.from_checkpoint(folder, split_special_tokens=False)
+    added = {
+        subject.vocabulary.ids[token.content]
+        for token in subject.config.added_tokens
+    }
+    assert len(added) == 18
+    rows = rows_of(folder.name)
+    texts = [row["text"] for row in rows]
+    ids, starts, ends = (
+        values.to_list() for values in subject.tokenize_with_offsets(texts)
+    )
+    assert subject.tokenize(texts).to_list() == ids
+    compared = 0
+    for row, *found in zip(rows, ids, starts, ends, strict=True):
+        if has_long_word(row["text"]):
+            continue
+        assert found[0] == row["ids"], row["text"]
+        for number, *span, wanted in zip(*found, row["offsets"], strict=True):
+            # What is dropped behind a piece belongs to it, here.
+            # Blanks that transformers puts beside ideographs have offsets.
+            if row["text"].isascii() or (
+                number in added and not OTHER.search(row["text"])
+            ):
+                assert span == wanted, row["text"]
+                compared += 1
+    assert compared > 700
+
+
+def test_special_tokens_in_text_are_split(folder, subject) -> None:
+    """Unless asked otherwise; other tokens are found all the same."""
+    rows = [
+        row for row in rows_of(folder.name) if not has_long_word(row["text"])
+    ]
+    found = subject.tokenize([row["text"] for row in rows]).to_list()
+    special = {subject.vocabulary.ids[token] for token in SPECIAL_TOKENS[2:]}
+    split = 0
+    for row, ids in zip(rows, found, strict=True):
+        assert not special & set(ids)
+        if has_special(row["text"]):
+            split += 1
+        else:
+            assert ids == row["ids"], row["text"]
+    assert split > 30
+    ids = subject.tokenize("[E1][MASK]").numpy()
+    letters = "m ##a ##s ##k" if subject.lower_case else "M ##A ##S ##K"
+    wanted = ["[E1]", "[", *letters.split(), "]"]
+    assert [subject.vocabulary.tokens[number] for number in ids] == wanted
+
+
+def test_looked_up_words(folder, subject) -> None:
+    by_words = CorpusTokenizer(subject.vocabulary, subject.config)
+    texts = [row["text"].replace("\n", " ") for row in rows_of(folder.name)]
+    lines = [text.encode() for text in [*texts, "some ascii " * 999]]
+    sizes = np.array([len(line) for line in lines], np.int64)
+    ids, lengths = by_words.tokenize(b"\n".join([*lines, b""]), sizes)
+    wanted = subject.tokenize(lines)
+    np.testing.assert_array_equal(ids, wanted.flat_values)
+    np.testing.assert_array_equal(lengths, wanted.row_lengths())
+
+
+PARTS = [
+    *("newword", "two words", "cat", "<l>", "<r>", "[E1]", "lr", "COVID-19"),
+    *(" ", "\u00a0", "a", "é", "É", "中国", "Σ", "\u0301", "\x01", "\ufffd"),
+]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.sampled_from(PARTS), max_size=9), max_size=4))
+def test_a_batch_is_what_its_texts_are_alone(subject, parts) -> None:
+    texts = ["".join(part) for part in parts]
+    data = tf.constant([text.encode() for text in texts], tf.string)
+    ids, starts, ends = subject.tokenize_with_offsets(data)
+    for number, text in enumerate(texts):
+        alone = [v.numpy() for v in subject.tokenize_with_offsets(text)]
+        for left, right in zip(alone, (ids, starts, ends), strict=True):
+            np.testing.assert_array_equal(left, right[number])
+        assert (alone[1] < alone[2]).all()
+        assert (np.diff(alone[1]) >= 0).all()
+        assert alone[2].max(initial=0) <= len(text)
+
+
+def test_bytes_that_are_not_utf8(subject) -> None:
+    for data in (b"cat\xff newword\xc3", b"\xe4\xb8cat <l>\xff", b"\xff"):
+        text = data.decode(errors="replace")
+        found = subject.tokenize_with_offsets(tf.constant(data))
+        wanted = subject.tokenize_with_offsets(text)
+        for left, right in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(left, right)
+
+
+def test_saved_and_read_again(subject, tmp_path) -> None:
+    subject.save(tmp_path)
+    again = BertTokenizer.from_checkpoint(tmp_path)
+    assert again.config == subject.config
+    assert again.vocabulary == subject.vocabulary
+    assert len(Vocabulary.from_file(tmp_path / "vocab.txt")) == len(
+        subject.vocabulary
+    )
+
+
+LOAD = """
+import json, sys
+import tensorflow as tf
+import tensorflow_text
+module = tf.saved_model.load(sys.argv[1])
+found = module.serve(tf.constant(json.loads(sys.argv[2])))
+print(json.dumps([values.to_list() for values in found]))
+"""
+
+
+def test_in_a_saved_model(tmp_path) -> None:
+    subject = BertTokenizer.from_checkpoint(GOLDEN / "uncased")
+    module = tf.Module()
+    module.tokenizer = subject
+    module.serve = tf.function(
+        subject.tokenize_with_offsets,
+        input_signature=[tf.TensorSpec([None], tf.string)],
+    )
+    tf.saved_model.save(module, str(tmp_path))
+    texts = ["a newword [E1] two\twords", "", "É <l> cat concat"]
+    command = [sys.executable, "-c", LOAD, str(tmp_path), json.dumps(texts)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    expected = [v.to_list() for v in subject.tokenize_with_offsets(texts)]
+    assert json.loads(done.stdout) == expected
+
+
+def test_many_tokens() -> None:
+    words = [f"id{number:04}" for number in range(3000)]
+    tokens = [*SPECIAL_TOKENS, "a", *words]
+    added = [AddedToken(word) for word in words]
+    subject = BertTokenizer(tokens, added_tokens=added)
+    found = subject.tokenize("a ID0007id2999 id300").numpy().tolist()
+    assert found == [5, 6 + 7, 6 + 2999, 1]
+
+
+def test_a_piece_of_words_is_no_added_token() -> None:
+    """WordPiece does not know it, and finds it where single_word forbids."""
+    tokens = [*SPECIAL_TOKENS, "n", "##e", "##w", "##s", "new"]
+    added = [AddedToken("new", single_word=True)]
+    subject = BertTokenizer(tokens, added_tokens=added)
+    assert subject.tokenize("new news").numpy().tolist() == [9, 5, 6, 7, 8]
+    subject = BertTokenizer(tokens)
+    assert subject.tokenize("new news").numpy().tolist() == [9, 9, 8]
+
+
+@pytest.mark.parametrize(
+    ("token", "message"),
+    [
+        ("other", "`added_tokens`: 'other' is not in the vocabulary"),
+        ("\u0301", "`added_tokens`: nothing is left of '\u0301' once"),
+    ],
+)
+def test_tokens_that_will_not_do(token, message) -> None:
+    with pytest.raises(UserError, match=message):
+        BertTokenizer(
+            [*SPECIAL_TOKENS, "a", "\u0301"], added_tokens=[AddedToken(token)]
+        )
+
+
+def test_where_the_flags_come_from(tmp_path) -> None:
+    """tokenizer_config.json, tokenizer.json, added_tokens.json."""
+    Vocabulary([*SPECIAL_TOKENS, "a"]).save(tmp_path / "vocab.txt")
+    names = ("x", "y", "z")
+
+    def entry(number: int, **flags: bool) -> dict:
+        return {"id": 6 + number, "content": names[number], **flags}
+
+    def write(name: str, values: dict) -> None:
+        (tmp_path / name).write_text(json.dumps(values))
+
+    write("added_tokens.json", {"x": 6, "y": 7, "z": 8, "[MASK]": 4})
+    config = {"added_tokens_decoder": {"6": entry(0, rstrip=True)}}
+    write("tokenizer_config.json", config)
+    listed = [entry(0, lstrip=True), entry(1, special=True)]
+    write("tokenizer.json", {"model": {}, "added_tokens": listed})
+    found = read_tokenizer_config(tmp_path, None, True).added_tokens
+    assert found == (
+        AddedToken("y", normalized=False, special=True),
+        AddedToken("x", rstrip=True),
+        AddedToken("z"),
+    )
+    listed[1]["single_word"] = "no"
+    write("tokenizer.json", {"model": {}, "added_tokens": listed})
+    with pytest.raises(UserError, match="single_word is 'no'; it takes true"):
+        read_tokenizer_config(tmp_path, None, True)
+
+
+def test_settings_do_not_touch_the_usual_graph() -> None:
+    """No added token, no operation more."""
+    subject = BertTokenizer([*SPECIAL_TOKENS, "a"])
+    names = {
+        node.op
+        for node in subject._tokenize.get_concrete_function()
+        .graph.as_graph_def(add_shapes=False)
+        .node
+    }
+    assert "RegexSplitWithOffsets" not in names
+    assert dataclasses.asdict(subject.config)["added_tokens"] == ()
