@@ -87,7 +87,7 @@ class TagTask(Task):
     facts_type: ClassVar[type[TagFacts]] = TagFacts
     head: ClassVar[str] = TOKEN_CLASSIFIER
 
-    def prepared(self, recipe: TagRecipe) -> "TagTask":
+    def prepared(self, recipe: Any) -> "TagTask":
         """The task of one run, which tells of unmarked documents once."""
         del recipe
         return dataclasses.replace(self)
