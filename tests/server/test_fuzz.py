@@ -4,6 +4,7 @@ import asyncio
 import collections
 import copy
 import gzip
+import io
 import json
 import random
 import zlib
@@ -254,7 +255,11 @@ async def run(server, count: int, seed: int) -> collections.Counter:
         method, path, body, headers = rest_request(rng)
         url = aiohttp.client.URL(server.rest + path, encoded=True)
         async with session.request(
-            method, url, data=body, headers=headers, allow_redirects=False
+            method,
+            url,
+            data=io.BytesIO(body),
+            headers=headers,
+            allow_redirects=False,
         ) as answer:
             text = await answer.text(errors="replace")
         found["REST", answer.status] += 1
