@@ -35,6 +35,7 @@ test-wheel: .venv/.development
 lint: .venv/.development
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 .venv/.runtime: requirements.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name it with make PYTHON=...")'
@@ -59,4 +60,4 @@ lint: .venv/.development
 	touch $@
 
 clean:
-	rm -rf .venv .venv-beam .venv-wheel build dist demo_output .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-beam .venv-wheel build dist demo_output .pytest_cache .ruff_cache .mypy_cache .hypothesis

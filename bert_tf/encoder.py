@@ -110,6 +110,8 @@ class BertEncoder(keras.Model):
         self.pooler = Pooler(config, name="pooler", dtype=policy)
         self.build()
 
+    built: bool
+
     def build(self, input_shape: Any = None) -> None:
         """Creates all weights; called once, by the constructor."""
         if self.built:

@@ -61,7 +61,7 @@ def expand_inputs(
     return sorted(files)
 
 
-def open_bytes(path: str | pathlib.Path) -> BinaryIO:
+def open_bytes(path: str | os.PathLike) -> BinaryIO | gzip.GzipFile:
     """Opens a file for reading bytes; a name ending in .gz is decompressed."""
     if str(path).endswith(".gz"):
         return gzip.open(path, "rb")
@@ -69,7 +69,7 @@ def open_bytes(path: str | pathlib.Path) -> BinaryIO:
 
 
 def decode_line(
-    line: bytes, path: str | pathlib.Path, number: int, errors: str = "strict"
+    line: bytes, path: str | os.PathLike, number: int, errors: str = "strict"
 ) -> str:
     """Decodes one line of UTF-8.
 
@@ -94,7 +94,7 @@ def decode_line(
 
 @contextlib.contextmanager
 def partial_path(
-    path: str | pathlib.Path, folder: pathlib.Path | None = None
+    path: str | os.PathLike, folder: pathlib.Path | None = None
 ) -> Iterator[pathlib.Path]:
     """Yields a hidden path for what is to become `path`; removes it afterwards.
 
@@ -214,7 +214,7 @@ def _start_of(process: int) -> str:
 
 
 @contextlib.contextmanager
-def written_beside(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
+def written_beside(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Yields a path beside `path`, renamed to it when the block succeeds.
 
     The file or folder appears whole or not at all; on an error what was
@@ -240,7 +240,7 @@ def written_beside(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
 
 @contextlib.contextmanager
 def new_folder(
-    path: str | pathlib.Path, argument: str = "output_dir"
+    path: str | os.PathLike, argument: str = "output_dir"
 ) -> Iterator[pathlib.Path]:
     """Yields an empty folder that becomes `path` when the block succeeds.
 
@@ -284,7 +284,7 @@ def new_folder(
 
 
 def refuse_filled(
-    path: str | pathlib.Path, argument: str = "output_dir"
+    path: str | os.PathLike, argument: str = "output_dir"
 ) -> None:
     """Refuses what is no new or empty folder; sweeps what the dead left.
 
@@ -309,7 +309,7 @@ def refuse_filled(
         )
 
 
-def write_text(path: str | pathlib.Path, text: str) -> None:
+def write_text(path: str | os.PathLike, text: str) -> None:
     """Writes a UTF-8 text file with LF line ends, whole or not at all."""
     with written_beside(path) as beside:
         with open(beside, "w", encoding="utf-8", newline="\n") as file:
@@ -320,7 +320,7 @@ def write_text(path: str | pathlib.Path, text: str) -> None:
 
 @contextlib.contextmanager
 def locked(
-    lock_file: str | pathlib.Path, folder: str | pathlib.Path
+    lock_file: str | pathlib.Path, folder: str | os.PathLike
 ) -> Iterator[None]:
     """Keeps other runs out of a folder; the system ends it with the process.
 

@@ -77,7 +77,8 @@ class _KerasFinder:
                 execute(module)
                 _register()
 
-            spec.loader.exec_module = exec_module
+            # Of this one loader, which is used for this one import.
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 

@@ -105,7 +105,7 @@ def assign_arrays(
     heads = head_shapes(config).values()
     optional = {name for shapes in heads for name in shapes}
     _check(named, shapes_of_arrays(arrays), owner, optional)
-    parts: dict[int, list[np.ndarray | None]] = {}
+    parts: dict[int, dict[int, np.ndarray]] = {}
     for name, weight in named.items():
         array, variable = arrays[name], weight.variable
         if weight.transposed:
@@ -113,10 +113,11 @@ def assign_arrays(
         if weight.third is None:
             variable.assign(array)
             continue
-        thirds = parts.setdefault(id(variable), [None, None, None])
+        thirds = parts.setdefault(id(variable), {})
         thirds[weight.third] = array
-        if all(part is not None for part in thirds):
-            variable.assign(np.concatenate(thirds, axis=-1))
+        if len(thirds) == 3:
+            whole = np.concatenate([thirds[i] for i in range(3)], axis=-1)
+            variable.assign(whole)
             del parts[id(variable)]
 
 

@@ -39,7 +39,7 @@ class _Worker:
             ),
             "OPENBLAS_NUM_THREADS": "1",
         }
-        self.process = subprocess.Popen(
+        process = subprocess.Popen(
             # -P: what lies in the current folder is not for it to import.
             [sys.executable, "-P", "-m", module],
             stdin=subprocess.PIPE,
@@ -47,17 +47,21 @@ class _Worker:
             env=environment,
             pipesize=1 << 20,
         )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.process = process
+        self._questions, self._answers = process.stdin, process.stdout
         self._send(settings)
 
     def _send(self, message: object) -> None:
-        pickle.dump(message, self.process.stdin, pickle.HIGHEST_PROTOCOL)
-        self.process.stdin.flush()
+        pickle.dump(message, self._questions, pickle.HIGHEST_PROTOCOL)
+        self._questions.flush()
 
     def ask(self, question: object) -> Any:
         with contextlib.suppress(BrokenPipeError):
             self._send(question)
         try:
-            kind, value = pickle.load(self.process.stdout)
+            kind, value = pickle.load(self._answers)
         except (EOFError, pickle.UnpicklingError):
             # An OSError, so that what is finished is kept.
             raise ChildProcessError(
@@ -79,8 +83,8 @@ class _Worker:
         self.process.kill()
         self.process.wait()
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-        self.process.stdout.close()
+            self._questions.close()
+        self._answers.close()
 
 
 class WorkerPool:

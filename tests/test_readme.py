@@ -13,15 +13,12 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from tests.documents import blocks
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 POSITIVE = ["a good film.", "good and fine.", "what a fine film"]
 NEGATIVE = ["a bad film.", "bad and dull.", "what a dull film"]
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
 def test_every_command_and_flag_exists():
@@ -106,7 +103,7 @@ def small_model_folder(tmp_path) -> pathlib.Path:
 @pytest.mark.filterwarnings("ignore:.shuffle=True. was passed")
 def test_the_program(small_model_folder, tmp_path, monkeypatch):
     """The program as printed, on rows of our own and at a higher rate."""
-    (program,) = blocks("python")
+    (program,) = blocks("README.md", "python")
     assert len(program.strip().splitlines()) <= 32
     texts = tf.constant((POSITIVE + NEGATIVE) * 128)
     labels = tf.constant([1] * 3 + [0] * 3, tf.int64)

@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from absl import app, flags, logging
 
@@ -17,6 +18,7 @@ from . import COMMANDS, PROGRAM
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
+T = TypeVar("T")
 # "Temporary failure" of sysexits.h: the same command goes on.
 STOPPED = 75
 _SECONDS_BEFORE_STARTING_ANEW = 2.0
@@ -220,7 +222,7 @@ def _flag_lines(flag: flags.Flag) -> list[str]:
         takes = " or ".join(flag.parser.enum_values)
     facts += [takes] if takes else []
     if flag.default not in (None, "", []):
-        default = flag.default_as_str.strip("'")
+        default = str(flag.default_as_str).strip("'")
         facts.append(f"default: {default}")
     name = f"[no]{flag.name}" if flag.boolean else flag.name
     lines = [f"  --{name}" + (f" ({'; '.join(facts)})" if facts else "")]
@@ -235,6 +237,13 @@ def _flag_lines(flag: flags.Flag) -> list[str]:
             break_on_hyphens=False,
         )
     return lines
+
+
+def required(flag: flags.FlagHolder[T | None]) -> T:
+    """The value of a flag that `require` asks for."""
+    value = flag.value
+    assert value is not None
+    return value
 
 
 def require(*names: str) -> None:

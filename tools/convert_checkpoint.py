@@ -104,9 +104,9 @@ def main() -> None:
     from bert_tf.conversion import convert_checkpoint
 
     report = convert_checkpoint(
-        _INPUT.value,
-        _TO.value,
-        _OUTPUT_DIR.value,
+        command_line.required(_INPUT),
+        command_line.required(_TO),
+        command_line.required(_OUTPUT_DIR),
         vocab_file=_VOCAB_FILE.value,
         lower_case=_LOWER_CASE.value,
         max_position_embeddings=_MAX_POSITION_EMBEDDINGS.value,

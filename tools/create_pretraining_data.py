@@ -82,9 +82,9 @@ def _build_here(recipe: RecordsRecipe) -> RecordsReport:
     from bert_tf.records.builder import create_records
 
     return create_records(
-        parse_inputs(_INPUT.value, recipe),
-        _VOCAB_FILE.value,
-        _OUTPUT_DIR.value,
+        parse_inputs(command_line.required(_INPUT), recipe),
+        command_line.required(_VOCAB_FILE),
+        command_line.required(_OUTPUT_DIR),
         recipe,
         _WORKERS.value,
         _OVERWRITE.value,
@@ -104,9 +104,9 @@ def _build_with_beam(recipe: RecordsRecipe) -> RecordsReport:
     from bert_tf.records.beam.runner import create_records_with_beam
 
     return create_records_with_beam(
-        parse_inputs(_INPUT.value, recipe, expand=expand),
-        _VOCAB_FILE.value,
-        _OUTPUT_DIR.value,
+        parse_inputs(command_line.required(_INPUT), recipe, expand=expand),
+        command_line.required(_VOCAB_FILE),
+        command_line.required(_OUTPUT_DIR),
         recipe,
         options,
         _OVERWRITE.value,
@@ -117,7 +117,7 @@ def _build_with_beam(recipe: RecordsRecipe) -> RecordsReport:
 def main() -> None:
     """Builds the records that the flags describe."""
     recipe = RecordsRecipe(**{n: flag.value for n, flag in _RECIPE.items()})
-    if _RUNNER.value == "beam" or PREFIX in _INPUT.value:
+    if _RUNNER.value == "beam" or PREFIX in command_line.required(_INPUT):
         import_tensorflow()
     if _RUNNER.value == "beam":
         report = _build_with_beam(recipe)

@@ -41,12 +41,12 @@ def main() -> None:
 
     command_line.name_arguments({"folder": "--model"})
     started = time.monotonic()
-    folder = pathlib.Path(local_folder(_MODEL.value))
+    folder = pathlib.Path(local_folder(command_line.required(_MODEL)))
     served = served_model(folder, _PRECISION.value)
     recipe = folder / "recipe.json"
     written = write_saved_model(
         served,
-        _OUTPUT_DIR.value,
+        command_line.required(_OUTPUT_DIR),
         _VERSION.value,
         recipe.read_text(encoding="utf-8") if recipe.is_file() else None,
         training=describe_training(folder),

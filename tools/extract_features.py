@@ -8,6 +8,9 @@ python -m tools.extract_features --model=DIR --input=lines.txt \\
 The input has a text a line, or a pair parted by " ||| ".
 """
 
+import pathlib
+from collections.abc import Sequence
+
 from absl import flags
 
 from . import command_line
@@ -80,13 +83,13 @@ def main() -> None:
         _MAX_SEQ_LENGTH.value,
         _BATCH_SIZE.value,
     )
-    inputs = [STANDARD_STREAM]
-    if _INPUT.value != STANDARD_STREAM:
-        inputs = expand_inputs(_INPUT.value)
+    inputs: Sequence[str | pathlib.Path] = [STANDARD_STREAM]
+    if command_line.required(_INPUT) != STANDARD_STREAM:
+        inputs = expand_inputs(command_line.required(_INPUT))
     summary = extract_features(
-        _MODEL.value,
+        command_line.required(_MODEL),
         inputs,
-        _OUTPUT.value,
+        command_line.required(_OUTPUT),
         settings,
         _PRECISION.value,
         _TEXT_COLUMNS.value,

@@ -27,7 +27,7 @@ def main(texts: list[str]) -> None:
             'give a text after the flags, for example "Paris is the [MASK] of '
             'France."'
         )
-    filler = MaskFiller.from_checkpoint(_MODEL.value)
+    filler = MaskFiller.from_checkpoint(command_line.required(_MODEL))
     for text in texts:
         print(text)
         for number, candidates in enumerate(filler(text, _TOP_K.value), 1):

@@ -37,4 +37,4 @@ def reference_documents() -> list[list[str]]:
 def _is_prose(text: str) -> bool:
     """Whether a paragraph has a word before a blank and ends a sentence."""
     word = re.search(r"[a-z]{3}", text)
-    return bool(word) and text[-1] in ".:!?" and " " in text[word.end() :]
+    return word is not None and text[-1] in ".:!?" and " " in text[word.end() :]

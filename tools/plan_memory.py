@@ -27,10 +27,14 @@ def main() -> None:
     from bert_tf.finetuning.trial import classifier_trial
     from bert_tf.pretraining.trial import pretraining_trial
     from bert_tf.progress import notice
+    from bert_tf.training.memory_measure import MakeTrial
     from bert_tf.training.memory_plan import plan_memory
 
     settings = PlanSettings(**{n: f.value for n, f in _SETTINGS.items()})
-    trials = {"pretraining": pretraining_trial, "classifier": classifier_trial}
+    trials: dict[str, MakeTrial] = {
+        "pretraining": pretraining_trial,
+        "classifier": classifier_trial,
+    }
     # The advice is on flags of the command that trains.
     command_line.name_arguments(
         {

@@ -2,17 +2,19 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from absl import flags
 
 from bert_tf.recipe import Settings
 from bert_tf.training.devices import Devices
 
+from .command_line import required
+
 # The flags are those of the command that defines them here.
 flags.disclaim_key_flags()
 
-_DEFINE = {
+_DEFINE: dict[type, Callable[..., flags.FlagHolder]] = {
     bool: flags.DEFINE_bool,
     int: flags.DEFINE_integer,
     float: flags.DEFINE_float,
@@ -106,7 +108,7 @@ class RecipeFlags:
     @property
     def output_dir(self) -> str:
         """The folder of the run."""
-        return self._output_dir.value
+        return required(self._output_dir)
 
     @property
     def recipe_file(self) -> str:

@@ -43,10 +43,13 @@ _SET = flags.DEFINE_multi_string(
 
 def main() -> None:
     """Reads the files and prints the scores."""
-    task = load_task(_TASK.value)
-    recipe = recipe_of(task, _TASK.value, _SET.value)
+    task = load_task(command_line.required(_TASK))
+    recipe = recipe_of(task, command_line.required(_TASK), _SET.value)
     scores = task.prepared(recipe).score_file(
-        recipe, _REFERENCES.value, _PREDICTIONS.value, _NULL_ODDS.value
+        recipe,
+        command_line.required(_REFERENCES),
+        command_line.required(_PREDICTIONS),
+        _NULL_ODDS.value,
     )
     print(json.dumps(scores))
 

@@ -11,6 +11,7 @@ import asyncio
 import dataclasses
 import os
 import pathlib
+from typing import Any
 
 from absl import flags
 
@@ -163,7 +164,7 @@ def _batching():
     from bert_tf.server.batching import BatchingParameters
     from bert_tf.server.config import read_batching
 
-    given = {
+    given: dict[str, Any] = {
         name: flag.value
         for name, flag in _SIMPLE.items()
         if flag.value is not None

@@ -71,7 +71,7 @@ _RECIPE = define_fields(CorpusRecipe)
 
 def main() -> None:
     """Trains and writes the vocabulary that the flags describe."""
-    output = pathlib.Path(_OUTPUT.value)
+    output = pathlib.Path(command_line.required(_OUTPUT))
     if output.is_dir():
         raise UserError(
             f"--output={output}: is a directory; name a file, for example "
@@ -88,9 +88,9 @@ def main() -> None:
 
     recipe = CorpusRecipe(**{n: flag.value for n, flag in _RECIPE.items()})
     trained = train_corpus_vocab(
-        parse_inputs(_INPUT.value, recipe),
+        parse_inputs(command_line.required(_INPUT), recipe),
         recipe,
-        _VOCAB_SIZE.value,
+        command_line.required(_VOCAB_SIZE),
         lower_case=_LOWER_CASE.value,
         google_layout=_GOOGLE_LAYOUT.value,
         min_frequency=_MIN_FREQUENCY.value,

@@ -261,8 +261,14 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
     write_arrays(folder / WEIGHTS_FILE, arrays, metadata)
     _write_json(folder / CONFIG_FILE, values)
     if checkpoint.vocabulary is not None:
+        tokenizer = checkpoint.tokenizer_config or TokenizerConfig.of(
+            not checkpoint.vocabulary.looks_cased()
+        )
         _write_json(
-            folder / TOKENIZER_CONFIG_FILE, _tokenizer_values(checkpoint)
+            folder / TOKENIZER_CONFIG_FILE,
+            _tokenizer_values(
+                checkpoint.config, tokenizer, checkpoint.vocabulary
+            ),
         )
         # transformers adds the tokens of tokenizer_config.json behind.
         tokens = list(checkpoint.vocabulary.tokens)
@@ -285,14 +291,13 @@ def _class_of(checkpoint: Checkpoint) -> str:
     return fitting[0]
 
 
-def _tokenizer_values(checkpoint: Checkpoint) -> dict[str, Any]:
-    tokenizer = checkpoint.tokenizer_config
-    if tokenizer is None:
-        tokenizer = TokenizerConfig.of(not checkpoint.vocabulary.looks_cased())
+def _tokenizer_values(
+    config: BertConfig, tokenizer: TokenizerConfig, vocabulary: Vocabulary
+) -> dict[str, Any]:
     return {
         "tokenizer_class": "BertTokenizer",
-        **tokenizer.to_dict(checkpoint.vocabulary),
-        "model_max_length": checkpoint.config.max_position_embeddings,
+        **tokenizer.to_dict(vocabulary),
+        "model_max_length": config.max_position_embeddings,
         "pad_token": PAD,
         "unk_token": UNK,
         "cls_token": CLS,

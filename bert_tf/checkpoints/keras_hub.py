@@ -119,7 +119,7 @@ def _read_config(path: pathlib.Path) -> BertConfig:
             f"{path}: dtype is a {policy.get('class_name')}; quantized "
             "presets cannot be read, only floating-point ones."
         )
-    values = {}
+    values: dict[str, Any] = {}
     for argument, (kind, fields) in _ARGUMENTS.items():
         value = check_kind(argument, kind, arguments[argument], str(path))
         values |= dict.fromkeys(fields, value)
@@ -154,7 +154,7 @@ def _model_arrays(folder: pathlib.Path) -> LazyArrays:
     # KerasHub, too, looks for the one file first.
     if (folder / WEIGHTS_FILE).exists():
         return _read_file(folder / WEIGHTS_FILE)
-    arrays = LazyArrays({}, {}.__getitem__)
+    arrays = LazyArrays({}, dict[str, Any]().__getitem__)
     for path in _shards(folder / SHARDS_FILE):
         arrays = _joined(arrays, _read_file(path), folder)
     return arrays
@@ -266,7 +266,7 @@ def _block_table(config: BertConfig, ours: str, at: str) -> dict[str, Stored]:
     hidden, inner = config.hidden_size, config.intermediate_size
     heads = config.num_attention_heads
     size = hidden // heads
-    table = {}
+    table: dict[str, Stored] = {}
     for part in ("query", "key", "value"):
         table |= _dense(
             f"{ours}/attention/self/{part}",

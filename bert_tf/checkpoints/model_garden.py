@@ -110,7 +110,8 @@ def read(folder: pathlib.Path) -> Checkpoint:
     else:
         config = read_params(params)
     opened = open_checkpoint(prefix)
-    graph = _Graph(opened[OBJECT_GRAPH], f"{prefix}.index")
+    # TensorFlow gives a single string as bytes, not as an array.
+    graph = _Graph(bytes(opened[OBJECT_GRAPH]), f"{prefix}.index")
     places = _places(graph, prefix)
     ignored = list(_IGNORED)
     pooler = "encoder/_pooler_layer"

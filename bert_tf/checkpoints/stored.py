@@ -123,8 +123,6 @@ def read_stored(
 
 def _our_shape(shape: Shape, stored: tuple[int, ...]) -> tuple[int, ...]:
     """Our shape with the size that only the file tells filled in."""
-    if None not in shape:
-        return shape
     known = math.prod(size for size in shape if size is not None)
     labels = math.prod(stored) // known
     return tuple(labels if size is None else size for size in shape)

@@ -297,7 +297,8 @@ def _with_positions(
 
 
 def _say_what_is_odd(checkpoint: Checkpoint, to: str) -> None:
-    if checkpoint.lower_case and checkpoint.vocabulary.looks_cased():
+    vocabulary = checkpoint.vocabulary
+    if checkpoint.lower_case and vocabulary and vocabulary.looks_cased():
         _say(
             "text is lower-cased, so that the vocabulary's upper-case tokens "
             "are never used; `lower_case`=False changes that"
@@ -308,10 +309,11 @@ def _say_what_is_odd(checkpoint: Checkpoint, to: str) -> None:
                 f"added tokens: {len(added)} ({added[0].content!r} first) keep "
                 "their rows; Google's code does not look for them in text"
             )
-        config = dataclasses.replace(
-            checkpoint.tokenizer_config, added_tokens=()
+        config = checkpoint.tokenizer_config
+        usual = TokenizerConfig.of(
+            bool(checkpoint.lower_case), added_tokens=checkpoint.added_tokens
         )
-        if config != TokenizerConfig.of(bool(checkpoint.lower_case)):
+        if config and config != usual:
             _say(
                 f"strip_accents is {config.strip_accents} and "
                 f"tokenize_chinese_chars {config.tokenize_chinese_chars}; "

@@ -125,7 +125,7 @@ def shared_part(source: Checkpoint, converted: Checkpoint) -> Shared:
         converted.config.max_position_embeddings,
     )
     old, new = source.vocabulary, converted.vocabulary
-    if old is None or old == new:
+    if old is None or new is None or old == new:
         every = np.arange(converted.config.vocab_size)
         return Shared(every, every, positions)
     tokens = [token for token in new.tokens if token in old.ids]

@@ -15,14 +15,14 @@ class RawDocument:
     """A document before it is taken apart.
 
     Attributes:
-      content: its bytes or text.
+      content: its bytes.
       line: the line or row it begins on, counted from 1.
       end: the place after it.
       disk_bytes: bytes of the file that were read up to there.
       cut: whether it was too long and goes on as another one.
     """
 
-    content: bytes | str
+    content: bytes
     line: int
     end: Position
     disk_bytes: int

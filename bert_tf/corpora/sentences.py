@@ -132,7 +132,9 @@ def _own_stop_ends(stop: str, following: str) -> bool:
 
 
 def _latin_stop_ends(text: str, match: re.Match) -> bool:
-    following = _NEXT.match(text, match.end())["first"]
+    rest = _NEXT.match(text, match.end())
+    assert rest is not None, "the pattern matches the empty string too"
+    following = rest["first"]
     if following is None or following.islower():
         return False
     if following in _LATIN_STOPS or following in ",:)]}":
@@ -141,7 +143,9 @@ def _latin_stop_ends(text: str, match: re.Match) -> bool:
     begin = max(text.rfind(" ", 0, match.start()) + 1, match.start() - 60)
     before = _WORD_BEFORE.search(text[begin : match.start()])
     if stop[0] in ";\u037e":
-        return bool(before) and "GREEK" in unicodedata.name(before[0][-1], "")
+        return before is not None and "GREEK" in unicodedata.name(
+            before[0][-1], ""
+        )
     if stop != "." or not before:
         return True
     if _DAY.fullmatch(before[0]):

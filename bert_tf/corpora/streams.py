@@ -65,7 +65,8 @@ class _Bz2Reader(io.RawIOBase):
             "again."
         )
 
-    def readinto(self, buffer: memoryview) -> int:
+    # What RawIOBase says, collections.abc.Buffer, is new in Python 3.12.
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         while True:
             data = b""
             if self._decompressor.eof:
@@ -102,7 +103,7 @@ class ByteStream:
 
     def __init__(self, path: pathlib.Path, start: Position) -> None:
         self._path = path
-        self._file: BinaryIO
+        self._file: BinaryIO | io.BufferedReader | gzip.GzipFile
         self._bz2: _Bz2Reader | None = None
         if path.name.endswith(".bz2"):
             self._bz2 = _Bz2Reader(path, start)
@@ -110,8 +111,8 @@ class ByteStream:
             self._disk = self._bz2.disk
             self._skip(start.offset - start.stream_offset)
         elif path.name.endswith(".gz"):
-            self._file = gzip.open(path, "rb")
-            self._disk = self._file.fileobj
+            self._disk = open(path, "rb")
+            self._file = gzip.GzipFile(fileobj=self._disk)
             with self._damage_told():
                 self._file.seek(start.offset)
         else:
@@ -185,6 +186,7 @@ class ByteStream:
 
     def __exit__(self, *error: object) -> None:
         self._file.close()
+        self._disk.close()
 
 
 def decode(content: bytes, path: str, first_line: int, errors: str) -> str:

@@ -165,7 +165,7 @@ def mixed_counts(
 def _mixed(
     counted: Mapping[str, WordCounts], rates: Mapping[str, float]
 ) -> WordCounts:
-    sums: collections.Counter = collections.Counter()
+    sums: dict[str, float] = collections.defaultdict(float)
     for name, words in counted.items():
         for word, count in words.counts.items():
             sums[word] += count * rates[name]

@@ -323,7 +323,8 @@ def _row_offsets(
     found = np.full((len(place), 2), NOWHERE, np.int32)
     # A row without a second text has no place for it either.
     for where, side, given in zip(is_word, texts, offsets, strict=False):
-        found[where] = take_ranges(given, side.begin, side.count)
+        if side is not None:
+            found[where] = take_ranges(given, side.begin, side.count)
     return found
 
 

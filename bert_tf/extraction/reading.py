@@ -7,7 +7,7 @@ import re
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from gzip import BadGzipFile
+from gzip import BadGzipFile, GzipFile
 from typing import Any, BinaryIO, NamedTuple
 
 from bert_tf.errors import UserError
@@ -82,7 +82,7 @@ def _text_lines(
 
 def _opened(
     path: str | pathlib.Path,
-) -> contextlib.AbstractContextManager[BinaryIO]:
+) -> contextlib.AbstractContextManager[BinaryIO | GzipFile]:
     if str(path) == STANDARD_STREAM:
         return contextlib.nullcontext(sys.stdin.buffer)
     return open_bytes(path)
@@ -107,8 +107,8 @@ def _of_json(text: str, columns: Sequence[str], place: str) -> Line:
             f'{place}: {text[:40]!r} is no object; write {{"{columns[0]}": '
             "...}."
         )
-    parts = tuple(_cell(row, column, place) for column in columns)
-    return Line(parts[0] if len(parts) == 1 else parts)
+    first, *others = (_cell(row, column, place) for column in columns)
+    return Line((first, others[0]) if others else first)
 
 
 def _cell(row: dict[str, Any], column: str, place: str) -> str:

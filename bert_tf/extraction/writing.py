@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Sequence
-from typing import BinaryIO, Self
+from typing import IO, BinaryIO, Self
 
 import numpy as np
 import tensorflow as tf
@@ -72,6 +72,7 @@ class JsonLinesWriter:
     ) -> bytes:
         """The tokens of a text."""
         features = []
+        assert chunk.offsets is not None
         ids, offsets = chunk.rows.ids[place], chunk.offsets[place].tolist()
         for number, (start, end), own in zip(ids, offsets, layers, strict=True):
             at = b"null" if start == NOWHERE else b"[%d, %d]" % (start, end)
@@ -198,7 +199,7 @@ class _Column:
         self._file.write(np.ascontiguousarray(array, self._dtype).data)
         self._length += len(array)
 
-    def write(self, member: BinaryIO) -> None:
+    def write(self, member: IO[bytes]) -> None:
         """Writes the whole array as .npy."""
         header = {
             "descr": np.lib.format.dtype_to_descr(self._dtype),

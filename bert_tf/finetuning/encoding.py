@@ -55,7 +55,7 @@ def encode(
     second = None
     if pairs:
         second = tokenize_texts(
-            [example.text_b for example in examples], tokenizer
+            [example.text_b or "" for example in examples], tokenizer
         )
     room = max_seq_length - (3 if pairs else 2)
     cut = _windows if long_inputs == "windows" else _cut

@@ -88,7 +88,7 @@ def read_facts(folder: str | os.PathLike, task: Task) -> Any:
             "task as `task`."
         )
     facts = read_facts_as(folder, task.facts_type)
-    task.check_facts(facts, folder)
+    task.check_facts(facts, pathlib.Path(folder))
     return facts
 
 
@@ -111,7 +111,9 @@ def read_facts_as(
             "fine-tuned; train it first."
         )
     source = str(pathlib.Path(folder) / TASK_FILE)
-    kinds = {field.name: field.type for field in dataclasses.fields(facts_type)}
+    kinds: dict[str, Any] = {
+        field.name: field.type for field in dataclasses.fields(facts_type)
+    }
     if set(values) != set(kinds):
         different = sorted(set(values) ^ set(kinds))
         raise UserError(

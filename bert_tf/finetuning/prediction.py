@@ -1,6 +1,7 @@
 """What models compute of all rows of a split."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -37,7 +38,7 @@ class Predictor:
         self.models = tuple(models)
         self.strategy = strategy
         self.batch_size = batch_size
-        self._compiled = None
+        self._compiled: Any = None
 
     def outputs(self, task: Task, split: Split) -> Outputs:
         """The outputs to all rows of a split, as the task collects them."""

@@ -114,6 +114,7 @@ def _facts(
     loop: TrainingLoop,
     history: History,
 ) -> dict[str, Any]:
+    assert loop.best is not None
     _, speeds = history.series("sequences_per_second")
     return {
         "num_parameters": loop.step.model.count_params(),
@@ -135,7 +136,7 @@ def write_json(path: pathlib.Path, values: Mapping[str, Any]) -> None:
         if isinstance(value, list | tuple):
             return [cleaned(inner) for inner in value]
         if isinstance(value, float | np.floating):
-            return finite(value)
+            return finite(float(value))
         return value
 
     text = json.dumps(cleaned(values), indent=2)

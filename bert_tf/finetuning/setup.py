@@ -246,7 +246,7 @@ def rate_factors(
       decay ** depth: 0 for the head and the pooler, 1 for the last layer, and
       so on to L + 1 for the embeddings.
     """
-    depths = {}
+    depths: dict[int, int] = {}
     stack = [encoder.embeddings, *encoder.blocks]
     for depth, layer in enumerate(reversed(stack), start=1):
         depths |= {id(v): depth for v in layer.variables}

@@ -49,11 +49,11 @@ class Split:
 
     Attributes:
       examples: what the task read.
-      rows: what the model is shown.
+      rows: what the model is shown, as the task encodes it (see `Rows`).
     """
 
     examples: Any
-    rows: Rows
+    rows: Any
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -109,8 +109,11 @@ class Task(TaskTemplate):
     own_files: ClassVar[tuple[str, ...]] = ()
     # Whether training batches are of rows of like lengths.
     like_lengths: ClassVar[bool] = False
-    # Whether `tuned` chooses anything.
-    is_tuned: ClassVar[bool] = False
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether `tuned` chooses anything."""
+        return False
 
     def prepared(self, recipe: Any) -> "Task":
         """This task, complete as it is."""
@@ -262,7 +265,7 @@ class Task(TaskTemplate):
 
     @abc.abstractmethod
     def collect(
-        self, rows: Rows, batches: Iterable[tuple[np.ndarray, Outputs]]
+        self, rows: Any, batches: Iterable[tuple[np.ndarray, Outputs]]
     ) -> Outputs:
         """A model's outputs to all rows, in the order of the examples.
 
@@ -298,6 +301,7 @@ class Task(TaskTemplate):
     def loss(self, examples: Any, answers: Any, facts: Any) -> float | None:
         """The mean loss of an example; None where it has no meaning."""
         del examples, answers, facts
+        return None
 
     def tuned(self, examples: Any, answers: Any, facts: Any) -> Any:
         """The facts with what is chosen by the dev answers of a model.

@@ -37,7 +37,9 @@ class Dense(ConfiguredLayer):
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         """Creates the kernel [I, O] and the bias [O]."""
-        self.kernel = self.add_kernel("kernel", (input_shape[-1], self.units))
+        inputs = input_shape[-1]
+        assert inputs is not None
+        self.kernel = self.add_kernel("kernel", (inputs, self.units))
         self.bias = self.add_bias("bias", self.units)
 
     def call(self, inputs: Any) -> Any:

@@ -134,7 +134,7 @@ def _end_to_end(groups: Sequence[Any]) -> Any:
 def _cut(order: Any, batch: int | None) -> list[Any]:
     """The rows of each group; one group where B is not known or small."""
     count = min(_GROUPS, (batch or 1) // _ROWS_OF_A_GROUP)
-    if count < 2:
+    if batch is None or count < 2:
         return [order]
     bounds = [batch * number // count for number in range(count + 1)]
     return [

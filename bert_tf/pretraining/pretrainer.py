@@ -64,14 +64,13 @@ class BertPretrainer(keras.Model):
         name: str = "bert_pretrainer",
         trainable: bool = True,
     ) -> None:
-        given = isinstance(config_or_encoder, BertEncoder)
-        if given and dtype is None:
+        if isinstance(config_or_encoder, BertEncoder) and dtype is None:
             dtype = config_or_encoder.dtype_policy
         super().__init__(name=name, dtype=dtype, trainable=trainable)
         policy = self.dtype_policy
         self.encoder = (
             config_or_encoder
-            if given
+            if isinstance(config_or_encoder, BertEncoder)
             else BertEncoder(config_or_encoder, dtype=policy)
         )
         self.config = self.encoder.config
@@ -87,6 +86,8 @@ class BertPretrainer(keras.Model):
             keras.metrics.Mean(name="next_sentence_accuracy"),
         ]
         self.build()
+
+    built: bool
 
     def build(self, input_shape: Any = None) -> None:
         """Creates all weights; called once, by the constructor."""

@@ -106,8 +106,8 @@ def _write_scores(
         scores["unigram_perplexity"] = baseline.perplexity
         scores["most_frequent_token_accuracy"] = baseline.accuracy
     scores["sequences_per_second"] = speed
-    scores = {k: v if math.isfinite(v) else None for k, v in scores.items()}
-    write_text(output_dir / "results.json", json.dumps(scores, indent=2) + "\n")
+    finite = {k: v if math.isfinite(v) else None for k, v in scores.items()}
+    write_text(output_dir / "results.json", json.dumps(finite, indent=2) + "\n")
 
 
 def _last_row(history: History) -> dict[str, float]:

@@ -43,6 +43,7 @@ def choose_tokenizer(
         sources.append(_read_vocabulary(f"`vocab_file`={path}", path))
     for name, folder in zip(recipe.folders, folders, strict=True):
         if folder.vocabulary is not None:
+            assert folder.tokenizer_config is not None
             sources.append(
                 (
                     f"`data_dir`={name}",

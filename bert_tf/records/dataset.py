@@ -154,6 +154,8 @@ def _maker(
 def _masking_rule(folder: RecordFolder) -> MaskingRule | None:
     if folder.static:
         return None
+    assert folder.recipe is not None
+    assert folder.vocabulary is not None
     return MaskingRule.from_recipe(folder.recipe, folder.vocabulary)
 
 

@@ -9,6 +9,7 @@ takes them.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -61,7 +62,7 @@ class FixedExamples:
         )
         headers[0] = example_header(size) + headers[0]
         self._features = tuple(features)
-        fields = []
+        fields: list[Any] = []
         for feature, header in zip(features, headers, strict=True):
             shape = (feature.values, feature.value_bytes)
             fields.append((f"before {feature.name}", f"V{len(header)}"))

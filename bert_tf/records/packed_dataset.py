@@ -34,6 +34,7 @@ def parse_packed(
     parsed = tf.io.parse_example(records, dict.fromkeys(names, ragged))
     parsed = {name: tf.cast(v, tf.int32) for name, v in parsed.items()}
     tokens, lengths = parsed["input_ids"], parsed["sequence_lengths"]
+    assert folder.packing is not None
     width, most = folder.max_seq_length, folder.packing.most_sequences
 
     def in_rows(values: tf.Tensor) -> tf.Tensor:

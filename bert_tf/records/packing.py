@@ -179,7 +179,8 @@ def packed_records(
     for row, (start, end) in enumerate(
         zip(starts.tolist(), starts[1:].tolist(), strict=False)
     ):
-        tokens, segments = [], []
+        tokens: list[bytes] = []
+        segments: list[bytes] = []
         for _ in range(start, end):
             a, after_a, b, after_b, length_a, length_b = next(sequences)
             tokens += cls, encoded[a:after_a], sep, encoded[b:after_b], sep

@@ -188,6 +188,7 @@ def is_finished(
     if not (output_dir / MANIFEST_FILE).exists():
         return False
     there = plan_of(output_dir)
+    assert there is not None, "what is finished has a plan"
     if not refuse and plan.difference(there):
         return False
     _refuse_difference(output_dir, plan, there)

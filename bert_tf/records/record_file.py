@@ -67,8 +67,7 @@ def encode_varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
     for start in range(0, values.size, _VARINTS_AT_ONCE):
         end = min(start + _VARINTS_AT_ONCE, values.size)
         encoded, sizes = _encode_some(values[start:end].astype(np.int64))
-        offsets[start + 1 : end + 1] = np.cumsum(sizes)
-        offsets[start + 1 : end + 1] += offsets[start]
+        offsets[start + 1 : end + 1] = offsets[start] + np.cumsum(sizes)
         parts.append(encoded)
     return b"".join(parts), offsets
 

@@ -83,7 +83,7 @@ class BlockSummary:
 
 def finished_blocks(work_dir: pathlib.Path) -> list[BlockSummary]:
     """The summaries of the blocks that an earlier run finished, in order."""
-    found = []
+    found: list[BlockSummary] = []
     while block_path(work_dir, len(found)).exists():
         found.append(BlockSummary.read(block_path(work_dir, len(found))))
     return found

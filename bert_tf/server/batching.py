@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
+from typing import TypeVar
 
 import grpc
 import numpy as np
@@ -16,6 +17,7 @@ from bert_tf.server.loaded_model import Arrays, Signature, rows_of
 from bert_tf.server.metrics import Metrics
 from bert_tf.server.status import RequestError, invalid
 
+T = TypeVar("T")
 # So many refused requests are known again.
 _MAX_REFUSED = 1000
 
@@ -165,9 +167,9 @@ class Runner:
     async def alone(
         self,
         use: contextlib.AbstractContextManager,
-        function: Callable[..., object],
+        function: Callable[..., T],
         *arguments: object,
-    ) -> object:
+    ) -> T:
         """Runs a function in one of the threads.
 
         Args:
@@ -263,7 +265,7 @@ class SignatureQueue:
         parameters = self._runner.parameters
         batched = parameters is not None and self._signature.can_batch
         rows = rows_of(inputs) if batched else 0
-        if not rows:
+        if parameters is None or not rows:
             self._runner.check_room()
             return await self._runner.alone(
                 self._in_use(), self._signature.run, inputs
@@ -298,6 +300,12 @@ class SignatureQueue:
             self._task = asyncio.create_task(self._work())
         return await answer
 
+    @property
+    def _parameters(self) -> BatchingParameters:
+        parameters = self._runner.parameters
+        assert parameters is not None, "without batching nobody waits"
+        return parameters
+
     async def _work(self) -> None:
         """Forms batches until nobody waits."""
         try:
@@ -316,7 +324,7 @@ class SignatureQueue:
 
     async def _wait_for_more(self) -> None:
         """Waits until the oldest request's batch is full or its time over."""
-        parameters = self._runner.parameters
+        parameters = self._parameters
         until = self._waiting[0].since + parameters.batch_timeout_micros / 1e6
         while self._waiting:
             oldest = self._waiting[0]
@@ -332,8 +340,9 @@ class SignatureQueue:
 
     def _take(self) -> list[_Waiting]:
         """The oldest requests that fit into one batch, in their order."""
-        batch, left = [], []
-        room = self._runner.parameters.max_batch_size
+        batch: list[_Waiting] = []
+        left: list[_Waiting] = []
+        room = self._parameters.max_batch_size
         for waiting in self._waiting:
             if waiting.answer.done():
                 continue  # Its client has gone.
@@ -352,6 +361,7 @@ class SignatureQueue:
         now = time.monotonic()
         for waiting in batch:
             self._runner.count_wait(self._model, now - waiting.since)
+        results: list[Arrays | Exception]
         try:
             results = await self._runner.alone(
                 self._in_use(), self._compute, batch
@@ -369,17 +379,17 @@ class SignatureQueue:
         A row that the graph refuses must not fail its neighbours, nor keep
         the rest of them from running together.
         """
-        padding = self._runner.parameters.padding(sum(w.rows for w in batch))
+        padding = self._parameters.padding(sum(w.rows for w in batch))
         self._runner.count_batch(
             self._model, sum(w.rows for w in batch), padding
         )
         try:
-            return self._together(batch, padding)
+            return [*self._together(batch, padding)]
         except Exception as error:
             if len(batch) == 1:
                 return [error]
         half = len(batch) // 2
-        results = []
+        results: list[Arrays | Exception] = []
         for part in (batch[:half], batch[half:]):
             found = self._compute(part)
             if len(part) == 1 and isinstance(found[0], Exception):

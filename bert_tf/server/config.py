@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from typing import Any
 
 from google.protobuf import (
     descriptor_pb2,
@@ -163,7 +164,7 @@ def _model(one: model_server_config_pb2.ModelConfig, where: str) -> ModelConfig:
 
 def read_batching(path: pathlib.Path) -> BatchingParameters:
     """The parameters in a file of TF Serving's BatchingParameters."""
-    message = _MESSAGES["BatchingParameters"]()
+    message: Any = _MESSAGES["BatchingParameters"]()
     _read_text(path, message)
     for name in (
         "pad_variable_length_inputs",
@@ -195,7 +196,7 @@ def read_batching(path: pathlib.Path) -> BatchingParameters:
 
 def read_metrics_path(path: pathlib.Path) -> str | None:
     """Where a file of TF Serving's MonitoringConfig puts the metrics."""
-    message = _MESSAGES["MonitoringConfig"]()
+    message: Any = _MESSAGES["MonitoringConfig"]()
     _read_text(path, message)
     prometheus = message.prometheus_config
     if not prometheus.enable:

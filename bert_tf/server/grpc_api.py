@@ -6,6 +6,7 @@ and what cannot be parsed is the client's error.
 
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn, TypeAlias
 
 import grpc
 from google.protobuf.message import DecodeError, Message
@@ -39,13 +40,13 @@ from bert_tf.server.status import RequestError, invalid, request_error
 from bert_tf.server.tensors import size_of, tensor_of
 from bert_tf.server.versions import Models, Version
 
-_Context = grpc.aio.ServicerContext
+_Context: TypeAlias = grpc.aio.ServicerContext
 _METADATA = "signature_def"
 # The status of a call travels in its trailers, which have little room.
 _MAX_DETAILS = 2000
 
 
-async def _parsed(kind: type[Message], body: bytes) -> Message:
+async def _parsed(kind: type[Message], body: bytes) -> Any:
     try:
         return await off_loop(len(body), kind.FromString, body)
     except DecodeError as error:
@@ -54,8 +55,9 @@ async def _parsed(kind: type[Message], body: bytes) -> Message:
         ) from error
 
 
-async def _abort(context: _Context, error: RequestError) -> None:
+async def _abort(context: _Context, error: RequestError) -> NoReturn:
     await context.abort(error.code, error.message[:_MAX_DETAILS])
+    raise AssertionError("abort has raised")
 
 
 class PredictionService:
@@ -80,7 +82,7 @@ class PredictionService:
         body: bytes,
         api: str,
         context: _Context,
-        answer: Callable[[Message], Awaitable[bytes]],
+        answer: Callable[[Any], Awaitable[bytes]],
     ) -> bytes:
         """Answers, counts, and turns errors into a gRPC status."""
         start = time.monotonic()
@@ -157,9 +159,9 @@ class PredictionService:
 
     async def _of_examples(
         self,
-        request: Message,
+        request: Any,
         compute: Callable[..., Awaitable[Message]],
-        make: type[Message],
+        make: Callable[..., Message],
     ) -> bytes:
         """The answer to tf.Examples, by `classify` or `regress`."""
         spec = _spec(request)
@@ -212,7 +214,7 @@ class PredictionService:
                 response.model_spec.version.value = version.number
                 response.metadata[_METADATA].Pack(
                     get_model_metadata_pb2.SignatureDefMap(
-                        signature_def=version.loaded.meta_graph.signature_def
+                        signature_def=version.graph.meta_graph.signature_def
                     )
                 )
             return response.SerializeToString()
@@ -221,13 +223,13 @@ class PredictionService:
         return await self._counted(kind, body, "", context, answer)
 
 
-def _spec(request: Message) -> model_pb2.ModelSpec:
+def _spec(request: Any) -> model_pb2.ModelSpec:
     if not request.HasField("model_spec"):
         raise invalid("Missing ModelSpec")
     return request.model_spec
 
 
-def _model_name(request: Message) -> str:
+def _model_name(request: Any) -> str:
     """The model that a request is counted for."""
     if isinstance(request, inference_pb2.MultiInferenceRequest):
         return request.tasks[0].model_spec.name if request.tasks else ""

@@ -64,6 +64,8 @@ def _example(value: object) -> tf.train.Example:
 
 
 def _add(value: object, name: str, feature: tf.train.Feature) -> None:
+    kind: str
+    item: bytes | int | float
     if isinstance(value, str):
         kind, item = "bytes_list", to_bytes(value)
     elif is_base64(value):

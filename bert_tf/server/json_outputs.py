@@ -29,7 +29,7 @@ def write_outputs(outputs: Arrays, form: str) -> bytes:
             for alias, array in outputs.items()
         }
         return f'{{\n    "outputs": {_object_or_value(values)}\n}}'.encode()
-    rows = None
+    rows: int | None = None
     for alias, array in outputs.items():
         if array.ndim == 0:
             raise invalid(f"Tensor name: {alias} has no shape information ")
@@ -41,7 +41,7 @@ def write_outputs(outputs: Arrays, form: str) -> bytes:
         rows = len(array)
     texts = {alias: iter(_texts(alias, a)) for alias, a in outputs.items()}
     lines = []
-    for _ in range(rows):
+    for _ in range(rows or 0):
         values = {
             alias: _nested(array.shape[1:], texts[alias])
             for alias, array in outputs.items()

@@ -10,6 +10,7 @@ import binascii
 import itertools
 import math
 from collections.abc import Iterator
+from typing import Any, TypeGuard
 
 import grpc
 import numpy as np
@@ -24,7 +25,7 @@ ROWS = "instances"
 COLUMNS = "inputs"
 # One less than MAX_DIMS: rows are a dimension more.
 _MAX_DEPTH = MAX_DIMS - 1
-_INTEGERS = {
+_INTEGERS: dict[int, type[np.integer]] = {
     types_pb2.DT_INT8: np.int8,
     types_pb2.DT_INT16: np.int16,
     types_pb2.DT_INT32: np.int32,
@@ -70,7 +71,7 @@ def signature_name(request: dict) -> str:
     return name
 
 
-def is_base64(value: object) -> bool:
+def is_base64(value: object) -> TypeGuard[dict[str, str]]:
     """Whether a value is {"b64": "..."}."""
     return (
         isinstance(value, dict)
@@ -332,7 +333,7 @@ def _in_bulk(
       None where not all values are simple ones of the right type: then the
       long way finds the error, or takes what is mixed.
     """
-    flat = [value]
+    flat: list[Any] = [value]
     for size in shape:
         if set(map(type, flat)) != {list} or set(map(len, flat)) != {size}:
             return None
@@ -347,7 +348,7 @@ def _in_bulk(
         try:
             if dtype == types_pb2.DT_STRING:
                 part = [text.encode() for text in part]
-            numbers = np.array(part, wide)
+            numbers: np.ndarray = np.array(part, wide)
         except (OverflowError, UnicodeEncodeError):
             return None
         if dtype in _INTEGERS:

@@ -16,8 +16,14 @@ from bert_tf.processes import give_memory_back
 from bert_tf.server.status import invalid
 
 DEFAULT_SIGNATURE = "serving_default"
-_LOAD_ERRORS = (tf.errors.OpError, DecodeError, OSError, RuntimeError)
-_LOAD_ERRORS += (ValueError, TypeError)
+_LOAD_ERRORS = (
+    tf.errors.OpError,
+    DecodeError,
+    OSError,
+    RuntimeError,
+    ValueError,
+    TypeError,
+)
 # TensorFlow 2.21 dies of arrays that have more: it was built for NumPy 1.
 MAX_DIMS = 32
 

@@ -157,6 +157,7 @@ class Manager:
                 self._tell("watch", f"{kind}{error}")
 
     async def _read_config(self) -> None:
+        assert self._config.config_file is not None
         models = await asyncio.to_thread(read_models, self._config.config_file)
         if models != self._read:
             before, self._read = self._read, models
@@ -182,7 +183,8 @@ class Manager:
         self, configs: dict[str, ModelConfig], at_once: bool
     ) -> dict[str, set[int]]:
         """Loads what is missing; returns the versions to keep."""
-        keep, folders = {}, set()
+        keep: dict[str, set[int]] = {}
+        folders: set[pathlib.Path] = set()
         for config in configs.values():
             found: dict[int, pathlib.Path] = {}
             try:
@@ -223,7 +225,7 @@ class Manager:
             now = await asyncio.to_thread(fingerprint, folder)
             attempt = self._attempts.setdefault(folder, Attempt())
             serves = attempt.is_due(now, at_once, self._config.max_load_retries)
-            if serves:
+            if serves and now is not None:
                 attempt.begins(now, self._config.load_retry_interval)
                 version = Version(config.name, number, folder)
                 serves = await self._load(version, now)

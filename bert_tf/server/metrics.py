@@ -83,7 +83,7 @@ class Metrics:
         self._warm_up_latency = _Histogram(_MICROSECONDS)
         self._warm_up_records = _Counter()
         session = "batching_session:"
-        self._named = {
+        self._named: dict[str, _Counter | _Histogram] = {
             "request_count": self._requests,
             "request_latency": self._request_latency,
             "runtime_latency": self._runtime_latency,

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import grpc
 import numpy as np
@@ -32,11 +33,12 @@ REGRESS = "tensorflow/serving/regress"
 # Above this many bytes or values, requests are read and answers written in a
 # thread, so that nobody waits for them.
 _LARGE = 1 << 16
+T = TypeVar("T")
 
 
 async def off_loop(
-    size: int, function: Callable[..., object], *arguments: object
-) -> object:
+    size: int, function: Callable[..., T], *arguments: object
+) -> T:
     """Calls a function, in a thread where it may take long."""
     if size < _LARGE:
         return function(*arguments)
@@ -54,7 +56,7 @@ def answered_by(version: Version, signature: str) -> model_pb2.ModelSpec:
 
 def signature_of(version: Version, name: str) -> Signature:
     """The signature that a predict request names."""
-    signature = version.loaded.signature(name)
+    signature = version.graph.signature(name)
     if signature is None:
         raise RequestError(
             grpc.StatusCode.FAILED_PRECONDITION,
@@ -63,7 +65,9 @@ def signature_of(version: Version, name: str) -> Signature:
     return signature
 
 
-def filtered(outputs: Arrays, signature: Signature, wanted: list) -> Arrays:
+def filtered(
+    outputs: Mapping[str, T], signature: Signature, wanted: list
+) -> dict[str, T]:
     """The outputs that a request asks for, all where it names none."""
     for alias in wanted:
         if alias not in signature.outputs:
@@ -81,7 +85,7 @@ def _example_signature(
     version: Version, name: str, outputs: tuple[set[str], ...], kind: str
 ) -> Signature:
     """A signature that takes tf.Examples and has such outputs."""
-    signature = version.loaded.signature(name)
+    signature = version.graph.signature(name)
     if signature is None:
         raise invalid(
             f"No signature was found with the name: {name or DEFAULT_SIGNATURE}"

@@ -6,6 +6,7 @@ import time
 import urllib.parse
 import zlib
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import grpc
 from aiohttp import hdrs, web, web_response
@@ -62,7 +63,7 @@ class RestApi:
         self._metrics = metrics
         self._config = config
         self._predictor = Predictor(metrics, config.max_request_bytes)
-        self.idle_since: dict[object, float] = {}
+        self.idle_since: dict[Any, float] = {}
 
     def application(self) -> web.Application:
         """The routes."""
@@ -136,7 +137,7 @@ class RestApi:
             )
         except web.HTTPException as error:
             code, status = grpc.StatusCode.RESOURCE_EXHAUSTED, error.status
-            text = _error_text(error.text)
+            text = _error_text(error.text or "")
         except Exception as error:
             failure = request_error(error)
             code, status = failure.code, http_status(failure.code)
@@ -214,7 +215,7 @@ class RestApi:
     async def _predict(
         self, version: Version, request: dict, name: str, size: int
     ) -> bytes:
-        signature = version.loaded.signature(name)
+        signature = version.graph.signature(name)
         if signature is None:
             raise invalid(
                 f'Serving signature name: "{name or DEFAULT_SIGNATURE}" not '
@@ -282,7 +283,7 @@ def _metadata(version: Version) -> bytes:
     spec = model_pb2.ModelSpec(name=version.model)
     spec.version.value = version.number
     definitions = get_model_metadata_pb2.SignatureDefMap(
-        signature_def=version.loaded.meta_graph.signature_def
+        signature_def=version.graph.meta_graph.signature_def
     )
     spec_text, definitions_text = (
         json_format.MessageToJson(

@@ -85,6 +85,7 @@ class Server:
                 f"be listened on: {error.strerror}."
             ) from error
         self.rest_port = self._http.addresses[0][1]
+        assert self._http.server is not None
         self._tasks.append(
             asyncio.create_task(api.close_idle(self._http.server))
         )

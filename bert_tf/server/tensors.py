@@ -122,7 +122,7 @@ def _array(tensor: tensor_pb2.TensorProto, size: int) -> np.ndarray:
             raise ValueError("strings lie in string_val")
         return np.frombuffer(tensor.tensor_content, dtype).copy()
     values = getattr(tensor, field)
-    array = np.empty(size, dtype)
+    array: np.ndarray = np.empty(size, dtype)
     given = min(_given(tensor), size)
     wire = {"half_val": np.uint16, "scomplex_val": np.float32}.get(field)
     wire = np.float64 if field == "dcomplex_val" else wire

@@ -54,6 +54,12 @@ class Version:
             for name, signature in loaded.signatures.items()
         }
 
+    @property
+    def graph(self) -> LoadedModel:
+        """What answers its requests, while there may be any."""
+        assert self.loaded is not None
+        return self.loaded
+
     async def run(self, signature: Signature, inputs: Arrays) -> Arrays:
         """Runs one of its signatures."""
         return await self._queues[signature.name].run(inputs)

@@ -68,7 +68,7 @@ class ChoiceModel(TextModel):
             text_spec("text"),
             tf.TensorSpec([None, None], tf.string, name="choices"),
         ]
-        function = self._from_text
+        function: Callable[..., Tensors] = self._from_text
         if self._start:
             specs.append(text_spec("start"))
             function = self._from_start

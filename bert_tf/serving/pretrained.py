@@ -216,6 +216,7 @@ class PretrainedModel(TextModel):
 
         See `RowComputer`, which passes floats.
         """
+        assert self._pretrain is not None
         outputs = self._pretrain(
             {**inputs, "masked_lm_positions": tf.gather(places, chosen)}
         )

@@ -101,9 +101,14 @@ def _found(
     kept = _unlike(candidates.question, texts, moves)
     rank = _ranks(candidates, kept)
     kept = tf.boolean_mask(kept, rank < _SEARCHED * n_best_size)
-    *values, null = candidates
     return (
-        Candidates(*(tf.gather(value, kept) for value in values), null),
+        Candidates(
+            tf.gather(candidates.question, kept),
+            tf.gather(candidates.first, kept),
+            tf.gather(candidates.last, kept),
+            tf.gather(candidates.score, kept),
+            candidates.null,
+        ),
         found_first(
             characters, Places(*(tf.gather(value, kept) for value in places))
         ),

@@ -79,10 +79,10 @@ def find_candidates(
         windows.offset - before, window
     )
     return Candidates(
-        *(
-            tf.gather(values, order)
-            for values in (question, first + shift, last + shift, score)
-        ),
+        tf.gather(question, order),
+        tf.gather(first + shift, order),
+        tf.gather(last + shift, order),
+        tf.gather(score, order),
         _null(windows, contexts, start_logits, end_logits),
     )
 

@@ -99,7 +99,9 @@ class WordFinder(tf.Module):
         number = tf.cast(tf.where(~glued)[:, 0], tf.int32)
         last = _lasts(number, tf.size(token))
         return Words(
-            *(tf.gather(values, number) for values in (row, token, begin)),
+            tf.gather(row, number),
+            tf.gather(token, number),
+            tf.gather(begin, number),
             tf.gather(end, last),
         )
 

@@ -111,12 +111,12 @@ class _TrieBuilder:
 
     def block_of_children(self, children: dict[int, int | None]) -> int | None:
         """A block whose children, by byte, lead to other blocks."""
-        children = {b: base for b, base in children.items() if base is not None}
-        if not children:
+        known = {b: base for b, base in children.items() if base is not None}
+        if not known:
             return None
         block = np.zeros(256, np.uint32)
         base = self._append(block)
-        for byte, target in children.items():
+        for byte, target in known.items():
             block[byte] = ((base + byte) ^ target) << _OFFSET_SHIFT | byte
         return base
 

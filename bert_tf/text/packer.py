@@ -1,12 +1,14 @@
 """Packing one or two texts into the encoder's inputs."""
 
+from typing import TypeAlias
+
 import tensorflow as tf
 
 from bert_tf.errors import UserError
 from bert_tf.features import INPUT_IDS, INPUT_MASK, SEGMENT_IDS
 from bert_tf.text.tokenizer import BertTokenizer
 
-Ids = tf.Tensor | tf.RaggedTensor
+Ids: TypeAlias = tf.Tensor | tf.RaggedTensor
 
 
 class SentencePacker(tf.Module):

@@ -4,7 +4,7 @@ import functools
 import itertools
 import os
 import pathlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import tensorflow as tf
@@ -490,7 +490,7 @@ class BertTokenizer(tf.Module):
         )
 
 
-def _letters(known: Collection[int], unknown: str) -> dict[int, str]:
+def _letters(known: Set[int], unknown: str) -> dict[int, str]:
     """What replaces ideographs, so that TF Text takes them for letters.
 
     It always makes words of them. So those of the vocabulary become code
@@ -500,8 +500,8 @@ def _letters(known: Collection[int], unknown: str) -> dict[int, str]:
     """
     ideographs = unicode_tables.ideographs()
     letters = dict.fromkeys(ideographs, unknown)
-    free = itertools.chain(*unicode_tables.PRIVATE_USE)
-    free = (code for code in free if code not in known)
+    private_use = itertools.chain(*unicode_tables.PRIVATE_USE)
+    free = (code for code in private_use if code not in known)
     for code, private in zip(sorted(ideographs & known), free, strict=False):
         letters[code] = chr(private)
         letters[private] = unknown

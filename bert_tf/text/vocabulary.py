@@ -3,6 +3,7 @@
 import codecs
 import functools
 import hashlib
+import os
 import pathlib
 import types
 from collections.abc import Mapping, Sequence
@@ -74,7 +75,7 @@ class Vocabulary:
         _check(self._tokens, source, "entry")
 
     @classmethod
-    def from_file(cls, path: str | pathlib.Path) -> "Vocabulary":
+    def from_file(cls, path: str | os.PathLike) -> "Vocabulary":
         """Reads a vocab.txt: one token a line, UTF-8.
 
         Lines end at a line feed alone and lose white space at their ends, as

@@ -125,7 +125,9 @@ class Cluster:
                 time.sleep(_SECONDS_BETWEEN_CALLS)
 
     def _listen(self) -> socket.socket:
-        _, port = _host_and_port(self.workers[self.index])
+        own = _host_and_port(self.workers[self.index])
+        assert own is not None
+        _, port = own
         both = socket.has_dualstack_ipv6()
         try:
             return socket.create_server(
@@ -173,6 +175,7 @@ def _host_and_port(address: str) -> tuple[str, int] | None:
 def answers(address: str) -> bool:
     """Whether somebody listens at host:port."""
     place = _host_and_port(address)
+    assert place is not None
     try:
         # Two seconds are long, even between continents.
         socket.create_connection(place, timeout=2).close()

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -158,7 +159,7 @@ class TrainingLoop:
                     started = time.monotonic()
                     self._states.save(number, self._window)
                     self._speed.pause(time.monotonic() - started)
-                if self._stopped():
+                if self.best is not None and self.best.exhausted:
                     progress.say(
                         f"stopping at step {number:,}: no evaluation was "
                         f"better than that of step {self.best.step:,}"
@@ -274,7 +275,7 @@ class TrainingLoop:
         if phase.held_out is None and self.best is None:
             return False
         started = time.monotonic()
-        row = {"step": number}
+        row: dict[str, float] = {"step": number}
         scores = (
             self.evaluate(phase) if self.best is None else self.best.score()
         )
@@ -293,6 +294,7 @@ class TrainingLoop:
 
     def _held_out(self, phase: Phase) -> Iterable[Batch]:
         """The distributed batches to evaluate on, made once a phase."""
+        assert phase.held_out is not None
         place = self.phases.index(phase)
         if place not in self._held_out_batches:
             self._held_out_batches[place] = distribute(
@@ -302,7 +304,8 @@ class TrainingLoop:
 
     def evaluate(self, phase: Phase) -> dict[str, float]:
         """Mean losses and metrics over a phase's held-out data."""
-        total = None
+        assert self.evaluation is not None
+        total: Any = None
         with self.reading():
             for batch in self._held_out(phase):
                 sums = tf.nest.map_structure(float, self.evaluation(batch))

@@ -77,17 +77,17 @@ class Workload:
         """Weights of the encoder and of the heads."""
         heads = head_shapes(self.config)
         if self.max_predictions_per_seq:
-            wanted = (POOLER, MASKED_LM, NEXT_SENTENCE)
+            wanted = [POOLER, MASKED_LM, NEXT_SENTENCE]
         else:
-            wanted = (POOLER, CLASSIFIER)
+            wanted = [POOLER, CLASSIFIER]
         shapes = [*encoder_shapes(self.config).values()]
         for head in wanted:
-            # The number of labels is None.
-            shapes += [
-                tuple(2 if size is None else size for size in shape)
-                for shape in heads[head].values()
-            ]
-        return sum(math.prod(shape) for shape in shapes)
+            shapes += heads[head].values()
+        # The number of labels is None.
+        return sum(
+            math.prod(2 if size is None else size for size in shape)
+            for shape in shapes
+        )
 
 
 def predicted_parts(work: Workload, on_cpu: bool) -> Mapping[str, float]:
@@ -102,7 +102,10 @@ def predicted_parts(work: Workload, on_cpu: bool) -> Mapping[str, float]:
       Bytes by part, in the order of a table.
     """
     weights = _FLOAT * work.num_parameters
-    whole = {"weights": weights, "optimizer slots": 2 * weights}
+    whole: dict[str, float] = {
+        "weights": weights,
+        "optimizer slots": 2 * weights,
+    }
     if on_cpu:
         blocks = work.config.num_hidden_layers
         whole["process and program"] = (
@@ -270,7 +273,7 @@ def _block_moment(work: Workload) -> float:
     config, tokens = work.config, _tokens(work)
     inner = 4 * config.intermediate_size
     scores = 3 * config.num_attention_heads * work.max_seq_length
-    moment = _FLOAT * tokens * max(inner, scores)
+    moment: float = _FLOAT * tokens * max(inner, scores)
     if work.rematerialize:
         # Weights are handed over as copies.
         moment += _block_kept(work) + _FLOAT * _block_weights(config)

@@ -87,11 +87,14 @@ def free_memory() -> float:
             return pool.submit(None).result()
     try:
         text = pathlib.Path("/proc/meminfo").read_text(encoding="ascii")
-        return 1024.0 * int(re.search(r"MemAvailable:\s*(\d+) kB", text)[1])
-    except (OSError, TypeError):
+    except OSError:
+        text = ""
+    found = re.search(r"MemAvailable:\s*(\d+) kB", text)
+    if found is None:
         raise UserError(
             "this system does not say how much memory is free; give `memory`."
-        ) from None
+        )
+    return 1024.0 * int(found[1])
 
 
 def measure(work: Workload, make: MakeTrial, limit: float) -> Measured | None:
@@ -211,4 +214,6 @@ def _end_at(limit: float) -> None:
 def _own_bytes(name: str) -> int:
     """A number of /proc/self/status; ru_maxrss would count the parent's."""
     text = _STATUS.read_text(encoding="utf-8")
-    return 1024 * int(re.search(rf"^{name}:\s*(\d+) kB", text, re.M)[1])
+    found = re.search(rf"^{name}:\s*(\d+) kB", text, re.M)
+    assert found is not None
+    return 1024 * int(found[1])

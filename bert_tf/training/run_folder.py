@@ -14,8 +14,9 @@ from typing import Self
 from bert_tf.errors import UserError
 from bert_tf.files import remove_partials
 from bert_tf.progress import notice
-from bert_tf.recipe import Settings, read_json_object
+from bert_tf.recipe import read_json_object
 from bert_tf.training.cluster import Cluster
+from bert_tf.training.recipe import TrainingRecipe
 
 RECIPE_FILE = "recipe.json"
 LOCK_FILE = ".lock"
@@ -83,7 +84,9 @@ def digest(value: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def refuse_other_folders(output_dir: pathlib.Path, recipe: Settings) -> None:
+def refuse_other_folders(
+    output_dir: pathlib.Path, recipe: TrainingRecipe
+) -> None:
     """Refuses to write over what is not an unfinished run of this recipe.
 
     Args:
@@ -130,7 +133,7 @@ def _recipe_of(output_dir: pathlib.Path) -> dict[str, object]:
     return read_json_object(output_dir / RECIPE_FILE)
 
 
-def _differences(output_dir: pathlib.Path, recipe: Settings) -> list[str]:
+def _differences(output_dir: pathlib.Path, recipe: TrainingRecipe) -> list[str]:
     source = str(output_dir / RECIPE_FILE)
     before = type(recipe).from_dict(_recipe_of(output_dir), source).to_dict()
     now = recipe.to_dict()
@@ -147,7 +150,7 @@ def has_trained(output_dir: pathlib.Path) -> bool:
     return any(int(path.name.removeprefix("step-")) for path in states)
 
 
-def claim(output_dir: pathlib.Path, recipe: Settings) -> None:
+def claim(output_dir: pathlib.Path, recipe: TrainingRecipe) -> None:
     """Writes the recipe; a run that never trained makes way for another.
 
     What killed runs left half-written is removed.

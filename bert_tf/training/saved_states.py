@@ -87,7 +87,7 @@ class SavedStates:
                 self.folder,
                 TrainingState(number, arrays, facts),
                 self.keep,
-                self._lowest and self._lowest["step"],
+                None if self._lowest is None else int(self._lowest["step"]),
             )
         gather_numbers(self.step.strategy, [number])
         self._wait_for(number)

@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -59,7 +60,9 @@ def save_batch(path: str | pathlib.Path, batch: Mapping[str, object]) -> None:
     """Keeps the batch of a bad step as an .npz file."""
     with written_beside(path) as beside:
         with open(beside, "wb") as file:
-            arrays = {k: np.asarray(v) for k, v in batch.items()}
+            arrays: dict[str, Any] = {
+                k: np.asarray(v) for k, v in batch.items()
+            }
             np.savez_compressed(file, **arrays)
 
 

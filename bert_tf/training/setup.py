@@ -1,6 +1,7 @@
 """What a recipe makes of a training: its step, its loop, its explanations."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -35,7 +36,7 @@ def make_step(
       frozen: see `TrainingStep`.
       rate_factors: see `TrainingStep`.
     """
-    arguments = {
+    arguments: dict[str, Any] = {
         "learning_rate": recipe.learning_rate,
         "total_steps": total_steps,
         "warmup": recipe.warmup_proportion,

@@ -139,7 +139,7 @@ def newest_state(
     Raises:
       UserError: there are states and none of them is whole.
     """
-    damaged = []
+    damaged: list[str] = []
     paths = _steps(pathlib.Path(folder))
     for path in paths:
         try:

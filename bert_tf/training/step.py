@@ -9,7 +9,7 @@ step, slice, replica), so that replicas differ and a resumed run draws what the
 uninterrupted one would have drawn.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import keras
@@ -267,7 +267,10 @@ class TrainingStep:
         return gradients, factor, result
 
     def _accumulate(
-        self, batch: Batch, weights: dict, counter: object
+        self,
+        batch: Batch,
+        weights: dict,
+        counter: Callable[[int | tf.Tensor], tf.Tensor],
     ) -> tuple[list[tf.Tensor], tuple[dict, dict]]:
         """Sums gradients and results over slices of the replica's batch."""
         slices = {}

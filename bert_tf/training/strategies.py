@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -174,7 +175,7 @@ def losing_workers(cluster: Cluster) -> Iterator[None]:
 
 def distribute(
     strategy: tf.distribute.Strategy, dataset: tf.data.Dataset
-) -> object:
+) -> Any:
     """Shares this worker's batches among its devices.
 
     Args:

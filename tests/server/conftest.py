@@ -7,6 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from bert_tf.server.batching import BatchingParameters
+from bert_tf.server.config import ModelConfig
+from tests.server.browser import CHROMIUM, Browser
+from tests.server.page_actions import choose
+from tests.server.page_models import write_page_model
 from tests.server.served_models import Background, served, write_model
 
 
@@ -37,3 +41,48 @@ def batching_server(versions) -> Iterator[Background]:
     parameters = BatchingParameters(max_batch_size=16, num_batch_threads=2)
     with served(versions, batching=parameters) as background:
         yield background
+
+
+@pytest.fixture(scope="session")
+def site(versions, tmp_path_factory):
+    """A server of the models film, other and own."""
+    own = tmp_path_factory.mktemp("own")
+    for number in (3, 10):
+        write_page_model(own, number)
+    models = (
+        ModelConfig("film", versions),
+        ModelConfig("other", versions),
+        ModelConfig("own", own, "all", labels=(("stable", 3),)),
+    )
+    with served(models=models) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    if CHROMIUM is None:
+        pytest.skip("no Chromium here (Debian: apt install chromium)")
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def page(browser, site):
+    """The page, ready for the signature serving_default of film."""
+    browser.messages.clear()
+    browser.open(site.rest + "/")
+    browser.until("document.querySelector('#input-text') !== null")
+    yield browser
+    assert browser.messages == []
+
+
+@pytest.fixture
+def own(page):
+    """The page, ready for the model own."""
+    choose(page, "own", "model")
+    page.until(
+        "document.querySelector('#signature').value === 'embed'"
+        " && document.querySelector('#input-second') !== null"
+    )
+    return page

@@ -71,7 +71,7 @@ BODIES = [
     ),
 ]
 VALUES = [None, True, 0, -1, 2**31, 2**63, 2**64, 10**30, 1.5, 1e308, "", "x"]
-VALUES += ["\ud83d\ude00", [], {}, [[]], [[], [1]], [{}], {"b64": "aGk="}]
+VALUES += ["\U0001f600", [], {}, [[]], [[], [1]], [{}], {"b64": "aGk="}]
 VALUES += [{"b64": "?"}, {"text": ["a"]}, [[[["deep"]]]], ["a"] * 9, [1, "a"]]
 KEYS = ["instances", "inputs", "signature_name", "examples", "context", "x"]
 KEYS += ["text", "text_b", "b64", ""]

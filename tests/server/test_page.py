@@ -10,12 +10,17 @@ import sys
 import aiohttp
 import pytest
 
-from bert_tf.server.config import ModelConfig
 from bert_tf.server.page import _FOLDER
 from tests.server import page_models
-from tests.server.browser import CHROMIUM, Browser
-from tests.server.page_models import CONTEXT, EVIL, write_page_model
-from tests.server.served_models import served
+from tests.server.page_actions import (
+    answer,
+    choose,
+    fill,
+    refused,
+    rows,
+    shown,
+    view,
+)
 
 
 def get(url: str) -> tuple[int, dict, str]:
@@ -24,21 +29,6 @@ def get(url: str) -> tuple[int, dict, str]:
             return got.status, dict(got.headers), await got.text()
 
     return asyncio.run(ask())
-
-
-@pytest.fixture(scope="module")
-def site(versions, tmp_path_factory):
-    """A server of the models film, other and own."""
-    own = tmp_path_factory.mktemp("own")
-    for number in (3, 10):
-        write_page_model(own, number)
-    models = (
-        ModelConfig("film", versions),
-        ModelConfig("other", versions),
-        ModelConfig("own", own, "all", labels=(("stable", 3),)),
-    )
-    with served(models=models) as server:
-        yield server
 
 
 def test_the_page_needs_nothing_from_elsewhere(site):
@@ -76,84 +66,6 @@ def test_what_folders_say(site):
     assert said("own", 10) == page_models.DESCRIPTION
     for model, version in (("film", 2), ("own", 4), ("own", "x"), ("", "")):
         assert said(model, version) == {}
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    if CHROMIUM is None:
-        pytest.skip("no Chromium here (Debian: apt install chromium)")
-    browser = Browser(tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
-
-
-@pytest.fixture
-def page(browser, site):
-    """The page, ready for the signature serving_default of film."""
-    browser.messages.clear()
-    browser.open(site.rest + "/")
-    browser.until("document.querySelector('#input-text') !== null")
-    yield browser
-    assert browser.messages == []
-
-
-@pytest.fixture
-def own(page):
-    """The page, ready for the model own."""
-    choose(page, "own", "model")
-    page.until(
-        "document.querySelector('#signature').value === 'embed'"
-        " && document.querySelector('#input-second') !== null"
-    )
-    return page
-
-
-def choose(page: Browser, name: str, select: str = "signature") -> None:
-    page.value(
-        f"""{{ const s = document.querySelector('#{select}');
-        s.value = {name!r}; s.dispatchEvent(new Event('change')); }}"""
-    )
-
-
-def fill(page: Browser, **fields: str) -> None:
-    for name, text in fields.items():
-        page.value(f"document.querySelector('#input-{name}').select()")
-        page.type(text)
-
-
-def shown(page: Browser, selector: str) -> str:
-    return page.value(f"document.querySelector({selector!r}).innerText")
-
-
-def rows(page: Browser) -> list[list[str]]:
-    """The cells of all tables of the answer, without bars."""
-    return page.value(
-        "[...document.querySelectorAll('#answer tr')].map(r =>"
-        " [...r.querySelectorAll('th, td:not(.bar)')].map(c => c.textContent))"
-    )
-
-
-def refused(page: Browser) -> str:
-    page.value("document.querySelector('#send').click()")
-    return page.until("document.querySelector('#error').innerText")
-
-
-def answer(page: Browser) -> str:
-    page.value("document.querySelector('#send').click()")
-    page.until(
-        "document.querySelector('#status').innerText.startsWith('Answered')"
-    )
-    return page.value("document.querySelector('#answer').innerText")
-
-
-def view(page: Browser) -> str:
-    return page.value("document.querySelector('#answer').dataset.view")
-
-
-def marks(page: Browser) -> list[str]:
-    return page.value(
-        "[...document.querySelectorAll('#answer mark')].map(m => m.innerText)"
-    )
 
 
 def test_with_the_keyboard_alone(page, site):
@@ -214,86 +126,6 @@ def test_only_signatures_of_text_are_offered(page):
     assert names[0] == "serving_default"
     assert {"span", "tags", "choice", "fill_mask", "embed"} < set(names)
     assert not {"tokens", "numbers", "classify", "regress"} & set(names)
-
-
-def test_an_answer_in_its_context(page):
-    choose(page, "span")
-    order = page.value(
-        "[...document.querySelectorAll('#inputs label')].map(l => l.innerText)"
-    )
-    assert order == ["Question", "Context"]
-    # The first letter has two places in a JavaScript string.
-    fill(page, question="film", context="\U0001f600 good film, <b>ü</b>.")
-    text = answer(page)
-    assert view(page) == "span"
-    assert text.startswith("film")
-    assert marks(page) == ["film"]
-    shown = page.value("document.querySelector('#answer .text').innerText")
-    assert shown == "\U0001f600 good film, <b>ü</b>."
-    assert "no answer: 25.0%" in text
-
-
-def test_entities_are_coloured(page):
-    choose(page, "tags")
-    fill(page, text="Zoë Rome is fine")
-    text = answer(page)
-    assert view(page) == "tags"
-    assert "2 entities" in text
-    assert rows(page) == [
-        ["Entity", "Label", "Characters", "Probability"],
-        ["Zoë", "PER", "0\u20133", "75.0%"],
-        ["Rome", "LOC", "4\u20138", "50.0%"],
-    ]
-    assert marks(page) == ["Zoë\u00a0PER", "Rome\u00a0LOC"]
-    colours = page.value(
-        "[...document.querySelectorAll('#answer mark')]"
-        ".map(m => getComputedStyle(m).backgroundColor)"
-    )
-    assert len(set(colours)) == 2
-
-
-def test_masks_are_filled(page):
-    choose(page, "fill_mask")
-    fill(page, text="The [MASK] over the [MASK].")
-    text = answer(page)
-    assert view(page) == "masks"
-    assert text.startswith("The red over the sky.")
-    assert marks(page) == ["red", "sky"]
-    assert "75.0%" in text
-    fill(page, text="No word is missing.")
-    assert "Write [MASK]" in refused(page)
-
-
-def test_choices_are_lines(page):
-    choose(page, "choice")
-    fill(page, text="What?", choices="one\nthree\n\ntwo")
-    text = answer(page)
-    assert view(page) == "choice"
-    assert text.startswith("three")
-    assert (
-        page.value("document.querySelectorAll('#answer tbody tr').length") == 3
-    )
-    fill(page, choices="one")
-    assert "at least two choices" in refused(page)
-
-
-def test_scores_vectors_and_others(page):
-    choose(page, "pair")
-    fill(page, text="abcd", text_b="a")
-    assert answer(page) == "3"
-    choose(page, "embed")
-    assert page.value("document.querySelector('#input-text').value") == "abcd"
-    answer(page)
-    assert [row[:2] for row in rows(page)] == [
-        ["Vector", "Dimensions"],
-        ["mean", "3"],
-        ["cls", "3"],
-    ]
-    choose(page, "version")
-    answer(page)
-    assert view(page) == "other"
-    raw = page.value("document.querySelector('#json').textContent")
-    assert '"version": 2' in raw
 
 
 def test_an_error_is_said(page):
@@ -373,87 +205,6 @@ def test_what_has_gone_leaves_the_lists(page):
     versions = "[...document.querySelector('#version').options].length"
     assert page.value(versions) == 2
     assert "no longer served" in shown(page, "#error")
-
-
-def test_candidates_are_whole_words(own):
-    choose(own, "questions")
-    fill(own, question="what", context=CONTEXT)
-    text = answer(own)
-    assert text.startswith("running\n")
-    assert "The model marked \u201cunning\u201d" in text
-    assert marks(own) == ["running"]
-    assert shown(own, "#answer .text") == CONTEXT
-    assert rows(own) == [
-        ["Answer", "Probability"],
-        ["running", "35.0%"],
-        ["running water", "10.0%"],
-        ["mills", "5.0%"],
-        ["1,901", "4.0%"],
-        ["東", "3.0%"],
-    ]
-
-
-def test_why_there_is_no_answer(own):
-    choose(own, "questions")
-    fill(own, question="what", context=CONTEXT)
-    text = answer(own)
-    # ln(0.1 / 0.35)
-    assert "no answer: 10.0%. \u201cNo answer\u201d scores 1.253 below" in text
-    assert "The threshold is 0.5 below the best answer" in text
-    fill(own, question="none")
-    text = answer(own)
-    assert text.startswith("No answer in this context.")
-    assert marks(own) == []
-    # ln(0.7 / 0.35)
-    assert "no answer: 70.0%. \u201cNo answer\u201d scores 0.6931 above" in text
-    assert len(rows(own)) == 6
-    assert own.value("document.querySelector('tr.best')") is None
-
-
-def test_labels_are_no_markup(own):
-    choose(own, "several")
-    fill(own, text=EVIL)
-    text = answer(own)
-    assert view(own) == "several"
-    assert text.startswith(f"{EVIL}, b\n")
-    assert rows(own) == [
-        ["Label", "Holds", "Probability"],
-        [EVIL, "yes", ">99.9%"],
-        ["b", "yes", "75.0%"],
-        ["c", "no", "25.0%"],
-        ["d", "no", "<0.1%"],
-    ]
-    # From the folder too.
-    own.value("document.querySelector('#description').open = true")
-    assert f"Task\n{EVIL}" in shown(own, "#facts")
-    assert own.value("document.querySelectorAll('main img').length") == 0
-    assert own.value("document.title") == "Try a model"
-
-
-def test_many_labels(own):
-    choose(own, "many")
-    fill(own, text="a")
-    answer(own)
-    found = rows(own)
-    assert found[1][0] == "label 13"
-    assert [row[0] for row in found].count("Label") == 2
-    assert shown(own, "#answer summary") == "4 more"
-
-
-def test_two_texts_are_compared(own):
-    fill(own, text="a b", second="abc defg")
-    text = answer(own)
-    # (3, 1) and (8, 1)
-    assert text.startswith("Similarity 0.9806\n")
-    assert rows(own)[1:] == [
-        ["mean", "3.162, 8.062", "0.9806"],
-        ["cls", "3.162, 8.062", "0.9806"],
-    ]
-    beside = own.value(
-        "[...document.querySelectorAll('#inputs textarea')]"
-        ".map(a => a.getBoundingClientRect().top)"
-    )
-    assert beside[0] == beside[1]
 
 
 def test_what_the_model_is(own):
@@ -567,39 +318,6 @@ def test_programs_are_copied(own):
         )
         text = own.value(f"document.querySelector('#{program}').textContent")
         assert own.value("navigator.clipboard.readText()") == text
-
-
-def test_numbers_and_places(page):
-    """What the page computes, on its own."""
-
-    def of(expression):
-        return page.value(f"import('/format.js').then(m => m.{expression})")
-
-    for value, text in (
-        *((0, "<0.1%"), (0.0004999, "<0.1%"), (0.0005, "0.1%")),
-        *((0.5, "50.0%"), (0.99949, "99.9%"), (0.9995, ">99.9%")),
-        *((1, ">99.9%"), ("null", "not a number")),
-    ):
-        assert of(f"probability({value})") == text
-    for value, text in ((-1.25, "\u22121.25"), (3, "3"), (123456, "123500")):
-        assert of(f"number({value})") == text
-    assert of("cosine([3, 4], [4, 3])") == pytest.approx(0.96)
-    assert of("cosine([1, 0], [0, 2])") == 0
-    for text, start, end, whole in (
-        ("a running man", 3, 6, "running"),
-        ("Lovell's", 1, 6, "Lovell"),
-        ("Lovell's", 7, 8, "s"),
-        ("1,901.", 3, 4, "1,901"),
-        ("a, 1", 3, 4, "1"),
-        ("\U0001f600ab \U00010400\U00010401c", 5, 6, "\U00010400\U00010401c"),
-        ("東京都", 1, 2, "京"),
-        ("cafe\u0301 x", 0, 2, "cafe\u0301"),
-        ("x.y", 1, 2, "."),
-    ):
-        place = of(
-            f"wholeWords(Array.from({json.dumps(text)}), {start}, {end})"
-        )
-        assert text[place["start"] : place["end"]] == whole
 
 
 def test_a_narrow_screen_and_both_colour_schemes(page):

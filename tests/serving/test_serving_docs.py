@@ -1,24 +1,45 @@
-"""The clients and the files of docs/serving.md work with the local server."""
+"""The commands and clients of docs/serving.md work as they stand."""
 
+import contextlib
 import json
+import os
 import pathlib
 import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
 import urllib.request
 
 import pytest
 
+import bert_tf
+from bert_tf.encoder import BertEncoder
+from bert_tf.finetuning.choices.choice_task import ChoiceFacts
+from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+from bert_tf.finetuning.model_folder import save_model
+from bert_tf.finetuning.spans.span_task import SpanFacts
+from bert_tf.finetuning.task_model import TaskModel
+from bert_tf.models import (
+    bert_classifier,
+    bert_multiple_choice,
+    bert_span_labeler,
+)
+from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.server.config import (
     read_batching,
     read_metrics_path,
     read_models,
 )
-from bert_tf.serving.saving import write_saved_model
-from bert_tf.serving.sentences import SentenceModel
-from tests.server.served_models import served
-from tests.serving.serving_models import classifier, tokenizer
+from tests.documents import ROOT, blocks, commands
+from tests.finetuning.sentence_runs import model_folder, tokenizer
+from tests.model_helpers import fill
+from tests.serving.test_served_folders import sentence_facts
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-DOCS = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+PAGE = "docs/serving.md"
 PRODUCTION = ROOT / "production"
 
 
@@ -31,10 +52,15 @@ def test_the_configuration_files_are_read():
     assert path == "/monitoring/prometheus/metrics"
 
 
-def test_what_curl_sends_is_json():
-    bodies = re.findall(r"curl -d '([^']*)'", DOCS)
-    assert len(bodies) >= 6
-    for body in bodies:
+def test_what_is_asked_for_is_served():
+    """The names in the page's addresses are those that it serves."""
+    text = "".join(blocks(PAGE, "sh") + blocks(PAGE, "python"))
+    served = set(re.search(r"for name in (stars .*); do", text)[1].split())
+    asked = set(re.findall(r"/v1/models/(\w+)", text))
+    assert asked == served
+    assert set(re.findall(r'model="(\w+)"', text)) == {"stars"}
+    assert "--model_name=stars --model_base_path=served/stars" in text
+    for body in re.findall(r"curl -d '([^']*)'", text):
         assert set(json.loads(body)) & {"instances", "examples"}
 
 
@@ -49,46 +75,129 @@ def test_all_files_that_are_mounted_exist(file):
 
 
 @pytest.fixture(scope="module")
-def addresses(tmp_path_factory):
-    """A server of a small sentence model called bert."""
-    folder = tmp_path_factory.mktemp("served")
+def folder(tmp_path_factory) -> pathlib.Path:
+    """Where the page's commands run: small models of its names in out/."""
+    root = tmp_path_factory.mktemp("page")
+    start = model_folder(root / "start")
     labels = ("bad", "good", "so")
-    model = SentenceModel(classifier(), tokenizer(), 32, labels)
-    write_saved_model(model, folder)
-    with served(folder, name="bert") as background:
-        yield background
+    task = SentenceTask(name="mood", data=None, labels=labels)
+
+    def save(name, facts, network):
+        model = TaskModel(fill(network, seed=5, scale=0.5))
+        save_model(root / "out" / name, model, tokenizer(), facts)
+
+    def encoder():
+        return BertEncoder.from_checkpoint(start)
+
+    for name, texts in (("stars", 1), ("paraphrases", 2)):
+        facts = sentence_facts(task, 3, texts)
+        save(name, facts, bert_classifier(encoder(), 3))
+    facts = SpanFacts("squad", (), 16, 4, 4, 5, 6, False, 0.0)
+    save("squad", facts, bert_span_labeler(encoder()))
+    facts = ChoiceFacts("swag", (), 16, False)
+    save("swag", facts, bert_multiple_choice(encoder()))
+    pretrained = root / "out" / "pretraining"
+    model = fill(BertPretrainer(encoder().config), seed=5, scale=0.5)
+    bert_tf.save_checkpoint(
+        pretrained, bert_tf.Checkpoint(model.config, model.to_arrays())
+    )
+    tokenizer().save(pretrained)
+    return root
 
 
-def client(number: int, old: str, new: str) -> dict:
-    """The names that a Python block of the page defines when it is run."""
-    block = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)[number]
-    names: dict = {}
-    assert old in block
-    # As a user would paste it, with the address of a server there is.
-    exec(block.replace(old, new), names)
-    return names
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
+
+
+class Page:
+    """The page's blocks, run by bash or Python in a folder.
+
+    As they stand but for the ports: others may use those of the page.
+    """
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+        self.rest, self.grpc = free_port(), free_port()
+        bin_folder = str(pathlib.Path(sys.executable).parent)
+        self.environment = os.environ | {
+            "PATH": os.pathsep.join([bin_folder, os.environ["PATH"]]),
+            "PYTHONPATH": str(ROOT),
+        }
+
+    def with_ports(self, block: str) -> str:
+        block = block.replace("localhost:8501", f"localhost:{self.rest}")
+        block = block.replace("localhost:8500", f"localhost:{self.grpc}")
+        flags = f" --rest_api_port={self.rest} --port={self.grpc}"
+        return re.sub(r"(python -m tools\.serve[^\n]*)", rf"\1{flags}", block)
+
+    def run(self, *words: str) -> str:
+        done = subprocess.run(
+            [*words[:-1], self.with_ports(words[-1])],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    @contextlib.contextmanager
+    def serving(self, block: str, name: str):
+        """Runs a block that ends with a server, until it is not needed."""
+        process = subprocess.Popen(
+            ["bash", "-ec", self.with_ports(block)],
+            cwd=self.folder,
+            env=self.environment,
+            start_new_session=True,
+        )
+        try:
+            address = f"http://localhost:{self.rest}/v1/models/{name}"
+            end = time.monotonic() + 600
+            while True:
+                assert process.poll() is None, "the server has ended"
+                assert time.monotonic() < end, "the server does not start"
+                try:
+                    with urllib.request.urlopen(address) as answer:
+                        assert b"AVAILABLE" in answer.read()
+                    break
+                except urllib.error.URLError:
+                    time.sleep(0.5)
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(60)
 
 
 @pytest.mark.slow
-def test_the_clients_give_the_same_answers(addresses, capsys):
-    rest = client(0, "http://localhost:8501", addresses.rest)["predict"]
-    grpc = client(1, "localhost:8500", addresses.grpc)["predict"]
-    texts = ["a good film", "dull!", ""]
-    rows = rest(texts)
-    arrays = grpc(text=texts)
-    assert [row["label"] for row in rows] == [
-        label.decode() for label in arrays["label"].tolist()
+def test_every_command_of_the_page(folder):
+    export, serve, several, docker, curls = blocks(PAGE, "sh")
+    assert "docker compose" in docker  # No daemon runs where tests do.
+    assert shutil.which("curl"), "the page's commands need curl: install it"
+    page = Page(folder)
+    page.run("bash", "-ec", export)
+    assert (folder / "served" / "stars" / "1" / "saved_model.pb").is_file()
+    with page.serving(serve, "stars"):
+        rest, grpc = blocks(PAGE, "python")
+        rows = page.run("python", "-c", rest).splitlines()
+        assert [set(eval(row)) for row in rows] == [
+            {"label", "labels", "probabilities", "logits"}
+        ] * 2
+        arrays = page.run("python", "-c", grpc)
+        label = eval(rows[0])["label"]
+        assert f"'label': array([b'{label}'" in arrays
+    with page.serving(several, "pretraining"):
+        asked = commands(curls)
+        assert len(asked) == 9
+        answers = [page.run("bash", "-ec", command) for command in asked]
+    for answer, command in zip(answers, asked, strict=True):
+        assert '"error":' not in answer, command
+    assert [next(iter(json.loads(answer))) for answer in answers[:6]] == [
+        *["predictions"] * 5,
+        "results",
     ]
-    for row, shares in zip(rows, arrays["probabilities"], strict=True):
-        assert row["probabilities"] == pytest.approx(shares.tolist(), abs=1e-6)
-    assert "label" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_curl_of_classes_is_answered(addresses):
-    body = re.search(r"curl -d '(\{\"signature_name\": \"classify.*?)'", DOCS)
-    url = f"{addresses.rest}/v1/models/bert:classify"
-    with urllib.request.urlopen(url, body[1].encode(), timeout=60) as answer:
-        (row,) = json.load(answer)["results"]
-    assert {name for name, _ in row} == {"bad", "good", "so"}
-    assert sum(score for _, score in row) == pytest.approx(1, abs=1e-5)
+    assert "AVAILABLE" in answers[6]
+    assert "signature_def" in answers[7]
+    assert "tensorflow:serving:request_count" in answers[8]

@@ -128,7 +128,7 @@ def test_flags_for_the_names_of_arguments():
     body = """
     from bert_tf.progress import notice
 
-    command_line.name_arguments({"rate": "--set rate", "kind": "--set kind"})
+    command_line.name_fields(["rate", "kind"])
     notice("`kind`=a and `rate` and `rate`=1, with `code` and `a b` as it is")
     raise UserError("`inputs`=x: pass `kind`=good.")
 """

@@ -69,7 +69,7 @@ def model(folder) -> pathlib.Path:
         *("--vocab_file=vocab.txt", "--output_dir=records", "--workers=2"),
         *("--max_seq_length=32", "--held_out=0.2"),
     )
-    assert "next: bert-tf pretrain --data_dir=records" in printed
+    assert "\nnext: bert-tf pretrain --data_dir=" in printed
     process = bert_tf(
         *(folder, "pretrain", "--data_dir=records", "--output_dir=model"),
         *("--size=tiny", "--set=num_train_steps=3", "--set=train_batch_size=4"),

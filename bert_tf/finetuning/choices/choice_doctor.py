@@ -82,18 +82,17 @@ def _counts(examples: Sequence[ChoiceExample]) -> dict[str, Any]:
     sizes = collections.Counter(len(e.choices) for e in examples)
     right = collections.Counter(e.label for e in examples)
     # What guessing gives: of rows with more choices, few are at a position.
-    even = collections.Counter()
+    even = dict.fromkeys(range(max(sizes)), 0.0)
     for size, count in sizes.items():
-        even.update({place: count / size for place in range(size)})
+        for place in range(size):
+            even[place] += count / size
     return {
         "file": examples[0].path,
         "rows": len(examples),
         "inputs": sum(size * count for size, count in sizes.items()),
         "choices": {str(size): sizes[size] for size in sorted(sizes)},
         "right": {str(place): right[place] for place in range(max(sizes))},
-        "right_if_even": {
-            str(place): even[place] for place in range(max(sizes))
-        },
+        "right_if_even": {str(place): even[place] for place in even},
         "same_choice_twice": sum(
             len({choice.strip() for choice in e.choices}) < len(e.choices)
             for e in examples

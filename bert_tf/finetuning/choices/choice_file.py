@@ -101,7 +101,7 @@ def read_choices(
     wanted = [columns.context, *columns.choices]
     if columns.start is not None:
         wanted.insert(1, columns.start)
-    optional = []
+    optional: list[str] = []
     if columns.label is not None:
         (wanted if label_needed else optional).append(columns.label)
     table = read_table(path, wanted, optional, dialect)
@@ -160,10 +160,11 @@ def _example(
         start = _text(left.pop(0), columns.start, place)
     choices = _choices(left[: len(columns.choices)], columns, place)
     label = None
-    cell = left[-1] if columns.label is not None else None
-    if cell is not None and (label_needed or cell):
-        text = _text(cell, columns.label, place)
-        label = _label(text, choices, columns.label_form, place)
+    if columns.label is not None:
+        cell = left[-1]
+        if cell is not None and (label_needed or cell):
+            text = _text(cell, columns.label, place)
+            label = _label(text, choices, columns.label_form, place)
     return ChoiceExample(
         context, start, choices, label, str(row.position), row.number, path
     )

@@ -1,13 +1,14 @@
 """What a task reads and what a model answers: the common currency."""
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 # The name of a class, a number (regression), the names of all classes that
-# hold (multi-label), or None where the file tells no answer.
-Label = str | float | tuple[str, ...] | None
+# hold (multi-label), or None where the file tells no answer: each kind of task
+# reads its own.
+Label: TypeAlias = Any
 
 
 class Example(NamedTuple):

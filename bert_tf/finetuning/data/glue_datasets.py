@@ -85,7 +85,7 @@ def _batches(name: str, split: str) -> list[dict[str, Any]]:
         raise _cannot(name, error) from None
 
 
-def _cell(label: object, data_set: DataSet) -> str:
+def _cell(label: Any, data_set: DataSet) -> str:
     """A label as the official file has it."""
     return data_set.labels[int(label)] if data_set.labels else str(label)
 

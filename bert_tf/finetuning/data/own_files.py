@@ -7,7 +7,7 @@ dev rows are split off.
 import dataclasses
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from bert_tf.errors import UserError
 from bert_tf.finetuning.data.table_formats import FORMATS
@@ -19,9 +19,9 @@ from bert_tf.training.recipe import LARGEST_SEED
 
 _FILE_SETTINGS = {"train": "train_file", "dev": "dev_file", "test": "test_file"}
 # Splits examples in two, given the share and the seed of the second part.
-SplitOff = Callable[[list, float, int], tuple[list, list]]
+SplitOff = Callable[[Any, float, int], tuple[Any, Any]]
 # The examples of a file, given its path and whether labels are needed.
-ReadRows = Callable[[str, bool], list]
+ReadRows = Callable[[str, bool], Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +65,30 @@ class OwnFilesRecipe(TableRecipe):
         )
 
 
+class FileSettings(Protocol):
+    """The fields of a recipe that name files; see `OwnFilesRecipe`."""
+
+    @property
+    def data_dir(self) -> str:
+        """Folder that the files' names begin in."""
+
+    @property
+    def train_file(self) -> str:
+        """File to train on."""
+
+    @property
+    def dev_file(self) -> str:
+        """File to evaluate on; empty splits it off the training file."""
+
+    @property
+    def dev_share(self) -> float:
+        """Share of the training file that is split off."""
+
+    @property
+    def dev_seed(self) -> int:
+        """Seed of that split."""
+
+
 class OwnFiles:
     """The examples of the files that a recipe names.
 
@@ -77,10 +101,10 @@ class OwnFiles:
         self._split_off = split_off
         self._unit = unit
         # Both parts of a split file, for the second of them to be asked for.
-        self._parts: dict[OwnFilesRecipe, dict[str, list[Any]]] = {}
+        self._parts: dict[FileSettings, dict[str, Any]] = {}
 
     def present(
-        self, splits: Sequence[str], recipe: OwnFilesRecipe
+        self, splits: Sequence[str], recipe: FileSettings
     ) -> tuple[str, ...]:
         """The splits that the recipe names a file for.
 
@@ -98,8 +122,8 @@ class OwnFiles:
         return there
 
     def read(
-        self, split: str, recipe: OwnFilesRecipe, read_rows: ReadRows
-    ) -> list[Any]:
+        self, split: str, recipe: FileSettings, read_rows: ReadRows
+    ) -> Any:
         """The examples of a split.
 
         Args:
@@ -118,8 +142,8 @@ class OwnFiles:
         return read_rows(path_of(path, recipe), split != "test")
 
     def _part(
-        self, split: str, recipe: OwnFilesRecipe, read_rows: ReadRows
-    ) -> list[Any]:
+        self, split: str, recipe: FileSettings, read_rows: ReadRows
+    ) -> Any:
         """The training or the dev examples of a file that is split in two."""
         if recipe not in self._parts:
             path = path_of(recipe.train_file, recipe)
@@ -136,7 +160,7 @@ class OwnFiles:
         return self._parts[recipe][split]
 
 
-def path_of(name: str, recipe: OwnFilesRecipe) -> str:
+def path_of(name: str, recipe: FileSettings) -> str:
     """The path itself, or in data_dir where it is relative to that."""
     return str(pathlib.Path(recipe.data_dir) / name)
 

@@ -37,7 +37,7 @@ def read_cells(path: str) -> dict[str, tuple[str, str]]:
     """
     answers: dict[str, tuple[str, str]] = {}
     for row in read_table(path, _COLUMNS, (), Dialect(format=TSV)).rows:
-        index, value = row.cells
+        index, value = map(str, row.cells)
         place = f"{path}, row {row.number}"
         if index in answers:
             raise UserError(f"{place}: the index {index!r} occurs twice.")

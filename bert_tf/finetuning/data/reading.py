@@ -1,10 +1,15 @@
 """Rows of a table as examples, their labels still as the file has them."""
 
+from typing import Any, TypeVar
+
 from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.data.table_formats import Cell, excerpt
 from bert_tf.finetuning.data.tables import Dialect, Table, read_table
 from bert_tf.progress import notice
+
+# An example of any kind of task: its texts first.
+E = TypeVar("E", bound=Any)
 
 
 def read_examples(
@@ -33,7 +38,7 @@ def read_examples(
     Raises:
       UserError: see `read_table`; or an empty text that is not allowed.
     """
-    wanted, optional = list(texts), []
+    wanted, optional = list(texts), list[str]()
     if label is not None:
         (wanted if label_needed else optional).append(label)
     table = read_table(path, wanted, optional, dialect)
@@ -64,8 +69,8 @@ def _text(table: Table, row: int, column: str, cell: Cell) -> str:
 
 
 def handle_empty_texts(
-    examples: list[Example], texts: tuple[str, ...], empty_text: str
-) -> list[Example]:
+    examples: list[E], texts: tuple[str, ...], empty_text: str
+) -> list[E]:
     """Keeps, drops or refuses examples with an empty text.
 
     Args:

@@ -3,7 +3,7 @@
 import csv
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from gzip import BadGzipFile
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ class Record(NamedTuple):
     """
 
     row: int
-    cells: list[Cell]
+    cells: Sequence[Cell]
     keys: list[str] | None = None
 
 

@@ -132,7 +132,9 @@ def _of_cells(
         columns = tuple(str(cell).strip() for cell in first.cells)
     else:
         columns = tuple(map(str, range(width)))
-    places = [_place(path, columns, name, dialect) for name in wanted]
+    places: list[int | None] = [
+        _place(path, columns, name, dialect) for name in wanted
+    ]
     places += [
         _place(path, columns, name, dialect)
         if _is_there(columns, name)

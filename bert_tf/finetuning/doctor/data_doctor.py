@@ -163,7 +163,7 @@ def _count(
     vocabulary = tokenizer.vocabulary
     columns = [[e.text_a for e in batch]]
     if batch[0].text_b is not None:
-        columns.append([e.text_b for e in batch])
+        columns.append([e.text_b or "" for e in batch])
     # [CLS], and a [SEP] behind each text.
     lengths = np.full(len(batch), 1 + len(columns))
     has_unknown = np.zeros(len(batch), bool)

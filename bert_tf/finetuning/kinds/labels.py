@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.data.examples import Example, Label
+from bert_tf.finetuning.data.examples import Label
 from bert_tf.finetuning.data.table_formats import excerpt
 
 # Above this many classes, a class must have at least two rows on average.
@@ -40,12 +40,12 @@ def check_label_text(label: str, place: str) -> None:
         )
 
 
-def place_of(example: Example) -> str:
+def place_of(example: Any) -> str:
     """File and row of an example, for errors."""
     return f"{example.path}, row {example.row}"
 
 
-def known_label(example: Example) -> Any:
+def known_label(example: Any) -> Any:
     """An example's label; raises `UserError` if it has none."""
     if example.label is None:
         raise UserError(

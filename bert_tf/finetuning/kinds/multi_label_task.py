@@ -78,9 +78,10 @@ class MultiLabelTask(TextTask):
         return tuple(sorted(names))
 
     def facts_of(
-        self, recipe: MultiLabelRecipe, examples: Sequence[Example]
+        self, recipe: SentenceRecipe, examples: Sequence[Example]
     ) -> SentenceFacts:
         """See `Task.facts_of`."""
+        assert isinstance(recipe, MultiLabelRecipe)
         facts = super().facts_of(recipe, examples)
         return dataclasses.replace(facts, threshold=recipe.threshold)
 
@@ -159,7 +160,7 @@ class MultiLabelTask(TextTask):
         probabilities = 0.5 * (1 + np.tanh(0.5 * logits))
         # Sorted as `parse_label` sorts, so that answers can be compared.
         values = tuple(
-            tuple(sorted(labels[place] for place in np.flatnonzero(row)))
+            tuple(sorted(labels[at] for at in np.flatnonzero(row).tolist()))
             for row in probabilities > threshold
         )
         return Predictions(logits, values, probabilities)

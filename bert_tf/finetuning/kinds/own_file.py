@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example
@@ -79,7 +79,7 @@ class OwnFileTask(TaskTemplate):
                 "text_columns; the label stands in another column."
             )
         # Task and data of one run, so that a file is read once.
-        common = {
+        common: dict[str, Any] = {
             "name": self.name,
             "data": OwnTexts(texts),
             "text_columns": recipe.text_columns,

@@ -39,8 +39,8 @@ class RegressionTask(TextTask):
     def parse_label(self, cell: str | tuple[str, ...], place: str) -> Label:
         """Turns a cell into a number; raises `UserError` if it is none."""
         try:
-            number = float(cell)
-        except (TypeError, ValueError):
+            number = float("" if isinstance(cell, tuple) else cell)
+        except ValueError:
             raise UserError(
                 f"{place}: the label {excerpt(cell)} is not a number; mend "
                 "it, or pass `label_kind`=classes."

@@ -218,6 +218,7 @@ class TextTask(TextAnswers, Task):
                 logits = np.zeros((rows.num_examples, found.shape[1]))
             weights = rows.weights[chosen, None]
             np.add.at(logits, rows.example[chosen], found * weights)
+        assert logits is not None
         return {"logits": logits.astype(np.float32)}
 
     def answer(

@@ -77,9 +77,10 @@ def expected_calibration_error(bins: list[ReliabilityBin]) -> float:
     total = sum(each["count"] for each in bins)
     return (
         sum(
-            each["count"] * abs(each["share_true"] - each["mean_probability"])
+            each["count"] * abs(share - mean)
             for each in bins
-            if each["count"]
+            if (share := each["share_true"]) is not None
+            and (mean := each["mean_probability"]) is not None
         )
         / total
     )

@@ -76,7 +76,7 @@ def _parts(doctor: Mapping[str, Any]) -> list[str]:
 def _facts(doctor: Mapping[str, Any]) -> list[tuple[str, ...]]:
     splits = doctor["splits"]
 
-    def row(name: str, value: Callable[[Mapping[str, Any]], str]) -> tuple:
+    def row(name: str, value: Callable[..., str]) -> tuple:
         return name, *(value(part) for part in splits.values())
 
     rows = [

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # Okabe and Ito 2008, "Color universal design": told apart by the colour-blind.
 BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#5F6B76", "#007A5A"
 _SIZE = (4.8, 3.3)
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.size": 9.5,
     "axes.spines.top": False,
     "axes.spines.right": False,

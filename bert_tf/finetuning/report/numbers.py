@@ -125,9 +125,10 @@ def curves(
     for name, key in names.items():
         for seed, rows in histories.items():
             points = [
-                (row["step"], row[key])
+                (step, value)
                 for row in rows
-                if row.get(key) is not None and row["step"] is not None
+                if (step := row["step"]) is not None
+                and (value := row.get(key)) is not None
             ]
             if points:
                 steps, values = zip(*_block_means(points), strict=True)

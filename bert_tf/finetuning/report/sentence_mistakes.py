@@ -42,15 +42,15 @@ def class_mistakes(
     """
     wrong = np.array([row.label != row.prediction for row in rows])
     confidence = np.array(
-        [row.probabilities[labels.index(row.prediction)] for row in rows]
+        [row.probability(labels.index(row.prediction)) for row in rows]
     )
     worst = [
         _described(rows[index])
         | {
             "confidence": float(confidence[index]),
-            "label_probability": rows[index].probabilities[
+            "label_probability": rows[index].probability(
                 labels.index(rows[index].label)
-            ],
+            ),
         }
         for index in _worst(confidence, wrong)
     ]
@@ -105,7 +105,7 @@ def multi_label_mistakes(
     for index in _worst(np.array(confidence), np.array(wrong)):
         row = rows[index]
         truth, answer = set(row.label), set(row.prediction)
-        given = dict(zip(labels, row.probabilities, strict=True))
+        given = {label: row.probability(k) for k, label in enumerate(labels)}
         worst.append(
             _described(row)
             | {
@@ -119,5 +119,5 @@ def multi_label_mistakes(
 
 def _wrong_side(row: DevPrediction, labels: Sequence[str], label: str) -> float:
     """The probability given to what is not so about one label."""
-    probability = row.probabilities[labels.index(label)]
+    probability = row.probability(labels.index(label))
     return 1 - probability if label in row.label else probability

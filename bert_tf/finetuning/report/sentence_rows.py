@@ -37,6 +37,11 @@ class DevPrediction(NamedTuple):
     prediction: Any
     probabilities: Sequence[float] | None
 
+    def probability(self, place: int) -> float:
+        """That of a class, by its place among the labels."""
+        assert self.probabilities is not None
+        return self.probabilities[place]
+
 
 def read_sentence(
     line: Mapping[str, Any], results: Mapping[str, Any], place: str
@@ -68,7 +73,8 @@ def read_sentence(
             line.get("probabilities"), len(labels), "one a label", place
         )
     return DevPrediction(
-        *(line[name] for name in DevPrediction._fields[:-1]), probabilities
+        **{name: line[name] for name in DevPrediction._fields[:-1]},
+        probabilities=probabilities,
     )
 
 

@@ -150,7 +150,7 @@ def _words_of(found: Sequence[Entity]) -> set[int]:
 
 def _mistakes(rows: Sequence[TagRow]) -> dict[str, Any]:
     """The sentences with the most wrong entities, missed or found."""
-    described = []
+    described: list[dict[str, Any]] = []
     for row in rows:
         starts = [0, len(row.words)]
         wanted = entities(row.tags, starts)

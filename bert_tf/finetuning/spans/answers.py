@@ -143,7 +143,9 @@ def decode_answers(
         n_best.append(_with_probabilities(entries))
         filled = next((e for e in entries if e.text), None)
         best.append(filled.text if filled else "")
-        spans.append(alignment.character_span(cut) if cut else (-1, -1))
+        spans.append(
+            alignment.character_span(cut) if alignment and cut else (-1, -1)
+        )
         if with_null:
             score = filled.start_logit + filled.end_logit if filled else 0.0
             odds.append(found.null[0] + found.null[1] - score)
@@ -303,6 +305,7 @@ def _best(
             entries[""] = null
         if place == len(firsts) or len(entries) >= n_best_size:
             break
+        assert alignment is not None
         answer = alignment.cut(firsts[place], lasts[place])
         if answer.text not in entries:
             best = best or answer

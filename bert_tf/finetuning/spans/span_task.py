@@ -310,6 +310,7 @@ class SpanTask(Task):
     ) -> SpanFacts:
         """The facts with the threshold of the highest F1."""
         names = answers.identifiers
+        assert answers.null_odds is not None
         threshold = squad_metrics.tuned_threshold(
             examples,
             dict(zip(names, answers.best, strict=True)),

@@ -303,7 +303,7 @@ def _question(
 ) -> Question:
     identifier = _text(row, "id", place)
     place = f"{place} (id {identifier!r})"
-    answers = ()
+    answers: tuple[Answer, ...] = ()
     if answers_needed or "answers" in row:
         answers = tuple(
             Answer(

@@ -281,7 +281,8 @@ def _best_threshold(
     evaluate-v2.0, `find_best_thresh`: at first nothing is answered; then the
     questions are, from the lowest null odds on.
     """
-    current = best = sum(not has_answer[name] for name in scores)
+    current: float = sum(not has_answer[name] for name in scores)
+    best = current
     threshold = 0.0
     for name in sorted(null_odds, key=lambda name: null_odds[name]):
         if name not in scores:

@@ -195,7 +195,7 @@ def answer_positions(
       int32 [W, 2], the positions of the first and the last token.
     """
     answered = np.flatnonzero([bool(q.answers) for q in questions])
-    answers = [questions[number].answers[0] for number in answered]
+    answers = [questions[number].answers[0] for number in answered.tolist()]
     context = windows.context[answered]
     begin = np.array([answer.start for answer in answers], np.int64)
     size = np.array([len(answer.text) for answer in answers], np.int64)

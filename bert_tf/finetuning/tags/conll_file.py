@@ -84,6 +84,18 @@ class TaggedWords:
         """How many sentences there are."""
         return len(self.sentence_starts) - 1
 
+    @property
+    def known_tags(self) -> list[str]:
+        """The tags, of a file that has them."""
+        assert self.tags is not None
+        return self.tags
+
+    @property
+    def known_given_tags(self) -> list[str]:
+        """The tags as the file has them, of one that has any."""
+        assert self.given_tags is not None
+        return self.given_tags
+
     def __len__(self) -> int:
         return self.num_sentences
 
@@ -145,7 +157,7 @@ def read_conll(
     _close(sentence_starts, len(words))
     _close(document_starts, len(sentence_starts) - 1)
     if not marks and layout.unmarked == "sentences":
-        document_starts = range(len(sentence_starts))
+        document_starts = list(range(len(sentence_starts)))
     _tell_oddities(path, words, columns.tabs, comments)
     tagged = layout.tag_column is not None
     return TaggedWords(

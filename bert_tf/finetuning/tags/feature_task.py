@@ -12,6 +12,7 @@ from bert_tf.finetuning.tags.feature_recipe import (
     WEIGHTED_SUM_LAST_FOUR,
     FeatureRecipe,
 )
+from bert_tf.finetuning.tags.tag_recipe import TagRecipe
 from bert_tf.finetuning.tags.tag_task import TagFacts, TagTask
 from bert_tf.finetuning.task import Split
 from bert_tf.progress import notice
@@ -55,9 +56,10 @@ class FeatureTask(TagTask):
     own_files: ClassVar[tuple[str, ...]] = (TAGGER_FILE,)
 
     def facts_of(
-        self, recipe: FeatureRecipe, examples: TaggedWords
+        self, recipe: TagRecipe, examples: TaggedWords
     ) -> FeatureFacts:
         """See `Task.facts_of`."""
+        assert isinstance(recipe, FeatureRecipe)
         return FeatureFacts(
             **dataclasses.asdict(super().facts_of(recipe, examples)),
             features=recipe.features,
@@ -106,11 +108,12 @@ class FeatureTask(TagTask):
         rows = FeatureRows(features, split.rows, starts, name)
         return dataclasses.replace(split, rows=rows)
 
-    def make_network(self, encoder: Any, facts: FeatureFacts) -> Any:
+    def make_network(self, encoder: Any, facts: TagFacts) -> Any:
         """See `bilstm_tagger`."""
         from bert_tf.finetuning.tags.feature_tagger import bilstm_tagger
         from bert_tf.finetuning.tags.word_features import layers_of
 
+        assert isinstance(facts, FeatureFacts)
         config = encoder.config
         return bilstm_tagger(
             num_layers=len(layers_of(facts.features, config.num_hidden_layers)),

@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,12 +17,10 @@ from bert_tf.progress import notice
 class TagData(Protocol):
     """Where a task's words come from."""
 
-    def present(
-        self, splits: Sequence[str], recipe: TagRecipe
-    ) -> tuple[str, ...]:
+    def present(self, splits: Sequence[str], recipe: Any) -> tuple[str, ...]:
         """The splits that are there; says in a line which are not."""
 
-    def read(self, split: str, recipe: TagRecipe) -> TaggedWords:
+    def read(self, split: str, recipe: Any) -> TaggedWords:
         """The words of a split."""
 
 
@@ -174,7 +172,7 @@ def _drawn(
             taken.append(place)
             total += count
     if not taken and counts:
-        taken = [min(counts, key=counts.get)]
+        taken = [min(counts, key=lambda place: counts[place])]
     return [number for place in taken for number in documents[place]]
 
 
@@ -189,8 +187,8 @@ def _sentences_of(data: TaggedWords, kept: np.ndarray) -> TaggedWords:
     return dataclasses.replace(
         data,
         words=[data.words[place] for place in chosen],
-        tags=[data.tags[place] for place in chosen],
-        given_tags=[data.given_tags[place] for place in chosen],
+        tags=[data.known_tags[place] for place in chosen],
+        given_tags=[data.known_given_tags[place] for place in chosen],
         rows=data.rows[chosen],
         sentence_starts=np.concatenate([[0], np.cumsum(sizes[kept])]),
         document_starts=np.append(starts, len(document)),

@@ -72,7 +72,7 @@ def _split(
     words: TaggedWords, recipe: TagRecipe, tokenizer: BertTokenizer
 ) -> dict[str, Any]:
     """The numbers of one split."""
-    found = entities(words.tags, words.sentence_starts)
+    found = entities(words.known_tags, words.sentence_starts)
     counts = collections.Counter(entity.kind for entity in found)
     capitals = sum(word != word.lower() for word in words.words)
     lengths = np.diff(words.sentence_starts)
@@ -138,7 +138,7 @@ def _sentences(
     """The words, the tags and the row of each sentence."""
     for part in words.sentences():
         row = int(words.rows[part.start])
-        yield tuple(words.words[part]), tuple(words.tags[part]), row
+        yield tuple(words.words[part]), tuple(words.known_tags[part]), row
 
 
 def _shared(train: TaggedWords, others: TaggedWords) -> dict[str, Any]:

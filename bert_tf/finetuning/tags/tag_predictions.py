@@ -90,7 +90,7 @@ def read_tag_predictions(
                 f"{references.rows[min(end, wanted) - 1]}; a blank line ends "
                 "one."
             )
-    return found.given_tags
+    return found.known_given_tags
 
 
 def score_tag_file(
@@ -122,4 +122,4 @@ def score_tag_file(
             f"{right.scheme}; accuracy compares them as they are, like "
             "conlleval, so put them in one scheme. Other scores are the same."
         )
-    return score_entities(right.given_tags, found, right.sentence_starts)
+    return score_entities(right.known_given_tags, found, right.sentence_starts)

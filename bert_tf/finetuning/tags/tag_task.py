@@ -117,7 +117,7 @@ class TagTask(Task):
 
     def facts_of(self, recipe: TagRecipe, examples: TaggedWords) -> TagFacts:
         """See `Task.facts_of`."""
-        labels = iob2_labels(examples.tags)
+        labels = iob2_labels(examples.known_tags)
         if len(labels) < 2:
             raise UserError(
                 f"{examples.path}: every word has the tag {OUTSIDE}, so there "
@@ -238,7 +238,7 @@ class TagTask(Task):
     ) -> float | None:
         """The mean loss of a word whose tag is known to the model."""
         place = {label: number for number, label in enumerate(facts.labels)}
-        wanted = np.array([place.get(tag, -1) for tag in examples.tags])
+        wanted = np.array([place.get(tag, -1) for tag in examples.known_tags])
         known = np.flatnonzero(wanted >= 0)
         if not len(known):
             return None
@@ -252,11 +252,11 @@ class TagTask(Task):
     ) -> dict[str, float]:
         """What finding no entity scores."""
         del train
-        return _scored(examples, [OUTSIDE] * len(examples.tags))
+        return _scored(examples, [OUTSIDE] * len(examples.known_tags))
 
     def references(self, examples: TaggedWords) -> list[str]:
         """The tags."""
-        return examples.tags
+        return examples.known_tags
 
     def write_predictions(
         self,
@@ -284,7 +284,7 @@ class TagTask(Task):
                 {
                     "row": int(examples.rows[part.start]),
                     "words": examples.words[part],
-                    "tags": examples.given_tags[part],
+                    "tags": examples.known_given_tags[part],
                     "predictions": answers.tags[part],
                 }
             )
@@ -333,11 +333,11 @@ class OwnTagTask(TagTask):
 
     recipe_type: ClassVar[type[OwnTagRecipe]] = OwnTagRecipe
 
-    def prepared(self, recipe: OwnTagRecipe) -> "OwnTagTask":
+    def prepared(self, recipe: TagRecipe) -> "OwnTagTask":
         """The task of one run, in which a file is read once."""
         return dataclasses.replace(self, data=OwnTagFiles())
 
 
 def _scored(words: TaggedWords, tags: Sequence[str]) -> dict[str, float]:
     starts = words.sentence_starts
-    return score_entities(words.given_tags, tags, starts).scores()
+    return score_entities(words.known_given_tags, tags, starts).scores()

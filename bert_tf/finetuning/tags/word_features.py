@@ -89,9 +89,11 @@ class FeatureSource:
             repr((self.layers, self.precision, config.to_dict())).encode()
         )
         for name in encoder_shapes(config):
-            found.update(np.ascontiguousarray(self.checkpoint.arrays[name]))
+            found.update(
+                np.ascontiguousarray(self.checkpoint.arrays[name]).data
+            )
         for array in windows.arrays:
-            found.update(np.ascontiguousarray(array))
+            found.update(np.ascontiguousarray(array).data)
         return found.hexdigest()
 
     def write(self, path: pathlib.Path, windows: WordWindows) -> None:

@@ -353,4 +353,5 @@ def word_outputs(
             size = (rows.num_words, outputs.shape[-1])
             result = np.full(size, np.nan, np.float32)
         result[word] = outputs[row, place]
+    assert result is not None
     return result

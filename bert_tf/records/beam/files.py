@@ -28,21 +28,21 @@ def is_remote(path: str | pathlib.Path) -> bool:
     return "://" in str(path) and not str(path).startswith(PREFIX)
 
 
-def _matches(pattern: str, flag: str) -> list[tuple[str, int, float]]:
+def _matches(pattern: str, argument: str) -> list[tuple[str, int, float]]:
     """Path, bytes and time of what a remote path or glob names, sorted."""
     try:
         (found,) = FileSystems.match([pattern])
     # A scheme of which the library is missing is a ValueError.
     except (BeamIOError, ValueError) as error:
         reason = str(error).split("\n")[0].rstrip(".")
-        raise UserError(f"{flag}={pattern}: {reason}.") from None
+        raise UserError(f"`{argument}`={pattern}: {reason}.") from None
     return sorted(
         (str(file.path), file.size_in_bytes, file.last_updated_in_seconds)
         for file in found.metadata_list
     )
 
 
-def expand(patterns: str, flag: str) -> list[str | pathlib.Path]:
+def expand(patterns: str) -> list[str | pathlib.Path]:
     """As `expand_inputs`, for remote paths and globs too.
 
     Raises:
@@ -53,13 +53,13 @@ def expand(patterns: str, flag: str) -> list[str | pathlib.Path]:
     local = [pattern for pattern in wanted if pattern not in remote]
     files: list[str | pathlib.Path] = []
     if local:
-        files += expand_inputs(",".join(local), flag)
+        files += expand_inputs(",".join(local))
     for pattern in remote:
-        found = _matches(pattern, flag)
+        found = _matches(pattern, "inputs")
         if not found:
-            raise UserError(f"{flag}={pattern}: no such file.")
+            raise UserError(f"`inputs`={pattern}: no such file.")
         if not any(size for _, size, _ in found):
-            raise UserError(f"{flag}={pattern}: the files are empty.")
+            raise UserError(f"`inputs`={pattern}: the files are empty.")
         files += [path for path, _, _ in found if path not in files]
     return files
 
@@ -68,7 +68,7 @@ def describe(file: CorpusFile) -> InputFile:
     """Describes a file as it is now, wherever it lies."""
     if not is_remote(file.path):
         return InputFile.of(file)
-    ((_, size, modified),) = _matches(file.path, "`inputs`")
+    ((_, size, modified),) = _matches(file.path, "inputs")
     return InputFile(
         file.path, size, int(modified * 1e9), file.corpus, file.weight
     )
@@ -79,7 +79,7 @@ def size_of(path: str) -> int | None:
     if not is_remote(path):
         there = pathlib.Path(path)
         return there.stat().st_size if there.is_file() else None
-    found = _matches(path, "`output_dir`")
+    found = _matches(path, "output_dir")
     return found[0][1] if found else None
 
 
@@ -189,7 +189,7 @@ def remove(path: str) -> None:
 def remove_work_folder(folder: str) -> None:
     """Removes the remote folder of unfinished work, and what lies in it."""
     work = join(folder, WORK_FOLDER)
-    left = [path for path, _, _ in _matches(f"{work}/*", "`output_dir`")]
+    left = [path for path, _, _ in _matches(f"{work}/*", "output_dir")]
     if left:
         FileSystems.delete(left)
     # Where folders are more than the beginning of names.

@@ -55,7 +55,7 @@ def parse_options(text: str) -> "PipelineOptions":
 
     def check(parser: argparse.ArgumentParser) -> None:
         # argparse's own way is to print the usage and to exit.
-        parser.error = fail
+        parser.error = fail  # type: ignore[method-assign]
         _, unknown = parser.parse_known_args(words)
         if unknown:
             word = unknown[0].partition("=")[0]

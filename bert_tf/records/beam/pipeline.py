@@ -17,7 +17,7 @@ import os
 import pathlib
 import tempfile
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import apache_beam as beam
 import numpy as np
@@ -39,12 +39,18 @@ from bert_tf.records.record_file import write_frames
 from bert_tf.records.shards import ShardResult, block_path, write_shard
 from bert_tf.records.token_blocks import Documents
 from bert_tf.records.tokenized_corpus import take_block, tokenize_block
-from bert_tf.records.visits import count_visits, takes_each_once
+from bert_tf.records.visits import (
+    CorpusSummary,
+    count_visits,
+    takes_each_once,
+)
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
 _FACTS = "facts"
-_TaggedFacts = beam.pvalue.TaggedOutput[Literal["facts"], BlockFacts | Mistake]
+_TaggedFacts: TypeAlias = beam.pvalue.TaggedOutput[
+    Literal["facts"], BlockFacts | Mistake
+]
 
 
 class ReadBlocks(beam.DoFn):
@@ -167,7 +173,8 @@ class Decide(beam.DoFn):
     ) -> Decision:
         plan = self.task.plan
         blocks = [facts.summary for facts in kept]
-        corpora, visits = {}, None
+        corpora: dict[str, CorpusSummary] = {}
+        visits = None
         if not takes_each_once(plan):
             paths = [block_path(folder, facts.number) for facts in kept]
             tokens = [facts.tokens for facts in kept]
