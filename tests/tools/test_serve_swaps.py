@@ -156,6 +156,9 @@ async def swaps(clients: Clients, folder: pathlib.Path, process: int):
             async with asyncio.timeout(120):
                 while (await clients.states()).get(number) != "END":
                     await asyncio.sleep(0.2)
+                answered = clients.counts["REST", 200]
+                while clients.counts["REST", 200] < answered + 100:
+                    await asyncio.sleep(0.2)
             shutil.rmtree(folder / str(number))
             used.append(resident(process))
     return used
