@@ -16,6 +16,7 @@ from typing import Any
 from absl import flags
 
 from bert_tf.errors import UserError
+from bert_tf.progress import notice
 
 from . import command_line
 
@@ -133,6 +134,36 @@ _MONITORING_FILE = flags.DEFINE_string(
     "MonitoringConfig as text; without it, metrics are shown at "
     "/monitoring/prometheus/metrics.",
 )
+_SSL_FILE = flags.DEFINE_string(
+    "ssl_config_file",
+    None,
+    "SSLConfig as text: gRPC and REST are over TLS.",
+)
+_HEALTH = flags.DEFINE_bool(
+    "enable_grpc_healthcheck_service",
+    False,
+    "Offer grpc.health.v1.Health beside the models.",
+)
+_GRPC_MAX_THREADS = flags.DEFINE_integer(
+    "grpc_max_threads",
+    None,
+    "Requests of gRPC at once; more get RESOURCE_EXHAUSTED (any number).",
+    lower_bound=1,
+)
+_GRPC_ARGUMENTS = flags.DEFINE_list(
+    "grpc_channel_arguments",
+    [],
+    "Options of gRPC, such as grpc.max_connection_age_ms=2000.",
+)
+_LOAD_THREADS = flags.DEFINE_integer(
+    "num_load_threads",
+    0,
+    "Models that are loaded at once; 0 is 1.",
+    lower_bound=0,
+)
+_TAGS = flags.DEFINE_list(
+    "saved_model_tags", ["serve"], "Of the MetaGraphDef to load."
+)
 _SESSION_THREADS = flags.DEFINE_integer(
     "tensorflow_session_parallelism",
     0,
@@ -151,6 +182,46 @@ _INTER_OP = flags.DEFINE_integer(
     "Operations at once.",
     lower_bound=0,
 )
+# Flags of tensorflow_model_server that would change what clients get.
+_NOT_OFFERED = {
+    "grpc_socket_path": "gRPC listens on --port alone.",
+    "use_alts_credentials": "TLS is --ssl_config_file.",
+    "platform_config_file": "its settings have flags of their own here.",
+    "tensorflow_session_config_file": "threads are set by "
+    "--tensorflow_intra_op_parallelism and --tensorflow_inter_op_parallelism.",
+    "mixed_precision": "export with --precision=mixed_bfloat16.",
+    "prefer_tflite_model": "there is no TensorFlow Lite here.",
+    "enable_signature_method_name_check": "signatures are told apart by their "
+    "inputs and outputs.",
+    "enable_serialization_as_tensor_content": "answers are in typed fields.",
+    "enable_profiler": "there is no profiler service here.",
+}
+# Those that only tune it, and what is done in their place.
+_WITHOUT_EFFECT = {
+    "enable_per_model_batching_parameters": "all models are batched alike",
+    "num_unload_threads": "versions are unloaded by the threads that load",
+    "num_request_iterations_for_warmup": "each request is replayed once",
+    "flush_filesystem_caches": "they are left to the system",
+    "remove_unused_fields_from_bundle_metagraph": "none are removed",
+    "per_process_gpu_memory_fraction": "TensorFlow takes what it needs",
+    "num_tflite_pools": "there is no TensorFlow Lite here",
+    "num_tflite_interpreters_per_pool": "there is no TensorFlow Lite here",
+    "xla_cpu_compilation_enabled": "XLA compiles what a model marks for it",
+    "xla_gpu_compilation_enabled": "XLA compiles what a model marks for it",
+    "thread_pool_factory_config_file": "TensorFlow's own threads are used",
+    "skip_initialize_tpu": "there is no TPU here",
+}
+_BOOLS = ("use_alts_credentials", "prefer_tflite_model", "skip_initialize_tpu")
+_BOOLS += ("enable_signature_method_name_check", "enable_profiler")
+_BOOLS += ("enable_serialization_as_tensor_content", "flush_filesystem_caches")
+_BOOLS += ("enable_per_model_batching_parameters",)
+_BOOLS += ("remove_unused_fields_from_bundle_metagraph",)
+_BOOLS += ("xla_cpu_compilation_enabled", "xla_gpu_compilation_enabled")
+for _name, _why in (_NOT_OFFERED | _WITHOUT_EFFECT).items():
+    if _name in _BOOLS:
+        flags.DEFINE_bool(_name, None, f"Not offered: {_why}")
+    else:
+        flags.DEFINE_string(_name, None, f"Not offered: {_why}")
 _SIMPLE = {
     "max_batch_size": _MAX_BATCH_SIZE,
     "batch_timeout_micros": _BATCH_TIMEOUT,
@@ -210,11 +281,40 @@ def _threads_of_session() -> tuple[int, int]:
     return (both, both) if both else single
 
 
+def _check_flags_of_tf_serving() -> None:
+    """Refuses, or says that it does without, what is not offered."""
+    for name, why in _NOT_OFFERED.items():
+        value = flags.FLAGS[name].value
+        if value:
+            raise UserError(f"--{name}={value} is not offered: {why}")
+    for name, why in _WITHOUT_EFFECT.items():
+        value = flags.FLAGS[name].value
+        if value is not None:
+            notice(f"--{name}={value} has no effect: {why}.")
+
+
+def _grpc_options() -> tuple[tuple[str, str | int], ...]:
+    options: list[tuple[str, str | int]] = []
+    for argument in _GRPC_ARGUMENTS.value:
+        name, equals, value = argument.partition("=")
+        if not equals:
+            raise UserError(
+                f"--grpc_channel_arguments={argument}: give name=value."
+            )
+        number = value.removeprefix("-").isdecimal()
+        options.append((name, int(value) if number else value))
+    return tuple(options)
+
+
 def main() -> None:
     """Reads the flags and serves until it is told to stop."""
     import tensorflow as tf
 
-    from bert_tf.server.config import ServerConfig, read_metrics_path
+    from bert_tf.server.config import (
+        ServerConfig,
+        read_metrics_path,
+        read_tls,
+    )
     from bert_tf.server.server import serve
 
     command_line.name_arguments(
@@ -226,6 +326,7 @@ def main() -> None:
         raise UserError(
             f"--port={_PORT.value} is --rest_api_port too; give two ports."
         )
+    _check_flags_of_tf_serving()
     # The loader that TF Serving takes is, to TensorFlow, an old one.
     tf.get_logger().setLevel("ERROR")
     intra_op, inter_op = _threads_of_session()
@@ -249,7 +350,15 @@ def main() -> None:
         intra_op_threads=intra_op,
         inter_op_threads=inter_op,
         cors=_CORS.value,
+        health=_HEALTH.value,
+        grpc_max_requests=_GRPC_MAX_THREADS.value,
+        grpc_options=_grpc_options(),
+        load_threads=_LOAD_THREADS.value or 1,
+        tags=tuple(_TAGS.value),
     )
+    if _SSL_FILE.value is not None:
+        tls = read_tls(pathlib.Path(_SSL_FILE.value))
+        config = dataclasses.replace(config, tls=tls)
     if _MONITORING_FILE.value is not None:
         path = read_metrics_path(pathlib.Path(_MONITORING_FILE.value))
         config = dataclasses.replace(config, metrics_path=path)

@@ -2,8 +2,11 @@
 
 import dataclasses
 import pathlib
+import ssl
+import tempfile
 from typing import Any
 
+import grpc
 from google.protobuf import (
     descriptor_pb2,
     descriptor_pool,
@@ -51,6 +54,54 @@ class ModelConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class TlsConfig:
+    """What TLS takes, in PEM; the fields of TF Serving's SSLConfig.
+
+    Attributes:
+      server_key: private key of the server.
+      server_cert: its certificate, and those it hangs on.
+      custom_ca: who signs the certificates of clients; empty for those whom
+        the system trusts.
+      client_verify: whether clients must have one.
+    """
+
+    server_key: str
+    server_cert: str
+    custom_ca: str = ""
+    client_verify: bool = False
+
+    def grpc_credentials(self) -> grpc.ServerCredentials:
+        """For a port of gRPC."""
+        return grpc.ssl_server_credentials(
+            [(self.server_key.encode(), self.server_cert.encode())],
+            self.custom_ca.encode() or None,
+            self.client_verify,
+        )
+
+    def context(self) -> ssl.SSLContext:
+        """For a port of REST.
+
+        Raises:
+          ssl.SSLError: key and certificate are none, or not of each other.
+        """
+        context = ssl.create_default_context(
+            ssl.Purpose.CLIENT_AUTH, cadata=self.custom_ca or None
+        )
+        if self.client_verify:
+            context.verify_mode = ssl.CERT_REQUIRED
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [pathlib.Path(folder, name) for name in ("cert", "key")]
+            for path, text in zip(
+                paths, (self.server_cert, self.server_key), strict=True
+            ):
+                path.touch(mode=0o600)
+                path.write_text(text)
+            # An encrypted key would ask for its password.
+            context.load_cert_chain(*paths, password="")
+        return context
+
+
+@dataclasses.dataclass(frozen=True)
 class ServerConfig:
     """All settings of a server; times are in seconds.
 
@@ -78,6 +129,13 @@ class ServerConfig:
       intra_op_threads: threads of one operation; 0 for one a core.
       inter_op_threads: operations at once; 0 for one a core.
       cors: whether pages of other sites may use REST.
+      tls: REST and gRPC are over TLS; None for neither.
+      health: whether gRPC has the service grpc.health.v1.Health.
+      grpc_max_requests: of gRPC at once, the others are told
+        RESOURCE_EXHAUSTED; None for any number.
+      grpc_options: channel arguments of gRPC by name.
+      load_threads: models that are loaded at once.
+      tags: of the MetaGraphDef to load.
       drain_timeout: how long a server that stops waits for its requests;
         Kubernetes kills it after 30 s.
     """
@@ -102,6 +160,12 @@ class ServerConfig:
     intra_op_threads: int = 0
     inter_op_threads: int = 0
     cors: bool = False
+    tls: TlsConfig | None = None
+    health: bool = False
+    grpc_max_requests: int | None = None
+    grpc_options: tuple[tuple[str, str | int], ...] = ()
+    load_threads: int = 1
+    tags: tuple[str, ...] = ("serve",)
     drain_timeout: float = 20.0
 
 
@@ -207,6 +271,33 @@ def read_metrics_path(path: pathlib.Path) -> str | None:
     return found
 
 
+def read_tls(path: pathlib.Path) -> TlsConfig:
+    """What a file of TF Serving's SSLConfig says."""
+    message = _MESSAGES["SSLConfig"]()
+    _read_text(path, message)
+    tls = TlsConfig(
+        message.server_key,
+        message.server_cert,
+        message.custom_ca,
+        message.client_verify,
+    )
+    if not tls.server_key or not tls.server_cert:
+        raise UserError(
+            f"{path}: give server_key and server_cert, the PEM texts."
+        )
+    if tls.client_verify and not tls.custom_ca:
+        raise UserError(
+            f"{path}: client_verify asks for custom_ca, who signs clients."
+        )
+    try:
+        tls.context()
+    except (ssl.SSLError, ValueError) as error:
+        raise UserError(
+            f"{path}: the keys and certificates cannot be used: {error}."
+        ) from error
+    return tls
+
+
 def _read_text(path: pathlib.Path, message: Message) -> None:
     try:
         text = path.read_text(encoding="utf-8")
@@ -220,8 +311,8 @@ def _read_text(path: pathlib.Path, message: Message) -> None:
 def _messages() -> dict[str, type[Message]]:
     """Messages of TF Serving that tensorflow-serving-api does not carry.
 
-    Names and numbers of the fields: session_bundle_config.proto and
-    monitoring_config.proto of tensorflow_serving.
+    Names and numbers of the fields: session_bundle_config.proto,
+    monitoring_config.proto and ssl_config.proto of tensorflow_serving.
     """
     package = "bert_tf.server"
     file = descriptor_pb2.FileDescriptorProto(
@@ -259,6 +350,11 @@ def _messages() -> dict[str, type[Message]]:
         1,
         type_name=f".{package}.PrometheusConfig",
     )
+    tls = file.message_type.add(name="SSLConfig")
+    _add(tls, "server_key", 1, _FIELD.TYPE_STRING)
+    _add(tls, "server_cert", 2, _FIELD.TYPE_STRING)
+    _add(tls, "custom_ca", 3, _FIELD.TYPE_STRING)
+    _add(tls, "client_verify", 4, _FIELD.TYPE_BOOL)
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
     pool.Add(file)
@@ -266,7 +362,7 @@ def _messages() -> dict[str, type[Message]]:
         name: message_factory.GetMessageClass(
             pool.FindMessageTypeByName(f"{package}.{name}")
         )
-        for name in ("BatchingParameters", "MonitoringConfig")
+        for name in ("BatchingParameters", "MonitoringConfig", "SSLConfig")
     }
 
 

@@ -129,31 +129,44 @@ class Signature:
         return outputs
 
 
+@dataclasses.dataclass(frozen=True)
+class LoadOptions:
+    """How to load a version.
+
+    Attributes:
+      session: threads of the session.
+      tags: of the MetaGraphDef.
+    """
+
+    session: tf.compat.v1.ConfigProto
+    tags: tuple[str, ...] = (tf.saved_model.SERVING,)
+
+
 class LoadedModel:
     """A SavedModel, loaded by the loader that TF Serving uses too.
 
     Args:
       folder: the version folder, which holds saved_model.pb.
-      session_config: threads of the session.
+      options: how to load it.
 
     Raises:
       LoadError: the folder holds no whole SavedModel.
     """
 
-    def __init__(
-        self, folder: pathlib.Path, session_config: tf.compat.v1.ConfigProto
-    ) -> None:
+    def __init__(self, folder: pathlib.Path, options: LoadOptions) -> None:
         if not (folder / "saved_model.pb").is_file():
             raise LoadError(f"{folder} has no file saved_model.pb")
         graph = tf.Graph()
-        self._session = tf.compat.v1.Session(graph=graph, config=session_config)
+        self._session = tf.compat.v1.Session(
+            graph=graph, config=options.session
+        )
         try:
             with graph.as_default():
                 self._feeds = _feeds(folder)
                 self.meta_graph: meta_graph_pb2.MetaGraphDef = (
                     tf.compat.v1.saved_model.loader.load(
                         self._session,
-                        [tf.saved_model.SERVING],
+                        list(options.tags),
                         str(folder),
                         input_map=self._feeds,
                     )

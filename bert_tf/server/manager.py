@@ -19,7 +19,12 @@ from bert_tf.server.folders import (
     fingerprint,
     version_folders,
 )
-from bert_tf.server.loaded_model import LoadedModel, LoadError, free_memory
+from bert_tf.server.loaded_model import (
+    LoadedModel,
+    LoadError,
+    LoadOptions,
+    free_memory,
+)
 from bert_tf.server.metrics import Metrics
 from bert_tf.server.versions import Models, State, Version
 from bert_tf.server.warm_up import warm_up
@@ -53,15 +58,16 @@ class Manager:
         self._config = config
         self._runner = runner
         self._metrics = metrics
-        self._session_config = tf.compat.v1.ConfigProto(
+        session = tf.compat.v1.ConfigProto(
             intra_op_parallelism_threads=config.intra_op_threads,
             inter_op_parallelism_threads=config.inter_op_threads,
         )
-        # Loading must not keep requests waiting, so it has its own thread.
-        self._loader = ThreadPoolExecutor(1, "load")
+        self._options = LoadOptions(session, config.tags)
+        # Loading must not keep requests waiting, so it has its own threads.
+        self._loader = ThreadPoolExecutor(config.load_threads, "load")
         self._busy = asyncio.Lock()
         self._begun: set[asyncio.Task] = set()
-        self._attempts: dict[pathlib.Path, Attempt] = {}
+        self._attempts: dict[tuple[str, pathlib.Path], Attempt] = {}
         self._told: dict[str, str] = {}
         self._read: tuple[ModelConfig, ...] = config.models
 
@@ -183,9 +189,9 @@ class Manager:
         self, configs: dict[str, ModelConfig], at_once: bool
     ) -> dict[str, set[int]]:
         """Loads what is missing; returns the versions to keep."""
-        keep: dict[str, set[int]] = {}
-        folders: set[pathlib.Path] = set()
-        for config in configs.values():
+        folders: set[tuple[str, pathlib.Path]] = set()
+
+        async def follow(config: ModelConfig) -> set[int]:
             found: dict[int, pathlib.Path] = {}
             try:
                 found = await asyncio.to_thread(
@@ -193,11 +199,13 @@ class Manager:
                 )
             except OSError as error:
                 self._tell(config.name, f"{config.base_path}: {error.strerror}")
-            folders.update(found.values())
-            keep[config.name] = await self._follow(config, found, at_once)
-        for folder in self._attempts.keys() - folders:
-            del self._attempts[folder]
-        return keep
+            folders.update((config.name, path) for path in found.values())
+            return await self._follow(config, found, at_once)
+
+        keep = await asyncio.gather(*map(follow, configs.values()))
+        for key in self._attempts.keys() - folders:
+            del self._attempts[key]
+        return dict(zip(configs, keep, strict=True))
 
     async def _follow(
         self,
@@ -223,14 +231,15 @@ class Manager:
             number = max(missing)
             folder = found[number]
             now = await asyncio.to_thread(fingerprint, folder)
-            attempt = self._attempts.setdefault(folder, Attempt())
+            key = (config.name, folder)
+            attempt = self._attempts.setdefault(key, Attempt())
             serves = attempt.is_due(now, at_once, self._config.max_load_retries)
             if serves and now is not None:
                 attempt.begins(now, self._config.load_retry_interval)
                 version = Version(config.name, number, folder)
                 serves = await self._load(version, now)
             if serves:
-                del self._attempts[folder]
+                del self._attempts[key]
             else:
                 # Then the one before it is wanted instead.
                 usable.discard(number)
@@ -270,7 +279,7 @@ class Manager:
     def _load_whole(
         self, folder: pathlib.Path, before: Fingerprint
     ) -> LoadedModel:
-        loaded = LoadedModel(folder, self._session_config)
+        loaded = LoadedModel(folder, self._options)
         if fingerprint(folder) != before:
             loaded.close()
             raise LoadError(f"{folder} changed while it was loaded")

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import grpc
 from aiohttp import web
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from bert_tf.errors import UserError
 from bert_tf.progress import notice
@@ -25,6 +26,39 @@ from bert_tf.server.rest import RestApi
 
 # For what is freed after the last answer.
 _FREE_TIMEOUT = 4.0
+# For whoever asks for the server's health, before it takes no requests.
+_NOTICE_TIME = 0.5
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+
+
+class _Health(health.aio.HealthServicer):
+    """Tells of the end, and then lets those go who watch for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ended = asyncio.Event()
+
+    async def Watch(
+        self,
+        request: health_pb2.HealthCheckRequest,
+        context: grpc.aio.ServicerContext,
+    ) -> None:
+        """Tells of every change, until the end."""
+        watching = asyncio.create_task(super().Watch(request, context))
+        ending = asyncio.create_task(self._ended.wait())
+        try:
+            await asyncio.wait(
+                (watching, ending), return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            watching.cancel()
+            ending.cancel()
+
+    async def end(self) -> None:
+        """Says NOT_SERVING while requests are still taken."""
+        await self.enter_graceful_shutdown()
+        await asyncio.sleep(_NOTICE_TIME)
+        self._ended.set()
 
 
 class Server:
@@ -49,6 +83,7 @@ class Server:
         self._tasks: list[asyncio.Task] = []
         self._http: web.AppRunner | None = None
         self._grpc: grpc.aio.Server | None = None
+        self._health: _Health | None = None
 
     async def start(self) -> None:
         """Loads the models, then opens the ports.
@@ -76,7 +111,8 @@ class Server:
             handler_cancellation=True,
         )
         await self._http.setup()
-        site = web.TCPSite(self._http, self._config.host, port)
+        tls = self._config.tls and self._config.tls.context()
+        site = web.TCPSite(self._http, self._config.host, port, ssl_context=tls)
         try:
             await site.start()
         except OSError as error:
@@ -99,17 +135,28 @@ class Server:
                     self._config.max_request_bytes,
                 ),
                 ("grpc.max_send_message_length", -1),
-            ]
+                *self._config.grpc_options,
+            ],
+            maximum_concurrent_rpcs=self._config.grpc_max_requests,
         )
         add_services(
             server,
             PredictionService(self.manager.models, self._metrics, self._config),
             ModelService(self.manager),
         )
+        if self._config.health:
+            self._health = _Health()
+            health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+            for name in ("ModelService", "PredictionService"):
+                await self._health.set(name, _SERVING)
         host = self._config.host
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
-            self.grpc_port = server.add_insecure_port(where)
+            self.grpc_port = (
+                server.add_secure_port(where, tls.grpc_credentials())
+                if (tls := self._config.tls)
+                else server.add_insecure_port(where)
+            )
         except RuntimeError as error:
             raise UserError(
                 f"`grpc_port`={port}: {where} cannot be listened on; "
@@ -125,6 +172,8 @@ class Server:
           whether that was done in time: a graph that runs, or a version that
           is being loaded, cannot be interrupted.
         """
+        if self._health:
+            await self._health.end()
         stopping = []
         if self._grpc:
             stopping.append(self._grpc.stop(self._config.drain_timeout))
@@ -170,7 +219,8 @@ async def serve(config: ServerConfig) -> None:
         if server.grpc_port is not None:
             notice(f"gRPC: {config.host}:{server.grpc_port}")
         if server.rest_port is not None:
-            address = f"http://{config.host}:{server.rest_port}"
+            scheme = "https" if config.tls else "http"
+            address = f"{scheme}://{config.host}:{server.rest_port}"
             notice(f"REST: {address}/v1/models")
             notice(f"page: {address}/")
         notice("ready")

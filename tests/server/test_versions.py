@@ -215,8 +215,8 @@ def test_a_folder_that_changes_while_it_is_loaded(
     class Meddled(manager.LoadedModel):
         """Finds that version 2 gets one more file, the first time."""
 
-        def __init__(self, path, config):
-            super().__init__(path, config)
+        def __init__(self, path, options):
+            super().__init__(path, options)
             if path.name == "2":
                 (path / "late").touch()
 
@@ -368,10 +368,10 @@ def test_a_label_goes_over_when_its_version_is_there(
     started, go_on = threading.Event(), threading.Event()
 
     class Waiting(manager.LoadedModel):
-        def __init__(self, path, config):
+        def __init__(self, path, options):
             started.set()
             assert go_on.wait(30)
-            super().__init__(path, config)
+            super().__init__(path, options)
 
     def config(number: int) -> ModelConfig:
         labels = (("stable", number),)

@@ -167,6 +167,18 @@ def test_a_mistake_is_one_line(tmp_path):
             },
             "--tensorflow_session_parallelism=2: give it, or",
         ),
+        (
+            {"model_base_path": "a", "use_alts_credentials": True},
+            "--use_alts_credentials=True is not offered: TLS is",
+        ),
+        (
+            {"model_base_path": "a", "grpc_channel_arguments": ["x"]},
+            "--grpc_channel_arguments=x: give name=value",
+        ),
+        (
+            {"model_base_path": "a", "ssl_config_file": "/none"},
+            "/none: No such file",
+        ),
     ],
 )
 def test_flags_that_do_not_go_together(parsed, given, message):
@@ -176,6 +188,42 @@ def test_flags_that_do_not_go_together(parsed, given, message):
     ):
         serve.main()
     assert message in str(caught.value)
+
+
+def test_every_flag_of_tf_serving_is_known():
+    # Those of main.cc of tensorflow/serving 2.21; --version is left out.
+    names = """port grpc_socket_path rest_api_port rest_api_num_threads
+    rest_api_timeout_in_ms rest_api_enable_cors_support enable_batching
+    allow_version_labels_for_unavailable_models batching_parameters_file
+    enable_per_model_batching_parameters model_config_file
+    model_config_file_poll_wait_seconds model_name model_base_path
+    num_load_threads num_unload_threads max_num_load_retries
+    load_retry_interval_micros file_system_poll_wait_seconds
+    flush_filesystem_caches tensorflow_session_parallelism
+    tensorflow_session_config_file tensorflow_intra_op_parallelism
+    tensorflow_inter_op_parallelism use_alts_credentials ssl_config_file
+    platform_config_file per_process_gpu_memory_fraction saved_model_tags
+    grpc_channel_arguments grpc_max_threads enable_model_warmup
+    num_request_iterations_for_warmup monitoring_config_file
+    remove_unused_fields_from_bundle_metagraph prefer_tflite_model
+    num_tflite_pools num_tflite_interpreters_per_pool
+    enable_signature_method_name_check xla_cpu_compilation_enabled
+    xla_gpu_compilation_enabled enable_profiler
+    thread_pool_factory_config_file mixed_precision skip_initialize_tpu
+    enable_grpc_healthcheck_service enable_serialization_as_tensor_content"""
+    assert set(names.split()) <= set(flags.FLAGS)
+
+
+def test_flags_that_have_no_effect_say_so(parsed, capsys):
+    with flagsaver.flagsaver(
+        num_unload_threads="4", use_alts_credentials=False
+    ):
+        serve._check_flags_of_tf_serving()
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        "--num_unload_threads=4 has no effect: versions are unloaded by the "
+        "threads that load."
+    ]
 
 
 def test_flags_go_before_the_file(parsed, tmp_path):

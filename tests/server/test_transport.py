@@ -1,0 +1,176 @@
+"""TLS, the health service, and limits of gRPC."""
+
+import contextlib
+import json
+import pathlib
+import ssl
+import subprocess
+import threading
+import time
+
+import aiohttp
+import grpc
+import pytest
+import tensorflow as tf
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+from bert_tf.errors import UserError
+from bert_tf.server.config import read_tls
+from bert_tf.server.loaded_model import LoadError, LoadOptions
+from bert_tf.server.manager import LoadedModel
+from tests.server.served_models import Background, fetch, served
+
+_STATUS = health_pb2.HealthCheckResponse.ServingStatus
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory) -> tuple[str, str]:
+    """A key and a certificate of localhost that signs itself."""
+    folder = tmp_path_factory.mktemp("tls")
+    subprocess.run(
+        "openssl req -x509 -newkey rsa:2048 -nodes -keyout key -out cert "
+        "-days 2 -subj /CN=localhost "
+        "-addext subjectAltName=DNS:localhost,IP:127.0.0.1".split(),
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+    return (folder / "key").read_text(), (folder / "cert").read_text()
+
+
+def written(folder: pathlib.Path, **fields: object) -> pathlib.Path:
+    path = folder / "ssl.config"
+    path.write_text(
+        "".join(f"{k}: {json.dumps(v)}\n" for k, v in fields.items())
+    )
+    return path
+
+
+def asked_by_grpc(channel: grpc.Channel, **more) -> list[int]:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "m"
+    request.model_spec.signature_name = "version"
+    request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a"]))
+    stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+    answer = stub.Predict(request, timeout=30, **more)
+    return list(answer.outputs["version"].int_val)
+
+
+def rest_url(server: Background) -> str:
+    return f"https://127.0.0.1:{server.server.rest_port}/v1/models/m"
+
+
+def test_both_ports_are_over_tls(versions, pair, tmp_path):
+    key, cert = pair
+    tls = read_tls(written(tmp_path, server_key=key, server_cert=cert))
+    trusted = ssl.create_default_context(cadata=cert)
+    with served(versions, tls=tls) as server:
+        assert fetch(rest_url(server), ssl=trusted)[0] == 200
+        credentials = grpc.ssl_channel_credentials(cert.encode())
+        with grpc.secure_channel(server.grpc, credentials) as channel:
+            assert asked_by_grpc(channel) == [2]
+        with (
+            grpc.insecure_channel(server.grpc) as channel,
+            pytest.raises(grpc.RpcError),
+        ):
+            asked_by_grpc(channel)
+
+
+def test_clients_need_a_certificate_where_asked_for(versions, pair, tmp_path):
+    key, cert = pair
+    path = written(
+        tmp_path,
+        server_key=key,
+        server_cert=cert,
+        custom_ca=cert,
+        client_verify=True,
+    )
+    with served(versions, tls=read_tls(path)) as server:
+        for known in (False, True):
+            trusted = ssl.create_default_context(cadata=cert)
+            credentials = grpc.ssl_channel_credentials(cert.encode())
+            if known:
+                for name, text in (("key", key), ("cert", cert)):
+                    (tmp_path / name).write_text(text)
+                trusted.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+                credentials = grpc.ssl_channel_credentials(
+                    cert.encode(), key.encode(), cert.encode()
+                )
+            with grpc.secure_channel(server.grpc, credentials) as channel:
+                if known:
+                    assert fetch(rest_url(server), ssl=trusted)[0] == 200
+                    assert asked_by_grpc(channel) == [2]
+                    continue
+                with pytest.raises(aiohttp.ClientError):
+                    fetch(rest_url(server), ssl=trusted)
+                with pytest.raises(grpc.RpcError):
+                    asked_by_grpc(channel)
+
+
+def test_wrong_tls(pair, tmp_path):
+    key, cert = pair
+    for fields, message in (
+        ({"server_cert": cert}, "give server_key and server_cert"),
+        (
+            {"server_key": key, "server_cert": cert, "client_verify": True},
+            "client_verify asks for custom_ca",
+        ),
+        ({"server_key": "x", "server_cert": cert}, "cannot be used"),
+        ({"server": "x"}, "ssl.config: 1:1"),
+    ):
+        with pytest.raises(UserError, match=message):
+            read_tls(written(tmp_path, **fields))
+
+
+def test_health_is_told_until_the_end(versions):
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(served(versions, health=True))
+        with grpc.insecure_channel(server.grpc) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            for name in ("", "PredictionService", "ModelService"):
+                request = health_pb2.HealthCheckRequest(service=name)
+                assert stub.Check(request, timeout=30).status == _STATUS.SERVING
+            watch = stub.Watch(health_pb2.HealthCheckRequest(), timeout=60)
+            assert next(watch).status == _STATUS.SERVING
+            seen = []
+            reader = threading.Thread(
+                target=lambda: seen.extend(one.status for one in watch)
+            )
+            reader.start()
+            start = time.monotonic()
+            stack.close()
+            # Whoever watches does not hold it up.
+            assert time.monotonic() - start < 15
+            reader.join()
+    assert seen == [_STATUS.NOT_SERVING]
+    with (
+        served(versions) as server,
+        grpc.insecure_channel(server.grpc) as channel,
+        pytest.raises(grpc.RpcError) as caught,
+    ):
+        health_pb2_grpc.HealthStub(channel).Check(
+            health_pb2.HealthCheckRequest(), timeout=30
+        )
+    assert caught.value.code().name == "UNIMPLEMENTED"
+
+
+def test_grpc_takes_so_many_requests_at_once(versions):
+    with (
+        served(versions, grpc_max_requests=1, health=True) as server,
+        grpc.insecure_channel(server.grpc) as channel,
+    ):
+        watch = health_pb2_grpc.HealthStub(channel).Watch(
+            health_pb2.HealthCheckRequest(), timeout=30
+        )
+        next(watch)
+        with pytest.raises(grpc.RpcError) as caught:
+            asked_by_grpc(channel)
+        assert caught.value.code().name == "RESOURCE_EXHAUSTED"
+        watch.cancel()
+
+
+def test_tags_choose_the_graph(versions):
+    session = tf.compat.v1.ConfigProto()
+    with pytest.raises(LoadError, match="gpu"):
+        LoadedModel(versions / "1", LoadOptions(session, ("serve", "gpu")))
