@@ -15,7 +15,7 @@ import numpy as np
 from bert_tf.errors import UserError
 from bert_tf.server.loaded_model import Arrays, Signature, rows_of
 from bert_tf.server.metrics import Metrics
-from bert_tf.server.status import RequestError, invalid
+from bert_tf.server.status import RequestError, invalid, request_error
 
 T = TypeVar("T")
 # So many refused requests are known again.
@@ -366,12 +366,31 @@ class SignatureQueue:
             results = await self._runner.alone(
                 self._in_use(), self._compute, batch
             )
+            if len(batch) > 1:
+                self._remember_refused(batch, results)
         except Exception as error:
             results = [error] * len(batch)
         finally:
             self._runner.give_slot()
         for waiting, result in zip(batch, results, strict=True):
             _set(waiting.answer, result)
+
+    def _remember_refused(
+        self, batch: list[_Waiting], results: list[Arrays | Exception]
+    ) -> None:
+        """Keeps what was refused out of the batches to come.
+
+        Whoever sends it often sends it again.
+        """
+        for waiting, result in zip(batch, results, strict=True):
+            if (
+                isinstance(result, Exception)
+                and request_error(result).code
+                == grpc.StatusCode.INVALID_ARGUMENT
+            ):
+                self._refused[_digest(waiting.inputs)] = None
+        while len(self._refused) > _MAX_REFUSED:
+            del self._refused[next(iter(self._refused))]
 
     def _compute(self, batch: list[_Waiting]) -> list[Arrays | Exception]:
         """Runs a batch; where the graph refuses it, each half of it.
@@ -388,23 +407,13 @@ class SignatureQueue:
         except Exception as error:
             if len(batch) == 1:
                 return [error]
-        half = len(batch) // 2
+            # Outputs that cannot be split cannot be in halves either.
+            alone = isinstance(error, RequestError)
+        size = 1 if alone else (len(batch) + 1) // 2
         results: list[Arrays | Exception] = []
-        for part in (batch[:half], batch[half:]):
-            found = self._compute(part)
-            if len(part) == 1 and isinstance(found[0], Exception):
-                self._remember(part[0].inputs)
-            results += found
+        for start in range(0, len(batch), size):
+            results += self._compute(batch[start : start + size])
         return results
-
-    def _remember(self, inputs: Arrays) -> None:
-        """Keeps what was refused out of the batches to come.
-
-        Whoever sends it often sends it again.
-        """
-        self._refused[_digest(inputs)] = None
-        while len(self._refused) > _MAX_REFUSED:
-            self._refused.pop(next(iter(self._refused)), None)
 
     def _together(self, batch: list[_Waiting], padding: int) -> list[Arrays]:
         if len(batch) == 1 and not padding:
