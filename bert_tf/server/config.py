@@ -273,7 +273,7 @@ def read_metrics_path(path: pathlib.Path) -> str | None:
 
 def read_tls(path: pathlib.Path) -> TlsConfig:
     """What a file of TF Serving's SSLConfig says."""
-    message = _MESSAGES["SSLConfig"]()
+    message: Any = _MESSAGES["SSLConfig"]()
     _read_text(path, message)
     tls = TlsConfig(
         message.server_key,

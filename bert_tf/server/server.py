@@ -111,7 +111,7 @@ class Server:
             handler_cancellation=True,
         )
         await self._http.setup()
-        tls = self._config.tls and self._config.tls.context()
+        tls = self._config.tls.context() if self._config.tls else None
         site = web.TCPSite(self._http, self._config.host, port, ssl_context=tls)
         try:
             await site.start()
