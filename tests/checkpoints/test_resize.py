@@ -168,7 +168,7 @@ def test_what_cannot_be_done():
     bare = dataclasses.replace(checkpoint(), vocabulary=None, source="there")
     with pytest.raises(UserError, match="there: has no vocabulary"):
         replace_vocabulary(bare, Vocabulary(TOKENS))
-    with pytest.raises(UserError, match="max_position_embeddings=0: must be"):
+    with pytest.raises(UserError, match="`max_position_embeddings`=0: must be"):
         resize_positions(bare, 0)
 
 
