@@ -90,14 +90,11 @@ class TlsConfig:
         if self.client_verify:
             context.verify_mode = ssl.CERT_REQUIRED
         with tempfile.TemporaryDirectory() as folder:
-            paths = [pathlib.Path(folder, name) for name in ("cert", "key")]
-            for path, text in zip(
-                paths, (self.server_cert, self.server_key), strict=True
-            ):
-                path.touch(mode=0o600)
-                path.write_text(text)
+            both = pathlib.Path(folder, "both.pem")
+            both.touch(mode=0o600)
+            both.write_text(f"{self.server_key}\n{self.server_cert}")
             # An encrypted key would ask for its password.
-            context.load_cert_chain(*paths, password="")
+            context.load_cert_chain(both, password="")
         return context
 
 
