@@ -211,12 +211,19 @@ _WITHOUT_EFFECT = {
     "thread_pool_factory_config_file": "TensorFlow's own threads are used",
     "skip_initialize_tpu": "there is no TPU here",
 }
-_BOOLS = ("use_alts_credentials", "prefer_tflite_model", "skip_initialize_tpu")
-_BOOLS += ("enable_signature_method_name_check", "enable_profiler")
-_BOOLS += ("enable_serialization_as_tensor_content", "flush_filesystem_caches")
-_BOOLS += ("enable_per_model_batching_parameters",)
-_BOOLS += ("remove_unused_fields_from_bundle_metagraph",)
-_BOOLS += ("xla_cpu_compilation_enabled", "xla_gpu_compilation_enabled")
+_BOOLS = {
+    "enable_per_model_batching_parameters",
+    "enable_profiler",
+    "enable_serialization_as_tensor_content",
+    "enable_signature_method_name_check",
+    "flush_filesystem_caches",
+    "prefer_tflite_model",
+    "remove_unused_fields_from_bundle_metagraph",
+    "skip_initialize_tpu",
+    "use_alts_credentials",
+    "xla_cpu_compilation_enabled",
+    "xla_gpu_compilation_enabled",
+}
 for _name, _why in (_NOT_OFFERED | _WITHOUT_EFFECT).items():
     if _name in _BOOLS:
         flags.DEFINE_bool(_name, None, f"Not offered: {_why}")
