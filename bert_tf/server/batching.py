@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import os
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -15,11 +16,11 @@ import numpy as np
 from bert_tf.errors import UserError
 from bert_tf.server.loaded_model import Arrays, Signature, rows_of
 from bert_tf.server.metrics import Metrics
-from bert_tf.server.status import RequestError, invalid, request_error
+from bert_tf.server.status import RequestError, invalid
 
 T = TypeVar("T")
-# So many refused requests are known again.
-_MAX_REFUSED = 1000
+# How a graph names a row that it refuses, as those of this project do.
+_REFUSED_ROW = re.compile(r"\brow (\d+) ")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +86,6 @@ class _Waiting:
     rows: int
     key: tuple
     length: int
-    suspect: bool
     answer: asyncio.Future
     since: float
 
@@ -94,11 +94,8 @@ class _Waiting:
 
         Their shapes must agree. Texts of very different lengths could, but
         the short ones would be padded to the long ones, which takes longer
-        than two batches. A few words, about 16 tokens, never matter. What
-        the graph has refused before runs alone.
+        than two batches. A few words, about 16 tokens, never matter.
         """
-        if self.suspect or other.suspect:
-            return False
         shorter, longer = sorted((self.length, other.length))
         return self.key == other.key and longer <= 1.5 * shorter + 64
 
@@ -117,14 +114,17 @@ def _length(inputs: Arrays) -> int:
     return max(rows)
 
 
-def _digest(inputs: Arrays) -> int:
-    """Tells inputs of one signature apart."""
-    return hash(
-        tuple(
-            tuple(array.ravel()) if array.dtype == object else array.tobytes()
-            for array in inputs.values()
-        )
-    )
+def _refused_request(error: Exception, batch: list[_Waiting]) -> int | None:
+    """Which request of a batch holds the row that an error names, if any."""
+    named = _REFUSED_ROW.search(str(error))
+    if named is None:
+        return None
+    row = int(named[1])
+    for number, waiting in enumerate(batch):
+        if row < waiting.rows:
+            return number
+        row -= waiting.rows
+    return None
 
 
 def _set(future: asyncio.Future, result: Arrays | Exception) -> None:
@@ -242,8 +242,6 @@ class SignatureQueue:
         self._signature = signature
         self._runner = runner
         self._in_use = in_use
-        # What a batch was refused for, the latest last.
-        self._refused: dict[int, None] = {}
         self._waiting: list[_Waiting] = []
         self._filled = asyncio.Event()
         self._task: asyncio.Task | None = None
@@ -290,7 +288,6 @@ class SignatureQueue:
                 rows,
                 _key(inputs),
                 _length(inputs),
-                bool(self._refused) and _digest(inputs) in self._refused,
                 answer,
                 time.monotonic(),
             )
@@ -366,8 +363,6 @@ class SignatureQueue:
             results = await self._runner.alone(
                 self._in_use(), self._compute, batch
             )
-            if len(batch) > 1:
-                self._remember_refused(batch, results)
         except Exception as error:
             results = [error] * len(batch)
         finally:
@@ -375,47 +370,42 @@ class SignatureQueue:
         for waiting, result in zip(batch, results, strict=True):
             _set(waiting.answer, result)
 
-    def _remember_refused(
-        self, batch: list[_Waiting], results: list[Arrays | Exception]
-    ) -> None:
-        """Keeps what was refused out of the batches to come.
-
-        Whoever sends it often sends it again.
-        """
-        for waiting, result in zip(batch, results, strict=True):
-            if (
-                isinstance(result, Exception)
-                and request_error(result).code
-                == grpc.StatusCode.INVALID_ARGUMENT
-            ):
-                self._refused[_digest(waiting.inputs)] = None
-        while len(self._refused) > _MAX_REFUSED:
-            del self._refused[next(iter(self._refused))]
-
     def _compute(self, batch: list[_Waiting]) -> list[Arrays | Exception]:
-        """Runs a batch; where the graph refuses it, each half of it.
+        """Runs a batch, without the requests that the graph refuses.
 
-        A row that the graph refuses must not fail its neighbours, nor keep
-        the rest of them from running together.
+        A row that the graph refuses must not fail its neighbours. Where the
+        error names the row, its request is taken out and the rest run
+        together again; otherwise each request runs alone.
         """
-        padding = self._parameters.padding(sum(w.rows for w in batch))
-        self._runner.count_batch(
-            self._model, sum(w.rows for w in batch), padding
-        )
-        try:
-            return [*self._together(batch, padding)]
-        except Exception as error:
-            if len(batch) == 1:
-                return [error]
-            # Outputs that cannot be split cannot be in halves either.
-            alone = isinstance(error, RequestError)
-        size = 1 if alone else (len(batch) + 1) // 2
-        results: list[Arrays | Exception] = []
-        for start in range(0, len(batch), size):
-            results += self._compute(batch[start : start + size])
-        return results
+        results: dict[int, Arrays | Exception] = {}
+        left = list(range(len(batch)))
+        while len(left) > 1:
+            together = [batch[number] for number in left]
+            try:
+                answers = self._together(together)
+                results.update(zip(left, answers, strict=True))
+                left = []
+            except Exception as error:
+                refused = _refused_request(error, together)
+                if refused is None:
+                    break
+                number = left.pop(refused)
+                results[number] = self._alone(batch[number])
+        for number in left:
+            results[number] = self._alone(batch[number])
+        return [results[number] for number in range(len(batch))]
 
-    def _together(self, batch: list[_Waiting], padding: int) -> list[Arrays]:
+    def _alone(self, waiting: _Waiting) -> Arrays | Exception:
+        """Runs one request; an error is returned."""
+        try:
+            return self._together([waiting])[0]
+        except Exception as error:
+            return error
+
+    def _together(self, batch: list[_Waiting]) -> list[Arrays]:
+        size = sum(waiting.rows for waiting in batch)
+        padding = self._parameters.padding(size)
+        self._runner.count_batch(self._model, size, padding)
         if len(batch) == 1 and not padding:
             return [self._signature.run(batch[0].inputs)]
         inputs = {}

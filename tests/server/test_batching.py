@@ -25,7 +25,8 @@ SIZES = (3, 900, 60, 3000, 40, 1300, 0, 700)
 class Graph:
     """Doubles numbers, keeps the sizes of its runs and refuses 13."""
 
-    def __init__(self):
+    def __init__(self, error="x: row {} is 13."):
+        self.error = error
         self.runs = []
         self.hold = threading.Event()
         self.hold.set()
@@ -34,7 +35,8 @@ class Graph:
         self.hold.wait(10)
         self.runs.append(x.tolist())
         if 13 in x:
-            raise tf.errors.InvalidArgumentError(None, None, "13 is no number")
+            error = self.error.format(x.tolist().index(13))
+            raise tf.errors.InvalidArgumentError(None, None, error)
         return [x * 2]
 
 
@@ -133,36 +135,41 @@ def test_long_texts_do_not_make_short_ones_wait():
     asyncio.run(main())
 
 
-def test_a_row_that_is_refused_fails_alone():
+def test_without_the_row_that_the_graph_names_the_rest_runs_together():
     async def main():
         graph = Graph()
         async with queue(graph, batch_timeout_micros=100_000) as line:
             answers = await asyncio.gather(
-                *(ask(line, [v]) for v in (1, 13, 2)), return_exceptions=True
+                *(ask(line, v) for v in ([1, 2], [3, 13], [4], [13], [5])),
+                return_exceptions=True,
             )
-            # The next time it keeps nobody waiting.
-            again = await asyncio.gather(
-                *(ask(line, [v]) for v in (1, 13, 2)), return_exceptions=True
-            )
-        assert graph.runs[:5] == [[1, 13, 2], [1, 13], [1], [13], [2]]
-        assert sorted(graph.runs[5:]) == [[1, 2], [13]]
-        for found in (answers, again):
-            assert [found[0]["y"], found[2]["y"]] == [[2], [4]]
-            assert "13 is no number" in str(found[1])
+        assert graph.runs == [
+            [1, 2, 3, 13, 4, 13, 5],
+            [3, 13],
+            [1, 2, 4, 13, 5],
+            [13],
+            [1, 2, 4, 5],
+        ]
+        got = [answers[number]["y"].tolist() for number in (0, 2, 4)]
+        assert got == [[2, 4], [8], [10]]
+        # Each error names the row as its own client counts.
+        assert "row 1 is 13" in str(answers[1])
+        assert "row 0 is 13" in str(answers[3])
 
     asyncio.run(main())
 
 
-def test_most_of_a_batch_runs_together_though_a_row_is_refused():
+@pytest.mark.parametrize("error", ["13 is no number", "x: row 99 is 13."])
+def test_each_runs_alone_where_the_graph_names_no_row_of_theirs(error):
     async def main():
-        graph = Graph()
+        graph = Graph(error)
         async with queue(graph, batch_timeout_micros=100_000) as line:
-            values = [*range(13), 13, *range(14, 32)]
             answers = await asyncio.gather(
-                *(ask(line, [v]) for v in values), return_exceptions=True
+                *(ask(line, [v]) for v in (1, 13, 2)), return_exceptions=True
             )
-        assert len(graph.runs) == 11
-        assert sum(isinstance(one, Exception) for one in answers) == 1
+        assert graph.runs == [[1, 13, 2], [1], [13], [2]]
+        assert [answers[0]["y"], answers[2]["y"]] == [[2], [4]]
+        assert "13" in str(answers[1])
 
     asyncio.run(main())
 
