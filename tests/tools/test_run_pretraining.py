@@ -116,7 +116,7 @@ def test_packed_records_are_made_and_trained_on(folder):
         ),
         ("fill_mask", ["--model=/nowhere", "[MASK]"], "error: /nowhere"),
         ("fill_mask", ["--model=/nowhere"], "error: give a text"),
-        ("fill_mask", ["a [MASK]"], "error: --model is needed; --helpshort"),
+        ("fill_mask", ["a [MASK]"], "error: --model is needed; --help"),
         (
             "run_pretraining",
             ["--output_dir=/tmp/x", "--batch=3"],
