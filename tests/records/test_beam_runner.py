@@ -334,7 +334,9 @@ def test_a_pipeline_that_fails_leaves_an_unfinished_folder(
 
     target = "bert_tf.records.beam.pipeline.write_frames"
     monkeypatch.setattr(target, full)
-    with pytest.raises(OSError, match="pipeline failed.*No space left"):
+    with pytest.raises(
+        OSError, match="pipeline of Apache Beam failed.*No space left"
+    ):
         workshop.beam(inputs)
     left = [p.name for p in (workshop.folder / "beam").rglob("*")]
     assert not [name for name in left if "tfrecord" in name]
@@ -535,7 +537,7 @@ def test_a_remote_run_that_failed_is_known_and_done_again(
     with monkeypatch.context() as broken:
         target = "bert_tf.records.beam.pipeline.write_frames"
         broken.setattr(target, fail)
-        with pytest.raises(OSError, match="pipeline failed"):
+        with pytest.raises(OSError, match="pipeline of Apache Beam failed"):
             run(recipe)
     with pytest.raises(UserError, match="are unfinished"):
         RecordFolder.open(bucket / "out")
