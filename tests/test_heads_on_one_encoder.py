@@ -92,6 +92,7 @@ def test_they_compute_and_come_back_from_files(order, tmp_path) -> None:
         assert_same(outputs_of(loaded, head), expected, 1e-6)
 
 
+@pytest.mark.slow
 def test_every_head_in_one_model_trains(tmp_path) -> None:
     shared = fill(BertEncoder(CONFIG))
     for make in HEADS.values():

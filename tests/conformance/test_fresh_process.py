@@ -71,6 +71,7 @@ def saved(tmp_path_factory):
     return folder, expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "imports",
     ["import keras, bert_tf", "import bert_tf, keras"],

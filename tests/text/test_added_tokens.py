@@ -161,6 +161,7 @@ print(json.dumps([values.to_list() for values in found]))
 """
 
 
+@pytest.mark.slow
 def test_in_a_saved_model(tmp_path) -> None:
     subject = BertTokenizer.from_checkpoint(GOLDEN / "uncased")
     module = tf.Module()
