@@ -162,7 +162,7 @@ class LoadedModel:
         )
         try:
             with graph.as_default():
-                self._feeds = _feeds(folder)
+                self._feeds = _feeds(folder, options.tags)
                 self.meta_graph: meta_graph_pb2.MetaGraphDef = (
                     tf.compat.v1.saved_model.loader.load(
                         self._session,
@@ -229,7 +229,7 @@ def free_memory() -> None:
     give_memory_back()
 
 
-def _feeds(folder: pathlib.Path) -> dict[str, tf.Tensor]:
+def _feeds(folder: pathlib.Path, tags: Collection[str]) -> dict[str, tf.Tensor]:
     """A placeholder of any shape for each one of the signatures' inputs.
 
     A session of Python feeds no other shapes than the placeholder's. TensorFlow
@@ -240,7 +240,8 @@ def _feeds(folder: pathlib.Path) -> dict[str, tf.Tensor]:
     )
     feeds = {}
     for meta_graph in model.meta_graphs:
-        if tf.saved_model.SERVING not in meta_graph.meta_info_def.tags:
+        # As the loader finds the one that it loads.
+        if set(meta_graph.meta_info_def.tags) != set(tags):
             continue
         placeholders = {
             f"{node.name}:0"
