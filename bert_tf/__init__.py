@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bert_tf.pretraining.fill_mask import fill_mask
     from bert_tf.pretraining.pretrainer import BertPretrainer
     from bert_tf.serving.export import export_saved_model
-    from bert_tf.text.packer import SentencePacker
+    from bert_tf.text.packing_graph import SentencePacker
     from bert_tf.text.tokenizer import BertTokenizer
     from bert_tf.text.vocabulary import Vocabulary
     from bert_tf.text.vocabulary_trainer import train_vocab
@@ -39,7 +39,7 @@ _HOME = {
     "BertPretrainer": "bert_tf.pretraining.pretrainer",
     "BertTokenizer": "bert_tf.text.tokenizer",
     "Checkpoint": "bert_tf.checkpoints",
-    "SentencePacker": "bert_tf.text.packer",
+    "SentencePacker": "bert_tf.text.packing_graph",
     "Vocabulary": "bert_tf.text.vocabulary",
     "UserError": "bert_tf.errors",
     "adamw": "bert_tf.optimization",

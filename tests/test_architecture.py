@@ -45,7 +45,7 @@ FILES = sorted((ROOT / "bert_tf").rglob("*.py"))
 
 
 def room_of(module: str) -> str:
-    """The room of a dotted module name: bert_tf.text.packer -> text."""
+    """The room of a dotted module name: bert_tf.text.packing_graph -> text."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else ""
 
@@ -126,7 +126,7 @@ def test_a_breach_is_found(tmp_path: pathlib.Path, monkeypatch) -> None:
         "import tensorflow as tf\n"
         "from absl import flags\n"
         "def f():\n    from bert_tf.encoder import BertEncoder\n"
-        "    from bert_tf.text import packer\n"
+        "    from bert_tf.text import packing_graph\n"
         "    import tools.demo\n"
     )
     assert breaches(bad) == [
@@ -134,7 +134,7 @@ def test_a_breach_is_found(tmp_path: pathlib.Path, monkeypatch) -> None:
         "absl.flags",
         "absl.flags",
         "bert_tf.encoder.BertEncoder",
-        "bert_tf.text.packer",
+        "bert_tf.text.packing_graph",
         "tools.demo",
     ]
 

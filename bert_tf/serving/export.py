@@ -9,7 +9,7 @@ import tensorflow as tf
 from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.files import written_beside
-from bert_tf.text.packer import SentencePacker
+from bert_tf.text.packing_graph import SentencePacker
 
 
 class _TextClassifier(tf.Module):

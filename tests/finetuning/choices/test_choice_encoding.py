@@ -13,7 +13,7 @@ from bert_tf.finetuning.choices.choice_file import (
     ChoiceExample,
     read_choices,
 )
-from bert_tf.text.packer import SentencePacker
+from bert_tf.text.packing_graph import SentencePacker
 from bert_tf.text.tokenizer import BertTokenizer
 from tests.finetuning.sentence_runs import FILLER, GOOD, tokenizer
 

@@ -1,0 +1,329 @@
+"""How texts become rows: truncation, windows, [CLS] A [SEP] B [SEP].
+
+In NumPy, on token ids of all texts in one array, without a loop over rows;
+`bert_tf.text.packing_graph` does the same in the graph, for inputs and
+SavedModels.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    # It brings TensorFlow, which scoring a file needs nothing of.
+    import tensorflow as tf
+
+    from bert_tf.text.tokenizer import BertTokenizer
+
+# Texts tokenised at a time.
+_TEXTS = 4096
+# run_squad.py `_check_is_max_context`: how much a longer window is worth.
+LENGTH_WORTH = 0.01
+
+Array: TypeAlias = "np.ndarray | tf.Tensor"
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenIds:
+    """N texts as ranges of one array of token ids, of NumPy or in the graph.
+
+    Attributes:
+      ids: int32 [T].
+      begin: whole numbers [N], where each text begins in `ids`.
+      count: whole numbers [N], how many tokens it has.
+    """
+
+    ids: Array
+    begin: Array
+    count: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Windows:
+    """W windows on N texts, those of a text consecutive.
+
+    Attributes:
+      text: whole numbers [W], the text that each is on.
+      number: whole numbers [W], its number among those of its text.
+      offset: whole numbers [W], the token of its text that it begins with.
+      count: whole numbers [W], how many tokens it has.
+    """
+
+    text: Array
+    number: Array
+    offset: Array
+    count: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedRows:
+    """Packed rows of token ids, concatenated, without padding.
+
+    Attributes:
+      ids: int32 [T], [CLS] A [SEP] or [CLS] A [SEP] B [SEP] of every row.
+      starts: int64 [R + 1], where each row begins in `ids`.
+      first: int64 [R], how many tokens of a row are of segment 0.
+      example: int64 [R], the example that a row is of, ascending.
+      weights: float32 [R], one over the rows of its example.
+      num_examples: how many examples the rows are of.
+      pad_id: what pads a row.
+    """
+
+    ids: np.ndarray
+    starts: np.ndarray
+    first: np.ndarray
+    example: np.ndarray
+    weights: np.ndarray
+    num_examples: int
+    pad_id: int
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each row, int64 [R]."""
+        return np.diff(self.starts)
+
+    @property
+    def segments(self) -> np.ndarray:
+        """Segment of each token, int32 [T]: 1 in B and its [SEP], else 0."""
+        first = np.repeat(self.first, self.lengths)
+        return (ragged_range(self.lengths) >= first).astype(np.int32)
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What the rows are made of, for digests."""
+        return self.ids, self.starts
+
+    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+        """A batch of some rows, padded to the longest of them.
+
+        Args:
+          chosen: int64 [B], rows by number.
+
+        Returns:
+          The encoder's inputs, int32 [B, S].
+        """
+        lengths = self.lengths[chosen]
+        place = np.arange(lengths.max())
+        mask = place < lengths[:, None]
+        ids = np.full(mask.shape, self.pad_id, np.int32)
+        ids[mask] = take_ranges(self.ids, self.starts[chosen], lengths)
+        segments = mask & (place >= self.first[chosen, None])
+        return {
+            "input_ids": ids,
+            "input_mask": mask.astype(np.int32),
+            "segment_ids": segments.astype(np.int32),
+        }
+
+    def __len__(self) -> int:
+        return len(self.example)
+
+
+def tokenize_texts(
+    texts: Sequence[str], tokenizer: "BertTokenizer"
+) -> TokenIds:
+    """Tokenises texts, some thousands at a time."""
+    ids, counts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+    for start in range(0, len(texts), _TEXTS):
+        ragged = tokenizer.tokenize(list(texts[start : start + _TEXTS]))
+        ids.append(ragged.values.numpy().astype(np.int32))
+        counts.append(ragged.row_lengths().numpy().astype(np.int64))
+    count = np.concatenate(counts)
+    return TokenIds(np.concatenate(ids), np.cumsum(count) - count, count)
+
+
+def ragged_range(counts: np.ndarray) -> np.ndarray:
+    """0, 1, ... count - 1 for each count, concatenated."""
+    starts = np.cumsum(counts) - counts
+    return np.arange(counts.sum()) - np.repeat(starts, counts)
+
+
+def take_ranges(
+    values: np.ndarray, begin: np.ndarray, count: np.ndarray
+) -> np.ndarray:
+    """Ranges of an array, concatenated.
+
+    Args:
+      values: [T, ...].
+      begin: int64 [R], where each range begins.
+      count: int64 [R], how long it is.
+    """
+    return values[np.repeat(begin, count) + ragged_range(count)]
+
+
+def truncated_lengths(
+    length_a: Any,
+    length_b: Any,
+    room: Any,
+    minimum: Callable = np.minimum,
+    maximum: Callable = np.maximum,
+) -> tuple[Any, Any]:
+    """How many tokens of a pair are kept.
+
+    A pair loses tokens one by one from the longer text, from B where both are
+    equally long (google-research/bert, run_classifier.py,
+    `_truncate_seq_pair`). This is what is left at the end of that loop.
+
+    Args:
+      length_a: tokens of A; whole numbers, arrays or tensors.
+      length_b: tokens of B.
+      room: how many tokens there may be.
+      minimum: the elementwise minimum of what the lengths are.
+      maximum: the elementwise maximum.
+    """
+    return (
+        minimum(length_a, maximum(room - length_b, (room + 1) // 2)),
+        minimum(length_b, maximum(room - length_a, room // 2)),
+    )
+
+
+def truncate(
+    first: TokenIds, second: TokenIds | None, room: int | np.ndarray
+) -> tuple[TokenIds, TokenIds | None]:
+    """Truncates texts, or pairs of texts, at their ends.
+
+    Args:
+      first: N texts.
+      second: the N second texts, or None; see `truncated_lengths`.
+      room: how many tokens a row takes, or int64 [N].
+    """
+    if second is None:
+        count = np.minimum(first.count, room)
+        return dataclasses.replace(first, count=count), None
+    count_a, count_b = truncated_lengths(first.count, second.count, room)
+    return (
+        dataclasses.replace(first, count=count_a),
+        dataclasses.replace(second, count=count_b),
+    )
+
+
+def num_windows(
+    length: np.ndarray, room: int | np.ndarray, stride: int, empty: int = 1
+) -> np.ndarray:
+    """How many windows show all of each text.
+
+    Args:
+      length: int64 [N], tokens of each text.
+      room: tokens of a window, or int64 [N].
+      stride: tokens from the start of a window to that of the next; where it
+        is longer than a window, windows follow one another.
+      empty: windows of a text without tokens.
+
+    Returns:
+      int64 [N].
+    """
+    more = -(-np.maximum(length - room, 0) // np.minimum(stride, room))
+    return np.where(length > 0, 1 + more, empty)
+
+
+def make_windows(
+    num_windows: np.ndarray,
+    length: np.ndarray,
+    room: int | np.ndarray,
+    stride: int,
+    align_last: bool = False,
+) -> Windows:
+    """Windows every `stride` tokens until one reaches the end of its text.
+
+    Args:
+      num_windows: int64 [N], what `num_windows` gives for the rest.
+      length: int64 [N], tokens of each text.
+      room: tokens of a window, or int64 [N].
+      stride: see `num_windows`.
+      align_last: whether the last window of a text ends with it and is as
+        long as the others, and not what they leave.
+    """
+    text = np.repeat(np.arange(len(length)), num_windows)
+    number = ragged_range(num_windows)
+    length, room = length[text], np.broadcast_to(room, length.shape)[text]
+    offset = number * np.minimum(stride, room)
+    if align_last:
+        offset = np.minimum(offset, np.maximum(length - room, 0))
+    return Windows(text, number, offset, np.minimum(length - offset, room))
+
+
+def most_context(windows: Windows) -> tuple[np.ndarray, np.ndarray]:
+    """Which tokens of a window no other window shows in more context.
+
+    As google-research/bert, run_squad.py, `_check_is_max_context`: a window
+    is worth the lesser number of tokens left and right of a token, plus a
+    hundredth of its length; the first of the best counts. The tokens of a
+    window for which it is the best are one range, and the ranges of a text's
+    windows follow one another.
+
+    Returns:
+      Begin and exclusive end of the range in each window, int64 [W].
+    """
+    begin, end = np.zeros_like(windows.count), windows.count.copy()
+    per_text = np.bincount(windows.text)
+    several = np.flatnonzero(per_text[windows.text] > 1)
+    if not several.size:
+        return begin, end
+    number, offset = windows.number[several], windows.offset[several]
+    count = windows.count[several]
+    # The tokens of all texts with several windows, concatenated.
+    is_last = np.append(number[1:] == 0, True)
+    lengths = (offset + count)[is_last]
+    text = np.cumsum(number == 0) - 1
+    place = (np.cumsum(lengths) - lengths)[text] + offset
+    best = np.full(lengths.sum(), -1.0)
+    owner = np.zeros(lengths.sum(), np.int64)
+    for turn in range(number.max() + 1):
+        these = np.flatnonzero(number == turn)
+        size = count[these]
+        left, length = ragged_range(size), np.repeat(size, size)
+        worth = np.minimum(left, length - 1 - left) + LENGTH_WORTH * length
+        tokens = np.repeat(place[these], size) + left
+        better = worth > best[tokens]
+        best[tokens[better]] = worth[better]
+        owner[tokens[better]] = np.repeat(these, size)[better]
+    owned = np.bincount(owner, minlength=len(several))
+    stop = np.cumsum(owned) - place
+    begin[several], end[several] = stop - owned, stop
+    return begin, end
+
+
+def pack_rows(
+    example: np.ndarray,
+    first: TokenIds,
+    second: TokenIds | None,
+    num_examples: int,
+    tokenizer: "BertTokenizer",
+    is_pair: np.ndarray | None = None,
+) -> EncodedRows:
+    """Lays out [CLS] A [SEP], or with B [SEP] behind it, of every row.
+
+    Args:
+      example: int64 [R], the example that a row is of, ascending.
+      first: the R texts A, which fit.
+      second: the R texts B, or None.
+      num_examples: how many examples the rows are of.
+      tokenizer: what made the ids.
+      is_pair: bool [R], which rows have a B, even an empty one; None: all, if
+        there is a `second`.
+    """
+    vocabulary = tokenizer.vocabulary
+    source = [np.array([vocabulary.cls_id, vocabulary.sep_id]), first.ids]
+    zeros, ones = np.zeros_like(first.count), np.ones_like(first.count)
+    # Where each piece of a row lies in the source, and how long it is.
+    pieces = [(zeros, ones), (first.begin + 2, first.count), (ones, ones)]
+    if second is not None:
+        source.append(second.ids)
+        begin = second.begin + 2 + len(first.ids)
+        last = ones if is_pair is None else is_pair.astype(ones.dtype)
+        pieces += [(begin, second.count), (ones, last)]
+    begins = np.stack([begin for begin, _ in pieces], axis=1)
+    counts = np.stack([count for _, count in pieces], axis=1)
+    ids = take_ranges(np.concatenate(source), begins.ravel(), counts.ravel())
+    starts = np.concatenate([[0], np.cumsum(counts.sum(axis=1))])
+    rows = np.bincount(example, minlength=num_examples)
+    return EncodedRows(
+        ids=ids.astype(np.int32),
+        starts=starts.astype(np.int64),
+        first=first.count + 2,
+        example=example,
+        weights=(1.0 / rows[example]).astype(np.float32),
+        num_examples=num_examples,
+        pad_id=vocabulary.pad_id,
+    )

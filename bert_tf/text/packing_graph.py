@@ -1,0 +1,323 @@
+"""How texts become rows, in the graph; see `bert_tf.text.packing`.
+
+The same truncation, windows and rows, as TensorFlow operations on int32, for
+`tf.data` and SavedModels, and `SentencePacker` made of them.
+"""
+
+import dataclasses
+from typing import TypeAlias
+
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+from bert_tf.features import INPUT_IDS, INPUT_MASK, SEGMENT_IDS
+from bert_tf.text.packing import (
+    LENGTH_WORTH,
+    TokenIds,
+    Windows,
+    truncated_lengths,
+)
+from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.vocabulary import Vocabulary
+
+Ids: TypeAlias = tf.Tensor | tf.RaggedTensor
+
+
+def token_ids(ids: tf.RaggedTensor) -> TokenIds:
+    """Ragged ids int32 [N, tokens] as `TokenIds`."""
+    return TokenIds(
+        ids.flat_values,
+        tf.cast(ids.row_starts(), tf.int32),
+        tf.cast(ids.row_lengths(), tf.int32),
+    )
+
+
+def tokenize(tokenizer: BertTokenizer, texts: tf.Tensor) -> TokenIds:
+    """Tokenises string [N]."""
+    return token_ids(tokenizer.tokenize(texts))
+
+
+def take(
+    texts: TokenIds,
+    chosen: tf.Tensor,
+    offset: tf.Tensor | int = 0,
+    count: tf.Tensor | None = None,
+) -> TokenIds:
+    """Texts, or ranges of them.
+
+    Args:
+      texts: N texts.
+      chosen: int32 [R], texts by number.
+      offset: int32 [R], the first token of each that is taken.
+      count: int32 [R], how many are; None for all.
+    """
+    if count is None:
+        count = tf.gather(texts.count, chosen) - offset
+    begin = tf.gather(texts.begin, chosen) + offset
+    return TokenIds(texts.ids, begin, count)
+
+
+def ragged_range(counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The row and the place in it of each value of rows of int32 [N] values.
+
+    Returns:
+      Both int32 [sum of counts]: 0 0 0 1 1 and 0 1 2 0 1 for counts 3 and 2.
+    """
+    row = tf.repeat(tf.range(tf.size(counts)), counts)
+    starts = tf.cumsum(counts, exclusive=True)
+    return row, tf.range(tf.size(row)) - tf.gather(starts, row)
+
+
+def truncate(
+    first: TokenIds, second: TokenIds | None, room: int
+) -> tuple[TokenIds, TokenIds | None]:
+    """Truncates texts, or pairs of texts, at their ends.
+
+    Args:
+      first: N texts.
+      second: the N second texts, or None.
+      room: how many tokens a row takes.
+    """
+    if second is None:
+        count = tf.minimum(first.count, room)
+        return dataclasses.replace(first, count=count), None
+    count_a, count_b = truncated_lengths(
+        first.count, second.count, room, tf.minimum, tf.maximum
+    )
+    return (
+        dataclasses.replace(first, count=count_a),
+        dataclasses.replace(second, count=count_b),
+    )
+
+
+def num_windows(
+    length: tf.Tensor, room: tf.Tensor | int, stride: int, empty: int = 1
+) -> tf.Tensor:
+    """How many windows show all of each text, int32 [N]."""
+    more = -(-tf.maximum(length - room, 0) // tf.minimum(stride, room))
+    return tf.where(length > 0, 1 + more, empty)
+
+
+def make_windows(
+    num_windows: tf.Tensor,
+    length: tf.Tensor,
+    room: tf.Tensor | int,
+    stride: int,
+    align_last: bool = False,
+) -> Windows:
+    """Windows every `stride` tokens until one reaches the end of its text.
+
+    Args:
+      num_windows: int32 [N], what `num_windows` gives for the rest.
+      length: int32 [N], tokens of each text.
+      room: tokens of a window, or int32 [N].
+      stride: tokens from one window to the next.
+      align_last: whether the last window of a text ends with it and is as
+        long as the others.
+    """
+    text, number = ragged_range(num_windows)
+    room = tf.gather(tf.broadcast_to(room, tf.shape(length)), text)
+    length = tf.gather(length, text)
+    offset = number * tf.minimum(stride, room)
+    if align_last:
+        offset = tf.minimum(offset, tf.maximum(length - room, 0))
+    return Windows(text, number, offset, tf.minimum(length - offset, room))
+
+
+def most_context(windows: Windows) -> tuple[tf.Tensor, tf.Tensor]:
+    """Which tokens of a window no other window shows in more context.
+
+    Returns:
+      Begin and exclusive end of the range in each window, int32 [W].
+    """
+    window, left = ragged_range(windows.count)
+    length = tf.gather(windows.count, window)
+    least = tf.cast(tf.minimum(left, length - 1 - left), tf.float64)
+    worth = least + LENGTH_WORTH * tf.cast(length, tf.float64)
+    # Texts concatenated, each as long as its last window reaches.
+    texts = tf.reduce_max(tf.concat([[0], windows.text + 1], 0))
+    sizes = tf.math.unsorted_segment_max(
+        windows.offset + windows.count, windows.text, texts
+    )
+    sizes = tf.maximum(sizes, 0)
+    total = tf.reduce_sum(sizes)
+    begin = tf.cumsum(sizes, exclusive=True)
+    place = tf.gather(begin, windows.text) + windows.offset
+    token = tf.gather(place, window) + left
+    best = tf.math.unsorted_segment_max(worth, token, total)
+    owner = tf.math.unsorted_segment_min(
+        tf.where(worth == tf.gather(best, token), window, window.dtype.max),
+        token,
+        total,
+    )
+    owned = tf.math.unsorted_segment_sum(
+        tf.ones_like(owner), owner, tf.size(windows.text)
+    )
+    end = tf.cumsum(owned) - place
+    return end - owned, end
+
+
+def row_lengths(first: TokenIds, second: TokenIds | None) -> tf.Tensor:
+    """Tokens of rows [CLS] A [SEP] or [CLS] A [SEP] B [SEP], int32 [R]."""
+    if second is None:
+        return first.count + 2
+    return first.count + second.count + 3
+
+
+def pack_rows(
+    first: TokenIds,
+    second: TokenIds | None,
+    vocabulary: Vocabulary,
+    length: tf.Tensor | int,
+) -> dict[str, tf.Tensor]:
+    """Lays out [CLS] A [SEP] or [CLS] A [SEP] B [SEP] and padding.
+
+    Args:
+      first: the R texts A, which fit.
+      second: the R texts B, or None.
+      vocabulary: what the ids are from.
+      length: S, at least that of the longest row.
+
+    Returns:
+      input_ids, input_mask and segment_ids, int32 [R, S].
+    """
+    # Every position is gathered from one array.
+    source = [
+        tf.constant([vocabulary.pad_id, vocabulary.cls_id, vocabulary.sep_id]),
+        first.ids,
+    ]
+    pad, cls, sep = range(3)
+    position = tf.range(length)[tf.newaxis]
+    end = first.count[:, tf.newaxis] + 1
+    used = row_lengths(first, second)[:, tf.newaxis]
+    index = first.begin[:, tf.newaxis] + 3 + position - 1
+    if second is not None:
+        source.append(second.ids)
+        begin = second.begin[:, tf.newaxis] + 3 + tf.size(first.ids)
+        index = tf.where(position < end, index, begin + position - end - 1)
+    index = tf.where((position == end) | (position == used - 1), sep, index)
+    index = tf.where(position >= used, pad, index)
+    index = tf.where(position == 0, cls, index)
+    in_row = position < used
+    return {
+        INPUT_IDS.name: tf.gather(tf.concat(source, 0), index),
+        INPUT_MASK.name: tf.cast(in_row, tf.int32),
+        SEGMENT_IDS.name: tf.cast(in_row & (position > end), tf.int32),
+    }
+
+
+class SentencePacker(tf.Module):
+    """Makes [CLS] A [SEP] or [CLS] A [SEP] B [SEP] rows of one length.
+
+    Segment ids are 0 for A and 1 for B, each with its [SEP]. Too long a pair
+    loses tokens one by one at the end of the longer text, of B where they are
+    equally long (google-research/bert, run_classifier.py,
+    `_truncate_seq_pair`).
+    """
+
+    def __init__(self, tokenizer: BertTokenizer, seq_length: int):
+        """Keeps the tokenizer and the length.
+
+        Args:
+          tokenizer: what turns texts into ids.
+          seq_length: S, the length of a packed row.
+
+        Raises:
+          UserError: seq_length leaves no room for a token.
+        """
+        super().__init__()
+        if not isinstance(seq_length, int) or seq_length < 3:
+            raise UserError(
+                f"seq_length={seq_length!r}: a whole number of at least 3 is "
+                "wanted ([CLS], one token, [SEP])."
+            )
+        self.tokenizer = tokenizer
+        self.seq_length = seq_length
+
+    def __call__(self, text_a, text_b=None) -> dict[str, tf.Tensor]:
+        """The same as `pack`."""
+        return self.pack(text_a, text_b)
+
+    def pack(self, text_a, text_b=None) -> dict[str, tf.Tensor]:
+        """Tokenises and packs texts.
+
+        Args:
+          text_a: strings [B] or a scalar; Python strings or lists will do.
+          text_b: the second texts, of the same shape, or None.
+
+        Returns:
+          input_ids, input_mask and segment_ids, int32 [B, S], or [S] for
+          scalars.
+
+        Raises:
+          UserError: texts of another kind or of two shapes, or no room for
+            a pair.
+        """
+        ids_b = None if text_b is None else self.tokenizer.tokenize(text_b)
+        return self.pack_ids(self.tokenizer.tokenize(text_a), ids_b)
+
+    def pack_ids(self, ids_a: Ids, ids_b: Ids | None = None):
+        """Packs token ids.
+
+        Args:
+          ids_a: int32, ragged [B, tokens], or [tokens] for a single row.
+          ids_b: the second texts' ids, of the same kind, or None.
+
+        Returns:
+          As `pack`.
+
+        Raises:
+          UserError: ids of two shapes, or no room for a pair.
+        """
+        with tf.device("/CPU:0"):
+            is_single = ids_a.shape.rank == 1
+            first, second = token_ids(_as_rows(ids_a)), None
+            if ids_b is not None:
+                self._check_pair(ids_a, ids_b)
+                second = token_ids(_as_rows(ids_b))
+                second = _of_one_batch(first, second)
+            room = self.seq_length - (2 if second is None else 3)
+            packed = pack_rows(
+                *truncate(first, second, room),
+                self.tokenizer.vocabulary,
+                self.seq_length,
+            )
+            if is_single:
+                packed = {name: rows[0] for name, rows in packed.items()}
+            return packed
+
+    def _check_pair(self, ids_a: Ids, ids_b: Ids) -> None:
+        if self.seq_length < 4:
+            raise UserError(
+                f"seq_length={self.seq_length}: a pair needs at least 4 "
+                "([CLS], [SEP], [SEP] and one token)."
+            )
+        if ids_a.shape.rank != ids_b.shape.rank or (
+            ids_a.shape.rank == 2
+            and not ids_a.shape[:1].is_compatible_with(ids_b.shape[:1])
+        ):
+            raise UserError(
+                f"text_a has shape {ids_a.shape[:-1]} and text_b "
+                f"{ids_b.shape[:-1]}; they must be alike."
+            )
+
+
+def _of_one_batch(first: TokenIds, second: TokenIds) -> TokenIds:
+    """The second texts, which are only made if there are as many as first."""
+    same = tf.debugging.assert_equal(
+        tf.size(first.count),
+        tf.size(second.count),
+        "text_a and text_b: unequal batches",
+    )
+    with tf.control_dependencies([same] if same is not None else []):
+        return dataclasses.replace(second, count=tf.identity(second.count))
+
+
+def _as_rows(ids: Ids) -> tf.RaggedTensor:
+    """Ids as ragged int32 [B, tokens]."""
+    if isinstance(ids, tf.RaggedTensor):
+        return tf.cast(ids, tf.int32)
+    ids = tf.cast(ids, tf.int32)
+    if ids.shape.rank == 1:
+        ids = ids[tf.newaxis]
+    return tf.RaggedTensor.from_tensor(ids)
