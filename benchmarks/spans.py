@@ -167,7 +167,7 @@ def prediction_speed(folder: pathlib.Path) -> float:
 
     from bert_tf.finetuning.model_folder import load_model
     from bert_tf.finetuning.prediction import Predictor
-    from bert_tf.finetuning.spans.squad_file import read_questions
+    from bert_tf.finetuning.question_answering.squad_files import read_questions
     from bert_tf.finetuning.task import Split
     from tools.task_files import load_task
 

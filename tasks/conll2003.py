@@ -1,7 +1,6 @@
 """CoNLL-2003: names of persons, places, organisations and others; entity F1."""
 
-from bert_tf.finetuning.tags.tag_data import ConllFolder
-from bert_tf.finetuning.tags.tag_task import TagTask
+from bert_tf.finetuning.token_classification.task import ConllFolder, TagTask
 
 TASK = TagTask(
     name="conll2003",

@@ -1,6 +1,6 @@
 """CoNLL-2003 by a BiLSTM on features of a frozen encoder; entity F1."""
 
-from bert_tf.finetuning.tags.feature_task import FeatureTask
+from bert_tf.finetuning.token_classification.task import FeatureTask
 
 from .conll2003 import TASK as FINE_TUNED
 

@@ -5,7 +5,7 @@ with the model. Other files in the same layout are trained on with
 --set train_file=... --set dev_file=...
 """
 
-from bert_tf.finetuning.spans.span_task import SpanTask
+from bert_tf.finetuning.question_answering.task import SpanTask
 
 TASK = SpanTask(
     name="squad_v2",

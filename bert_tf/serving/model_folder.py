@@ -23,8 +23,8 @@ from bert_tf.finetuning.model_folder import (
     read_facts_as,
     task_of,
 )
-from bert_tf.finetuning.spans.span_task import SpanFacts
-from bert_tf.finetuning.tags.tag_task import TagFacts
+from bert_tf.finetuning.question_answering.task import SpanFacts
+from bert_tf.finetuning.token_classification.task import TagFacts
 from bert_tf.models import (
     bert_classifier,
     bert_multiple_choice,

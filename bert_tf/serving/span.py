@@ -31,8 +31,8 @@ _SPECIALS = 3
 class SpanModel(TextModel):
     """A model that marks answers in a context, which takes text.
 
-    It gives what `bert_tf.finetuning.spans` gives: the same windows, the same
-    best spans and the same texts.
+    It gives what `finetuning.question_answering` gives: the same windows, best
+    spans and texts.
 
     Signatures:
       serving_default: question and context, string [B] -> answer, string [B];

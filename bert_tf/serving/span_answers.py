@@ -1,7 +1,8 @@
 """From spans of tokens to the best answers, in the graph.
 
-The rules are those of `bert_tf.finetuning.spans.answers`: the n best answers
-have different texts, and having no answer is one of them where it may be.
+The rules are those of `finetuning.question_answering.decoding`: the n best
+answers have different texts, and having no answer is one of them where it
+may be.
 """
 
 import tensorflow as tf

@@ -1,6 +1,6 @@
 """Spans of tokens that may be answers, in the graph.
 
-The rules are those of `bert_tf.finetuning.spans.answers`.
+The rules are those of `finetuning.question_answering.decoding`.
 """
 
 from typing import NamedTuple

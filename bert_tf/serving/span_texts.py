@@ -1,6 +1,6 @@
 """Answers cut from their contexts in the graph.
 
-The rule is that of `bert_tf.finetuning.spans.alignment`: the characters of
+The rule is that of `finetuning.question_answering.decoding`: the characters of
 the tokens are paired one by one with those of the words that they are of,
 blanks aside; where these words have another number of characters than their
 tokens, or a token is unknown, the answer is whole words. Tokens are looked for
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from bert_tf.finetuning.spans.contexts import BLANKS
+from bert_tf.finetuning.question_answering.windows import BLANKS
 from bert_tf.serving.rows import counted
 from bert_tf.text.normalizer import BertNormalizer
 from bert_tf.text.tokenizer import BertTokenizer

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.tags.tag_schemes import OUTSIDE, is_tag
+from bert_tf.finetuning.token_classification.entities import OUTSIDE, is_tag
 from bert_tf.serving.requests import signature, text_spec, valid_text
 from bert_tf.serving.rows import (
     HOST,
@@ -32,7 +32,7 @@ from bert_tf.serving.words import WORD_RULES, WordFinder, Words
 from bert_tf.text.tokenizer import BertTokenizer
 
 # Prefixes that begin an entity whatever comes before, or end it; conlleval's
-# rules, as in `bert_tf.finetuning.tags.tag_schemes`.
+# rules, as in `bert_tf.finetuning.token_classification.entities`.
 _FIRST, _LAST = "BSU", "ESLU"
 
 
@@ -52,7 +52,7 @@ class TagModel(TextModel):
       model: from the encoder's inputs to logits [B, S, C].
       tokenizer: the tokenizer it was trained with.
       max_seq_length: the longest row; longer texts are read through windows
-        that overlap, as `bert_tf.finetuning.tags.word_windows` has them.
+        that overlap, as in `bert_tf.finetuning.token_classification`.
       labels: names of the C tags, such as O, B-LOC and I-LOC.
       doc_stride: tokens from one window to the next; None is half of one.
       max_windows: of a text; longer ones are refused.

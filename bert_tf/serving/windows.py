@@ -66,9 +66,9 @@ def overlapping(
 def most_context(windows: Windows) -> tuple[tf.Tensor, tf.Tensor]:
     """Which tokens of a window no other window shows in more context.
 
-    The rule is that of `bert_tf.finetuning.spans.windows`: a window is worth
-    the lesser number of tokens left and right of a token, plus a hundredth of
-    its length; the first of the best counts.
+    The rule is that of `finetuning.question_answering.windows`: a window is
+    worth the lesser number of tokens left and right of a token, plus a
+    hundredth of its length; the first of the best counts.
 
     Returns:
       Begin and exclusive end of the stretch in each window, int32 [W].

@@ -16,11 +16,11 @@ from bert_tf.finetuning.kinds.regression_task import RegressionTask
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
 from bert_tf.finetuning.kinds.text_data import SentenceFacts
 from bert_tf.finetuning.model_folder import save_model
-from bert_tf.finetuning.spans.span_task import SpanFacts, SpanTask
-from bert_tf.finetuning.spans.squad_file import Question
-from bert_tf.finetuning.tags.tag_task import TagFacts
+from bert_tf.finetuning.question_answering.squad_files import Question
+from bert_tf.finetuning.question_answering.task import SpanFacts, SpanTask
 from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.task_model import TaskModel
+from bert_tf.finetuning.token_classification.task import TagFacts
 from bert_tf.models import bert_multiple_choice, bert_token_classifier
 from bert_tf.serving.model_folder import served_model
 from tests.finetuning.sentence_runs import model_folder, texts, tokenizer

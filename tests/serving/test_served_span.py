@@ -8,10 +8,13 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf.errors import UserError
-from bert_tf.finetuning.spans.answers import decode_answers
-from bert_tf.finetuning.spans.contexts import split_words
-from bert_tf.finetuning.spans.squad_file import Question, read_questions
-from bert_tf.finetuning.spans.windows import make_windows
+from bert_tf.finetuning.question_answering.decoding import decode_answers
+from bert_tf.finetuning.question_answering.squad_files import (
+    Question,
+    read_questions,
+    split_words,
+)
+from bert_tf.finetuning.question_answering.windows import make_windows
 from bert_tf.serving.span import SpanModel
 from tests.model_helpers import small_config
 from tests.serving import serving_models as models

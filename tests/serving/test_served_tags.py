@@ -8,9 +8,15 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf.errors import UserError
-from bert_tf.finetuning.tags.conll_file import TaggedWords, read_conll
-from bert_tf.finetuning.tags.tag_schemes import entities, to_iob2
-from bert_tf.finetuning.tags.word_windows import encode_words, word_outputs
+from bert_tf.finetuning.token_classification.conll_files import (
+    TaggedWords,
+    read_conll,
+)
+from bert_tf.finetuning.token_classification.entities import entities, to_iob2
+from bert_tf.finetuning.token_classification.windows import (
+    encode_words,
+    word_outputs,
+)
 from bert_tf.serving.tags import TagModel
 from bert_tf.serving.words import WordFinder
 from tests.model_helpers import fill, small_config

@@ -21,7 +21,7 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.finetuning.choices.choice_task import ChoiceFacts
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
 from bert_tf.finetuning.model_folder import save_model
-from bert_tf.finetuning.spans.span_task import SpanFacts
+from bert_tf.finetuning.question_answering.task import SpanFacts
 from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.models import (
     bert_classifier,

@@ -15,13 +15,15 @@ from bert_tf.finetuning.report.kind import (
     Kind,
 )
 from bert_tf.finetuning.report.tag_sections import tag_sections
-from bert_tf.finetuning.tags.entity_metrics import (
-    entity_confusion,
-    score_entities,
-)
 from bert_tf.finetuning.tags.feature_recipe import FeatureRecipe
 from bert_tf.finetuning.tags.tag_recipe import OwnTagRecipe
-from bert_tf.finetuning.tags.tag_schemes import Entity, entities, is_tag
+from bert_tf.finetuning.token_classification.entities import (
+    Entity,
+    entities,
+    entity_confusion,
+    is_tag,
+    score_entities,
+)
 from bert_tf.recipe import check_kind
 
 NO_ENTITY = "no entity"

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from bert_tf.finetuning.doctor.lines import MUCH_UNKNOWN
+from bert_tf.finetuning.question_answering.squad_files import Question
+from bert_tf.finetuning.question_answering.windows import make_windows
 from bert_tf.finetuning.spans.span_recipe import SpanRecipe
-from bert_tf.finetuning.spans.squad_file import Question
-from bert_tf.finetuning.spans.windows import make_windows
 from bert_tf.text.tokenizer import BertTokenizer
 
 

@@ -9,10 +9,13 @@ import numpy as np
 from bert_tf.finetuning.data.table_formats import excerpt
 from bert_tf.finetuning.doctor.lines import MUCH_UNKNOWN, lengths_shown
 from bert_tf.finetuning.doctor.suspicious_text import DESCRIPTIONS, suspicious
-from bert_tf.finetuning.tags.conll_file import TaggedWords
 from bert_tf.finetuning.tags.tag_recipe import TagRecipe
-from bert_tf.finetuning.tags.tag_schemes import entities
-from bert_tf.finetuning.tags.word_windows import num_windows, token_stream
+from bert_tf.finetuning.token_classification.conll_files import TaggedWords
+from bert_tf.finetuning.token_classification.entities import entities
+from bert_tf.finetuning.token_classification.windows import (
+    num_windows,
+    token_stream,
+)
 from bert_tf.text.tokenizer import BertTokenizer
 
 _PERCENTILES = (50, 90, 95, 99, 100)

@@ -4,7 +4,10 @@ import dataclasses
 
 from bert_tf.errors import UserError
 from bert_tf.finetuning.recipe import FinetuningRecipe
-from bert_tf.finetuning.tags.conll_file import UNMARKED, ConllLayout
+from bert_tf.finetuning.token_classification.conll_files import (
+    UNMARKED,
+    ConllLayout,
+)
 from bert_tf.recipe import setting
 from bert_tf.training.recipe import LARGEST_SEED
 

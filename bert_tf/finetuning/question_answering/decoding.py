@@ -1,0 +1,468 @@
+"""From start and end logits to answers cut from the original text.
+
+The rules are those of google-research/bert, run_squad.py,
+`write_predictions`; unlike there, the padding behind a window takes no place
+among the best positions. And of its `get_final_text`: the predicted tokens,
+joined to words, are looked for in the normalised words of the context that
+they are of; where both have as many characters, blanks aside, the characters
+are paired one by one, and else the words are given whole. Here every word is
+normalised once, and all that is the same for every answer of a context is
+kept.
+"""
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+from bert_tf.finetuning.question_answering.squad_files import (
+    BLANKS,
+    Answers,
+    Question,
+    ScoredText,
+    split_words,
+)
+from bert_tf.finetuning.question_answering.windows import (
+    SpanWindows,
+    TokenizedContexts,
+)
+from bert_tf.text.normalizer import BertNormalizer
+from bert_tf.text.rows import take_ranges
+from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.tokenizer_config import TokenizerConfig
+from bert_tf.text.unicode_tables import word_pattern
+from bert_tf.text.vocabulary import CONTINUATION
+
+# The answer where the rules leave none, as in run_squad.py.
+_NONCE = "empty"
+# Windows decoded at a time.
+_WINDOWS = 1024
+
+
+class CutAnswer(NamedTuple):
+    """A piece of a context.
+
+    Attributes:
+      text: the answer, its words joined by single spaces.
+      first: its first character, blanks of the context not counted.
+      last: its last character, likewise.
+    """
+
+    text: str
+    first: int
+    last: int
+
+
+class AnswerCutter:
+    """Cuts answers from contexts.
+
+    Args:
+      contexts: the contexts as tokens.
+      tokenizer: what made the tokens.
+    """
+
+    def __init__(self, contexts: TokenizedContexts, tokenizer: BertTokenizer):
+        self._contexts = contexts
+        vocabulary = tokenizer.vocabulary
+        self._pieces = [t.replace(CONTINUATION, "") for t in vocabulary.tokens]
+        self._is_continuation = vocabulary.is_continuation
+        words = set().union(*map(split_words, contexts.texts))
+        self._normalized = _normalized(sorted(words), tokenizer.config)
+
+    def prepare(self, number: int) -> "ContextAlignment":
+        """Pairs a context's characters with those of its tokens.
+
+        Args:
+          number: which of the contexts.
+        """
+        context = self._contexts.texts[number]
+        words = split_words(context)
+        tokens = self._contexts.tokens
+        begin = tokens.begin[number]
+        these = slice(begin, begin + tokens.count[number])
+        ids = tokens.ids[these]
+        word = self._contexts.word_of_token[these]
+        return ContextAlignment(
+            context,
+            words,
+            [self._normalized[word] for word in words],
+            [self._pieces[i] for i in ids.tolist()],
+            self._is_continuation[ids].tolist(),
+            (word - self._contexts.first_word(number)).tolist(),
+        )
+
+
+def _normalized(words: list[str], config: TokenizerConfig) -> dict[str, str]:
+    """Words as BasicTokenizer gives them, with spaces where it splits them."""
+    normalizer = BertNormalizer(config)
+    find = word_pattern(config.tokenize_chinese_chars).findall
+    texts = normalizer.normalize(tf.constant(words, tf.string)).numpy()
+    return {
+        word: " ".join(find(text.decode()))
+        for word, text in zip(words, texts, strict=True)
+    }
+
+
+class ContextAlignment:
+    """The characters of one context beside those of its tokens.
+
+    Args:
+      context: the context.
+      words: its words.
+      normalized: each of them, normalised.
+      pieces: the tokens, without "##".
+      is_continuation: whether each token continues a word.
+      word_of_token: the word that each token is of.
+    """
+
+    def __init__(
+        self,
+        context: str,
+        words: Sequence[str],
+        normalized: Sequence[str],
+        pieces: Sequence[str],
+        is_continuation: Sequence[bool],
+        word_of_token: Sequence[int],
+    ):
+        self._context = context
+        self._word_of_token = word_of_token
+        self._original = " ".join(words)
+        # Where each character that is no blank stands in the original.
+        self._place = [i for i, c in enumerate(self._original) if c != " "]
+        # Characters that are no blanks before each word, and before its end.
+        self._counts = _cumulated(map(len, words))
+        self._normalized, self._word_spans = _joined(
+            normalized, itertools.repeat(True)
+        )
+        self._normalized_counts = _cumulated(
+            len(word) - word.count(" ") for word in normalized
+        )
+        # How many characters before each are no blanks.
+        self._before = _cumulated(c != " " for c in self._normalized)
+        spaced = [not continued for continued in is_continuation]
+        self._pieces, self._piece_spans = _joined(pieces, spaced)
+
+    def cut(self, first: int, last: int) -> CutAnswer:
+        """The answer that some tokens of the context stand for.
+
+        Args:
+          first: the first token.
+          last: the last token.
+        """
+        begin, end = self._word_of_token[first], self._word_of_token[last] + 1
+        whole = self._counts[begin], self._counts[end] - 1
+        skipped = self._normalized_counts[begin]
+        predicted = self._pieces[
+            self._piece_spans[first][0] : self._piece_spans[last][1]
+        ]
+        found = self._normalized.find(
+            predicted, self._word_spans[begin][0], self._word_spans[end - 1][1]
+        )
+        alike = (
+            self._counts[end] - self._counts[begin]
+            == self._normalized_counts[end] - skipped
+        )
+        if found < 0 or not alike:
+            return self._answer(*whole)
+        shift = self._counts[begin] - skipped
+        return self._answer(
+            self._before[found] + shift,
+            self._before[found + len(predicted) - 1] + shift,
+        )
+
+    def _answer(self, first: int, last: int) -> CutAnswer:
+        text = self._original[self._place[first] : self._place[last] + 1]
+        return CutAnswer(text, first, last)
+
+    def character_span(self, answer: CutAnswer) -> tuple[int, int]:
+        """Begin and exclusive end of an answer in the context."""
+        first, last = (self._context_places[i] for i in answer[1:])
+        return first, last + 1
+
+    @functools.cached_property
+    def _context_places(self) -> list[int]:
+        """Where each character that is no blank stands in the context."""
+        return [i for i, c in enumerate(self._context) if c not in BLANKS]
+
+
+def _cumulated(counts: Iterable[int]) -> list[int]:
+    return list(itertools.accumulate(counts, initial=0))
+
+
+def _joined(
+    parts: Iterable[str], spaced: Iterable[bool]
+) -> tuple[str, list[tuple[int, int]]]:
+    """Parts end to end, and where each begins and ends.
+
+    Args:
+      parts: the parts; one may be empty.
+      spaced: whether a space stands before each, unless it is the first.
+    """
+    texts, spans, length = [], [], 0
+    for part, space in zip(parts, spaced, strict=False):
+        if part and space and length:
+            texts.append(" ")
+            length += 1
+        texts.append(part)
+        spans.append((length, length + len(part)))
+        length += len(part)
+    return "".join(texts), spans
+
+
+@dataclasses.dataclass(frozen=True)
+class _Candidates:
+    """Spans of tokens of one question, the best first.
+
+    Attributes:
+      first: int64 [K], tokens of its context.
+      last: int64 [K], likewise.
+      start: float64 [K], start logits.
+      end: float64 [K], end logits.
+      null: start and end logit of no answer, in the window where they are
+        the least together.
+    """
+
+    first: np.ndarray
+    last: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    null: tuple[float, float]
+
+
+def decode_answers(
+    windows: SpanWindows,
+    questions: Sequence[Question],
+    tokenizer: BertTokenizer,
+    start_logits: np.ndarray,
+    end_logits: np.ndarray,
+    with_null: bool = False,
+    n_best_size: int = 20,
+    max_answer_length: int = 30,
+) -> Answers:
+    """Finds the best answers.
+
+    Args:
+      windows: W windows of the questions, T tokens in all.
+      questions: N questions.
+      tokenizer: what made the windows.
+      start_logits: float [T], of the tokens of `windows.rows.ids`; of several
+        models, their means.
+      end_logits: float [T], likewise.
+      with_null: whether a question may have no answer (SQuAD 2.0).
+      n_best_size: how many answers are kept, and how many starts and ends of
+        a window are tried.
+      max_answer_length: the most tokens of an answer.
+
+    Raises:
+      UserError: the logits are not finite or not one for each token, or a
+        number is not positive.
+    """
+    _check(windows, start_logits, end_logits, n_best_size, max_answer_length)
+    cutter = AnswerCutter(windows.contexts, tokenizer)
+    prepared, alignment = -1, None
+    n_best, best, spans, odds = [], [], [], []
+    for number, found in enumerate(
+        _candidates(
+            windows, start_logits, end_logits, n_best_size, max_answer_length
+        )
+    ):
+        if windows.context[number] != prepared and found.first.size:
+            prepared = int(windows.context[number])
+            alignment = cutter.prepare(prepared)
+        entries, cut = _best(found, alignment, n_best_size, with_null)
+        n_best.append(_with_probabilities(entries))
+        filled = next((e for e in entries if e.text), None)
+        best.append(filled.text if filled else "")
+        spans.append(
+            alignment.character_span(cut) if alignment and cut else (-1, -1)
+        )
+        if with_null:
+            score = filled.start_logit + filled.end_logit if filled else 0.0
+            odds.append(found.null[0] + found.null[1] - score)
+    return Answers(
+        identifiers=tuple(question.identifier for question in questions),
+        n_best=tuple(n_best),
+        best=tuple(best),
+        spans=np.array(spans, np.int64).reshape(-1, 2),
+        null_odds=np.array(odds) if with_null else None,
+    )
+
+
+def _check(
+    windows: SpanWindows,
+    start_logits: np.ndarray,
+    end_logits: np.ndarray,
+    n_best_size: int,
+    max_answer_length: int,
+) -> None:
+    for name, value in (
+        ("n_best_size", n_best_size),
+        ("max_answer_length", max_answer_length),
+    ):
+        if value < 1:
+            raise UserError(f"{name}={value}: at least 1 is wanted.")
+    for name, logits in (
+        ("start_logits", start_logits),
+        ("end_logits", end_logits),
+    ):
+        if logits.shape != windows.rows.ids.shape:
+            raise UserError(
+                f"{name}: have shape {logits.shape}; one for each of the "
+                f"{len(windows.rows.ids)} tokens is wanted."
+            )
+        if not np.isfinite(logits).all():
+            raise UserError(f"{name}: are not all finite.")
+
+
+def _candidates(
+    windows: SpanWindows,
+    start_logits: np.ndarray,
+    end_logits: np.ndarray,
+    n_best_size: int,
+    max_answer_length: int,
+) -> Iterator[_Candidates]:
+    """The candidates of each question in turn."""
+    rows = windows.rows
+    bounds = np.searchsorted(rows.example, np.arange(rows.num_examples + 1))
+    question = 0
+    while question < rows.num_examples:
+        # As many questions as have so many windows, but at least one.
+        after = np.searchsorted(bounds, bounds[question] + _WINDOWS, "right")
+        after = max(int(after) - 1, question + 1)
+        yield from _block(
+            windows,
+            bounds[question : after + 1],
+            start_logits,
+            end_logits,
+            n_best_size,
+            max_answer_length,
+        )
+        question = after
+
+
+def _block(
+    windows: SpanWindows,
+    bounds: np.ndarray,
+    start_logits: np.ndarray,
+    end_logits: np.ndarray,
+    n_best_size: int,
+    max_answer_length: int,
+) -> Iterator[_Candidates]:
+    """The candidates of some questions whose windows follow one another.
+
+    Args:
+      windows: the windows.
+      bounds: int64 [Q + 1], the first window of each question, and the end.
+      start_logits: float [T].
+      end_logits: float [T].
+      n_best_size: how many starts and ends of a window are tried.
+      max_answer_length: the most tokens of an answer.
+    """
+    rows, these = windows.rows, slice(bounds[0], bounds[-1])
+    number = np.arange(bounds[0], bounds[-1])
+    lengths, begins = rows.lengths[these], rows.starts[these]
+    best_starts = _best_positions(start_logits, begins, lengths, n_best_size)
+    best_ends = _best_positions(end_logits, begins, lengths, n_best_size)
+    first, last = best_starts[:, :, None], best_ends[:, None, :]
+    owned = windows.owned[these, :, None, None]
+    window, i, j = np.nonzero(
+        (owned[:, 0] <= first)
+        & (first < owned[:, 1])
+        & (first <= last)
+        & (last < lengths[:, None, None] - 1)
+        & (last - first < max_answer_length)
+    )
+    first, last = best_starts[window, i], best_ends[window, j]
+    start = start_logits[begins[window] + first].astype(np.float64)
+    end = end_logits[begins[window] + last].astype(np.float64)
+    question = np.searchsorted(bounds, number[window], side="right") - 1
+    # The order of what is equal is the original's: window, start, end.
+    order = np.lexsort((-(start + end), question))
+    before = windows.shift[these][window]
+    places = np.searchsorted(question[order], np.arange(len(bounds)))
+    nulls = np.stack([start_logits[begins], end_logits[begins]], axis=1)
+    nulls = nulls.astype(np.float64)
+    for index in range(len(bounds) - 1):
+        chosen = order[places[index] : places[index + 1]]
+        own = nulls[bounds[index] - bounds[0] : bounds[index + 1] - bounds[0]]
+        least = own[own.sum(axis=1).argmin()] if len(own) else np.zeros(2)
+        yield _Candidates(
+            first[chosen] + before[chosen],
+            last[chosen] + before[chosen],
+            start[chosen],
+            end[chosen],
+            (float(least[0]), float(least[1])),
+        )
+
+
+def _best_positions(
+    logits: np.ndarray, begins: np.ndarray, lengths: np.ndarray, count: int
+) -> np.ndarray:
+    """The positions of the highest logits, the first of equal ones first.
+
+    Args:
+      logits: float [T].
+      begins: int64 [W], where each window begins.
+      lengths: int64 [W], its tokens.
+      count: K, how many are wanted.
+
+    Returns:
+      int64 [W, K], the highest first; past a window's end where it is short.
+    """
+    mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
+    padded = np.full(mask.shape, np.inf)
+    padded[mask] = -take_ranges(logits, begins, lengths).astype(np.float64)
+    return np.argsort(padded, axis=1, kind="stable")[:, :count]
+
+
+def _best(
+    found: _Candidates,
+    alignment: ContextAlignment | None,
+    n_best_size: int,
+    with_null: bool,
+) -> tuple[list[ScoredText], CutAnswer | None]:
+    """The best answers of different texts, and the best that is not empty."""
+    scores = found.start + found.end
+    starts, ends = found.start.tolist(), found.end.tolist()
+    firsts, lasts = found.first.tolist(), found.last.tolist()
+    null = ScoredText("", 0.0, *found.null)
+    # Behind what scores the same.
+    null_place = np.searchsorted(-scores, -sum(found.null), side="right")
+    entries: dict[str, ScoredText] = {}
+    best = None
+    for place in range(len(firsts) + 1):
+        if with_null and place == null_place and len(entries) < n_best_size:
+            entries[""] = null
+        if place == len(firsts) or len(entries) >= n_best_size:
+            break
+        assert alignment is not None
+        answer = alignment.cut(firsts[place], lasts[place])
+        if answer.text not in entries:
+            best = best or answer
+            entries[answer.text] = ScoredText(
+                answer.text, 0.0, starts[place], ends[place]
+            )
+    if with_null:
+        entries.setdefault("", null)
+    if not entries:
+        return [ScoredText(_NONCE, 0.0, 0.0, 0.0)], None
+    return list(entries.values()), best
+
+
+def _with_probabilities(
+    entries: Sequence[ScoredText],
+) -> tuple[ScoredText, ...]:
+    """The entries with the softmax over their scores."""
+    scores = [entry.start_logit + entry.end_logit for entry in entries]
+    odds = [math.exp(score - max(scores)) for score in scores]
+    total = sum(odds)
+    return tuple(
+        entry._replace(probability=odd / total)
+        for entry, odd in zip(entries, odds, strict=True)
+    )

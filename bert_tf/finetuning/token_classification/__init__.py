@@ -1,0 +1,1 @@
+"""Tags of words: CoNLL-2003 and files like it."""

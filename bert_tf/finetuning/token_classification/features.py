@@ -1,0 +1,380 @@
+"""A tagger of two bidirectional LSTM layers on vectors of a frozen encoder."""
+
+import dataclasses
+import functools
+import hashlib
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from bert_tf.checkpoints import (
+    POOLER,
+    Checkpoint,
+    read_arrays,
+    write_arrays,
+)
+from bert_tf.checkpoints.layout import encoder_shapes
+from bert_tf.encoder import BertEncoder
+from bert_tf.errors import UserError
+from bert_tf.features import ENCODER_INPUTS, INPUT_MASK
+from bert_tf.files import written_beside
+from bert_tf.finetuning.tags.feature_recipe import (
+    CONCAT_LAST_FOUR,
+    EMBEDDINGS,
+    LAST,
+    SECOND_TO_LAST,
+    TAGGER_FILE,
+    WEIGHTED_SUM_ALL,
+    WEIGHTED_SUM_LAST_FOUR,
+)
+from bert_tf.finetuning.task_model import TaskModel
+from bert_tf.finetuning.token_classification.windows import WordWindows
+from bert_tf.models import model_arrays, restore
+from bert_tf.progress import Progress
+from bert_tf.text.rows import counted
+
+WORD_FEATURES = "word_features"
+_DTYPE = np.float16
+
+
+def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
+    """The layers that features are of, counted from the embeddings, 0.
+
+    Args:
+      features: one of `FEATURES`.
+      num_hidden_layers: L, the last one's number.
+
+    Raises:
+      UserError: the encoder has not as many.
+    """
+    last = num_hidden_layers
+    last_four = tuple(range(last - 3, last + 1))
+    layers = {
+        EMBEDDINGS: (0,),
+        SECOND_TO_LAST: (last - 1,),
+        LAST: (last,),
+        WEIGHTED_SUM_LAST_FOUR: last_four,
+        CONCAT_LAST_FOUR: last_four,
+        WEIGHTED_SUM_ALL: tuple(range(1, last + 1)),
+    }[features]
+    if features != EMBEDDINGS and layers[0] < 1:
+        raise UserError(
+            f"features={features}: the encoder has {last} layers, which are "
+            "too few; choose others, or a deeper model."
+        )
+    return layers
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureSource:
+    """An encoder and what is wanted of it.
+
+    Attributes:
+      checkpoint: the encoder's weights.
+      layers: the K layers.
+      precision: a Keras dtype policy.
+      batch_size: rows computed at a time.
+      folder: where vectors are kept.
+    """
+
+    checkpoint: Checkpoint
+    layers: tuple[int, ...]
+    precision: str
+    batch_size: int
+    folder: pathlib.Path
+
+    def key(self, windows: WordWindows) -> str:
+        """A fingerprint of the vectors of some words."""
+        config = self.checkpoint.config
+        found = hashlib.sha256(
+            repr((self.layers, self.precision, config.to_dict())).encode()
+        )
+        for name in encoder_shapes(config):
+            found.update(
+                np.ascontiguousarray(self.checkpoint.arrays[name]).data
+            )
+        for array in windows.arrays:
+            found.update(np.ascontiguousarray(array).data)
+        return found.hexdigest()
+
+    def write(self, path: pathlib.Path, windows: WordWindows) -> None:
+        """Computes the vectors of all words into a .npy file."""
+        width = self.checkpoint.config.hidden_size
+        shape = (windows.num_words, len(self.layers), width)
+        with (
+            written_beside(path) as beside,
+            Progress("features", shape[0], 0, " words") as progress,
+        ):
+            kept = np.lib.format.open_memmap(beside, "w+", _DTYPE, shape)
+            for words, vectors in self._computed(windows):
+                if not np.isfinite(vectors).all():
+                    raise UserError(
+                        f"{self.checkpoint.source}: what the encoder gives is "
+                        "not finite; its weights are broken, or it needs "
+                        "precision=float32."
+                    )
+                kept[words] = vectors
+                progress.update(len(words))
+            kept.flush()
+
+    def _computed(
+        self, windows: WordWindows
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Words by number, and their vectors [words, K, H]."""
+        encoder = BertEncoder(self.checkpoint.config, dtype=self.precision)
+        # Nobody reads the pooler.
+        restore(encoder, self.checkpoint, [POOLER])
+        signature = {
+            feature.name: tf.TensorSpec([None, None], tf.int32)
+            for feature in ENCODER_INPUTS
+        }
+        places = tf.TensorSpec([None, 2], tf.int64)
+
+        # One graph for all lengths, since others round differently.
+        @tf.function(input_signature=[signature, places], autograph=False)
+        def vectors(
+            batch: dict[str, tf.Tensor], places: tf.Tensor
+        ) -> tf.Tensor:
+            outputs = encoder(
+                batch, training=False, return_all_layers=True, unpadded=True
+            )
+            hidden = (
+                outputs["embedding_output"],
+                *outputs["all_encoder_layers"],
+            )
+            found = [tf.gather_nd(hidden[n], places) for n in self.layers]
+            return tf.cast(tf.stack(found, axis=1), _DTYPE)
+
+        order = np.argsort(windows.lengths, kind="stable")
+        for begin in range(0, len(order), self.batch_size):
+            chosen = order[begin : begin + self.batch_size]
+            row, place, word = windows.words(chosen)
+            places_of = np.stack([row, place], axis=1)
+            yield word, vectors(windows.batch(chosen), places_of).numpy()
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureRows:
+    """Sentences as rows of vectors, a vector for each of W words.
+
+    Attributes:
+      source: what computes the vectors.
+      windows: the rows of token ids that they are computed from.
+      sentence_starts: int64 [N + 1], where each sentence begins.
+      split: what the file of the vectors is called by.
+    """
+
+    source: FeatureSource
+    windows: WordWindows
+    sentence_starts: np.ndarray
+    split: str
+
+    @functools.cached_property
+    def key(self) -> str:
+        """A fingerprint of the vectors."""
+        return self.source.key(self.windows)
+
+    @functools.cached_property
+    def vectors(self) -> np.ndarray:
+        """float16 [W, K, H], computed when first asked for, read from disk."""
+        path = self.source.folder / f"{self.split}-{self.key[:16]}.npy"
+        if not path.is_file():
+            self.source.write(path, self.windows)
+        return np.load(path, mmap_mode="r")
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Words of each sentence, int64 [N]."""
+        return np.diff(self.sentence_starts)
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What decides every batch, for digests."""
+        key = np.frombuffer(self.key.encode(), np.uint8)
+        return key, self.sentence_starts
+
+    @property
+    def num_words(self) -> int:
+        """W."""
+        return int(self.sentence_starts[-1])
+
+    def words(
+        self, chosen: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The words of some sentences.
+
+        Args:
+          chosen: int64 [B], sentences by number.
+
+        Returns:
+          Of each word its row in the batch, its place there and its number,
+          each int64 [words].
+        """
+        count = self.lengths[chosen]
+        place = counted(count)
+        row = np.repeat(np.arange(len(chosen)), count)
+        return row, place, self.sentence_starts[chosen][row] + place
+
+    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+        """A batch of some sentences, padded to the longest of them.
+
+        Args:
+          chosen: int64 [B], sentences by number.
+
+        Returns:
+          word_features, float32 [B, S, K, H], and input_mask, int32 [B, S],
+          1 = word, 0 = padding.
+        """
+        row, place, word = self.words(chosen)
+        size = (len(chosen), int(self.lengths[chosen].max()))
+        shape = (*size, *self.vectors.shape[1:])
+        features, mask = np.zeros(shape, np.float32), np.zeros(size, np.int32)
+        features[row, place] = self.vectors[word]
+        mask[row, place] = 1
+        return {WORD_FEATURES: features, INPUT_MASK.name: mask}
+
+    def __len__(self) -> int:
+        return len(self.sentence_starts) - 1
+
+
+_LAYERS = 2
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class LayerMix(keras.layers.Layer):
+    """The sum of K layers, each times a learned weight.
+
+    The weights are a softmax, so they stay positive and add up to 1; at first
+    all are alike.
+    """
+
+    def build(self, input_shape: Sequence[int | None]) -> None:
+        """Creates the K weights."""
+        self.scores = self.add_weight(
+            name="scores", shape=(input_shape[2],), initializer="zeros"
+        )
+
+    def call(self, layers: Any) -> Any:
+        """Maps [B, S, K, H] to [B, S, H]."""
+        shares = ops.cast(ops.softmax(self.scores), layers.dtype)
+        return ops.sum(layers * shares[:, None], axis=2)
+
+
+def bilstm_tagger(
+    num_layers: int,
+    hidden_size: int,
+    num_classes: int,
+    weighted: bool,
+    units: int,
+    dropout: float,
+    dtype: Any = None,
+) -> keras.Model:
+    """Puts a two-layer BiLSTM and a classification layer on words.
+
+    Devlin et al. 2019, section 5.3: a randomly initialised two-layer 768-unit
+    BiLSTM before the classification layer.
+
+    Args:
+      num_layers: K, the layers of the encoder that a word has vectors of.
+      hidden_size: H.
+      num_classes: number of tags C.
+      weighted: whether the K vectors are summed with learned weights; else
+        they are put end to end.
+      units: width of each direction.
+      dropout: of what goes into each layer.
+      dtype: Keras dtype policy or its name.
+
+    Returns:
+      A Keras model from a dict of word_features float32 [B, S, K, H] and
+      input_mask int32 [B, S] to logits float32 [B, S, C].
+    """
+    inputs = {
+        WORD_FEATURES: keras.Input(
+            (None, num_layers, hidden_size), name=WORD_FEATURES
+        ),
+        INPUT_MASK.name: keras.Input(
+            (None,), dtype="int32", name=INPUT_MASK.name
+        ),
+    }
+    hidden = inputs[WORD_FEATURES]
+    if weighted:
+        hidden = LayerMix(name="layer_mix", dtype=dtype)(hidden)
+    else:
+        flat = keras.layers.Reshape((-1, num_layers * hidden_size), name="flat")
+        hidden = flat(hidden)
+    mask = ops.not_equal(inputs[INPUT_MASK.name], 0)
+    for number in range(_LAYERS):
+        hidden = keras.layers.Dropout(
+            dropout, name=f"dropout_{number}", dtype=dtype
+        )(hidden)
+        # By a name of its own, so that weights are called alike everywhere.
+        lstm = keras.layers.LSTM(
+            units, return_sequences=True, name="lstm", dtype=dtype
+        )
+        hidden = keras.layers.Bidirectional(
+            lstm, name=f"lstm_{number}", dtype=dtype
+        )(hidden, mask=mask)
+    hidden = keras.layers.Dropout(dropout, name="dropout", dtype=dtype)(hidden)
+    dense = keras.layers.Dense(num_classes, dtype="float32", name="tags")
+    return keras.Model(inputs, dense(hidden), name="bilstm_tagger")
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class FeatureTagger(TaskModel):
+    """A tagger with the frozen encoder that its vectors come from.
+
+    A checkpoint holds the encoder; the tagger is in a file beside it.
+    """
+
+    in_checkpoint: ClassVar[bool] = False
+
+    def __init__(
+        self, network: keras.Model, name: str, encoder: BertEncoder
+    ) -> None:
+        encoder.trainable = False
+        super().__init__(network, name, encoder)
+
+    def restore(self, source: Checkpoint, fresh: Sequence[str] = ()) -> None:
+        """Assigns the encoder's weights."""
+        restore(self.encoder, source, fresh)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The encoder's weights."""
+        return model_arrays(self.encoder)
+
+    def save_beside(self, folder: pathlib.Path) -> None:
+        """Writes the tagger."""
+        arrays = {
+            weight.path: ops.convert_to_numpy(weight).astype(np.float32)
+            for weight in self.network.weights
+        }
+        write_arrays(folder / TAGGER_FILE, arrays)
+
+    def load_beside(self, folder: pathlib.Path) -> None:
+        """Reads the tagger.
+
+        Raises:
+          UserError: there is none, or it is of another form.
+        """
+        path = folder / TAGGER_FILE
+        arrays = read_arrays(path)
+        shapes = {name: array.shape for name, array in arrays.items()}
+        wanted = {w.path: tuple(w.shape) for w in self.network.weights}
+        if shapes != wanted:
+            different = sorted(
+                name
+                for name in shapes.keys() | wanted.keys()
+                if shapes.get(name) != wanted.get(name)
+            )
+            raise UserError(
+                f"{path}: {different[0]} is {shapes.get(different[0])} where "
+                f"the model has {wanted.get(different[0])}; it is of another "
+                "model."
+            )
+        for weight in self.network.weights:
+            weight.assign(arrays[weight.path])

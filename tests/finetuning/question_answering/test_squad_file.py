@@ -1,0 +1,249 @@
+"""Reading files in SQuAD's layout, and what is wrong with them."""
+
+import copy
+import gzip
+import re
+
+import pytest
+
+from bert_tf.errors import UserError
+from bert_tf.finetuning.question_answering.squad_files import (
+    Answer,
+    Question,
+    count_oddities,
+    read_questions,
+    trainable,
+)
+from tests.finetuning.question_answering.reference_squad import (
+    question,
+    squad_json,
+    written,
+)
+
+SARAH = question("Sarah went\nto Rome in 1903.", "Who went?", "Sarah", "a")
+YEAR = question("Sarah went\nto Rome in 1903.", "When?", "1903", "b")
+NONE = question("Nobody knows.", "Why?", None, "c")
+
+
+def test_a_file_is_read_whole(tmp_path):
+    path = written(tmp_path, squad_json(SARAH, YEAR, NONE))
+    read = read_questions(path)
+    assert read == [q._replace(title="T") for q in (SARAH, YEAR, NONE)]
+    assert read[1].answers == (Answer("1903", 22),)
+    assert [q.is_impossible for q in read] == [False, False, True]
+
+
+def test_gzip_and_a_byte_order_mark_will_do(tmp_path):
+    path = written(tmp_path, squad_json(SARAH))
+    packed = tmp_path / "squad.json.gz"
+    with open(path, "rb") as file:
+        content = b"\xef\xbb\xbf" + file.read()
+    packed.write_bytes(gzip.compress(content))
+    assert read_questions(str(packed)) == read_questions(path)
+
+
+def test_stated_impossibility_is_kept(tmp_path):
+    content = squad_json(NONE)
+    row = content["data"][0]["paragraphs"][0]["qas"][0]
+    row |= {"is_impossible": True, "plausible_answers": [{"text": "x"}]}
+    (read,) = read_questions(written(tmp_path, content))
+    assert read.is_impossible
+    assert read.answers == ()
+
+
+def test_answers_may_be_unknown_for_predictions(tmp_path):
+    content = squad_json(SARAH)
+    del content["data"][0]["paragraphs"][0]["qas"][0]["answers"]
+    path = written(tmp_path, content)
+    (read,) = read_questions(path, answers_needed=False)
+    assert read.answers == ()
+    assert not read.is_impossible
+    with pytest.raises(UserError, match=r"qas\[0\].*has no 'answers'"):
+        read_questions(path)
+
+
+def changed(change):
+    content = copy.deepcopy(squad_json(SARAH, YEAR))
+    change(content["data"][0]["paragraphs"])
+    return content
+
+
+BROKEN = {
+    "text": ("hello", "is not JSON"),
+    "lines": ('{"data": []}\n{"data": []}\n', "JSON lines are not taken"),
+    "list": ("[]", "is not laid out as SQuAD"),
+    "other": ({"examples": []}, "is not laid out as SQuAD"),
+    "data": ({"data": {}}, "'data' is {}; a list is wanted"),
+    "empty": ({"data": []}, "has no questions"),
+    "article": ({"data": [7]}, r"data\[0\]: is 7; an object"),
+    "paragraphs": ({"data": [{}]}, r"data\[0\]: has no 'paragraphs'"),
+    "context": (
+        changed(lambda p: p[1].pop("context")),
+        r"data\[0\].paragraphs\[1\]: has no 'context'",
+    ),
+    "context kind": (
+        changed(lambda p: p[0].update(context=None)),
+        r"paragraphs\[0\]: 'context' is None; a text is wanted",
+    ),
+    "question": (
+        changed(lambda p: p[0]["qas"][0].pop("question")),
+        r"qas\[0\] \(id 'a'\): has no 'question'",
+    ),
+    "id": (
+        changed(lambda p: p[0]["qas"][0].update(id=5)),
+        r"qas\[0\]: 'id' is 5; a text is wanted",
+    ),
+    "start": (
+        changed(lambda p: p[0]["qas"][0]["answers"][0].pop("answer_start")),
+        r"answers\[0\]: has no 'answer_start'",
+    ),
+    "start kind": (
+        changed(
+            lambda p: p[0]["qas"][0]["answers"][0].update(answer_start=True)
+        ),
+        "'answer_start' is True; a whole number",
+    ),
+    "contradiction": (
+        changed(lambda p: p[0]["qas"][0].update(is_impossible=True)),
+        "'is_impossible' is true and there are 1 answers",
+    ),
+    "no answer": (
+        changed(
+            lambda p: p[0]["qas"][0].update(is_impossible=False, answers=[])
+        ),
+        "'is_impossible' is false and there is no answer",
+    ),
+    "impossible kind": (
+        changed(lambda p: p[0]["qas"][0].update(is_impossible="no")),
+        "'is_impossible' is 'no'; true or false",
+    ),
+    "repeated": (
+        changed(lambda p: p[1]["qas"][0].update(id="a")),
+        "questions 1 and 2 both have the id 'a'",
+    ),
+    "surrogate": (
+        '{"data": [{"paragraphs": [{"context": "\\ud83d", "qas": []}]}]}',
+        "'context' is .* half of a surrogate pair",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), BROKEN.values(), ids=BROKEN)
+def test_what_is_broken_is_named(content, message, tmp_path):
+    path = written(tmp_path, content)
+    with pytest.raises(UserError, match=message) as error:
+        read_questions(path)
+    assert str(error.value).startswith(path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(UserError, match="no such file"):
+        read_questions(str(tmp_path / "dev.json"))
+
+
+def test_bytes_that_are_not_utf_8_are_named(tmp_path):
+    path = tmp_path / "dev.json"
+    path.write_bytes(b'{"data": [\n"\xe9"]}')
+    with pytest.raises(UserError, match="row 2: byte 2"):
+        read_questions(str(path))
+
+
+def with_answers(context, *answers):
+    return Question("q", "", "?", context, answers, False)
+
+
+@pytest.mark.parametrize(
+    ("context", "answer", "found"),
+    [
+        ("in 1903 Rome", Answer("1903", 3), True),
+        ("in (1903) Rome", Answer("1903", 4), True),
+        # In the words that it touches is near enough.
+        ("in 1903 Rome", Answer("903", 3), True),
+        ("in 1903 Rome", Answer("in", 3), False),
+        ("in 1903 Rome", Answer("Rome", 80), False),
+        ("in 1903 Rome", Answer("Rome", -4), False),
+        ("in 1903 Rome", Answer("", 3), False),
+        ("in 1903 Rome", Answer(" ", 2), False),
+        ("two\n\nlines", Answer("two\n\nlines", 0), True),
+        ("two \n lines", Answer("two lines", 0), True),
+        # Other blanks do not divide words, but those of answers are equal.
+        ("no\u00a0break", Answer("no\u00a0break", 0), False),
+        # Characters beyond U+FFFF count once; others count them twice.
+        ("\U0001d53c is E", Answer("is", 2), True),
+        ("\U0001d53c is \U0001d53c so E", Answer("E", 10), True),
+        ("\U0001d53c x y Paris", Answer("Paris", 7), False),
+        ("  blanks", Answer(" blanks", 1), False),
+    ],
+)
+def test_an_answer_must_be_where_it_says(context, answer, found):
+    good = with_answers("Rome", Answer("Rome", 0))
+    kept, oddities = trainable(
+        [good, with_answers(context, answer)], "f", False
+    )
+    assert len(kept) == 1 + found
+    assert oddities.answers_not_found == 1 - found
+
+
+def test_one_answer_is_trained_on():
+    several = with_answers(
+        "in 1903 Rome", Answer("Rome", 3), Answer("1903", 3), Answer("in", 0)
+    )
+    kept, oddities = trainable([several], "f", False)
+    assert kept == [several._replace(answers=(Answer("1903", 3),))]
+    assert oddities.further_answers == 2
+    assert oddities.answers_not_found == 0
+
+
+def test_what_is_odd_is_counted_and_told():
+    rows = [
+        SARAH,
+        SARAH._replace(question=" "),
+        SARAH._replace(answers=(Answer("Paris", 2),)),
+        NONE._replace(context=" \n"),
+        NONE,
+    ]
+    kept, oddities = trainable(rows, "train.json", True)
+    assert kept == [rows[0], rows[1], rows[4]]
+    assert oddities == count_oddities(rows)
+    told = oddities.lines("train.json", training=True)
+    assert [re.sub(r"^train.json: ", "", line) for line in told] == [
+        "1 of 5 questions have an answer that is not at its answer_start; "
+        "skipped.",
+        "1 of 5 questions have an empty context; skipped.",
+        "1 of 5 questions are empty; kept.",
+        "3 of 5 questions have the id of an earlier question; kept.",
+    ]
+    kept_lines = oddities.lines("train.json", training=False)
+    assert "answer_start; kept." in kept_lines[0]
+    assert count_oddities([SARAH, NONE]).lines("f", training=True) == []
+
+
+def test_questions_without_answer_need_squad_2():
+    assert trainable([NONE, SARAH], "f", True)[0] == [NONE, SARAH]
+    with pytest.raises(UserError, match="question 'c': has no answer"):
+        trainable([NONE, SARAH], "f", False)
+
+
+def test_a_file_of_wrong_offsets_is_refused():
+    wrong = SARAH._replace(answers=(Answer("Rome", 0),))
+    with pytest.raises(UserError, match="none of its 1 questions"):
+        trainable([wrong], "f", False)
+
+
+@pytest.mark.parametrize(
+    ("name", "questions", "impossible"),
+    [
+        ("dev-v1.1.json", 10570, 0),
+        ("dev-v2.0.json", 11873, 5945),
+        ("train-v2.0-10articles.json", 4719, 348),
+        ("xquad/xquad.zh.json", 1190, 0),
+    ],
+)
+def test_real_files_are_read(name, questions, impossible, shared_data):
+    read = read_questions(str(shared_data / "squad" / name))
+    assert len(read) == questions
+    assert sum(q.is_impossible for q in read) == impossible
+    kept, oddities = trainable(read, name, True)
+    assert len(kept) == questions
+    assert oddities.answers_not_found == 0

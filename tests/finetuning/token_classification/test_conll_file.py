@@ -1,0 +1,220 @@
+"""CoNLL-style files: layouts, documents, every line that is wrong."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from bert_tf.errors import UserError
+from bert_tf.finetuning.token_classification.conll_files import (
+    ConllLayout,
+    read_conll,
+)
+from bert_tf.finetuning.token_classification.entities import entities
+
+CONLL = """-DOCSTART- -X- O O
+
+EU NNP I-NP I-ORG
+rejects VBZ I-VP O
+
+Peter NNP I-NP I-PER
+-DOCSTART- -X- O O
+
+BRUSSELS NNP I-NP I-LOC
+Paris NNP I-NP B-LOC
+
+"""
+
+
+def written(tmp_path, text, name="words.txt"):
+    path = tmp_path / name
+    path.write_bytes(text.encode())
+    return str(path)
+
+
+def error_of(tmp_path, text, **layout):
+    with pytest.raises(UserError) as caught:
+        read_conll(written(tmp_path, text), ConllLayout(**layout))
+    line = str(caught.value)
+    assert "\n" not in line
+    assert line.startswith(str(tmp_path))
+    return line.removeprefix(str(tmp_path / "words.txt"))
+
+
+def test_words_tags_sentences_and_documents(tmp_path):
+    data = read_conll(written(tmp_path, CONLL))
+    assert data.words == ["EU", "rejects", "Peter", "BRUSSELS", "Paris"]
+    assert data.tags == ["B-ORG", "O", "B-PER", "B-LOC", "B-LOC"]
+    assert data.rows.tolist() == [3, 4, 6, 9, 10]
+    assert data.sentence_starts.tolist() == [0, 2, 3, 5]
+    assert data.document_starts.tolist() == [0, 2, 3]
+    assert (data.marks, data.separator, data.num_sentences) == (2, " ", 3)
+    assert [data.words[part] for part in data.sentences()] == [
+        ["EU", "rejects"],
+        ["Peter"],
+        ["BRUSSELS", "Paris"],
+    ]
+
+
+VARIANTS = {
+    "line ends of Windows": CONLL.replace("\n", "\r\n"),
+    "a byte order mark": f"\ufeff{CONLL}",
+    "no line end at the end": CONLL.rstrip("\n"),
+    "several blank lines": CONLL.replace("\n\n", "\n\n \n\t\n"),
+    "several blanks": CONLL.replace(" ", "   "),
+    "blanks at the ends": CONLL.replace("\n", "  \n").replace("EU", " EU"),
+    "documents without words": f"-DOCSTART-\n\n{CONLL}\n-DOCSTART-\n",
+}
+
+
+@pytest.mark.parametrize("text", VARIANTS.values(), ids=VARIANTS)
+def test_the_same_file_in_other_dress(tmp_path, text):
+    expected = read_conll(written(tmp_path, CONLL))
+    data = read_conll(written(tmp_path, text, "other.txt"))
+    assert data.words == expected.words
+    assert data.tags == expected.tags
+    np.testing.assert_array_equal(
+        data.sentence_starts, expected.sentence_starts
+    )
+    np.testing.assert_array_equal(
+        data.document_starts, expected.document_starts
+    )
+
+
+def test_tabs_divide_alone_where_there_are_any(tmp_path, capsys):
+    text = CONLL.replace(" ", "\t").replace("rejects", "New York")
+    data = read_conll(written(tmp_path, text))
+    assert data.words[:2] == ["EU", "New York"]
+    assert data.separator == "\t"
+    assert "1 of 5 words hold blanks ('New York' first)" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_blank_of_another_kind_stays_in_its_word(tmp_path):
+    data = read_conll(written(tmp_path, "1\u00a0000 O\nx\u2028y B-N\n"))
+    assert data.words == ["1\u00a0000", "x\u2028y"]
+
+
+def test_packed_file(tmp_path):
+    path = tmp_path / "words.txt.gz"
+    path.write_bytes(gzip.compress(CONLL.encode()))
+    assert read_conll(str(path)).num_sentences == 3
+
+
+def test_other_columns(tmp_path):
+    text = "1 O EU x\n2 B-ORG EC y\n"
+    layout = ConllLayout(token_column=-2, tag_column=1)
+    data = read_conll(written(tmp_path, text), layout)
+    assert data.words == ["EU", "EC"]
+    assert data.tags == ["O", "B-ORG"]
+    # With such a file, a document mark need not come first.
+    marked = f"0 -DOCSTART- -DOCSTART- O\n\n{text}"
+    assert read_conll(written(tmp_path, marked), layout).marks == 1
+
+
+def test_words_alone(tmp_path):
+    layout = ConllLayout(tag_column=None)
+    data = read_conll(written(tmp_path, "EU\nrejects\n\nPeter\n"), layout)
+    assert data.words == ["EU", "rejects", "Peter"]
+    assert data.tags is None
+    # What stands where a tag would is no matter.
+    data = read_conll(written(tmp_path, "EU NNP\nrejects VBZ\n"), layout)
+    assert data.tags is None
+
+
+def test_without_marks_each_sentence_is_a_document_or_all_are_one(tmp_path):
+    path = written(tmp_path, "a O\n\nb O\nc O\n\nd O\n")
+    assert read_conll(path).document_starts.tolist() == [0, 1, 2, 3]
+    one = read_conll(path, ConllLayout(unmarked="file"))
+    assert one.document_starts.tolist() == [0, 3]
+    assert one.marks == 0
+    with pytest.raises(UserError, match="takes one of sentences, file"):
+        read_conll(path, ConllLayout(unmarked="none"))
+
+
+def test_comments_stand_before_sentences_alone(tmp_path, capsys):
+    text = "# a sentence\n# O\n5 O\n# O\n\n# O\nx O\n"
+    path = written(tmp_path, text)
+    data = read_conll(path, ConllLayout(comment="#"))
+    assert data.words == ["5", "#", "x"]
+    assert f"{path}: 3 comment lines are passed over." in (
+        capsys.readouterr().err
+    )
+    with pytest.raises(UserError, match="row 1: 'sentence' is no tag"):
+        read_conll(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "layout", "expected"),
+    [
+        (
+            "a x O\nb O\n",
+            {},
+            ", row 2: has 2 columns and row 1 has 3 ('b O'); columns are "
+            "divided by blanks",
+        ),
+        ("a O\nb x O\n", {}, ", row 2: has 3 columns and row 1 has 2 ('b x O"),
+        (
+            "a\tO\nb O\n",
+            {},
+            ", row 2: has 1 column and row 1 has 2 ('b O'); columns are "
+            "divided by tabs",
+        ),
+        (
+            "a\tO\n\tO\n",
+            {},
+            ", row 2: has an empty word ('\\tO'); remove the line",
+        ),
+        ("a O\nb PER\n", {}, ", row 2: 'PER' is no tag; O is one, and B- or"),
+        ("a X-PER\n", {}, ", row 1: 'X-PER' is no tag"),
+        ("a O\n\n\nb B-\n", {}, ", row 4: 'B-' is no tag"),
+        ("a\tO\nb\t\n", {}, ", row 2: '' is no tag"),
+        (
+            "a O\n",
+            {"tag_column": 3},
+            ", row 1: has 2 columns ('a O'), so tag_column=3 is not there",
+        ),
+        ("a O\n", {"token_column": -3}, ", row 1: has 2 columns ('a O'), so t"),
+        (
+            "word\n",
+            {},
+            ", row 1: has 1 column ('word'), so token_column and tag_column "
+            "are the same",
+        ),
+        ("", {}, ": has no words."),
+        ("-DOCSTART- -X- O O\n\n", {}, ": has no words."),
+        ("# only\n", {"comment": "#"}, ": has no words."),
+    ],
+)
+def test_what_is_no_such_file(tmp_path, text, layout, expected):
+    assert error_of(tmp_path, text, **layout).startswith(expected)
+
+
+def test_bytes_that_are_not_utf8(tmp_path):
+    path = tmp_path / "latin.txt"
+    path.write_bytes(b"a O\nZ\xfcrich B-LOC\n")
+    with pytest.raises(UserError, match=r"row 2: byte 2 \(0xfc\) is not UTF"):
+        read_conll(str(path))
+    data = read_conll(str(path), ConllLayout(encoding_errors="replace"))
+    assert data.words[1] == "Z\ufffdrich"
+    with pytest.raises(UserError, match="none.txt: no such file"):
+        read_conll(str(tmp_path / "none.txt"))
+
+
+@pytest.mark.parametrize(
+    ("name", "sentences", "documents", "words", "found"),
+    [
+        ("eng.testa", 3250, 216, 51362, 5942),
+        ("eng.testb", 3453, 231, 46435, 5648),
+    ],
+)
+def test_conll_2003_has_its_published_counts(
+    shared_data, name, sentences, documents, words, found
+):
+    """Tjong Kim Sang and De Meulder 2003, tables 1 and 2."""
+    data = read_conll(str(shared_data / "conll2003" / name))
+    assert data.num_sentences == sentences
+    assert data.marks == len(data.document_starts) - 1 == documents
+    assert len(data.words) == words
+    assert len(entities(data.tags, data.sentence_starts)) == found

@@ -1,0 +1,192 @@
+"""Entity scores by hand, against conlleval's output and a slow count."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_tf.errors import UserError
+from bert_tf.finetuning.token_classification.entities import (
+    EntityCounts,
+    entity_confusion,
+    score_entities,
+    to_iob2,
+)
+
+TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+# Two sentences; one entity right, one of the wrong type, one too short, one
+# missed and one where there is none.
+GOLD = "B-PER I-PER O B-LOC O B-ORG I-ORG | B-LOC O O B-MISC".split()
+PREDICTED = "B-PER I-PER O B-PER O B-ORG O | O O B-LOC I-LOC".split()
+BOUNDS = [0, 7, 11]
+
+
+def tags_of(parts):
+    return [tag for tag in parts if tag != "|"]
+
+
+def test_scores_by_hand():
+    scores = score_entities(tags_of(GOLD), tags_of(PREDICTED), BOUNDS)
+    assert scores.overall == EntityCounts(wanted=5, found=4, right=1)
+    assert scores.by_type == {
+        "LOC": EntityCounts(2, 1, 0),
+        "MISC": EntityCounts(1, 0, 0),
+        "ORG": EntityCounts(1, 1, 0),
+        "PER": EntityCounts(1, 2, 1),
+    }
+    assert scores.words == 11
+    # The harmonic mean of the next two.
+    assert scores.scores() == {
+        "f1": 2 / 9,
+        "precision": 1 / 4,
+        "recall": 1 / 5,
+        "accuracy": 6 / 11,
+    }
+    person = scores.by_type["PER"]
+    assert (person.precision, person.recall, person.f1) == (0.5, 1.0, 2 / 3)
+
+
+def test_confusion_by_hand():
+    kinds, confusion = entity_confusion(
+        tags_of(GOLD), tags_of(PREDICTED), BOUNDS
+    )
+    assert kinds == ("LOC", "MISC", "ORG", "PER")
+    expected = np.zeros((5, 5), int)
+    expected[0, 3] = 1  # a place taken for a person
+    expected[0, 4] = 1  # a place missed
+    expected[1, 4] = 1
+    expected[2, 4] = 1  # cut too short: missed,
+    expected[4, 2] = 1  # and found where there is none
+    expected[3, 3] = 1
+    expected[4, 0] = 1
+    np.testing.assert_array_equal(confusion, expected)
+
+
+def test_what_conlleval_prints():
+    """Recorded from the script's version of 2004-01-26."""
+    gold = (
+        "I-PER I-PER O B-LOC I-LOC B-LOC O I-ORG O | "
+        "O I-MISC I-ORG I-ORG B-ORG O O | B-PER I-LOC I-LOC O B-A-B I-A-B"
+    ).split()
+    predicted = (
+        "I-PER B-PER O I-LOC I-LOC I-LOC O B-ORG O | "
+        "I-PER B-MISC B-ORG I-ORG I-ORG O I-LOC | "
+        "I-PER B-LOC I-LOC O I-A-B I-A-B"
+    ).split()
+    scores = score_entities(tags_of(gold), tags_of(predicted), [0, 9, 16, 22])
+    assert scores.words == 22
+    assert scores.overall == EntityCounts(wanted=10, found=11, right=5)
+    assert {
+        name: f"{100 * value:.2f}" for name, value in scores.scores().items()
+    } == {
+        "accuracy": "45.45",
+        "precision": "45.45",
+        "recall": "50.00",
+        "f1": "47.62",
+    }
+    assert [
+        f"{kind} {100 * part.precision:.2f} {100 * part.recall:.2f} "
+        f"{100 * part.f1:.2f} {part.found}"
+        for kind, part in scores.by_type.items()
+    ] == [
+        "A-B 100.00 100.00 100.00 1",
+        "LOC 33.33 33.33 33.33 3",
+        "MISC 100.00 100.00 100.00 1",
+        "ORG 50.00 33.33 40.00 2",
+        "PER 25.00 50.00 33.33 4",
+    ]
+
+
+@st.composite
+def two_taggings(draw):
+    lengths = draw(st.lists(st.integers(1, 5), min_size=1, max_size=5))
+    bounds = [0, *np.cumsum(lengths).tolist()]
+    count = bounds[-1]
+    some = st.lists(st.sampled_from(TAGS), min_size=count, max_size=count)
+    return draw(some), draw(some), bounds
+
+
+def walk(references, predictions, bounds):
+    """Counts as one who reads both columns word by word would.
+
+    A stretch is open from its first word on; it is right if it opens and
+    closes at the same words in both columns, with one type.
+    """
+    wanted = found = right = 0
+    for begin, end in zip(bounds, bounds[1:], strict=False):
+        open_both = False
+        last = ["O", "O"]
+        for word in [*range(begin, end), None]:
+            now = ["O", "O"]
+            if word is not None:
+                now = [references[word], predictions[word]]
+            opens, closes = [], []
+            for before, tag in zip(last, now, strict=True):
+                other = before[2:] != tag[2:] or tag[0] == "B"
+                opens.append(tag != "O" and (before == "O" or other))
+                closes.append(before != "O" and (tag == "O" or other))
+            if open_both and any(closes):
+                right += all(closes)
+                open_both = False
+            wanted += opens[0]
+            found += opens[1]
+            if all(opens) and now[0][2:] == now[1][2:]:
+                open_both = True
+            last = now
+    return EntityCounts(wanted, found, right)
+
+
+@given(two_taggings())
+def test_counts_are_those_of_a_walk_over_both_columns(case):
+    references, predictions, bounds = case
+    scores = score_entities(references, predictions, bounds)
+    assert scores.overall == walk(references, predictions, bounds)
+    for name in ("wanted", "found", "right"):
+        parts = [getattr(part, name) for part in scores.by_type.values()]
+        assert getattr(scores.overall, name) == sum(parts)
+
+
+@given(two_taggings())
+def test_schemes_do_not_matter_to_entities(case):
+    references, predictions, bounds = case
+    scores = score_entities(references, predictions, bounds)
+    converted = score_entities(
+        to_iob2(references, bounds), to_iob2(predictions, bounds), bounds
+    )
+    assert scores.overall == converted.overall
+    assert scores.by_type == converted.by_type
+
+
+@given(two_taggings())
+def test_confusion_adds_up_to_the_counts(case):
+    references, predictions, bounds = case
+    scores = score_entities(references, predictions, bounds)
+    kinds, confusion = entity_confusion(references, predictions, bounds)
+    assert kinds == tuple(scores.by_type)
+    assert confusion[-1, -1] == 0
+    for number, kind in enumerate(kinds):
+        counts = scores.by_type[kind]
+        assert confusion[number].sum() == counts.wanted
+        assert confusion[:, number].sum() == counts.found
+        assert confusion[number, number] == counts.right
+
+
+def test_nothing_found_and_nothing_there():
+    nothing = score_entities(["B-PER", "O"], ["O", "O"], [0, 2])
+    assert nothing.scores() == {
+        "f1": 0.0,
+        "precision": 0.0,
+        "recall": 0.0,
+        "accuracy": 0.5,
+    }
+    empty = score_entities(["O"], ["O"], [0, 1])
+    assert empty.scores()["f1"] == 0.0
+    assert empty.scores()["accuracy"] == 1.0
+
+
+@pytest.mark.parametrize("call", [score_entities, entity_confusion])
+def test_what_cannot_be_scored(call):
+    with pytest.raises(UserError, match="3 reference tags and 2 predicted"):
+        call(["O"] * 3, ["O"] * 2, [0, 3])
+    with pytest.raises(UserError, match="there are none to score"):
+        call([], [], [0])

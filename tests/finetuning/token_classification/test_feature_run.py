@@ -1,0 +1,438 @@
+"""Taggers on features of a frozen encoder: which ones, cached, trained."""
+
+import dataclasses
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from bert_tf.checkpoints import load_checkpoint, read_arrays
+from bert_tf.encoder import BertEncoder
+from bert_tf.errors import UserError
+from bert_tf.finetuning.model_folder import load_model
+from bert_tf.finetuning.run import run_finetuning
+from bert_tf.finetuning.tags.feature_recipe import FEATURES, FeatureRecipe
+from bert_tf.finetuning.token_classification.features import (
+    FeatureRows,
+    FeatureSource,
+    FeatureTagger,
+    bilstm_tagger,
+    layers_of,
+)
+from bert_tf.finetuning.token_classification.objective import TagObjective
+from bert_tf.finetuning.token_classification.task import (
+    FeatureFacts,
+    FeatureTask,
+)
+from bert_tf.finetuning.token_classification.windows import encode_words
+from bert_tf.training.loop import TrainingLoop
+from bert_tf.training.sentinel import first_non_finite, ids_outside
+from bert_tf.training.setup import forward_tensors
+from tests.finetuning.sentence_runs import tokenizer
+from tests.finetuning.token_classification.tag_runs import (
+    TASK,
+    small_settings,
+    word_model,
+    write_files,
+)
+from tests.model_helpers import fill, numpy
+
+FEATURE_TASK = FeatureTask(name="names", data=TASK.data)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("start") / "model"
+    return word_model(folder, num_hidden_layers=4)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return write_files(tmp_path_factory.mktemp("files") / "names")
+
+
+def feature_recipe(start, files, **changes):
+    settings = {
+        "task": "names",
+        "score_test": True,
+        "lstm_units": 12,
+        "tagger_dropout": 0.1,
+        "num_train_epochs": 6.0,
+        **changes,
+    }
+    return FeatureRecipe(
+        data_dir=str(files), **small_settings(start, **settings)
+    )
+
+
+@pytest.fixture(scope="module")
+def recipe(start, files):
+    return feature_recipe(start, files)
+
+
+@pytest.fixture(scope="module")
+def finished(recipe, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    modes = ["train", "eval", "predict"]
+    return folder, run_finetuning(FEATURE_TASK, recipe, folder, modes)
+
+
+def source_of(start, tmp_path, features, **changes):
+    checkpoint = load_checkpoint(start)
+    layers = layers_of(features, checkpoint.config.num_hidden_layers)
+    values = {
+        "checkpoint": checkpoint,
+        "layers": layers,
+        "precision": "float32",
+        "batch_size": 3,
+        "folder": tmp_path / "features",
+        **changes,
+    }
+    return FeatureSource(**values)
+
+
+def error_of(call, *arguments):
+    with pytest.raises(UserError) as caught:
+        call(*arguments)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("features", "layers"),
+    list(
+        zip(
+            FEATURES,
+            [
+                (0,),
+                (11,),
+                (12,),
+                (9, 10, 11, 12),
+                (9, 10, 11, 12),
+                tuple(range(1, 13)),
+            ],
+            strict=True,
+        )
+    ),
+)
+def test_layers(features, layers):
+    assert layers_of(features, 12) == layers
+
+
+def test_too_few_layers():
+    for features in ("concat_last_four", "weighted_sum_last_four"):
+        line = error_of(layers_of, features, 3)
+        assert line.startswith(f"features={features}: the encoder has 3 layers")
+    assert "too few" in error_of(layers_of, "second_to_last", 1)
+    assert layers_of("weighted_sum_all", 1) == (1,)
+
+
+def test_a_tagger_to_start_from_is_not_read(finished, recipe, capsys):
+    folder, _ = finished
+    initial = load_checkpoint(folder)
+    facts = FEATURE_TASK.facts_of(recipe, FEATURE_TASK.read("train", recipe))
+    for init_from, told in ((folder, True), (recipe.init_from, False)):
+        again = dataclasses.replace(recipe, init_from=str(init_from))
+        FEATURE_TASK.check_model(initial, again, facts)
+        assert ("its tagger is not read" in capsys.readouterr().err) is told
+
+
+def test_vectors_are_those_of_first_sub_tokens(start, recipe, tmp_path):
+    words = FEATURE_TASK.read("test", recipe)
+    windows = encode_words(words, tokenizer(), 32)
+    source = source_of(start, tmp_path, "concat_last_four")
+    rows = FeatureRows(source, windows, words.sentence_starts, "test")
+    encoder = BertEncoder.from_checkpoint(start)
+    for chosen in ([2, 0, 7], [5]):
+        batch = rows.batch(np.array(chosen))
+        assert batch["word_features"].dtype == np.float32
+        for place, sentence in enumerate(chosen):
+            # Every sentence fits one row.
+            inputs = windows.batch(np.array([sentence]))
+            layers = encoder(inputs, return_all_layers=True)
+            first, end = words.sentence_starts[sentence : sentence + 2]
+            wanted = np.stack(
+                [
+                    numpy(layer)[0, windows.places[first:end]]
+                    for layer in layers["all_encoder_layers"]
+                ],
+                axis=1,
+            )
+            count = end - first
+            found = batch["word_features"][place]
+            np.testing.assert_allclose(found[:count], wanted, atol=3e-3)
+            assert not found[count:].any()
+            mask = batch["input_mask"][place]
+            assert mask[:count].all()
+            assert not mask[count:].any()
+    assert np.abs(wanted[:, 0] - wanted[:, 1]).max() > 0.01
+
+
+def test_vectors_are_computed_once(start, recipe, tmp_path, monkeypatch):
+    words = FEATURE_TASK.read("dev", recipe)
+    windows = encode_words(words, tokenizer(), 32)
+    source = source_of(start, tmp_path, "last")
+
+    def rows(source=source, windows=windows):
+        return FeatureRows(source, windows, words.sentence_starts, "dev")
+
+    kept = np.array(rows().vectors)
+    assert kept.dtype == np.float16
+    (path,) = source.folder.iterdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(FeatureSource, "write", None)
+        np.testing.assert_array_equal(rows().vectors, kept)
+        assert isinstance(rows().vectors, np.memmap)
+    narrow = encode_words(words, tokenizer(), 16)
+    arrays = dict(source.checkpoint.arrays)
+    name = "bert/embeddings/word_embeddings"
+    other = dataclasses.replace(
+        source.checkpoint, arrays=arrays | {name: arrays[name] * 0.9}
+    )
+    keys = {
+        part.key
+        for part in (
+            rows(),
+            rows(source_of(start, tmp_path, "second_to_last")),
+            rows(windows=narrow),
+            rows(dataclasses.replace(source, checkpoint=other)),
+        )
+    }
+    assert len(keys) == 4
+    assert path.name == f"dev-{rows().key[:16]}.npy"
+
+
+def test_an_encoder_that_gives_no_numbers(start, recipe, tmp_path):
+    words = FEATURE_TASK.read("dev", recipe)
+    windows = encode_words(words, tokenizer(), 32)
+    source = source_of(start, tmp_path, "last")
+    arrays = dict(source.checkpoint.arrays)
+    name = "bert/encoder/layer_3/output/LayerNorm/beta"
+    broken = dataclasses.replace(
+        source.checkpoint, arrays=arrays | {name: arrays[name] * np.nan}
+    )
+    source = dataclasses.replace(source, checkpoint=broken)
+    rows = FeatureRows(source, windows, words.sentence_starts, "dev")
+    assert "what the encoder gives is not finite" in error_of(
+        lambda: rows.vectors
+    )
+    assert not list(source.folder.iterdir())
+
+
+def tagger(weighted=False, layers=3):
+    network = bilstm_tagger(layers, 6, 5, weighted, 4, 0.0)
+    return fill(network, seed=2, scale=0.5)
+
+
+def vectors(rows=2, words=5, layers=3):
+    random = np.random.default_rng(6)
+    features = random.normal(size=(rows, words, layers, 6)).astype("float32")
+    mask = np.ones((rows, words), np.int32)
+    return {"word_features": features, "input_mask": mask}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_padding_changes_nothing_and_both_sides_count(weighted):
+    network, batch = tagger(weighted), vectors()
+    plain = numpy(network(batch))
+    longer = {
+        "word_features": np.pad(
+            batch["word_features"],
+            ((0, 0), (0, 3), (0, 0), (0, 0)),
+            constant_values=7.0,
+        ),
+        "input_mask": np.pad(batch["input_mask"], ((0, 0), (0, 3))),
+    }
+    np.testing.assert_allclose(numpy(network(longer))[:, :5], plain, atol=1e-5)
+    for word in (0, 4):
+        changed = {k: v.copy() for k, v in batch.items()}
+        changed["word_features"][0, word] += 1.0
+        moved = np.abs(numpy(network(changed)) - plain).max(axis=-1)
+        # The first word tells of the last, and the last of the first.
+        assert (moved[0] > 1e-6).all()
+        assert not moved[1].any()
+
+
+def test_a_weighted_sum_is_by_softmax():
+    network, batch = tagger(weighted=True), vectors()
+    mix = network.get_layer("layer_mix")
+    scores = numpy(mix.scores)
+    shares = np.exp(scores) / np.exp(scores).sum()
+    wanted = np.einsum("bskh,k->bsh", batch["word_features"], shares)
+    np.testing.assert_allclose(
+        numpy(mix(batch["word_features"])), wanted, atol=1e-5
+    )
+    fresh = bilstm_tagger(3, 6, 5, True, 4, 0.0).get_layer("layer_mix")
+    np.testing.assert_array_equal(numpy(fresh.scores), 0.0)
+
+
+def test_the_tagger_has_the_papers_form():
+    network = bilstm_tagger(4, 768, 9, False, 768, 0.5)
+    shapes = {w.path: tuple(w.shape) for w in network.weights}
+    part = "lstm_{}/{}_lstm/lstm_cell/kernel"
+    for side in ("forward", "backward"):
+        assert shapes[part.format(0, side)] == (4 * 768, 4 * 768)
+        assert shapes[part.format(1, side)] == (2 * 768, 4 * 768)
+    assert shapes["tags/kernel"] == (2 * 768, 9)
+    rates = [
+        layer.rate
+        for layer in network.layers
+        if isinstance(layer, keras.layers.Dropout)
+    ]
+    assert rates == [0.5, 0.5, 0.5]
+
+
+def test_a_finished_run(finished, start):
+    folder, done = finished
+    results = done["train"]
+    assert results["dev"]["dev"]["f1"] > 0.8
+    assert done["eval"]["dev"] == pytest.approx(results["dev"]["dev"])
+    assert done["eval"]["test"] == pytest.approx(results["dev"]["test"])
+    facts = json.loads((folder / "task.json").read_text())
+    assert facts["features"] == "concat_last_four"
+    assert facts["lstm_units"] == 12
+    assert facts["labels"][0] == "O"
+    # The encoder is as it was, the tagger beside it.
+    before = load_checkpoint(start).arrays
+    after = read_arrays(folder / "bert_model.safetensors")
+    assert after.keys() == before.keys()
+    for name, array in after.items():
+        np.testing.assert_array_equal(array, before[name])
+    trained = read_arrays(folder / "tagger.safetensors")
+    assert trained["tags/kernel"].shape == (24, 5)
+    assert (folder / "last" / "tagger.safetensors").is_file()
+    names = {
+        path.name.split("-")[0] for path in (folder / "features").iterdir()
+    }
+    assert names == {"train", "dev", "test"}
+    # It never computed anything twice.
+    assert len(list((folder / "features").iterdir())) == 3
+
+
+def test_a_loaded_tagger_is_the_same(finished, tmp_path):
+    folder, _ = finished
+    model, _, facts = load_model(folder, FEATURE_TASK)
+    assert isinstance(model, FeatureTagger)
+    random = np.random.default_rng(1)
+    batch = {
+        "word_features": random.normal(size=(2, 5, 4, 16)).astype("float32"),
+        "input_mask": np.ones((2, 5), np.int32),
+    }
+    for name, array in read_arrays(folder / "tagger.safetensors").items():
+        found = {w.path: w for w in model.network.weights}[name]
+        np.testing.assert_array_equal(numpy(found), array)
+    again = FeatureTagger.from_config(model.get_config())
+    again.set_weights(model.get_weights())
+    np.testing.assert_array_equal(
+        numpy(again(batch)["logits"]), numpy(model(batch)["logits"])
+    )
+    assert len(model.trainable_variables) == 2 * 2 * 3 + 2
+    other = dataclasses.replace(facts, lstm_units=7)
+    wrong = FEATURE_TASK.make_model(model.encoder, other)
+    line = error_of(wrong.load_beside, folder)
+    assert line.startswith(f"{folder / 'tagger.safetensors'}: ")
+    assert line.endswith("it is of another model.")
+
+
+def test_the_search_for_a_bad_number_needs_no_token_ids(start):
+    model = FEATURE_TASK.make_model(
+        BertEncoder.from_checkpoint(start),
+        FeatureFacts("names", tuple("OABCD"), 32, "document", 0, "last", 3, 0),
+    )
+    batch = vectors(layers=1)
+    batch["word_features"] = np.repeat(batch["word_features"], 3, axis=3)
+    batch["word_features"] = batch["word_features"][..., :16]
+    batch["tag_ids"] = batch["input_mask"] * 2
+    batch["tag_weights"] = batch["input_mask"].astype("float32")
+    assert ids_outside(batch, {"input_ids": 3}) is None
+    assert ids_outside(batch, {"tag_ids": 2})
+    named = forward_tensors(model, TagObjective(), batch)
+    assert [name for name, _ in named] == ["logits", "loss"]
+    assert first_non_finite(named) is None
+    batch["word_features"][1, 2] = np.nan
+    named = forward_tensors(model, TagObjective(), batch)
+    assert first_non_finite(named).startswith("logits (")
+
+
+@pytest.mark.slow
+def test_interrupted_is_uninterrupted(finished, recipe, tmp_path, monkeypatch):
+    train = TrainingLoop._train
+
+    def interrupt(self, phase, batch, number, progress, history):
+        if number == 11:
+            raise KeyboardInterrupt
+        train(self, phase, batch, number, progress, history)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingLoop, "_train", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_finetuning(FEATURE_TASK, recipe, tmp_path, ["train"])
+    run_finetuning(FEATURE_TASK, recipe, tmp_path, ["train"])
+    for part in (".", "last"):
+        theirs = read_arrays(finished[0] / part / "tagger.safetensors")
+        mine = read_arrays(tmp_path / part / "tagger.safetensors")
+        for name, array in theirs.items():
+            np.testing.assert_array_equal(mine[name], array)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "features", [name for name in FEATURES if name != "concat_last_four"]
+)
+def test_every_choice_of_features_learns(features, start, files, tmp_path):
+    recipe = feature_recipe(
+        start, files, features=features, num_train_epochs=16.0
+    )
+    done = run_finetuning(FEATURE_TASK, recipe, tmp_path, ["train", "eval"])
+    assert done["eval"]["dev"]["f1"] > 0.7
+
+
+@pytest.mark.slow
+def test_several_seeds_hand_the_best_tagger_up(start, files, tmp_path):
+    recipe = feature_recipe(start, files, seeds=2, num_train_epochs=2.0)
+    done = run_finetuning(FEATURE_TASK, recipe, tmp_path, ["train", "eval"])
+    best = done["train"]["dev"]["dev"]
+    assert done["eval"]["dev"] == pytest.approx(best)
+    # Both were trained on the same vectors.
+    assert len(list((tmp_path / "features").glob("train-*"))) == 1
+
+
+def test_settings_that_cannot_be(start, files):
+    for name, value in (
+        ("features", "first"),
+        ("lstm_units", 0),
+        ("tagger_dropout", 1.0),
+    ):
+        with pytest.raises(UserError) as caught:
+            feature_recipe(start, files, **{name: value})
+        assert str(caught.value).startswith(f"{name} is {value!r}; it takes ")
+    for name, value in (
+        ("freeze_layers", 1),
+        ("layer_decay", 0.9),
+        ("ensemble", "other"),
+    ):
+        with pytest.raises(UserError) as caught:
+            feature_recipe(start, files, **{name: value})
+        assert str(caught.value) == (
+            f"{name}={value}: is of no use with features of a frozen encoder; "
+            "leave it out."
+        )
+
+
+def test_too_few_layers_are_refused_before_training(files, tmp_path):
+    shallow = word_model(tmp_path / "model")
+    recipe = feature_recipe(shallow, files)
+    line = error_of(
+        run_finetuning, FEATURE_TASK, recipe, tmp_path / "out", ["train"]
+    )
+    assert line.startswith("features=concat_last_four: the encoder has 2")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_paper_names_all_choices():
+    from tasks.conll2003_features import TASK as PAPERS
+
+    assert len(PAPERS.paper["f1"]) == len(FEATURES)
+    recipe = PAPERS.recipe_type.from_dict(PAPERS.defaults, "test")
+    assert (recipe.lstm_units, recipe.features) == (768, "concat_last_four")

@@ -1,0 +1,252 @@
+"""What taggers are trained for, the data doctor, own files split in two."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.checkpoints import load_checkpoint
+from bert_tf.encoder import BertEncoder
+from bert_tf.errors import UserError
+from bert_tf.finetuning.tags.tag_recipe import TagRecipe
+from bert_tf.finetuning.task import Split
+from bert_tf.finetuning.token_classification.conll_files import (
+    TaggedWords,
+    read_conll,
+)
+from bert_tf.finetuning.token_classification.objective import TagObjective
+from bert_tf.finetuning.token_classification.task import (
+    TagAnswers,
+    split_off_documents,
+)
+from bert_tf.models import bert_token_classifier
+from bert_tf.text.tokenizer import BertTokenizer
+from tests.finetuning.sentence_runs import model_folder, tokenizer
+from tests.finetuning.token_classification.tag_runs import (
+    TASK,
+    conll,
+    tag_recipe,
+    write_files,
+)
+from tests.model_helpers import encoder_inputs, fill, numpy, small_config
+
+LABELS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
+
+
+def words_of(tmp_path, text, name="words.txt") -> TaggedWords:
+    path = tmp_path / name
+    path.write_text(text)
+    return read_conll(str(path))
+
+
+@pytest.fixture
+def split(tmp_path):
+    words = words_of(tmp_path, conll(6, 3))
+    facts = TASK.facts_of(TagRecipe(max_seq_length=24), words)
+    return Split(words, TASK.encode(words, tokenizer(), facts)), facts
+
+
+def test_only_first_sub_tokens_are_learned_from(split):
+    part, facts = split
+    batch = TASK.labelled(part, tokenizer(), facts).batch(np.arange(6))
+    random = np.random.default_rng(1)
+    shape = (*batch["input_ids"].shape, len(LABELS))
+    logits = tf.constant(random.normal(size=shape).astype("float32"))
+    objective = TagObjective()
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        losses, metrics = objective({"logits": logits}, batch)
+        mean = objective.normalise(losses, objective.loss_weights(batch))
+    gradient = tape.gradient(mean["loss"], logits).numpy()
+    touched = np.abs(gradient).max(axis=-1) > 0
+    np.testing.assert_array_equal(touched, batch["tag_weights"] > 0)
+    words = len(part.examples.words)
+    assert touched.sum() == words
+    # Sentences show words of others too, and words have further sub-tokens.
+    assert words < batch["input_mask"].sum() - 2 * 6
+    # Every word counts the same.
+    rows, places = np.nonzero(batch["tag_weights"])
+    chosen = logits.numpy()[rows, places].astype(np.float64)
+    wanted = batch["tag_ids"][rows, places]
+    total = np.log(np.exp(chosen).sum(axis=-1))
+    expected = np.mean(total - chosen[np.arange(words), wanted])
+    assert float(mean["loss"]) == pytest.approx(expected, rel=1e-5)
+    right, weight = metrics["accuracy"]
+    assert weight == words
+    assert right == np.sum(chosen.argmax(axis=-1) == wanted)
+    # The same loss as over the words of a split.
+    order = np.lexsort((places, rows))
+    answers = TagAnswers(chosen[order].astype("float32"), [])
+    assert TASK.loss(part.examples, answers, facts) == pytest.approx(expected)
+
+
+def test_other_tags_change_the_loss_by_their_word_alone(split):
+    part, facts = split
+    batch = TASK.labelled(part, tokenizer(), facts).batch(np.arange(6))
+    logits = np.random.default_rng(2).normal(
+        size=(*batch["input_ids"].shape, len(LABELS))
+    )
+    objective = TagObjective()
+    before = float(objective({"logits": logits}, batch)[0]["loss"])
+    rows, places = np.nonzero(batch["tag_weights"] == 0)
+    batch["tag_ids"][rows, places] = 3
+    assert float(objective({"logits": logits}, batch)[0]["loss"]) == before
+    row, place = np.argwhere(batch["tag_weights"])[4]
+    old = batch["tag_ids"][row, place]
+    batch["tag_ids"][row, place] = (old + 1) % len(LABELS)
+    after = float(objective({"logits": logits}, batch)[0]["loss"])
+    changed = logits[row, place, old] - logits[row, place, (old + 1) % 5]
+    assert after - before == pytest.approx(changed, rel=1e-4)
+
+
+def test_loss_leaves_out_tags_that_are_not_known(tmp_path, split):
+    _, facts = split
+    words = words_of(tmp_path, "a O\nb B-ORG\n")
+    logits = np.float32([[3, 1, 0, 0, 0], [9, 9, 9, 9, 9]])
+    alone = words_of(tmp_path, "a O\n", "alone.txt")
+    assert TASK.loss(words, TagAnswers(logits, []), facts) == TASK.loss(
+        alone, TagAnswers(logits[:1], []), facts
+    )
+    strange = words_of(tmp_path, "b B-ORG\n", "strange.txt")
+    assert TASK.loss(strange, TagAnswers(logits[1:], []), facts) is None
+
+
+def test_answers_are_the_best_tags_in_iob2(tmp_path, split):
+    _, facts = split
+    words = words_of(tmp_path, "a O\nb O\nc O\n\nd O\n")
+    best = [4, 4, 2, 2]
+    logits = np.eye(5, dtype="float32")[best]
+    found = TASK.answer(
+        {"logits": logits}, Split(words, None), tokenizer(), facts
+    )
+    assert found.tags == ["B-PER", "I-PER", "B-LOC", "B-LOC"]
+
+
+def test_the_logits_of_tokens_are_the_same_without_padding():
+    config = small_config()
+    encoder = fill(BertEncoder(config))
+    models = [
+        bert_token_classifier(encoder, 3, 0.0, unpadded=unpadded)
+        for unpadded in (False, True)
+    ]
+    models[1].set_weights(fill(models[0], seed=4).get_weights())
+    inputs = encoder_inputs(config)
+    padded, unpadded = (numpy(model(inputs)) for model in models)
+    tokens = inputs["input_mask"] > 0
+    np.testing.assert_allclose(padded[tokens], unpadded[tokens], atol=2e-5)
+    assert not tokens.all()
+
+
+def test_what_the_doctor_finds(tmp_path):
+    folder = write_files(tmp_path / "names", train=20)
+    dev = conll(3, 0).replace("LOC", "ORG")
+    long = "".join(f"Good{number}\u200b N I-NP O\n" for number in range(60))
+    (folder / "eng.testa").write_text(f"{dev}\n{long}")
+    recipe = tag_recipe(tmp_path, tmp_path, score_test=False)
+    splits = {k: TASK.read(k, recipe) for k in ("train", "dev")}
+    numbers = TASK.examine(recipe, tokenizer(), splits)
+    train, part = (numbers["splits"][k] for k in splits)
+    assert train["sentences"] == train["document_marks"] * 4 == 20
+    assert part["sentences"] == 4
+    assert part["words_per_sentence"]["100"] == 60
+    assert (part["long_sentences"], train["long_sentences"]) == (1, 0)
+    assert part["windows_of_long_sentences"] >= 60 // 30
+    # good60 is no word of the vocabulary.
+    assert part["unknown"] >= 60
+    assert part["suspicious"]["invisible"]["words"] == 60
+    assert numbers["types_not_in_train"]["dev"] == {
+        "ORG": part["entities"]["ORG"]
+    }
+    shared = numbers["in_train"]["dev"]
+    assert shared["sentences"] == 3
+    assert shared["with_other_tags"] >= 1
+    assert shared["first"] == [3, 3]
+    lines = TASK.findings(numbers)
+    assert "ORG" in lines
+    assert "(not in train)" in lines
+    assert "sentences longer than 32 tokens: 1, read in " in lines
+    assert "sentences of dev that are in train: 3, 75.00 %" in lines
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+@pytest.mark.parametrize("word", ["Good", "good"])
+def test_case_of_words_and_of_the_vocabulary(tmp_path, lower_case, word):
+    words = words_of(tmp_path, f"{word} B-PER\na O\n")
+    tokens = [*tokenizer().vocabulary.tokens, "Good"]
+    numbers = TASK.examine(
+        TagRecipe(), BertTokenizer(tokens, lower_case), {"train": words}
+    )
+    remarks = [x for x in numbers["lines"] if "remark" in x]
+    if lower_case and word == "Good":
+        (line,) = remarks
+        assert "the model is uncased, and 50.00 % of the words have" in line
+        assert line.endswith("cased models do better.")
+    elif not lower_case and word == "good":
+        (line,) = remarks
+        assert "the model is cased, and the words have hardly any" in line
+    else:
+        assert not remarks
+
+
+def test_documents_are_split_whole(tmp_path):
+    words = words_of(tmp_path, conll(40, 7, sentences_of_document=2))
+    train, dev = split_off_documents(words, 0.2, 5)
+    assert (len(train), len(dev)) == (32, 8)
+    assert len(train.document_starts) - 1 == 16
+    both = sorted([*train.rows.tolist(), *dev.rows.tolist()])
+    assert both == words.rows.tolist()
+    for part in (train, dev):
+        assert part.document_starts.tolist() == [*range(0, len(part) + 1, 2)]
+        place = {row: number for number, row in enumerate(words.rows.tolist())}
+        numbers = [place[row] for row in part.rows.tolist()]
+        assert part.words == [words.words[number] for number in numbers]
+        assert part.tags == [words.tags[number] for number in numbers]
+        # Sentences are those of the file.
+        assert set(part.rows[part.sentence_starts[:-1]]) <= set(
+            words.rows[words.sentence_starts[:-1]]
+        )
+    again = split_off_documents(words, 0.2, 5)[1]
+    other = split_off_documents(words, 0.2, 6)[1]
+    assert again.rows.tolist() == dev.rows.tolist() != other.rows.tolist()
+
+
+def test_the_same_sentences_stay_on_one_side(tmp_path):
+    text = "a O\n\nb B-PER\n\n" * 10 + "c O\n\n"
+    train, dev = split_off_documents(words_of(tmp_path, text), 0.4, 0)
+    assert not set(train.words) & set(dev.words)
+
+
+def test_of_one_document_the_end_is_split_off(tmp_path):
+    words = words_of(tmp_path, f"-DOCSTART- O\n\n{'a O' + chr(10) * 2}" * 1)
+    with pytest.raises(UserError, match=r"its 1 sentence\(s\) in 1 document"):
+        split_off_documents(words, 0.1, 0)
+    words = words_of(tmp_path, conll(10, 1, sentences_of_document=10))
+    train, dev = split_off_documents(words, 0.2, 0)
+    assert (len(train), len(dev)) == (8, 2)
+    assert dev.rows[0] > train.rows[-1]
+
+
+def test_official_numbers_of_conll2003(shared_data, tmp_path):
+    """The real files: what they hold, and that every word is asked for."""
+    from tasks.conll2003 import TASK as CONLL
+
+    assert CONLL.defaults["score_test"]
+    recipe = CONLL.recipe_type(
+        **{**CONLL.defaults, "data_dir": str(shared_data)}
+    )
+    assert CONLL.present_splits(CONLL.dev_splits, recipe) == ("dev", "test")
+    splits = {k: CONLL.read(k, recipe) for k in ("train", "dev", "test")}
+    assert [len(words) for words in splits.values()] == [14041, 3250, 3453]
+    load = load_checkpoint(model_folder(tmp_path / "model"))
+    own = BertTokenizer(load.vocabulary, True)
+    numbers = CONLL.examine(recipe, own, splits)
+    parts = numbers["splits"].values()
+    assert [sum(p["entities"].values()) for p in parts] == [23499, 5942, 5648]
+    assert [p["documents"] for p in parts] == [946, 216, 231]
+    facts = CONLL.facts_of(recipe, splits["train"])
+    assert len(facts.labels) == 9
+    dev = splits["dev"]
+    rows = CONLL.encode(dev, own, facts)
+    assert len(rows) == 3250
+    assert rows.word_starts[-1] == len(dev.words) == 51362
+    batch = CONLL.labelled(Split(dev, rows), own, facts).batch(np.arange(9))
+    assert batch["tag_weights"].sum() == rows.word_starts[9]
