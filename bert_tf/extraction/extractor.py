@@ -14,14 +14,14 @@ from bert_tf.errors import UserError
 from bert_tf.extraction.settings import CLS, MAX, POOLED, TOKENS, Settings
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.models import restore
-from bert_tf.text.rows import (
+from bert_tf.text.packing import (
     EncodedRows,
     TokenIds,
-    counted,
-    cut_to_fit,
     pack_rows,
+    ragged_range,
     take_ranges,
     tokenize_texts,
+    truncate,
 )
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.training.recipe import PRECISIONS
@@ -189,7 +189,7 @@ class Extractor:
             sides.append([parts[-1] * (len(parts) - 1) for parts in texts])
         ids, offsets = self._tokenized(sides)
         room = self.max_seq_length - 2 - is_pair
-        cut = cut_to_fit(ids[0], ids[1] if is_pair.any() else None, room)
+        cut = truncate(ids[0], ids[1] if is_pair.any() else None, room)
         rows = pack_rows(
             np.arange(len(texts)), *cut, len(texts), self.tokenizer, is_pair
         )
@@ -313,7 +313,7 @@ def _row_offsets(
     offsets: Sequence[np.ndarray],
 ) -> np.ndarray:
     """Offsets of the rows' tokens in their own texts, int32 [T, 2]."""
-    place = counted(rows.lengths)
+    place = ragged_range(rows.lengths)
     first = np.repeat(rows.first, rows.lengths)
     length = np.repeat(rows.lengths, rows.lengths)
     is_word = (

@@ -7,13 +7,14 @@ import numpy as np
 from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.kinds.sentence_recipe import LONG_INPUTS
-from bert_tf.text.rows import (
+from bert_tf.text.packing import (
     EncodedRows,
     TokenIds,
-    counted,
-    cut_to_fit,
+    make_windows,
+    num_windows,
     pack_rows,
     tokenize_texts,
+    truncate,
 )
 from bert_tf.text.tokenizer import BertTokenizer
 
@@ -27,11 +28,11 @@ def encode(
 ) -> EncodedRows:
     """Tokenises and packs examples.
 
-    A pair that is too long is cut as by `SentencePacker`: token by token at
-    the end of the longer text, the second where they are equally long. With
+    A pair that is too long is truncated as by `SentencePacker`: token by token
+    at the end of the longer text, the second where they are equally long. With
     long_inputs="windows" a text that is too long becomes several rows that
-    overlap: of a pair, the second text is cut in windows and the first is
-    repeated in each, itself cut to half of the room where it is longer.
+    overlap: of a pair, the second text is split into windows and the first is
+    repeated in each, itself truncated to half of the room where it is longer.
 
     Args:
       examples: the examples; in all of them, or in none, text_b is None.
@@ -58,8 +59,11 @@ def encode(
             [example.text_b or "" for example in examples], tokenizer
         )
     room = max_seq_length - (3 if pairs else 2)
-    cut = _windows if long_inputs == "windows" else _cut
-    example, first, second = cut(first, second, room, doc_stride)
+    if long_inputs == "windows":
+        example, first, second = _windows(first, second, room, doc_stride)
+    else:
+        example = np.arange(len(examples))
+        first, second = truncate(first, second, room)
     return pack_rows(example, first, second, len(examples), tokenizer)
 
 
@@ -75,18 +79,10 @@ def _are_pairs(examples: Sequence[Example]) -> bool:
     return pairs
 
 
-def _cut(
-    first: TokenIds, second: TokenIds | None, room: int, doc_stride: int
-) -> tuple[np.ndarray, TokenIds, TokenIds | None]:
-    """One row an example, its texts cut to fit."""
-    del doc_stride
-    return np.arange(len(first.count)), *cut_to_fit(first, second, room)
-
-
 def _windows(
     first: TokenIds, second: TokenIds | None, room: int, doc_stride: int
 ) -> tuple[np.ndarray, TokenIds, TokenIds | None]:
-    """As many rows an example as it takes to show all of it."""
+    """As many rows of each example as show all of it."""
     if second is None:
         example, windows = _windows_of(first, room, doc_stride)
         return example, windows, None
@@ -101,11 +97,7 @@ def _windows_of(
     texts: TokenIds, room: int | np.ndarray, doc_stride: int
 ) -> tuple[np.ndarray, TokenIds]:
     """Windows of `room` tokens, and the text that each of them is of."""
-    room = np.broadcast_to(room, texts.count.shape)
-    stride = np.minimum(doc_stride, room)
-    more = -(-np.maximum(texts.count - room, 0) // stride)
-    example = np.repeat(np.arange(len(texts.count)), 1 + more)
-    number = counted(1 + more)
-    offset = number * stride[example]
-    count = np.minimum(texts.count[example] - offset, room[example])
-    return example, TokenIds(texts.ids, texts.begin[example] + offset, count)
+    counts = num_windows(texts.count, room, doc_stride)
+    windows = make_windows(counts, texts.count, room, doc_stride)
+    begin = texts.begin[windows.text] + windows.offset
+    return windows.text, TokenIds(texts.ids, begin, windows.count)

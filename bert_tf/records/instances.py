@@ -14,6 +14,7 @@ import numpy as np
 
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.token_blocks import Documents
+from bert_tf.text.packing import truncated_lengths
 
 NUM_SPECIALS = 3
 
@@ -42,25 +43,6 @@ class Instances:
         """Sequence lengths with specials, int64 [n]."""
         text = self.a_end - self.a_start + self.b_end - self.b_start
         return text + NUM_SPECIALS
-
-
-def tokens_to_drop(
-    length_a: int, length_b: int, max_tokens: int
-) -> tuple[int, int]:
-    """How many tokens truncation takes from A and from B.
-
-    It takes them one by one from the longer text, from B when both are equally
-    long.
-    """
-    excess = length_a + length_b - max_tokens
-    if excess <= 0:
-        return 0, 0
-    levelling = min(excess, abs(length_a - length_b))
-    shared = excess - levelling
-    from_a, from_b = shared // 2, shared - shared // 2
-    if length_a > length_b:
-        return from_a + levelling, from_b
-    return from_a, from_b + levelling
 
 
 class _PairMaker:
@@ -101,10 +83,12 @@ class _PairMaker:
         """Adds a pair of sentence ranges, truncated."""
         a_start, a_end = self.sentences[a_first], self.sentences[a_last]
         b_start, b_end = self.sentences[b_first], self.sentences[b_last]
-        drop_a, drop_b = tokens_to_drop(
-            a_end - a_start, b_end - b_start, self.max_tokens
-        )
-        if drop_a or drop_b:
+        length_a, length_b = a_end - a_start, b_end - b_start
+        if length_a + length_b > self.max_tokens:
+            kept_a, kept_b = truncated_lengths(
+                length_a, length_b, self.max_tokens, min, max
+            )
+            drop_a, drop_b = length_a - kept_a, length_b - kept_b
             # Each token goes from the front or from the back with even
             # chances, so the number from the front is binomial.
             front_a = self.rng.getrandbits(drop_a).bit_count()

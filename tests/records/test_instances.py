@@ -11,10 +11,10 @@ from benchmarks import reference_records as reference
 from bert_tf.records.instances import (
     Instances,
     make_instances,
-    tokens_to_drop,
 )
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.token_blocks import Documents
+from bert_tf.text.packing import truncated_lengths
 
 V = VOCABULARY
 REFERENCE_IDS = reference.Vocabulary(V.cls_id, V.sep_id, V.mask_id, len(V))
@@ -48,7 +48,8 @@ def test_truncation_takes_what_dropping_one_by_one_takes(
 ) -> None:
     kept_a, kept_b = [0] * a, [0] * b
     reference.truncate(kept_a, kept_b, most, random.Random(0))
-    assert tokens_to_drop(a, b, most) == (a - len(kept_a), b - len(kept_b))
+    kept = truncated_lengths(a, b, most, min, max)
+    assert kept == (len(kept_a), len(kept_b))
     assert kept_a
     assert kept_b
 
