@@ -36,6 +36,7 @@ LEVELS = {
     "pretraining": 6,
     "extraction": 6,
     "finetuning": 6,
+    "memory": 7,
     "serving": 7,
     "server": 7,
     "conversion": 7,

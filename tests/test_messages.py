@@ -18,11 +18,10 @@ from bert_tf.errors import UserError
 from bert_tf.extraction.extract import extract_features
 from bert_tf.extraction.settings import Settings, parse_layers
 from bert_tf.finetuning.run import run_finetuning
+from bert_tf.memory.plan import PlanSettings, plan_memory
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.pretraining.run import run_pretraining
 from bert_tf.text.vocabulary_trainer import train_vocab
-from bert_tf.training.memory_plan import plan_memory
-from bert_tf.training.memory_settings import PlanSettings
 from tests import commands
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -111,7 +110,7 @@ CASES = [
         "--output=o.txt: the name tells the format",
     ),
     (
-        lambda: plan_memory(PlanSettings(size="huge"), None),
+        lambda: plan_memory(PlanSettings(size="huge"), False),
         "`size`=huge: unknown size",
         "plan_memory --size=huge",
         "--size=huge: unknown size",

@@ -8,7 +8,7 @@ import sys
 
 from absl import flags
 
-from bert_tf.training.memory_settings import PlanSettings
+from bert_tf.memory.plan import PlanSettings, plan_memory
 
 from . import command_line
 from .recipe_flags import define_fields
@@ -24,17 +24,9 @@ _MEASURE = flags.DEFINE_bool(
 
 def main() -> None:
     """Resolves the settings and prints the plan."""
-    from bert_tf.finetuning.trial import classifier_trial
-    from bert_tf.pretraining.trial import pretraining_trial
     from bert_tf.progress import notice
-    from bert_tf.training.memory_measure import MakeTrial
-    from bert_tf.training.memory_plan import plan_memory
 
     settings = PlanSettings(**{n: f.value for n, f in _SETTINGS.items()})
-    trials: dict[str, MakeTrial] = {
-        "pretraining": pretraining_trial,
-        "classifier": classifier_trial,
-    }
     # The advice is on flags of the command that trains.
     command_line.name_arguments(
         {
@@ -44,7 +36,7 @@ def main() -> None:
     )
     plan_memory(
         settings,
-        trials[settings.objective] if _MEASURE.value else None,
+        _MEASURE.value,
         lambda line: notice(line, sys.stdout),
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from absl import flags
 
 from bert_tf.recipe import Settings
-from bert_tf.training.devices import Devices
+from bert_tf.training.cluster import Devices
 
 from .command_line import required
 

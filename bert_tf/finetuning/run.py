@@ -19,14 +19,15 @@ from bert_tf.finetuning.setup import gather, look_over, open_initial
 from bert_tf.finetuning.task import Split, Task, TaskTemplate
 from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.text.tokenizer import BertTokenizer
-from bert_tf.training.agreement import check_agreement, gather_numbers
-from bert_tf.training.devices import AS_THEY_ARE, Devices
+from bert_tf.training.cluster import DEFAULT_DEVICES, Devices
 from bert_tf.training.history import errors_become_warnings
 from bert_tf.training.run_folder import RunFolders, folders_of
 from bert_tf.training.strategies import (
+    check_agreement,
     cluster_of,
-    losing_workers,
+    gather_numbers,
     make_strategy,
+    translate_worker_errors,
 )
 
 MODES = ("train", "eval", "predict", "check")
@@ -37,7 +38,7 @@ def run_finetuning(
     recipe: FinetuningRecipe,
     output_dir: str | pathlib.Path,
     modes: Sequence[str],
-    devices: Devices = AS_THEY_ARE,
+    devices: Devices = DEFAULT_DEVICES,
 ) -> dict[str, Any]:
     """Fine-tunes a model on a task, scores it and answers the test rows.
 
@@ -74,7 +75,10 @@ def run_finetuning(
     # First, since it may split the CPU, which TensorFlow allows only at start.
     strategy = make_strategy(recipe.strategy, devices)
     cluster = cluster_of(strategy)
-    with losing_workers(cluster), folders_of(output_dir, cluster) as places:
+    with (
+        translate_worker_errors(cluster),
+        folders_of(output_dir, cluster) as places,
+    ):
         check_agreement(strategy, recipe.to_dict() | {"mode": list(modes)})
         done = _run(task.prepared(recipe), recipe, places, modes, strategy)
         # The first worker writes longest, and its end would be their error.

@@ -232,7 +232,7 @@ def freeze(encoder: BertEncoder, layers: int, reads_pooler: bool) -> None:
         layer.trainable = False
 
 
-def rate_factors(
+def lr_multipliers(
     encoder: BertEncoder, variables: Sequence[keras.Variable], decay: float
 ) -> list[float]:
     """What the learning rate of each variable is multiplied by.

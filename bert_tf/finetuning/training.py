@@ -23,7 +23,7 @@ from bert_tf.finetuning.setup import (
     Material,
     freeze,
     identity,
-    rate_factors,
+    lr_multipliers,
 )
 from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.task_model import TaskModel
@@ -220,7 +220,7 @@ def _step(
     # First, since what is frozen is no trainable variable any more.
     reads_pooler = material.task.head in HEADS_ON_POOLER
     freeze(model.encoder, recipe.freeze_layers, reads_pooler)
-    factors = rate_factors(
+    factors = lr_multipliers(
         model.encoder, model.trainable_variables, recipe.layer_decay
     )
     return make_step(

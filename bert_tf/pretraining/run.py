@@ -33,8 +33,7 @@ from bert_tf.records.dataset import (
     training_batches,
 )
 from bert_tf.records.folder import RecordFolder
-from bert_tf.training.agreement import check_agreement, gather_numbers
-from bert_tf.training.devices import AS_THEY_ARE, Devices
+from bert_tf.training.cluster import DEFAULT_DEVICES, Devices
 from bert_tf.training.loop import Phase, TrainingLoop
 from bert_tf.training.run_folder import (
     LOCK_FILE,
@@ -52,16 +51,18 @@ from bert_tf.training.setup import (
 )
 from bert_tf.training.step import EvaluationStep, TrainingStep
 from bert_tf.training.strategies import (
+    check_agreement,
     cluster_of,
-    losing_workers,
+    gather_numbers,
     make_strategy,
+    translate_worker_errors,
 )
 
 
 def run_pretraining(
     recipe: PretrainingRecipe,
     output_dir: str | pathlib.Path,
-    devices: Devices = AS_THEY_ARE,
+    devices: Devices = DEFAULT_DEVICES,
 ) -> PretrainingResult:
     """Pre-trains a BERT, going on where an earlier run of it stopped.
 
@@ -84,7 +85,10 @@ def run_pretraining(
     # First, since it may split the CPU, which TensorFlow allows only at start.
     strategy = make_strategy(recipe.strategy, devices)
     cluster = cluster_of(strategy)
-    with losing_workers(cluster), folders_of(output_dir, cluster) as places:
+    with (
+        translate_worker_errors(cluster),
+        folders_of(output_dir, cluster) as places,
+    ):
         check_agreement(strategy, recipe.to_dict())
         result = _run(recipe, steps, strategy, places)
         # The first worker writes longest, and its end would be their error.

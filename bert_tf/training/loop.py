@@ -2,24 +2,129 @@
 
 import contextlib
 import dataclasses
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from types import FrameType, TracebackType
+from typing import Any, Self
 
 import tensorflow as tf
 
 from bert_tf.errors import RunStopped
-from bert_tf.progress import Progress
-from bert_tf.training.agreement import check_agreement
+from bert_tf.progress import Progress, notice
 from bert_tf.training.best_weights import BestWeights
 from bert_tf.training.history import History
-from bert_tf.training.interruption import StopRequest
 from bert_tf.training.run_folder import CHECKPOINTS, RunFolders
 from bert_tf.training.saved_states import SavedStates
 from bert_tf.training.sentinel import Diagnosis, Sentinel
-from bert_tf.training.speed import Speed
 from bert_tf.training.step import Batch, EvaluationStep, TrainingStep
-from bert_tf.training.strategies import cluster_of, distribute
+from bert_tf.training.strategies import check_agreement, cluster_of, distribute
+
+
+class Speed:
+    """Counts what is done in training time.
+
+    The first step, and the first after `expect_tracing`, traces the graph and
+    takes many times its share; the clock starts after it.
+    """
+
+    def __init__(self):
+        self.expect_tracing()
+
+    def expect_tracing(self) -> None:
+        """Starts the clock anew after the next step."""
+        self._tracing = True
+        self._sequences = self._tokens = self._paused = 0.0
+
+    def advance(self, sequences: float, tokens: float) -> None:
+        """Counts one step."""
+        if self._tracing:
+            self._tracing = False
+            self._started = time.monotonic()
+        else:
+            self._sequences += sequences
+            self._tokens += tokens
+
+    def pause(self, seconds: float) -> None:
+        """Takes time out, such as that of an evaluation."""
+        self._paused += seconds
+
+    def rates(self) -> dict[str, float]:
+        """Sequences and tokens (padding left out) a second."""
+        if not self._sequences:
+            return {"sequences_per_second": 0.0, "tokens_per_second": 0.0}
+        seconds = time.monotonic() - self._started - self._paused
+        return {
+            "sequences_per_second": self._sequences / seconds,
+            "tokens_per_second": self._tokens / seconds,
+        }
+
+    def __str__(self) -> str:
+        rates = self.rates()
+        return (
+            f"{rates['sequences_per_second']:,.1f} sequences/s, "
+            f"{rates['tokens_per_second']:,.0f} tokens/s"
+        )
+
+
+class StopRequest:
+    """Notes SIGTERM and the first Ctrl-C while a training runs.
+
+    After the first Ctrl-C the handler from before is back, so that the second
+    one ends the training at once, by a KeyboardInterrupt. Who has set a handler
+    for it, or has it ignored, as a shell does for jobs in the background, keeps
+    that. Outside the main thread, where Python takes no signals, nothing is
+    noted.
+
+    Attributes:
+      made: whether the training is to end.
+      interrupted: whether Ctrl-C asked for it first.
+    """
+
+    def __init__(self) -> None:
+        self.made = False
+        self.interrupted = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before[signal.SIGTERM] = signal.signal(
+                signal.SIGTERM, self._note
+            )
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                self._before[signal.SIGINT] = signal.signal(
+                    signal.SIGINT, self._note
+                )
+        return self
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if number == signal.SIGINT:
+            self._put_back(number)
+        if self.made:
+            return
+        self.made = True
+        if number == signal.SIGINT:
+            self.interrupted = True
+            line = "interrupted: saving after this step; again stops at once"
+        else:
+            line = "asked to stop (SIGTERM): ending after this step"
+        # A handler may come in the middle of another write.
+        with contextlib.suppress(RuntimeError):
+            notice(line)
+
+    def _put_back(self, number: int) -> None:
+        signal.signal(number, self._before.pop(number) or signal.SIG_DFL)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number in list(self._before):
+            self._put_back(number)
 
 
 @dataclasses.dataclass(frozen=True)

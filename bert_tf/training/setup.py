@@ -9,10 +9,9 @@ import tensorflow as tf
 from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.optimization import adamw, lamb
-from bert_tf.training.backoff import Backoff
 from bert_tf.training.loop import LoopSettings
-from bert_tf.training.loss_scale import LossScale
 from bert_tf.training.recipe import TrainingRecipe
+from bert_tf.training.recovery import Backoff, LossScale
 from bert_tf.training.step import Batch, Objective, TrainingStep
 
 
@@ -23,7 +22,7 @@ def make_step(
     strategy: tf.distribute.Strategy,
     total_steps: int,
     frozen: Sequence[keras.Variable] = (),
-    rate_factors: Sequence[float] | None = None,
+    lr_multipliers: Sequence[float] | None = None,
 ) -> TrainingStep:
     """The training step with its optimizer, as a recipe says.
 
@@ -34,7 +33,7 @@ def make_step(
       strategy: the distribution strategy.
       total_steps: steps until the learning rate is 0.
       frozen: see `TrainingStep`.
-      rate_factors: see `TrainingStep`.
+      lr_multipliers: see `TrainingStep`.
     """
     arguments: dict[str, Any] = {
         "learning_rate": recipe.learning_rate,
@@ -64,7 +63,7 @@ def make_step(
         backoff=Backoff() if recipe.on_non_finite == "skip" else None,
         per_replica_means=recipe.loss_normalisation == "per_replica",
         frozen=frozen,
-        rate_factors=rate_factors,
+        lr_multipliers=lr_multipliers,
     )
 
 

@@ -15,8 +15,7 @@ from typing import NamedTuple, Protocol
 import keras
 import tensorflow as tf
 
-from bert_tf.training.backoff import Backoff
-from bert_tf.training.loss_scale import LossScale
+from bert_tf.training.recovery import Backoff, LossScale
 
 Batch = Mapping[str, tf.Tensor]
 # Seed generators may be drawn from more than once in a forward pass.
@@ -107,7 +106,7 @@ class TrainingStep:
         google-research/bert does on several devices, instead of dividing by
         the weights of the whole batch.
       frozen: weights that are not trained and stay as they are.
-      rate_factors: for each trainable variable of the model, what its
+      lr_multipliers: for each trainable variable of the model, what its
         learning rate is multiplied by; None for 1 everywhere.
     """
 
@@ -124,7 +123,7 @@ class TrainingStep:
         backoff: Backoff | None = None,
         per_replica_means: bool = False,
         frozen: Sequence[keras.Variable] = (),
-        rate_factors: Sequence[float] | None = None,
+        lr_multipliers: Sequence[float] | None = None,
     ):
         self.model = model
         self.objective = objective
@@ -138,7 +137,7 @@ class TrainingStep:
         self.per_replica_means = per_replica_means
         self.frozen = list(frozen)
         self.variables = list(model.trainable_variables)
-        self.rate_factors = rate_factors or [1.0] * len(self.variables)
+        self.lr_multipliers = lr_multipliers or [1.0] * len(self.variables)
         with strategy.scope():
             optimizer.build(self.variables)
         # XLA halves the time of the update; under several replicas it is
@@ -336,7 +335,7 @@ class TrainingStep:
         if self.backoff is not None:
             rate *= self.backoff.value
         for gradient, variable, rate_factor in zip(
-            gradients, self.variables, self.rate_factors, strict=True
+            gradients, self.variables, self.lr_multipliers, strict=True
         ):
             self.strategy.extended.update(
                 variable.value,

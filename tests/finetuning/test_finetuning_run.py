@@ -28,7 +28,7 @@ from bert_tf.finetuning.model_folder import load_model, read_facts
 from bert_tf.finetuning.prediction import Predictor
 from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS
 from bert_tf.finetuning.run import run_finetuning
-from bert_tf.finetuning.setup import rate_factors
+from bert_tf.finetuning.setup import lr_multipliers
 from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.models import bert_classifier
@@ -415,7 +415,7 @@ def test_rate_factors_fall_towards_the_embeddings(start):
     factors = dict(
         zip(
             [v.path for v in model.trainable_variables],
-            rate_factors(encoder, model.trainable_variables, 0.5),
+            lr_multipliers(encoder, model.trainable_variables, 0.5),
             strict=True,
         )
     )

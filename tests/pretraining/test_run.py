@@ -650,9 +650,9 @@ def test_a_report_that_fails_is_a_warning(
 def test_float16_overflow_stays_out_of_the_numbers(
     recipe, tmp_path, monkeypatch
 ):
-    from bert_tf.training import loss_scale
+    from bert_tf.training import recovery
 
-    monkeypatch.setattr(loss_scale, "_INITIAL", 2.0**60)
+    monkeypatch.setattr(recovery, "_INITIAL", 2.0**60)
     run_pretraining(recipe.override(["precision=mixed_float16"]), tmp_path)
     for row in rows(tmp_path):
         assert all(np.isfinite(value) for value in row.values())

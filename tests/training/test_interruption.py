@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from bert_tf.training.interruption import StopRequest
+from bert_tf.training.loop import StopRequest
 
 
 def test_noted_once_and_put_back(capsys):

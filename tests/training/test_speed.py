@@ -1,12 +1,12 @@
 import pytest
 
-from bert_tf.training import speed
-from bert_tf.training.speed import Speed
+from bert_tf.training import loop
+from bert_tf.training.loop import Speed
 
 
 def test_tracing_and_pauses_do_not_count(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(speed.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
     clock = Speed()
     now[0] += 50
     clock.advance(8, 80)

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.training.backoff import Backoff
-from bert_tf.training.loss_scale import LossScale
+from bert_tf.training.recovery import Backoff, LossScale
 from bert_tf.training.step import EvaluationStep, TrainingStep
 from bert_tf.training.strategies import make_strategy
 
@@ -336,7 +335,7 @@ def test_evaluation_sums_over_replicas():
     np.testing.assert_allclose(sums["mirrored"], sums["one_device"], rtol=1e-5)
 
 
-def first_changes(frozen_first=False, rate_factors=None):
+def first_changes(frozen_first=False, lr_multipliers=None):
     """What one step of Adam changes in each weight of the model."""
     keras.utils.set_random_seed(7)
     model = Regressor(0.5)
@@ -351,7 +350,7 @@ def first_changes(frozen_first=False, rate_factors=None):
         keras.optimizers.Adam(0.01),
         make_strategy("one_device"),
         frozen=frozen,
-        rate_factors=rate_factors,
+        lr_multipliers=lr_multipliers,
     )
     step({k: tf.constant(v[:8]) for k, v in rows().items()})
     after = [v.numpy() for v in model.variables if "seed" not in v.name]
@@ -379,7 +378,7 @@ def test_weights_that_nobody_declared_frozen_are_an_error():
 
 def test_rate_factors():
     """Adam's first step is as long as the rate, whatever the gradient."""
-    changes = first_changes(rate_factors=[1.0, 0.5, 0.25, 0.0])
+    changes = first_changes(lr_multipliers=[1.0, 0.5, 0.25, 0.0])
     np.testing.assert_allclose(
         changes, [0.01, 0.005, 0.0025, 0], rtol=1e-3, atol=1e-9
     )

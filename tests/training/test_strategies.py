@@ -2,7 +2,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.training.devices import Devices
+from bert_tf.training.cluster import Devices
 from bert_tf.training.strategies import make_strategy, split_cpu
 
 

@@ -94,7 +94,7 @@ def test_frozen_weights_and_rate_factors_are_handed_on():
         [0.5, 0.25],
     )
     assert step.frozen == frozen
-    assert step.rate_factors == [0.5, 0.25]
+    assert step.lr_multipliers == [0.5, 0.25]
 
 
 def test_how_often():

@@ -30,7 +30,7 @@ _PROCESS, _PROGRAM, _PROGRAM_OF_BLOCK = 600e6, 200e6, 34e6
 # TensorFlow's allocator gives out pieces that are larger than was asked for.
 _LOST = 0.15
 # More than any device holds.
-_MOST_ROWS = 2**20
+_MAX_ROWS = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Workload:
         for a classifier of sentences, with two labels.
       precision: a name of `PRECISIONS`.
       optimizer: a name of `OPTIMIZERS`.
-      rematerialize: whether blocks are computed anew.
+      rematerialize: whether blocks are computed again.
       gradient_accumulation_steps: slices that the batch is cut into.
     """
 
@@ -77,11 +77,11 @@ class Workload:
         """Weights of the encoder and of the heads."""
         heads = head_shapes(self.config)
         if self.max_predictions_per_seq:
-            wanted = [POOLER, MASKED_LM, NEXT_SENTENCE]
+            used = [POOLER, MASKED_LM, NEXT_SENTENCE]
         else:
-            wanted = [POOLER, CLASSIFIER]
+            used = [POOLER, CLASSIFIER]
         shapes = [*encoder_shapes(self.config).values()]
-        for head in wanted:
+        for head in used:
             shapes += heads[head].values()
         # The number of labels is None.
         return sum(
@@ -135,7 +135,7 @@ def largest_batch(work: Workload, memory: float, on_cpu: bool) -> int:
     Returns:
       Rows of a batch; 0 where one does not fit.
     """
-    fits, too_many = 0, _MOST_ROWS
+    fits, too_many = 0, _MAX_ROWS
     while too_many - fits > 1:
         middle = (fits + too_many) // 2
         if predicted_bytes(work.with_batch(middle), on_cpu) <= memory:
@@ -145,7 +145,7 @@ def largest_batch(work: Workload, memory: float, on_cpu: bool) -> int:
     return fits
 
 
-def fewest_slices(work: Workload, memory: float, on_cpu: bool) -> int:
+def min_slices(work: Workload, memory: float, on_cpu: bool) -> int:
     """The least gradient_accumulation_steps with which a batch fits.
 
     Args:

@@ -1,4 +1,4 @@
-"""The process of a trial; see `memory_measure`."""
+"""The process of a trial; see `measurement`."""
 
 import os
 from collections.abc import Callable
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from bert_tf.processes import serve
 
 if TYPE_CHECKING:
-    from bert_tf.training.memory import Workload
-    from bert_tf.training.memory_measure import TrialSettings
+    from bert_tf.memory.prediction import Workload
 
 
 def _import_tensorflow() -> None:
@@ -27,15 +26,15 @@ def _import_tensorflow() -> None:
         os.close(nowhere)
 
 
-def _answerer(settings: "TrialSettings | None") -> Callable:
-    """The memory of the GPU, or trials where there are settings for them."""
+def _answerer(limit: float | None) -> Callable:
+    """The memory of the GPU, or trials within a limit of bytes."""
     from bert_tf.compat import gpu_memory_limit
-    from bert_tf.training.memory_measure import run_trial
+    from bert_tf.memory.measurement import run_trial
 
     def answer(work: "Workload | None") -> object:
-        if settings is None or work is None:
+        if limit is None or work is None:
             return gpu_memory_limit()
-        return run_trial(work, settings)
+        return run_trial(work, limit)
 
     return answer
 

@@ -7,24 +7,22 @@ from model_helpers import small_config
 
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.finetuning.trial import classifier_trial
-from bert_tf.pretraining.trial import pretraining_trial
-from bert_tf.training import memory_plan
-from bert_tf.training.memory import (
-    Workload,
-    fewest_slices,
-    largest_batch,
-    predicted_bytes,
-    predicted_parts,
-)
-from bert_tf.training.memory_measure import (
+from bert_tf.memory import measurement
+from bert_tf.memory.measurement import (
     Measured,
     free_memory,
     largest_measured,
+    make_trial,
     measure,
 )
-from bert_tf.training.memory_plan import plan_memory
-from bert_tf.training.memory_settings import PlanSettings, parse_memory
+from bert_tf.memory.plan import PlanSettings, parse_memory, plan_memory
+from bert_tf.memory.prediction import (
+    Workload,
+    largest_batch,
+    min_slices,
+    predicted_bytes,
+    predicted_parts,
+)
 
 BASE = Workload(BertConfig.from_size("base", 30_522), 512, 8, 77)
 
@@ -36,8 +34,7 @@ def changed(**changes) -> Workload:
 @pytest.mark.parametrize("predictions", [0, 4])
 def test_parameters_are_those_of_the_model(predictions) -> None:
     work = Workload(small_config(), 10, 3, predictions)
-    make = pretraining_trial if predictions else classifier_trial
-    model, objective, batch = make(work)
+    model, objective, batch = make_trial(work)
     weights = sum(w.shape.num_elements() for w in model.trainable_variables)
     assert work.num_parameters == weights
     # The batch is one that the objective can take.
@@ -101,14 +98,14 @@ def test_the_largest_batch_is_the_largest(rematerialize) -> None:
     assert largest_batch(work, 1e9, on_cpu=False) == 0
 
 
-def test_the_fewest_slices() -> None:
+def test_the_min_slices() -> None:
     work = changed(batch_size=48)
-    assert fewest_slices(work, 100e9, False) == 1
-    slices = fewest_slices(work, 12e9, False)
+    assert min_slices(work, 100e9, False) == 1
+    slices = min_slices(work, 12e9, False)
     assert 48 % slices == 0
     cut = dataclasses.replace(work, gradient_accumulation_steps=slices)
     assert predicted_bytes(cut, False) <= 12e9
-    assert fewest_slices(work, 1e9, False) == 0
+    assert min_slices(work, 1e9, False) == 0
 
 
 @pytest.mark.parametrize(
@@ -121,7 +118,7 @@ def test_sizes(text, size) -> None:
 
 def plan(**settings) -> str:
     lines: list[str] = []
-    plan_memory(PlanSettings(**settings), None, lines.append)
+    plan_memory(PlanSettings(**settings), False, lines.append)
     return "\n".join(lines)
 
 
@@ -209,25 +206,23 @@ def test_bad_settings(settings, message) -> None:
 def test_the_search(capacity, guess, monkeypatch) -> None:
     tried = []
 
-    def stand_in(work: Workload, make: object, limit: float) -> Measured | None:
+    def stand_in(work: Workload, limit: float) -> Measured | None:
         tried.append(work.batch_size)
         fits = work.batch_size <= capacity
         return Measured(work.batch_size, 0.1) if fits else None
 
-    monkeypatch.setattr("bert_tf.training.memory_measure.measure", stand_in)
+    monkeypatch.setattr("bert_tf.memory.measurement.measure", stand_in)
     lines: list[str] = []
-    rows, found = largest_measured(BASE, None, 1e9, guess, lines.append)
+    rows, found = largest_measured(BASE, 1e9, guess, lines.append)
     assert capacity - capacity // 16 <= rows <= capacity
     assert (found and found.peak_bytes) == (rows or None)
     assert len(tried) == len(lines) == len(set(tried)) < 45
 
 
 def test_nothing_fits_when_measured(monkeypatch) -> None:
-    monkeypatch.setattr(memory_plan, "largest_measured", lambda *_: (0, None))
+    monkeypatch.setattr(measurement, "largest_measured", lambda *_: (0, None))
     with pytest.raises(UserError, match="nothing fits: a step of one row"):
-        plan_memory(
-            PlanSettings(size="tiny", memory="8GB"), pretraining_trial, print
-        )
+        plan_memory(PlanSettings(size="tiny", memory="8GB"), True, print)
 
 
 MEDIUM = BertConfig(
@@ -242,20 +237,18 @@ MEDIUM = BertConfig(
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
 @pytest.mark.parametrize(
-    ("make", "length", "rows", "predictions"),
-    [(pretraining_trial, 128, 48, 20), (classifier_trial, 512, 8, 0)],
+    ("length", "rows", "predictions"),
+    [(128, 48, 20), (512, 8, 0)],
     ids=["pretraining", "classifier"],
 )
-def test_prediction_and_saving(
-    precision, make, length, rows, predictions
-) -> None:
+def test_prediction_and_saving(precision, length, rows, predictions) -> None:
     """Real steps take what is predicted, and less if blocks are recomputed."""
     peaks = []
     for again in (False, True):
         work = Workload(
             MEDIUM, length, rows, predictions, precision, rematerialize=again
         )
-        found = measure(work, make, 8e9)
+        found = measure(work, 8e9)
         assert found is not None
         predicted = predicted_bytes(work, on_cpu=True)
         assert predicted == pytest.approx(found.peak_bytes, rel=0.25)
@@ -266,4 +259,4 @@ def test_prediction_and_saving(
 @pytest.mark.slow
 def test_a_trial_ends_at_its_limit() -> None:
     work = Workload(MEDIUM, 128, 4, 20)
-    assert measure(work, pretraining_trial, 3e8) is None
+    assert measure(work, 3e8) is None

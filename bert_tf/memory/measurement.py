@@ -5,7 +5,6 @@ its resident memory is watched, and it ends when that passes the limit; on a
 GPU, TensorFlow is given no more than the limit.
 """
 
-import dataclasses
 import os
 import pathlib
 import re
@@ -18,35 +17,25 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
+from bert_tf.finetuning.kinds.objectives import ClassesObjective
+from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS
+from bert_tf.finetuning.task_model import TaskModel
+from bert_tf.memory.prediction import Workload
+from bert_tf.models import bert_classifier
+from bert_tf.pretraining.objective import PretrainingObjective
+from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.processes import WorkerPool
-from bert_tf.training.memory import Workload
 from bert_tf.training.recipe import TrainingRecipe
 from bert_tf.training.setup import make_step
 from bert_tf.training.step import Objective
 
-MakeTrial = Callable[
-    [Workload], tuple[keras.Model, Objective, dict[str, np.ndarray]]
-]
-_WORKER = "bert_tf.training.memory_worker"
+_WORKER = "bert_tf.memory.worker"
 # The second step has all that a later one has.
 _STEPS = 2
 _WATCH_SECONDS = 0.02
 _STATUS = pathlib.Path("/proc/self/status")
-
-
-@dataclasses.dataclass(frozen=True)
-class TrialSettings:
-    """What a trial's process is told.
-
-    Attributes:
-      make: gives the model, its objective and a batch; a function that can be
-        imported by its name.
-      limit: bytes that the trial may take.
-    """
-
-    make: MakeTrial
-    limit: float
 
 
 class Measured(NamedTuple):
@@ -97,18 +86,17 @@ def free_memory() -> float:
     return 1024.0 * int(found[1])
 
 
-def measure(work: Workload, make: MakeTrial, limit: float) -> Measured | None:
+def measure(work: Workload, limit: float) -> Measured | None:
     """Runs training steps in a fresh process.
 
     Args:
       work: what to train.
-      make: see `TrialSettings`.
       limit: bytes that it may take.
 
     Returns:
       What was found; None where the limit was passed.
     """
-    with WorkerPool(_WORKER, TrialSettings(make, limit), 1) as pool:
+    with WorkerPool(_WORKER, limit, 1) as pool:
         try:
             return pool.submit(work).result()
         except ChildProcessError:
@@ -118,19 +106,17 @@ def measure(work: Workload, make: MakeTrial, limit: float) -> Measured | None:
 
 def largest_measured(
     work: Workload,
-    make: MakeTrial,
     limit: float,
     guess: int,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> tuple[int, Measured | None]:
     """The most rows with which training steps stay within a limit.
 
     Args:
       work: what to train; its batch_size is not read.
-      make: see `TrialSettings`.
       limit: bytes.
       guess: rows to begin with.
-      say: is told each trial's outcome in a line.
+      log: takes a line with each trial's outcome.
 
     Returns:
       The rows, 0 where one does not fit, and what their trial found. Between
@@ -141,12 +127,12 @@ def largest_measured(
     best: Measured | None = None
     fits, too_many, trying = 0, None, max(guess // unit, 1)
     while too_many is None or too_many - fits > 1 + fits // 16:
-        found = measure(work.with_batch(trying * unit), make, limit)
+        found = measure(work.with_batch(trying * unit), limit)
         if found is None:
-            say(f"{trying * unit} rows: do not fit")
+            log(f"{trying * unit} rows: do not fit")
             too_many = trying
         else:
-            say(
+            log(
                 f"{trying * unit} rows: {found.peak_bytes / 1e9:.2f} GB, "
                 f"{found.step_seconds:.2f} s a step"
             )
@@ -158,25 +144,23 @@ def largest_measured(
     return fits * unit, best
 
 
-def run_trial(work: Workload, settings: TrialSettings) -> Measured:
+def run_trial(work: Workload, limit: float) -> Measured:
     """Trains some steps in this process, which is to end at the limit.
 
     Args:
       work: what to train.
-      settings: see `TrialSettings`.
+      limit: bytes that the process, or on a GPU TensorFlow, may take.
     """
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
-        megabytes = int(settings.limit / 2**20)
+        megabytes = int(limit / 2**20)
         tf.config.set_logical_device_configuration(
             gpus[0], [tf.config.LogicalDeviceConfiguration(megabytes)]
         )
     else:
-        threading.Thread(
-            target=_end_at, args=[settings.limit], daemon=True
-        ).start()
+        threading.Thread(target=_end_at, args=[limit], daemon=True).start()
     try:
-        seconds = _train(work, settings.make)
+        seconds = _train(work)
     except tf.errors.ResourceExhaustedError:
         os._exit(1)
     if gpus:
@@ -186,9 +170,9 @@ def run_trial(work: Workload, settings: TrialSettings) -> Measured:
     return Measured(peak, seconds)
 
 
-def _train(work: Workload, make: MakeTrial) -> float:
+def _train(work: Workload) -> float:
     """Seconds of the last of some steps."""
-    model, objective, batch = make(work)
+    model, objective, batch = make_trial(work)
     recipe = TrainingRecipe(
         precision=work.precision,
         optimizer=work.optimizer,
@@ -217,3 +201,44 @@ def _own_bytes(name: str) -> int:
     found = re.search(rf"^{name}:\s*(\d+) kB", text, re.M)
     assert found is not None
     return 1024 * int(found[1])
+
+
+def make_trial(
+    work: Workload,
+) -> tuple[keras.Model, Objective, dict[str, np.ndarray]]:
+    """A new model, its objective and a random batch without padding.
+
+    Args:
+      work: what to make them for: pre-training where it has predictions, else
+        a classifier of sentences.
+    """
+    random = np.random.default_rng(0)
+    config, rows = work.config, work.batch_size
+    shape = (rows, work.max_seq_length)
+    encoder = BertEncoder(
+        config, dtype=work.precision, rematerialize=work.rematerialize
+    )
+    batch: dict[str, np.ndarray] = {
+        "input_ids": random.integers(0, config.vocab_size, shape, np.int32),
+        "input_mask": np.ones(shape, np.int32),
+        "segment_ids": random.integers(
+            0, config.type_vocab_size, shape, np.int32
+        ),
+    }
+    if not work.max_predictions_per_seq:
+        batch[ClassesObjective.label_name] = np.arange(rows, dtype="int32") % 2
+        batch[EXAMPLE_WEIGHTS] = np.ones(rows, "float32")
+        network = bert_classifier(encoder, num_classes=2, unpadded=True)
+        return TaskModel(network), ClassesObjective(), batch
+    predictions = (rows, work.max_predictions_per_seq)
+    batch |= {
+        "masked_lm_positions": random.integers(
+            0, work.max_seq_length, predictions, np.int32
+        ),
+        "masked_lm_ids": random.integers(
+            0, config.vocab_size, predictions, np.int32
+        ),
+        "masked_lm_weights": np.ones(predictions, "float32"),
+        "next_sentence_labels": random.integers(0, 2, rows, np.int32),
+    }
+    return BertPretrainer(encoder), PretrainingObjective(), batch

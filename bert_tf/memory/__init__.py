@@ -1,0 +1,1 @@
+"""What a training step holds in memory: predicted, measured, planned."""

@@ -1,0 +1,304 @@
+"""Which batch a device's memory holds, and what to do where it does not."""
+
+import dataclasses
+import re
+from collections.abc import Callable
+
+from bert_tf.checkpoints import load_checkpoint
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.memory.prediction import (
+    Workload,
+    largest_batch,
+    min_slices,
+    predicted_bytes,
+    predicted_parts,
+)
+from bert_tf.recipe import Settings, setting
+from bert_tf.training.recipe import OPTIMIZERS, PRECISIONS
+
+OBJECTIVES = ("pretraining", "classifier")
+_UNITS = {"GB": 1e9, "GIB": 2.0**30, "MB": 1e6, "MIB": 2.0**20}
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanSettings(Settings):
+    """What is to be trained, and on what."""
+
+    size: str = setting("", "architecture by name: tiny to large")
+    config_file: str = setting("", "bert_config.json, instead of a size")
+    init_from: str = setting("", "a model folder, instead of a size")
+    vocab_size: int = setting(30_522, "tokens of the vocabulary, with a size")
+    objective: str = setting(
+        "pretraining", f"one of {', '.join(OBJECTIVES)} (of sentences)"
+    )
+    max_seq_length: int = setting(128, "tokens in a row")
+    max_predictions_per_seq: int = setting(
+        0, "masked tokens in a row; 0 = 15 % of the row"
+    )
+    precision: str = setting("float32", f"one of {', '.join(PRECISIONS)}")
+    optimizer: str = setting("adamw", f"one of {', '.join(OPTIMIZERS)}")
+    rematerialize: bool = setting(
+        False, "compute each block again in the backward pass"
+    )
+    gradient_accumulation_steps: int = setting(1, "slices of a device's batch")
+    train_batch_size: int = setting(
+        0, "sequences in a step, over all devices; 0 = the most that fit"
+    )
+    devices: int = setting(1, "devices that share the batch")
+    memory: str = setting(
+        "", "of a device, such as 16GB; empty asks the device of this machine"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("objective", self.objective in OBJECTIVES, OBJECTIVES)
+        self._check("precision", self.precision in PRECISIONS, PRECISIONS)
+        self._check("optimizer", self.optimizer in OPTIMIZERS, OPTIMIZERS)
+        for name in ("devices", "gradient_accumulation_steps"):
+            self._check(name, getattr(self, name) >= 1, "1 or more")
+        good = self.train_batch_size >= 0
+        self._check("train_batch_size", good, "0 or more")
+        parts = self.devices * self.gradient_accumulation_steps
+        good = self.train_batch_size % parts == 0
+        self._check("train_batch_size", good, f"a multiple of {parts}")
+        good = 0 <= self.max_predictions_per_seq <= self.max_seq_length
+        self._check(
+            "max_predictions_per_seq", good, f"0 to {self.max_seq_length}"
+        )
+        if self.memory:
+            parse_memory(self.memory)
+
+    def workload(self) -> Workload:
+        """What a device trains.
+
+        Raises:
+          UserError: the architecture is unknown, or has too few positions.
+        """
+        sources = (self.size, self.config_file, self.init_from)
+        if sum(map(bool, sources)) != 1:
+            raise UserError(
+                "give one of `size`, `config_file` and `init_from`."
+            )
+        if self.size:
+            config = BertConfig.from_size(self.size, self.vocab_size)
+        elif self.config_file:
+            config = BertConfig.from_json(self.config_file)
+        else:
+            config = load_checkpoint(self.init_from).config
+        longest = config.max_position_embeddings
+        good = 1 <= self.max_seq_length <= longest
+        self._check(
+            "max_seq_length",
+            good,
+            f"1 to {longest}, the max_position_embeddings",
+        )
+        return self._work(config, self.max_seq_length)
+
+    def of_size(self, size: str, length: int) -> Workload:
+        """The same training of a size by name, at another length."""
+        config = BertConfig.from_size(size, self.vocab_size)
+        return self._work(config, length)
+
+    def _work(self, config: BertConfig, length: int) -> Workload:
+        predictions = 0
+        if self.objective == "pretraining":
+            # google-research/bert's README: max_seq_length * masked_lm_prob.
+            predictions = max(round(0.15 * length), 1)
+            if length == self.max_seq_length:
+                predictions = self.max_predictions_per_seq or predictions
+        return Workload(
+            config,
+            length,
+            max(self.train_batch_size // self.devices, 1),
+            predictions,
+            self.precision,
+            self.optimizer,
+            self.rematerialize,
+            self.gradient_accumulation_steps,
+        )
+
+
+def parse_memory(text: str) -> float:
+    """Bytes of a text such as 16GB, 11.5 GiB or 800MB.
+
+    Raises:
+      UserError: the text is no such size.
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([GM]i?B)\s*", text, re.I)
+    if not found or not float(found[1]):
+        raise UserError(
+            f"`memory`={text}: give a number and GB, GiB, MB or MiB, such as "
+            "16GB."
+        )
+    return float(found[1]) * _UNITS[found[2].upper()]
+
+
+# Those of the table of google-research/bert's README.
+_SIZES, _LENGTHS = ("base", "large"), (64, 128, 256, 320, 384, 512)
+# What other programs may come to take meanwhile.
+_SHARE_OF_FREE = 0.9
+
+
+def plan_memory(
+    settings: PlanSettings,
+    measured: bool,
+    log: Callable[[str], None] = print,
+) -> None:
+    """Says what a training takes, which batches fit, and how others can.
+
+    Args:
+      settings: what is to be trained.
+      measured: runs training steps too, in processes of their own.
+      log: takes the lines.
+
+    Raises:
+      UserError: settings that cannot be, or not a single row fits.
+    """
+    # TensorFlow takes seconds to import, which help and bad settings need not.
+    from bert_tf.memory.measurement import free_memory, has_gpu
+
+    work = settings.workload()
+    on_cpu = not has_gpu()
+    if settings.memory:
+        limit = parse_memory(settings.memory)
+    else:
+        limit = free_memory() * (_SHARE_OF_FREE if on_cpu else 1)
+    log(_headline(settings, work, limit))
+    fitting = largest_batch(work, limit, on_cpu)
+    requested = settings.train_batch_size // settings.devices
+    shown = work.with_batch(requested or fitting or 1)
+    for line in _parts_lines(shown, on_cpu):
+        log(line)
+    log(f"predicted to fit: {fitting} rows" + _of_a_step(settings, fitting))
+    if measured:
+        _measure(work, requested, fitting, limit, on_cpu, log)
+    elif not fitting and not requested:
+        raise _nothing_fits(work, limit, on_cpu)
+    if requested > fitting:
+        for line in _advice(settings, shown, limit, on_cpu):
+            log(line)
+    for line in _table(settings, limit, on_cpu):
+        log(line)
+
+
+def _gigabytes(count: float) -> str:
+    return f"{count / 1e9:.2f} GB"
+
+
+def _headline(settings: PlanSettings, work: Workload, limit: float) -> str:
+    from bert_tf.memory.measurement import device_name
+
+    name = settings.size or settings.config_file or settings.init_from
+    what = "classifier"
+    if work.max_predictions_per_seq:
+        what = f"pre-training, {work.max_predictions_per_seq} predictions a row"
+    again = ", rematerialize" if work.rematerialize else ""
+    whose = "given" if settings.memory else device_name()
+    return (
+        f"{name}, {work.num_parameters / 1e6:.1f} M parameters, "
+        f"{work.max_seq_length} tokens, {what}, {work.precision}, "
+        f"{work.optimizer}{again}; memory {_gigabytes(limit)} ({whose})"
+    )
+
+
+def _of_a_step(settings: PlanSettings, rows: int) -> str:
+    if settings.devices == 1:
+        return ""
+    return f" a device, {rows * settings.devices} in a step"
+
+
+def _parts_lines(work: Workload, on_cpu: bool) -> list[str]:
+    parts = predicted_parts(work, on_cpu)
+    lines = [f"predicted for {work.batch_size} rows:"]
+    lines += [f"  {k:<38}{_gigabytes(v):>10}" for k, v in parts.items() if v]
+    return [*lines, f"  {'peak':<38}{_gigabytes(sum(parts.values())):>10}"]
+
+
+def _measure(
+    work: Workload,
+    requested: int,
+    fitting: int,
+    limit: float,
+    on_cpu: bool,
+    log: Callable[[str], None],
+) -> None:
+    """Measures the requested batch, or finds the largest."""
+    from bert_tf.memory.measurement import largest_measured, measure
+
+    if requested:
+        rows, found = requested, measure(work.with_batch(requested), limit)
+        if found is None:
+            log(f"measured: {requested} rows do not fit")
+            return
+    else:
+        rows, found = largest_measured(work, limit, fitting, log)
+        if found is None:
+            raise UserError(
+                f"nothing fits: a step of one row of {work.max_seq_length} "
+                f"tokens took more than {_gigabytes(limit)}."
+            )
+    predicted = predicted_bytes(work.with_batch(rows), on_cpu)
+    log(
+        f"measured: {rows} rows take {_gigabytes(found.peak_bytes)} "
+        f"(predicted {_gigabytes(predicted)}, "
+        f"{predicted / found.peak_bytes - 1:+.0%}), "
+        f"{found.step_seconds:.2f} s a step"
+    )
+
+
+def _nothing_fits(work: Workload, limit: float, on_cpu: bool) -> UserError:
+    row = dataclasses.replace(work, batch_size=1, gradient_accumulation_steps=1)
+    again = dataclasses.replace(row, rematerialize=True)
+    return UserError(
+        f"nothing fits: one row of {work.max_seq_length} tokens takes "
+        f"{_gigabytes(predicted_bytes(row, on_cpu))}, "
+        f"{_gigabytes(predicted_bytes(again, on_cpu))} with rematerialization, "
+        f"and there are {_gigabytes(limit)}; take a smaller size, shorter "
+        "rows or another device."
+    )
+
+
+def _advice(
+    settings: PlanSettings, work: Workload, limit: float, on_cpu: bool
+) -> list[str]:
+    """How a batch can be trained that does not fit as it is."""
+    lines = []
+    for again in sorted({work.rematerialize, True}):
+        changed = dataclasses.replace(work, rematerialize=again)
+        slices = min_slices(changed, limit, on_cpu)
+        if not slices:
+            continue
+        taken = ["`rematerialize`=true"] if again else []
+        if slices > 1:
+            taken.append(f"`gradient_accumulation_steps`={slices}")
+        rows = work.batch_size // slices
+        lines.append(f"  {' '.join(taken)}  ({rows} rows at a time)")
+    if not lines:
+        raise _nothing_fits(work, limit, on_cpu)
+    batch = settings.train_batch_size
+    return [
+        f"for train_batch_size={batch}, the same training fits with",
+        *lines,
+    ]
+
+
+def _table(settings: PlanSettings, limit: float, on_cpu: bool) -> list[str]:
+    """The largest batches, as in the README of google-research/bert."""
+    kinds = [(s, again) for again in (False, True) for s in _SIZES]
+    names = [f"{s}, rematerialize" if again else s for s, again in kinds]
+    lines = [
+        f"largest batch of a device with {_gigabytes(limit)}, predicted:",
+        f"| max_seq_length | {' | '.join(names)} |",
+        "|---" * (len(names) + 1) + "|",
+    ]
+    for length in _LENGTHS:
+        cells = [str(length)]
+        for size, again in kinds:
+            work = settings.of_size(size, length)
+            work = dataclasses.replace(
+                work, rematerialize=again, gradient_accumulation_steps=1
+            )
+            cells.append(str(largest_batch(work, limit, on_cpu)))
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
