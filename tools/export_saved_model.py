@@ -34,8 +34,7 @@ _PRECISION = flags.DEFINE_enum(
 
 def main() -> None:
     """Exports, checks and tells the size."""
-    from bert_tf.serving.description import describe_training
-    from bert_tf.serving.model_folder import served_model
+    from bert_tf.serving.model_folder import describe_training, served_model
     from bert_tf.serving.saving import write_saved_model
     from bert_tf.sources import local_folder
 

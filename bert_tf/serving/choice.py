@@ -1,21 +1,27 @@
 """Choosing one of several texts: a text and choices in, the best one out."""
 
-import functools
 from collections.abc import Callable
 
 import keras
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.serving.requests import as_many, signature, text_spec, unless
+from bert_tf.serving.requests import (
+    Request,
+    as_many,
+    sample_lengths,
+    sample_text,
+    signature,
+    string_array,
+    text_spec,
+    unless,
+)
 from bert_tf.serving.rows import HOST, Rows, Tensors, pair_counts, tokenize
-from bert_tf.serving.samples import sample_lengths, sample_text
 from bert_tf.serving.text_model import (
     SERVING_DEFAULT,
     TOKENS,
-    Request,
     TextModel,
-    string_array,
+    encoder_of,
 )
 from bert_tf.text.tokenizer import BertTokenizer
 
@@ -51,13 +57,12 @@ class ChoiceModel(TextModel):
         max_seq_length: int = 128,
         start: bool = False,
     ):
-        super().__init__(model, tokenizer, max_seq_length)
+        super().__init__(model, encoder_of(model), tokenizer, max_seq_length)
         if max_seq_length < _SHORTEST_ROW:
             raise UserError(
                 f"max_seq_length is {max_seq_length}; [CLS], two [SEP] and a "
                 f"token of each text need {_SHORTEST_ROW}."
             )
-        self._forward = functools.partial(model, training=False)
         self._start = start
 
     task = "multiple choice"
@@ -150,8 +155,8 @@ class ChoiceModel(TextModel):
         """Scores rows, each as the only choice of its own."""
         del chosen
         alone = {name: value[:, tf.newaxis] for name, value in inputs.items()}
-        return {"logits": self._forward(alone)[:, 0]}
+        return {"logits": self.forward(alone)[:, 0]}
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""
-        return {"logits": self._forward(inputs)}
+        return {"logits": self.forward(inputs)}

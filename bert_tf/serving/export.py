@@ -1,58 +1,94 @@
-"""A classifier and its tokenizer as one SavedModel: strings in."""
+"""The public one-liner: a Keras classifier and its packer as a SavedModel."""
 
-import functools
+import os
 import pathlib
+from collections.abc import Callable, Sequence
 
 import keras
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.features import ENCODER_INPUTS
-from bert_tf.files import written_beside
+from bert_tf.serving.requests import (
+    Request,
+    sample_texts,
+    signature,
+    string_array,
+    text_spec,
+)
+from bert_tf.serving.rows import Tensors
+from bert_tf.serving.saving import write_version
+from bert_tf.serving.sentences import class_answers
+from bert_tf.serving.text_model import (
+    SERVING_DEFAULT,
+    TOKENS,
+    TextModel,
+    check_outputs,
+    encoders_of,
+)
 from bert_tf.text.packing_graph import SentencePacker
 
 
-class _TextClassifier(tf.Module):
-    """Two signatures over one model: text, and tokens."""
+class PackedClassifier(TextModel):
+    """Any Keras classifier with the packer that it was trained with.
 
-    def __init__(self, model: keras.Model, pack: SentencePacker):
-        super().__init__()
-        # The variables, not the Keras model: with that, each would be written
-        # twice, and TensorFlow Serving's loader would leave one unset.
-        self.weights = [variable.value for variable in model.variables]
-        self._forward = functools.partial(model, training=False)
+    Unlike `SentenceModel` it needs no names of its outputs, and computes rows
+    of the packer's length, which is all that is known of the model's input.
+
+    Signatures: see `export_saved_model`.
+
+    Args:
+      model: from the encoder's inputs to logits [B, C].
+      pack: tokenizes and packs text as in training.
+      labels: names of the C outputs; none leaves them without names.
+
+    Raises:
+      UserError: see `TextModel`.
+    """
+
+    task = "text classification"
+
+    def __init__(
+        self,
+        model: keras.Model,
+        pack: SentencePacker,
+        labels: Sequence[str] = (),
+    ):
+        encoders = encoders_of(model)
+        super().__init__(
+            model,
+            encoders[0] if len(encoders) == 1 else None,
+            pack.tokenizer,
+            pack.seq_length,
+            labels,
+        )
+        # Layers of the user's may read what is no weight.
+        self.state = [variable.value for variable in model.variables]
         self.pack = pack
 
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string, name="text")],
-        autograph=False,
-    )
-    def from_text(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        return self._classify(self.pack(text))
+    def signatures(self) -> dict[str, Callable[..., Tensors]]:
+        """See `export_saved_model`."""
+        return {
+            SERVING_DEFAULT: signature(self._from_text, text_spec("text")),
+            TOKENS: self.tokens_signature(),
+        }
 
-    @tf.function(
-        input_signature=[
-            tf.TensorSpec([None, None], feature.dtype, name=feature.name)
-            for feature in ENCODER_INPUTS
-        ],
-        autograph=False,
-    )
-    def from_tokens(
-        self,
-        input_ids: tf.Tensor,
-        input_mask: tf.Tensor,
-        segment_ids: tf.Tensor,
-    ) -> dict[str, tf.Tensor]:
-        return self._classify(
-            {
-                "input_ids": input_ids,
-                "input_mask": input_mask,
-                "segment_ids": segment_ids,
-            }
-        )
+    def requests(self) -> list[Request]:
+        """Texts of several lengths, each alone and all at once."""
+        texts = [text for (text,) in sample_texts(self.max_seq_length, 1)]
+        return [
+            Request(SERVING_DEFAULT, {"text": string_array(batch)})
+            for batch in (*([text] for text in texts), texts)
+        ]
 
-    def _classify(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        logits = tf.cast(self._forward(inputs), tf.float32)
+    def _from_text(self, text: tf.Tensor) -> Tensors:
+        return self.answer_tokens(self.pack(text))
+
+    def answer_tokens(self, inputs: Tensors) -> Tensors:
+        """The logits, and of two classes or more what they say."""
+        logits = tf.cast(self.forward(inputs), tf.float32)
+        if self.labels:
+            check_outputs(logits.shape[-1], self.labels)
+            return class_answers(logits, self.labels)
         if logits.shape[-1] == 1:
             return {"logits": logits}
         return {"logits": logits, "probabilities": tf.nn.softmax(logits)}
@@ -60,14 +96,22 @@ class _TextClassifier(tf.Module):
 
 def export_saved_model(
     model: keras.Model,
-    export_dir: str | pathlib.Path,
+    export_dir: str | os.PathLike,
     text_input: SentencePacker,
+    labels: Sequence[str] | None = None,
 ) -> None:
     """Writes a classifier as a SavedModel that takes text.
 
+    What tools.export_saved_model writes for a model folder, this writes for a
+    model in memory: the SavedModel, and in assets.extra model.json,
+    labels.json if there are `labels`, and the requests that TensorFlow Serving
+    warms it up with. Before the folder appears, a fresh process without
+    bert_tf has loaded it and given the answers of the model in memory.
+
     Signatures:
       serving_default: text string [B] -> logits and, for two classes or
-        more, probabilities, float32 [B, classes].
+        more, probabilities, float32 [B, classes]; with `labels` also label,
+        string [B], the likeliest one, and labels, string [B, classes].
       tokens: input_ids, input_mask, segment_ids int32 [B, S] -> the same.
 
     Whoever loads it needs TensorFlow Text's ops (`import tensorflow_text`);
@@ -78,23 +122,17 @@ def export_saved_model(
       export_dir: the version folder to write, such as "export/sst2/1"; it
         appears whole or not at all.
       text_input: tokenizes and packs text as in training.
+      labels: names of the classes, in the order of the logits.
 
     Raises:
-      UserError: `export_dir` exists.
+      UserError: `export_dir` exists, `labels` are not one for each logit, or
+        what was written does not give what the model in memory gives.
     """
-    export_dir = pathlib.Path(export_dir)
-    if export_dir.exists():
+    folder = pathlib.Path(export_dir)
+    if folder.exists():
         raise UserError(
-            f"{export_dir}: exists already; export to a new version, TF "
-            "Serving takes the highest number."
+            f"`export_dir`={folder}: exists already; export to a new version, "
+            "TF Serving takes the highest number."
         )
-    module = _TextClassifier(model, text_input)
-    with written_beside(export_dir) as beside:
-        tf.saved_model.save(
-            module,
-            str(beside),
-            signatures={
-                "serving_default": module.from_text,
-                "tokens": module.from_tokens,
-            },
-        )
+    served = PackedClassifier(model, text_input, labels or ())
+    write_version(served, folder, argument="export_dir")

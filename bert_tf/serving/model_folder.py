@@ -24,6 +24,7 @@ from bert_tf.finetuning.model_folder import (
     task_of,
 )
 from bert_tf.finetuning.question_answering.task import SpanFacts
+from bert_tf.finetuning.results import RESULTS_FILE
 from bert_tf.finetuning.token_classification.task import TagFacts
 from bert_tf.models import (
     bert_classifier,
@@ -33,6 +34,7 @@ from bert_tf.models import (
     restore,
 )
 from bert_tf.pretraining.pretrainer import BertPretrainer
+from bert_tf.recipe import read_json_object
 from bert_tf.serving.choice import ChoiceModel
 from bert_tf.serving.pretrained import PretrainedModel
 from bert_tf.serving.sentences import SentenceModel
@@ -174,3 +176,35 @@ def _choice(
     model = bert_multiple_choice(encoder)
     restore(model, checkpoint)
     return ChoiceModel(model, tokenizer, facts.max_seq_length, facts.has_start)
+
+
+def describe_training(folder: str | os.PathLike) -> dict[str, Any]:
+    """What tools.run_finetuning left of a model's training in its folder.
+
+    Args:
+      folder: a model folder.
+
+    Returns:
+      Values for JSON: fine_tuned_for, the task's name; and, of a finished
+      training, init_from, the name of the folder that it started from;
+      main_metric; scores, by dev split; num_examples, by split. Nothing where
+      the folder was not fine-tuned.
+
+    Raises:
+      UserError: its task.json or results.json is broken.
+    """
+    task = task_of(folder)
+    if task is None:
+        return {}
+    path = pathlib.Path(folder) / RESULTS_FILE
+    if not path.is_file():
+        return {"fine_tuned_for": task}
+    results = read_json_object(path)
+    return {
+        "fine_tuned_for": task,
+        # Not where it lies on the machine of the training.
+        "init_from": pathlib.Path(results.get("model", "")).name,
+        "main_metric": results.get("main_metric"),
+        "scores": results.get("dev"),
+        "num_examples": results.get("examples"),
+    }

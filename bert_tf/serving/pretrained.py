@@ -9,7 +9,15 @@ import tensorflow as tf
 from bert_tf.errors import UserError
 from bert_tf.pretraining.fill_mask import MASK
 from bert_tf.pretraining.pretrainer import BertPretrainer
-from bert_tf.serving.requests import signature, text_spec, unless
+from bert_tf.serving.requests import (
+    Request,
+    sample_lengths,
+    sample_text,
+    signature,
+    string_array,
+    text_spec,
+    unless,
+)
 from bert_tf.serving.rows import (
     HOST,
     FlatTexts,
@@ -19,14 +27,11 @@ from bert_tf.serving.rows import (
     largest,
     tokenize,
 )
-from bert_tf.serving.samples import sample_lengths, sample_text
 from bert_tf.serving.text_model import (
     SERVING_DEFAULT,
     TOKENS,
-    Request,
     TextModel,
     encoder_of,
-    string_array,
 )
 from bert_tf.text.tokenizer import BertTokenizer
 
@@ -71,7 +76,7 @@ class PretrainedModel(TextModel):
         encoder = encoder_of(model)
         if max_seq_length is None:
             max_seq_length = encoder.config.max_position_embeddings
-        super().__init__(model, tokenizer, max_seq_length)
+        super().__init__(model, encoder, tokenizer, max_seq_length)
         known = len(tokenizer.vocabulary)
         if not 1 <= top_k <= known:
             raise UserError(
@@ -85,11 +90,9 @@ class PretrainedModel(TextModel):
                 "BertEncoder."
             )
         self._encode = functools.partial(encoder, training=False)
-        self._pretrain = None
-        if model is not encoder:
-            self._pretrain = functools.partial(model, training=False)
+        self._fills_masks = model is not encoder
         self.task = (
-            "fill-mask and embeddings" if self._pretrain else "embeddings"
+            "fill-mask and embeddings" if self._fills_masks else "embeddings"
         )
         self._hidden = encoder.config.hidden_size
         self._top_k, self._max_masks = top_k, max_masks
@@ -97,7 +100,7 @@ class PretrainedModel(TextModel):
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
         found = {}
-        if self._pretrain:
+        if self._fills_masks:
             found[FILL_MASK] = signature(self._fill_mask, text_spec("text"))
         found[EMBED] = signature(self._embed, text_spec("text"))
         found[SERVING_DEFAULT] = next(iter(found.values()))
@@ -113,7 +116,7 @@ class PretrainedModel(TextModel):
         for batch in batches:
             inputs = {"text": string_array(batch)}
             found.append(Request(EMBED, inputs))
-            if not self._pretrain:
+            if not self._fills_masks:
                 continue
             masked = [
                 self._with_masks(text, 1 + number % 2)
@@ -216,8 +219,7 @@ class PretrainedModel(TextModel):
 
         See `RowComputer`, which passes floats.
         """
-        assert self._pretrain is not None
-        outputs = self._pretrain(
+        outputs = self.forward(
             {**inputs, "masked_lm_positions": tf.gather(places, chosen)}
         )
         # Some models have rows to spare, to make a round number.

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from bert_tf.features import INPUT_IDS, INPUT_MASK, SEGMENT_IDS
-from bert_tf.serving.requests import Tensors
 from bert_tf.text.tokenizer import BertTokenizer
 
 # Strings and whole numbers stay on the processor.
@@ -21,6 +20,7 @@ _LENGTHS = (32, 64, 96, 128, 192, 256, 384, 512)
 # grows with. Rows of like length go together.
 _TOKENS_AT_ONCE = 2048
 
+Tensors = dict[str, tf.Tensor]
 Forward = Callable[[Tensors, tf.Tensor], Tensors]
 
 

@@ -1,14 +1,21 @@
-"""The folder of a version: written beside, proven, and then renamed."""
+"""The folder of a version: written beside, checked, and then renamed."""
 
+import base64
+import collections
+import json
 import os
 import pathlib
 import re
+import subprocess
+import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import tensor_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
@@ -16,10 +23,10 @@ from bert_tf.checkpoints.labels import write_labels
 from bert_tf.errors import UserError
 from bert_tf.files import new_folder
 from bert_tf.finetuning.results import write_json
-from bert_tf.serving.description import describe_model
-from bert_tf.serving.fresh_check import check_in_fresh_process
-from bert_tf.serving.text_model import Request, TextModel
-from bert_tf.text.vocabulary import VOCABULARY_FILE
+from bert_tf.progress import notice
+from bert_tf.serving.requests import Request
+from bert_tf.serving.text_model import TextModel
+from bert_tf.text.vocabulary import CONTINUATION, VOCABULARY_FILE
 
 EXTRA = "assets.extra"
 WARM_UP_FILE = "tf_serving_warmup_requests"
@@ -27,6 +34,15 @@ RECIPE_FILE = "recipe.json"
 MODEL_FILE = "model.json"
 _CLASSIFY = "tensorflow/serving/classify"
 _REGRESS = "tensorflow/serving/regress"
+# How near the numbers of a fresh process must be. The last digits depend on how
+# the graph was optimised. A bfloat16 has 8 bits of mantissa, so one rounding is
+# 2**-9 of a value; a fused operation saves one and twelve layers add them up.
+TOLERANCES = {"float32": 1e-5, "bfloat16": 0.05, "float16": 0.01}
+_FRESH_PROCESS = pathlib.Path(__file__).with_name("fresh_process.py")
+# Least shares of the tokens by which a script is named: of the English
+# vocabularies 0.03 % begin in Cyrillic and 2 % are Chinese characters; of the
+# multilingual one 0.1 % are Burmese, which it was trained on, and 13 % Chinese.
+_SHARE, _CHINESE_SHARE = 0.0005, 0.05
 
 
 def write_saved_model(
@@ -37,6 +53,37 @@ def write_saved_model(
     requests: Sequence[Request] | None = None,
     training: Mapping[str, Any] | None = None,
 ) -> pathlib.Path:
+    """Writes a model as the next version in a folder of versions.
+
+    Args:
+      served: the model; see `TextModel`.
+      output_dir: the folder of all versions.
+      version: the number of this one; None is one more than the highest.
+      recipe: see `write_version`.
+      requests: see `write_version`.
+      training: see `write_version`.
+
+    Returns:
+      The folder of the version.
+
+    Raises:
+      UserError: the version is there already or no number, or as
+        `write_version`.
+    """
+    output_dir = pathlib.Path(output_dir)
+    folder = output_dir / str(_version(output_dir, version))
+    write_version(served, folder, recipe, requests, training)
+    return folder
+
+
+def write_version(
+    served: TextModel,
+    folder: pathlib.Path,
+    recipe: str | None = None,
+    requests: Sequence[Request] | None = None,
+    training: Mapping[str, Any] | None = None,
+    argument: str = "output_dir",
+) -> None:
     """Writes a model as a version that TensorFlow Serving takes.
 
     The folder has the SavedModel with vocab.txt among its assets, and in
@@ -47,35 +94,41 @@ def write_saved_model(
 
     Args:
       served: the model; see `TextModel`.
-      output_dir: the folder of all versions.
-      version: the number of this one; None is one more than the highest.
+      folder: the folder of the version, not there yet.
       recipe: the text of recipe.json, of the training, if there is one.
       requests: real requests to check and to warm up with; None takes those
         of `served`.
       training: what model.json says beside `describe_model`; see
-        `describe_training`.
-
-    Returns:
-      The folder of the version.
+        `model_folder.describe_training`.
+      argument: what names the folder, for errors.
 
     Raises:
-      UserError: the version is there already or no number, or the folder
-        does not give what the model in memory gives; nothing is left then.
+      UserError: the folder holds something, or what was written does not give
+        what the model in memory gives; nothing is left then.
     """
-    output_dir = pathlib.Path(output_dir)
-    folder = output_dir / str(_version(output_dir, version))
     requests = served.requests() if requests is None else list(requests)
-    with new_folder(folder) as beside:
+    with new_folder(folder, argument) as beside:
         signatures = save(served, beside)
-        _write_extra(served, beside, folder.parent.name, recipe, requests)
+        extra = beside / EXTRA
+        extra.mkdir()
+        write_labels(extra, served.labels or None)
+        if recipe is not None:
+            (extra / RECIPE_FILE).write_text(recipe, encoding="utf-8")
         write_json(
-            beside / EXTRA / MODEL_FILE,
-            describe_model(served) | dict(training or {}),
+            extra / MODEL_FILE, describe_model(served) | dict(training or {})
         )
-        check_in_fresh_process(
+        methods = served.method_names()
+        with tf.io.TFRecordWriter(str(extra / WARM_UP_FILE)) as writer:
+            for request in requests:
+                log = prediction_log(folder.parent.name, request, methods)
+                writer.write(log.SerializeToString())
+        notice(
+            f"{folder}: checking {len(requests)} requests in a fresh process "
+            "before it appears"
+        )
+        _check_in_fresh_process(
             beside, signatures, requests, served.compute_dtype, str(folder)
         )
-    return folder
 
 
 def _version(output_dir: pathlib.Path, version: int | None) -> int:
@@ -127,25 +180,6 @@ def _set_methods(folder: pathlib.Path, methods: dict[str, str]) -> None:
     (folder / "fingerprint.pb").unlink(missing_ok=True)
 
 
-def _write_extra(
-    served: TextModel,
-    folder: pathlib.Path,
-    name: str,
-    recipe: str | None,
-    requests: Sequence[Request],
-) -> None:
-    extra = folder / EXTRA
-    extra.mkdir()
-    write_labels(extra, served.labels or None)
-    if recipe is not None:
-        (extra / RECIPE_FILE).write_text(recipe, encoding="utf-8")
-    methods = served.method_names()
-    with tf.io.TFRecordWriter(str(extra / WARM_UP_FILE)) as writer:
-        for request in requests:
-            log = prediction_log(name, request, methods)
-            writer.write(log.SerializeToString())
-
-
 def prediction_log(
     model: str, request: Request, methods: dict[str, str]
 ) -> prediction_log_pb2.PredictionLog:
@@ -166,3 +200,164 @@ def prediction_log(
     kind.request.model_spec.name = model
     kind.request.model_spec.signature_name = request.signature
     return log
+
+
+def describe_model(served: TextModel) -> dict[str, Any]:
+    """What is known of a model, for model.json.
+
+    Args:
+      served: the model.
+
+    Returns:
+      Values for JSON: task, in words; labels and threshold, where there are
+      such; max_seq_length, num_hidden_layers, hidden_size, num_parameters,
+      vocab_size, lower_case; scripts, of the vocabulary, the commonest first.
+    """
+    vocabulary = served.tokenizer.vocabulary
+    config = served.config
+    values = {
+        "task": served.task,
+        "labels": list(served.labels) or None,
+        "threshold": served.threshold,
+        "max_seq_length": served.max_seq_length,
+        "num_hidden_layers": config.num_hidden_layers if config else None,
+        "hidden_size": config.hidden_size if config else None,
+        "num_parameters": sum(
+            int(w.shape.num_elements()) for w in served.weights
+        ),
+        "vocab_size": len(vocabulary),
+        "lower_case": served.tokenizer.lower_case,
+        "scripts": scripts_of(vocabulary.tokens),
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def scripts_of(tokens: Sequence[str]) -> list[str]:
+    """The scripts of a vocabulary, the commonest first.
+
+    The script of a token is that of its first letter, by its Unicode name,
+    such as Latin or Cyrillic. Every vocabulary has single letters of many
+    scripts: what counts is tokens of two or more, and Chinese characters only
+    where there are many.
+
+    Args:
+      tokens: the tokens of a vocabulary.
+    """
+    counts: collections.Counter[str] = collections.Counter()
+    for token in tokens:
+        letters = token.removeprefix(CONTINUATION)
+        if not letters[:1].isalpha():
+            continue
+        script = unicodedata.name(letters[0], "UNKNOWN").split()[0]
+        if script == "CJK" or len(letters) > 1:
+            counts[script] += 1
+    total = counts.total()
+    return [
+        "Chinese" if script == "CJK" else script.capitalize()
+        for script, count in counts.most_common()
+        if count >= total * (_CHINESE_SHARE if script == "CJK" else _SHARE)
+    ]
+
+
+def _check_in_fresh_process(
+    folder: pathlib.Path,
+    signatures: Mapping[str, Callable],
+    requests: Sequence[Request],
+    compute_dtype: str,
+    name: str,
+) -> None:
+    """Compares the answers of a written SavedModel to those in memory.
+
+    A new process without bert_tf loads the folder as TensorFlow Serving does,
+    into a session.
+
+    Args:
+      folder: the SavedModel.
+      signatures: the functions in memory, by name.
+      requests: what to ask both.
+      compute_dtype: of the model; how near numbers must be depends on it.
+      name: what to call the folder in errors.
+
+    Raises:
+      UserError: it does not load, or an answer differs.
+    """
+    answers = _fresh_answers(folder, requests, name)
+    tolerance = TOLERANCES[compute_dtype]
+    for request, given in zip(requests, answers, strict=True):
+        inputs = {n: tf.constant(v) for n, v in request.inputs.items()}
+        expected = signatures[request.signature](**inputs)
+        if set(expected) != set(given):
+            raise UserError(
+                f"{name}: the signature {request.signature} gives "
+                f"{', '.join(sorted(given))}, and in memory "
+                f"{', '.join(sorted(expected))}; the export was not finished."
+            )
+        for output, value in expected.items():
+            difference = _difference(value.numpy(), given[output], tolerance)
+            if difference:
+                raise UserError(
+                    f"{name}: {output} of the signature {request.signature} "
+                    f"is not what the model in memory gives ({difference}); "
+                    "the export was not finished."
+                )
+
+
+def _difference(
+    expected: np.ndarray, given: np.ndarray, tolerance: float
+) -> str | None:
+    """How two arrays differ, or None."""
+    if expected.shape != given.shape or expected.dtype != given.dtype:
+        return (
+            f"{given.dtype} {list(given.shape)}, not {expected.dtype} "
+            f"{list(expected.shape)}"
+        )
+    if expected.dtype.kind == "f":
+        if np.allclose(given, expected, tolerance, tolerance, equal_nan=False):
+            return None
+        with np.errstate(invalid="ignore"):
+            return f"up to {np.abs(given - expected).max():.3g} apart"
+    if np.array_equal(given, expected):
+        return None
+    place = tuple(np.argwhere(given != expected)[0])
+    return f"{given[place]!r} in place of {expected[place]!r}"
+
+
+def _fresh_answers(
+    folder: pathlib.Path, requests: Sequence[Request], name: str
+) -> list[dict[str, np.ndarray]]:
+    """What a fresh process answers."""
+    asked = [
+        [request.signature, {n: _pack(v) for n, v in request.inputs.items()}]
+        for request in requests
+    ]
+    with tempfile.TemporaryDirectory() as temporary:
+        # Run from elsewhere and with -P, so that nothing of this project can
+        # be imported by chance.
+        done = subprocess.run(
+            [sys.executable, "-P", _FRESH_PROCESS, folder.absolute()],
+            input=json.dumps(asked),
+            capture_output=True,
+            text=True,
+            cwd=temporary,
+        )
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        raise UserError(
+            f"{name}: a fresh process cannot load and run it (exit code "
+            f"{done.returncode}: {' '.join(lines[-1:])}); the export was "
+            "not finished."
+        )
+    return [
+        {name: _unpack(value) for name, value in answer.items()}
+        for answer in json.loads(done.stdout.splitlines()[-1])
+    ]
+
+
+def _pack(array: np.ndarray) -> str:
+    proto = tf.make_tensor_proto(np.asarray(array))
+    return base64.b64encode(proto.SerializeToString()).decode()
+
+
+def _unpack(packed: str) -> np.ndarray:
+    data = base64.b64decode(packed)
+    return tf.make_ndarray(tensor_pb2.TensorProto.FromString(data))

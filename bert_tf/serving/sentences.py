@@ -1,13 +1,21 @@
 """Sentence tasks: a text or a pair in, a label, labels or a score out."""
 
-import functools
 from collections.abc import Callable, Sequence
 
 import keras
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.serving.requests import as_many, parsed_texts, signature, text_spec
+from bert_tf.serving.requests import (
+    Request,
+    as_many,
+    example_bytes,
+    parsed_texts,
+    sample_texts,
+    signature,
+    string_array,
+    text_spec,
+)
 from bert_tf.serving.rows import (
     HOST,
     FlatTexts,
@@ -16,14 +24,12 @@ from bert_tf.serving.rows import (
     pair_counts,
     tokenize,
 )
-from bert_tf.serving.samples import example_bytes, sample_texts
 from bert_tf.serving.text_model import (
     SERVING_DEFAULT,
     TOKENS,
-    Request,
     TextModel,
     check_outputs,
-    string_array,
+    encoder_of,
 )
 from bert_tf.serving.windows import overlapping
 from bert_tf.text.tokenizer import BertTokenizer
@@ -81,7 +87,9 @@ class SentenceModel(TextModel):
         threshold: float | None = None,
         separator: str = ",",
     ):
-        super().__init__(model, tokenizer, max_seq_length, labels)
+        super().__init__(
+            model, encoder_of(model), tokenizer, max_seq_length, labels
+        )
         count = model.output_shape[-1]
         # A regression has one output and no label.
         if labels or threshold is not None or count != 1:
@@ -95,7 +103,6 @@ class SentenceModel(TextModel):
             raise UserError(
                 f"max_seq_length={max_seq_length}: a pair needs at least 4."
             )
-        self._forward = functools.partial(model, training=False)
         self._names = ("text", "text_b") if pairs else ("text",)
         self._room = max_seq_length - (3 if pairs else 2)
         self._windows = long_inputs == "windows"
@@ -152,7 +159,7 @@ class SentenceModel(TextModel):
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""
-        return self._answers(tf.cast(self._forward(inputs), tf.float32))
+        return self._answers(tf.cast(self.forward(inputs), tf.float32))
 
     def _logits(self, texts: Sequence[tf.Tensor]) -> tf.Tensor:
         """The logits of a batch, float32 [B, C]."""
@@ -160,7 +167,7 @@ class SentenceModel(TextModel):
             example, rows = self._rows(texts)
         found = self.compute(
             rows,
-            lambda inputs, chosen: {"logits": self._forward(inputs)},
+            lambda inputs, chosen: {"logits": self.forward(inputs)},
             {"logits": (len(self.labels) or 1,)},
         )
         return tf.math.segment_mean(found["logits"], example)
@@ -218,18 +225,10 @@ class SentenceModel(TextModel):
         """What is said of logits, float32 [B, C]."""
         if not self.labels:
             return {"score": logits[:, 0]}
+        if self.threshold is None:
+            return class_answers(logits, self.labels)
         with tf.device(HOST):
-            names = tf.constant(self.labels)
-            labels = tf.tile(names[tf.newaxis], [tf.shape(logits)[0], 1])
-            if self.threshold is not None:
-                return self._several(logits, labels)
-            best = tf.argmax(logits, -1)
-            return {
-                "label": tf.gather(names, best),
-                "labels": labels,
-                "probabilities": tf.nn.softmax(logits),
-                "logits": logits,
-            }
+            return self._several(logits, _labels_of(logits, self.labels))
 
     def _several(self, logits: tf.Tensor, labels: tf.Tensor) -> Tensors:
         scores = tf.sigmoid(logits)
@@ -244,3 +243,28 @@ class SentenceModel(TextModel):
             "holds": holds,
             "logits": logits,
         }
+
+
+def class_answers(logits: tf.Tensor, labels: Sequence[str]) -> Tensors:
+    """The answers of a classifier whose classes have names.
+
+    Args:
+      logits: float32 [B, C].
+      labels: the C names.
+
+    Returns:
+      label, string [B]; labels, string, probabilities and logits, float32,
+      each [B, C].
+    """
+    with tf.device(HOST):
+        return {
+            "label": tf.gather(tf.constant(labels), tf.argmax(logits, -1)),
+            "labels": _labels_of(logits, labels),
+            "probabilities": tf.nn.softmax(logits),
+            "logits": logits,
+        }
+
+
+def _labels_of(logits: tf.Tensor, labels: Sequence[str]) -> tf.Tensor:
+    """The names of the labels beside each row of logits, string [B, C]."""
+    return tf.tile(tf.constant(labels)[tf.newaxis], [tf.shape(logits)[0], 1])

@@ -1,24 +1,31 @@
 """Questions about a text: question and context in, an answer out."""
 
-import functools
 from collections.abc import Callable
 
 import keras
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.serving.requests import as_many, signature, text_spec, valid_text
+from bert_tf.serving.requests import (
+    QUESTIONS,
+    Request,
+    as_many,
+    sample_lengths,
+    sample_text,
+    signature,
+    string_array,
+    text_spec,
+    valid_text,
+)
 from bert_tf.serving.rows import HOST, Rows, Tensors, flat_texts, tokenize
-from bert_tf.serving.samples import QUESTIONS, sample_lengths, sample_text
 from bert_tf.serving.span_answers import best_answers
 from bert_tf.serving.span_candidates import find_candidates
 from bert_tf.serving.span_texts import SpanCutter
 from bert_tf.serving.text_model import (
     SERVING_DEFAULT,
     TOKENS,
-    Request,
     TextModel,
-    string_array,
+    encoder_of,
 )
 from bert_tf.serving.windows import overlapping
 from bert_tf.text.tokenizer import BertTokenizer
@@ -76,7 +83,7 @@ class SpanModel(TextModel):
         null_threshold: float | None = None,
         max_windows: int = 128,
     ):
-        super().__init__(model, tokenizer, max_seq_length)
+        super().__init__(model, encoder_of(model), tokenizer, max_seq_length)
         for name, value in (
             ("doc_stride", doc_stride),
             ("max_query_length", max_query_length),
@@ -92,7 +99,6 @@ class SpanModel(TextModel):
                 f"context beside a question of {max_query_length} tokens "
                 "(max_query_length) and 3 special ones."
             )
-        self._forward = functools.partial(model, training=False)
         self._cutter = SpanCutter(tokenizer)
         self._doc_stride, self._max_windows = doc_stride, max_windows
         self._max_query_length = max_query_length
@@ -152,7 +158,7 @@ class SpanModel(TextModel):
             width = self.compute.padded_length(rows.lengths)
         logits = self.compute(
             rows,
-            lambda inputs, chosen: self._forward(inputs),
+            lambda inputs, chosen: self.forward(inputs),
             {"start_logits": (None,), "end_logits": (None,)},
             width,
         )
@@ -175,4 +181,4 @@ class SpanModel(TextModel):
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""
-        return self._forward(inputs)
+        return self.forward(inputs)

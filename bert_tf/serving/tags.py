@@ -1,6 +1,5 @@
 """Tagging: a text in, its entities out."""
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -9,7 +8,15 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError
 from bert_tf.finetuning.token_classification.entities import OUTSIDE, is_tag
-from bert_tf.serving.requests import signature, text_spec, valid_text
+from bert_tf.serving.requests import (
+    Request,
+    sample_lengths,
+    sample_text,
+    signature,
+    string_array,
+    text_spec,
+    valid_text,
+)
 from bert_tf.serving.rows import (
     HOST,
     FlatTexts,
@@ -17,15 +24,13 @@ from bert_tf.serving.rows import (
     Tensors,
     flat_texts,
 )
-from bert_tf.serving.samples import sample_lengths, sample_text
 from bert_tf.serving.span_texts import text_of
 from bert_tf.serving.text_model import (
     SERVING_DEFAULT,
     TOKENS,
-    Request,
     TextModel,
     check_outputs,
-    string_array,
+    encoder_of,
 )
 from bert_tf.serving.windows import Windows, overlapping
 from bert_tf.serving.words import WORD_RULES, WordFinder, Words
@@ -73,7 +78,9 @@ class TagModel(TextModel):
         max_windows: int = 128,
         word_rule: str = "text",
     ):
-        super().__init__(model, tokenizer, max_seq_length, labels)
+        super().__init__(
+            model, encoder_of(model), tokenizer, max_seq_length, labels
+        )
         check_outputs(model.output_shape[-1], labels)
         for label in labels:
             if not is_tag(label):
@@ -88,7 +95,6 @@ class TagModel(TextModel):
             )
         if doc_stride is not None and doc_stride < 1:
             raise UserError(f"doc_stride={doc_stride}: at least 1 is wanted.")
-        self._forward = functools.partial(model, training=False)
         self._room = max_seq_length - 2
         stride = max(self._room // 2, 1) if doc_stride is None else doc_stride
         self._stride = min(stride, self._room)
@@ -126,7 +132,7 @@ class TagModel(TextModel):
             width = self.compute.padded_length(rows.lengths)
         logits = self.compute(
             rows,
-            lambda inputs, chosen: {"logits": self._forward(inputs)},
+            lambda inputs, chosen: {"logits": self.forward(inputs)},
             {"logits": (None, len(self.labels))},
             width,
         )["logits"]
@@ -217,7 +223,7 @@ class TagModel(TextModel):
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""
-        return {"logits": self._forward(inputs)}
+        return {"logits": self.forward(inputs)}
 
 
 class _Entities(NamedTuple):

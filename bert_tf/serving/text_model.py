@@ -1,29 +1,23 @@
-"""What all models that are served have in common."""
+"""What all served models have in common."""
 
 import abc
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints.labels import check_labels
+from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
-from bert_tf.serving.requests import signature, token_specs, unless
+from bert_tf.serving.requests import Request, signature, token_specs, unless
 from bert_tf.serving.rows import RowComputer, Tensors
 from bert_tf.text.tokenizer import BertTokenizer
 
 SERVING_DEFAULT = "serving_default"
 TOKENS = "tokens"
-
-
-class Request(NamedTuple):
-    """Inputs of a signature, by name."""
-
-    signature: str
-    inputs: dict[str, np.ndarray]
 
 
 class TextModel(tf.Module, abc.ABC):
@@ -33,13 +27,15 @@ class TextModel(tf.Module, abc.ABC):
       tokenizer: what turns texts into ids.
       max_seq_length: the longest row.
       labels: names of the labels; none where the model has none.
-      config: the encoder's.
+      config: the encoder's; None where the model has no BertEncoder.
       task: what it does, in words.
       threshold: what decides whether there is an answer, or whether a label
         holds; None where nothing does.
 
     Args:
       model: a BertEncoder, a BertPretrainer or a model on an encoder.
+      encoder: the model's encoder; None where it has none, and then ids and
+        lengths are not checked.
       tokenizer: the tokenizer it was trained with.
       max_seq_length: the longest row, with [CLS] and [SEP].
       labels: names of the labels, in the order of the outputs.
@@ -52,22 +48,24 @@ class TextModel(tf.Module, abc.ABC):
     def __init__(
         self,
         model: keras.Model,
+        encoder: BertEncoder | None,
         tokenizer: BertTokenizer,
         max_seq_length: int,
         labels: Sequence[str] = (),
     ):
         super().__init__()
-        encoder = encoder_of(model)
-        self.config = encoder.config
-        _check_fit(self.config, tokenizer, max_seq_length)
+        self.config: BertConfig | None = encoder.config if encoder else None
+        if self.config:
+            _check_fit(self.config, tokenizer, max_seq_length)
         check_labels(list(labels), "labels")
         # The variables, not the Keras model: with that, each would be written
         # twice, and TensorFlow Serving's loader would leave one unset.
         self.weights = [variable.value for variable in model.weights]
+        self.forward = functools.partial(model, training=False)
         self.tokenizer = tokenizer
         self.max_seq_length = max_seq_length
         self.labels = tuple(labels)
-        self.compute_dtype = encoder.compute_dtype
+        self.compute_dtype = (encoder or model).compute_dtype
         self.compute = RowComputer(tokenizer, max_seq_length)
 
     task: str
@@ -116,6 +114,8 @@ class TextModel(tf.Module, abc.ABC):
 
     def _checked(self, input_ids: tf.Tensor) -> tf.Tensor:
         """Ids, int32 [..., S], that are not too many and known."""
+        if self.config is None:
+            return input_ids
         length = tf.shape(input_ids)[-1:]
         longest = self.config.max_position_embeddings
         input_ids = unless(
@@ -136,15 +136,20 @@ class TextModel(tf.Module, abc.ABC):
         )
 
 
+def encoders_of(model: keras.Model) -> list[BertEncoder]:
+    """The encoders of a model: itself, or those among its layers."""
+    if isinstance(model, BertEncoder):
+        return [model]
+    return [x for x in model.layers if isinstance(x, BertEncoder)]
+
+
 def encoder_of(model: keras.Model) -> BertEncoder:
     """The encoder of a model.
 
     Raises:
       UserError: it has none, or several.
     """
-    if isinstance(model, BertEncoder):
-        return model
-    encoders = [x for x in model.layers if isinstance(x, BertEncoder)]
+    encoders = encoders_of(model)
     if len(encoders) != 1:
         raise UserError(
             f"the model {model.name!r} has {len(encoders)} BertEncoders among "
@@ -157,13 +162,13 @@ def check_outputs(count: Any, labels: Sequence[str]) -> None:
     """Raises `UserError` unless a model has an output for each label."""
     if count != len(labels):
         raise UserError(
-            f"labels: are {len(labels)}, and the model has {count} outputs; "
+            f"`labels`: are {len(labels)}, and the model has {count} outputs; "
             "name each."
         )
 
 
 def _check_fit(
-    config: Any, tokenizer: BertTokenizer, max_seq_length: int
+    config: BertConfig, tokenizer: BertTokenizer, max_seq_length: int
 ) -> None:
     known = len(tokenizer.vocabulary)
     # Some models have rows to spare, to make a round number.
@@ -178,12 +183,3 @@ def _check_fit(
             f"max_seq_length={max_seq_length}: it takes 3 to {longest} "
             "(max_position_embeddings)."
         )
-
-
-def string_array(texts: Sequence[str] | Sequence[Sequence[str]]) -> np.ndarray:
-    """Strings as an array of bytes, which requests hold."""
-    array = np.array(texts, object)
-    encoded = [text.encode("utf-8") for text in array.ravel()]
-    result = np.empty(array.size, object)
-    result[:] = encoded
-    return result.reshape(array.shape)

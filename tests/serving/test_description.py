@@ -6,11 +6,8 @@ import json
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.serving.description import (
-    describe_model,
-    describe_training,
-    scripts_of,
-)
+from bert_tf.serving.model_folder import describe_training
+from bert_tf.serving.saving import describe_model, scripts_of
 from tests.serving import serving_models as models
 
 

@@ -9,9 +9,9 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from bert_tf.errors import UserError
-from bert_tf.serving import fresh_check, saving
+from bert_tf.serving import saving
+from bert_tf.serving.requests import Request, string_array
 from bert_tf.serving.saving import write_saved_model
-from bert_tf.serving.text_model import Request, string_array
 from tests.serving import serving_models as models
 
 
@@ -123,7 +123,7 @@ def test_another_answer_leaves_nothing(tmp_path, monkeypatch, change, message):
         change(found)
         return found
 
-    monkeypatch.setattr(fresh_check, "_answers", answers)
+    monkeypatch.setattr(saving, "_fresh_answers", answers)
     monkeypatch.setattr(saving, "save", _stand_in)
     with pytest.raises(UserError, match=message):
         write_saved_model(served, tmp_path / "new", requests=[request])
@@ -136,7 +136,7 @@ def _stand_in(served, folder):
 
 
 def test_text_must_be_equal():
-    differ = fresh_check._difference
+    differ = saving._difference
     words = np.array([b"a", b"b"], object)
     assert differ(words, words.copy(), 0.1) is None
     assert "b'c' in place of b'b'" in differ(

@@ -9,10 +9,9 @@ import tensorflow as tf
 from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.encoding import encode
+from bert_tf.serving.requests import example_bytes, string_array
 from bert_tf.serving.rows import lengths_up_to
-from bert_tf.serving.samples import example_bytes
 from bert_tf.serving.sentences import SentenceModel
-from bert_tf.serving.text_model import string_array
 from tests.serving import serving_models as models
 
 LABELS = ["bad", "fair", "gut ü"]
@@ -140,13 +139,13 @@ def test_tokens_give_the_same():
 def test_rows_are_padded_to_the_longest_alone(monkeypatch):
     served = SentenceModel(models.classifier(), models.tokenizer(), 70, LABELS)
     seen = []
-    forward = served._forward
+    forward = served.forward
 
     def spy(inputs):
         seen.append(inputs["input_ids"].shape)
         return forward(inputs)
 
-    served._forward = spy
+    served.forward = spy
     for text, length in (("a", 32), ("a " * 30, 32), ("a " * 31, 64)):
         served._from_text(tf.constant([text, "b"]))
         assert seen.pop() == (2, length)
@@ -228,12 +227,12 @@ def test_bad_tokens_are_refused(ids, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"labels": ["a", "b"]}, "labels: are 2, and the model has 3"),
+        ({"labels": ["a", "b"]}, "`labels`: are 2, and the model has 3"),
         ({"labels": ["a", "b", "a"]}, "'a' occurs twice"),
         ({"labels": LABELS, "long_inputs": "split"}, "long_inputs is 'split'"),
         ({"labels": LABELS, "max_seq_length": 90}, "3 to 80"),
         ({"labels": LABELS, "max_seq_length": 3, "pairs": True}, "at least 4"),
-        ({"labels": (), "threshold": 0.5}, "labels: are 0"),
+        ({"labels": (), "threshold": 0.5}, "`labels`: are 0"),
     ],
 )
 def test_settings_that_do_not_fit(settings, message):

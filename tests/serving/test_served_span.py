@@ -102,7 +102,7 @@ def made_up_model(tokenizer, forward, settings, threshold):
     )
     model = bert_tf.bert_span_labeler(bert_tf.BertEncoder(config))
     served = SpanModel(model, tokenizer, *settings, threshold)
-    served._forward = forward
+    served.forward = forward
     return served
 
 

@@ -176,7 +176,7 @@ def test_every_scheme_is_decoded_by_conllevals_rules():
     for number, label in ids.items():
         table[number, label] = 9
 
-    served._forward = lambda inputs: tf.gather(table, inputs["input_ids"])
+    served.forward = lambda inputs: tf.gather(table, inputs["input_ids"])
     texts = [" ".join(random.choice(list("abcdefgh"), 30)) for _ in range(40)]
     tags = [labels[letters[letter]] for t in texts for letter in t.split()]
     starts = np.arange(0, 40 * 30 + 1, 30)
@@ -228,7 +228,7 @@ def test_tokens_give_logits():
     ("settings", "message"),
     [
         ({"labels": ("O", "B-X", "I-X", "X", "B-Y")}, "labels: 'X' is no tag"),
-        ({"labels": ("O", "B-X")}, "labels: are 2, and the model has 5"),
+        ({"labels": ("O", "B-X")}, "`labels`: are 2, and the model has 5"),
         ({"word_rule": "space"}, "word_rule is 'space'"),
         ({"doc_stride": 0}, "doc_stride=0"),
     ],
