@@ -23,7 +23,6 @@ from bert_tf.checkpoints.labels import write_labels
 from bert_tf.errors import UserError
 from bert_tf.files import new_folder
 from bert_tf.finetuning.results import write_json
-from bert_tf.progress import notice
 from bert_tf.serving.requests import Request
 from bert_tf.serving.text_model import TextModel
 from bert_tf.text.vocabulary import CONTINUATION, VOCABULARY_FILE
@@ -122,10 +121,6 @@ def write_version(
             for request in requests:
                 log = prediction_log(folder.parent.name, request, methods)
                 writer.write(log.SerializeToString())
-        notice(
-            f"{folder}: checking {len(requests)} requests in a fresh process "
-            "before it appears"
-        )
         _check_in_fresh_process(
             beside, signatures, requests, served.compute_dtype, str(folder)
         )
