@@ -221,7 +221,7 @@ def test_reading_works_without_fcntl(tmp_path):
     script = (
         "import sys; sys.modules['fcntl'] = None\n"
         "import bert_tf.config, bert_tf.checkpoints, bert_tf.text.vocabulary\n"
-        "import bert_tf.text.plain_tokenizer\n"
+        "import bert_tf.text.corpus_tokenizer\n"
         "from bert_tf.files import locked\n"
         f"with locked(r'{tmp_path / 'lock'}', r'{tmp_path}'): print('inside')\n"
     )

@@ -28,9 +28,8 @@ from bert_tf.text.tokenizer_config import (
     read_tokenizer_config,
     write_tokenizer_config,
 )
-from bert_tf.text.tokenizer_files import OtherRules
+from bert_tf.text.tokenizer_files import OtherRules, read_vocabulary
 from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
-from bert_tf.text.vocabulary_files import read_vocabulary
 
 # Each family is a module with `found_in(folder)` and `read(folder)`; those
 # that can be written have `write(folder, checkpoint)`.

@@ -14,8 +14,8 @@ from bert_tf.text.tokenizer_config import (
     TokenizerConfig,
     read_tokenizer_config,
 )
+from bert_tf.text.tokenizer_files import require_vocabulary
 from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
-from bert_tf.text.vocabulary_files import require_vocabulary
 from bert_tf.training.run_folder import digest
 
 _HOW_TO_FIT = "; tools.convert_checkpoint --vocab_file fits a model to it"

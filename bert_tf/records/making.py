@@ -28,9 +28,11 @@ from bert_tf.text.tokenizer_config import (
     read_tokenizer_config,
     write_tokenizer_config,
 )
-from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
+from bert_tf.text.tokenizer_files import (
+    TOKENIZER_CONFIG_FILE,
+    require_vocabulary,
+)
 from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
-from bert_tf.text.vocabulary_files import require_vocabulary
 
 
 @dataclasses.dataclass(frozen=True)

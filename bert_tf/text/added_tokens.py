@@ -5,13 +5,25 @@ The rules are those of Hugging Face's tokenizers (added_vocabulary.rs,
 `single_word` forbids is text again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from bert_tf.errors import UserError
+from bert_tf.text import unicode_tables
+from bert_tf.text.normalizer import (
+    BertNormalizer,
+    character_offsets,
+    characters_before,
+)
+from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_files import AddedToken
+from bert_tf.text.vocabulary import Vocabulary
+
+# Ids, where rows begin among them, and where each id begins and ends.
+Pieces = tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]
 
 # Unicode's White_Space, and the word characters of Rust's regex, whose \s and
 # \w know more than those of RE2.
@@ -25,8 +37,8 @@ _WORD = (
 )
 
 
-class Segments(NamedTuple):
-    """S stretches of N texts in order: added tokens, and the text between.
+class _Segments(NamedTuple):
+    """S ranges of N texts in order: added tokens, and the text between.
 
     Attributes:
       texts: string [S], the text; empty for an added token.
@@ -43,10 +55,10 @@ class Segments(NamedTuple):
     ids: tf.Tensor
 
 
-def whole(texts: tf.Tensor) -> Segments:
+def _whole(texts: tf.Tensor) -> _Segments:
     """Texts [N] without added tokens, each a segment."""
     lengths = tf.strings.length(texts)
-    return Segments(
+    return _Segments(
         texts,
         tf.range(tf.size(texts, tf.int64)),
         tf.zeros_like(lengths, tf.int64),
@@ -55,7 +67,124 @@ def whole(texts: tf.Tensor) -> Segments:
     )
 
 
-class AddedTokenFinder(tf.Module):
+class AddedTokens(tf.Module):
+    """Splits texts at the tokens that were added to a vocabulary.
+
+    Args:
+      tokens: the tokens, at least one.
+      vocabulary: gives their ids.
+      config: how text is normalised.
+      normalizer: what does so.
+
+    Raises:
+      UserError: a token is not in the vocabulary, or nothing is left of it.
+    """
+
+    def __init__(
+        self,
+        tokens: Sequence[AddedToken],
+        vocabulary: Vocabulary,
+        config: TokenizerConfig,
+        normalizer: BertNormalizer,
+    ):
+        super().__init__()
+        self._vocabulary, self._config = vocabulary, config
+        self._normalizer = normalizer
+        self._find_in_text = self._finder(
+            [token for token in tokens if not token.normalized]
+        )
+        self._find_in_normalized = self._finder(
+            [token for token in tokens if token.normalized]
+        )
+
+    def _finder(
+        self, tokens: list[AddedToken]
+    ) -> Callable[[tf.Tensor], _Segments]:
+        """What divides texts at added tokens, normalised ones or not."""
+        if not tokens:
+            return _whole
+        spelled = [token.content for token in tokens]
+        for content in spelled:
+            if content not in self._vocabulary.ids:
+                raise UserError(
+                    f"`added_tokens`: {content!r} is not in the vocabulary."
+                )
+        ids = [self._vocabulary.ids[content] for content in spelled]
+        apart: Sequence[tuple[int, int]] = ()
+        if tokens[0].normalized:
+            # transformers puts blanks around ideographs first.
+            if self._config.tokenize_chinese_chars:
+                apart = unicode_tables.IDEOGRAPHS
+            normalized = self._normalizer.normalize(tf.constant(spelled))
+            spelled = [text.decode() for text in normalized.numpy()]
+        if "" in spelled:
+            empty = tokens[spelled.index("")].content
+            raise UserError(
+                f"`added_tokens`: nothing is left of {empty!r} once it is "
+                "normalised."
+            )
+        return _Finder(tokens, spelled, ids, apart)
+
+    def split(
+        self, texts: tf.Tensor, pieces: Callable[[tf.Tensor], Pieces]
+    ) -> Pieces:
+        """Finds the added tokens and splits the text between them.
+
+        Args:
+          texts: string [B].
+          pieces: splits normalised texts, string [S]: their ids, where their
+            rows begin, and the first and end byte of each id.
+
+        Returns:
+          The ids of all texts, where each text begins among them, and the
+          first and end character of each id.
+        """
+        texts = tf.strings.unicode_transcode(
+            texts, "UTF-8", "UTF-8", errors="replace"
+        )
+        # TF Text's regex_split ends at a NUL; both are dropped later.
+        texts = tf.strings.regex_replace(texts, r"\x00", "\x01")
+        outer = self._find_in_text(texts)
+        normalized, sources, repaired = self._normalizer.normalize_with_offsets(
+            outer.texts
+        )
+        inner = self._find_in_normalized(normalized)
+        ids, splits, starts, ends = pieces(inner.texts)
+        # Segment of `outer` and place in its normalised text of each token.
+        piece = tf.ragged.row_splits_to_segment_ids(splits)
+        found = tf.where(inner.ids >= 0)[:, 0]
+        of = tf.concat([piece, found], 0)
+        segment, shift = tf.gather(inner.row, of), tf.gather(inner.start, piece)
+        ids = tf.concat([ids, tf.gather(inner.ids, found)], 0)
+        starts = tf.concat([starts + shift, tf.gather(inner.start, found)], 0)
+        ends = tf.concat([ends + shift, tf.gather(inner.end, found)], 0)
+        first, last = character_offsets(
+            sources, repaired, segment, starts, ends
+        )
+        begin, end = characters_before(texts, outer.row, outer.start, outer.end)
+        first += tf.gather(begin, segment)
+        last += tf.gather(begin, segment)
+        # What was found in the text itself is a segment of its own.
+        apart = tf.where(outer.ids >= 0)[:, 0]
+        segment = tf.concat([segment, apart], 0)
+        starts = tf.concat([starts, tf.zeros_like(apart)], 0)
+        order = tf.argsort(segment * 2**32 + starts, stable=True)
+        rows = tf.gather(outer.row, tf.gather(segment, order))
+        bounds = tf.range(tf.size(texts, tf.int64) + 1)
+
+        def ordered(values: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
+            values = tf.concat([values, tf.gather(others, apart)], 0)
+            return tf.gather(values, order)
+
+        return (
+            ordered(ids, outer.ids),
+            tf.searchsorted(rows, bounds, out_type=tf.int64),
+            ordered(first, begin),
+            ordered(last, end),
+        )
+
+
+class _Finder(tf.Module):
     """Finds some added tokens in texts.
 
     Args:
@@ -88,7 +217,7 @@ class AddedTokenFinder(tf.Module):
         self._lstrip = tf.constant([t.lstrip for t in tokens])
         self._rstrip = tf.constant([t.rstrip for t in tokens])
 
-    def __call__(self, texts: tf.Tensor) -> Segments:
+    def __call__(self, texts: tf.Tensor) -> _Segments:
         """Divides valid UTF-8, string [N], at the added tokens."""
         split = tf_text.regex_split_with_offsets(
             texts, self._pattern, self._pattern
@@ -124,7 +253,7 @@ class AddedTokenFinder(tf.Module):
         last = last[: tf.size(first)] - 1
         joined = tf.RaggedTensor.from_row_starts(parts, first, validate=False)
         ids = tf.where(found, tf.gather(self._ids, token), -1)
-        return Segments(
+        return _Segments(
             tf.strings.reduce_join(joined, axis=-1),
             tf.gather(row, first),
             tf.gather(starts, first),

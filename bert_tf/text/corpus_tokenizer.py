@@ -1,23 +1,30 @@
 """`BertTokenizer` for much text: the pieces of each word are looked up.
 
-A corpus says the same words again and again. Text is cut where BERT's rules cut
-it anyway, at white space and, in ASCII, at punctuation; the pieces of a word
-come from a table that `PlainTokenizer` fills, by the same rules. Everything
-else is array operations over bytes. TensorFlow is imported when the first text
-comes that has few words to look up.
+A corpus repeats its words. Text is split where BERT's rules split it anyway, at
+white space and, in ASCII, at punctuation; the pieces of a word come from a
+table that `PlainTokenizer` fills, by the same rules in plain Python. Everything
+else is array operations over bytes. TensorFlow, which takes half a gigabyte and
+seconds to start, is imported only at the first text that has few words to look
+up.
 """
 
 import functools
+import itertools
 import sys
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bert_tf.quiet_tensorflow import import_tensorflow
-from bert_tf.text.plain_tokenizer import PlainTokenizer
+from bert_tf.text import unicode_tables
 from bert_tf.text.tokenizer_config import TokenizerConfig
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.vocabulary import (
+    CONTINUATION,
+    MAX_WORD_CHARACTERS,
+    Vocabulary,
+)
 
 if TYPE_CHECKING:
     from bert_tf.text.tokenizer import BertTokenizer
@@ -29,11 +36,11 @@ _KEY_BYTES = 16
 _SLOTS = 1 << 20
 # Above these everything is forgotten, which costs little, since frequent words
 # come back at once; text that never repeats itself would fill the memory.
-_MOST_WORDS = _SLOTS // 2
-_MOST_IDS = 1 << 21
-_MOST_LONG_WORDS = 1 << 15
+_MAX_WORDS = _SLOTS // 2
+_MAX_IDS = 1 << 21
+_MAX_LONG_WORDS = 1 << 15
 # Text with a larger share of bytes that are not ASCII has few words to look up.
-_MOST_OTHER_SHARE = 0.1
+_MAX_OTHER_SHARE = 0.1
 # Odd constants of splitmix64 and xxHash: any that spread the bits would do.
 _FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 _SHIFT = np.uint64(64 - 20)
@@ -58,13 +65,13 @@ _LOWER = _SAME.lower()
 
 
 class _Pieces:
-    """Lists of token ids, numbered, end to end in one array."""
+    """Lists of token ids, numbered, concatenated in one array."""
 
     def __init__(self, dtype: type[np.integer]) -> None:
         # Of ones: the memory is taken now, so that it does not grow with the
         # text. A text may bring many words at once.
-        self.ids = np.ones(_MOST_IDS + (1 << 18), dtype)
-        self.starts = np.ones(_MOST_WORDS + (1 << 16), np.int32)
+        self.ids = np.ones(_MAX_IDS + (1 << 18), dtype)
+        self.starts = np.ones(_MAX_WORDS + (1 << 16), np.int32)
         self.clear()
 
     def clear(self) -> None:
@@ -77,7 +84,7 @@ class _Pieces:
         return int(self.starts[self.count])
 
     def add(self, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Adds lists that stand end to end; gives their numbers."""
+        """Adds concatenated lists; gives their numbers."""
         first, end = self.count, self.size
         self.count += len(lengths)
         self.ids = _with_room(self.ids, end + len(ids))
@@ -87,7 +94,7 @@ class _Pieces:
         return np.arange(first, self.count)
 
     def gather(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of lists, end to end, and where each list ends there."""
+        """The ids of lists, concatenated, and where each list ends."""
         starts = self.starts[numbers].astype(np.int64)
         counts = self.starts[numbers + 1] - starts
         ends = np.cumsum(counts)
@@ -145,7 +152,7 @@ class _WordTable:
     ) -> None:
         """Adds different words that are not there, as far as there is room."""
         slots = self._first_slots(low, high).tolist()
-        room = max(_MOST_WORDS - self.count, 0)
+        room = max(_MAX_WORDS - self.count, 0)
         for index, slot in enumerate(slots[:room]):
             while self.low[slot]:
                 slot = (slot + 1) & (_SLOTS - 1)
@@ -208,18 +215,18 @@ class CorpusTokenizer:
             [s].
 
         Returns:
-          The ids end to end, `dtype` [t], and how many each sentence has,
+          The ids concatenated, `dtype` [t], and how many each sentence has,
           int64 [s].
         """
-        if self._pieces.count >= _MOST_WORDS or self._pieces.size >= _MOST_IDS:
+        if self._pieces.count >= _MAX_WORDS or self._pieces.size >= _MAX_IDS:
             self._forget()
-        if len(self._long_words) >= _MOST_LONG_WORDS:
+        if len(self._long_words) >= _MAX_LONG_WORDS:
             self._long_words.clear()
         others = len(text) - len(text.translate(None, _NOT_ASCII))
         sentence_ends = np.cumsum(sentence_bytes + 1)
-        # An added token may hold what words are cut at.
+        # An added token may hold what separates words.
         added = self._settings[1].added_tokens
-        if added or others > _MOST_OTHER_SHARE * len(text):
+        if added or others > _MAX_OTHER_SHARE * len(text):
             starts = sentence_ends - sentence_bytes - 1
             return self._whole_texts(_slices(text, starts, sentence_ends - 1))
         # Zeros, so that a key may be read at every place.
@@ -284,7 +291,7 @@ class CorpusTokenizer:
     def _whole_texts(
         self, texts: Sequence[bytes]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The ids without looking words up, end to end, and each text's."""
+        """Concatenated ids without looking words up, and each text's count."""
         ids = _exact_tokenizer(*self._settings).tokenize(texts)
         flat = ids.flat_values.numpy().astype(self.dtype)
         return flat, ids.row_lengths().numpy()
@@ -296,7 +303,7 @@ def _slices(text: bytes, starts: np.ndarray, ends: np.ndarray) -> list[bytes]:
 
 
 def _chunks(text: bytes, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cuts the first bytes of a text at white space and ASCII punctuation.
+    """Splits the first bytes of a text at white space and ASCII punctuation.
 
     Words with other characters are left whole: lower case of a sigma depends
     on what stands around it, punctuation included.
@@ -343,3 +350,119 @@ def _keys(
     rest = np.minimum(lengths[long] - 8, 8)
     high[long] = windows[starts[long] + 8] & _MASKS[rest]
     return low, high
+
+
+class _Replacements(dict[int, str]):
+    """What becomes of each code point, found out when it is first met."""
+
+    def __init__(self, replace: Callable[[str], str]) -> None:
+        super().__init__()
+        self._replace = replace
+
+    def __missing__(self, code: int) -> str:
+        return self.setdefault(code, self._replace(chr(code)))
+
+
+def _lies_in(char: str, ranges: Sequence[tuple[int, int]]) -> bool:
+    return any(first <= ord(char) <= last for first, last in ranges)
+
+
+def _cleaned(char: str) -> str:
+    """`_clean_text` of tokenization.py."""
+    if char in "\t\n\r":
+        return " "
+    if char in "\0\ufffd" or unicodedata.category(char) in ("Cc", "Cf"):
+        return ""
+    return char
+
+
+def _cleaned_and_apart(char: str) -> str:
+    """`_clean_text` and `_tokenize_chinese_chars` of tokenization.py."""
+    if _lies_in(char, unicode_tables.IDEOGRAPHS):
+        return f" {char} "
+    return _cleaned(char)
+
+
+def _split_off(char: str) -> str:
+    """`_run_split_on_punc` of tokenization.py."""
+    is_symbol = _lies_in(char, unicode_tables.ASCII_PUNCTUATION)
+    if is_symbol or unicodedata.category(char)[0] == "P":
+        return f" {char} "
+    return char
+
+
+def _without_accent(char: str) -> str:
+    return "" if unicodedata.category(char) == "Mn" else char
+
+
+class PlainTokenizer:
+    """Splits words into WordPiece ids as google-research/bert does.
+
+    Args:
+      vocabulary: the pieces.
+      config: how text is split into words.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, config: TokenizerConfig) -> None:
+        self._lower_case = config.lower_case
+        self._strips = config.strip_accents
+        self._unknown = vocabulary.unk_id
+        self._firsts = vocabulary.ids
+        self._others = {
+            token.removeprefix(CONTINUATION): number
+            for token, number in vocabulary.ids.items()
+            if token.startswith(CONTINUATION)
+        }
+        self._longest = max(map(len, vocabulary.tokens))
+        self._clean = _Replacements(
+            _cleaned_and_apart if config.tokenize_chinese_chars else _cleaned
+        )
+        self._accents = _Replacements(_without_accent)
+        self._marks = _Replacements(_split_off)
+
+    def tokenize(self, texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+        """Splits texts into ids.
+
+        Args:
+          texts: UTF-8; bytes that are not are dropped.
+
+        Returns:
+          The ids end to end, int32 [t], and how many each text has, int64
+          [len(texts)].
+        """
+        rows = [self._text(text.decode(errors="replace")) for text in texts]
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        ids = np.fromiter(
+            itertools.chain.from_iterable(rows), np.int32, lengths.sum()
+        )
+        return ids, lengths
+
+    def _text(self, text: str) -> list[int]:
+        if text.isascii() and text.isalnum():
+            return self._word(text.lower() if self._lower_case else text)
+        words = text.translate(self._clean).split()
+        if self._lower_case:
+            words = [word.lower() for word in words]
+        if self._strips:
+            words = [
+                unicodedata.normalize("NFD", word).translate(self._accents)
+                for word in words
+            ]
+        words = " ".join(words).translate(self._marks).split()
+        return [number for word in words for number in self._word(word)]
+
+    def _word(self, word: str) -> list[int]:
+        """The longest pieces from the left; [UNK] where there are none."""
+        if len(word) > MAX_WORD_CHARACTERS:
+            return [self._unknown]
+        found: list[int] = []
+        pieces, start = self._firsts, 0
+        while start < len(word):
+            end = min(len(word), start + self._longest)
+            while end > start and word[start:end] not in pieces:
+                end -= 1
+            if end == start:
+                return [self._unknown]
+            found.append(pieces[word[start:end]])
+            pieces, start = self._others, end
+        return found

@@ -4,7 +4,7 @@ TF Text's `FastBertNormalizer` replaces every code point by a string, by means
 of a table that its caller may supply. Its own table does not follow the rules
 of google-research/bert (it case-folds with NFKC and turns control characters
 into spaces), so this module builds one that does. Three things do not depend
-on one code point alone and are mended before or after: bytes that are not
+on one code point alone and are repaired before or after: bytes that are not
 UTF-8, the final sigma, and the canonical order of marks that are no accents.
 """
 
@@ -290,15 +290,15 @@ class BertNormalizer(tf.Module):
         """Normalises strings, string [B] to string [B]."""
         plain = tf.strings.regex_full_match(texts, self._plain)
 
-        def of_mended() -> tf.Tensor:
-            mended = self._mend(texts, plain)
-            found = self._by_code_point.normalize(mended)
-            return self._order(mended, plain, found)
+        def of_repaired() -> tf.Tensor:
+            repaired = self._repair(texts, plain)
+            found = self._by_code_point.normalize(repaired)
+            return self._order(repaired, plain, found)
 
         return tf.cond(
             tf.reduce_all(plain),
             lambda: self._by_code_point.normalize(texts),
-            of_mended,
+            of_repaired,
         )
 
     def normalize_with_offsets(
@@ -311,38 +311,40 @@ class BertNormalizer(tf.Module):
 
         Returns:
           The normalised strings [B]; the place of each of their bytes, and of
-          their ends, in the mended texts, in bytes, ragged int64 [B, bytes +
-          1]; the mended texts [B], which have the characters of `texts` one
+          their ends, in the repaired texts, in bytes, ragged int64 [B, bytes +
+          1]; the repaired texts [B], which have the characters of `texts` one
           for one but are valid UTF-8. Marks that change places leave their
           origins where they were.
         """
         plain = tf.strings.regex_full_match(texts, self._plain)
         all_plain = tf.reduce_all(plain)
-        mended = tf.cond(
-            all_plain, lambda: texts, lambda: self._mend(texts, plain)
+        repaired = tf.cond(
+            all_plain, lambda: texts, lambda: self._repair(texts, plain)
         )
-        found, sources = self._by_code_point.normalize_with_offsets(mended)
+        found, sources = self._by_code_point.normalize_with_offsets(repaired)
         found = tf.cond(
-            all_plain, lambda: found, lambda: self._order(mended, plain, found)
+            all_plain,
+            lambda: found,
+            lambda: self._order(repaired, plain, found),
         )
-        return found, sources, mended
+        return found, sources, repaired
 
-    def _mend(self, texts: tf.Tensor, plain: tf.Tensor) -> tf.Tensor:
+    def _repair(self, texts: tf.Tensor, plain: tf.Tensor) -> tf.Tensor:
         """Replaces what is not plain by its like, character by character."""
         rows = tf.where(~plain)
-        mended = tf.strings.unicode_transcode(
+        repaired = tf.strings.unicode_transcode(
             tf.gather_nd(texts, rows), "UTF-8", "UTF-8", errors="replace"
         )
         if self._final_sigma is not None:
-            mended = self._final_sigma(mended)
+            repaired = self._final_sigma(repaired)
         if self._strips:
-            mended = tf.strings.regex_replace(
-                mended, self._dropped, self._PLACEHOLDER
+            repaired = tf.strings.regex_replace(
+                repaired, self._dropped, self._PLACEHOLDER
             )
-        return tf.tensor_scatter_nd_update(texts, rows, mended)
+        return tf.tensor_scatter_nd_update(texts, rows, repaired)
 
     def _order(
-        self, mended: tf.Tensor, plain: tf.Tensor, normalized: tf.Tensor
+        self, repaired: tf.Tensor, plain: tf.Tensor, normalized: tf.Tensor
     ) -> tf.Tensor:
         """Puts the marks that stay into canonical order."""
         if not self._strips:
@@ -350,7 +352,7 @@ class BertNormalizer(tf.Module):
         rows = tf.where(~plain)
         unordered = tf.gather_nd(normalized, rows)
         ordered = self._by_code_point.normalize(
-            tf_text.normalize_utf8(tf.gather_nd(mended, rows), "NFD")
+            tf_text.normalize_utf8(tf.gather_nd(repaired, rows), "NFD")
         )
         # Ordering moves bytes and changes no lengths; where they differ, TF
         # Text decomposed a character that Python's tables do not know.
@@ -358,6 +360,33 @@ class BertNormalizer(tf.Module):
         return tf.tensor_scatter_nd_update(
             normalized, rows, tf.where(same, ordered, unordered)
         )
+
+
+def characters_before(
+    texts: tf.Tensor, rows: tf.Tensor, *places: tf.Tensor
+) -> list[tf.Tensor]:
+    """How many characters are before bytes of texts.
+
+    Args:
+      texts: valid UTF-8, string [B].
+      rows: the text of each place, int64 [S].
+      places: bytes of these texts, each int64 [S].
+
+    Returns:
+      For each of `places` int32 [S].
+    """
+    lengths = tf.cast(tf.strings.length(texts), tf.int64)
+    row_begins = tf.gather(tf.cumsum(lengths, exclusive=True), rows)
+    counts = tf.concat([[0], _character_counts(texts)], 0)
+    first = tf.gather(counts, row_begins)
+    return [tf.gather(counts, row_begins + place) - first for place in places]
+
+
+def _character_counts(texts: tf.Tensor) -> tf.Tensor:
+    """How many characters begin up to each byte of all texts, int32."""
+    all_bytes = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
+    begins_character = tf.bitwise.bitwise_and(all_bytes, 0xC0) != 0x80
+    return tf.cumsum(tf.cast(begins_character, tf.int32))
 
 
 def character_offsets(
@@ -383,9 +412,7 @@ def character_offsets(
     lengths = tf.cast(tf.strings.length(texts), tf.int64)
     row_begins = tf.gather(tf.cumsum(lengths, exclusive=True), rows)
     source_begins = tf.gather(sources.row_starts(), rows)
-    all_bytes = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
-    begins_character = tf.bitwise.bitwise_and(all_bytes, 0xC0) != 0x80
-    counts = tf.cumsum(tf.cast(begins_character, tf.int32))
+    counts = _character_counts(texts)
     # The index of the character that a byte of all texts belongs to; the last
     # entry is for the end of the last text.
     indices = tf.concat([counts - 1, [tf.reduce_sum(counts[-1:])]], 0)

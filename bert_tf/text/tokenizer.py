@@ -1,10 +1,9 @@
 """Google's BERT tokenization, exact for every string, in the graph."""
 
 import functools
-import itertools
 import os
 import pathlib
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -13,22 +12,23 @@ import tensorflow_text as tf_text
 from bert_tf.errors import UserError
 from bert_tf.sources import local_folder
 from bert_tf.text import unicode_tables
-from bert_tf.text.added_tokens import AddedTokenFinder, Segments, whole
+from bert_tf.text.added_tokens import AddedTokens, Pieces
 from bert_tf.text.normalizer import (
     BertNormalizer,
     CodePoints,
     character_offsets,
+    characters_before,
 )
-from bert_tf.text.self_check import CHECK_TOKENS, CHECKS
 from bert_tf.text.tokenizer_config import (
     TokenizerConfig,
     read_tokenizer_config,
     write_tokenizer_config,
 )
-from bert_tf.text.tokenizer_files import AddedToken
+from bert_tf.text.tokenizer_files import AddedToken, require_vocabulary
 from bert_tf.text.vocabulary import (
     CLS,
     CONTINUATION,
+    MAX_WORD_CHARACTERS,
     PAD,
     SEP,
     SPECIAL_TOKENS,
@@ -36,10 +36,7 @@ from bert_tf.text.vocabulary import (
     VOCABULARY_FILE,
     Vocabulary,
 )
-from bert_tf.text.vocabulary_files import require_vocabulary
 
-# tokenization.py `WordpieceTokenizer`: longer words become [UNK].
-MAX_WORD_CHARACTERS = 200
 _MAX_CHARACTER_BYTES = 4
 # TF Text's own limit (fast_wordpiece_tokenizer_utils.h), without the "##".
 MAX_PIECE_BYTES = 256
@@ -48,8 +45,47 @@ _PLAIN_ASCII = r"[\t\n\r -~]*"
 # Strings that may hold a word over the limit.
 _LONG_RUN = rf"(?s).*[^\x00-\x20]{{{MAX_WORD_CHARACTERS + 1}}}.*"
 _NONCHARACTERS = range(0xFDD0, 0xFDF0)
+CHECK_TOKENS = (
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    *("a", "##a", "b", "##b", "A", "e", "##e", "é", "##é", "i", "σ", "##σ"),
+    *("##ς", "中", "!", "[", "]", "\u1100", "##\u1161"),
+    *("\u302e", "##\u302e", "\U00016ff0", "##\U00016ff0"),
+)
 
-Pieces = tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]
+# Texts on which TF Text's own rules and BERT's differ: a text, its tokens when
+# lower-cased, and its tokens as it is.
+CHECKS = (
+    ("Ab", "a ##b", "A ##b"),
+    ("a\tb\r\na", "a b a", "a b a"),
+    # Accents go, composed or apart, and only in lower case.
+    ("É", "e", "[UNK]"),
+    ("e\u0301!", "e !", "[UNK] !"),
+    # Control and format characters go without a trace.
+    ("a\x01b", "a ##b", "a ##b"),
+    ("a\x00b\ufffd", "a ##b", "a ##b"),
+    ("a\u200bb\u00ad", "a ##b", "a ##b"),
+    # Every blank separates; U+0085 is a control character.
+    ("a\u00a0b\u3000a\u2028b\u0085a", "a b a b ##a", "a b a b ##a"),
+    # No compatibility folding: sharp s, a ligature, an ellipsis, a wide A.
+    ("ß \ufb01", "[UNK] [UNK]", "[UNK] [UNK]"),
+    ("\u2026 \uff21", "[UNK] [UNK]", "[UNK] [UNK]"),
+    # A capital sigma is final after a letter, unless a letter follows.
+    ("aΣ aΣa Σ", "a ##ς a ##σ ##a σ", "[UNK] [UNK] [UNK]"),
+    ("a\u0301Σ\u200d!", "a ##ς !", "[UNK] !"),
+    ("\u0130", "i", "[UNK]"),
+    # Hangul falls into its letters; marks that stay are put in order.
+    ("\uac00", "\u1100 ##\u1161", "[UNK]"),
+    ("\u302e\U00016ff0", "\U00016ff0 ##\u302e", "\u302e ##\U00016ff0"),
+    # Ideographs and punctuation stand alone, so no text is a special token.
+    ("a中b![A]", "a 中 b ! [ a ]", "a 中 b ! [ A ]"),
+    # An unassigned character belongs to its word.
+    ("a\U000e0fffb", "[UNK]", "[UNK]"),
+    # The limit of a word is 200 characters, not bytes.
+    ("a" * 200, "a" + 199 * " ##a", "a" + 199 * " ##a"),
+    ("b" + "a" * 200, "[UNK]", "[UNK]"),
+    ("é" * 200, "e" + 199 * " ##e", "é" + 199 * " ##é"),
+    ("é" * 201 + "!", "[UNK] !", "[UNK] !"),
+)
 
 
 class BertTokenizer(tf.Module):
@@ -121,7 +157,9 @@ class BertTokenizer(tf.Module):
         # A word with a character that neither Python's tables nor the
         # vocabulary know is [UNK], even if TF Text takes it for punctuation.
         unknown = chr(next(c for c in _NONCHARACTERS if c not in kept))
-        letters = {} if tokenize_chinese_chars else _letters(known, unknown)
+        letters = {}
+        if not tokenize_chinese_chars:
+            letters = unicode_tables.ideographs_as_letters(known, unknown)
         replaced = dict(letters)
         if any(token.normalized for token in looked_for):
             # So that an added token with a blank in it is found.
@@ -152,41 +190,11 @@ class BertTokenizer(tf.Module):
             )
             self._tokens = tf.constant(vocab.tokens)
             self._is_continuation = tf.constant(vocab.is_continuation)
-            self._find_in_text = self._finder(
-                [token for token in looked_for if not token.normalized]
-            )
-            self._find_in_normalized = self._finder(
-                [token for token in looked_for if token.normalized]
-            )
-        self._finds_tokens = bool(looked_for)
-
-    def _finder(
-        self, tokens: list[AddedToken]
-    ) -> Callable[[tf.Tensor], Segments]:
-        """What divides texts at added tokens, normalised ones or not."""
-        if not tokens:
-            return whole
-        spelled = [token.content for token in tokens]
-        for content in spelled:
-            if content not in self.vocabulary.ids:
-                raise UserError(
-                    f"`added_tokens`: {content!r} is not in the vocabulary."
+            self._added_tokens = None
+            if looked_for:
+                self._added_tokens = AddedTokens(
+                    looked_for, vocab, self.config, self._normalizer
                 )
-        ids = [self.vocabulary.ids[content] for content in spelled]
-        apart: Sequence[tuple[int, int]] = ()
-        if tokens[0].normalized:
-            # transformers puts blanks around ideographs first.
-            if self.config.tokenize_chinese_chars:
-                apart = unicode_tables.IDEOGRAPHS
-            normalized = self._normalizer.normalize(tf.constant(spelled))
-            spelled = [text.decode() for text in normalized.numpy()]
-        if "" in spelled:
-            empty = tokens[spelled.index("")].content
-            raise UserError(
-                f"`added_tokens`: nothing is left of {empty!r} once it is "
-                "normalised."
-            )
-        return AddedTokenFinder(tokens, spelled, ids, apart)
 
     @property
     def lower_case(self) -> bool:
@@ -333,8 +341,8 @@ class BertTokenizer(tf.Module):
     def _tokenize(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The ids of a batch, flat, and where its rows begin."""
         with tf.device("/CPU:0"):
-            if self._finds_tokens:
-                return self._around_added_tokens(texts)[:2]
+            if self._added_tokens is not None:
+                return self._added_tokens.split(texts, self._pieces)[:2]
             normalized = tf.cond(
                 _all_plain_ascii(texts),
                 lambda: tf.strings.lower(texts) if self.lower_case else texts,
@@ -360,7 +368,7 @@ class BertTokenizer(tf.Module):
             )
 
         def of_others() -> Pieces:
-            normalized, sources, mended = (
+            normalized, sources, repaired = (
                 self._normalizer.normalize_with_offsets(texts)
             )
             ids, splits, starts, ends = self._pieces(normalized)
@@ -368,58 +376,13 @@ class BertTokenizer(tf.Module):
             return (
                 ids,
                 splits,
-                *character_offsets(sources, mended, rows, starts, ends),
+                *character_offsets(sources, repaired, rows, starts, ends),
             )
 
         with tf.device("/CPU:0"):
-            if self._finds_tokens:
-                return self._around_added_tokens(texts)
+            if self._added_tokens is not None:
+                return self._added_tokens.split(texts, self._pieces)
             return tf.cond(_all_plain_ascii(texts), of_ascii, of_others)
-
-    def _around_added_tokens(self, texts: tf.Tensor) -> Pieces:
-        """The same with added tokens, and the text between them split."""
-        texts = tf.strings.unicode_transcode(
-            texts, "UTF-8", "UTF-8", errors="replace"
-        )
-        # TF Text's regex_split ends at a NUL; both are dropped later.
-        texts = tf.strings.regex_replace(texts, r"\x00", "\x01")
-        outer = self._find_in_text(texts)
-        normalized, sources, mended = self._normalizer.normalize_with_offsets(
-            outer.texts
-        )
-        inner = self._find_in_normalized(normalized)
-        ids, splits, starts, ends = self._pieces(inner.texts)
-        # Segment of `outer` and place in its normalised text of each token.
-        piece = tf.ragged.row_splits_to_segment_ids(splits)
-        found = tf.where(inner.ids >= 0)[:, 0]
-        of = tf.concat([piece, found], 0)
-        segment, shift = tf.gather(inner.row, of), tf.gather(inner.start, piece)
-        ids = tf.concat([ids, tf.gather(inner.ids, found)], 0)
-        starts = tf.concat([starts + shift, tf.gather(inner.start, found)], 0)
-        ends = tf.concat([ends + shift, tf.gather(inner.end, found)], 0)
-        first, last = character_offsets(sources, mended, segment, starts, ends)
-        begin = _characters_before(texts, outer.row, outer.start)
-        end = _characters_before(texts, outer.row, outer.end)
-        first += tf.gather(begin, segment)
-        last += tf.gather(begin, segment)
-        # What was found in the text itself is a segment of its own.
-        apart = tf.where(outer.ids >= 0)[:, 0]
-        segment = tf.concat([segment, apart], 0)
-        starts = tf.concat([starts, tf.zeros_like(apart)], 0)
-        order = tf.argsort(segment * 2**32 + starts, stable=True)
-        rows = tf.gather(outer.row, tf.gather(segment, order))
-        bounds = tf.range(tf.size(texts, tf.int64) + 1)
-
-        def ordered(values: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
-            values = tf.concat([values, tf.gather(others, apart)], 0)
-            return tf.gather(values, order)
-
-        return (
-            ordered(ids, outer.ids),
-            tf.searchsorted(rows, bounds, out_type=tf.int64),
-            ordered(first, begin),
-            ordered(last, end),
-        )
 
     def _pieces(self, normalized: tf.Tensor) -> Pieces:
         """WordPiece of normalised texts: ids, rows, byte starts and ends."""
@@ -455,21 +418,9 @@ class BertTokenizer(tf.Module):
         begins = tf.gather(starts, firsts)
         word_ends = tf.gather(ends, lasts)
         rows = tf.searchsorted(splits, firsts, side="right") - 1
-        # Counted in all texts at once: words cut out of long texts would copy
-        # a whole text for each of them.
-        all_bytes = tf.io.decode_raw(
-            tf.strings.reduce_join(normalized), tf.uint8
-        )
-        begins_character = tf.bitwise.bitwise_and(all_bytes, 0xC0) != 0x80
-        counts = tf.cumsum(tf.cast(begins_character, tf.int32))
-        counts = tf.concat([[0], counts], 0)
-        lengths = tf.cast(tf.strings.length(normalized), tf.int64)
-        shift = tf.gather(tf.cumsum(lengths, exclusive=True), rows)
-        is_long = (
-            tf.gather(counts, shift + word_ends)
-            - tf.gather(counts, shift + begins)
-            > MAX_WORD_CHARACTERS
-        )
+        # Words taken out of long texts would copy a whole text for each.
+        before, through = characters_before(normalized, rows, begins, word_ends)
+        is_long = through - before > MAX_WORD_CHARACTERS
         places = tf.boolean_mask(firsts, is_long)[:, tf.newaxis]
         ids = tf.tensor_scatter_nd_update(
             ids,
@@ -490,39 +441,6 @@ class BertTokenizer(tf.Module):
         )
 
 
-def _letters(known: Set[int], unknown: str) -> dict[int, str]:
-    """What replaces ideographs, so that TF Text takes them for letters.
-
-    It always makes words of them. So those of the vocabulary become code
-    points for private use that the vocabulary does not hold; where a text
-    holds one of these, or an ideograph that the vocabulary does not know, its
-    word is unknown.
-    """
-    ideographs = unicode_tables.ideographs()
-    letters = dict.fromkeys(ideographs, unknown)
-    private_use = itertools.chain(*unicode_tables.PRIVATE_USE)
-    free = (code for code in private_use if code not in known)
-    for code, private in zip(sorted(ideographs & known), free, strict=False):
-        letters[code] = chr(private)
-        letters[private] = unknown
-    return letters
-
-
-def _characters_before(
-    texts: tf.Tensor, rows: tf.Tensor, places: tf.Tensor
-) -> tf.Tensor:
-    """The characters before bytes [S] of some texts, int32 [S]."""
-    lengths = tf.cast(tf.strings.length(texts), tf.int64)
-    row_begins = tf.gather(tf.cumsum(lengths, exclusive=True), rows)
-    all_bytes = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
-    begins_character = tf.bitwise.bitwise_and(all_bytes, 0xC0) != 0x80
-    counts = tf.cumsum(tf.cast(begins_character, tf.int32))
-    counts = tf.concat([[0], counts], 0)
-    return tf.gather(counts, row_begins + places) - tf.gather(
-        counts, row_begins
-    )
-
-
 def _all_plain_ascii(texts: tf.Tensor) -> tf.Tensor:
     return tf.reduce_all(tf.strings.regex_full_match(texts, _PLAIN_ASCII))
 
@@ -533,11 +451,11 @@ def _as_batch(texts) -> tuple[tf.Tensor, bool]:
         texts = tf.convert_to_tensor(texts, tf.string)
     except (TypeError, ValueError) as error:
         raise UserError(
-            f"texts: a string or a list of strings is wanted ({error})."
+            f"texts: give a string or a list of strings ({error})."
         ) from None
     if texts.shape.rank not in (0, 1):
         raise UserError(
-            f"texts: has shape {texts.shape}; a scalar or [B] is wanted."
+            f"texts: has shape {texts.shape}; give a scalar or [B]."
         )
     is_scalar = texts.shape.rank == 0
     return (texts[tf.newaxis] if is_scalar else texts), is_scalar
@@ -549,7 +467,7 @@ def _ragged(values: tf.Tensor, splits: tf.Tensor) -> tf.RaggedTensor:
 
 @functools.cache
 def _check_rules(lower_case: bool) -> None:
-    """Tokenises the table of self_check.py, once a process.
+    """Tokenises the texts of `CHECKS`, once a process.
 
     Raises:
       UserError: the installed TF Text does not give the expected tokens.
@@ -559,11 +477,11 @@ def _check_rules(lower_case: bool) -> None:
         texts = [text for text, *_ in CHECKS]
         found = tokenizer.id_to_token(tokenizer.tokenize(texts)).to_list()
     for (text, *expected), tokens in zip(CHECKS, found, strict=True):
-        wanted = expected[0 if lower_case else 1].split()
+        correct = expected[0 if lower_case else 1].split()
         tokens = [token.decode() for token in tokens]
-        if tokens != wanted:
+        if tokens != correct:
             raise UserError(
                 f"TensorFlow Text {tf_text.__version__} breaks BERT's rules: "
-                f"{text!r} gives {tokens}, not {wanted}; install the version "
+                f"{text!r} gives {tokens}, not {correct}; install the version "
                 "that requirements.txt names."
             )

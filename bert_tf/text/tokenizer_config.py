@@ -13,6 +13,7 @@ from bert_tf.text.tokenizer_files import (
     AddedToken,
     JsonPart,
     TokenizerFiles,
+    added_tokens,
     read_tokenizer_files,
 )
 from bert_tf.text.vocabulary import (
@@ -24,7 +25,6 @@ from bert_tf.text.vocabulary import (
     UNK,
     Vocabulary,
 )
-from bert_tf.text.vocabulary_files import added_tokens
 
 # Classes of Hugging Face that make their rules of their arguments, which
 # tokenizer_config.json holds, and classes that take them from tokenizer.json.
@@ -147,7 +147,7 @@ def read_tokenizer_config(
     """
     files = read_tokenizer_files(folder)
     generic = files.config.values.get("tokenizer_class") in _GENERIC_CLASSES
-    _check_rules(files, generic)
+    _refuse_other_rules(files, generic)
     config, normalizer = files.config, files.hugging_face.part("normalizer")
     evidence = [
         (config, "do_lower_case"),
@@ -185,7 +185,7 @@ def read_tokenizer_config(
     )
 
 
-def _check_rules(files: TokenizerFiles, generic: bool) -> None:
+def _refuse_other_rules(files: TokenizerFiles, generic: bool) -> None:
     """Raises `UserError` for rules that BertTokenizer does not follow.
 
     Args:

@@ -8,9 +8,10 @@ inside TensorFlow.
 """
 
 import functools
+import itertools
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -213,3 +214,20 @@ def word_pattern(tokenize_chinese_chars: bool = True) -> re.Pattern[str]:
         for first, last in ranges(stand_alone(tokenize_chinese_chars))
     )
     return re.compile(rf"[{alone}]|[^\s{alone}]+")
+
+
+def ideographs_as_letters(known: Set[int], unknown: str) -> dict[int, str]:
+    """What replaces ideographs, so that TF Text takes them for letters.
+
+    It always makes words of them. So those of the vocabulary become code
+    points for private use that the vocabulary does not hold; where a text
+    holds one of these, or an ideograph that the vocabulary does not know, its
+    word is unknown.
+    """
+    letters = dict.fromkeys(ideographs(), unknown)
+    private_use = itertools.chain(*PRIVATE_USE)
+    free = (code for code in private_use if code not in known)
+    for code, private in zip(sorted(ideographs() & known), free, strict=False):
+        letters[code] = chr(private)
+        letters[private] = unknown
+    return letters

@@ -17,6 +17,8 @@ VOCABULARY_FILE = "vocab.txt"
 PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_TOKENS = (PAD, UNK, CLS, SEP, MASK)
 CONTINUATION = "##"
+# tokenization.py `WordpieceTokenizer`: longer words become [UNK].
+MAX_WORD_CHARACTERS = 200
 
 
 def _check(tokens: tuple[str, ...], source: str, row: str) -> None:
@@ -68,7 +70,7 @@ class Vocabulary:
         """
         if isinstance(tokens, str):
             raise UserError(
-                f"{source}: a list of tokens is wanted, not the string "
+                f"{source}: give a list of tokens, not the string "
                 f"{tokens[:40]!r}."
             )
         self._tokens = tuple(tokens)

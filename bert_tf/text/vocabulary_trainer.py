@@ -15,11 +15,7 @@ from bert_tf.errors import UserError
 from bert_tf.files import ENCODING_ERRORS, expand_inputs, write_text
 from bert_tf.progress import Progress
 from bert_tf.text import unicode_tables
-from bert_tf.text.tokenizer import (
-    MAX_PIECE_BYTES,
-    MAX_WORD_CHARACTERS,
-    BertTokenizer,
-)
+from bert_tf.text.tokenizer import MAX_PIECE_BYTES, BertTokenizer
 from bert_tf.text.tokenizer_config import (
     TokenizerConfig,
     write_tokenizer_config,
@@ -27,6 +23,7 @@ from bert_tf.text.tokenizer_config import (
 from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
 from bert_tf.text.vocabulary import (
     CONTINUATION,
+    MAX_WORD_CHARACTERS,
     PAD,
     SPECIAL_TOKENS,
     UNK,

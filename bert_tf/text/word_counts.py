@@ -15,8 +15,8 @@ from bert_tf.errors import UserError
 from bert_tf.files import decode_line, open_bytes
 from bert_tf.text import unicode_tables
 from bert_tf.text.normalizer import BertNormalizer
-from bert_tf.text.tokenizer import MAX_WORD_CHARACTERS
 from bert_tf.text.tokenizer_config import TokenizerConfig
+from bert_tf.text.vocabulary import MAX_WORD_CHARACTERS
 
 CHUNK_CHARACTERS = 1 << 22
 _LINES_AT_ONCE = 256

@@ -114,7 +114,7 @@ def words(seed: int) -> list[str]:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("_MOST_WORDS", 100), ("_MOST_LONG_WORDS", 3), ("_MOST_IDS", 500)],
+    [("_MAX_WORDS", 100), ("_MAX_LONG_WORDS", 3), ("_MAX_IDS", 500)],
 )
 def test_what_is_forgotten_is_learnt_again(
     tokenizers, monkeypatch, name, value

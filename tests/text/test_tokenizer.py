@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
-from bert_tf.text import self_check, tokenizer, unicode_tables
+from bert_tf.text import tokenizer, unicode_tables
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -431,8 +431,8 @@ def test_from_checkpoint_of_hugging_face(tmp_path) -> None:
 
 
 def test_self_check_table_is_the_reference() -> None:
-    tokens = set(self_check.CHECK_TOKENS)
-    for text, *expected in self_check.CHECKS:
+    tokens = set(tokenizer.CHECK_TOKENS)
+    for text, *expected in tokenizer.CHECKS:
         for lower_case, wanted in zip((True, False), expected, strict=True):
             found = reference_tokenization.tokenize(text, tokens, lower_case)
             assert [token.text for token in found] == wanted.split(), text

@@ -11,12 +11,12 @@ from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.text.tokenizer import BertTokenizer
-from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
-from bert_tf.text.vocabulary_files import (
+from bert_tf.text.tokenizer_files import (
     added_tokens,
     read_vocabulary,
     require_vocabulary,
 )
+from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 GOLDEN = TESTS / "golden" / "hugging_face_tokenizer"
