@@ -11,6 +11,12 @@ class UserError(ValueError):
     """
 
 
+def excerpt(value: object) -> str:
+    """A value as an error shows it: quoted, and at most 60 characters."""
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
 class WorkerLost(RuntimeError):
     """Another worker of the run is gone; the run can be gone on with.
 

@@ -6,6 +6,7 @@ import functools
 import glob
 import gzip
 import hashlib
+import json
 import os
 import pathlib
 import platform
@@ -13,10 +14,11 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from typing import BinaryIO
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, excerpt
 from bert_tf.progress import notice
 
 try:
@@ -28,6 +30,8 @@ ENCODING_ERRORS = ("strict", "replace")
 # What a process of another machine has not written to for so long is nobody's.
 _SECONDS_UNTIL_ABANDONED = 24 * 60 * 60
 _UNKNOWN = "0"
+_BOM = "\ufeff"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def expand_inputs(
@@ -90,6 +94,148 @@ def decode_line(
             f"(0x{line[error.start]:02x}) is not UTF-8; convert the file or "
             "pass `encoding_errors`=replace."
         ) from None
+
+
+def read_lines(
+    path: str | os.PathLike, encoding_errors: str
+) -> Iterator[tuple[int, str]]:
+    """Reads the lines of a file of texts; see `decode_lines`.
+
+    Args:
+      path: the file; one that ends in .gz is unpacked.
+      encoding_errors: "strict" or "replace", for bytes that are not UTF-8.
+
+    Raises:
+      UserError: the file is missing or damaged, is UTF-16, holds a NUL byte,
+        or bytes that are not UTF-8 while encoding_errors is "strict".
+    """
+    try:
+        with open_bytes(path) as file:
+            lines = _text_bytes(file, path)
+            yield from decode_lines(lines, path, encoding_errors)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file.") from None
+    except IsADirectoryError:
+        raise UserError(f"{path}: is a folder; name a file.") from None
+
+
+def decode_lines(
+    lines: Iterable[bytes], path: str | os.PathLike, encoding_errors: str
+) -> Iterator[tuple[int, str]]:
+    """Decodes lines, each with its number, from 1, and its line end.
+
+    Lines end at a line feed alone: Unicode knows other ends, which stand in
+    texts. A byte-order mark at the beginning is dropped.
+
+    Args:
+      lines: a file that is open for reading bytes, or its lines.
+      path: its name, for errors.
+      encoding_errors: "strict" or "replace".
+
+    Raises:
+      UserError: a damaged gzip file, or bytes that are not UTF-8.
+    """
+    try:
+        for number, line in enumerate(lines, start=1):
+            text = decode_line(line, path, number, encoding_errors)
+            yield number, text.removeprefix(_BOM) if number == 1 else text
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise UserError(f"{path}: damaged gzip file ({error}).") from None
+
+
+def _text_bytes(
+    lines: Iterable[bytes], path: str | os.PathLike
+) -> Iterator[bytes]:
+    """The lines of a file; raises `UserError` where they cannot be text."""
+    for number, line in enumerate(lines, start=1):
+        if number == 1 and line.startswith(_UTF_16):
+            raise UserError(
+                f"{path}: is UTF-16; convert it to UTF-8, for example "
+                "with iconv -f UTF-16 -t UTF-8."
+            )
+        nul = line.find(b"\0")
+        if nul >= 0:
+            raise UserError(
+                f"{path}, line {number}: byte {nul + 1} is NUL, which no text "
+                "holds; convert the file to UTF-8 or remove it with "
+                "tr -d '\\000'."
+            )
+        yield line
+
+
+def json_object(
+    line: str, place: str, key: str = "key", as_written: bool = False
+) -> dict[str, Any]:
+    """Parses a line of a JSON-lines file.
+
+    Args:
+      line: the line.
+      place: file and line, for errors.
+      key: a key that the object should have, for errors.
+      as_written: whether numbers stay text, as the file has them, and a key
+        that occurs twice is an error.
+
+    Raises:
+      UserError: it is not JSON, or no object.
+    """
+    try:
+        if as_written:
+            value = json.loads(
+                line,
+                object_pairs_hook=lambda pairs: _without_repeats(pairs, place),
+                parse_int=str,
+                parse_float=str,
+                parse_constant=str,
+            )
+        else:
+            value = json.loads(line.removeprefix(_BOM))
+    except UserError:
+        raise
+    # A ValueError that is no JSONDecodeError: a number of thousands of digits.
+    except (ValueError, RecursionError) as error:
+        raise UserError(
+            f"{place}: {excerpt(line.strip())} is not JSON ({error})."
+        ) from None
+    if not isinstance(value, dict):
+        raise UserError(
+            f"{place}: {excerpt(line.strip())} is no object; write "
+            f'{{"{key}": "...", ...}}.'
+        )
+    return value
+
+
+def _without_repeats(
+    pairs: list[tuple[str, Any]], place: str
+) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in values:
+            raise UserError(f"{place}: the key {key!r} occurs twice.")
+        values[key] = value
+    return values
+
+
+def whole_text(text: str, place: str, encoding_errors: str) -> str:
+    """A text out of JSON without halves of surrogate pairs.
+
+    Such a half, a \\u escape alone, is no character and cannot be encoded.
+
+    Args:
+      text: the text.
+      place: file, line and key, for the error.
+      encoding_errors: "strict", or "replace" to put U+FFFD in its place.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        if encoding_errors == "strict":
+            raise UserError(
+                f"{place} is {excerpt(text)}, with half of a surrogate pair; "
+                "correct it or pass `encoding_errors`=replace."
+            ) from None
+        pairs = text.encode("utf-16", "surrogatepass")
+        return pairs.decode("utf-16", "replace")
+    return text
 
 
 @contextlib.contextmanager

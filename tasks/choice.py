@@ -6,6 +6,6 @@ python -m tools.run_finetuning --task=choice --mode=train,eval \\
     --init_from=MODEL --output_dir=out
 """
 
-from bert_tf.finetuning.choices.choice_task import OwnChoiceTask
+from bert_tf.finetuning import UserChoiceTask
 
-TASK = OwnChoiceTask(name="choice")
+TASK = UserChoiceTask(name="choice")

@@ -1,9 +1,13 @@
 """CoLA: is a sentence grammatical? Matthews' correlation."""
 
-from bert_tf.finetuning.data.glue import PAPER_RECIPE, GlueData, GlueFile
-from bert_tf.finetuning.data.glue_datasets import DataSet
-from bert_tf.finetuning.kinds.metrics import matthews
-from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+from bert_tf.finetuning import (
+    PAPER_RECIPE,
+    DataSet,
+    GlueData,
+    GlueFile,
+    SentenceTask,
+    matthews,
+)
 
 LABELS = ("0", "1")
 DATA_SET = DataSet("cola", ("sentence",), LABELS)

@@ -4,10 +4,14 @@ Two dev and two test sets, of the genres trained on (matched) and of others
 (mismatched), and GLUE's diagnostic set, whose answers GLUE keeps.
 """
 
-from bert_tf.finetuning.data.glue import PAPER_RECIPE, GlueData, GlueFile
-from bert_tf.finetuning.data.glue_datasets import DataSet
-from bert_tf.finetuning.kinds.metrics import accuracy
-from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+from bert_tf.finetuning import (
+    PAPER_RECIPE,
+    DataSet,
+    GlueData,
+    GlueFile,
+    SentenceTask,
+    accuracy,
+)
 
 TEXTS = ("sentence1", "sentence2")
 

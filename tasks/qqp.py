@@ -1,9 +1,14 @@
 """QQP: do two questions ask the same? F1 and accuracy."""
 
-from bert_tf.finetuning.data.glue import PAPER_RECIPE, GlueData, train_dev_test
-from bert_tf.finetuning.data.glue_datasets import DataSet
-from bert_tf.finetuning.kinds.metrics import accuracy, binary_f1
-from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+from bert_tf.finetuning import (
+    PAPER_RECIPE,
+    DataSet,
+    GlueData,
+    SentenceTask,
+    accuracy,
+    binary_f1,
+    train_dev_test,
+)
 
 TEXTS = ("question1", "question2")
 LABELS = ("0", "1")

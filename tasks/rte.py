@@ -1,9 +1,13 @@
 """RTE: does a sentence follow from another? Accuracy."""
 
-from bert_tf.finetuning.data.glue import PAPER_RECIPE, GlueData, train_dev_test
-from bert_tf.finetuning.data.glue_datasets import DataSet
-from bert_tf.finetuning.kinds.metrics import accuracy
-from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+from bert_tf.finetuning import (
+    PAPER_RECIPE,
+    DataSet,
+    GlueData,
+    SentenceTask,
+    accuracy,
+    train_dev_test,
+)
 
 TEXTS = ("sentence1", "sentence2")
 LABELS = ("entailment", "not_entailment")

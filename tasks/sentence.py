@@ -5,6 +5,6 @@ python -m tools.run_finetuning --task=sentence --mode=train,eval \\
     --set label_column=stars --init_from=MODEL --output_dir=out
 """
 
-from bert_tf.finetuning.kinds.own_file import OwnFileTask
+from bert_tf.finetuning import UserFileTask
 
-TASK = OwnFileTask(name="sentence")
+TASK = UserFileTask(name="sentence")

@@ -1,9 +1,14 @@
 """STS-B: how alike are two sentences, from 0 to 5? Correlations."""
 
-from bert_tf.finetuning.data.glue import PAPER_RECIPE, GlueData, train_dev_test
-from bert_tf.finetuning.data.glue_datasets import DataSet
-from bert_tf.finetuning.kinds.metrics import pearson, spearman
-from bert_tf.finetuning.kinds.regression_task import RegressionTask
+from bert_tf.finetuning import (
+    PAPER_RECIPE,
+    DataSet,
+    GlueData,
+    RegressionTask,
+    pearson,
+    spearman,
+    train_dev_test,
+)
 
 TEXTS = ("sentence1", "sentence2")
 

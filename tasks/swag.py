@@ -3,10 +3,9 @@
 Zellers et al. 2018; train.csv, val.csv and test.csv of the official files.
 """
 
-from bert_tf.finetuning.choices.choice_data import SwagFiles
-from bert_tf.finetuning.choices.choice_task import ChoiceTask
+from bert_tf.finetuning import MultipleChoiceTask, SwagFiles
 
-TASK = ChoiceTask(
+TASK = MultipleChoiceTask(
     name="swag",
     data=SwagFiles(),
     # Devlin et al. 2019, table 4: dev.

@@ -13,7 +13,7 @@ python -m tools.run_finetuning --task=sentence --set train_file=reviews.csv \\
 from absl import flags
 
 from bert_tf.finetuning.choices.choice_recipe import OwnChoiceRecipe
-from bert_tf.finetuning.data.own_files import OwnFilesRecipe
+from bert_tf.finetuning.data.user_files import OwnFilesRecipe
 from bert_tf.finetuning.kinds.multi_label_task import MultiLabelRecipe
 from bert_tf.finetuning.kinds.own_file import OwnFileRecipe
 from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe

@@ -1,13 +1,13 @@
 """JSON lines: an object with a text on every line."""
 
 import dataclasses
-import json
 import pathlib
 from collections.abc import Iterator
 
 from bert_tf.corpora.raw_documents import RawDocument
 from bert_tf.corpora.streams import ByteStream, Position, decode
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, excerpt
+from bert_tf.files import json_object, whole_text
 
 _KEYS_SHOWN = 8
 
@@ -47,19 +47,7 @@ class JsonLines:
             document.content, self.path, document.line, self.encoding_errors
         )
         place = f"{self.path}, line {document.line}"
-        try:
-            values = json.loads(line.removeprefix("\ufeff"))
-        # A ValueError that is no JSONDecodeError: a number of thousands of
-        # digits.
-        except (ValueError, RecursionError) as error:
-            raise UserError(
-                f"{place}: {_excerpt(line.strip())} is not JSON ({error})."
-            ) from None
-        if not isinstance(values, dict):
-            raise UserError(
-                f"{place}: {_excerpt(values)} is no object; write "
-                f'{{"{self.text_field}": "..."}}.'
-            )
+        values = json_object(line, place, self.text_field)
         if self.text_field not in values:
             keys = ", ".join(map(str, list(values)[:_KEYS_SHOWN])) or "none"
             raise UserError(
@@ -69,26 +57,8 @@ class JsonLines:
         text = values[self.text_field]
         if not isinstance(text, str):
             raise UserError(
-                f"{place}: {self.text_field!r} is {_excerpt(text)}; a text is "
+                f"{place}: {self.text_field!r} is {excerpt(text)}; a text is "
                 "wanted."
             )
-        return self._whole(text, place).split("\n")
-
-    def _whole(self, text: str, place: str) -> str:
-        """The text, if it has no halves of characters."""
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError:
-            if self.encoding_errors == "strict":
-                raise UserError(
-                    f"{place}: {self.text_field!r} has half of a surrogate "
-                    "pair; mend it or pass `encoding_errors`=replace."
-                ) from None
-            pairs = text.encode("utf-16", "surrogatepass")
-            return pairs.decode("utf-16", "replace")
-        return text
-
-
-def _excerpt(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+        where = f"{place}: {self.text_field!r}"
+        return whole_text(text, where, self.encoding_errors).split("\n")

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import POOLER, load_checkpoint
 from bert_tf.encoder import BertEncoder
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, excerpt
 from bert_tf.extraction.settings import CLS, MAX, POOLED, TOKENS, Settings
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.models import restore
@@ -336,19 +336,14 @@ def _parts(text: Any, number: int) -> _Parts:
     )
     if not is_text or not all(isinstance(part, str) for part in parts):
         raise UserError(
-            f"texts[{number}] is {_excerpt(text)}; a string or a pair of "
+            f"texts[{number}] is {excerpt(text)}; a string or a pair of "
             "strings is wanted."
         )
     try:
         "".join(parts).encode("utf-8")
     except UnicodeEncodeError:
         raise UserError(
-            f"texts[{number}] is {_excerpt(text)}, with half of a surrogate "
+            f"texts[{number}] is {excerpt(text)}, with half of a surrogate "
             "pair, which is no character; mend the text."
         ) from None
     return tuple(parts)
-
-
-def _excerpt(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -1,22 +1,19 @@
 """The texts of files: one a line, or a column of JSON lines."""
 
 import contextlib
-import json
 import pathlib
 import re
 import sys
-import zlib
 from collections.abc import Iterator, Sequence
-from gzip import BadGzipFile, GzipFile
+from gzip import GzipFile
 from typing import Any, BinaryIO, NamedTuple
 
-from bert_tf.errors import UserError
-from bert_tf.files import decode_line, open_bytes
+from bert_tf.errors import UserError, excerpt
+from bert_tf.files import decode_lines, json_object, open_bytes, whole_text
 
 STANDARD_STREAM = "-"
 # As google-research/bert, extract_features.py, `read_examples`.
 _PAIR = re.compile(r"(.*) \|\|\| (.*)", re.DOTALL)
-_BOM = "\ufeff"
 
 
 class Line(NamedTuple):
@@ -60,7 +57,8 @@ def read_lines(
         is_json = str(path).removesuffix(".gz").endswith(".jsonl")
         for number, text in _text_lines(path, encoding_errors):
             if is_json:
-                yield _of_json(text, text_columns, f"{path}, line {number}")
+                place = f"{path}, line {number}"
+                yield _of_json(text, text_columns, place, encoding_errors)
             else:
                 yield _of_text(text)
 
@@ -69,15 +67,9 @@ def _text_lines(
     path: str | pathlib.Path, encoding_errors: str
 ) -> Iterator[tuple[int, str]]:
     """Lines without their ends, each with its number."""
-    try:
-        with _opened(path) as file:
-            for number, line in enumerate(file, start=1):
-                text = decode_line(line, path, number, encoding_errors)
-                if number == 1:
-                    text = text.removeprefix(_BOM)
-                yield number, text.removesuffix("\n").removesuffix("\r")
-    except (EOFError, BadGzipFile, zlib.error) as error:
-        raise UserError(f"{path}: damaged gzip file ({error}).") from None
+    with _opened(path) as file:
+        for number, text in decode_lines(file, path, encoding_errors):
+            yield number, text.removesuffix("\n").removesuffix("\r")
 
 
 def _opened(
@@ -95,23 +87,19 @@ def _of_text(text: str) -> Line:
     return Line((match[1], match[2]), match.start(2))
 
 
-def _of_json(text: str, columns: Sequence[str], place: str) -> Line:
-    try:
-        row = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise UserError(
-            f"{place}: {text[:40]!r} is not JSON ({error})."
-        ) from None
-    if not isinstance(row, dict):
-        raise UserError(
-            f'{place}: {text[:40]!r} is no object; write {{"{columns[0]}": '
-            "...}."
-        )
-    first, *others = (_cell(row, column, place) for column in columns)
+def _of_json(
+    text: str, columns: Sequence[str], place: str, encoding_errors: str
+) -> Line:
+    row = json_object(text, place, columns[0])
+    first, *others = (
+        _cell(row, column, place, encoding_errors) for column in columns
+    )
     return Line((first, others[0]) if others else first)
 
 
-def _cell(row: dict[str, Any], column: str, place: str) -> str:
+def _cell(
+    row: dict[str, Any], column: str, place: str, encoding_errors: str
+) -> str:
     if column not in row:
         raise UserError(
             f"{place}: has no {column!r}; its keys are "
@@ -120,13 +108,6 @@ def _cell(row: dict[str, Any], column: str, place: str) -> str:
     value = row[column]
     if not isinstance(value, str):
         raise UserError(
-            f"{place}: {column!r} is {repr(value)[:40]}; a string is wanted."
+            f"{place}: {column!r} is {excerpt(value)}; a string is required."
         )
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        raise UserError(
-            f"{place}: {column!r} holds half of a surrogate pair, which is no "
-            "character; mend the line."
-        ) from None
-    return value
+    return whole_text(value, f"{place}: {column!r}", encoding_errors)

@@ -119,7 +119,7 @@ def test_json_lines(tmp_path: pathlib.Path) -> None:
     [
         (b"{", "line 2: '{' is not JSON"),
         (b"plain words", "line 2: 'plain words' is not JSON"),
-        (b"[1]", r"line 2: \[1\] is no object"),
+        (b"[1]", r"line 2: '\[1\]' is no object"),
         (
             b'{"body": "x", "id": 1}',
             "no key 'text' .its keys: body, id.*`text_field`",

@@ -14,7 +14,7 @@ from bert_tf.finetuning.doctor.suspicious_text import (
     REPLACEMENT,
     suspicious,
 )
-from bert_tf.finetuning.kinds.own_file import OwnFileRecipe, OwnFileTask
+from bert_tf.finetuning.kinds.own_file import OwnFileRecipe, UserFileTask
 from bert_tf.text.tokenizer import BertTokenizer
 
 TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c ##d e ; &".split()
@@ -55,7 +55,7 @@ def numbers(tmp_path, tokenizer):
         label_column="l",
         max_seq_length=6,
     )
-    task = OwnFileTask(name="own").prepared(recipe)
+    task = UserFileTask(name="own").prepared(recipe)
     found = look(task, recipe, tokenizer)
     return json.loads(json.dumps(found, allow_nan=False))
 
@@ -96,7 +96,7 @@ def test_pairs_count_both_texts(tmp_path, tokenizer):
         label_column="l",
         label_kind="regression",
     )
-    task = OwnFileTask(name="own").prepared(recipe)
+    task = UserFileTask(name="own").prepared(recipe)
     numbers = look(task, recipe, tokenizer)
     part = numbers["splits"]["train"]
     assert part["texts_per_row"] == 2
@@ -171,7 +171,7 @@ def test_empty_texts_and_several_labels(tmp_path, tokenizer):
         label_kind="multi_label",
         empty_text="keep",
     )
-    task = OwnFileTask(name="own").prepared(recipe)
+    task = UserFileTask(name="own").prepared(recipe)
     numbers = look(task, recipe, tokenizer)
     part = numbers["splits"]["train"]
     assert part["empty_texts"] == 1

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.data import glue_datasets
+from bert_tf.finetuning.data import glue as data_glue
 
 NAMES = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli")
 
@@ -210,7 +210,8 @@ def test_a_missing_dev_file_is_said(glue, capsys):
     recipe = recipe_of(task, glue)
     assert task.present_splits(task.dev_splits, recipe) == ("dev_matched",)
     assert capsys.readouterr().err == (
-        f"{glue}: has no dev_mismatched.tsv; going on with dev_matched alone.\n"
+        f"{glue}: has no dev_mismatched.tsv; continuing with dev_matched "
+        "alone.\n"
     )
     (glue / "MNLI" / "dev_matched.tsv").unlink()
     with pytest.raises(UserError, match="neither MNLI/dev_matched.tsv nor"):
@@ -246,7 +247,7 @@ def test_data_of_another_task(glue):
 def data_sets(monkeypatch):
     """TensorFlow Datasets with made-up rows of the true features."""
     tfds = pytest.importorskip("tensorflow_datasets")
-    monkeypatch.setattr(glue_datasets, "_demand_connection", lambda name: None)
+    monkeypatch.setattr(data_glue, "_demand_connection", lambda name: None)
     return tfds
 
 
@@ -277,7 +278,7 @@ def test_labels_of_data_sets_are_those_of_the_files(data_sets, monkeypatch):
         "label": np.array([2, 0, 1]),
         "idx": np.array([8, 3, 11], np.int32),
     }
-    monkeypatch.setattr(glue_datasets, "_batches", lambda name, split: [batch])
+    monkeypatch.setattr(data_glue, "_batches", lambda name, split: [batch])
     task = task_of("mnli")
     rows = task.read("dev_matched", recipe_of(task))
     assert [tuple(e)[:5] for e in rows] == [
@@ -395,6 +396,6 @@ def test_real_files(shared_data, name):
 def test_other_real_files(shared_data, file, count):
     task = task_of("mnli")
     path = shared_data / "glue" / "MNLI" / file
-    examples = task.read_references(str(path), recipe_of(task))
+    examples = task.data.read_file(str(path), recipe_of(task), task.parse_label)
     assert len(examples) == count
     assert len(collections.Counter(e.label for e in examples)) == 3

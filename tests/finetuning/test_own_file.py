@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from bert_tf.finetuning.data.examples import Example
-from bert_tf.finetuning.data.splitting import split_off_dev
-from bert_tf.finetuning.kinds.own_file import OwnFileRecipe, OwnFileTask
+from bert_tf.finetuning.data.user_files import split_off_dev
+from bert_tf.finetuning.kinds.own_file import OwnFileRecipe, UserFileTask
 from tests.finetuning.own_files import error_of, recipe, rows
 
-OWN = OwnFileTask(name="sentence")
+OWN = UserFileTask(name="sentence")
 
 
 # Which columns, which files.

@@ -8,7 +8,7 @@ import pytest
 
 import bert_tf.encoder
 from bert_tf.errors import UserError
-from bert_tf.finetuning.choices.choice_task import OwnChoiceTask
+from bert_tf.finetuning.choices.choice_task import UserChoiceTask
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
 from bert_tf.finetuning.question_answering.task import SpanTask
 from bert_tf.finetuning.run import run_finetuning
@@ -30,7 +30,7 @@ def sentences(start, folder):
 
 def choices(start, folder):
     recipe = choice_runs.small_recipe(folder, init_from=str(start))
-    return OwnChoiceTask(name="choice"), recipe
+    return UserChoiceTask(name="choice"), recipe
 
 
 def tags(start, folder):

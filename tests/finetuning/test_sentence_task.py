@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 
 from bert_tf.finetuning.data.examples import Example
+from bert_tf.finetuning.data.predictions import read_predictions
 from bert_tf.finetuning.kinds.multi_label_task import MultiLabelTask
 from bert_tf.finetuning.kinds.own_file import (
-    OwnFileTask,
     OwnTexts,
+    UserFileTask,
 )
 from bert_tf.finetuning.kinds.regression_task import RegressionTask
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
 from tests.finetuning.own_files import error_of, recipe, rows
 
-OWN = OwnFileTask(name="sentence")
+OWN = UserFileTask(name="sentence")
 
 
 def read(train, **settings):
@@ -250,7 +251,9 @@ def test_prediction_files(tmp_path):
     path = task.write_predictions(tmp_path, "dev", examples, predictions, None)
     assert path == tmp_path / "predictions_dev.tsv"
     assert path.read_text() == "index\tprediction\n0\ta|c\n1\t\n"
-    assert task.read_predictions(str(path)) == {"0": ("a", "c"), "1": ()}
+    answers = read_predictions(str(path), examples, "f")
+    found = [task.parse_label(cell, place) for _, cell, place in answers]
+    assert found == [("a", "c"), ()]
 
 
 def test_numbers_are_cut_to_the_range_before_they_are_scored(tmp_path):
@@ -266,7 +269,8 @@ def test_numbers_are_cut_to_the_range_before_they_are_scored(tmp_path):
         "index\tprediction\n"
         "0\t5.000000\n1\t0.000000\n2\t2.718280\n3\t5.000000\n"
     )
-    written = list(stsb.read_predictions(str(path)).values())
+    answers = read_predictions(str(path), examples, "f")
+    written = [float(cell) for _, cell, _ in answers]
     scores = stsb.score(stsb.references(examples), predictions.values, ())
     assert scores == pytest.approx(stsb.score([5, 1.5, 2, 4], written, ()))
     uncut = stsb.score([5, 1.5, 2, 4], logits[:, 0].tolist(), ())
@@ -277,17 +281,27 @@ def test_numbers_are_cut_to_the_range_before_they_are_scored(tmp_path):
 
 def test_prediction_files_gone_wrong(tmp_path):
     task = importlib.import_module("tasks.rte").TASK
-    path = rows(tmp_path, "index\tprediction\n0\tentailment\n0\tentailment\n")
-    assert error_of(task.read_predictions, path) == (
-        f"{path}, row 3: the index '0' occurs twice."
+    recipe = task.recipe_type()
+    references = tmp_path / "dev.tsv"
+    references.write_text(
+        "sentence1\tsentence2\tlabel\na\tb\tentailment\nc\td\tentailment\n"
     )
-    path = rows(tmp_path, "index\tprediction\n0\tneutral\n")
-    assert error_of(task.read_predictions, path) == (
-        f"{path}, row 2: unknown label 'neutral'; the labels are "
-        "'entailment', 'not_entailment'."
+
+    def error(text):
+        path = rows(tmp_path, text)
+        line = error_of(task.score_file, recipe, str(references), path)
+        assert line.startswith(path)
+        return line.removeprefix(path)
+
+    header = "index\tprediction\n"
+    assert error(header + "0\tentailment\n0\tentailment\n") == (
+        ", row 3: the index '0' occurs twice."
     )
-    path = rows(tmp_path, "0\tentailment\n1\tentailment\n")
-    assert "has no column 'index'" in error_of(task.read_predictions, path)
+    assert error(header + "0\tneutral\n1\tentailment\n") == (
+        ", row 2: unknown label 'neutral'; the labels are 'entailment', "
+        "'not_entailment'."
+    )
+    assert "has no column 'index'" in error("0\tentailment\n1\tentailment\n")
 
 
 def test_json_of_scores(tmp_path):

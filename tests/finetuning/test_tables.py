@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.data.reading import read_examples
+from bert_tf.finetuning.data.examples import examples_of
 from bert_tf.finetuning.data.tables import Dialect, read_table
 
 
@@ -152,8 +152,8 @@ def test_advice_for_files_of_the_users_own(tmp_path, content, advice):
         (
             "t.tsv",
             "a\tb\n1\t2\nonly one\n",
-            ", row 3: has 1 cell and the header 2 ('only one'); mend the row, "
-            "or pass `bad_rows`=skip.",
+            ", row 3: has 1 cell and the header 2 ('only one'); correct the "
+            "row, or pass `bad_rows`=skip.",
         ),
         ("t.tsv", "a\tb\n1\t2\t3\n", ", row 2: has 3 cells and the header 2"),
         ("t.csv", 'a,b\n"1\n2",3\n4\n', ", row 4: has 1 cell and the header 2"),
@@ -164,12 +164,12 @@ def test_advice_for_files_of_the_users_own(tmp_path, content, advice):
             "a\tb\tb\n1\t2\t3\n",
             ": 2 columns are called 'b'; name one by its number, 1 or 2.",
         ),
-        ("t.tsv", b"a\tb\n1\t\0x\n", ", row 2: byte 3 is NUL"),
-        ("t.csv", b"a,b\n1,\0x\n", ", row 2: byte 3 is NUL"),
+        ("t.tsv", b"a\tb\n1\t\0x\n", ", line 2: byte 3 is NUL"),
+        ("t.csv", b"a,b\n1,\0x\n", ", line 2: byte 3 is NUL"),
         (
             "t.tsv",
             b"a\tb\n1\t\xe9t\xe9\n",
-            ", row 2: byte 3 (0xe9) is not UTF-8; convert the file or pass "
+            ", line 2: byte 3 (0xe9) is not UTF-8; convert the file or pass "
             "`encoding_errors`=replace.",
         ),
         ("t.tsv", "a\tb\n1\t2\n".encode("utf-16"), ": is UTF-16; convert"),
@@ -189,7 +189,11 @@ def test_advice_for_files_of_the_users_own(tmp_path, content, advice):
             ", row 2: is blank",
         ),
         ("t.jsonl", '{"a": 1, "b": {"c": 2}}\n', ", row 1: 'b' is "),
-        ("t.jsonl", '{"a": 1, "b": [[2]]}\n', ", row 1: 'b' is ['2']; a text"),
+        (
+            "t.jsonl",
+            '{"a": 1, "b": [[2]]}\n',
+            ", row 1: 'b' is ['2']; it",
+        ),
         ("t.jsonl", '{"a": 1, "b": "\\u0000"}\n', ", row 1: 'b' holds a NUL"),
         ("t.jsonl", '{"a": 1, "b": "\\ud83d"}\n', ", row 1: 'b' is '\\ud83d'"),
         ("t.txt", "a\tb\n1\t2\n", ": the name does not tell the format"),
@@ -250,13 +254,13 @@ def test_replacing_what_is_not_text(write):
         ("t.jsonl", '{"a":1,"b":2}\n{"a":1}\n{"a":3,"b":4}\n{"b":0}\n'),
     ],
 )
-def test_passing_over_broken_rows(write, capsys, name, text):
+def test_skipping_broken_rows(write, capsys, name, text):
     path = write(name, text)
     table = read_table(path, ["a"] + ["b"], (), Dialect(skip_bad_rows=True))
     assert [row.cells for row in table.rows] == [("1", "2"), ("3", "4")]
     # Others keep their place, for prediction files.
     assert [row.position for row in table.rows] == [0, 2]
-    assert f"{path}: 2 broken rows are passed over" in capsys.readouterr().err
+    assert f"{path}: 2 broken rows are skipped" in capsys.readouterr().err
 
 
 def test_only_broken_rows(write):
@@ -270,7 +274,10 @@ PAIRS = "a\tb\tl\none\ttwo\t1\n \ttwo\t0\nthree\t\t1\nfour\tfive\t0\n"
 
 
 def examples(path, empty_text):
-    return read_examples(path, ("a", "b"), "l", empty_text, Dialect())
+    table = read_table(path, ["a", "b", "l"])
+    return examples_of(
+        table, ("a", "b"), True, empty_text, lambda cell, _: cell
+    )
 
 
 def test_empty_texts(write, capsys):
@@ -278,8 +285,8 @@ def test_empty_texts(write, capsys):
     with pytest.raises(UserError) as caught:
         examples(path, "error")
     assert str(caught.value) == (
-        f"{path}, row 3: the text in 'a' is empty (' '); mend the row, or pass "
-        "`empty_text`=keep or `empty_text`=drop."
+        f"{path}, row 3: the text in 'a' is empty (' '); correct the row, or "
+        "pass `empty_text`=keep or `empty_text`=drop."
     )
     assert len(examples(path, "keep")) == 4
     assert not capsys.readouterr().err

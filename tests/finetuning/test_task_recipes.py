@@ -9,7 +9,7 @@ from bert_tf.finetuning.kinds.multi_label_task import (
     MultiLabelRecipe,
     MultiLabelTask,
 )
-from bert_tf.finetuning.kinds.own_file import OwnFileRecipe, OwnFileTask
+from bert_tf.finetuning.kinds.own_file import OwnFileRecipe, UserFileTask
 from bert_tf.finetuning.kinds.regression_task import RegressionTask
 from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
@@ -101,7 +101,7 @@ def test_kinds_name_their_recipes():
         SentenceTask(name="a", data=data()).recipe_type: SentenceRecipe,
         RegressionTask(name="a", data=data()).recipe_type: SentenceRecipe,
         MultiLabelTask(name="a", data=data()).recipe_type: MultiLabelRecipe,
-        OwnFileTask(name="a").recipe_type: OwnFileRecipe,
+        UserFileTask(name="a").recipe_type: OwnFileRecipe,
     }
     assert all(mine is wanted for mine, wanted in found.items())
 

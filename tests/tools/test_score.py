@@ -156,7 +156,7 @@ def test_own_data(files):
         ("index\tprediction\n0\t1\n1\t1\n", "has no index 2, which is row 4"),
         (PREDICTIONS + "3\t1\n", "has an index '3', which"),
         (PREDICTIONS + "1\t1\n", "row 5: the index '1' occurs twice"),
-        ("index\tprediction\n0\t2\n", "row 2: unknown label '2'"),
+        (PREDICTIONS.replace("1\n", "2\n", 1), "row 2: unknown label '2'"),
         ("index\tprediction\n", "has a header and no rows"),
         ("id\tprediction\n0\t1\n", "has no column 'index'"),
     ],

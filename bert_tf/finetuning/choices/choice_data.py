@@ -12,9 +12,11 @@ from bert_tf.finetuning.choices.choice_file import (
     read_choices,
 )
 from bert_tf.finetuning.choices.choice_recipe import ChoiceRecipe
-from bert_tf.finetuning.data.examples import Example
-from bert_tf.finetuning.data.own_files import OwnFiles, path_of
-from bert_tf.finetuning.data.splitting import split_off_dev
+from bert_tf.finetuning.data.user_files import (
+    UserFiles,
+    path_of,
+    split_off_dev,
+)
 from bert_tf.progress import notice
 
 
@@ -27,16 +29,16 @@ class ChoiceFiles:
 
     def __init__(self, columns: ChoiceColumns):
         self.columns = columns
-        self._files = OwnFiles(split_off_choices)
+        self._files = UserFiles(split_off_dev)
 
     def present(
         self, splits: Sequence[str], recipe: ChoiceRecipe
     ) -> tuple[str, ...]:
-        """The splits that the recipe names a file for; see `OwnFiles`."""
+        """The splits that the recipe names a file for; see `UserFiles`."""
         return self._files.present(splits, recipe)
 
     def read(self, split: str, recipe: ChoiceRecipe) -> list[ChoiceExample]:
-        """The rows of a split; see `OwnFiles`."""
+        """The rows of a split; see `UserFiles`."""
 
         def rows(path: str, label_needed: bool) -> list[ChoiceExample]:
             return self._rows(path, recipe, label_needed)
@@ -108,27 +110,3 @@ class SwagFiles(ChoiceFiles):
                 f"{' and '.join(names)}; it is split for training and dev."
             )
         return dataclasses.replace(recipe, train_file=there[0], dev_file="")
-
-
-def split_off_choices(
-    examples: list[ChoiceExample], share: float, seed: int
-) -> tuple[list[ChoiceExample], list[ChoiceExample]]:
-    """Splits examples in two, each position of the right choice alike.
-
-    Rows of the same context stay on one side; see `split_off_dev`.
-
-    Args:
-      examples: examples of one file.
-      share: of the rows that become dev.
-      seed: of the draw.
-    """
-    rows = [
-        Example(e.context, None, str(e.label), e.identifier, e.row, e.path)
-        for e in examples
-    ]
-    _, dev = split_off_dev(rows, share, seed)
-    chosen = {row.identifier for row in dev}
-    return (
-        [e for e in examples if e.identifier not in chosen],
-        [e for e in examples if e.identifier in chosen],
-    )

@@ -4,10 +4,10 @@ import collections
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from bert_tf.errors import excerpt
 from bert_tf.finetuning.choices.choice_file import ChoiceExample
 from bert_tf.finetuning.choices.choice_recipe import ChoiceRecipe
 from bert_tf.finetuning.data.examples import Example
-from bert_tf.finetuning.data.table_formats import excerpt
 from bert_tf.finetuning.doctor import data_doctor
 from bert_tf.finetuning.doctor.lines import (
     MUCH_CUT,

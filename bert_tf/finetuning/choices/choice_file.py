@@ -8,10 +8,15 @@ import dataclasses
 import string
 from typing import NamedTuple
 
-from bert_tf.errors import UserError
-from bert_tf.finetuning.data.reading import handle_empty_texts
-from bert_tf.finetuning.data.table_formats import Cell, excerpt
-from bert_tf.finetuning.data.tables import Dialect, Row, read_table
+from bert_tf.errors import UserError, excerpt
+from bert_tf.finetuning.data.tables import (
+    Cell,
+    Dialect,
+    Row,
+    handle_empty_texts,
+    read_table,
+    text_of,
+)
 from bert_tf.progress import notice
 
 LABEL_FORMS = ("number", "number_from_1", "letter", "text")
@@ -40,6 +45,11 @@ class ChoiceExample(NamedTuple):
     identifier: str
     row: int
     path: str = ""
+
+    @property
+    def text_key(self) -> str:
+        """What makes two rows the same text: the context but for blanks."""
+        return self.context.strip()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +93,7 @@ def read_choices(
       path: a TSV, CSV or JSON-lines file; .gz is unpacked.
       columns: where it has what.
       dialect: how to read it. With `skip_bad_rows`, rows that are whole but
-        make no sense, such as those with an empty choice, are passed over as
+        make no sense, such as those with an empty choice, are skipped as
         well, with a notice.
       empty_text: what becomes of rows without a context; see
         `handle_empty_texts`.
@@ -105,11 +115,11 @@ def read_choices(
     if columns.label is not None:
         (wanted if label_needed else optional).append(columns.label)
     table = read_table(path, wanted, optional, dialect)
-    examples = []
+    examples: dict[Row, ChoiceExample] = {}
     broken: list[UserError] = []
     for row in table.rows:
         try:
-            examples.append(_example(row, columns, path, label_needed))
+            examples[row] = _example(row, columns, path, label_needed)
         except UserError as error:
             if not dialect.skip_bad_rows:
                 raise
@@ -122,9 +132,12 @@ def read_choices(
     if broken:
         notice(
             f"{path}: {len(broken)} rows have no usable choices or label and "
-            f"are passed over (bad_rows=skip). The first: {broken[0]}"
+            f"are skipped (bad_rows=skip). The first: {broken[0]}"
         )
-    return handle_empty_texts(examples, (columns.context,), empty_text)
+    kept = handle_empty_texts(
+        path, list(examples), (columns.context,), empty_text
+    )
+    return [examples[row] for row in kept]
 
 
 def _check(columns: ChoiceColumns) -> None:
@@ -154,27 +167,19 @@ def _example(
 ) -> ChoiceExample:
     place = f"{path}, row {row.number}"
     left = list(row.cells)
-    context = _text(left.pop(0), columns.context, place)
+    context = text_of(left.pop(0), columns.context, place)
     start = ""
     if columns.start is not None:
-        start = _text(left.pop(0), columns.start, place)
+        start = text_of(left.pop(0), columns.start, place)
     choices = _choices(left[: len(columns.choices)], columns, place)
     label = None
     if columns.label is not None:
         cell = left[-1]
         if cell is not None and (label_needed or cell):
-            text = _text(cell, columns.label, place)
+            text = text_of(cell, columns.label, place)
             label = _label(text, choices, columns.label_form, place)
     return ChoiceExample(
         context, start, choices, label, str(row.position), row.number, path
-    )
-
-
-def _text(cell: Cell, column: str, place: str) -> str:
-    if isinstance(cell, str):
-        return cell
-    raise UserError(
-        f"{place}: {column!r} is a list, {excerpt(cell)}; a text is wanted."
     )
 
 
@@ -193,7 +198,7 @@ def _choices(
         names = [f"{name!r}, number {n}," for n in range(len(choices))]
     else:
         choices = tuple(
-            _text(cell, name, place)
+            text_of(cell, name, place)
             for cell, name in zip(cells, columns.choices, strict=True)
         )
         names = [repr(name) for name in columns.choices]
@@ -212,7 +217,7 @@ def _choices(
         if not choice.strip():
             raise UserError(
                 f"{place}: the choice in {name} is empty "
-                f"({excerpt(choice)}); mend the row, or pass "
+                f"({excerpt(choice)}); correct the row, or pass "
                 "`bad_rows`=skip."
             )
     return choices

@@ -3,7 +3,7 @@
 import dataclasses
 
 from bert_tf.finetuning.choices.choice_file import LABEL_FORMS
-from bert_tf.finetuning.data.own_files import OwnFilesRecipe
+from bert_tf.finetuning.data.user_files import OwnFilesRecipe
 from bert_tf.recipe import setting
 
 # [CLS], two [SEP] and a token of either text.

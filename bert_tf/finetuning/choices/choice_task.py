@@ -25,10 +25,9 @@ from bert_tf.finetuning.choices.choice_recipe import (
     ChoiceRecipe,
     OwnChoiceRecipe,
 )
-from bert_tf.finetuning.data.prediction_files import (
-    matched,
-    read_cells,
-    write_cells,
+from bert_tf.finetuning.data.predictions import (
+    read_predictions,
+    write_predictions,
 )
 from bert_tf.finetuning.kinds.labels import commonest, known_label
 from bert_tf.finetuning.rows import LabelledRows
@@ -59,7 +58,7 @@ class ChoiceFacts(TaskFacts):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ChoiceTask(Task):
+class MultipleChoiceTask(Task):
     """A task whose answer is one of several texts.
 
     Attributes:
@@ -236,7 +235,7 @@ class ChoiceTask(Task):
             for example, value in zip(examples, answers.values, strict=True)
         }
         path = folder / f"predictions_{split}.tsv"
-        write_cells(path, cells)
+        write_predictions(path, cells)
         return path
 
     def write_answers(
@@ -258,15 +257,12 @@ class ChoiceTask(Task):
     ) -> dict[str, float]:
         """Scores a file with the columns index and prediction."""
         self.refuse_null_odds(null_odds)
-        cells = read_cells(predictions)
         examples = self.data.read_file(references, recipe)
         form = self.data.columns.label_form
         answers = [
             choice_number(cell, example.choices, form, place)
-            for example, (cell, place) in zip(
-                examples,
-                matched(cells, examples, predictions, references),
-                strict=True,
+            for example, cell, place in read_predictions(
+                predictions, examples, references
             )
         ]
         return _scores(self.references(examples), answers)
@@ -280,12 +276,12 @@ def _scores(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OwnChoiceTask(TaskTemplate):
+class UserChoiceTask(TaskTemplate):
     """What the name choice stands for, until a recipe says what it is."""
 
     recipe_type: ClassVar[type[OwnChoiceRecipe]] = OwnChoiceRecipe
 
-    def prepared(self, recipe: OwnChoiceRecipe) -> ChoiceTask:
+    def prepared(self, recipe: OwnChoiceRecipe) -> MultipleChoiceTask:
         """The task that a recipe describes.
 
         Raises:
@@ -307,4 +303,4 @@ class OwnChoiceTask(TaskTemplate):
             label_form=recipe.label_form,
         )
         # Task and data of one run, so that a file is read once.
-        return ChoiceTask(name=self.name, data=ChoiceFiles(columns))
+        return MultipleChoiceTask(name=self.name, data=ChoiceFiles(columns))

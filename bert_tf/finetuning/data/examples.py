@@ -1,14 +1,20 @@
-"""What a task reads and what a model answers: the common currency."""
+"""Examples of one text or a pair: what text classification reads."""
 
-import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
+from bert_tf.finetuning.data.tables import (
+    Cell,
+    Table,
+    handle_empty_texts,
+    text_of,
+)
 
 # The name of a class, a number (regression), the names of all classes that
-# hold (multi-label), or None where the file tells no answer: each kind of task
-# reads its own.
+# hold (multi-label), or None where the file has no answer.
 Label: TypeAlias = Any
+# Turns a label's cell into the label, given file and row for errors.
+ParseLabel: TypeAlias = Callable[[Cell, str], Label]
 
 
 class Example(NamedTuple):
@@ -30,17 +36,53 @@ class Example(NamedTuple):
     row: int
     path: str = ""
 
+    @property
+    def text_key(self) -> tuple[str, str | None]:
+        """What makes two rows the same text: all but blanks at the ends."""
+        text_b = self.text_b
+        return self.text_a.strip(), text_b.strip() if text_b else text_b
 
-@dataclasses.dataclass(frozen=True)
-class Predictions:
-    """A model's answers to N examples.
 
-    Attributes:
-      logits: float32 [N, C].
-      values: the answers, in the form of `Example.label`.
-      probabilities: float32 [N, C]; None for regression.
+def examples_of(
+    table: Table,
+    columns: tuple[str, ...],
+    has_label: bool,
+    empty_text: str,
+    parse_label: ParseLabel,
+) -> list[Example]:
+    """Makes examples of the rows of a table.
+
+    Args:
+      table: its rows have the texts first, then the label where there is one.
+      columns: what its one or two text columns are called, for errors.
+      has_label: whether the label's cell follows.
+      empty_text: what becomes of empty texts; see `handle_empty_texts`.
+      parse_label: what makes a label of a cell, or of None without one.
+
+    Returns:
+      Examples. Their identifiers are their places in the file, from 0, which
+      stay when others are dropped.
+
+    Raises:
+      UserError: a text is a list, or empty where that is not allowed, or
+        whatever `parse_label` raises.
     """
-
-    logits: np.ndarray
-    values: tuple[Label, ...]
-    probabilities: np.ndarray | None
+    examples = []
+    for row in handle_empty_texts(table.path, table.rows, columns, empty_text):
+        place = f"{table.path}, row {row.number}"
+        texts = [
+            text_of(cell, column, place)
+            for cell, column in zip(row.cells, columns, strict=False)
+        ]
+        label = row.cells[len(columns)] if has_label else None
+        examples.append(
+            Example(
+                text_a=texts[0],
+                text_b=texts[1] if len(texts) == 2 else None,
+                label=parse_label(label, place),
+                identifier=str(row.position),
+                row=row.number,
+                path=table.path,
+            )
+        )
+    return examples

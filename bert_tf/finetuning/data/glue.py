@@ -2,22 +2,49 @@
 
 import dataclasses
 import pathlib
+import urllib.error
+import urllib.request
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from bert_tf.corpora.data_sets import quiet
 from bert_tf.errors import UserError
-from bert_tf.finetuning.data.examples import Example
-from bert_tf.finetuning.data.glue_datasets import DataSet, read_data_set
-from bert_tf.finetuning.data.reading import handle_empty_texts, read_examples
-from bert_tf.finetuning.data.table_formats import TSV
-from bert_tf.finetuning.data.tables import Dialect
-from bert_tf.finetuning.kinds.text_data import Labelled
+from bert_tf.finetuning.data.examples import Example, ParseLabel, examples_of
+from bert_tf.finetuning.data.tables import (
+    TSV,
+    Dialect,
+    Row,
+    Table,
+    read_table,
+)
 from bert_tf.finetuning.recipe import FinetuningRecipe, TableRecipe
 from bert_tf.progress import notice
 
+# Where TensorFlow Datasets gets GLUE from.
+_SOURCE = "https://dl.fbaipublicfiles.com/"
+_SECONDS_TO_ANSWER = 15
+_ROWS_AT_A_TIME = 1024
+
 # Devlin et al. 2019, section 4.1: batches of 32 and 3 epochs, as the recipe has
 # them, and the best of 5e-5, 4e-5, 3e-5 and 2e-5 on the dev set. Which one that
-# was is not told; this is what the README of google-research/bert runs.
+# was is not said; this is what the README of google-research/bert runs.
 PAPER_RECIPE = {"learning_rate": 2e-5}
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSet:
+    """A task in TensorFlow Datasets.
+
+    Attributes:
+      name: of the data set, as in glue/NAME.
+      texts: its text features.
+      labels: the task's labels in the order of its classes; empty where the
+        label is a number.
+    """
+
+    name: str
+    texts: tuple[str, ...]
+    labels: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,49 +113,31 @@ class GlueData:
             if split not in there:
                 notice(
                     f"{recipe.data_dir}: has no {self.files[split].name}; "
-                    f"going on with {', '.join(there)} alone."
+                    f"continuing with {', '.join(there)} alone."
                 )
         return there
 
     def read(
-        self, split: str, recipe: TableRecipe, labelled: Labelled
+        self, split: str, recipe: TableRecipe, parse_label: ParseLabel
     ) -> list[Example]:
-        """The rows of a split; see `TaskData`."""
+        """The rows of a split; see `TextData`."""
         file = self.files[split]
         if recipe.data_dir:
             path = self._path(split, recipe)
             if path is None:
                 raise self._missing(split, recipe)
-            examples = self._rows(str(path), file, recipe)
+            table = _read_file(str(path), file, recipe)
         else:
-            examples = handle_empty_texts(
-                read_data_set(
-                    file.data_set, file.data_split, file.label is not None
-                ),
-                file.texts,
-                recipe.empty_text,
-            )
-        return [labelled(example) for example in examples]
+            table = _read_data_set(file)
+        return _examples(table, file, recipe, parse_label)
 
     def read_file(
-        self, path: str, recipe: TableRecipe, labelled: Labelled
+        self, path: str, recipe: TableRecipe, parse_label: ParseLabel
     ) -> list[Example]:
         """The rows of a file that is laid out as the dev file is."""
         file = next(f for split, f in self.files.items() if "dev" in split)
-        return [labelled(e) for e in self._rows(path, file, recipe)]
-
-    def _rows(
-        self, path: str, file: GlueFile, recipe: TableRecipe
-    ) -> list[Example]:
-        dialect = Dialect(
-            format=TSV,
-            header=file.header,
-            encoding_errors=recipe.encoding_errors,
-            skip_bad_rows=recipe.bad_rows == "skip",
-        )
-        return read_examples(
-            path, file.texts, file.label, recipe.empty_text, dialect
-        )
+        table = _read_file(path, file, recipe)
+        return _examples(table, file, recipe, parse_label)
 
     def _places(self, split: str, recipe: FinetuningRecipe) -> list[str]:
         """Where a file may lie: data_dir is the task's folder or holds it."""
@@ -160,3 +169,88 @@ class GlueData:
             f"`data_dir`={folder}: has neither {places}; give the task's "
             "folder in the layout of gluebenchmark.com, or the one above it."
         )
+
+
+def _examples(
+    table: Table, file: GlueFile, recipe: TableRecipe, parse_label: ParseLabel
+) -> list[Example]:
+    has_label = file.label is not None
+    return examples_of(
+        table, file.texts, has_label, recipe.empty_text, parse_label
+    )
+
+
+def _read_file(path: str, file: GlueFile, recipe: TableRecipe) -> Table:
+    """Reads a file in the official layout: its texts, and its label."""
+    columns = [*file.texts] if file.label is None else [*file.texts, file.label]
+    dialect = Dialect(
+        format=TSV,
+        header=file.header,
+        encoding_errors=recipe.encoding_errors,
+        skip_bad_rows=recipe.bad_rows == "skip",
+    )
+    return read_table(path, columns, (), dialect)
+
+
+def _read_data_set(file: GlueFile) -> Table:
+    """The same rows, made by TensorFlow Datasets when first asked for.
+
+    Raises:
+      UserError: they cannot be downloaded or made.
+    """
+    data_set = file.data_set
+    name = f"glue/{data_set.name}"
+    with quiet():
+        batches = _batches(name, file.data_split)
+    rows = []
+    for batch in batches:
+        texts = [batch[feature] for feature in data_set.texts]
+        for place, index in enumerate(batch["idx"]):
+            cells = [text[place].decode("utf-8") for text in texts]
+            if file.label is not None:
+                label = batch["label"][place]
+                # A label as the official file has it.
+                names = data_set.labels
+                cells.append(names[int(label)] if names else str(label))
+            rows.append(Row(int(index) + 1, int(index), tuple(cells)))
+    path = f"{name}, split {file.data_split}"
+    return Table(path, data_set.texts, sorted(rows))
+
+
+def _batches(name: str, split: str) -> list[dict[str, Any]]:
+    """The rows of a split, in NumPy arrays."""
+    import tensorflow_datasets as tfds
+
+    builder = tfds.builder(name)
+    if not builder.is_prepared():
+        _demand_connection(name)
+    try:
+        builder.download_and_prepare()
+        rows = builder.as_dataset(split=split, shuffle_files=False)
+        return list(tfds.as_numpy(rows.batch(_ROWS_AT_A_TIME)))
+    # A download fails in as many ways as there are libraries below it.
+    except Exception as error:
+        raise _cannot(name, error) from None
+
+
+def _demand_connection(name: str) -> None:
+    """Asks the source for a sign of life.
+
+    TensorFlow Datasets itself takes minutes to give up without a connection.
+    """
+    request = urllib.request.Request(_SOURCE, method="HEAD")
+    try:
+        urllib.request.urlopen(request, timeout=_SECONDS_TO_ANSWER).close()
+    except urllib.error.HTTPError:
+        # An answer, if only to say that there is no such page.
+        return
+    except OSError as error:
+        raise _cannot(name, error) from None
+
+
+def _cannot(name: str, error: Exception) -> UserError:
+    reason = " ".join(str(error).split()).rstrip(".")[:200]
+    return UserError(
+        f"TensorFlow Datasets cannot give {name} ({reason}); download GLUE "
+        "elsewhere and pass `data_dir`=FOLDER, the folder with its files."
+    )

@@ -1,24 +1,33 @@
-"""Tables of text, read strictly: every row whole, every error with its row."""
+"""Tables of text, read strictly: every row whole, every error with its row.
 
+A format is a function here that reads the rows of a file: of cells in order
+(TSV, CSV) or of values by key (JSON lines).
+"""
+
+import csv
 import dataclasses
 import difflib
+import itertools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from bert_tf.errors import UserError
-from bert_tf.finetuning.data.table_formats import (
-    JSONL,
-    READERS,
-    Cell,
-    Record,
-    excerpt,
-    format_of,
-)
+from bert_tf.errors import UserError, excerpt
+from bert_tf.files import json_object, read_lines, whole_text
 from bert_tf.progress import notice
+
+# What one cell holds: text, or in JSON a list of texts; None where the row of a
+# JSON-lines file lacks the key, or no row has the column.
+Cell: TypeAlias = str | tuple[str, ...] | None
+# A row as a file has it, with the line that it begins on, counted from 1.
+_CellRow: TypeAlias = tuple[int, list[str]]
+_ObjectRow: TypeAlias = tuple[int, dict[str, Cell] | None]
+R = TypeVar("R")
+
+TSV, CSV, JSONL = "tsv", "csv", "jsonl"
 
 
 class Row(NamedTuple):
-    """The wanted cells of one row.
+    """The requested cells of one row.
 
     Attributes:
       number: the line that it begins on, counted from 1.
@@ -40,7 +49,7 @@ class Table:
       path: the file.
       columns: all its columns; their numbers, from 0, where it has no header.
       rows: its rows, at least one.
-      broken_rows: rows that were passed over.
+      broken_rows: rows that were skipped.
     """
 
     path: str
@@ -54,11 +63,11 @@ class Dialect:
     """How a file is to be read.
 
     Attributes:
-      format: tsv, csv or jsonl; empty goes by the file's name.
+      format: one of FORMATS; empty goes by the file's name.
       header: whether the first row names the columns.
       encoding_errors: "strict" or "replace".
-      skip_bad_rows: whether rows with too few or too many cells are passed
-        over, with a notice, instead of being errors.
+      skip_bad_rows: whether rows with too few or too many cells are skipped,
+        with a notice, instead of being errors.
       chosen: whether the user says all this in a recipe, so that errors may
         advise another choice.
     """
@@ -72,7 +81,7 @@ class Dialect:
 
 def read_table(
     path: str,
-    wanted: Sequence[str],
+    required: Sequence[str],
     optional: Sequence[str] = (),
     dialect: Dialect = Dialect(),
 ) -> Table:
@@ -80,24 +89,23 @@ def read_table(
 
     Args:
       path: a TSV, CSV or JSON-lines file; .gz is unpacked.
-      wanted: columns that must be there, by name or number (from 0, or from
+      required: columns that must be there, by name or number (from 0, or from
         -1 backwards; a name comes first).
       optional: columns that may be missing.
       dialect: how to read it.
 
     Returns:
-      The table; a row's cells are those of `wanted`, then of `optional`.
+      The table; a row's cells are those of `required`, then of `optional`.
 
     Raises:
       UserError: the file cannot be read, is empty or a header alone, lacks a
-        wanted column or names it twice, or has a broken row.
+        required column or names it twice, or has a broken row.
     """
-    kind = dialect.format or format_of(path)
-    records = READERS[kind](path, dialect.encoding_errors)
-    if kind == JSONL:
-        table = _of_objects(path, records, wanted, optional, dialect)
+    kind = dialect.format or _format_of(path)
+    if kind in _OBJECT_READERS:
+        table = _table_of_objects(path, kind, required, optional, dialect)
     else:
-        table = _of_cells(path, records, wanted, optional, dialect)
+        table = _table_of_cells(path, kind, required, optional, dialect)
     if not table.rows:
         raise UserError(
             f"{path}: has a header and no rows."
@@ -106,116 +114,264 @@ def read_table(
         )
     if table.broken_rows:
         notice(
-            f"{path}: {table.broken_rows} broken rows are passed over "
+            f"{path}: {table.broken_rows} broken rows are skipped "
             "(bad_rows=skip)."
         )
     return table
 
 
-def _of_cells(
+def text_of(cell: Cell, column: str, place: str) -> str:
+    """A cell that must be a text; raises `UserError` for a list."""
+    if isinstance(cell, str):
+        return cell
+    raise UserError(
+        f"{place}: {column!r} is a list, {excerpt(cell)}; it must be a text."
+    )
+
+
+def handle_empty_texts(
+    path: str, rows: list[Row], columns: Sequence[str], empty_text: str
+) -> list[Row]:
+    """Keeps, drops or refuses rows with an empty text.
+
+    Args:
+      path: the file, for errors.
+      rows: its rows, at least one.
+      columns: the text columns, whose cells are a row's first ones.
+      empty_text: "error", "keep" or "drop".
+
+    Raises:
+      UserError: there is one and empty_text is "error", or nothing is left.
+    """
+    if empty_text == "keep":
+        return rows
+    kept = []
+    for row in rows:
+        empty = [
+            (column, cell)
+            for column, cell in zip(columns, row.cells, strict=False)
+            if isinstance(cell, str) and not cell.strip()
+        ]
+        if not empty:
+            kept.append(row)
+        elif empty_text == "error":
+            column, cell = empty[0]
+            raise UserError(
+                f"{path}, row {row.number}: the text in {column!r} is empty "
+                f"({excerpt(cell)}); correct the row, or pass "
+                "`empty_text`=keep or `empty_text`=drop."
+            )
+    if not kept:
+        raise UserError(f"{path}: all texts are empty.")
+    if len(kept) < len(rows):
+        notice(
+            f"{path}: {len(rows) - len(kept)} of {len(rows)} rows have an "
+            "empty text and are dropped (empty_text=drop)."
+        )
+    return kept
+
+
+def _read_tsv(path: str, encoding_errors: str) -> Iterator[_CellRow]:
+    """Splits lines at tabs; a quotation mark is a character like any other."""
+    for number, line in read_lines(path, encoding_errors):
+        line = line.removesuffix("\n").removesuffix("\r")
+        yield number, line.split("\t")
+
+
+def _read_csv(path: str, encoding_errors: str) -> Iterator[_CellRow]:
+    """Splits at commas outside of quotation marks, over lines if need be.
+
+    Raises:
+      UserError: a quotation mark that is not closed or stands inside a cell
+        that is not quoted.
+    """
+    # Python's own limit of 128 kB is below what a long text may have.
+    csv.field_size_limit(2**31 - 1)
+    lines = (line for _, line in read_lines(path, encoding_errors))
+    reader = csv.reader(lines, strict=True)
+    number = 1
+    while True:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            if "new-line character" in str(error):
+                raise UserError(
+                    f"{path}, row {number}: holds a carriage return inside a "
+                    "line; convert the line ends, for example with tr '\\r' "
+                    "'\\n'."
+                ) from None
+            raise UserError(
+                f"{path}, row {number}: is not CSV ({error}); a cell with a "
+                'comma, a quote or a line end is written in "...", quotes '
+                "inside it doubled."
+            ) from None
+        yield number, cells or [""]
+        number = reader.line_num + 1
+
+
+def _read_jsonl(path: str, encoding_errors: str) -> Iterator[_ObjectRow]:
+    """Reads one JSON object a line; numbers become text as they are written.
+
+    Raises:
+      UserError: a line that is not a JSON object of texts, numbers, truth
+        values, nulls or lists of them.
+    """
+
+    def scalar(value: Any, place: str) -> str:
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise UserError(
+                f"{place} is {excerpt(value)}; it must be a text, a number or "
+                "a list of them."
+            )
+        if "\0" in value:
+            raise UserError(f"{place} holds a NUL character; remove it.")
+        return whole_text(value, place, encoding_errors)
+
+    for number, line in read_lines(path, encoding_errors):
+        if not line.strip():
+            yield number, None
+            continue
+        place = f"{path}, row {number}"
+        cells: dict[str, Cell] = {}
+        for key, value in json_object(line, place, as_written=True).items():
+            where = f"{place}: {key!r}"
+            if isinstance(value, list):
+                cells[key] = tuple(scalar(each, where) for each in value)
+            else:
+                cells[key] = scalar(value, where)
+        yield number, cells
+
+
+_CELL_READERS = {TSV: _read_tsv, CSV: _read_csv}
+_OBJECT_READERS = {JSONL: _read_jsonl}
+FORMATS = (*_CELL_READERS, *_OBJECT_READERS)
+
+
+def _format_of(path: str) -> str:
+    """The format that a file's name tells; raises `UserError` if none."""
+    name = path.removesuffix(".gz").lower()
+    for known in FORMATS:
+        if name.endswith(f".{known}"):
+            return known
+    raise UserError(
+        f"{path}: the name does not tell the format; end it in .tsv, .csv or "
+        ".jsonl (.gz behind it will do), or pass `format`=tsv."
+    )
+
+
+def _table_of_cells(
     path: str,
-    records: Iterator[Record],
-    wanted: Sequence[str],
+    kind: str,
+    required: Sequence[str],
     optional: Sequence[str],
     dialect: Dialect,
 ) -> Table:
-    """Reads a TSV or CSV file, all rows as wide as the first one."""
-    first = next(records, None)
-    if dialect.header:
-        # Nothing but blank lines is an empty file.
-        while first is not None and first.cells == [""]:
-            first = next(records, None)
+    """Reads a file of cells, all rows as wide as the first one."""
+    raw = _CELL_READERS[kind](path, dialect.encoding_errors)
+    first = next(raw, None)
+    # Nothing but blank lines is an empty file.
+    while dialect.header and first is not None and first[1] == [""]:
+        first = next(raw, None)
     if first is None:
         return Table(path, (), [])
-    width = len(first.cells)
+    width = len(first[1])
     if dialect.header:
-        columns = tuple(str(cell).strip() for cell in first.cells)
+        columns = tuple(cell.strip() for cell in first[1])
     else:
         columns = tuple(map(str, range(width)))
+        raw = itertools.chain([first], raw)
+    if width > 1:
+        # Of one column, an empty line is a row with an empty text.
+        raw = _without_last_blanks(raw, [""])
     places: list[int | None] = [
-        _place(path, columns, name, dialect) for name in wanted
+        _place(path, columns, name, dialect) for name in required
     ]
     places += [
         _place(path, columns, name, dialect)
-        if _is_there(columns, name)
+        if name in columns or _is_number(name, columns)
         else None
         for name in optional
     ]
     rows: list[Row] = []
     broken = 0
-    body = records if dialect.header else _chain(first, records)
-    for position, record in enumerate(_without_last_blanks(body, width)):
-        if len(record.cells) != width:
-            if not dialect.skip_bad_rows:
-                raise _broken(path, record, columns, dialect.header)
+    for position, (number, cells) in enumerate(raw):
+        if len(cells) == width:
+            chosen = tuple(None if p is None else cells[p] for p in places)
+            rows.append(Row(number, position, chosen))
+        elif not dialect.skip_bad_rows:
+            begin = excerpt(" | ".join(cells))
+            named = "the header" if dialect.header else "others"
+            raise UserError(
+                f"{path}, row {number}: has {len(cells)} "
+                f"cell{'s' * (len(cells) != 1)} and {named} {width} "
+                f"({begin}); correct the row, or pass `bad_rows`=skip."
+            )
+        else:
             broken += 1
-            continue
-        cells = tuple(None if p is None else record.cells[p] for p in places)
-        rows.append(Row(record.row, position, cells))
     if not rows and broken:
         raise UserError(f"{path}: all {broken} rows are broken.")
     return Table(path, columns, rows, broken)
 
 
-def _of_objects(
+def _table_of_objects(
     path: str,
-    records: Iterator[Record],
-    wanted: Sequence[str],
+    kind: str,
+    required: Sequence[str],
     optional: Sequence[str],
     dialect: Dialect,
 ) -> Table:
-    """Reads a JSON-lines file, whose rows may have keys in any order."""
+    """Reads a file of objects, whose rows may have keys in any order."""
+    raw = _OBJECT_READERS[kind](path, dialect.encoding_errors)
     columns: dict[str, None] = {}
     rows = []
     broken: list[UserError] = []
-    records = _without_last_blanks(records, 2)
-    for position, record in enumerate(records):
-        keys = record.keys or []
-        columns.update(dict.fromkeys(keys))
-        missing = [name for name in wanted if name not in keys]
-        if missing or record.keys is None:
-            broken.append(_lacks(path, record, missing))
+    for position, (number, cells) in enumerate(_without_last_blanks(raw, None)):
+        columns.update(dict.fromkeys(cells or ()))
+        missing = [name for name in required if name not in (cells or ())]
+        if cells is None or missing:
+            broken.append(_lacks(f"{path}, row {number}", cells, missing))
             if not dialect.skip_bad_rows:
                 raise broken[0]
             continue
-        values = dict(zip(keys, record.cells, strict=True))
-        cells = tuple(values.get(name) for name in (*wanted, *optional))
-        rows.append(Row(record.row, position, cells))
+        chosen = tuple(cells.get(name) for name in (*required, *optional))
+        rows.append(Row(number, position, chosen))
     if not rows and broken:
         # A misspelt column, more likely than so many broken rows.
         raise broken[0]
     return Table(path, tuple(columns), rows, len(broken))
 
 
-def _lacks(path: str, record: Record, missing: Sequence[str]) -> UserError:
-    place = f"{path}, row {record.row}"
-    if record.keys is None:
+def _without_last_blanks(
+    rows: Iterator[tuple[int, R]], blank: R
+) -> Iterator[tuple[int, R]]:
+    """Drops the blank lines at the end of a file, which are no rows."""
+    blanks = []
+    for row in rows:
+        if row[1] == blank:
+            blanks.append(row)
+            continue
+        yield from blanks
+        blanks.clear()
+        yield row
+
+
+def _lacks(
+    place: str, cells: dict[str, Cell] | None, missing: Sequence[str]
+) -> UserError:
+    if cells is None:
         return UserError(
             f"{place}: is blank; remove it, or pass `bad_rows`=skip."
         )
     return UserError(
         f"{place}: has no {missing[0]!r}; its keys are "
-        f"{_listed(record.keys)}. Mend the row, or pass `bad_rows`=skip."
+        f"{_listed(tuple(cells))}. Correct the row, or pass `bad_rows`=skip."
     )
-
-
-def _chain(first: Record, others: Iterator[Record]) -> Iterator[Record]:
-    yield first
-    yield from others
-
-
-def _without_last_blanks(
-    records: Iterator[Record], width: int
-) -> Iterator[Record]:
-    """Drops empty lines at the end of a file, where they cannot be rows."""
-    blanks: list[Record] = []
-    for record in records:
-        if width > 1 and record.cells == [""] and record.keys is None:
-            blanks.append(record)
-            continue
-        yield from blanks
-        blanks = []
-        yield record
 
 
 def _is_number(name: str, columns: Sequence[str]) -> bool:
@@ -223,10 +379,6 @@ def _is_number(name: str, columns: Sequence[str]) -> bool:
         return -len(columns) <= int(name) < len(columns)
     except ValueError:
         return False
-
-
-def _is_there(columns: Sequence[str], name: str) -> bool:
-    return name in columns or _is_number(name, columns)
 
 
 def _place(
@@ -278,15 +430,3 @@ def _other_separator(header: str) -> str:
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(excerpt(name) for name in names[:20])
     return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-
-
-def _broken(
-    path: str, record: Record, columns: Sequence[str], header: bool
-) -> UserError:
-    count = len(record.cells)
-    named = f"the header {len(columns)}" if header else f"others {len(columns)}"
-    begin = excerpt(" | ".join(str(cell) for cell in record.cells))
-    return UserError(
-        f"{path}, row {record.row}: has {count} cell{'s' * (count != 1)} and "
-        f"{named} ({begin}); mend the row, or pass `bad_rows`=skip."
-    )

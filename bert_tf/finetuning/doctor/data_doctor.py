@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from bert_tf.finetuning.data.examples import Example
-from bert_tf.finetuning.data.splitting import text_key
 from bert_tf.finetuning.doctor.lines import lines
 from bert_tf.finetuning.doctor.suspicious_text import suspicious
 from bert_tf.finetuning.kinds.labels import sorted_labels
@@ -219,7 +218,7 @@ def _repeated(examples: Sequence[Example]) -> dict[str, Any]:
     labels: dict[Any, set] = {}
     rows, example_rows = 0, None
     for example in examples:
-        key = text_key(example)
+        key = example.text_key
         labels.setdefault(key, set()).add(example.label)
         earlier = first.setdefault(key, example)
         if earlier is not example:
@@ -244,16 +243,16 @@ def _shared(
     labels: dict[Any, set] = {}
     first: dict[Any, int] = {}
     for example in train:
-        key = text_key(example)
+        key = example.text_key
         labels.setdefault(key, set()).add(example.label)
         first.setdefault(key, example.row)
-    seen = [e for e in others if text_key(e) in labels]
-    other_label = sum(e.label not in labels[text_key(e)] for e in seen)
+    seen = [e for e in others if e.text_key in labels]
+    other_label = sum(e.label not in labels[e.text_key] for e in seen)
     return {
         "rows": len(seen),
         "share": len(seen) / len(others),
         "with_another_label": other_label,
-        "first": [first[text_key(seen[0])], seen[0].row] if seen else None,
+        "first": [first[seen[0].text_key], seen[0].row] if seen else None,
     }
 
 

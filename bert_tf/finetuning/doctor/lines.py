@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bert_tf.finetuning.data.table_formats import excerpt
+from bert_tf.errors import excerpt
 from bert_tf.finetuning.doctor.suspicious_text import DESCRIPTIONS
 
 _LABELS_SHOWN = 12

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, excerpt
 from bert_tf.finetuning.data.examples import Label
-from bert_tf.finetuning.data.table_formats import excerpt
 
 # Above this many classes, a class must have at least two rows on average.
 FEW_CLASSES = 20

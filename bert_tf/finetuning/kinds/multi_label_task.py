@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bert_tf.errors import UserError
-from bert_tf.finetuning.data.examples import Example, Label, Predictions
-from bert_tf.finetuning.data.table_formats import excerpt
+from bert_tf.errors import UserError, excerpt
+from bert_tf.finetuning.data.examples import Example, Label
+from bert_tf.finetuning.data.tables import Cell
 from bert_tf.finetuning.kinds import metrics
 from bert_tf.finetuning.kinds.labels import (
     FEW_CLASSES,
@@ -19,7 +19,7 @@ from bert_tf.finetuning.kinds.labels import (
     unknown_label,
 )
 from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
-from bert_tf.finetuning.kinds.text_data import SentenceFacts
+from bert_tf.finetuning.kinds.text_data import Predictions, SentenceFacts
 from bert_tf.finetuning.kinds.text_task import Score, TextTask
 from bert_tf.recipe import setting
 
@@ -57,9 +57,11 @@ class MultiLabelTask(TextTask):
     label_kind: ClassVar[str] = "multi_label"
     recipe_type: ClassVar[type[SentenceRecipe]] = MultiLabelRecipe
 
-    def parse_label(self, cell: str | tuple[str, ...], place: str) -> Label:
+    def parse_label(self, cell: Cell, place: str) -> Label:
         """Splits a cell into its labels; see `TextAnswers.parse_label`."""
-        parts = cell.split(self.separator) if isinstance(cell, str) else cell
+        parts = (
+            cell.split(self.separator) if isinstance(cell, str) else cell or ()
+        )
         names = dict.fromkeys(part.strip() for part in parts if part.strip())
         for name in names:
             check_label_text(name, place)

@@ -5,17 +5,19 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.data.examples import Example
-from bert_tf.finetuning.data.own_files import OwnFiles, OwnFilesRecipe
-from bert_tf.finetuning.data.reading import read_examples
-from bert_tf.finetuning.data.splitting import split_off_dev
+from bert_tf.finetuning.data.examples import Example, ParseLabel, examples_of
+from bert_tf.finetuning.data.tables import read_table
+from bert_tf.finetuning.data.user_files import (
+    OwnFilesRecipe,
+    UserFiles,
+    split_off_dev,
+)
 from bert_tf.finetuning.kinds.multi_label_task import (
     MultiLabelRecipe,
     MultiLabelTask,
 )
 from bert_tf.finetuning.kinds.regression_task import RegressionTask
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
-from bert_tf.finetuning.kinds.text_data import Labelled
 from bert_tf.finetuning.kinds.text_task import TextTask
 from bert_tf.finetuning.task import TaskTemplate
 from bert_tf.recipe import setting
@@ -52,7 +54,7 @@ class OwnFileRecipe(OwnFilesRecipe, MultiLabelRecipe):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OwnFileTask(TaskTemplate):
+class UserFileTask(TaskTemplate):
     """What the name sentence stands for, until a recipe says what it is."""
 
     recipe_type: ClassVar[type[OwnFileRecipe]] = OwnFileRecipe
@@ -93,7 +95,7 @@ class OwnFileTask(TaskTemplate):
 
 
 class OwnTexts:
-    """The rows of the files that a recipe names; see `TaskData`.
+    """The rows of the files that a recipe names; see `TextData`.
 
     Args:
       texts: the text columns, one or two.
@@ -101,7 +103,7 @@ class OwnTexts:
 
     def __init__(self, texts: tuple[str, ...]):
         self._texts = texts
-        self._files = OwnFiles(split_off_dev)
+        self._files = UserFiles(split_off_dev)
 
     def present(
         self, splits: Sequence[str], recipe: OwnFileRecipe
@@ -110,38 +112,38 @@ class OwnTexts:
         return self._files.present(splits, recipe)
 
     def read(
-        self, split: str, recipe: OwnFileRecipe, labelled: Labelled
+        self, split: str, recipe: OwnFileRecipe, parse_label: ParseLabel
     ) -> list[Example]:
-        """The rows of a split; see `TaskData`."""
+        """The rows of a split; see `TextData`."""
 
         def read_rows(path: str, label_needed: bool) -> list[Example]:
-            return self._rows(path, label_needed, recipe, labelled)
+            return self._rows(path, label_needed, recipe, parse_label)
 
         return self._files.read(split, recipe, read_rows)
 
     def read_file(
-        self, path: str, recipe: OwnFileRecipe, labelled: Labelled
+        self, path: str, recipe: OwnFileRecipe, parse_label: ParseLabel
     ) -> list[Example]:
         """The rows of a file with labels."""
-        return self._rows(path, True, recipe, labelled)
+        return self._rows(path, True, recipe, parse_label)
 
     def _rows(
         self,
         path: str,
         label_needed: bool,
         recipe: OwnFileRecipe,
-        labelled: Labelled,
+        parse_label: ParseLabel,
     ) -> list[Example]:
-        if label_needed and not recipe.label_column:
-            raise UserError(
-                f"`label_column`=...: name the column of the label in {path}."
-            )
-        examples = read_examples(
-            path,
-            self._texts,
-            recipe.label_column or None,
-            recipe.empty_text,
-            recipe.dialect,
-            label_needed,
+        label = [recipe.label_column] if recipe.label_column else []
+        if label_needed:
+            if not label:
+                raise UserError(
+                    "`label_column`=...: name the column of the label in "
+                    f"{path}."
+                )
+            table = read_table(path, [*self._texts, *label], (), recipe.dialect)
+        else:
+            table = read_table(path, self._texts, label, recipe.dialect)
+        return examples_of(
+            table, self._texts, bool(label), recipe.empty_text, parse_label
         )
-        return [labelled(example) for example in examples]

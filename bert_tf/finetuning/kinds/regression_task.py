@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bert_tf.errors import UserError
-from bert_tf.finetuning.data.examples import Example, Label, Predictions
-from bert_tf.finetuning.data.table_formats import excerpt
+from bert_tf.errors import UserError, excerpt
+from bert_tf.finetuning.data.examples import Example, Label
+from bert_tf.finetuning.data.tables import Cell
 from bert_tf.finetuning.kinds import metrics
 from bert_tf.finetuning.kinds.labels import known_label
+from bert_tf.finetuning.kinds.text_data import Predictions
 from bert_tf.finetuning.kinds.text_task import Score, TextTask
 
 
@@ -36,10 +37,10 @@ class RegressionTask(TextTask):
 
     label_kind: ClassVar[str] = "regression"
 
-    def parse_label(self, cell: str | tuple[str, ...], place: str) -> Label:
+    def parse_label(self, cell: Cell, place: str) -> Label:
         """Turns a cell into a number; raises `UserError` if it is none."""
         try:
-            number = float("" if isinstance(cell, tuple) else cell)
+            number = float(cell if isinstance(cell, str) else "")
         except ValueError:
             raise UserError(
                 f"{place}: the label {excerpt(cell)} is not a number; mend "

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bert_tf.errors import UserError
-from bert_tf.finetuning.data.examples import Example, Label, Predictions
-from bert_tf.finetuning.data.table_formats import excerpt
+from bert_tf.errors import UserError, excerpt
+from bert_tf.finetuning.data.examples import Example, Label
+from bert_tf.finetuning.data.tables import Cell
 from bert_tf.finetuning.kinds import metrics
 from bert_tf.finetuning.kinds.labels import (
     FEW_CLASSES,
@@ -19,6 +19,7 @@ from bert_tf.finetuning.kinds.labels import (
     sorted_labels,
     unknown_label,
 )
+from bert_tf.finetuning.kinds.text_data import Predictions
 from bert_tf.finetuning.kinds.text_task import Score, TextTask
 
 
@@ -41,7 +42,7 @@ class SentenceTask(TextTask):
 
     label_kind: ClassVar[str] = "classes"
 
-    def parse_label(self, cell: str | tuple[str, ...], place: str) -> Label:
+    def parse_label(self, cell: Cell, place: str) -> Label:
         """Turns a cell into a label.
 
         Args:
@@ -57,7 +58,7 @@ class SentenceTask(TextTask):
                 f"{place}: the label is a list, {excerpt(cell)}; pass "
                 "`label_kind`=multi_label, or give one label a row."
             )
-        if not cell.strip() or cell.strip().lower() == "nan":
+        if not cell or cell.strip().lower() in ("", "nan"):
             raise UserError(
                 f"{place}: the label is {excerpt(cell)}; every row needs one, "
                 "so fill it in or remove the row."

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.finetuning.data.examples import Example, Label, Predictions
+from bert_tf.finetuning.data.examples import Example, Label
+from bert_tf.finetuning.data.tables import Cell
 from bert_tf.finetuning.kinds.labels import commonest
+from bert_tf.finetuning.kinds.text_data import Predictions
 
 
 class TextAnswers(abc.ABC):
@@ -17,7 +19,7 @@ class TextAnswers(abc.ABC):
     """
 
     @abc.abstractmethod
-    def parse_label(self, cell: str | tuple[str, ...], place: str) -> Label:
+    def parse_label(self, cell: Cell, place: str) -> Label:
         """Turns a cell into a label.
 
         Args:

@@ -1,18 +1,17 @@
 """Where the rows of text tasks come from, and what their models remember."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
-from bert_tf.finetuning.data.examples import Example
+import numpy as np
+
+from bert_tf.finetuning.data.examples import Example, Label, ParseLabel
 from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
 from bert_tf.finetuning.task import TaskFacts
 
-# Turns the label's cell of an example into its label.
-Labelled = Callable[[Example], Example]
 
-
-class TaskData(Protocol):
+class TextData(Protocol):
     """Where a task's rows come from."""
 
     def present(
@@ -21,14 +20,29 @@ class TaskData(Protocol):
         """The splits that are there; says in a line which are not."""
 
     def read(
-        self, split: str, recipe: SentenceRecipe, labelled: Labelled
+        self, split: str, recipe: SentenceRecipe, parse_label: ParseLabel
     ) -> list[Example]:
-        """The rows of a split, each with its cell made a label."""
+        """The rows of a split, labels made of their cells by `parse_label`."""
 
     def read_file(
-        self, path: str, recipe: SentenceRecipe, labelled: Labelled
+        self, path: str, recipe: SentenceRecipe, parse_label: ParseLabel
     ) -> list[Example]:
         """The rows of a file that is laid out as the dev file is."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Predictions:
+    """A model's answers to N examples.
+
+    Attributes:
+      logits: float32 [N, C].
+      values: the answers, in the form of `Example.label`.
+      probabilities: float32 [N, C]; None for regression.
+    """
+
+    logits: np.ndarray
+    values: tuple[Label, ...]
+    probabilities: np.ndarray | None
 
 
 @dataclasses.dataclass(frozen=True)

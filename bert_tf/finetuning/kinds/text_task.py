@@ -5,6 +5,7 @@ how the model is trained for it and how it is scored.
 """
 
 import dataclasses
+import json
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,20 +14,21 @@ import numpy as np
 
 from bert_tf.checkpoints import CLASSIFIER, Checkpoint
 from bert_tf.errors import UserError
-from bert_tf.finetuning.data.examples import Example, Label, Predictions
-from bert_tf.finetuning.data.prediction_files import (
-    matched,
-    read_cells,
-    write_answer_lines,
-    write_cells,
+from bert_tf.files import write_text
+from bert_tf.finetuning.data.examples import Example, Label
+from bert_tf.finetuning.data.predictions import (
+    read_predictions,
+    write_predictions,
 )
-from bert_tf.finetuning.kinds.labels import (
-    class_weights_of,
-    place_of,
-)
+from bert_tf.finetuning.data.tables import Cell
+from bert_tf.finetuning.kinds.labels import class_weights_of
 from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
 from bert_tf.finetuning.kinds.text_answers import TextAnswers
-from bert_tf.finetuning.kinds.text_data import SentenceFacts, TaskData
+from bert_tf.finetuning.kinds.text_data import (
+    Predictions,
+    SentenceFacts,
+    TextData,
+)
 from bert_tf.finetuning.rows import LabelledRows
 from bert_tf.finetuning.task import Outputs, Split, Task
 
@@ -52,7 +54,7 @@ class TextTask(TextAnswers, Task):
       separator: what stands between several labels of a cell.
     """
 
-    data: TaskData
+    data: TextData
     labels: tuple[str, ...] = ()
     scores: Mapping[str, Score]
     submission_files: Mapping[str, str] = dataclasses.field(
@@ -75,19 +77,14 @@ class TextTask(TextAnswers, Task):
 
     def read(self, split: str, recipe: SentenceRecipe) -> list[Example]:
         """See `Task.read`."""
+        parse = self.parse_label
         if split in self.test_splits:
-            return self.data.read(split, recipe, self._labelled_if_any)
-        return self.data.read(split, recipe, self._labelled)
+            parse = self._parse_label_if_any
+        return self.data.read(split, recipe, parse)
 
-    def _labelled(self, example: Example) -> Example:
-        label = self.parse_label(example.label, place_of(example))
-        return example._replace(label=label)
-
-    def _labelled_if_any(self, example: Example) -> Example:
-        """As `_labelled`; an empty cell is no label where none is needed."""
-        if example.label in (None, "", ()):
-            return example._replace(label=None)
-        return self._labelled(example)
+    def _parse_label_if_any(self, cell: Cell, place: str) -> Label:
+        """As `parse_label`; an empty cell is no label where none is needed."""
+        return self.parse_label(cell, place) if cell else None
 
     def examine(
         self,
@@ -289,7 +286,7 @@ class TextTask(TextAnswers, Task):
             for example, value in zip(examples, answers.values, strict=True)
         }
         for name in names:
-            write_cells(folder / name, cells)
+            write_predictions(folder / name, cells)
         return folder / names[-1]
 
     def write_answers(
@@ -300,25 +297,20 @@ class TextTask(TextAnswers, Task):
         facts: SentenceFacts,
     ) -> None:
         """Writes every row with its label and the answer, a JSON line each."""
-        write_answer_lines(path, examples, answers)
-
-    def read_predictions(self, path: str) -> dict[str, Label]:
-        """Reads such a file: the answer to each index.
-
-        Raises:
-          UserError: it is broken, an index occurs twice or an answer is none
-            of this task's.
-        """
-        return {
-            index: self.parse_label(cell, place)
-            for index, (cell, place) in read_cells(path).items()
-        }
-
-    def read_references(
-        self, path: str, recipe: SentenceRecipe
-    ) -> list[Example]:
-        """Reads a file with labels that is laid out as the dev file is."""
-        return self.data.read_file(path, recipe, self._labelled)
+        lines = []
+        for index, example in enumerate(examples):
+            line = {
+                "identifier": example.identifier,
+                "row": example.row,
+                "text_a": example.text_a,
+                "text_b": example.text_b,
+                "label": example.label,
+                "prediction": answers.values[index],
+            }
+            if answers.probabilities is not None:
+                line["probabilities"] = answers.probabilities[index].tolist()
+            lines.append(json.dumps(line))
+        write_text(path, "\n".join(lines) + "\n")
 
     def score_file(
         self,
@@ -329,9 +321,13 @@ class TextTask(TextAnswers, Task):
     ) -> dict[str, float]:
         """Scores a file with the columns index and prediction."""
         self.refuse_null_odds(null_odds)
-        answers = self.read_predictions(predictions)
-        examples = self.read_references(references, recipe)
-        found = matched(answers, examples, predictions, references)
+        examples = self.data.read_file(references, recipe, self.parse_label)
+        found = [
+            self.parse_label(cell, place)
+            for _, cell, place in read_predictions(
+                predictions, examples, references
+            )
+        ]
         wanted = self.references(examples)
         return self.score(wanted, found, self.all_labels([*wanted, *found]))
 

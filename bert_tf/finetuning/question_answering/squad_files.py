@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf.errors import UserError
-from bert_tf.files import write_text
-from bert_tf.finetuning.data.table_formats import excerpt, read_lines
+from bert_tf.errors import UserError, excerpt
+from bert_tf.files import read_lines, write_text
 
 # run_squad.py `is_whitespace`: what divides the words of a context. Other
 # blanks, such as U+00A0, stand inside words.

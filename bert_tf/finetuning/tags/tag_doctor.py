@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.finetuning.data.table_formats import excerpt
+from bert_tf.errors import excerpt
 from bert_tf.finetuning.doctor.lines import MUCH_UNKNOWN, lengths_shown
 from bert_tf.finetuning.doctor.suspicious_text import DESCRIPTIONS, suspicious
 from bert_tf.finetuning.tags.tag_recipe import TagRecipe

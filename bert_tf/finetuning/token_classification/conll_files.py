@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bert_tf.errors import UserError
-from bert_tf.files import write_text
-from bert_tf.finetuning.data.table_formats import excerpt, read_lines
+from bert_tf.errors import UserError, excerpt
+from bert_tf.files import read_lines, write_text
 from bert_tf.finetuning.token_classification.entities import (
     IOB2,
     OUTSIDE,

@@ -11,7 +11,7 @@ import numpy as np
 from bert_tf.checkpoints import TOKEN_CLASSIFIER, Checkpoint
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
-from bert_tf.finetuning.data.own_files import OwnFiles
+from bert_tf.finetuning.data.user_files import UserFiles
 from bert_tf.finetuning.tags.feature_recipe import (
     TAGGER_FILE,
     WEIGHTED_SUM_ALL,
@@ -125,7 +125,7 @@ class OwnTagFiles:
     """The files that a recipe names; see `TagData`."""
 
     def __init__(self):
-        self._files = OwnFiles(split_off_documents, "sentences")
+        self._files = UserFiles(split_off_documents, "sentences")
 
     def present(
         self, splits: Sequence[str], recipe: OwnTagRecipe

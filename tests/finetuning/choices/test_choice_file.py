@@ -146,8 +146,8 @@ def test_labels_that_name_no_choice(tmp_path, form, label, expected):
     [
         (
             {"question": "Q", "options": ["x", " "], "answer": 0},
-            "the choice in 'options', number 1, is empty (' '); mend the row, "
-            "or pass `bad_rows`=skip.",
+            "the choice in 'options', number 1, is empty (' '); correct the "
+            "row, or pass `bad_rows`=skip.",
         ),
         (
             {"question": "Q", "options": ["x"], "answer": 0},
@@ -164,11 +164,11 @@ def test_labels_that_name_no_choice(tmp_path, form, label, expected):
         ),
         (
             {"question": ["Q"], "options": ["x", "y"], "answer": 0},
-            "'question' is a list, ('Q',); a text is wanted.",
+            "'question' is a list, ('Q',); it must be a text.",
         ),
         (
             {"question": "Q", "options": ["x", "y"], "answer": [0]},
-            "'answer' is a list, ('0',); a text is wanted.",
+            "'answer' is a list, ('0',); it must be a text.",
         ),
         ({"question": "Q", "options": ["x", "y"]}, "has no 'answer'; its keys"),
     ],

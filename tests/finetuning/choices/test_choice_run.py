@@ -9,7 +9,7 @@ import pytest
 
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.errors import UserError
-from bert_tf.finetuning.choices.choice_task import OwnChoiceTask
+from bert_tf.finetuning.choices.choice_task import UserChoiceTask
 from bert_tf.finetuning.model_folder import load_model, read_facts
 from bert_tf.finetuning.prediction import Predictor
 from bert_tf.finetuning.run import run_finetuning
@@ -24,7 +24,7 @@ from tests.run_folders import (
     weights,
 )
 
-TASK = OwnChoiceTask(name="choice")
+TASK = UserChoiceTask(name="choice")
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +234,7 @@ def test_a_head_of_another_task_serves(finished, recipe, tmp_path, capsys):
             "num_train_epochs=0.2",
         ]
     )
-    named = OwnChoiceTask(name="quiz")
+    named = UserChoiceTask(name="quiz")
     done = run_finetuning(named, other, tmp_path, ["train"])
     assert "starts fresh" not in capsys.readouterr().err
     assert done["train"]["dev"] == finished[1]["train"]["dev"]
@@ -245,7 +245,7 @@ def test_models_that_do_not_fit(finished, recipe, start, tmp_path):
     with pytest.raises(UserError, match="fine-tuned with a start_column"):
         run_finetuning(TASK, nameless, finished[0], ["eval"])
     with pytest.raises(UserError, match="fine-tuned for choice, not quiz"):
-        read_facts(finished[0], OwnChoiceTask(name="quiz").prepared(recipe))
+        read_facts(finished[0], UserChoiceTask(name="quiz").prepared(recipe))
     one = model_folder(tmp_path / "one", type_vocab_size=1)
     short = recipe.override([f"init_from={one}"])
     with pytest.raises(UserError, match="type_vocab_size is 1"):

@@ -6,22 +6,23 @@ from keras import ops
 
 from bert_tf.errors import UserError
 from bert_tf.finetuning.choices.choice_answers import choice_answers
-from bert_tf.finetuning.choices.choice_data import (
-    SwagFiles,
-    split_off_choices,
-)
+from bert_tf.finetuning.choices.choice_data import SwagFiles
 from bert_tf.finetuning.choices.choice_file import ChoiceExample
 from bert_tf.finetuning.choices.choice_objective import ChoicesObjective
 from bert_tf.finetuning.choices.choice_recipe import (
     ChoiceRecipe,
     OwnChoiceRecipe,
 )
-from bert_tf.finetuning.choices.choice_task import ChoiceTask, OwnChoiceTask
+from bert_tf.finetuning.choices.choice_task import (
+    MultipleChoiceTask,
+    UserChoiceTask,
+)
+from bert_tf.finetuning.data.user_files import split_off_dev
 from tests.finetuning.choices.choice_runs import COLUMNS, rows, written
 from tests.finetuning.sentence_runs import tokenizer
 from tools.task_files import load_task, recipe_of
 
-OWN = OwnChoiceTask(name="choice")
+OWN = UserChoiceTask(name="choice")
 HEADER = "n,sent1,sent2,ending0,ending1,ending2,ending3,label\n"
 
 
@@ -86,7 +87,7 @@ def test_official_files(tmp_path, capsys):
 @pytest.mark.parametrize("name", ["train.csv", "val.csv"])
 def test_one_official_file_is_split(tmp_path, capsys, name):
     swag_file(tmp_path, name, 40)
-    task = ChoiceTask(name="swag", data=SwagFiles())
+    task = MultipleChoiceTask(name="swag", data=SwagFiles())
     recipe = swag_recipe(tmp_path, dev_share=0.2)
     assert task.present_splits(task.dev_splits, recipe) == ("dev",)
     train, dev = task.read("train", recipe), task.read("dev", recipe)
@@ -97,7 +98,7 @@ def test_one_official_file_is_split(tmp_path, capsys, name):
     assert not {e.context for e in train} & {e.context for e in dev}
     assert [e.row for e in train] == sorted(e.row for e in train)
     # Both parts are of one draw, which the seed decides.
-    again = ChoiceTask(name="swag", data=SwagFiles())
+    again = MultipleChoiceTask(name="swag", data=SwagFiles())
     assert again.read("dev", recipe) == dev
     other = recipe.override(["dev_seed=1"])
     assert again.read("dev", other) != dev
@@ -115,7 +116,7 @@ def test_no_official_file(tmp_path):
 
 def test_rows_of_a_context_stay_together():
     examples = [example(n, n % 3, context=f"text {n % 7}") for n in range(42)]
-    train, dev = split_off_choices(examples, 0.3, 5)
+    train, dev = split_off_dev(examples, 0.3, 5)
     assert sorted(e.row for e in [*train, *dev]) == list(range(2, 44))
     assert dev
     assert not {e.context for e in train} & {e.context for e in dev}
@@ -240,7 +241,7 @@ def test_answers_by_hand():
 
 
 def test_the_baseline_is_the_commonest_position():
-    task = ChoiceTask(name="swag", data=SwagFiles())
+    task = MultipleChoiceTask(name="swag", data=SwagFiles())
     train = [example(n, label) for n, label in enumerate([3, 1, 3, 0])]
     dev = [example(0, 3), example(1, 1, count=2), example(2, 0)]
     assert task.baseline(train, dev) == {"accuracy": pytest.approx(1 / 3)}
@@ -262,7 +263,7 @@ def test_the_doctor():
             example(7, 1)._replace(context="context 3"),
         ],
     }
-    task = ChoiceTask(name="swag", data=SwagFiles())
+    task = MultipleChoiceTask(name="swag", data=SwagFiles())
     recipe = ChoiceRecipe(max_seq_length=8)
     numbers = task.examine(recipe, tokenizer(), splits)
     train = numbers["splits"]["train"]

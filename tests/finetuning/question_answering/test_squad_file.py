@@ -145,7 +145,7 @@ def test_a_missing_file_is_named(tmp_path):
 def test_bytes_that_are_not_utf_8_are_named(tmp_path):
     path = tmp_path / "dev.json"
     path.write_bytes(b'{"data": [\n"\xe9"]}')
-    with pytest.raises(UserError, match="row 2: byte 2"):
+    with pytest.raises(UserError, match="line 2: byte 2"):
         read_questions(str(path))
 
 

@@ -194,7 +194,7 @@ def test_what_is_no_such_file(tmp_path, text, layout, expected):
 def test_bytes_that_are_not_utf8(tmp_path):
     path = tmp_path / "latin.txt"
     path.write_bytes(b"a O\nZ\xfcrich B-LOC\n")
-    with pytest.raises(UserError, match=r"row 2: byte 2 \(0xfc\) is not UTF"):
+    with pytest.raises(UserError, match=r"line 2: byte 2 \(0xfc\) is not UTF"):
         read_conll(str(path))
     data = read_conll(str(path), ConllLayout(encoding_errors="replace"))
     assert data.words[1] == "Z\ufffdrich"

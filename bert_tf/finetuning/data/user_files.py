@@ -1,23 +1,27 @@
-"""The user's own tables for training, dev and test, named by settings.
+"""The user's own files for training, dev and test, named by settings.
 
-What a row of them means is up to the task: it says how a file is read and how
-dev rows are split off.
+What a file holds is up to the task: it says how one is read and how dev
+examples are split off.
 """
 
+import collections
 import dataclasses
 import pathlib
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.data.table_formats import FORMATS
-from bert_tf.finetuning.data.tables import Dialect
+from bert_tf.finetuning.data.tables import FORMATS, Dialect
 from bert_tf.finetuning.recipe import TableRecipe
 from bert_tf.progress import notice
 from bert_tf.recipe import setting
 from bert_tf.training.recipe import LARGEST_SEED
 
 _FILE_SETTINGS = {"train": "train_file", "dev": "dev_file", "test": "test_file"}
+# Numbers are stratified by tenths of their distribution.
+_BINS = 10
 # Splits examples in two, given the share and the seed of the second part.
 SplitOff = Callable[[Any, float, int], tuple[Any, Any]]
 # The examples of a file, given its path and whether labels are needed.
@@ -89,7 +93,11 @@ class FileSettings(Protocol):
         """Seed of that split."""
 
 
-class OwnFiles:
+# Examples with a `label`, a `text_key` and a `path`.
+E = TypeVar("E", bound=Any)
+
+
+class UserFiles:
     """The examples of the files that a recipe names.
 
     Args:
@@ -136,10 +144,10 @@ class OwnFiles:
         """
         if split != "test" and recipe.train_file and not recipe.dev_file:
             return self._part(split, recipe, read_rows)
-        path = getattr(recipe, _FILE_SETTINGS[split])
-        if not path:
+        name = getattr(recipe, _FILE_SETTINGS[split])
+        if not name:
             raise _no_file(split)
-        return read_rows(path_of(path, recipe), split != "test")
+        return read_rows(path_of(name, recipe), split != "test")
 
     def _part(
         self, split: str, recipe: FileSettings, read_rows: ReadRows
@@ -169,3 +177,66 @@ def _no_file(split: str) -> UserError:
     return UserError(
         f"`{_FILE_SETTINGS[split]}`=...: name the file; this mode reads it."
     )
+
+
+def split_off_dev(
+    examples: Sequence[E], share: float, seed: int
+) -> tuple[list[E], list[E]]:
+    """Splits examples in two, each label in the same proportion.
+
+    Rows of the same text stay on one side, so that none is seen in training.
+
+    Args:
+      examples: examples with labels: classes, numbers or sets of labels.
+      share: of the rows that become dev.
+      seed: of the draw.
+
+    Returns:
+      The training and the dev examples, each in the order of the file.
+
+    Raises:
+      UserError: too few rows to give both sides some.
+    """
+    strata: dict[Hashable, dict[Hashable, list[int]]] = {}
+    text_stratum: dict[Hashable, Hashable] = {}
+    labels = _strata_of([example.label for example in examples])
+    for index, (example, label) in enumerate(
+        zip(examples, labels, strict=True)
+    ):
+        key = example.text_key
+        stratum = text_stratum.setdefault(key, label)
+        strata.setdefault(stratum, {}).setdefault(key, []).append(index)
+    generator = np.random.default_rng(seed)
+    dev: set[int] = set()
+    target = 0.0
+    # Rare labels first: what they cannot give is made up for by the others.
+    order = sorted(strata, key=lambda label: (len(strata[label]), str(label)))
+    for stratum in order:
+        groups = list(strata[stratum].values())
+        target += share * sum(map(len, groups))
+        # One text of each label stays for training.
+        for place in generator.permutation(len(groups))[:-1]:
+            group = groups[place]
+            if len(dev) + len(group) / 2 <= target:
+                dev.update(group)
+    if not dev:
+        raise UserError(
+            f"{examples[0].path}: {len(examples)} rows of {len(strata)} "
+            f"different labels leave none for dev at dev_share={share}, since "
+            "a text of each label stays for training; is label_column right? "
+            "If so, pass `dev_file`=... or a larger `dev_share`."
+        )
+    train = [e for i, e in enumerate(examples) if i not in dev]
+    return train, [e for i, e in enumerate(examples) if i in dev]
+
+
+def _strata_of(labels: Sequence) -> list[Hashable]:
+    """The stratum of each row, by its label."""
+    if isinstance(labels[0], float):
+        edges = np.quantile(labels, np.arange(1, _BINS) / _BINS)
+        return [int(bin_) for bin_ in np.searchsorted(edges, labels)]
+    if isinstance(labels[0], tuple):
+        # A set of labels is a class of its own, unless it is rare.
+        counts = collections.Counter(labels)
+        return [label if counts[label] > 1 else () for label in labels]
+    return list(labels)
