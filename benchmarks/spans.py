@@ -171,7 +171,7 @@ def prediction_speed(folder: pathlib.Path) -> float:
     from bert_tf.finetuning.task import Split
     from tools.task_files import load_task
 
-    task = load_task("squad_v1")
+    task = load_task("squad_v1").resolve(None)
     precision = _OUR_PRECISION[_PRECISION.value]
     model, tokenizer, facts = load_model(folder, task, precision)
     strategy = tf.distribute.get_strategy()
@@ -179,8 +179,8 @@ def prediction_speed(folder: pathlib.Path) -> float:
     questions = read_questions(str(dev_file()))
     started = time.perf_counter()
     split = Split(questions, task.encode(questions, tokenizer, facts))
-    outputs = predictor.outputs(task, split)
-    task.answer(outputs, split, tokenizer, facts)
+    outputs = predictor.outputs(split.rows)
+    task.decode(outputs, split, tokenizer, facts)
     return len(questions) / (time.perf_counter() - started)
 
 

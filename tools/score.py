@@ -45,7 +45,7 @@ def main() -> None:
     """Reads the files and prints the scores."""
     task = load_task(command_line.required(_TASK))
     recipe = recipe_of(task, command_line.required(_TASK), _SET.value)
-    scores = task.prepared(recipe).score_file(
+    scores = task.resolve(recipe).score_file(
         recipe,
         command_line.required(_REFERENCES),
         command_line.required(_PREDICTIONS),

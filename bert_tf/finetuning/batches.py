@@ -58,10 +58,10 @@ def epoch_batches(
     return visits[first - offset : last - offset].reshape(-1, batch_size)
 
 
-def like_lengths_together(
+def bucketed_by_length(
     batches: np.ndarray, lengths: np.ndarray, seed: int, epoch: int
 ) -> np.ndarray:
-    """The same rows in batches of like lengths, in an order drawn anew.
+    """The same rows in batches of similar length, in an order drawn anew.
 
     Args:
       batches: int64 [batches, B], those of an epoch.
@@ -85,7 +85,7 @@ def like_lengths_together(
 
 
 def _orders(
-    data: Rows, batch_size: int, seed: int, start: int, like_lengths: bool
+    data: Rows, batch_size: int, seed: int, start: int, bucket_by_length: bool
 ) -> Iterator[np.ndarray]:
     """Endless batches of row numbers, int64 [B], from batch `start` on."""
     count = len(data)
@@ -96,8 +96,8 @@ def _orders(
     start -= epoch * count // batch_size
     while True:
         batches = epoch_batches(count, batch_size, seed, epoch)
-        if like_lengths:
-            batches = like_lengths_together(batches, data.lengths, seed, epoch)
+        if bucket_by_length:
+            batches = bucketed_by_length(batches, data.lengths, seed, epoch)
         yield from batches[start:]
         epoch, start = epoch + 1, 0
 
@@ -108,7 +108,7 @@ def training_batches(
     seed: int,
     start_batch: int = 0,
     shard: Shard = WHOLE,
-    like_lengths: bool = False,
+    bucket_by_length: bool = False,
 ) -> tf.data.Dataset:
     """Endless training batches; batch k is the same wherever one starts.
 
@@ -118,8 +118,8 @@ def training_batches(
       seed: decides the order.
       start_batch: the number of the first batch wanted, counted from 0.
       shard: which of the workers this is; it gets its part of each batch.
-      like_lengths: whether batches are of rows of like lengths; see
-        `like_lengths_together`.
+      bucket_by_length: whether batches are of rows of similar length; see
+        `bucketed_by_length`.
 
     Returns:
       A data set of what `data.batch` returns.
@@ -128,7 +128,7 @@ def training_batches(
     part = shard.part(batch_size)
 
     def batches() -> Iterator[dict[str, np.ndarray]]:
-        orders = _orders(data, batch_size, seed, start_batch, like_lengths)
+        orders = _orders(data, batch_size, seed, start_batch, bucket_by_length)
         for chosen in orders:
             yield data.batch(chosen[part])
 

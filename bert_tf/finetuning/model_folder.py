@@ -10,7 +10,7 @@ from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
-from bert_tf.finetuning.task import Task, TaskFacts
+from bert_tf.finetuning.task import Task, TaskConfig
 from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.recipe import check_kind, read_json_object
 from bert_tf.text.tokenizer import BertTokenizer
@@ -22,7 +22,7 @@ def save_model(
     folder: str | os.PathLike,
     model: TaskModel,
     tokenizer: BertTokenizer,
-    facts: TaskFacts,
+    config: TaskConfig,
 ) -> None:
     """Writes a fine-tuned model.
 
@@ -30,19 +30,19 @@ def save_model(
       folder: the folder, made if it is not there.
       model: the model.
       tokenizer: its tokenizer.
-      facts: how it was trained.
+      config: how it was trained.
     """
     checkpoint = Checkpoint(
         model.encoder.config,
         model.arrays(),
         tokenizer.vocabulary,
         # Some tasks have outputs and no labels.
-        labels=(facts.labels or None) if model.in_checkpoint else None,
+        labels=(config.labels or None) if model.in_checkpoint else None,
         **vars(tokenizer.config),
     )
     save_checkpoint(folder, checkpoint)
     model.save_beside(pathlib.Path(folder))
-    text = json.dumps(dataclasses.asdict(facts), indent=2)
+    text = json.dumps(dataclasses.asdict(config), indent=2)
     write_text(pathlib.Path(folder) / TASK_FILE, text + "\n")
 
 
@@ -68,7 +68,7 @@ def task_of(folder: str | os.PathLike) -> str | None:
     return check_kind("task", str, values.get("task"), source)
 
 
-def read_facts(folder: str | os.PathLike, task: Task) -> Any:
+def read_config(folder: str | os.PathLike, task: Task) -> Any:
     """Reads the task.json of a model that was fine-tuned for a task.
 
     Args:
@@ -76,33 +76,35 @@ def read_facts(folder: str | os.PathLike, task: Task) -> Any:
       task: the task.
 
     Returns:
-      A value of the task's `facts_type`.
+      A value of the task's `config_type`.
 
     Raises:
       UserError: there is none, it is broken or of another task.
     """
+    # A family of the old form.
+    task = task.resolve(None)
     name = task_of(folder)
     if name is not None and name != task.name:
         raise UserError(
             f"{folder}: was fine-tuned for {name}, not {task.name}; give that "
             "task as `task`."
         )
-    facts = read_facts_as(folder, task.facts_type)
-    task.check_facts(facts, pathlib.Path(folder))
-    return facts
+    config = read_config_as(folder, task.config_type)
+    task.check_config(config, pathlib.Path(folder))
+    return config
 
 
-def read_facts_as(
-    folder: str | os.PathLike, facts_type: type[TaskFacts]
+def read_config_as(
+    folder: str | os.PathLike, config_type: type[TaskConfig]
 ) -> Any:
-    """Reads a task.json as facts of one kind.
+    """Reads a task.json as a config of one kind.
 
     Args:
       folder: the model's.
-      facts_type: the kind.
+      config_type: the kind.
 
     Raises:
-      UserError: there is none, or it does not hold what such facts are.
+      UserError: there is none, or it does not hold what such a config does.
     """
     values = _read_task_file(folder)
     if values is None:
@@ -112,7 +114,7 @@ def read_facts_as(
         )
     source = str(pathlib.Path(folder) / TASK_FILE)
     kinds: dict[str, Any] = {
-        field.name: field.type for field in dataclasses.fields(facts_type)
+        field.name: field.type for field in dataclasses.fields(config_type)
     }
     if set(values) != set(kinds):
         different = sorted(set(values) ^ set(kinds))
@@ -128,7 +130,7 @@ def read_facts_as(
     labels = check_kind("labels", list, values["labels"], source)
     for label in labels:
         check_kind("labels", str, label, source)
-    return facts_type(labels=tuple(labels), **checked)
+    return config_type(labels=tuple(labels), **checked)
 
 
 def load_model(
@@ -142,15 +144,16 @@ def load_model(
       precision: a Keras dtype policy.
 
     Returns:
-      The model, its tokenizer and its facts.
+      The model, its tokenizer and its config.
 
     Raises:
       UserError: the folder is not a model that was fine-tuned for the task.
     """
-    facts = read_facts(folder, task)
+    task = task.resolve(None)
+    config = read_config(folder, task)
     checkpoint = load_checkpoint(folder)
     encoder = BertEncoder(checkpoint.config, dtype=precision)
-    model = task.make_model(encoder, facts)
+    model = task.build(encoder, config)
     model.restore(checkpoint)
     model.load_beside(pathlib.Path(folder))
-    return model, BertTokenizer.from_checkpoint(folder), facts
+    return model, BertTokenizer.from_checkpoint(folder), config

@@ -8,8 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.batches import prediction_batches
-from bert_tf.finetuning.rows import Rows
-from bert_tf.finetuning.task import Outputs, Split, Task
+from bert_tf.finetuning.rows import ExampleRows, Outputs, Rows
 from bert_tf.progress import Progress
 from bert_tf.training.strategies import (
     cluster_of,
@@ -40,9 +39,9 @@ class Predictor:
         self.batch_size = batch_size
         self._compiled: Any = None
 
-    def outputs(self, task: Task, split: Split) -> Outputs:
-        """The outputs to all rows of a split, as the task collects them."""
-        return task.collect(split.rows, self._batches(split.rows))
+    def outputs(self, rows: ExampleRows) -> Outputs:
+        """The outputs to all rows, as these gather them."""
+        return rows.gather(self._batches(rows))
 
     def _batches(self, rows: Rows) -> Iterator[tuple[np.ndarray, Outputs]]:
         """Rows by number and the outputs to them, batch by batch."""

@@ -48,7 +48,7 @@ def write_results(
       output_dir: the folder of the run.
       recipe: what was run.
       material: what was trained on.
-      scorer: of the best model, with its final facts.
+      scorer: of the best model, with its final config.
       scored: split to what it answers and scores.
       loop: the finished loop.
       history: the run's numbers.
@@ -61,15 +61,14 @@ def write_results(
         write_scores(output_dir, name, found, count)
         print(f"{material.task.name}, {name}: {shown(found.scores)}")
     first = material.main_split
-    material.task.write_answers(
-        output_dir / DEV_PREDICTIONS,
-        material.dev[first].examples,
-        scored[first].answers,
-        scorer.facts,
+    lines = material.task.prediction_lines(
+        material.dev[first].examples, scored[first].answers, scorer.config
     )
+    text = "\n".join(map(json.dumps, lines))
+    write_text(output_dir / DEV_PREDICTIONS, text + "\n")
     results = common_results(recipe, material, scored)
     results |= _facts(recipe, material, scored[first], loop, history)
-    results |= material.task.shown_facts(scorer.facts)
+    results |= scorer.config.summary()
     write_json(output_dir / RESULTS_FILE, results)
     with errors_become_warnings("the learning curve", output_dir):
         _draw(output_dir, material, results, history)
@@ -94,9 +93,9 @@ def common_results(
         "task": task.name,
         "model": recipe.init_from,
         "main_metric": task.main_metric,
-        "labels": list(material.facts.labels),
+        "labels": list(material.config.labels),
         "examples": examples,
-        "train_rows": len(material.data),
+        "train_rows": len(material.train.rows),
         "dev": {name: found.scores for name, found in scored.items()},
         "dev_loss": {name: found.loss for name, found in scored.items()},
         "majority": majority,

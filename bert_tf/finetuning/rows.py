@@ -1,12 +1,15 @@
 """Rows of token ids, of which batches are made, and the answers to them."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import numpy as np
 
 EXAMPLE_WEIGHTS = "example_weights"
+
+# A model's outputs by name.
+Outputs = dict[str, np.ndarray]
 
 
 class Rows(Protocol):
@@ -32,6 +35,18 @@ class Rows(Protocol):
         """
 
     def __len__(self) -> int: ...
+
+
+class ExampleRows(Rows, Protocol):
+    """Rows of examples, which know how to put outputs to them together."""
+
+    def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
+        """A model's outputs to all rows, in the order of the examples.
+
+        Args:
+          batches: rows by number, int64 [B], and the model's outputs to them,
+            [B or more, ...]; together every row once, in any order.
+        """
 
 
 class RowsAround:

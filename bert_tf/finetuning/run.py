@@ -80,7 +80,7 @@ def run_finetuning(
         folders_of(output_dir, cluster) as places,
     ):
         check_agreement(strategy, recipe.to_dict() | {"mode": list(modes)})
-        done = _run(task.prepared(recipe), recipe, places, modes, strategy)
+        done = _run(task.resolve(recipe), recipe, places, modes, strategy)
         # The first worker writes longest, and its end would be their error.
         gather_numbers(strategy, [0])
     return done
@@ -112,7 +112,7 @@ def _run(
         devs = _read(prepared, prepared.dev_splits, recipe, "eval" in modes)
         answers = _finished(prepared, recipe, places, strategy)
         for examples in [*devs.values(), *tests.values()]:
-            prepared.check(examples, answers.facts)
+            prepared.check(examples, answers.config)
         output_dir.mkdir(parents=True, exist_ok=True)
         if "eval" in modes:
             done["eval"] = {k: answers.evaluate(k, v) for k, v in devs.items()}
@@ -131,8 +131,8 @@ def _read(
     wanted: bool,
 ) -> dict[str, Any]:
     """The examples of those splits that are there, where they are wanted."""
-    names = task.present_splits(splits, recipe) if wanted else ()
-    return {name: task.read(name, recipe) for name in names}
+    names = task.splits(splits, recipe) if wanted else ()
+    return {name: task.load(name, recipe) for name in names}
 
 
 def _check_modes(modes: Sequence[str]) -> None:
@@ -163,14 +163,14 @@ def _finished(
             f"({TASK_FILE}); add train to `modes`, or give one as `init_from`."
         )
     with strategy.scope():
-        model, tokenizer, facts = load_model(folder, task, recipe.precision)
+        model, tokenizer, config = load_model(folder, task, recipe.precision)
         others = [
-            _other(other.strip(), folder, task, recipe, tokenizer, facts)
+            _other(other.strip(), folder, task, recipe, tokenizer, config)
             for other in recipe.ensemble.split(",")
             if other.strip()
         ]
     predictor = Predictor([model, *others], strategy, recipe.eval_batch_size)
-    scorer = Scorer(task, facts, tokenizer, predictor)
+    scorer = Scorer(task, config, tokenizer, predictor)
     return _Answers(places.own, scorer, load_checkpoint(folder), recipe)
 
 
@@ -180,10 +180,10 @@ def _other(
     task: Task,
     recipe: FinetuningRecipe,
     tokenizer: BertTokenizer,
-    facts: Any,
+    config: Any,
 ) -> TaskModel:
     """A further model, whose outputs are averaged with those of the first."""
-    model, theirs, their_facts = load_model(folder, task, recipe.precision)
+    model, theirs, their_config = load_model(folder, task, recipe.precision)
     if (theirs.vocabulary, theirs.config) != (
         tokenizer.vocabulary,
         tokenizer.config,
@@ -193,7 +193,7 @@ def _other(
             f"vocabulary than {first}; only models of one vocabulary can be "
             "averaged."
         )
-    if not task.same_form(facts, their_facts):
+    if config != their_config:
         raise UserError(
             f"`ensemble`={recipe.ensemble}: {folder} was trained with "
             f"other labels or lengths than {first} (see their {TASK_FILE}); "
@@ -212,20 +212,16 @@ class _Answers:
     recipe: FinetuningRecipe
 
     @property
-    def facts(self) -> Any:
-        return self.scorer.facts
+    def config(self) -> Any:
+        return self.scorer.config
 
     def _split(self, name: str, examples: Any) -> Split:
         task, tokenizer = self.scorer.task, self.scorer.tokenizer
-        rows = task.encode(examples, tokenizer, self.facts)
-        return task.shown(
-            name,
-            Split(examples, rows),
-            self.source,
-            self.facts,
-            self.recipe,
-            self.output_dir,
+        rows = task.encode(examples, tokenizer, self.config)
+        rows = task.featurize(
+            rows, name, self.source, self.config, self.recipe, self.output_dir
         )
+        return Split(examples, rows)
 
     def evaluate(self, name: str, examples: Any) -> dict[str, float]:
         """Scores a dev split and writes the scores and the answers."""
@@ -244,5 +240,5 @@ class _Answers:
 
     def _write(self, name: str, examples: Any, answers: Any) -> pathlib.Path:
         return self.scorer.task.write_predictions(
-            self.output_dir, name, examples, answers, self.facts
+            self.output_dir, name, examples, answers, self.config
         )

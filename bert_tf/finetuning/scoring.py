@@ -44,42 +44,39 @@ class Scorer:
 
     Attributes:
       task: the task, prepared.
-      facts: of the model.
+      config: of the model.
       tokenizer: of the model.
       predictor: runs the model.
     """
 
     task: Task
-    facts: Any
+    config: Any
     tokenizer: BertTokenizer
     predictor: Predictor
 
     def answer(self, split: Split) -> Any:
         """The model's answers to a split."""
-        outputs = self.predictor.outputs(self.task, split)
-        return self.task.answer(outputs, split, self.tokenizer, self.facts)
+        outputs = self.predictor.outputs(split.rows)
+        return self.task.decode(outputs, split, self.tokenizer, self.config)
 
     def score(self, split: Split) -> Scored:
         """The answers to a split with labels, and their scores."""
         started = time.monotonic()
         answers = self.answer(split)
         seconds = time.monotonic() - started
-        return Scored(
-            answers,
-            self.task.evaluate(split.examples, answers, self.facts),
-            self.task.loss(split.examples, answers, self.facts),
-            len(split.examples) / seconds,
-        )
+        found = self.task.score(split.examples, answers, self.config)
+        speed = len(split.examples) / seconds
+        return Scored(answers, found.values, found.loss, speed)
 
     def tuned(self, split: Split, answers: Any) -> "Scorer":
-        """The same with facts that are chosen by answers to a split."""
-        facts = self.task.tuned(split.examples, answers, self.facts)
-        return dataclasses.replace(self, facts=facts)
+        """The same with a config that is chosen by answers to a split."""
+        config = self.task.tune(split.examples, answers, self.config)
+        return dataclasses.replace(self, config=config)
 
     def scored_again(self, split: Split, scored: Scored) -> Scored:
-        """What answers to a split are worth by other facts."""
-        scores = self.task.evaluate(split.examples, scored.answers, self.facts)
-        return dataclasses.replace(scored, scores=scores)
+        """What answers to a split are worth by another config."""
+        found = self.task.score(split.examples, scored.answers, self.config)
+        return dataclasses.replace(scored, scores=found.values)
 
 
 def write_scores(

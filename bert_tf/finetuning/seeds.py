@@ -177,7 +177,7 @@ def _keep(
     best: pathlib.Path, output_dir: pathlib.Path, material: Material
 ) -> None:
     """Copies the best training's model and answers."""
-    names = [*_KEPT, *material.task.own_files]
+    names = [*_KEPT, *material.task.extra_files]
     names[:0] = [f"eval_{split}.json" for split in material.dev]
     for name in names:
         # A task without labels has no file of them, and a picture may fail.

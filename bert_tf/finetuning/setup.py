@@ -19,7 +19,6 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.finetuning.model_folder import task_of
 from bert_tf.finetuning.recipe import FinetuningRecipe
-from bert_tf.finetuning.rows import Rows
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.progress import notice
 from bert_tf.text.tokenizer import BertTokenizer
@@ -36,10 +35,9 @@ class Material:
       task: the task, prepared.
       initial: the weights to start from.
       tokenizer: that of `initial`.
-      facts: how to use the model that is trained.
-      train: the rows to train on.
+      config: how to use the model that is trained.
+      train: the rows to train on, with what the model is to learn.
       dev: split to its rows, the one to choose the best model by first.
-      data: the rows of `train` with what the model is to learn.
       objective: what to train for.
       fresh: heads of `initial` that are of no use or not missed.
       doctor: the data doctor's numbers.
@@ -48,10 +46,9 @@ class Material:
     task: Task
     initial: Checkpoint
     tokenizer: BertTokenizer
-    facts: Any
+    config: Any
     train: Split
     dev: Mapping[str, Split]
-    data: Rows
     objective: Any
     fresh: tuple[str, ...]
     doctor: Mapping[str, Any]
@@ -68,12 +65,12 @@ class Looked:
 
     Attributes:
       examples: split to its examples; the first one is the one to train on.
-      facts: how to use the model that is trained on them.
+      config: how to use the model that is trained on them.
       numbers: the data doctor's.
     """
 
     examples: Mapping[str, Any]
-    facts: Any
+    config: Any
     numbers: Mapping[str, Any]
 
 
@@ -133,14 +130,14 @@ def look_over(
     Raises:
       UserError: the data are missing or broken, or no model can learn them.
     """
-    dev = task.present_splits(task.dev_splits, recipe)
-    examples = {k: task.read(k, recipe) for k in (task.train_split, *dev)}
-    numbers = task.examine(recipe, tokenizer, examples)
-    print(task.findings(numbers), flush=True)
-    facts = task.facts_of(recipe, examples[task.train_split])
+    dev = task.splits(task.dev_splits, recipe)
+    examples = {k: task.load(k, recipe) for k in (task.train_split, *dev)}
+    found = task.examine(recipe, tokenizer, examples)
+    print(found.text, flush=True)
+    config = task.configure(recipe, examples[task.train_split])
     for rows in examples.values():
-        task.check(rows, facts)
-    return Looked(examples, facts, numbers)
+        task.check(rows, config)
+    return Looked(examples, config, found.numbers)
 
 
 def gather(
@@ -163,38 +160,36 @@ def gather(
       UserError: the data are missing or broken, or do not fit the model.
     """
     looked = look_over(task, recipe, tokenizer)
-    facts = looked.facts
-    task.check_model(initial, recipe, facts)
-    train_examples = looked.examples[task.train_split]
-    objective = task.make_objective(recipe, train_examples, facts)
-    splits = {
-        name: task.shown(
-            name,
-            Split(rows, task.encode(rows, tokenizer, facts)),
-            initial,
-            facts,
-            recipe,
-            output_dir,
+    config = looked.config
+    if config.num_segments > initial.config.type_vocab_size:
+        raise UserError(
+            f"`init_from`={recipe.init_from}: type_vocab_size is "
+            f"{initial.config.type_vocab_size}, so it cannot tell the two "
+            "texts of a pair apart; choose another model."
         )
-        for name, rows in looked.examples.items()
-    }
-    train = splits.pop(task.train_split)
+    train_examples = looked.examples[task.train_split]
+    objective = task.loss(recipe, train_examples, config)
+    splits = {}
+    for name, examples in looked.examples.items():
+        labelled = name == task.train_split
+        rows = task.encode(examples, tokenizer, config, labelled)
+        rows = task.featurize(rows, name, initial, config, recipe, output_dir)
+        splits[name] = Split(examples, rows)
     return Material(
         task,
         initial,
         tokenizer,
-        facts,
-        train,
+        config,
+        splits.pop(task.train_split),
         splits,
-        task.labelled(train, tokenizer, facts),
         objective,
-        _fresh_heads(task, recipe, initial, facts),
+        _fresh_heads(task, recipe, initial, config),
         looked.numbers,
     )
 
 
 def _fresh_heads(
-    task: Task, recipe: FinetuningRecipe, initial: Checkpoint, facts: Any
+    task: Task, recipe: FinetuningRecipe, initial: Checkpoint, config: Any
 ) -> tuple[str, ...]:
     """Heads that are not read from the initial model, whatever it holds.
 
@@ -206,7 +201,16 @@ def _fresh_heads(
     if task.head not in initial.heads:
         return unread
     trained_for = task_of(recipe.init_from)
-    if task.keeps_head(initial, trained_for, facts):
+    # Without labels or a task, a head may be of anything.
+    continues = trained_for == task.name or (
+        trained_for is None and bool(config.labels)
+    )
+    same_labels = (initial.labels or ()) == config.labels
+    if {
+        "task": continues and same_labels,
+        "labels": same_labels,
+        "family": True,
+    }[task.head_from]:
         return unread
     theirs = trained_for or ", ".join(initial.labels or ("unknown labels",))
     notice(
@@ -261,8 +265,8 @@ def identity(
     return {
         "architecture": digest(material.initial.config.to_dict()),
         "vocabulary": material.tokenizer.vocabulary.digest(),
-        "list of labels": digest(list(material.facts.labels)),
-        "set of training rows": _digest_of(*material.data.arrays),
+        "list of labels": digest(list(material.config.labels)),
+        "set of training rows": _digest_of(*material.train.rows.arrays),
         # The best score so far is compared with the scores to come.
         "set of dev rows": digest(
             [

@@ -1,36 +1,43 @@
-"""What every fine-tuning task says of itself, whatever its answers are.
+"""What every fine-tuning task says of itself, whatever it predicts.
 
-A task is an object in tasks/. Its kind is a subclass of `Task`, which says how
-examples become rows of token ids, what stands on the encoder, what it is
-trained for, how outputs become answers and what these are worth. What trains,
-scores and reports knows nothing else of a task.
+A task is an object in tasks/. Its family is a subclass of `Task`, which says
+how examples become rows of token ids, what stands on the encoder, which loss
+trains it, how outputs become predictions and how these are scored. The run
+calls the task; a task never calls the run.
 """
 
 import abc
 import dataclasses
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
-
-import numpy as np
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    Self,
+    TypeVar,
+)
 
 from bert_tf.checkpoints import Checkpoint
 from bert_tf.errors import UserError
 from bert_tf.finetuning.recipe import FinetuningRecipe
-from bert_tf.finetuning.rows import Rows
+from bert_tf.finetuning.rows import Outputs, Rows
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
     from bert_tf.finetuning.task_model import TaskModel
     from bert_tf.text.tokenizer import BertTokenizer
 
-# A model's outputs by name.
-Outputs = dict[str, np.ndarray]
+Examples = TypeVar("Examples")
+Config = TypeVar("Config", bound="TaskConfig")
+Prediction = TypeVar("Prediction")
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskFacts:
-    """What it takes to use a fine-tuned model as it was trained: task.json.
+class TaskConfig:
+    """How a fine-tuned model is used: task.json.
 
     Attributes:
       task: the task's name.
@@ -42,13 +49,48 @@ class TaskFacts:
     labels: tuple[str, ...]
     max_seq_length: int
 
+    @property
+    def num_segments(self) -> int:
+        """How many texts of a row the model tells apart."""
+        return 1
+
+    def summary(self) -> dict[str, Any]:
+        """What results.json repeats of it."""
+        return {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Examination:
+    """What the data doctor found in the rows of a task.
+
+    Attributes:
+      numbers: for results.json.
+      text: lines for a person.
+    """
+
+    numbers: Mapping[str, Any]
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """What predictions are worth.
+
+    Attributes:
+      values: the official scores by name.
+      loss: the mean loss of an example; None where it has no meaning.
+    """
+
+    values: dict[str, float]
+    loss: float | None = None
+
 
 @dataclasses.dataclass(frozen=True)
 class Split:
     """The rows of a split, in both forms.
 
     Attributes:
-      examples: what the task read.
+      examples: what the task loaded.
       rows: what the model is shown, as the task encodes it (see `Rows`).
     """
 
@@ -72,8 +114,8 @@ class TaskTemplate(abc.ABC):
     recipe_type: ClassVar[type[FinetuningRecipe]]
 
     @abc.abstractmethod
-    def prepared(self, recipe: Any) -> "Task":
-        """The task that a recipe of `recipe_type` describes.
+    def resolve(self, recipe: Any) -> "Task":
+        """The task of one run, as a recipe of `recipe_type` describes it.
 
         Raises:
           UserError: the recipe does not describe one.
@@ -81,7 +123,7 @@ class TaskTemplate(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Task(TaskTemplate):
+class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     """A fine-tuning task.
 
     Attributes:
@@ -102,32 +144,33 @@ class Task(TaskTemplate):
     test_splits: tuple[str, ...] = ("test",)
 
     # What task.json holds of its models.
-    facts_type: ClassVar[type[TaskFacts]]
-    # The head of a checkpoint that its models have.
+    config_type: ClassVar[type[TaskConfig]]
+    # The head of a checkpoint that its models have; empty for none.
     head: ClassVar[str]
+    # Whose head it goes on with: that of the same task with the same labels,
+    # of any task with the same labels, or of any task of the family.
+    head_from: ClassVar[Literal["task", "labels", "family"]] = "task"
     # Files of a model folder besides those that every model has.
-    own_files: ClassVar[tuple[str, ...]] = ()
-    # Whether training batches are of rows of like lengths.
-    like_lengths: ClassVar[bool] = False
+    extra_files: ClassVar[tuple[str, ...]] = ()
+    # Whether training batches are of rows of similar length.
+    bucket_by_length: ClassVar[bool] = False
 
     @property
     def is_tuned(self) -> bool:
-        """Whether `tuned` chooses anything."""
+        """Whether `tune` chooses anything."""
         return False
 
-    def prepared(self, recipe: Any) -> "Task":
+    def resolve(self, recipe: Any) -> Self:
         """This task, complete as it is."""
         del recipe
         return self
 
     @abc.abstractmethod
-    def present_splits(
-        self, splits: Sequence[str], recipe: Any
-    ) -> tuple[str, ...]:
+    def splits(self, names: Sequence[str], recipe: Any) -> tuple[str, ...]:
         """Says which splits are there, in a line for each that is not.
 
         Args:
-          splits: `dev_splits` or `test_splits`.
+          names: `dev_splits` or `test_splits`.
           recipe: says where the data are.
 
         Raises:
@@ -135,7 +178,7 @@ class Task(TaskTemplate):
         """
 
     @abc.abstractmethod
-    def read(self, split: str, recipe: Any) -> Any:
+    def load(self, split: str, recipe: Any) -> Examples:
         """Reads the examples of a split.
 
         Args:
@@ -155,171 +198,123 @@ class Task(TaskTemplate):
         self,
         recipe: Any,
         tokenizer: "BertTokenizer",
-        splits: Mapping[str, Any],
-    ) -> dict[str, Any]:
-        """Looks the training and dev rows over: the data doctor.
+        splits: Mapping[str, Examples],
+    ) -> Examination:
+        """Examines the training and dev rows: the data doctor.
 
         Args:
           recipe: says max_seq_length.
           tokenizer: of the model that will be trained.
           splits: split to its examples; the first one is the one to train on.
-
-        Returns:
-          Numbers of types that JSON knows.
         """
 
-    def findings(self, numbers: Mapping[str, Any]) -> str:
-        """What `examine` found, in lines for a user: its "lines"."""
-        return "\n".join(numbers["lines"])
-
     @abc.abstractmethod
-    def facts_of(self, recipe: Any, examples: Any) -> Any:
+    def configure(self, recipe: Any, examples: Examples) -> Config:
         """What task.json will hold of a model trained on these examples.
 
         Raises:
           UserError: nothing can be learned from them.
         """
 
-    def check(self, examples: Any, facts: Any) -> None:
+    def check(self, examples: Examples, config: Config) -> None:
         """Raises `UserError` where examples do not fit a model."""
 
-    def check_model(self, initial: Checkpoint, recipe: Any, facts: Any) -> None:
-        """Raises `UserError` where a model cannot be trained for this."""
-
-    def check_facts(self, facts: Any, folder: str | pathlib.Path) -> None:
+    def check_config(self, config: Config, folder: pathlib.Path) -> None:
         """Raises `UserError` where a fine-tuned model is of another kind."""
-
-    def same_form(self, facts: Any, other: Any) -> bool:
-        """Whether the outputs of two models can be averaged."""
-        return facts == other
-
-    def keeps_head(
-        self, initial: Checkpoint, trained_for: str | None, facts: Any
-    ) -> bool:
-        """Whether the head of a model to start from serves this task too.
-
-        Args:
-          initial: the model, which has the head.
-          trained_for: the task that its task.json names, if it has one.
-          facts: of the model to be trained.
-        """
-        # Without labels or a task, a head may be of anything.
-        known = trained_for == self.name or (
-            trained_for is None and bool(facts.labels)
-        )
-        return known and (initial.labels or ()) == facts.labels
 
     @abc.abstractmethod
     def encode(
-        self, examples: Any, tokenizer: "BertTokenizer", facts: Any
-    ) -> Rows:
-        """The examples as rows of token ids."""
-
-    def shown(
         self,
-        name: str,
-        split: Split,
+        examples: Examples,
+        tokenizer: "BertTokenizer",
+        config: Config,
+        labelled: bool = False,
+    ) -> Rows:
+        """The examples as rows of token ids; without labels `ExampleRows`.
+
+        Args:
+          examples: N examples.
+          tokenizer: of the model.
+          config: of the model.
+          labelled: whether batches hold what the model is to learn too.
+
+        Raises:
+          UserError: `labelled`, and an example has no label.
+        """
+
+    def featurize(
+        self,
+        rows: Any,
+        split: str,
         source: Checkpoint,
-        facts: Any,
+        config: Config,
         recipe: Any,
         output_dir: pathlib.Path,
-    ) -> Split:
+    ) -> Rows:
         """The rows as the model takes them, where these are not token ids.
 
         Args:
-          name: the split's.
-          split: its examples and what `encode` made of them.
-          source: the model, of which the encoder may be wanted.
-          facts: of the model.
+          rows: what `encode` made, labelled or not.
+          split: the name of the split.
+          source: the model, whose encoder may compute features.
+          config: of the model.
           recipe: how to compute.
           output_dir: the folder of the run, which may take large files.
         """
-        del name, source, facts, recipe, output_dir
-        return split
+        del split, source, config, recipe, output_dir
+        return rows
 
     @abc.abstractmethod
-    def labelled(
-        self, split: Split, tokenizer: "BertTokenizer", facts: Any
-    ) -> Rows:
-        """The rows of a split with what the model is to learn."""
+    def build(self, encoder: Any, config: Config) -> "TaskModel":
+        """The model to train, on a `BertEncoder`."""
 
     @abc.abstractmethod
-    def make_network(self, encoder: Any, facts: Any) -> Any:
-        """The Keras model, on a `BertEncoder`; see `bert_tf.models`."""
-
-    def make_model(self, encoder: Any, facts: Any) -> "TaskModel":
-        """What the loop trains, on a `BertEncoder`."""
-        from bert_tf.finetuning.task_model import TaskModel
-
-        return TaskModel(self.make_network(encoder, facts))
-
-    @abc.abstractmethod
-    def make_objective(self, recipe: Any, examples: Any, facts: Any) -> Any:
-        """What the model is trained for; see `bert_tf.training.step`.
+    def loss(self, recipe: Any, examples: Examples, config: Config) -> Any:
+        """The training objective; see `bert_tf.training.step.Objective`.
 
         Args:
           recipe: says, for example, how classes are weighted.
           examples: the training examples.
-          facts: of the model.
+          config: of the model.
         """
 
     @abc.abstractmethod
-    def collect(
-        self, rows: Any, batches: Iterable[tuple[np.ndarray, Outputs]]
-    ) -> Outputs:
-        """A model's outputs to all rows, in the order of the examples.
-
-        Args:
-          rows: what `encode` returned.
-          batches: rows by number, int64 [B], and the model's outputs to them,
-            [B or more, ...]; together every row once, in any order.
-        """
-
-    @abc.abstractmethod
-    def answer(
+    def decode(
         self,
         outputs: Outputs,
         split: Split,
         tokenizer: "BertTokenizer",
-        facts: Any,
-    ) -> Any:
-        """Turns outputs into answers.
+        config: Config,
+    ) -> Prediction:
+        """Turns outputs into predictions.
 
         Args:
-          outputs: what `collect` returned; of several models, the means.
+          outputs: what `ExampleRows.gather` returned; means of several models.
           split: what was predicted.
           tokenizer: what made its rows.
-          facts: of the model.
+          config: of the model.
         """
 
     @abc.abstractmethod
-    def evaluate(
-        self, examples: Any, answers: Any, facts: Any
-    ) -> dict[str, float]:
-        """The official scores of answers, by name."""
+    def score(
+        self, examples: Examples, predictions: Prediction, config: Config
+    ) -> Score:
+        """The official scores of predictions, and their mean loss."""
 
-    def loss(self, examples: Any, answers: Any, facts: Any) -> float | None:
-        """The mean loss of an example; None where it has no meaning."""
-        del examples, answers, facts
-        return None
+    def tune(
+        self, examples: Examples, predictions: Prediction, config: Config
+    ) -> Config:
+        """The config with what is chosen by the dev predictions of a model.
 
-    def tuned(self, examples: Any, answers: Any, facts: Any) -> Any:
-        """The facts with what is chosen by the dev answers of a model.
-
-        What is chosen changes what answers are worth and how they are
-        written, not what `answer` returns.
+        What is chosen changes what predictions are worth and how they are
+        written, not what `decode` returns.
         """
-        del examples, answers
-        return facts
-
-    def shown_facts(self, facts: Any) -> dict[str, Any]:
-        """What of the facts is shown among the results."""
-        del facts
-        return {}
+        del examples, predictions
+        return config
 
     @abc.abstractmethod
-    def baseline(self, train: Any, examples: Any) -> dict[str, float]:
-        """What answers without a model score; NaN where there are none.
+    def baseline(self, train: Examples, examples: Examples) -> dict[str, float]:
+        """What predictions without a model score; NaN where there are none.
 
         Args:
           train: the training examples.
@@ -327,29 +322,29 @@ class Task(TaskTemplate):
         """
 
     @abc.abstractmethod
-    def references(self, examples: Any) -> Any:
-        """What answers are scored by, of types that JSON knows."""
+    def references(self, examples: Examples) -> Any:
+        """What predictions are scored by, of types that JSON knows."""
 
     @abc.abstractmethod
     def write_predictions(
         self,
         folder: pathlib.Path,
         split: str,
-        examples: Any,
-        answers: Any,
-        facts: Any,
+        examples: Examples,
+        predictions: Prediction,
+        config: Config,
     ) -> pathlib.Path:
-        """Writes the answers to a split for others to read.
+        """Writes the predictions of a split for others to read.
 
         Returns:
           The file to show the user.
         """
 
     @abc.abstractmethod
-    def write_answers(
-        self, path: pathlib.Path, examples: Any, answers: Any, facts: Any
-    ) -> None:
-        """Writes dev_predictions.jsonl, of which the report is made."""
+    def prediction_lines(
+        self, examples: Examples, predictions: Prediction, config: Config
+    ) -> Iterable[Mapping[str, Any]]:
+        """The lines of dev_predictions.jsonl, of types that JSON knows."""
 
     @abc.abstractmethod
     def score_file(
@@ -366,7 +361,7 @@ class Task(TaskTemplate):
           references: path of a file that is laid out as the dev file is.
           predictions: path of a file as `write_predictions` writes it.
           null_odds: path of how likely each question has no answer, for tasks
-            that know such a thing.
+            that know such a thing; see `refuse_null_odds`.
 
         Returns:
           The official scores by name.
@@ -375,19 +370,11 @@ class Task(TaskTemplate):
           UserError: a file is broken, or the two do not have the same rows.
         """
 
-    def refuse_one_segment(self, initial: Checkpoint, recipe: Any) -> None:
-        """Raises `UserError` if a model cannot tell two texts apart."""
-        if initial.config.type_vocab_size < 2:
-            raise UserError(
-                f"`init_from`={recipe.init_from}: type_vocab_size is "
-                f"{initial.config.type_vocab_size}, so it cannot tell the two "
-                "texts of a pair apart; choose another model."
-            )
 
-    def refuse_null_odds(self, null_odds: str) -> None:
-        """Raises `UserError` if a file of null odds is given."""
-        if null_odds:
-            raise UserError(
-                f"`null_odds`={null_odds}: is of use for questions that may "
-                f"have no answer, not for {self.name}; leave it out."
-            )
+def refuse_null_odds(task: str, null_odds: str) -> None:
+    """Raises `UserError` if a file of null odds is given to another task."""
+    if null_odds:
+        raise UserError(
+            f"`null_odds`={null_odds}: is of use for questions that may "
+            f"have no answer, not for {task}; leave it out."
+        )

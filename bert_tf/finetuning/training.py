@@ -80,12 +80,12 @@ def train_once(
             dtype=recipe.precision,
             rematerialize=recipe.rematerialize,
         )
-        model = material.task.make_model(encoder, material.facts)
+        model = material.task.build(encoder, material.config)
         model.restore(material.initial, material.fresh)
         step = _step(material, recipe, model, phase, strategy)
     scorer = Scorer(
         material.task,
-        material.facts,
+        material.config,
         material.tokenizer,
         Predictor([model], strategy, recipe.eval_batch_size),
     )
@@ -104,7 +104,7 @@ def train_once(
         history = loop.run()
         _save_last(output_dir / LAST, model, material, scorer, newest.scored)
         scorer, scored = _score_best(material, scorer, best, newest)
-        save_model(output_dir, model, material.tokenizer, scorer.facts)
+        save_model(output_dir, model, material.tokenizer, scorer.config)
         return write_results(
             output_dir, recipe, material, scorer, scored, loop, history
         )
@@ -139,7 +139,7 @@ def _score_best(
     """Gives the model its best weights and scores them on all dev splits.
 
     Returns:
-      The scorer with facts tuned for the best model, and the scores by split.
+      The scorer with the config of the best model, and scores by split.
     """
     best.assign()
     main, scored = material.main_split, {}
@@ -162,7 +162,7 @@ def _save_last(
     scorer: Scorer,
     scored: Scored | None,
 ) -> None:
-    """Saves the last model, with facts tuned for it.
+    """Saves the last model, with a config tuned for it.
 
     Args:
       folder: where it goes.
@@ -175,7 +175,7 @@ def _save_last(
         dev = material.dev[material.main_split]
         answers = scored.answers if scored else scorer.answer(dev)
         scorer = scorer.tuned(dev, answers)
-    save_model(folder, model, material.tokenizer, scorer.facts)
+    save_model(folder, model, material.tokenizer, scorer.config)
 
 
 def _phase(
@@ -187,7 +187,7 @@ def _phase(
     size, slices = recipe.train_batch_size, recipe.gradient_accumulation_steps
     check_batch_size("train_batch_size", size, strategy, slices)
     check_batch_size("eval_batch_size", recipe.eval_batch_size, strategy)
-    rows = len(material.data)
+    rows = len(material.train.rows)
     steps = num_steps(rows, size, recipe.num_train_epochs)
     if not steps:
         raise UserError(
@@ -200,11 +200,11 @@ def _phase(
         size,
         functools.partial(
             training_batches,
-            material.data,
+            material.train.rows,
             size,
             recipe.seed,
             shard=cluster_of(strategy).shard,
-            like_lengths=material.task.like_lengths,
+            bucket_by_length=material.task.bucket_by_length,
         ),
         None,
     )
@@ -247,7 +247,7 @@ def _loop(
         "input_ids": config.vocab_size,
         "segment_ids": config.type_vocab_size,
     }
-    epoch = math.ceil(len(material.data) / phase.batch_size)
+    epoch = math.ceil(len(material.train.rows) / phase.batch_size)
     return TrainingLoop(
         step,
         None,
@@ -265,7 +265,7 @@ def _loop(
 
 
 def _announce(model: TaskModel, phase: Phase, material: Material) -> None:
-    config, rows = model.encoder.config, material.data
+    config, rows = model.encoder.config, material.train.rows
     examples = len(material.train.examples)
     shown = ""
     if len(rows) != examples:

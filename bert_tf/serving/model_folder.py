@@ -20,7 +20,7 @@ from bert_tf.finetuning.choices.choice_task import ChoiceFacts
 from bert_tf.finetuning.kinds.text_data import SentenceFacts
 from bert_tf.finetuning.model_folder import (
     TASK_FILE,
-    read_facts_as,
+    read_config_as,
     task_of,
 )
 from bert_tf.finetuning.question_answering.task import SpanFacts
@@ -112,7 +112,7 @@ def _sentences(
     encoder: BertEncoder,
     tokenizer: BertTokenizer,
 ) -> SentenceModel:
-    facts = read_facts_as(folder, SentenceFacts)
+    facts = read_config_as(folder, SentenceFacts)
     model = bert_classifier(encoder, facts.num_outputs)
     restore(model, checkpoint)
     several = facts.label_kind == "multi_label"
@@ -135,7 +135,7 @@ def _span(
     encoder: BertEncoder,
     tokenizer: BertTokenizer,
 ) -> SpanModel:
-    facts = read_facts_as(folder, SpanFacts)
+    facts = read_config_as(folder, SpanFacts)
     model = bert_span_labeler(encoder)
     restore(model, checkpoint)
     return SpanModel(
@@ -156,7 +156,7 @@ def _tags(
     encoder: BertEncoder,
     tokenizer: BertTokenizer,
 ) -> TagModel:
-    facts = read_facts_as(folder, TagFacts)
+    facts = read_config_as(folder, TagFacts)
     model = bert_token_classifier(encoder, len(facts.labels))
     restore(model, checkpoint)
     # A stride of 0 is half a window, in both.
@@ -172,7 +172,7 @@ def _choice(
     encoder: BertEncoder,
     tokenizer: BertTokenizer,
 ) -> ChoiceModel:
-    facts = read_facts_as(folder, ChoiceFacts)
+    facts = read_config_as(folder, ChoiceFacts)
     model = bert_multiple_choice(encoder)
     restore(model, checkpoint)
     return ChoiceModel(model, tokenizer, facts.max_seq_length, facts.has_start)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bert_tf.finetuning.batches import (
+    bucketed_by_length,
     epoch_batches,
-    like_lengths_together,
     num_steps,
     prediction_batches,
     training_batches,
@@ -67,11 +67,11 @@ def test_batches_are_a_fair_sample():
     assert abs(correlation) < 0.15
 
 
-def test_rows_of_like_lengths_come_together():
+def test_rows_of_similar_length_come_together():
     """The same rows, with little padding, the short ones not first."""
     lengths = lengths_of(8 * 100)
     batches = epoch_batches(len(lengths), 8, 1, 0)
-    together = like_lengths_together(batches, lengths, 1, 0)
+    together = bucketed_by_length(batches, lengths, 1, 0)
     assert together.shape == batches.shape
     for begin in range(0, len(batches), 32):
         mine, others = (b[begin : begin + 32] for b in (together, batches))
@@ -85,12 +85,12 @@ def test_rows_of_like_lengths_come_together():
     assert filled(together) > 0.95 > 0.65 > filled(batches)
     means = lengths[together].mean(axis=1)
     assert abs(np.corrcoef(means[:-1], means[1:])[0, 1]) < 0.3
-    assert (together != like_lengths_together(batches, lengths, 2, 0)).any()
+    assert (together != bucketed_by_length(batches, lengths, 2, 0)).any()
 
 
-def taken(data, start, count, seed=3, size=8, like_lengths=False):
+def taken(data, start, count, seed=3, size=8, bucket_by_length=False):
     batches = training_batches(
-        data, size, seed, start, like_lengths=like_lengths
+        data, size, seed, start, bucket_by_length=bucket_by_length
     )
     return [
         {name: value.numpy() for name, value in batch.items()}
@@ -98,11 +98,11 @@ def taken(data, start, count, seed=3, size=8, like_lengths=False):
     ]
 
 
-@pytest.mark.parametrize("like_lengths", [False, True])
+@pytest.mark.parametrize("bucket_by_length", [False, True])
 @pytest.mark.parametrize("start", [1, 9, 10, 11, 20, 37])
-def test_batch_k_is_the_same_wherever_one_starts(data, start, like_lengths):
-    whole = taken(data, 0, start + 12, like_lengths=like_lengths)
-    resumed = taken(data, start, 12, like_lengths=like_lengths)
+def test_batch_k_is_the_same_wherever_one_starts(data, start, bucket_by_length):
+    whole = taken(data, 0, start + 12, bucket_by_length=bucket_by_length)
+    resumed = taken(data, start, 12, bucket_by_length=bucket_by_length)
     for mine, other in zip(resumed, whole[start:], strict=True):
         for name, value in mine.items():
             np.testing.assert_array_equal(value, other[name])

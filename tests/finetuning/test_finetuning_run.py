@@ -24,12 +24,11 @@ from bert_tf.finetuning.kinds.multi_label_task import (
 from bert_tf.finetuning.kinds.objectives import ClassesObjective
 from bert_tf.finetuning.kinds.regression_task import RegressionTask
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
-from bert_tf.finetuning.model_folder import load_model, read_facts
+from bert_tf.finetuning.model_folder import load_model, read_config
 from bert_tf.finetuning.prediction import Predictor
 from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import lr_multipliers
-from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.models import bert_classifier
 from bert_tf.training.loop import TrainingLoop
@@ -272,9 +271,9 @@ def test_dev_is_answered_again_only_by_other_weights(
     )
     outputs = Predictor.outputs
 
-    def counted(self, task, split):
-        asked.append(split)
-        return outputs(self, task, split)
+    def counted(self, rows):
+        asked.append(rows)
+        return outputs(self, rows)
 
     monkeypatch.setattr(Predictor, "outputs", counted)
     recipe = recipe.override(["num_train_epochs=2"])
@@ -285,9 +284,9 @@ def test_dev_is_answered_again_only_by_other_weights(
     kept = [json.loads(line)["probabilities"] for line in lines]
     model, own, facts = load_model(tmp_path, TASK, "float32")
     dev = TASK.read("dev", recipe)
-    split = Split(dev, TASK.encode(dev, own, facts))
+    rows = TASK.resolve(recipe).encode(dev, own, facts)
     predictor = Predictor([model], tf.distribute.get_strategy(), 16)
-    logits = outputs(predictor, TASK, split)["logits"]
+    logits = outputs(predictor, rows)["logits"]
     np.testing.assert_allclose(kept, tf.nn.softmax(logits), atol=1e-5)
 
 
@@ -518,7 +517,7 @@ def test_several_labels(recipe, tmp_path):
     assert results["labels"] == ["film", "positive"]
     assert results["dev"]["dev"]["micro_f1"] > 0.55
     assert results["threshold"] == 0.45
-    assert read_facts(tmp_path, task).threshold == 0.45
+    assert read_config(tmp_path, task).threshold == 0.45
 
 
 @pytest.mark.slow
@@ -533,7 +532,8 @@ def test_windows_train_and_their_logits_are_averaged(recipe, tmp_path):
     dev = TASK.data.splits["dev"]
     rows = encode(dev, tokens, 9, "windows", 5)
     predictor = Predictor([model], tf.distribute.get_strategy(), 4)
-    found = predictor.outputs(TASK, Split(dev, rows))["logits"]
+    made = TASK.resolve(recipe).encode(dev, tokens, facts)
+    found = predictor.outputs(made)["logits"]
     for number in range(len(dev)):
         mine = np.flatnonzero(rows.example == number)
         alone = model(rows.batch(mine))["logits"].numpy()

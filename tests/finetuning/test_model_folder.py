@@ -14,7 +14,7 @@ from bert_tf.finetuning.kinds.sentence_task import SentenceTask
 from bert_tf.finetuning.kinds.text_data import SentenceFacts
 from bert_tf.finetuning.model_folder import (
     load_model,
-    read_facts,
+    read_config,
     save_model,
     task_of,
 )
@@ -73,7 +73,7 @@ def test_columns_that_are_not_utf_8(saved):
     facts = dataclasses.replace(FACTS, text_columns="t\udcff")
     tokenizer = BertTokenizer.from_checkpoint(folder)
     save_model(folder, model, tokenizer, facts)
-    assert read_facts(folder, TASK) == facts
+    assert read_config(folder, TASK) == facts
 
 
 def test_it_is_a_model_folder(saved):
@@ -113,7 +113,7 @@ def test_a_broken_task_file(change, message, tmp_path):
     values = {**dataclasses.asdict(FACTS), **change}
     (tmp_path / "task.json").write_text(json.dumps(values))
     with pytest.raises(UserError, match=message):
-        read_facts(tmp_path, TASK)
+        read_config(tmp_path, TASK)
 
 
 SETTINGS = {"strip_accents": False, "tokenize_chinese_chars": False}

@@ -42,7 +42,7 @@ def run(folder, task, *more):
 def score(folder, task="mrpc", **settings):
     task = load_task(task)
     recipe = task.recipe_type.from_dict({**task.defaults, **settings}, "test")
-    return task.prepared(recipe).score_file(
+    return task.resolve(recipe).score_file(
         recipe,
         str(folder / "dev.tsv"),
         str(folder / "predictions.tsv"),

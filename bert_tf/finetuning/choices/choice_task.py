@@ -30,14 +30,14 @@ from bert_tf.finetuning.data.predictions import (
     write_predictions,
 )
 from bert_tf.finetuning.kinds.labels import commonest, known_label
-from bert_tf.finetuning.rows import LabelledRows
-from bert_tf.finetuning.task import (
+from bert_tf.finetuning.legacy_task import (
     Outputs,
     Split,
     Task,
     TaskFacts,
     TaskTemplate,
 )
+from bert_tf.finetuning.rows import LabelledRows
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.

@@ -87,10 +87,6 @@ class MultiLabelTask(TextTask):
         facts = super().facts_of(recipe, examples)
         return dataclasses.replace(facts, threshold=recipe.threshold)
 
-    def shown_facts(self, facts: SentenceFacts) -> dict[str, float]:
-        """The threshold."""
-        return {"threshold": facts.threshold}
-
     def num_outputs(self, labels: Sequence[str]) -> int:
         """One logit a label."""
         return len(labels)

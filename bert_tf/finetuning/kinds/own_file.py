@@ -19,7 +19,7 @@ from bert_tf.finetuning.kinds.multi_label_task import (
 from bert_tf.finetuning.kinds.regression_task import RegressionTask
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
 from bert_tf.finetuning.kinds.text_task import TextTask
-from bert_tf.finetuning.task import TaskTemplate
+from bert_tf.finetuning.legacy_task import TaskTemplate
 from bert_tf.recipe import setting
 
 LABEL_KINDS = ("classes", "regression", "multi_label")

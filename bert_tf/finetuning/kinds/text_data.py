@@ -2,13 +2,13 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from bert_tf.finetuning.data.examples import Example, Label, ParseLabel
 from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
-from bert_tf.finetuning.task import TaskFacts
+from bert_tf.finetuning.legacy_task import TaskFacts
 
 
 class TextData(Protocol):
@@ -68,3 +68,8 @@ class SentenceFacts(TaskFacts):
     long_inputs: str
     doc_stride: int
     threshold: float
+
+    def summary(self) -> dict[str, Any]:
+        """The threshold, where there is one."""
+        several = self.label_kind == "multi_label"
+        return {"threshold": self.threshold} if several else {}

@@ -29,8 +29,8 @@ from bert_tf.finetuning.kinds.text_data import (
     SentenceFacts,
     TextData,
 )
+from bert_tf.finetuning.legacy_task import Outputs, Split, Task
 from bert_tf.finetuning.rows import LabelledRows
-from bert_tf.finetuning.task import Outputs, Split, Task
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.

@@ -13,6 +13,7 @@ import numpy as np
 from bert_tf.checkpoints import SPAN, Checkpoint
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
+from bert_tf.finetuning.legacy_task import Outputs, Split, Task, TaskFacts
 from bert_tf.finetuning.question_answering import squad_metrics
 from bert_tf.finetuning.question_answering.squad_files import (
     PREDICTIONS_FILE,
@@ -27,7 +28,6 @@ from bert_tf.finetuning.question_answering.squad_files import (
 )
 from bert_tf.finetuning.rows import LabelledRows
 from bert_tf.finetuning.spans.span_recipe import SpanRecipe
-from bert_tf.finetuning.task import Outputs, Split, Task, TaskFacts
 from bert_tf.progress import notice
 
 if TYPE_CHECKING:
@@ -57,7 +57,12 @@ class SpanFacts(TaskFacts):
     max_answer_length: int
     n_best_size: int
     with_null: bool
-    null_threshold: float
+    # Models that differ in it alone are shown the same windows.
+    null_threshold: float = dataclasses.field(compare=False)
+
+    def summary(self) -> dict[str, Any]:
+        """The threshold, where there is one."""
+        return {"threshold": self.null_threshold} if self.with_null else {}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -179,11 +184,6 @@ class SpanTask(Task):
     ) -> bool:
         """A head of spans serves all questions."""
         return True
-
-    def same_form(self, facts: SpanFacts, other: SpanFacts) -> bool:
-        """Whether two models are shown the same windows."""
-        same = dataclasses.replace(other, null_threshold=facts.null_threshold)
-        return facts == same
 
     def encode(
         self,
@@ -326,10 +326,6 @@ class SpanTask(Task):
             dict(zip(names, answers.null_odds.tolist(), strict=True)),
         )
         return dataclasses.replace(facts, null_threshold=threshold)
-
-    def shown_facts(self, facts: SpanFacts) -> dict[str, Any]:
-        """The threshold, where there is one."""
-        return {"threshold": facts.null_threshold} if facts.with_null else {}
 
     def baseline(
         self, train: Sequence[Question], examples: Sequence[Question]

@@ -12,6 +12,7 @@ from bert_tf.checkpoints import TOKEN_CLASSIFIER, Checkpoint
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.finetuning.data.user_files import UserFiles
+from bert_tf.finetuning.legacy_task import Outputs, Split, Task, TaskFacts
 from bert_tf.finetuning.tags.feature_recipe import (
     TAGGER_FILE,
     WEIGHTED_SUM_ALL,
@@ -19,7 +20,6 @@ from bert_tf.finetuning.tags.feature_recipe import (
     FeatureRecipe,
 )
 from bert_tf.finetuning.tags.tag_recipe import OwnTagRecipe, TagRecipe
-from bert_tf.finetuning.task import Outputs, Split, Task, TaskFacts
 from bert_tf.finetuning.token_classification.conll_files import (
     DOCUMENT_MARK,
     ConllLayout,

@@ -10,7 +10,7 @@ import pytest
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.errors import UserError
 from bert_tf.finetuning.choices.choice_task import UserChoiceTask
-from bert_tf.finetuning.model_folder import load_model, read_facts
+from bert_tf.finetuning.model_folder import load_model, read_config
 from bert_tf.finetuning.prediction import Predictor
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.task import Split
@@ -47,14 +47,14 @@ def finished(recipe, tmp_path_factory):
 
 def model_of(folder, recipe):
     """A task's model, and what it computes of examples."""
-    task = TASK.prepared(recipe)
+    task = TASK.resolve(recipe)
     model, tokenizer, facts = load_model(folder, task)
     predictor = Predictor([model], make_strategy("one_device"), 4)
 
     def answers(examples):
         split = Split(examples, task.encode(examples, tokenizer, facts))
-        outputs = predictor.outputs(task, split)
-        return task.answer(outputs, split, tokenizer, facts)
+        outputs = predictor.outputs(split.rows)
+        return task.decode(outputs, split, tokenizer, facts)
 
     return task, answers
 
@@ -154,7 +154,7 @@ def test_a_run_on_other_choices_is_refused(finished, recipe, tmp_path):
 
 def test_permuting_choices_permutes_probabilities(finished, recipe):
     task, answers = model_of(finished[0], recipe)
-    examples = task.read("dev", recipe)
+    examples = task.load("dev", recipe)
     order = [
         np.random.default_rng(3).permutation(len(e.choices)) for e in examples
     ]
@@ -176,7 +176,7 @@ def test_permuting_choices_permutes_probabilities(finished, recipe):
 def test_padding_changes_nothing(finished, recipe):
     """Neither that of rows nor that of choices: alone as in a batch."""
     task, answers = model_of(finished[0], recipe)
-    examples = task.read("dev", recipe)
+    examples = task.load("dev", recipe)
     together = answers(examples)
     assert {len(e.choices) for e in examples} == {2, 3, 4, 5}
     for number in (0, 5, 9):
@@ -245,7 +245,7 @@ def test_models_that_do_not_fit(finished, recipe, start, tmp_path):
     with pytest.raises(UserError, match="fine-tuned with a start_column"):
         run_finetuning(TASK, nameless, finished[0], ["eval"])
     with pytest.raises(UserError, match="fine-tuned for choice, not quiz"):
-        read_facts(finished[0], UserChoiceTask(name="quiz").prepared(recipe))
+        read_config(finished[0], UserChoiceTask(name="quiz").resolve(recipe))
     one = model_folder(tmp_path / "one", type_vocab_size=1)
     short = recipe.override([f"init_from={one}"])
     with pytest.raises(UserError, match="type_vocab_size is 1"):

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.model_folder import load_model, read_facts
+from bert_tf.finetuning.model_folder import load_model, read_config
 from bert_tf.finetuning.prediction import Predictor
 from bert_tf.finetuning.question_answering.objective import SpanObjective
 from bert_tf.finetuning.question_answering.squad_files import (
@@ -177,7 +177,7 @@ def test_no_answer_and_its_threshold(recipe, data_dir, tmp_path):
     modes = ["train", "eval", "predict"]
     done = run_finetuning(V2, recipe, tmp_path, modes)
     scores = done["train"]["dev"]["dev"]
-    facts = read_facts(tmp_path, V2)
+    facts = read_config(tmp_path, V2)
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["threshold"] == facts.null_threshold != 0.0
     # At the tuned threshold the scores are the best there are.
@@ -216,11 +216,12 @@ def test_ensembles_average_logits(finished, recipe, data_dir, tmp_path):
     run_finetuning(V1, recipe.override(["seed=7"]), other, ["train"])
     read = read_questions(str(data_dir / "dev-v1.1.json"))
     models = [load_model(f, V1)[0] for f in (finished[0], other)]
-    facts = read_facts(other, V1)
-    split = Split(read, V1.encode(read, tokenizer(), facts))
+    facts = read_config(other, V1)
+    task = V1.resolve(recipe)
+    split = Split(read, task.encode(read, tokenizer(), facts))
     strategy = tf.distribute.get_strategy()
-    alone = [Predictor([m], strategy, 4).outputs(V1, split) for m in models]
-    both = Predictor(models, strategy, 8).outputs(V1, split)
+    alone = [Predictor([m], strategy, 4).outputs(split.rows) for m in models]
+    both = Predictor(models, strategy, 8).outputs(split.rows)
     for name, logits in both.items():
         mean = (alone[0][name] + alone[1][name]) / 2
         np.testing.assert_allclose(logits, mean, atol=1e-5)
@@ -231,7 +232,7 @@ def test_ensembles_average_logits(finished, recipe, data_dir, tmp_path):
     folder = tmp_path / "together"
     run_finetuning(V1, together, folder, ["predict"])
     found = read_predictions(str(folder / "predictions.json"))
-    wanted = V1.answer(both, split, tokenizer(), facts)
+    wanted = task.decode(both, split, tokenizer(), facts)
     assert list(found.values()) == list(wanted.texts())
     wrong = together.override([f"ensemble={recipe.init_from}"])
     with pytest.raises(UserError, match="has no task.json"):
@@ -244,7 +245,8 @@ def test_logits_are_those_of_each_window_alone(finished, data_dir):
     rows = V1.encode(read, tokens, facts)
     assert len(rows) > len(read)
     predictor = Predictor([model], tf.distribute.get_strategy(), 8)
-    found = predictor.outputs(V1, Split(read, rows))
+    made = V1.resolve(None).encode(read, tokens, facts)
+    found = predictor.outputs(made)
     for number in range(len(rows)):
         alone = model(rows.batch(np.array([number])))
         begin, end = rows.rows.starts[number : number + 2]

@@ -173,10 +173,10 @@ def test_a_loaded_model_answers_as_it_did(finished, recipe, files):
     model, tokenizer, facts = load_model(folder, TASK)
     predictor = Predictor([model], make_strategy("one_device"), 4)
     dev = TASK.read("dev", recipe)
-    split = Split(dev, TASK.encode(dev, tokenizer, facts))
-    answers = TASK.answer(
-        predictor.outputs(TASK, split), split, tokenizer, facts
-    )
+    task = TASK.resolve(recipe)
+    split = Split(dev, task.encode(dev, tokenizer, facts))
+    outputs = predictor.outputs(split.rows)
+    answers = task.decode(outputs, split, tokenizer, facts)
     assert answers.tags == [
         tag for line in answer_lines(folder) for tag in line["predictions"]
     ]
@@ -196,9 +196,10 @@ def test_a_pooler_is_not_missed(start, recipe, tmp_path):
     whole = load_checkpoint(start)
     without = {n: a for n, a in whole.arrays.items() if "pooler" not in n}
     assert len(without) < len(whole.arrays)
+    task = TASK.resolve(recipe)
     for arrays, fresh in ((whole.arrays, ()), (without, ("pooler",))):
         initial = dataclasses.replace(whole, arrays=arrays)
-        found = gather(TASK, recipe, initial, tokenizer(), tmp_path)
+        found = gather(task, recipe, initial, tokenizer(), tmp_path)
         assert found.fresh == fresh
 
 
