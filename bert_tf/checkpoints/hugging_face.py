@@ -11,6 +11,7 @@ except in a plain BertModel; old files call a layer normalisation's weight and
 bias gamma and beta.
 """
 
+import dataclasses
 import json
 import pathlib
 from collections.abc import Mapping
@@ -32,13 +33,16 @@ from bert_tf.checkpoints.hugging_face_files import (
 )
 from bert_tf.checkpoints.layout import (
     CLASSIFIER,
+    HEAD_PARTS,
     MASKED_LM,
     MULTIPLE_CHOICE,
     NEXT_SENTENCE,
     POOLER,
     SPAN,
     TOKEN_CLASSIFIER,
-    encoder_shapes,
+    Kind,
+    all_parts,
+    encoder_parts,
     head_shapes,
 )
 from bert_tf.checkpoints.stored import Stored, read_stored, write_stored
@@ -79,11 +83,6 @@ _SHARING = {
     name: heads[0]
     for name, heads in _CLASSES.items()
     if set(heads) & {CLASSIFIER, TOKEN_CLASSIFIER, MULTIPLE_CHOICE}
-}
-_OUTPUTS = {
-    NEXT_SENTENCE: "cls.seq_relationship",
-    SPAN: "qa_outputs",
-    **dict.fromkeys(_SHARING.values(), _SHARED_NAME),
 }
 _WORDS = "embeddings.word_embeddings.weight"
 _MASKED_LM_BIAS = "cls.predictions.bias"
@@ -203,34 +202,34 @@ def _table(
       old_norms: whether layer normalisations have a gamma and a beta.
       bias: the name of the masked LM's output bias.
     """
-    heads = head_shapes(config)
-    scale, shift = ("gamma", "beta") if old_norms else ("weight", "bias")
-    suffixes = {
-        "kernel": ".weight",
-        "bias": ".bias",
-        "gamma": f".{scale}",
-        "beta": f".{shift}",
-        "output_weights": ".weight",
-        "output_bias": ".bias",
+    norm = (".gamma", ".beta") if old_norms else (".weight", ".bias")
+    ends = {Kind.NORM: norm, Kind.VECTOR: ("",)}
+    encoder = {part.ours for part in encoder_parts(config)}
+    encoder |= {part.ours for part in HEAD_PARTS[POOLER]}
+    unread = {
+        part.ours
+        for head in _SHARING.values()
+        if head != shared
+        for part in HEAD_PARTS[head]
     }
     table = {}
-    shapes = encoder_shapes(config) | heads[POOLER] | heads[MASKED_LM]
-    for name, shape in shapes.items():
-        stem, _, last = name.rpartition("/")
-        stem = stem.replace("layer_", "layer.").replace("/", ".")
-        if stem.startswith("bert."):
-            stem = prefix + stem.removeprefix("bert.")
-        # Embeddings have no suffix in our names.
-        theirs = stem + suffixes.get(last, f".{last}.weight")
-        kernel = last == "kernel"
-        table[name] = Stored(theirs, shape[::-1] if kernel else shape, kernel)
-    table["cls/predictions/output_bias"] = Stored(bias, (config.vocab_size,))
-    for head, stem in _OUTPUTS.items():
-        if stem == _SHARED_NAME and head != shared:
+    for part in all_parts(config):
+        if part.ours in unread:
             continue
-        for name, shape in heads[head].items():
-            last = name.rpartition("/")[2]
-            table[name] = Stored(stem + suffixes[last], shape)
+        stem = part.hugging_face
+        if part.ours in encoder:
+            stem = prefix + stem
+        for (name, shape), end in zip(
+            part.shapes(config).items(),
+            ends.get(part.kind, (".weight", ".bias")),
+            strict=False,
+        ):
+            kernel = part.kind is Kind.DENSE and len(shape) > 1
+            table[name] = Stored(
+                stem + end, shape[::-1] if kernel else shape, kernel
+            )
+    (name,) = HEAD_PARTS[MASKED_LM][-1].shapes(config)
+    table[name] = dataclasses.replace(table[name], name=bias)
     return table
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.h5_file import open_h5_arrays
+from bert_tf.checkpoints.layout import Kind, all_parts, by_attention_head
 from bert_tf.checkpoints.stored import Stored, read_stored
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
@@ -71,7 +72,7 @@ def read(folder: pathlib.Path) -> Checkpoint:
     if (folder / TASK_WEIGHTS_FILE).exists():
         head = _read_file(folder / TASK_WEIGHTS_FILE)
         found = _joined(found, _prefixed("task/", head), folder)
-    table = _encoder_table(config) | _head_table(config, labels)
+    table = _table(config, labels)
     arrays, left_out = read_stored(config, table, found, _IGNORED, str(folder))
     checkpoint = Checkpoint(config, arrays, left_out=left_out)
     if "masked_lm" in checkpoint.heads:
@@ -218,109 +219,19 @@ def _joined(
     )
 
 
-def _dense(
-    ours: str, stored: str, kernel: tuple[int, ...], bias: tuple[int, ...]
-) -> dict[str, Stored]:
-    return {
-        f"{ours}/kernel": Stored(f"{stored}/vars/0", kernel),
-        f"{ours}/bias": Stored(f"{stored}/vars/1", bias),
-    }
-
-
-def _norm(ours: str, stored: str, width: int) -> dict[str, Stored]:
-    return {
-        f"{ours}/gamma": Stored(f"{stored}/vars/0", (width,)),
-        f"{ours}/beta": Stored(f"{stored}/vars/1", (width,)),
-    }
-
-
-def _encoder_table(config: BertConfig) -> dict[str, Stored]:
-    hidden = config.hidden_size
-    ours, layers = "bert/embeddings", "model/layers"
-    table = {
-        f"{ours}/{name}": Stored(f"{layers}/{stored}/vars/0", (rows, hidden))
-        for name, stored, rows in (
-            ("word_embeddings", "reversible_embedding", config.vocab_size),
-            ("token_type_embeddings", "embedding", config.type_vocab_size),
-            (
-                "position_embeddings",
-                "position_embedding",
-                config.max_position_embeddings,
-            ),
-        )
-    }
-    table |= _norm(f"{ours}/LayerNorm", f"{layers}/layer_normalization", hidden)
-    for i in range(config.num_hidden_layers):
-        number = f"_{i}" if i else ""
-        table |= _block_table(
-            config,
-            f"bert/encoder/layer_{i}",
-            f"{layers}/transformer_encoder{number}",
-        )
-    return table | _dense(
-        "bert/pooler/dense", f"{layers}/dense", (hidden, hidden), (hidden,)
-    )
-
-
-def _block_table(config: BertConfig, ours: str, at: str) -> dict[str, Stored]:
-    hidden, inner = config.hidden_size, config.intermediate_size
-    heads = config.num_attention_heads
-    size = hidden // heads
-    table: dict[str, Stored] = {}
-    for part in ("query", "key", "value"):
-        table |= _dense(
-            f"{ours}/attention/self/{part}",
-            f"{at}/_self_attention_layer/{part}_dense",
-            (hidden, heads, size),
-            (heads, size),
-        )
-    return (
-        table
-        | _dense(
-            f"{ours}/attention/output/dense",
-            f"{at}/_self_attention_layer/output_dense",
-            (heads, size, hidden),
-            (hidden,),
-        )
-        | _norm(
-            f"{ours}/attention/output/LayerNorm",
-            f"{at}/_self_attention_layer_norm",
-            hidden,
-        )
-        | _dense(
-            f"{ours}/intermediate/dense",
-            f"{at}/_feedforward_intermediate_dense",
-            (hidden, inner),
-            (inner,),
-        )
-        | _dense(
-            f"{ours}/output/dense",
-            f"{at}/_feedforward_output_dense",
-            (inner, hidden),
-            (hidden,),
-        )
-        | _norm(
-            f"{ours}/output/LayerNorm", f"{at}/_feedforward_layer_norm", hidden
-        )
-    )
-
-
-def _head_table(config: BertConfig, labels: int | None) -> dict[str, Stored]:
-    hidden, head = config.hidden_size, "task/layers/masked_lm_head"
-    ours, logits = "cls/predictions", "task/layers/dense/vars"
-    return {
-        **_dense(
-            f"{ours}/transform/dense",
-            f"{head}/_intermediate_dense",
-            (hidden, hidden),
-            (hidden,),
-        ),
-        **_norm(
-            f"{ours}/transform/LayerNorm",
-            f"{head}/_intermediate_layer_norm",
-            hidden,
-        ),
-        f"{ours}/output_bias": Stored(f"{head}/vars/0", (config.vocab_size,)),
-        "output_weights": Stored(f"{logits}/0", (hidden, labels), True),
-        "output_bias": Stored(f"{logits}/1", (labels,)),
-    }
+def _table(config: BertConfig, labels: int | None) -> dict[str, Stored]:
+    """How each array of ours is stored; `labels` is what task.json tells."""
+    table = {}
+    for part in all_parts(config):
+        if not part.keras_hub:
+            continue
+        for number, (name, shape) in enumerate(part.shapes(config).items()):
+            output = part.kind is Kind.OUTPUT
+            if output:
+                shape = (*shape[1:], labels)
+            table[name] = Stored(
+                f"{part.keras_hub}/vars/{number}",
+                by_attention_head(name, shape, config),
+                transposed=output and len(shape) > 1,
+            )
+    return table

@@ -1,9 +1,13 @@
-"""Which arrays a BERT has: our names and shapes, encoder and heads.
+"""Which arrays a BERT has: their names in every family, and our shapes.
 
-The names are those of Google's TF1 checkpoints, and so are the shapes: Dense
+Our names are those of Google's TF1 checkpoints, and so are the shapes: Dense
 kernels are [in, out], output weights of heads are [labels, hidden]. Google has
 no names for token classification and multiple choice; ours follow its form.
 """
+
+import dataclasses
+import enum
+from collections.abc import Iterator
 
 from bert_tf.config import BertConfig
 
@@ -26,57 +30,301 @@ TASK_HEADS = (CLASSIFIER, SPAN, TOKEN_CLASSIFIER, MULTIPLE_CHOICE)
 HEADS_ON_POOLER = (NEXT_SENTENCE, CLASSIFIER, MULTIPLE_CHOICE)
 
 
-def _norm(name: str, width: int) -> Shapes:
-    return {f"{name}/gamma": (width,), f"{name}/beta": (width,)}
+class Kind(enum.Enum):
+    """What a part is made of."""
+
+    TABLE = enum.auto()
+    VECTOR = enum.auto()
+    DENSE = enum.auto()
+    NORM = enum.auto()
+    # The last layer of a head.
+    OUTPUT = enum.auto()
 
 
-def _dense(name: str, inputs: int, outputs: int) -> Shapes:
-    return {f"{name}/kernel": (inputs, outputs), f"{name}/bias": (outputs,)}
+# How our names of a part's arrays end, in order.
+_ENDS = {
+    Kind.TABLE: ("",),
+    Kind.VECTOR: ("",),
+    Kind.DENSE: ("/kernel", "/bias"),
+    Kind.NORM: ("/gamma", "/beta"),
+    Kind.OUTPUT: ("output_weights", "output_bias"),
+}
 
 
-def _output(name: str, labels: int | None, hidden: int) -> Shapes:
-    return {
-        f"{name}output_weights": (labels, hidden),
-        f"{name}output_bias": (labels,),
-    }
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A part of a BERT under the names that the families give it.
+
+    {} in a name stands for the number of a layer.
+
+    Attributes:
+      kind: what it is made of.
+      ours: what our names of its arrays begin with.
+      sizes: of its first array, [rows, width], [in, out], [labels, in] or
+        [width]: fields of `BertConfig`, numbers, or None.
+      hugging_face: in transformers, without the prefix of the encoder.
+      model_garden: attributes from an object of Model Garden's to the layer;
+        empty where it has none.
+      keras_hub: path in KerasHub's files, model/ or task/; empty where it has
+        none.
+    """
+
+    kind: Kind
+    ours: str
+    sizes: tuple[str | int | None, ...]
+    hugging_face: str
+    model_garden: str = ""
+    keras_hub: str = ""
+
+    def of_layer(self, number: int) -> "Part":
+        """The part of one layer."""
+        return dataclasses.replace(
+            self,
+            ours=self.ours.format(number),
+            hugging_face=self.hugging_face.format(number),
+            model_garden=self.model_garden.format(number),
+            keras_hub=self.keras_hub.format(f"_{number}" if number else ""),
+        )
+
+    def shapes(self, config: BertConfig) -> Shapes:
+        """Our names of the part's arrays, the weights first, and shapes."""
+        first = tuple(
+            getattr(config, size) if isinstance(size, str) else size
+            for size in self.sizes
+        )
+        second = first[:1] if self.kind is Kind.OUTPUT else first[-1:]
+        names = [self.ours + end for end in _ENDS[self.kind]]
+        return dict(zip(names, (first, second), strict=False))
+
+
+_HIDDEN, _INNER = "hidden_size", "intermediate_size"
+_SQUARE = (_HIDDEN, _HIDDEN)
+_EMBEDDINGS = (
+    Part(
+        Kind.TABLE,
+        "bert/embeddings/word_embeddings",
+        ("vocab_size", _HIDDEN),
+        "embeddings.word_embeddings",
+        "encoder/_embedding_layer/embeddings",
+        "model/layers/reversible_embedding",
+    ),
+    Part(
+        Kind.TABLE,
+        "bert/embeddings/token_type_embeddings",
+        ("type_vocab_size", _HIDDEN),
+        "embeddings.token_type_embeddings",
+        "encoder/_type_embedding_layer/embeddings",
+        "model/layers/embedding",
+    ),
+    Part(
+        Kind.TABLE,
+        "bert/embeddings/position_embeddings",
+        ("max_position_embeddings", _HIDDEN),
+        "embeddings.position_embeddings",
+        "encoder/_position_embedding_layer/embeddings",
+        "model/layers/position_embedding",
+    ),
+    Part(
+        Kind.NORM,
+        "bert/embeddings/LayerNorm",
+        (_HIDDEN,),
+        "embeddings.LayerNorm",
+        "encoder/_embedding_norm_layer",
+        "model/layers/layer_normalization",
+    ),
+)
+_OURS, _THEIRS = "bert/encoder/layer_{}", "encoder.layer.{}"
+_GARDEN = "encoder/_transformer_layers/{}"
+_HUB = "model/layers/transformer_encoder{}"
+_LAYER = (
+    *(
+        Part(
+            Kind.DENSE,
+            f"{_OURS}/attention/self/{name}",
+            _SQUARE,
+            f"{_THEIRS}.attention.self.{name}",
+            f"{_GARDEN}/_attention_layer/_{name}_dense",
+            f"{_HUB}/_self_attention_layer/{name}_dense",
+        )
+        for name in ("query", "key", "value")
+    ),
+    Part(
+        Kind.DENSE,
+        f"{_OURS}/attention/output/dense",
+        _SQUARE,
+        f"{_THEIRS}.attention.output.dense",
+        f"{_GARDEN}/_attention_layer/_output_dense",
+        f"{_HUB}/_self_attention_layer/output_dense",
+    ),
+    Part(
+        Kind.NORM,
+        f"{_OURS}/attention/output/LayerNorm",
+        (_HIDDEN,),
+        f"{_THEIRS}.attention.output.LayerNorm",
+        f"{_GARDEN}/_attention_layer_norm",
+        f"{_HUB}/_self_attention_layer_norm",
+    ),
+    Part(
+        Kind.DENSE,
+        f"{_OURS}/intermediate/dense",
+        (_HIDDEN, _INNER),
+        f"{_THEIRS}.intermediate.dense",
+        f"{_GARDEN}/_intermediate_dense",
+        f"{_HUB}/_feedforward_intermediate_dense",
+    ),
+    Part(
+        Kind.DENSE,
+        f"{_OURS}/output/dense",
+        (_INNER, _HIDDEN),
+        f"{_THEIRS}.output.dense",
+        f"{_GARDEN}/_output_dense",
+        f"{_HUB}/_feedforward_output_dense",
+    ),
+    Part(
+        Kind.NORM,
+        f"{_OURS}/output/LayerNorm",
+        (_HIDDEN,),
+        f"{_THEIRS}.output.LayerNorm",
+        f"{_GARDEN}/_output_layer_norm",
+        f"{_HUB}/_feedforward_layer_norm",
+    ),
+)
+# Three heads share a name in transformers; its config.json tells them apart.
+HEAD_PARTS = {
+    POOLER: (
+        Part(
+            Kind.DENSE,
+            "bert/pooler/dense",
+            _SQUARE,
+            "pooler.dense",
+            "encoder/_pooler_layer",
+            "model/layers/dense",
+        ),
+    ),
+    MASKED_LM: (
+        Part(
+            Kind.DENSE,
+            "cls/predictions/transform/dense",
+            _SQUARE,
+            "cls.predictions.transform.dense",
+            "masked_lm/dense",
+            "task/layers/masked_lm_head/_intermediate_dense",
+        ),
+        Part(
+            Kind.NORM,
+            "cls/predictions/transform/LayerNorm",
+            (_HIDDEN,),
+            "cls.predictions.transform.LayerNorm",
+            "masked_lm/layer_norm",
+            "task/layers/masked_lm_head/_intermediate_layer_norm",
+        ),
+        Part(
+            Kind.VECTOR,
+            "cls/predictions/output_bias",
+            ("vocab_size",),
+            "cls.predictions.bias",
+            "masked_lm/bias",
+            "task/layers/masked_lm_head",
+        ),
+    ),
+    NEXT_SENTENCE: (
+        Part(
+            Kind.OUTPUT,
+            "cls/seq_relationship/",
+            (2, _HIDDEN),
+            "cls.seq_relationship",
+            "next_sentence/out_proj",
+        ),
+    ),
+    CLASSIFIER: (
+        Part(
+            Kind.OUTPUT,
+            "",
+            (None, _HIDDEN),
+            "classifier",
+            "classifier/out_proj",
+            "task/layers/dense",
+        ),
+    ),
+    SPAN: (
+        Part(
+            Kind.OUTPUT,
+            "cls/squad/",
+            (2, _HIDDEN),
+            "qa_outputs",
+            "span_labeling",
+        ),
+    ),
+    TOKEN_CLASSIFIER: (
+        Part(
+            Kind.OUTPUT,
+            "cls/token_classification/",
+            (None, _HIDDEN),
+            "classifier",
+            "token_classifier",
+        ),
+    ),
+    MULTIPLE_CHOICE: (
+        Part(
+            Kind.OUTPUT,
+            "cls/multiple_choice/",
+            (1, _HIDDEN),
+            "classifier",
+        ),
+    ),
+}
+
+
+def encoder_parts(config: BertConfig) -> Iterator[Part]:
+    """The parts of the encoder without its pooler, from the input on."""
+    yield from _EMBEDDINGS
+    for number in range(config.num_hidden_layers):
+        for part in _LAYER:
+            yield part.of_layer(number)
+
+
+def all_parts(config: BertConfig) -> Iterator[Part]:
+    """The parts of the encoder and of every head, the pooler among them."""
+    yield from encoder_parts(config)
+    for parts in HEAD_PARTS.values():
+        yield from parts
 
 
 def encoder_shapes(config: BertConfig) -> Shapes:
     """The arrays of the encoder without its pooler."""
-    hidden, inner = config.hidden_size, config.intermediate_size
-    at = "bert/embeddings"
-    shapes: Shapes = {
-        f"{at}/word_embeddings": (config.vocab_size, hidden),
-        f"{at}/token_type_embeddings": (config.type_vocab_size, hidden),
-        f"{at}/position_embeddings": (config.max_position_embeddings, hidden),
-        **_norm(f"{at}/LayerNorm", hidden),
-    }
-    for i in range(config.num_hidden_layers):
-        at = f"bert/encoder/layer_{i}"
-        for part in ("query", "key", "value"):
-            shapes |= _dense(f"{at}/attention/self/{part}", hidden, hidden)
-        shapes |= _dense(f"{at}/attention/output/dense", hidden, hidden)
-        shapes |= _norm(f"{at}/attention/output/LayerNorm", hidden)
-        shapes |= _dense(f"{at}/intermediate/dense", hidden, inner)
-        shapes |= _dense(f"{at}/output/dense", inner, hidden)
-        shapes |= _norm(f"{at}/output/LayerNorm", hidden)
+    shapes: Shapes = {}
+    for part in encoder_parts(config):
+        shapes |= part.shapes(config)
     return shapes
 
 
 def head_shapes(config: BertConfig) -> dict[str, Shapes]:
     """The arrays of each head by the head's name, the pooler among them."""
-    hidden = config.hidden_size
-    at = "cls/predictions"
     return {
-        POOLER: _dense("bert/pooler/dense", hidden, hidden),
-        MASKED_LM: {
-            **_dense(f"{at}/transform/dense", hidden, hidden),
-            **_norm(f"{at}/transform/LayerNorm", hidden),
-            f"{at}/output_bias": (config.vocab_size,),
-        },
-        NEXT_SENTENCE: _output("cls/seq_relationship/", 2, hidden),
-        CLASSIFIER: _output("", None, hidden),
-        SPAN: _output("cls/squad/", 2, hidden),
-        TOKEN_CLASSIFIER: _output("cls/token_classification/", None, hidden),
-        MULTIPLE_CHOICE: _output("cls/multiple_choice/", 1, hidden),
+        head: {
+            name: shape
+            for part in parts
+            for name, shape in part.shapes(config).items()
+        }
+        for head, parts in HEAD_PARTS.items()
     }
+
+
+def by_attention_head(name: str, shape: Shape, config: BertConfig) -> Shape:
+    """The shape with the axis of the attention heads, [N, D], apart.
+
+    Model Garden and KerasHub store query, key, value and the attention's
+    output so.
+
+    Args:
+      name: our name of the array.
+      shape: our shape.
+      config: says N and D.
+    """
+    heads = config.num_attention_heads
+    apart = (heads, config.hidden_size // heads)
+    if "/attention/self/" in name:
+        return (*shape[:-1], *apart)
+    if name.endswith("/attention/output/dense/kernel"):
+        return (*apart, shape[-1])
+    return shape

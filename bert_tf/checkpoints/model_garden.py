@@ -23,7 +23,11 @@ from collections.abc import Iterator
 
 from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.google_config import CONFIG_FILE, read_google_config
-from bert_tf.checkpoints.layout import Shape, encoder_shapes, head_shapes
+from bert_tf.checkpoints.layout import (
+    Kind,
+    all_parts,
+    by_attention_head,
+)
 from bert_tf.checkpoints.model_garden_config import PARAMS_FILE, read_params
 from bert_tf.checkpoints.stored import Stored, read_stored
 from bert_tf.checkpoints.tensorflow_reader import (
@@ -56,39 +60,6 @@ _ENCODER_PARTS = {
 _MASKED_LM_PARTS = {"embedding_table", "dense", "layer_norm", "bias"}
 _NEXT_SENTENCE = "next_sentence"
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
-
-# Part of a name of ours -> the attributes that lead to it.
-_LAYER_PARTS = {
-    "attention/self/query": "_attention_layer/_query_dense",
-    "attention/self/key": "_attention_layer/_key_dense",
-    "attention/self/value": "_attention_layer/_value_dense",
-    "attention/output/dense": "_attention_layer/_output_dense",
-    "attention/output/LayerNorm": "_attention_layer_norm",
-    "intermediate/dense": "_intermediate_dense",
-    "output/dense": "_output_dense",
-    "output/LayerNorm": "_output_layer_norm",
-}
-_EMBEDDINGS = {
-    "word_embeddings": "_embedding_layer/embeddings",
-    "token_type_embeddings": "_type_embedding_layer/embeddings",
-    "position_embeddings": "_position_embedding_layer/embeddings",
-    "LayerNorm/gamma": "_embedding_norm_layer/gamma",
-    "LayerNorm/beta": "_embedding_norm_layer/beta",
-}
-_HEADS = {
-    "cls/predictions/transform/dense/kernel": "masked_lm/dense/kernel",
-    "cls/predictions/transform/dense/bias": "masked_lm/dense/bias",
-    "cls/predictions/transform/LayerNorm/gamma": "masked_lm/layer_norm/gamma",
-    "cls/predictions/transform/LayerNorm/beta": "masked_lm/layer_norm/beta",
-    "cls/predictions/output_bias": "masked_lm/bias",
-}
-# Heads that are one Dense layer: its kernel is our output_weights, transposed.
-_OUTPUTS = {
-    "cls/seq_relationship/": "next_sentence/out_proj",
-    "": "classifier/out_proj",
-    "cls/squad/": "span_labeling",
-    "cls/token_classification/": "token_classifier",
-}
 
 
 def found_in(folder: pathlib.Path) -> bool:
@@ -230,45 +201,24 @@ def _head_layers(
 
 def _table(config: BertConfig, pooler: str) -> dict[str, Stored]:
     """How each array of ours is stored; `pooler` is the place of the pooler."""
-    ours = encoder_shapes(config)
-    for arrays in head_shapes(config).values():
-        ours |= arrays
-    places = {
-        f"bert/embeddings/{a}": f"encoder/{b}" for a, b in _EMBEDDINGS.items()
-    }
-    for i in range(config.num_hidden_layers):
-        for part, path in _LAYER_PARTS.items():
-            for end in ("kernel", "bias", "gamma", "beta"):
-                name = f"bert/encoder/layer_{i}/{part}/{end}"
-                if name in ours:
-                    places[name] = (
-                        f"encoder/_transformer_layers/{i}/{path}/{end}"
-                    )
-    for end in ("kernel", "bias"):
-        places[f"bert/pooler/dense/{end}"] = f"{pooler}/{end}"
-    places |= _HEADS
-    table = {
-        name: Stored(place, _stored_shape(name, ours[name], config))
-        for name, place in places.items()
-    }
-    for head, place in _OUTPUTS.items():
-        weights, bias = f"{head}output_weights", f"{head}output_bias"
-        table[weights] = Stored(
-            f"{place}/kernel", ours[weights][::-1], transposed=True
+    table = {}
+    for part in all_parts(config):
+        place = (
+            pooler if part.ours == "bert/pooler/dense" else part.model_garden
         )
-        table[bias] = Stored(f"{place}/bias", ours[bias])
+        if not place:
+            continue
+        for name, shape in part.shapes(config).items():
+            end = name.removeprefix(part.ours)
+            if part.kind is Kind.OUTPUT:
+                end = "/kernel" if len(shape) > 1 else "/bias"
+                shape = shape[::-1]
+            table[name] = Stored(
+                place + end,
+                by_attention_head(name, shape, config),
+                transposed=part.kind is Kind.OUTPUT and len(shape) > 1,
+            )
     return table
-
-
-def _stored_shape(name: str, shape: Shape, config: BertConfig) -> Shape:
-    """The shape with the axis of the heads, [N, D], apart."""
-    heads = config.num_attention_heads
-    apart = (heads, config.hidden_size // heads)
-    if "/attention/self/" in name:
-        return (*shape[:-1], *apart)
-    if name.endswith("/attention/output/dense/kernel"):
-        return (*apart, shape[-1])
-    return shape
 
 
 def _by_place(
