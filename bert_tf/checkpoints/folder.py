@@ -11,8 +11,7 @@ from bert_tf.checkpoints import (
     model_garden,
     own,
 )
-from bert_tf.checkpoints.checkpoint import Checkpoint
-from bert_tf.checkpoints.labels import LABELS_FILE, check_labels
+from bert_tf.checkpoints.checkpoint import LABELS_FILE, Checkpoint, check_labels
 from bert_tf.checkpoints.layout import (
     CLASSIFIER,
     MASKED_LM,

@@ -1,30 +1,102 @@
 """The weights files of a Hugging Face folder, one or many, as named arrays."""
 
 import pathlib
+import warnings
+import zipfile
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from bert_tf.checkpoints.array_file import open_arrays
-from bert_tf.checkpoints.torch_file import open_torch
 from bert_tf.errors import UserError
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.recipe import read_json_object
 
+_LONGEST_REASON = 150
 WEIGHTS_FILE = "model.safetensors"
 _TORCH_FILE = "pytorch_model.bin"
+# Weights of transformers' models in other frameworks, and the argument that
+# reads them.
+_OTHER_FRAMEWORKS = {
+    "tf_model.h5": "from_tf=True",
+    "flax_model.msgpack": "from_flax=True",
+}
+
+
+def open_torch(path: pathlib.Path) -> LazyArrays:
+    """Opens a pytorch_model.bin whose arrays are read when asked for.
+
+    Half precision comes out as float32.
+
+    Raises:
+      UserError: torch is not installed, or the file is missing, damaged or
+        holds more than named tensors.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such file.")
+    try:
+        import torch
+    except ImportError:
+        raise UserError(
+            f"{path}: reading it needs torch, which is not installed; run "
+            "`pip install torch`, or convert the folder to safetensors where "
+            "transformers is installed: transformers.BertForPreTraining"
+            f'.from_pretrained("{path.parent}").save_pretrained("converted"), '
+            "or the class that its config.json names."
+        ) from None
+    try:
+        with warnings.catch_warnings():
+            # Of what it takes to be unusual in a file, before it refuses it.
+            warnings.simplefilter("ignore")
+            tensors = torch.load(
+                path,
+                map_location="cpu",
+                weights_only=True,
+                # Files from before PyTorch 1.6 are no archives, and only
+                # archives can be mapped.
+                mmap=zipfile.is_zipfile(path),
+            )
+    # What a damaged file raises is any of a dozen kinds.
+    except Exception as error:
+        raise UserError(
+            f"{path}: torch refuses it; it is damaged or holds more than "
+            f"named tensors ({_first_sentence(error)})."
+        ) from None
+    if not isinstance(tensors, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, torch.Tensor)
+        for name, tensor in tensors.items()
+    ):
+        raise UserError(f"{path}: holds something else than named tensors.")
+
+    def read(name: str) -> np.ndarray:
+        tensor: Any = tensors[name].detach()
+        try:
+            if tensor.is_floating_point():
+                tensor = tensor.to(torch.float32)
+            return tensor.numpy()
+        # What a sparse, quantised or empty ("meta") tensor raises.
+        except (TypeError, RuntimeError, NotImplementedError) as error:
+            raise UserError(
+                f"{path}: {name} is no plain tensor ({_first_sentence(error)})."
+            ) from None
+
+    return LazyArrays(
+        {name: tuple(tensor.shape) for name, tensor in tensors.items()}, read
+    )
+
+
+def _first_sentence(error: Exception) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text.split(". ")[0][:_LONGEST_REASON]
+
+
 # In the order in which transformers looks for them.
 _OPENERS: dict[str, Callable[[pathlib.Path], LazyArrays]] = {
     WEIGHTS_FILE: open_arrays,
     f"{WEIGHTS_FILE}.index.json": lambda path: _open_shards(path, open_arrays),
     _TORCH_FILE: open_torch,
     f"{_TORCH_FILE}.index.json": lambda path: _open_shards(path, open_torch),
-}
-# Weights of transformers' models in other frameworks, and the argument that
-# reads them.
-_OTHER_FRAMEWORKS = {
-    "tf_model.h5": "from_tf=True",
-    "flax_model.msgpack": "from_flax=True",
 }
 
 

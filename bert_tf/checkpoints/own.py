@@ -10,8 +10,7 @@ labels.json              names of the labels of a fine-tuned head
 import pathlib
 
 from bert_tf.checkpoints.array_file import open_arrays, write_arrays
-from bert_tf.checkpoints.checkpoint import Checkpoint
-from bert_tf.checkpoints.labels import read_labels, write_labels
+from bert_tf.checkpoints.checkpoint import Checkpoint, read_labels, write_labels
 from bert_tf.checkpoints.stored import read_stored, stored_as_ours
 from bert_tf.config import BertConfig
 

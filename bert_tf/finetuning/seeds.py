@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.checkpoints.labels import LABELS_FILE
+from bert_tf.checkpoints.checkpoint import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.files import locked, written_beside
 from bert_tf.finetuning.model_folder import TASK_FILE

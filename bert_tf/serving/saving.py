@@ -19,7 +19,7 @@ from tensorflow.core.framework import tensor_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
-from bert_tf.checkpoints.labels import write_labels
+from bert_tf.checkpoints.checkpoint import write_labels
 from bert_tf.errors import UserError
 from bert_tf.files import new_folder
 from bert_tf.finetuning.results import write_json

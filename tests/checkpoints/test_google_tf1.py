@@ -171,7 +171,7 @@ def test_reads_the_keys_of_released_files(tmp_path):
 
 
 def test_absent_keys_take_googles_defaults(tmp_path):
-    from bert_tf.checkpoints.google_config import read_google_config
+    from bert_tf.checkpoints.google_tf1 import read_google_config
 
     path = tmp_path / "bert_config.json"
     path.write_text('{"vocab_size": 9}')

@@ -8,7 +8,7 @@ import tensorflow as tf
 import yaml
 
 from bert_tf.checkpoints import load_checkpoint, recognise, save_checkpoint
-from bert_tf.checkpoints.model_garden_config import read_params
+from bert_tf.checkpoints.model_garden import read_params
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bert_tf.checkpoints import load_checkpoint
-from bert_tf.checkpoints.torch_file import open_torch
+from bert_tf.checkpoints.hugging_face_files import open_torch
 from bert_tf.errors import UserError
 
 SAVED = (
