@@ -59,7 +59,7 @@ class BertEncoder(keras.Model):
       name: name of the model.
       trainable: whether training changes the weights.
       rematerialize: while training, keeps of each block its input alone and
-        computes the block anew in the backward pass: less memory, more time,
+        computes the block again in the backward pass: less memory, more time,
         and the same gradients, dropout included.
 
     Call arguments:
@@ -301,12 +301,12 @@ class BertEncoder(keras.Model):
             )
 
     def _check_options(
-        self, inputs: Mapping[str, Any], wanted: Mapping[str, Any]
+        self, inputs: Mapping[str, Any], options: Mapping[str, Any]
     ) -> None:
         """Raises `UserError` for options that exclude what else is given."""
         for option, others in _EXCLUDED.items():
-            parts = [n for n in others if wanted.get(n) or n in inputs]
-            if wanted.get(option) and parts:
+            parts = [n for n in others if options.get(n) or n in inputs]
+            if options.get(option) and parts:
                 raise UserError(
                     f"{self.name}: {option} does not go with "
                     f"{' and '.join(parts)}; leave out one or the other."

@@ -1,8 +1,12 @@
-"""Errors that a user can mend."""
+"""Errors that a user can correct."""
+
+from collections.abc import Sequence
+
+_MAX_NAMES = 8
 
 
 class UserError(ValueError):
-    """A mistake of the user's, told in one line.
+    """A mistake of the user's, described in one line.
 
     The message names the argument, in backticks, the file and row where there
     is one, the value received and what would do. The commands in `tools/`
@@ -17,17 +21,23 @@ def excerpt(value: object) -> str:
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
-class WorkerLost(RuntimeError):
-    """Another worker of the run is gone; the run can be gone on with.
+def first_few(names: Sequence[str]) -> str:
+    """The first names of a list for an error, and how many more there are."""
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" * (more > 0))
 
-    The commands that train start anew when they meet it, wait for the lost
-    worker and go on from the last training state.
+
+class WorkerLost(RuntimeError):
+    """Another worker of the run is gone; the run can be resumed.
+
+    The commands that train start again when they catch it, wait for the lost
+    worker and resume from the last training state.
     """
 
 
 class RunStopped(RuntimeError):
-    """SIGTERM ended the run, which kept its state and can be gone on with.
+    """SIGTERM ended the run, which kept its state and can be resumed.
 
-    The commands that train end with the exit code 75 when they meet it. Ctrl-C
-    ends a run alike, by a KeyboardInterrupt and with the exit code 130.
+    The commands that train end with the exit code 75 when they catch it. Ctrl-C
+    ends a run the same way, by a KeyboardInterrupt and with the exit code 130.
     """

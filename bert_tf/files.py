@@ -44,10 +44,10 @@ def expand_inputs(
         a file that cannot be read, or only empty files.
     """
     files: set[pathlib.Path] = set()
-    wanted = [p.strip() for p in patterns.split(",") if p.strip()]
-    if not wanted:
+    given = [p.strip() for p in patterns.split(",") if p.strip()]
+    if not given:
         raise UserError(f"`{argument}`: give one or more files or globs.")
-    for pattern in wanted:
+    for pattern in given:
         matches = sorted(glob.glob(pattern, recursive=True))
         if not matches:
             raise UserError(f"`{argument}`={pattern}: no such file.")

@@ -9,12 +9,10 @@ import numpy as np
 
 from bert_tf.checkpoints import MASKED_LM, Checkpoint, head_shapes
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, first_few
 from bert_tf.lazy_arrays import shapes_of_arrays
 from bert_tf.progress import notice
 
-# An error names so many arrays of a kind.
-_MOST_NAMES = 8
 # What a config says beside sizes: arrays of any values fit the model, but
 # only with the same of these do they compute the same.
 _COMPUTATION = (
@@ -129,16 +127,16 @@ def _check(
 ) -> None:
     faults = []
     if missing := sorted(set(named) - set(given)):
-        faults.append(f"missing: {_some(missing)}")
+        faults.append(f"missing: {first_few(missing)}")
     if unexpected := sorted(set(given) - set(named) - optional):
-        faults.append(f"unexpected: {_some(unexpected)}")
+        faults.append(f"unexpected: {first_few(unexpected)}")
     differing = [
         f"{name} is {given[name]} where the model has {weight.shape}"
         for name, weight in named.items()
         if name in given and given[name] != weight.shape
     ]
     if differing:
-        faults.append(f"other shapes: {_some(differing)}")
+        faults.append(f"other shapes: {first_few(differing)}")
     if faults:
         raise UserError(
             f"the arrays do not fit the model {owner!r}: {'; '.join(faults)}."
@@ -147,12 +145,6 @@ def _check(
 
 def _computation(config: BertConfig) -> dict[str, Any]:
     return {key: getattr(config, key) for key in _COMPUTATION}
-
-
-def _some(names: list[str]) -> str:
-    """The first few names, and how many more there are."""
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" * (more > 0))
 
 
 def restore_weights(
@@ -208,7 +200,7 @@ def restore_weights(
         config,
         owner,
     )
-    if told := [head for head in drawn if head not in fresh]:
-        lacking = " and no ".join(told)
+    if missing := [head for head in drawn if head not in fresh]:
+        lacking = " and no ".join(missing)
         notice(f"{checkpoint.source}: has no {lacking}; starts fresh.")
     return drawn

@@ -92,7 +92,7 @@ class WorkerPool:
 
     Args:
       module: what the processes run; it calls `serve`.
-      settings: a value that can be pickled, told to each of them.
+      settings: a value that can be pickled, passed to each of them.
       count: number of processes.
     """
 

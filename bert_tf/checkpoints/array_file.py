@@ -62,7 +62,7 @@ def open_arrays(path: str | pathlib.Path) -> LazyArrays:
         import ml_dtypes  # noqa: F401
 
     def read(name: str) -> np.ndarray:
-        # Opened anew each time: what was mapped goes back to the system.
+        # Opened again each time: what was mapped goes back to the system.
         with _opened(path) as file:
             return file.get_tensor(name)
 

@@ -40,7 +40,7 @@ def read_labels(folder: pathlib.Path) -> tuple[str, ...] | None:
 
 
 def check_labels(labels: Sequence[str], source: str) -> None:
-    """Refuses names that no file can hold, or that are not told apart.
+    """Refuses names that no file can hold, and duplicates.
 
     Raises:
       UserError: a name holds half a surrogate pair or occurs twice.
@@ -71,7 +71,7 @@ class Checkpoint:
       config: the architecture.
       arrays: float32 arrays by their names in Google's TF1 checkpoints, with
         the shapes of those; see `layout.py`. Those of a folder are read when
-        asked for, each time anew.
+        asked for, again each time.
       vocabulary: the tokens, or None where the folder holds no vocabulary.
       lower_case: whether text is lower-cased; None where not known, or where
         the folder's tokenizer has rules that `BertTokenizer` cannot follow.

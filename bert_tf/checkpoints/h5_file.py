@@ -57,7 +57,7 @@ def open_h5_arrays(path: pathlib.Path) -> LazyArrays:
         file.visititems(collect)
 
     def read(name: str) -> np.ndarray:
-        # Opened anew each time: what was read is not kept in a cache.
+        # Opened again each time: what was read is not kept in a cache.
         with _opened(path) as file:
             array = np.asarray(file[name][()])
             return _numbers(array, file[name].attrs.get("dtype"), path, name)

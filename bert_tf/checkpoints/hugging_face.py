@@ -150,10 +150,10 @@ def read_config(values: Mapping[str, Any], path: pathlib.Path) -> BertConfig:
       UserError: another model than BERT, or a BERT that computes what ours
         does not.
     """
-    for key, wanted in _FIXED.items():
-        if values.get(key, wanted) != wanted:
+    for key, only in _FIXED.items():
+        if values.get(key, only) != only:
             raise UserError(
-                f"{path}: {key} is {values[key]!r}; {wanted!r} can be read."
+                f"{path}: {key} is {values[key]!r}; {only!r} can be read."
             )
     ours = {key: values.get(key, value) for key, value in _DEFAULTS.items()}
     act = ours["hidden_act"]
@@ -298,8 +298,8 @@ def _check_heads(
     """Refuses weights without a head of the class that they are said to be."""
     given = values.get("architectures")
     for name in given if isinstance(given, list) else ():
-        wanted = _CLASSES.get(name, ()) if isinstance(name, str) else ()
-        absent = [head for head in wanted if head not in checkpoint.heads]
+        heads = _CLASSES.get(name, ()) if isinstance(name, str) else ()
+        absent = [head for head in heads if head not in checkpoint.heads]
         if absent:
             raise UserError(
                 f"{path}: architectures is {json.dumps(given)}, but the "

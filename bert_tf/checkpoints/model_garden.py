@@ -345,10 +345,10 @@ def _by_place(
     table: dict[str, Stored],
 ) -> LazyArrays:
     """The variables by where they are found; all others by their keys."""
-    wanted = {stored.name for stored in table.values()}
-    wanted |= {f"encoder/_pooler_layer/{end}" for end in ("kernel", "bias")}
+    paths = {stored.name for stored in table.values()}
+    paths |= {f"encoder/_pooler_layer/{end}" for end in ("kernel", "bias")}
     keys: dict[str, str] = {}
-    for path in wanted:
+    for path in paths:
         for place, node in places.items():
             if path.startswith(f"{place}/"):
                 variable = graph.at(node, path.removeprefix(f"{place}/"))

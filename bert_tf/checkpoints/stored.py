@@ -16,11 +16,8 @@ from bert_tf.checkpoints.layout import (
     head_shapes,
 )
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, first_few
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
-
-# An error names so many arrays of a kind.
-_MOST_NAMES = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,27 +74,27 @@ def read_stored(
     present = {
         ours for ours, stored in table.items() if stored.name in found.shapes
     }
-    wanted = set(encoder_shapes(config))
+    required = set(encoder_shapes(config))
     for head, arrays in heads.items():
         if present & set(arrays):
-            wanted |= set(arrays)
+            required |= set(arrays)
             if head in HEADS_ON_POOLER:
-                wanted |= set(heads[POOLER])
-    names = {table[ours].name for ours in wanted if ours in table}
+                required |= set(heads[POOLER])
+    names = {table[ours].name for ours in required if ours in table}
     left_out = tuple(
         name
         for name in found.shapes
         if name not in names
         and any(re.fullmatch(pattern, name) for pattern in ignored)
     )
-    _check(config, table, wanted, found.shapes, names | set(left_out), source)
+    _check(config, table, required, found.shapes, names | set(left_out), source)
     sizes = {**encoder_shapes(config)}
     for arrays in heads.values():
         sizes |= arrays
     shapes = {
         ours: _our_shape(sizes[ours], found.shapes[table[ours].name])
         for ours in sizes
-        if ours in wanted
+        if ours in required
     }
     _check_labels(heads, table, shapes, found.shapes, source)
 
@@ -131,7 +128,7 @@ def _our_shape(shape: Shape, stored: tuple[int, ...]) -> tuple[int, ...]:
 def _check(
     config: BertConfig,
     table: Mapping[str, Stored],
-    wanted: set[str],
+    required: set[str],
     shapes: Mapping[str, tuple[int, ...]],
     accounted: set[str],
     source: str,
@@ -139,27 +136,27 @@ def _check(
     faults = []
     missing = [
         f"{table[ours].name} {_show(table[ours].shape)}"
-        for ours in sorted(wanted)
+        for ours in sorted(required)
         if table[ours].name not in shapes
     ]
     if missing:
-        faults.append(f"missing: {_some(missing)}")
+        faults.append(f"missing: {first_few(missing)}")
     unexpected = [
         f"{name} {_show(shape)}"
         for name, shape in sorted(shapes.items())
         if name not in accounted
     ]
     if unexpected:
-        faults.append(f"unexpected: {_some(unexpected)}")
+        faults.append(f"unexpected: {first_few(unexpected)}")
     differing = [
         f"{stored.name} is {_show(shapes[stored.name])} where the "
         f"configuration says {_show(stored.shape)}"
-        for stored in (table[ours] for ours in sorted(wanted))
+        for stored in (table[ours] for ours in sorted(required))
         if stored.name in shapes
         and not _fits(shapes[stored.name], stored.shape)
     ]
     if differing:
-        faults.append(f"other shapes: {_some(differing)}")
+        faults.append(f"other shapes: {first_few(differing)}")
     if faults:
         raise UserError(
             f"{source}: the weights do not fit the configuration; "
@@ -192,22 +189,16 @@ def _check_labels(
             )
 
 
-def _fits(shape: tuple[int, ...], wanted: Shape) -> bool:
-    return len(shape) == len(wanted) and all(
+def _fits(shape: tuple[int, ...], expected: Shape) -> bool:
+    return len(shape) == len(expected) and all(
         size is None or size == given
-        for given, size in zip(shape, wanted, strict=True)
+        for given, size in zip(shape, expected, strict=True)
     )
 
 
 def _show(shape: Shape) -> str:
     inside = ", ".join("labels" if n is None else str(n) for n in shape)
     return f"[{inside}]"
-
-
-def _some(names: list[str]) -> str:
-    """The first few names, and how many more there are."""
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" * (more > 0))
 
 
 def write_stored(

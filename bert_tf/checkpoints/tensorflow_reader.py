@@ -139,12 +139,12 @@ def open_checkpoint(prefix: pathlib.Path) -> LazyArrays:
         shapes = reader.get_variable_to_shape_map()
         types = reader.get_variable_to_dtype_map()
     # Strings have no size that is known beforehand.
-    wanted = sum(
+    expected = sum(
         math.prod(shape) * types[name].size
         for name, shape in shapes.items()
         if types[name] != tf.string
     )
-    _check_shards(prefix, wanted)
+    _check_shards(prefix, expected)
 
     def read(name: str) -> np.ndarray:
         with _one_line(f"{prefix}.data-*", f" at {name}"):
@@ -169,8 +169,8 @@ def _one_line(path: str, place: str = "") -> Iterator[None]:
         ) from None
 
 
-def _check_shards(prefix: pathlib.Path, wanted: int) -> None:
-    """Whether all shards are there and hold as many bytes as the index says."""
+def _check_shards(prefix: pathlib.Path, expected: int) -> None:
+    """Whether all shards are there, with all the bytes of the index."""
     shards: dict[int, list[pathlib.Path]] = {}
     for path in sorted(prefix.parent.iterdir()):
         match = _SHARD.fullmatch(path.name)
@@ -184,8 +184,8 @@ def _check_shards(prefix: pathlib.Path, wanted: int) -> None:
             f"{', '.join(there) or 'none'})."
         )
     size = max(sum(path.stat().st_size for path in paths) for paths in whole)
-    if size < wanted:
+    if size < expected:
         raise UserError(
-            f"{whole[0][0]}: cut short; the variables take {wanted} bytes, "
+            f"{whole[0][0]}: cut short; the variables take {expected} bytes, "
             f"and {size} are there."
         )

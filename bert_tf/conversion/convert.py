@@ -27,7 +27,7 @@ from bert_tf.checkpoints.folder import WRITTEN
 from bert_tf.checkpoints.resize import replace_vocabulary, resize_positions
 from bert_tf.conversion.proof import Comparison, expect, prove
 from bert_tf.conversion.sources import open_variables
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, first_few
 from bert_tf.files import new_folder, refuse_filled
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 from bert_tf.progress import notice
@@ -46,8 +46,6 @@ _OUTPUTS = {
     "masked_lm_logits": (MASKED_LM,),
     "next_sentence_logits": (NEXT_SENTENCE, POOLER),
 }
-# A notice names so many arrays.
-_MOST_NAMES = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,12 +195,7 @@ def _describe(checkpoint: Checkpoint, family: str) -> None:
         f"{config.hidden_act}, epsilon {config.layer_norm_eps:g}"
     )
     if left_out := checkpoint.left_out:
-        more = len(left_out) - _MOST_NAMES
-        names = ", ".join(left_out[:_MOST_NAMES])
-        _say(
-            f"left out, no part of the model: {names}"
-            + f" and {more} more" * (more > 0)
-        )
+        _say(f"left out, no part of the model: {first_few(left_out)}")
 
 
 def _drop_heads(checkpoint: Checkpoint, dropped: Sequence[str]) -> Checkpoint:
@@ -224,8 +217,8 @@ def _drop_heads(checkpoint: Checkpoint, dropped: Sequence[str]) -> Checkpoint:
             f"`drop_heads`={POOLER}: {', '.join(needing)} need it; drop "
             "these too."
         )
-    told = f"heads that go along: {', '.join(kept) or 'none'}"
-    _say(f"{told}; dropped: {', '.join(dropped)}" if dropped else told)
+    line = f"heads that go along: {', '.join(kept) or 'none'}"
+    _say(f"{line}; dropped: {', '.join(dropped)}" if dropped else line)
     if not dropped:
         return checkpoint
     shapes = shapes_of_arrays(checkpoint.arrays)

@@ -267,17 +267,17 @@ def compare(expected: Expectation, computed: Batch) -> tuple[Comparison, ...]:
     comparisons = []
     shared, tokens = expected.shared, expected.batch["input_mask"] == 1
     for name, values in computed.items():
-        wanted = expected.outputs[name]
+        reference = expected.outputs[name]
         if name == "masked_lm_logits":
-            wanted = wanted[..., shared.source_ids]
+            reference = reference[..., shared.source_ids]
             values = values[..., shared.ids]
         if name in _OF_TOKENS:
-            wanted, values = wanted[tokens], values[tokens]
+            reference, values = reference[tokens], values[tokens]
         comparisons.append(
             Comparison(
                 name,
-                float(np.max(np.abs(values.astype(np.float64) - wanted))),
-                float(np.max(np.abs(wanted))),
+                float(np.max(np.abs(values.astype(np.float64) - reference))),
+                float(np.max(np.abs(reference))),
             )
         )
     return tuple(comparisons)
@@ -337,13 +337,13 @@ def prove(
     # So written that NaN is a failure.
     failed = [c for c in comparisons if not c.difference <= LIMIT]
     if failed:
-        told = ", ".join(
+        listed = ", ".join(
             f"{c.output} by {c.difference:.3g} (largest value "
             f"{c.magnitude:.3g})"
             for c in failed
         )
         raise UserError(
             f"{expected.source}: the converted model differs from the source "
-            f"in {told}; at most {LIMIT:g} is allowed. Nothing was written."
+            f"in {listed}; at most {LIMIT:g} is allowed. Nothing was written."
         )
     return comparisons

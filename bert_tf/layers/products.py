@@ -58,7 +58,7 @@ def product(rows: Any, kernel: Any, bias: Any) -> Any:
 def gelu_erf_product(rows: Any, kernel: Any, bias: Any) -> Any:
     """gelu_erf(rows @ kernel + bias), for dtypes of half a float32.
 
-    The gradient computes the product anew, so that TensorFlow fuses product,
+    The gradient computes the product again, so that TensorFlow fuses product,
     bias and activation in training too: products in bfloat16 are so fast
     that passes over their results cost more than they do. In float32 it is
     the other way round.

@@ -1,4 +1,4 @@
-"""Computing a layer anew in the backward pass, in place of keeping it."""
+"""Computing a layer again in the backward pass, in place of keeping it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ def rematerialized(
     """function(inputs), of which the backward pass keeps `inputs` alone.
 
     Chen et al. 2016, "Training deep nets with sublinear memory cost". The
-    function is computed again where its gradient is wanted, with the same
+    function is computed again where its gradient is needed, with the same
     dropout: both computations are given the values that the weights and
     dropout's generators have now, and the generators are moved on once.
 

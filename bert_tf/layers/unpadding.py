@@ -5,7 +5,7 @@ from typing import Any
 
 from keras import ops
 
-# Rows are attended to in so many groups of like length, where there are
+# Rows are attended to in this many groups of similar length, where there are
 # enough of them to fill these.
 _GROUPS, _ROWS_OF_A_GROUP = 4, 4
 

@@ -135,7 +135,7 @@ class MaskFiller:
 def fill_mask(
     model: str | os.PathLike | MaskFiller, text: str, top_k: int = 5
 ) -> list[list[Candidate]]:
-    """Fills the masks of a text; see `MaskFiller` to do so many times.
+    """Fills the masks of a text; see `MaskFiller` for many texts.
 
     Args:
       model: a model folder, or a `MaskFiller` made from one.

@@ -31,7 +31,7 @@ class PretrainingRecipe(TrainingRecipe):
     data_streams: int = setting(
         0,
         "even parts that the records are read in, side by side, each by one "
-        "worker; 0 = as many as workers. With the same number the batches "
+        "worker; 0 = one a worker. With the same number the batches "
         "are the same on any number of workers",
     )
     eval_steps: int = setting(1000, "steps between two evaluations")

@@ -53,7 +53,7 @@ class BestWeights:
 
     @property
     def exhausted(self) -> bool:
-        """Whether there were as many evaluations in vain as there may be."""
+        """Whether `patience` evaluations in a row were no better."""
         return 0 < self._patience <= self._waited
 
     @property

@@ -33,7 +33,7 @@ class Speed:
         self.expect_tracing()
 
     def expect_tracing(self) -> None:
-        """Starts the clock anew after the next step."""
+        """Restarts the clock after the next step."""
         self._tracing = True
         self._sequences = self._tokens = self._paused = 0.0
 

@@ -42,7 +42,7 @@ class TrainingRecipe(Settings):
         1, "slices a device's batch is cut into, to save memory"
     )
     rematerialize: bool = setting(
-        False, "computes each block anew in the backward pass, to save memory"
+        False, "computes each block again in the backward pass, to save memory"
     )
     loss_normalisation: str = setting(
         "global",

@@ -139,7 +139,7 @@ def newest_state(
 
     Returns:
       The state, or None where there is none at all, and a line for each newer
-      state that was passed over because it is damaged.
+      state that was skipped because it is damaged.
 
     Raises:
       UserError: there are states and none of them is whole.

@@ -239,11 +239,11 @@ _PACKAGES = ("tensorflow", "keras", "numpy")
 def gather_numbers(
     strategy: tf.distribute.Strategy, numbers: Sequence[int]
 ) -> np.ndarray:
-    """What every worker gives, told to all; they wait for each other.
+    """Gathers the numbers of all workers, which wait for each other.
 
     Args:
       strategy: the distribution strategy.
-      numbers: as many on every worker.
+      numbers: of this worker; the same count on every worker.
 
     Returns:
       int64 [workers, numbers].

@@ -10,7 +10,6 @@ import pytest
 from bert_tf.checkpoints import (
     Checkpoint,
     hugging_face,
-    hugging_face_config,
     load_checkpoint,
     save_checkpoint,
     write_arrays,
@@ -184,7 +183,7 @@ def test_another_computation_is_found(changes, source, tmp_path, monkeypatch):
 def test_an_activation_misread_from_the_source_is_found(
     source, tmp_path, monkeypatch
 ):
-    monkeypatch.setitem(hugging_face_config._ACTIVATIONS, "gelu", "gelu")
+    monkeypatch.setitem(hugging_face._ACTIVATIONS, "gelu", "gelu")
     assert load_checkpoint(source).config.hidden_act == "gelu"
     refused(source, tmp_path / "out", "sequence_output")
     refused(source, tmp_path / "out", "sequence_output", to="hugging_face")
