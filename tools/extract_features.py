@@ -71,9 +71,8 @@ _ENCODING_ERRORS = flags.DEFINE_enum(
 
 def main() -> None:
     """Extracts what the flags describe."""
-    from bert_tf.extraction.extract import extract_features
-    from bert_tf.extraction.reading import STANDARD_STREAM
-    from bert_tf.extraction.settings import Settings, parse_layers
+    from bert_tf.extraction.extract import STANDARD_STREAM, extract_features
+    from bert_tf.extraction.extractor import Settings, parse_layers
     from bert_tf.files import expand_inputs
     from bert_tf.progress import notice
 

@@ -7,11 +7,12 @@ import numpy as np
 
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
-from bert_tf.extraction.extractor import Extractor, Text
-from bert_tf.extraction.settings import (
+from bert_tf.extraction.extractor import (
     MEAN,
     SENTENCE_POOLINGS,
+    Extractor,
     Settings,
+    Text,
     check_pooling,
 )
 from bert_tf.progress import notice
@@ -78,17 +79,21 @@ class Embedder:
             raise UserError(
                 f"texts: is one string, {texts[:40]!r}; give a list of them."
             )
-        num_texts = num_cut = 0
+        num_texts = num_truncated = 0
         for chunk in self.extractor.chunks(texts):
             num_texts += len(chunk.rows)
-            num_cut += chunk.num_cut
+            num_truncated += chunk.num_truncated
             vectors = chunk.vectors[:, 0]
             if self.normalize:
                 norms = np.linalg.norm(vectors, axis=1, keepdims=True)
                 vectors = vectors / np.maximum(norms, _SHORTEST)
             yield vectors
-        if num_cut:
-            notice(cut_line(num_cut, num_texts, self.extractor.max_seq_length))
+        if num_truncated:
+            notice(
+                truncation_line(
+                    num_truncated, num_texts, self.extractor.max_seq_length
+                )
+            )
 
 
 def embed(
@@ -117,7 +122,7 @@ def embed(
         Transformer, or from the last, -1, back to -L.
       normalize: whether to divide every vector by its length.
       max_seq_length: tokens of a text, with [CLS] and [SEP]; longer texts are
-        cut, and one line on standard error counts them. 0: as many as the
+        truncated, and one line on standard error counts them. 0: as many as the
         model has positions.
       batch_size: texts at a time; fewer where they are longer than 128 tokens.
       precision: float32, mixed_bfloat16 or mixed_float16, of a model that is
@@ -136,18 +141,21 @@ def embed(
     return embedder(texts)
 
 
-def cut_line(num_cut: int, num_texts: int, max_seq_length: int) -> str:
-    """What is said of texts that were too long."""
+def truncation_line(
+    num_truncated: int, num_texts: int, max_seq_length: int
+) -> str:
+    """A line that counts the texts that were too long."""
     return (
-        f"{num_cut:,} of {num_texts:,} texts have more than {max_seq_length} "
-        "tokens and are cut (max_seq_length)."
+        f"{num_truncated:,} of {num_texts:,} texts have more than "
+        f"{max_seq_length} tokens and are truncated (max_seq_length)."
     )
 
 
 def _checked_pair(model: tuple) -> Pair:
     kinds = [type(part).__name__ for part in model]
-    wanted = (BertEncoder, BertTokenizer)
-    if len(model) != 2 or not all(map(isinstance, model, wanted)):
+    if len(model) != 2 or not all(
+        map(isinstance, model, (BertEncoder, BertTokenizer))
+    ):
         raise UserError(
             f"model: is ({', '.join(kinds)}); give (BertEncoder, "
             "BertTokenizer) or a model folder."

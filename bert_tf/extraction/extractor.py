@@ -1,4 +1,4 @@
-"""Vectors of texts: computed in batches of like length, given in order."""
+"""Vectors of texts: what of a model, in batches of like length, in order."""
 
 import dataclasses
 import os
@@ -9,9 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints import POOLER, load_checkpoint
+from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError, excerpt
-from bert_tf.extraction.settings import CLS, MAX, POOLED, TOKENS, Settings
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.models import restore
 from bert_tf.text.packing import (
@@ -26,6 +26,11 @@ from bert_tf.text.packing import (
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.training.recipe import PRECISIONS
 
+TOKENS, MEAN, CLS, MAX, POOLED = "none", "mean", "cls", "max", "pooled"
+POOLINGS = (TOKENS, MEAN, CLS, MAX, POOLED)
+SENTENCE_POOLINGS = POOLINGS[1:]
+# As google-research/bert, extract_features.py, --layers.
+DEFAULT_TOKEN_LAYERS = (-1, -2, -3, -4)
 # Offsets of [CLS] and [SEP], which stand for nothing in the text.
 NOWHERE = -1
 # A batch has fewer rows where they are longer than this.
@@ -40,6 +45,116 @@ _Parts = tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
+class Settings:
+    """What to compute of a text.
+
+    Attributes:
+      layers: K layers by number: 0 is the embeddings, 1 to L the outputs of
+        the Transformer's layers, -1 to -L the same from the last one back.
+      pooling: one vector a text: the "mean" or the "max" over all its tokens,
+        [CLS] and [SEP] included, the one of [CLS] ("cls"), or what the model's
+        own pooler makes of that ("pooled", of the last layer alone); or
+        "none", a vector for each token.
+      max_seq_length: S, the longest row, with [CLS] and [SEP]; longer texts
+        are truncated. 0: as many positions as the model has.
+      batch_size: rows computed at a time; fewer where they are longer than
+        128 tokens, so that memory stays level.
+    """
+
+    layers: Sequence[int] = (-1,)
+    pooling: str = MEAN
+    max_seq_length: int = 0
+    batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        check_pooling(self.pooling, POOLINGS)
+        _check_size("batch_size", self.batch_size, 1)
+        if self.max_seq_length != 0:
+            _check_size("max_seq_length", self.max_seq_length, 3)
+        if not self.layers:
+            raise UserError("layers: name at least one, for example -1.")
+
+    def length(self, config: BertConfig) -> int:
+        """The longest row for a model.
+
+        Raises:
+          UserError: the model has not that many positions.
+        """
+        positions = config.max_position_embeddings
+        if self.max_seq_length > positions:
+            raise UserError(
+                f"max_seq_length={self.max_seq_length}: the model takes "
+                f"{positions} (max_position_embeddings)."
+            )
+        return self.max_seq_length or positions
+
+    def layer_numbers(self, config: BertConfig) -> tuple[int, ...]:
+        """The layers of a model by number, 0 the embeddings.
+
+        Raises:
+          UserError: the model has no such layer, one is named twice, or the
+            pooler is to take another than the last.
+        """
+        count = config.num_hidden_layers
+        found: list[int] = []
+        for layer in self.layers:
+            if not isinstance(layer, int) or not -count <= layer <= count:
+                raise UserError(
+                    f"layers={layer!r}: the model has layers 1 to {count}, "
+                    f"also called -{count} to -1, and 0, the embeddings."
+                )
+            number = layer + count + 1 if layer < 0 else layer
+            if number in found:
+                raise UserError(
+                    f"layers={layer}: layer {number} is named twice."
+                )
+            found.append(number)
+        if self.pooling == POOLED and found != [count]:
+            raise UserError(
+                f"layers={','.join(map(str, self.layers))}: the pooler takes "
+                "the last layer alone; give -1 with pooling=pooled."
+            )
+        return tuple(found)
+
+
+def parse_layers(text: str, pooling: str) -> tuple[int, ...]:
+    """Layers as they are written on the command line, -1,-2.
+
+    Args:
+      text: numbers, comma-separated; empty is the default for `pooling`.
+      pooling: see `Settings`.
+
+    Raises:
+      UserError: something else than numbers.
+    """
+    if not text:
+        return DEFAULT_TOKEN_LAYERS if pooling == TOKENS else (-1,)
+    try:
+        return tuple(map(int, text.split(",")))
+    except ValueError:
+        raise UserError(
+            f"`layers`={text}: give whole numbers, comma-separated, for "
+            "example -1,-2."
+        ) from None
+
+
+def check_pooling(pooling: str, allowed: Sequence[str]) -> None:
+    """Raises `UserError` unless a way of pooling is one of those allowed."""
+    if pooling not in allowed:
+        raise UserError(
+            f"pooling={pooling}: unknown; it takes one of {', '.join(allowed)}."
+        )
+
+
+def _check_size(name: str, value: int, minimum: int) -> None:
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if not is_whole or value < minimum:
+        raise UserError(
+            f"{name}={value!r}: give a whole number of at least {minimum}."
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class Chunk:
     """Consecutive texts and their vectors.
 
@@ -48,13 +163,13 @@ class Chunk:
       vectors: float32 [R, K, H], or [T, K, H] without pooling.
       offsets: int32 [T, 2], begin and end of each token in its own text, in
         characters; -1 for [CLS] and [SEP]. None with pooling.
-      num_cut: how many of the texts were cut.
+      num_truncated: how many of the texts were truncated.
     """
 
     rows: EncodedRows
     vectors: np.ndarray
     offsets: np.ndarray | None
-    num_cut: int
+    num_truncated: int
 
 
 class Extractor:
@@ -189,15 +304,15 @@ class Extractor:
             sides.append([parts[-1] * (len(parts) - 1) for parts in texts])
         ids, offsets = self._tokenized(sides)
         room = self.max_seq_length - 2 - is_pair
-        cut = truncate(ids[0], ids[1] if is_pair.any() else None, room)
+        kept = truncate(ids[0], ids[1] if is_pair.any() else None, room)
         rows = pack_rows(
-            np.arange(len(texts)), *cut, len(texts), self.tokenizer, is_pair
+            np.arange(len(texts)), *kept, len(texts), self.tokenizer, is_pair
         )
         return Chunk(
             rows=rows,
             vectors=self._vectors(rows, number, computed),
-            offsets=_row_offsets(rows, cut, offsets) if offsets else None,
-            num_cut=int(np.sum(sum(side.count for side in ids) > room)),
+            offsets=_row_offsets(rows, kept, offsets) if offsets else None,
+            num_truncated=int(np.sum(sum(side.count for side in ids) > room)),
         )
 
     def _check_pairs(self, is_pair: np.ndarray, number: int) -> None:

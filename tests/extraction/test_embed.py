@@ -60,7 +60,8 @@ def test_texts_that_are_cut_are_counted(capsys):
     )
     np.testing.assert_allclose(found[0], found[1], atol=1e-5)
     assert capsys.readouterr().err == (
-        "1 of 3 texts have more than 5 tokens and are cut (max_seq_length).\n"
+        "1 of 3 texts have more than 5 tokens and are truncated "
+        "(max_seq_length).\n"
     )
 
 

@@ -12,10 +12,8 @@ import bert_tf
 from bert_tf.errors import UserError
 from bert_tf.extraction import extract as extract_module
 from bert_tf.extraction import extractor as extractor_module
-from bert_tf.extraction import writing
 from bert_tf.extraction.extract import extract_features
-from bert_tf.extraction.extractor import Extractor
-from bert_tf.extraction.settings import Settings
+from bert_tf.extraction.extractor import Extractor, Settings
 from tests.extraction.extraction_models import (
     TOKENS,
     alone,
@@ -44,7 +42,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch):
     monkeypatch.setattr(extractor_module, "_TEXTS", 5)
-    monkeypatch.setattr(writing, "_NUMBERS", 500)
+    monkeypatch.setattr(extract_module, "_NUMBERS", 500)
 
 
 @pytest.fixture

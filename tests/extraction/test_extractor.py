@@ -8,8 +8,7 @@ import pytest
 
 from bert_tf.errors import UserError
 from bert_tf.extraction import extractor as extractor_module
-from bert_tf.extraction.extractor import Extractor
-from bert_tf.extraction.settings import Settings, parse_layers
+from bert_tf.extraction.extractor import Extractor, Settings, parse_layers
 from tests.extraction.extraction_models import (
     POSITIONS,
     TOKENS,
@@ -167,7 +166,7 @@ def test_offsets_cut_the_token_out_of_its_text(text):
 def test_texts_too_long_are_cut_as_the_packer_does_and_counted():
     texts = ["the cat " * 20, "the cat", ("a " * 9, "dog " * 3), "mat " * 6]
     (chunk,) = extractor_of(pooling="none", max_seq_length=8).chunks(texts)
-    assert chunk.num_cut == 2
+    assert chunk.num_truncated == 2
     np.testing.assert_array_equal(chunk.rows.lengths, [8, 4, 8, 8])
     third = chunk.rows.ids[12:20]
     words = " ".join(TOKENS[i] for i in third)
@@ -219,13 +218,16 @@ def test_a_model_without_a_pooler_is_loaded_in_silence(tmp_path, capfd):
             {"pooling": "pooled", "layers": (2,)},
             "layers=2: the pooler takes the last layer alone",
         ),
-        ({"max_seq_length": 2}, "max_seq_length=2: a whole number of at least"),
-        ({"max_seq_length": -1}, "max_seq_length=-1: a whole number"),
+        (
+            {"max_seq_length": 2},
+            "max_seq_length=2: give a whole number of at least",
+        ),
+        ({"max_seq_length": -1}, "max_seq_length=-1: give a whole number"),
         (
             {"max_seq_length": POSITIONS + 1},
             "max_seq_length=25: the model takes 24",
         ),
-        ({"batch_size": 0}, "batch_size=0: a whole number of at least 1"),
+        ({"batch_size": 0}, "batch_size=0: give a whole number of at least 1"),
     ],
 )
 def test_bad_settings(settings, message):
