@@ -25,7 +25,7 @@ from bert_tf.corpora.sources import parse_inputs
 from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.pretraining.recipe import PretrainingRecipe
-from bert_tf.records.builder import create_records
+from bert_tf.records.build import create_records
 from bert_tf.records.dataset import (
     RecordFolder,
     held_out_batches,

@@ -14,10 +14,10 @@ from benchmarks import reference_records as reference
 from bert_tf.corpora.sources import files_of
 from bert_tf.corpora.streams import Position
 from bert_tf.records.corpus import read_blocks
+from bert_tf.records.examples import plain_records, static_records
 from bert_tf.records.instances import make_instances
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.record_file import count_records, write_records
-from bert_tf.records.shards import plain_records, static_records
 from bert_tf.records.token_blocks import Documents
 from bert_tf.records.tokenized_corpus import tokenize_block
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer

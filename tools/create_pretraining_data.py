@@ -79,7 +79,7 @@ def _build_here(recipe: RecordsRecipe) -> RecordsReport:
             "the runner is local."
         )
     # Imports TensorFlow, which is not to be waited for after a mistake.
-    from bert_tf.records.builder import create_records
+    from bert_tf.records.build import create_records
 
     return create_records(
         parse_inputs(command_line.required(_INPUT), recipe),

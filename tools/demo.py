@@ -83,7 +83,7 @@ def _learn_vocabulary(corpus: pathlib.Path, vocab_file: pathlib.Path) -> None:
 def _make_records(
     corpus: pathlib.Path, vocab_file: pathlib.Path, folder: pathlib.Path
 ) -> None:
-    from bert_tf.records.builder import create_records
+    from bert_tf.records.build import create_records
     from bert_tf.records.recipe import RecordsRecipe
 
     print(f"\n3. Records: sequences of {_SEQ_LENGTH} tokens", flush=True)

@@ -9,8 +9,7 @@ from typing import Any
 
 from absl import logging
 
-from bert_tf.corpora.raw_documents import RawDocument
-from bert_tf.corpora.streams import Position
+from bert_tf.corpora.streams import Position, RawDocument
 from bert_tf.errors import UserError
 
 PREFIX = "tfds:"

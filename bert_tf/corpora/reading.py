@@ -1,31 +1,162 @@
 """The documents of files in any format as sentences, in order.
 
-Documents are found in this process and taken apart in worker processes; what
-comes out depends on the files alone.
+Documents are found in this process and split into sentences in worker
+processes (this module, run); what comes out depends on the files alone.
 """
 
 import collections
 import concurrent.futures
 import contextlib
 import dataclasses
+import pathlib
+import re
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
 from bert_tf.corpora.data_sets import DataSet
-from bert_tf.corpora.json_lines import JsonLines
-from bert_tf.corpora.plain_text import PlainText
-from bert_tf.corpora.raw_documents import DocumentReader, RawDocument
-from bert_tf.corpora.recipe import JSONL, TEXT, TFDS, WIKIPEDIA, CorpusRecipe
+from bert_tf.corpora.recipe import (
+    BLANK_LINE,
+    FILE,
+    JSONL,
+    LINE,
+    TEXT,
+    TFDS,
+    WIKIPEDIA,
+    CorpusRecipe,
+)
 from bert_tf.corpora.sentences import split_sentences
 from bert_tf.corpora.sources import CorpusFile
-from bert_tf.corpora.streams import Position
+from bert_tf.corpora.streams import (
+    DOCUMENT_BYTES,
+    ByteStream,
+    DocumentReader,
+    Position,
+    RawDocument,
+    decode,
+)
 from bert_tf.corpora.wikipedia import WikipediaDump
+from bert_tf.errors import UserError, excerpt
+from bert_tf.files import json_object, whole_text
 from bert_tf.processes import WorkerPool, serve
 
 # Documents are sent to a worker in batches of about this size.
 _BATCH_BYTES = 1 << 18
-_BATCHES_UNDER_WAY = 3
+_BATCHES_PER_WORKER = 3
+_BLANK_LINES = re.compile(r"\n\s*\n")
+_KEYS_SHOWN = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class PlainText:
+    """A file of text.
+
+    A sentence may go over line ends, not over blank lines.
+
+    Attributes:
+      path: of the file.
+      document_end: "blank_line", "file" or "line".
+      encoding_errors: "strict" or "replace".
+    """
+
+    path: str
+    document_end: str
+    encoding_errors: str
+
+    def documents(self, start: Position) -> Iterator[RawDocument]:
+        """See `DocumentReader`; blank documents are left out."""
+        with ByteStream(pathlib.Path(self.path), start) as stream:
+            lines: list[bytes] = []
+            size, offset, number = 0, start.offset, start.line
+            for line in stream.short_lines(start.line):
+                offset += len(line)
+                number += 1
+                blank = not line.strip()
+                if lines or not blank:
+                    lines.append(line)
+                    size += len(line)
+                too_long = size >= DOCUMENT_BYTES
+                if lines and (too_long or self._ends(blank)):
+                    yield RawDocument(
+                        b"".join(lines),
+                        number - len(lines) + 1,
+                        stream.position(start.file, offset, number),
+                        stream.disk_bytes(offset),
+                        cut=not self._ends(blank),
+                    )
+                    lines, size = [], 0
+            if lines:
+                yield RawDocument(
+                    b"".join(lines),
+                    number - len(lines) + 1,
+                    stream.position(start.file, offset, number),
+                    stream.disk_bytes(offset),
+                )
+
+    def _ends(self, blank: bool) -> bool:
+        return self.document_end == LINE or (
+            blank and self.document_end == BLANK_LINE
+        )
+
+    def paragraphs(self, document: RawDocument) -> list[str]:
+        """See `DocumentReader`."""
+        text = decode(
+            document.content, self.path, document.line, self.encoding_errors
+        )
+        text = text.removeprefix("\ufeff")
+        return _BLANK_LINES.split(text) if self.document_end == FILE else [text]
+
+
+@dataclasses.dataclass(frozen=True)
+class JsonLines:
+    """A file of JSON lines; a line end in a text ends a paragraph.
+
+    Attributes:
+      path: of the file.
+      text_field: the key of the text.
+      encoding_errors: "strict" or "replace".
+    """
+
+    path: str
+    text_field: str
+    encoding_errors: str
+
+    def documents(self, start: Position) -> Iterator[RawDocument]:
+        """See `DocumentReader`; blank lines are left out."""
+        with ByteStream(pathlib.Path(self.path), start) as stream:
+            offset, number = start.offset, start.line
+            for line in stream.short_lines(start.line):
+                offset += len(line)
+                number += 1
+                if line.strip():
+                    yield RawDocument(
+                        line,
+                        number,
+                        stream.position(start.file, offset, number),
+                        stream.disk_bytes(offset),
+                    )
+
+    def paragraphs(self, document: RawDocument) -> list[str]:
+        """See `DocumentReader`."""
+        line = decode(
+            document.content, self.path, document.line, self.encoding_errors
+        )
+        place = f"{self.path}, line {document.line}"
+        values = json_object(line, place, self.text_field)
+        if self.text_field not in values:
+            keys = ", ".join(map(str, list(values)[:_KEYS_SHOWN])) or "none"
+            raise UserError(
+                f"{place}: has no key {self.text_field!r} (its keys: {keys}); "
+                "pass the key of the text as `text_field`."
+            )
+        text = values[self.text_field]
+        if not isinstance(text, str):
+            raise UserError(
+                f"{place}: {self.text_field!r} is {excerpt(text)}; it must "
+                "be a text."
+            )
+        where = f"{place}: {self.text_field!r}"
+        return whole_text(text, where, self.encoding_errors).split("\n")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,20 +234,20 @@ class DocumentSplitter:
             self._pool = self._started.enter_context(
                 WorkerPool("bert_tf.corpora.reading", None, self._workers)
             )
-        under_way: collections.deque[
+        pending: collections.deque[
             tuple[list[RawDocument], concurrent.futures.Future]
         ] = collections.deque()
         for batch in _batches(reader.documents(start)):
             if isinstance(batch, Exception):
                 # What stands before the damage comes first.
-                yield from _answered(under_way, 0)
+                yield from _answered(pending, 0)
                 raise batch
             future = self._pool.submit((reader, batch))
-            under_way.append(([_without_content(raw) for raw in batch], future))
+            pending.append(([_without_content(raw) for raw in batch], future))
             yield from _answered(
-                under_way, _BATCHES_UNDER_WAY * self._workers - 1
+                pending, _BATCHES_PER_WORKER * self._workers - 1
             )
-        yield from _answered(under_way, 0)
+        yield from _answered(pending, 0)
 
     def __enter__(self) -> Self:
         return self
@@ -161,14 +292,14 @@ def _batches(
 
 
 def _answered(
-    under_way: collections.deque[
+    pending: collections.deque[
         tuple[list[RawDocument], concurrent.futures.Future]
     ],
     left: int,
 ) -> Iterator[Document]:
     """The documents of the oldest batches, until so many batches are left."""
-    while len(under_way) > left:
-        batch, future = under_way.popleft()
+    while len(pending) > left:
+        batch, future = pending.popleft()
         for raw, sentences in zip(batch, future.result(), strict=True):
             yield _document(raw, sentences)
 

@@ -1,11 +1,11 @@
-"""Inputs by name: files and data sets, in named corpora or in none."""
+"""Inputs by name: files and data sets, in named corpora or in none, mixed."""
 
 import dataclasses
 import glob
 import math
 import pathlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from bert_tf.corpora import data_sets
 from bert_tf.corpora.recipe import (
@@ -29,6 +29,7 @@ _JSON = re.compile(r"\.json(\.gz|\.bz2)?$")
 _UNREADABLE = re.compile(
     r"\.(zip|7z|xz|zst|lz4|rar|tar|tgz|tbz2?|tar\.\w+|parquet|arrow|tfrecord)$"
 )
+MAX_REPEATS = 10_000
 # NAME= or NAME:WEIGHT= before a path.
 _NAMED = re.compile(
     r"(?P<name>[^\W\d][\w-]*)(:(?P<weight>[^=/]*))?=(?P<rest>.*)"
@@ -174,7 +175,7 @@ def _parse_item(item: str) -> tuple[str, float, str]:
         weight = float(weight_text)
     except ValueError:
         weight = math.nan
-    if not (math.isfinite(weight) and 0 < weight <= 10_000):
+    if not (math.isfinite(weight) and 0 < weight <= MAX_REPEATS):
         raise UserError(
             f"`inputs`={item}: the weight {weight_text!r} is no number above 0 "
             f"and up to 10,000; write for example {name}:3=PATH to take each "
@@ -199,3 +200,40 @@ def _corpus(
         place = path if isinstance(path, str) else str(path.absolute())
         files.append(CorpusFile(place, found, name, weight))
     return files
+
+
+def sampling_rates(
+    sizes: Mapping[str, int], weights: Mapping[str, float], smoothing: float
+) -> dict[str, float]:
+    """How often, on average, a document of each corpus is taken.
+
+    The share q of a corpus in the text becomes q^s / sum(q^s), with s the
+    smoothing, and the amount of text stays: multilingual BERT's exponentially
+    smoothed weighting (google-research/bert, multilingual.md, with 0.7). That
+    is multiplied by the weight, so with s = 1 the weight is how often each
+    document is taken, and with s = 0 weights are the shares.
+
+    Args:
+      sizes: tokens or words of each corpus.
+      weights: of each corpus.
+      smoothing: s, from 0 to 1.
+
+    Raises:
+      UserError: a small corpus would be repeated beyond all reason.
+    """
+    total = sum(sizes.values())
+    if smoothing == 1 or not total:
+        return dict(weights)
+    shares = {name: size / total for name, size in sizes.items() if size}
+    norm = sum(share**smoothing for share in shares.values())
+    rates = {
+        name: weights[name] * share ** (smoothing - 1) / norm
+        for name, share in shares.items()
+    }
+    for name, rate in rates.items():
+        if rate > MAX_REPEATS:
+            raise UserError(
+                f"`inputs`: {name} would be taken {rate:,.0f} times; give it "
+                "more text or a smaller weight, or raise `smoothing`."
+            )
+    return dict.fromkeys(sizes, 0.0) | rates

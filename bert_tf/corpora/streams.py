@@ -1,4 +1,4 @@
-"""The bytes of plain, .gz and .bz2 files, from any place on."""
+"""The bytes of plain, .gz and .bz2 files, and documents as they stand there."""
 
 import bisect
 import bz2
@@ -9,15 +9,17 @@ import io
 import pathlib
 import zlib
 from collections.abc import Iterator
-from typing import BinaryIO, Self
+from typing import BinaryIO, Protocol, Self
 
 from bert_tf.errors import UserError
 from bert_tf.files import decode_line
 
 _READ_BYTES = 1 << 18
+# A document of more text than this is cut, so that memory stays bounded.
+DOCUMENT_BYTES = 32 << 20
 # No line and no page of text is as long as this; a file of another kind has
 # them.
-MOST_BYTES_AT_ONCE = 64 << 20
+MAX_LINE_BYTES = 64 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +115,7 @@ class ByteStream:
         elif path.name.endswith(".gz"):
             self._disk = open(path, "rb")
             self._file = gzip.GzipFile(fileobj=self._disk)
-            with self._damage_told():
+            with self._translate_damage():
                 self._file.seek(start.offset)
         else:
             self._file = self._disk = open(path, "rb")
@@ -124,7 +126,7 @@ class ByteStream:
             size -= len(data)
 
     @contextlib.contextmanager
-    def _damage_told(self) -> Iterator[None]:
+    def _translate_damage(self) -> Iterator[None]:
         try:
             yield
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -134,7 +136,7 @@ class ByteStream:
 
     def line_batches(self) -> Iterator[list[bytes]]:
         """The lines from here on, with their ends, many at a time."""
-        with self._damage_told():
+        with self._translate_damage():
             while lines := self._file.readlines(_READ_BYTES):
                 yield lines
 
@@ -147,20 +149,20 @@ class ByteStream:
         Raises:
           UserError: a line of more bytes than any text has.
         """
-        with self._damage_told():
-            while data := self._file.readline(MOST_BYTES_AT_ONCE):
+        with self._translate_damage():
+            while data := self._file.readline(MAX_LINE_BYTES):
                 line += 1
-                if len(data) == MOST_BYTES_AT_ONCE and data[-1:] != b"\n":
+                if len(data) == MAX_LINE_BYTES and data[-1:] != b"\n":
                     raise UserError(
                         f"{self._path}, line {line}: has more than "
-                        f"{MOST_BYTES_AT_ONCE >> 20} MB; is it a file of "
+                        f"{MAX_LINE_BYTES >> 20} MB; is it a file of "
                         "another kind?"
                     )
                 yield data
 
     def read(self, size: int) -> bytes:
         """The next bytes, empty at the end."""
-        with self._damage_told():
+        with self._translate_damage():
             return self._file.read(size)
 
     def disk_bytes(self, offset: int) -> int:
@@ -209,3 +211,45 @@ def decode(content: bytes, path: str, first_line: int, errors: str) -> str:
         decode_line(line, path, number, errors)
         for number, line in enumerate(lines, start=first_line)
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class RawDocument:
+    """A document before it is split into sentences.
+
+    Attributes:
+      content: its bytes.
+      line: the line or row it begins on, counted from 1.
+      end: the place after it.
+      disk_bytes: bytes of the file that were read up to there.
+      cut: whether it was too long and goes on as another one.
+    """
+
+    content: bytes
+    line: int
+    end: Position
+    disk_bytes: int
+    cut: bool = False
+
+
+class DocumentReader(Protocol):
+    """A file in one format; it can be pickled.
+
+    Finding documents is cheap and is done in order; splitting them is not, and
+    can be done anywhere.
+    """
+
+    def documents(self, start: Position) -> Iterator[RawDocument]:
+        """The documents from a place on.
+
+        Raises:
+          UserError: the file is damaged or is none of this format.
+        """
+
+    def paragraphs(self, document: RawDocument) -> list[str]:
+        """The text of a document, of which a sentence is in one paragraph.
+
+        Raises:
+          UserError: the document has no text, or bytes that are not UTF-8;
+            it names the line.
+        """

@@ -6,10 +6,9 @@ import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from bert_tf.corpora.mixing import sampling_rates
 from bert_tf.corpora.reading import DocumentSplitter, reader_of
 from bert_tf.corpora.recipe import SENTENCES, CorpusRecipe
-from bert_tf.corpora.sources import CorpusFile
+from bert_tf.corpora.sources import CorpusFile, sampling_rates
 from bert_tf.corpora.streams import ByteStream, Position
 from bert_tf.files import decode_line
 from bert_tf.text.tokenizer_config import TokenizerConfig

@@ -13,11 +13,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bert_tf.corpora.raw_documents import DOCUMENT_BYTES
 from bert_tf.corpora.reading import Document, DocumentSplitter, reader_of
 from bert_tf.corpora.recipe import SENTENCES, CorpusRecipe
 from bert_tf.corpora.sources import CorpusFile
-from bert_tf.corpora.streams import ByteStream, Position
+from bert_tf.corpora.streams import DOCUMENT_BYTES, ByteStream, Position
 from bert_tf.files import decode_line
 
 # A block is closed at the first end of a document after this many bytes, and

@@ -18,11 +18,11 @@ from bert_tf.features import PRETRAINING_FEATURES
 from bert_tf.records.dynamic_masking import (
     MaskingNoise,
     draw_noise,
+    mask_packed_rows,
     mask_rows,
 )
 from bert_tf.records.folder import RecordFolder
 from bert_tf.records.masking import MaskingRule
-from bert_tf.records.packed_dataset import mask_packed_rows, parse_packed
 from bert_tf.records.reading_order import (
     as_written,
     mask_seed,
@@ -54,52 +54,96 @@ _LABELS = "next_sentence_labels"
 Rows = dict[str, tf.Tensor]
 
 
-def _parser(folder: RecordFolder) -> Callable[[tf.Tensor], Rows]:
-    """Makes the function from serialised records to rows without new masks."""
-    length = folder.max_seq_length
-    predictions = folder.max_predictions_per_seq
-
-    def parse_static(records: tf.Tensor) -> Rows:
-        sizes = {"BS": [length], "BP": [predictions], "B": []}
-        rows = tf.io.parse_example(
-            records,
-            {
-                feature.name: tf.io.FixedLenFeature(
-                    sizes[feature.axes],
-                    tf.float32 if feature.dtype == "float32" else tf.int64,
-                )
-                for feature in PRETRAINING_FEATURES
-            },
-        )
-        return {
-            feature.name: tf.cast(rows[feature.name], feature.dtype)
+def _parse_static(records: tf.Tensor, folder: RecordFolder) -> Rows:
+    """Rows of records that hold their masks."""
+    sizes = {
+        "BS": [folder.max_seq_length],
+        "BP": [folder.max_predictions_per_seq],
+        "B": [],
+    }
+    rows = tf.io.parse_example(
+        records,
+        {
+            feature.name: tf.io.FixedLenFeature(
+                sizes[feature.axes],
+                tf.float32 if feature.dtype == "float32" else tf.int64,
+            )
             for feature in PRETRAINING_FEATURES
-        }
+        },
+    )
+    return {
+        feature.name: tf.cast(rows[feature.name], feature.dtype)
+        for feature in PRETRAINING_FEATURES
+    }
 
-    def parse_plain(records: tf.Tensor) -> Rows:
-        ragged = tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int32)
-        parsed = tf.io.parse_example(
-            records,
-            {
-                "input_ids": ragged,
-                "segment_ids": ragged,
-                "next_sentence_labels": tf.io.FixedLenFeature([], tf.int64),
-            },
-        )
-        lengths = parsed["input_ids"].row_lengths()
-        rows = {
-            name: tf.cast(values, tf.int32).to_tensor(shape=[None, length])
-            if isinstance(values, tf.RaggedTensor)
-            else tf.cast(values, tf.int32)
-            for name, values in parsed.items()
-        }
-        return rows | {
-            "input_mask": tf.sequence_mask(lengths, length, tf.int32)
-        }
 
-    if folder.packing is not None:
-        return functools.partial(parse_packed, folder=folder)
-    return parse_static if folder.static else parse_plain
+def _parse_plain(records: tf.Tensor, folder: RecordFolder) -> Rows:
+    """Rows of records of one sequence, without masks."""
+    ragged = tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int32)
+    parsed = tf.io.parse_example(
+        records,
+        {
+            "input_ids": ragged,
+            "segment_ids": ragged,
+            "next_sentence_labels": tf.io.FixedLenFeature([], tf.int64),
+        },
+    )
+    length = folder.max_seq_length
+    lengths = parsed["input_ids"].row_lengths()
+    rows = {
+        name: tf.cast(values, tf.int32).to_tensor(shape=[None, length])
+        if isinstance(values, tf.RaggedTensor)
+        else tf.cast(values, tf.int32)
+        for name, values in parsed.items()
+    }
+    return rows | {"input_mask": tf.sequence_mask(lengths, length, tf.int32)}
+
+
+def parse_packed(records: tf.Tensor, folder: RecordFolder) -> Rows:
+    """Rows of packed records, without masks.
+
+    Args:
+      records: serialised tf.train.Examples, string [B].
+      folder: what the records are of.
+
+    Returns:
+      What `bert_tf.features.PACKED_PRETRAINING_FEATURES` has, but for the
+      masks.
+    """
+    ragged = tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int32)
+    names = (
+        "input_ids",
+        "next_sentence_labels",
+        "segment_ids",
+        "sequence_lengths",
+    )
+    parsed = tf.io.parse_example(records, dict.fromkeys(names, ragged))
+    parsed = {name: tf.cast(v, tf.int32) for name, v in parsed.items()}
+    tokens, lengths = parsed["input_ids"], parsed["sequence_lengths"]
+    assert folder.packing is not None
+    width, most = folder.max_seq_length, folder.packing.most_sequences
+
+    def in_rows(values: tf.Tensor) -> tf.Tensor:
+        """Values of all tokens, in padded rows [B, S]."""
+        return tokens.with_values(values).to_tensor(shape=[None, width])
+
+    def of_sequences(values: tf.RaggedTensor, unused: int = 0) -> tf.Tensor:
+        """Values of the sequences of each row, padded, [B, K]."""
+        return values.to_tensor(default_value=unused, shape=[None, most])
+
+    numbers = tf.ragged.range(1, lengths.row_lengths() + 1).values
+    places = tf.ragged.range(lengths.values).values
+    starts = tf.cumsum(of_sequences(lengths), axis=1, exclusive=True)
+    labels = of_sequences(parsed["next_sentence_labels"], unused=-1)
+    return {
+        "input_ids": in_rows(tokens.values),
+        "input_mask": in_rows(tf.ones_like(tokens.values)),
+        "segment_ids": in_rows(parsed["segment_ids"].values),
+        "position_ids": in_rows(places),
+        "sequence_ids": in_rows(tf.repeat(numbers, lengths.values)),
+        "cls_positions": tf.where(labels >= 0, starts, 0),
+        "next_sentence_labels": labels,
+    }
 
 
 # Traced once, however many data sets read the folder.
@@ -107,19 +151,21 @@ def _parser(folder: RecordFolder) -> Callable[[tf.Tensor], Rows]:
 def _maker(
     folder: RecordFolder, batches: int
 ) -> Callable[[tf.Tensor, tf.Tensor], Rows]:
-    """Makes the function from records to the rows of some batches, end to end.
+    """Makes the function from records to the concatenated rows of some batches.
 
-    It is given serialised records, as many for each batch, and the seed of
-    the masks of each batch, int64 [batches, 2].
+    It is given serialised records, the same number for each batch, and the
+    seed of the masks of each batch, int64 [batches, 2].
     """
-    parse = _parser(folder)
-    rule = _masking_rule(folder)
     predictions = folder.max_predictions_per_seq
 
     def make(records: tf.Tensor, seeds: tf.Tensor) -> Rows:
-        rows = parse(records)
-        if rule is None:
-            return rows
+        if folder.static:
+            return _parse_static(records, folder)
+        parse = _parse_plain if folder.packing is None else parse_packed
+        rows = parse(records, folder)
+        assert folder.recipe is not None
+        assert folder.vocabulary is not None
+        rule = MaskingRule.from_recipe(folder.recipe, folder.vocabulary)
         size, width = tf.size(records) // batches, folder.max_seq_length
         row_rule = dataclasses.replace(
             rule, max_predictions_per_seq=predictions
@@ -149,14 +195,6 @@ def _maker(
         ],
         autograph=False,
     )
-
-
-def _masking_rule(folder: RecordFolder) -> MaskingRule | None:
-    if folder.static:
-        return None
-    assert folder.recipe is not None
-    assert folder.vocabulary is not None
-    return MaskingRule.from_recipe(folder.recipe, folder.vocabulary)
 
 
 def _with_static_shapes(
@@ -203,7 +241,7 @@ def training_batches(
       folder: the records.
       batch_size: B, over all workers.
       seed: decides the order of the records and the masks.
-      start_batch: the number of the first batch wanted, counted from 0.
+      start_batch: the number of the first batch, counted from 0.
       streams: even parts that an epoch is read in, side by side; each gives
         the same number of rows to every batch.
       shard: which of the workers this is; it reads its own streams alone.
@@ -212,8 +250,8 @@ def training_batches(
       A data set of dicts: the names, axes and dtypes of
       `bert_tf.features.PRETRAINING_FEATURES`, or of packed records those of
       `PACKED_PRETRAINING_FEATURES`, with static shapes; B is the worker's
-      part. The batches of all workers, end to end, are the batches
-      of a single one.
+      part. The batches of all workers, concatenated, are the
+      batches of a single one.
 
     Raises:
       UserError: the folder holds too few training records, or batches,

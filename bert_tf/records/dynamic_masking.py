@@ -42,7 +42,7 @@ def draw_noise(
     seed: tf.Tensor,
     rule: MaskingRule,
 ) -> MaskingNoise:
-    """Draws what the masks of a batch hang on; the same seed gives the same.
+    """Draws what the masks of a batch depend on; the same seed gives the same.
 
     Args:
       rows: B.
@@ -271,7 +271,7 @@ def mask_rows(
     Args:
       input_ids: int32 [B, S], zero after the sequence's end.
       lengths: sequence lengths with specials, int32 [B].
-      noise: what `draw_noise` gives, for one batch or several end to end.
+      noise: what `draw_noise` gives, for one batch or several concatenated.
       rule: the masking rule.
 
     Returns:
@@ -281,4 +281,55 @@ def mask_rows(
     positions = choose_tokens(input_ids, lengths, noise.order, rule)
     return replace_tokens(
         input_ids, positions, noise.action, noise.random_ids, rule
+    )
+
+
+def mask_packed_rows(
+    rows: dict[str, tf.Tensor], noise: MaskingNoise, rule: MaskingRule
+) -> dict[str, tf.Tensor]:
+    """Masks each sequence of packed rows as if it were alone.
+
+    Args:
+      rows: what `parse_packed` gives.
+      noise: of the rows; of each token the noise of its place in the row.
+      rule: the masking rule of a sequence.
+
+    Returns:
+      A batch, as `bert_tf.features.PACKED_PRETRAINING_FEATURES` has it.
+    """
+    is_token = rows["input_mask"] > 0
+    used = rows["next_sentence_labels"] >= 0
+    starts = tf.boolean_mask(rows["cls_positions"], used)
+    row = tf.cast(tf.where(used)[:, 0], tf.int32)
+    # Every sequence begins where a token is the first of its own positions.
+    begins = tf.boolean_mask(rows["position_ids"], is_token) == 0
+    begins = tf.cast(tf.where(begins)[:, 0], tf.int32)
+
+    def alone(values: tf.Tensor) -> tf.Tensor:
+        """Values [B, S] of the tokens, one sequence a row."""
+        values = tf.boolean_mask(values, is_token)
+        return tf.RaggedTensor.from_row_starts(
+            values, begins, validate=False
+        ).to_tensor()
+
+    mask = alone(rows["input_mask"])
+    chosen = choose_tokens(
+        alone(rows["input_ids"]),
+        tf.reduce_sum(mask, axis=1),
+        alone(noise.order),
+        rule,
+    )
+    is_chosen = chosen < tf.shape(mask)[1]
+    counts = tf.math.segment_sum(
+        tf.reduce_sum(tf.cast(is_chosen, tf.int32), axis=1), row
+    )
+    width = tf.shape(rows["input_ids"])[1]
+    # Sequences follow each other in a row, and so do their predictions.
+    positions = tf.RaggedTensor.from_row_lengths(
+        tf.boolean_mask(chosen + starts[:, None], is_chosen),
+        counts,
+        validate=False,
+    ).to_tensor(default_value=width, shape=[None, noise.action.shape[1]])
+    return rows | replace_tokens(
+        rows["input_ids"], positions, noise.action, noise.random_ids, rule
     )

@@ -43,6 +43,8 @@ FORMAT_VERSION = 1
 MANIFEST_FILE = "records.json"
 RECIPE_FILE = "recipe.json"
 WORK_FOLDER = ".work"
+# In the folder of unfinished work: the plan that it is of.
+STATE_FILE = "state.json"
 
 _STATIC_FEATURES = (
     "input_ids",

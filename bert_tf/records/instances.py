@@ -137,11 +137,11 @@ def make_instances(
       seed: decides every choice.
     """
     maker = _PairMaker(documents, recipe, seed)
-    visited = np.arange(own)
-    if documents.visits is not None:
-        visited = np.repeat(visited, documents.visits[:own])
+    used = np.arange(own)
+    if documents.repeats is not None:
+        used = np.repeat(used, documents.repeats[:own])
     for _ in range(recipe.dupe_factor):
-        for document in visited.tolist():
+        for document in used.tolist():
             maker.add_document(document)
     maker.rng.shuffle(maker.pairs)
     numbers = itertools.chain.from_iterable(maker.pairs)

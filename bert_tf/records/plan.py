@@ -1,32 +1,36 @@
-"""What a folder of records is to hold, and whether a folder may be used."""
+"""What is to be built: the fingerprint of a build, and its record files.
 
-import contextlib
+Equal plans give equal bytes, so the plan that a folder holds decides whether a
+run may resume it. Which documents go in which file follows from the plan and
+the number of documents of each pool, wherever the files are made.
+"""
+
 import dataclasses
 import json
 import pathlib
 import re
-import shutil
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Self
 
+import numpy as np
+
 from bert_tf.corpora.sources import DUMP_NAME
-from bert_tf.errors import UserError
-from bert_tf.files import locked, remove_partials, write_text
+from bert_tf.files import write_text
 from bert_tf.recipe import read_json_object
 from bert_tf.records.folder import (
     MANIFEST_FILE,
     RECIPE_FILE,
+    STATE_FILE,
     WORK_FOLDER,
     InputFile,
     Manifest,
+    shard_name,
 )
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.text.tokenizer_config import (
     TokenizerConfig,
     read_tokenizer_config,
 )
-from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
-from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 
 # Text and passes that one record file is made of; small enough for a worker
 # and for the reader's shuffle window.
@@ -39,8 +43,12 @@ _TEXT_FACTORS = (
     (re.compile(r"\.(gz|bz2)$"), 4),
 )
 
-_STATE_FILE = "state.json"
-_LOCK_FILE = "lock"
+# A held-out random next sentence needs a second held-out document.
+_MIN_HELD_OUT_DOCUMENTS = 2
+# A random text B should come from many documents: a shard with fewer than
+# this borrows the documents of the shards after it.
+ENOUGH_DOCUMENTS = 64
+MAX_BORROWED_POOLS = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +85,11 @@ class RecordsPlan:
         """Bytes of the text files."""
         return sum(file.size for file in self.inputs)
 
+    @property
+    def takes_each_document_once(self) -> bool:
+        """Whether no document is left out or repeated."""
+        return not self.recipe.near_duplicates and set(self.weights) == {""}
+
     def save(self, path: pathlib.Path) -> None:
         """Writes the plan as JSON."""
         values = dataclasses.asdict(self)
@@ -97,42 +110,57 @@ class RecordsPlan:
             else TokenizerConfig.of(recipe.lower_case),
         )
 
-    def difference(self, there: Self) -> str:
-        """What another plan has otherwise, in words; empty for nothing."""
-        mine, theirs = self.recipe.to_dict(), there.recipe.to_dict()
+    @classmethod
+    def of_folder(cls, folder: pathlib.Path) -> Self | None:
+        """What a folder holds, finished or not; None for no records."""
+        if (folder / MANIFEST_FILE).exists():
+            manifest = Manifest.load(folder)
+            recipe = RecordsRecipe.from_json(folder / RECIPE_FILE)
+            return cls(
+                recipe,
+                manifest.vocabulary_digest,
+                manifest.inputs,
+                read_tokenizer_config(folder, None, recipe.lower_case),
+            )
+        unfinished = folder / WORK_FOLDER / STATE_FILE
+        return cls.load(unfinished) if unfinished.exists() else None
+
+    def difference(self, stored: Self) -> str:
+        """How a stored plan differs from this one; empty if it does not."""
+        mine, theirs = self.recipe.to_dict(), stored.recipe.to_dict()
         found = [
             f"{name} is {theirs[name]!r} there and {mine[name]!r} now"
             for name in mine
             if mine[name] != theirs[name]
         ]
-        if self.vocabulary_digest != there.vocabulary_digest:
+        if self.vocabulary_digest != stored.vocabulary_digest:
             found.append("the vocabulary is another one")
-        if self.recipe.lower_case == there.recipe.lower_case:
+        if self.recipe.lower_case == stored.recipe.lower_case:
             splits = vars(self.tokenizer_config)
             found += [
                 f"{name} is {value!r} there and {splits[name]!r} now"
-                for name, value in vars(there.tokenizer_config).items()
+                for name, value in vars(stored.tokenizer_config).items()
                 if value != splits[name]
             ]
-        before = {file.path: file for file in there.inputs}
+        before = {file.path: file for file in stored.inputs}
         now = {file.path: file for file in self.inputs}
         for path in sorted(before.keys() ^ now.keys()):
             found.append(
                 f"{path} is an input {'now' if path in now else 'there'} only"
             )
         for path in sorted(before.keys() & now.keys()):
-            there_is, is_now = before[path], now[path]
-            if there_is.corpus != is_now.corpus:
+            old, new = before[path], now[path]
+            if old.corpus != new.corpus:
                 found.append(
-                    f"{path} is of the corpus {there_is.corpus!r} there and of "
-                    f"{is_now.corpus!r} now"
+                    f"{path} is of the corpus {old.corpus!r} there and of "
+                    f"{new.corpus!r} now"
                 )
-            elif there_is.weight != is_now.weight:
+            elif old.weight != new.weight:
                 found.append(
-                    f"the weight of {path} is {there_is.weight:g} there and "
-                    f"{is_now.weight:g} now"
+                    f"the weight of {path} is {old.weight:g} there and "
+                    f"{new.weight:g} now"
                 )
-            elif there_is != is_now:
+            elif old != new:
                 found.append(f"{path} was changed since")
         return "; ".join(found)
 
@@ -146,139 +174,74 @@ def _text_bytes(file: InputFile) -> int:
     return int(size)
 
 
-def _refuse_difference(
-    output_dir: pathlib.Path, plan: RecordsPlan, there: RecordsPlan
-) -> None:
-    difference = plan.difference(there)
-    if difference:
-        raise UserError(
-            f"`output_dir`={output_dir}: holds other records ({difference}); "
-            "choose another folder, or pass `overwrite`=True to replace them."
-        )
+@dataclasses.dataclass(frozen=True)
+class ShardJob:
+    """What a worker needs to write one shard.
+
+    Attributes:
+      name: file name of the records.
+      pools: the pools whose documents become records, in order.
+      borrowed_pools: pools whose documents may serve as random text B, in
+        order.
+    """
+
+    name: str
+    pools: tuple[int, ...]
+    borrowed_pools: tuple[int, ...]
 
 
-def plan_of(folder: pathlib.Path) -> RecordsPlan | None:
-    """What a folder holds or is to hold when finished; None for neither."""
-    if (folder / MANIFEST_FILE).exists():
-        manifest = Manifest.load(folder)
-        recipe = RecordsRecipe.from_json(folder / RECIPE_FILE)
-        return RecordsPlan(
-            recipe,
-            manifest.vocabulary_digest,
-            manifest.inputs,
-            read_tokenizer_config(folder, None, recipe.lower_case),
-        )
-    unfinished = folder / WORK_FOLDER / _STATE_FILE
-    return RecordsPlan.load(unfinished) if unfinished.exists() else None
-
-
-def is_finished(
-    output_dir: pathlib.Path, plan: RecordsPlan, refuse: bool = True
-) -> bool:
-    """Whether the folder holds the plan's records, finished.
+def plan_jobs(plan: RecordsPlan, counts: np.ndarray) -> list[ShardJob]:
+    """The files to write; the held-out one last, if there is one.
 
     Args:
-      output_dir: the folder.
-      plan: what it is to hold.
-      refuse: whether the records of another plan are an error.
-
-    Raises:
-      UserError: it holds those of another plan, or a damaged file.
+      plan: what is to be built.
+      counts: documents of each pool, the held-out one last, int64 [shards + 1].
     """
-    if not (output_dir / MANIFEST_FILE).exists():
-        return False
-    there = plan_of(output_dir)
-    assert there is not None, "what is finished has a plan"
-    if not refuse and plan.difference(there):
-        return False
-    _refuse_difference(output_dir, plan, there)
-    for file in Manifest.load(output_dir).files(output_dir):
-        file.check()
-    shutil.rmtree(output_dir / WORK_FOLDER, ignore_errors=True)
-    return True
-
-
-def refuse_running(output_dir: pathlib.Path) -> None:
-    """Raises `UserError` where another run is writing."""
-    work_dir = output_dir / WORK_FOLDER
-    if work_dir.exists():
-        with locked(work_dir / _LOCK_FILE, output_dir):
-            pass
-
-
-def remove_records(output_dir: pathlib.Path) -> None:
-    """Removes what an earlier run made; the manifest last, as it claims it.
-
-    Raises:
-      UserError: another run is writing there.
-    """
-    work_dir = output_dir / WORK_FOLDER
-    if not work_dir.exists() and not (output_dir / MANIFEST_FILE).exists():
-        return
-    refuse_running(output_dir)
-    if work_dir.exists():
-        shutil.rmtree(work_dir)
-    for kind in ("records", "held_out"):
-        for path in output_dir.glob(f"{kind}-*-of-*.tfrecord"):
-            path.unlink()
-    for name in (
-        RECIPE_FILE,
-        VOCABULARY_FILE,
-        TOKENIZER_CONFIG_FILE,
-        MANIFEST_FILE,
-    ):
-        (output_dir / name).unlink(missing_ok=True)
-
-
-def refuse_other_folders(output_dir: pathlib.Path) -> None:
-    """Raises `UserError` for a file, or a folder of something else."""
-    if output_dir.exists() and not output_dir.is_dir():
-        raise UserError(
-            f"`output_dir`={output_dir}: is a file; choose a folder."
+    shards = plan.num_shards
+    smaller = min(counts[:shards].sum(), counts[shards])
+    held_out = smaller >= _MIN_HELD_OUT_DOCUMENTS
+    # Documents that were to be held out and cannot be join the first file.
+    returned = () if held_out else (shards,)
+    jobs = []
+    for number in range(shards):
+        pools = (number, *(returned if number == 0 else ()))
+        others = [(number + k) % shards for k in range(1, shards)]
+        others += returned if number else ()
+        jobs.append(
+            ShardJob(
+                shard_name("records", number, shards),
+                pools,
+                _borrowed_pools(pools, others, counts),
+            )
         )
-    ours = (output_dir / WORK_FOLDER, output_dir / MANIFEST_FILE)
-    if (output_dir / RECIPE_FILE).exists() and not any(
-        path.exists() for path in ours
-    ):
-        raise UserError(
-            f"`output_dir`={output_dir}: holds the {RECIPE_FILE} of something "
-            "else; choose another folder."
-        )
+    if held_out:
+        jobs.append(ShardJob(shard_name("held_out", 0, 1), (shards,), ()))
+    return jobs
 
 
-@contextlib.contextmanager
-def work_folder(
-    output_dir: pathlib.Path, plan: RecordsPlan, vocabulary: Vocabulary
-) -> Iterator[pathlib.Path]:
-    """Claims the folder of unfinished work, and removes it when all is done.
+def _borrowed_pools(
+    pools: Sequence[int], lending_pools: Sequence[int], counts: np.ndarray
+) -> tuple[int, ...]:
+    """The pools that lend to a shard of few documents, nearest first."""
+    own = documents = int(counts[list(pools)].sum())
+    borrowed: list[int] = []
+    for pool in lending_pools:
+        enough = len(borrowed) >= MAX_BORROWED_POOLS and documents > 1
+        if not own or documents >= ENOUGH_DOCUMENTS or enough:
+            break
+        if counts[pool]:
+            borrowed.append(pool)
+            documents += int(counts[pool])
+    return tuple(borrowed)
 
-    It is kept when the run stops for another reason than a mistake of the
-    user's.
 
-    Raises:
-      UserError: output_dir is in use, holds unfinished work of another plan,
-        or is no folder for records.
-    """
-    work_dir = output_dir / WORK_FOLDER
-    refuse_other_folders(output_dir)
-    work_dir.mkdir(parents=True, exist_ok=True)
-    with locked(work_dir / _LOCK_FILE, output_dir):
-        there = plan_of(output_dir)
-        if there is not None:
-            _refuse_difference(output_dir, plan, there)
-        remove_partials(output_dir)
-        vocabulary.save(work_dir / VOCABULARY_FILE)
-        plan.save(work_dir / _STATE_FILE)
-        try:
-            yield work_dir
-        except UserError:
-            # What mends the mistake makes another plan of it.
-            shutil.rmtree(work_dir)
-            with contextlib.suppress(OSError):
-                output_dir.rmdir()
-            raise
-        except BaseException:
-            # Of use to nobody, and the disk may be full.
-            remove_partials(work_dir)
-            raise
-        shutil.rmtree(work_dir)
+def held_out_warnings(
+    plan: RecordsPlan, jobs: Sequence[ShardJob], counts: np.ndarray
+) -> list[str]:
+    """A line where nothing can be held out although the recipe asks for it."""
+    if not plan.recipe.held_out or len(jobs) > plan.num_shards:
+        return []
+    return [
+        f"{counts.sum():,} documents are too few to hold out "
+        f"{plan.recipe.held_out:.1%} of them; there are no held-out records."
+    ]

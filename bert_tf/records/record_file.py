@@ -13,8 +13,8 @@ import itertools
 import os
 import pathlib
 import struct
-from collections.abc import Iterable, Iterator, Mapping
-from typing import BinaryIO
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
 
 import google_crc32c
 import numpy as np
@@ -30,7 +30,7 @@ FLOAT_LIST, INT64_LIST = 2, 3
 
 # Keeps the temporary arrays small beside the result.
 _VARINTS_AT_ONCE = 1 << 16
-_MOST_VARINT_BYTES = 5
+_MAX_VARINT_BYTES = 5
 
 _CRC_MASK = np.uint32(0xA282EAD8)
 _FRAMES_AT_ONCE = 256
@@ -61,7 +61,7 @@ def encode_varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
       [n + 1], or int64 where that could be too small.
     """
     values = np.asarray(values).reshape(-1)
-    small = values.size <= np.iinfo(np.int32).max // _MOST_VARINT_BYTES
+    small = values.size <= np.iinfo(np.int32).max // _MAX_VARINT_BYTES
     offsets = np.zeros(values.size + 1, np.int32 if small else np.int64)
     parts = []
     for start in range(0, values.size, _VARINTS_AT_ONCE):
@@ -90,7 +90,7 @@ def _encode_some(values: np.ndarray) -> tuple[bytes, np.ndarray]:
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def feature_header(name: str, kind: int, payload_bytes: int) -> bytes:
+def _feature_header(name: str, kind: int, payload_bytes: int) -> bytes:
     """All that stands before the packed values of one feature.
 
     Args:
@@ -111,7 +111,7 @@ def feature_header(name: str, kind: int, payload_bytes: int) -> bytes:
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def example_header(size: int) -> bytes:
+def _example_header(size: int) -> bytes:
     """What stands before the features of an Example, `size` bytes."""
     return _length_delimited(1, size)
 
@@ -125,10 +125,96 @@ def encode_example(features: Mapping[str, tuple[int, bytes]]) -> bytes:
     """
     parts = []
     for name, (kind, payload) in features.items():
-        parts.append(feature_header(name, kind, len(payload)))
+        parts.append(_feature_header(name, kind, len(payload)))
         parts.append(payload)
     message = b"".join(parts)
-    return example_header(len(message)) + message
+    return _example_header(len(message)) + message
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedFeature:
+    """A feature with the same number of values in every record.
+
+    Attributes:
+      name: of the feature.
+      values: number of values, at least one.
+      limit: whole numbers are below it; None for float32 values.
+    """
+
+    name: str
+    values: int
+    limit: int | None
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of each value."""
+        if self.limit is None:
+            return 4
+        return max(-(-(self.limit - 1).bit_length() // 7), 1)
+
+    def header(self) -> bytes:
+        """All that stands before the values."""
+        kind = FLOAT_LIST if self.limit is None else INT64_LIST
+        return _feature_header(self.name, kind, self.values * self.value_bytes)
+
+
+class FixedExamples:
+    """Encodes many Examples of one layout as one array of bytes.
+
+    Where every feature has a fixed number of values and every value a fixed
+    number of bytes, all records have the same bytes but for the values. Small
+    numbers get the bytes of large ones: a varint may carry digits of zero
+    before its end (protobuf's encoding, "Base 128 varints"), and every reader
+    of protobuf takes them.
+
+    Args:
+      features: in alphabetical order.
+    """
+
+    def __init__(self, features: Sequence[FixedFeature]) -> None:
+        headers = [feature.header() for feature in features]
+        size = sum(map(len, headers)) + sum(
+            feature.values * feature.value_bytes for feature in features
+        )
+        headers[0] = _example_header(size) + headers[0]
+        self._features = tuple(features)
+        fields: list[Any] = []
+        for feature, header in zip(features, headers, strict=True):
+            shape = (feature.values, feature.value_bytes)
+            fields.append((f"before {feature.name}", f"V{len(header)}"))
+            fields.append((feature.name, np.uint8, shape))
+        self._template = np.zeros((), fields)
+        for feature, header in zip(features, headers, strict=True):
+            self._template[f"before {feature.name}"] = np.void(header)
+
+    def encode(self, columns: Mapping[str, np.ndarray]) -> list[bytes]:
+        """Encodes some records.
+
+        Args:
+          columns: by feature name, whole numbers below the feature's limit
+            and not negative, or float32; [n, values].
+
+        Returns:
+          The bytes of each record.
+        """
+        rows = len(columns[self._features[0].name])
+        block = np.full(rows, self._template)
+        for feature in self._features:
+            values, place = columns[feature.name], block[feature.name]
+            if feature.limit is None:
+                values = np.ascontiguousarray(values, "<f4")
+                place[...] = values.view(np.uint8).reshape(place.shape)
+                continue
+            last = feature.value_bytes - 1
+            for digit in range(last):
+                place[..., digit] = (values >> 7 * digit).astype(np.uint8)
+                place[..., digit] |= 0x80
+            place[..., last] = values >> 7 * last if last else values
+        size, encoded = block.itemsize, block.tobytes()
+        return [
+            encoded[start : start + size]
+            for start in range(0, len(encoded), size)
+        ]
 
 
 def _masked_crc(data: bytes) -> int:

@@ -1,10 +1,122 @@
-"""What a finished folder of records holds, in a few lines."""
+"""What a build came to: the manifest of its folder, and a few lines to read."""
 
 import dataclasses
 import pathlib
+from collections.abc import Mapping, Sequence
 from typing import Self
 
+import numpy as np
+
+from bert_tf.corpora.sources import CorpusFile
+from bert_tf.errors import UserError
 from bert_tf.records.folder import Manifest, Packing
+from bert_tf.records.plan import RecordsPlan
+from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.records.repeats import CorpusSummary
+from bert_tf.records.shards import ShardResult
+from bert_tf.records.token_blocks import BlockSummary
+
+_MAX_WARNINGS = 5
+
+
+def first_warnings(warnings: Sequence[str]) -> list[str]:
+    """The first few warnings, and how many more there are."""
+    found = list(warnings[:_MAX_WARNINGS])
+    if len(warnings) > _MAX_WARNINGS:
+        found.append(f"{len(warnings) - _MAX_WARNINGS} more lines like these.")
+    return found
+
+
+def check_documents(
+    files: Sequence[CorpusFile],
+    blocks: Sequence[BlockSummary],
+    counts: np.ndarray,
+) -> None:
+    """Refuses text of which no pairs can be made.
+
+    Args:
+      files: the input files, for the error.
+      blocks: what they came to.
+      counts: documents of each pool, int64 [shards + 1].
+
+    Raises:
+      UserError: there is no document, or one alone.
+    """
+    names = ", ".join(file.path for file in files[:3])
+    more = f" and {len(files) - 3} more" if files[3:] else ""
+    documents = int(counts.sum()) - sum(block.cut for block in blocks)
+    if not documents:
+        raise UserError(f"`inputs`={names}{more}: holds no text.")
+    if documents == 1:
+        raise UserError(
+            f"`inputs`={names}{more}: is one single document, and a random "
+            "next sentence must come from another one; put a blank line "
+            "between documents."
+        )
+
+
+def manifest_of(
+    plan: RecordsPlan,
+    blocks: Sequence[BlockSummary],
+    corpora: Mapping[str, CorpusSummary],
+    results: Sequence[ShardResult],
+) -> Manifest:
+    """What a finished folder says of itself.
+
+    Args:
+      plan: what was built.
+      blocks: what the text came to.
+      corpora: what was taken of each corpus.
+      results: of each job, in their order.
+    """
+    num_training = plan.num_shards
+    training, held_out = results[:num_training], results[num_training:]
+    statistics = {
+        "documents": sum(block.documents for block in blocks),
+        "sentences": sum(block.sentences for block in blocks),
+        "tokens": sum(block.tokens for block in blocks),
+        "unknown": sum(block.unknown for block in blocks),
+        "near_duplicates": sum(
+            corpus.near_duplicates for corpus in corpora.values()
+        ),
+        "passes": plan.recipe.dupe_factor,
+        "shards": num_training,
+        "records": sum(r.records for r in training),
+        "random_next": sum(r.random_next for r in training),
+        "record_tokens": sum(r.tokens for r in training),
+        "tokens_cut": sum(r.tokens_cut for r in training),
+        "held_out_documents": sum(r.documents for r in held_out),
+        "held_out_records": sum(r.records for r in held_out),
+    }
+    return Manifest(
+        plan.vocabulary_digest,
+        plan.inputs,
+        tuple((r.name, r.records, r.size) for r in training),
+        tuple((r.name, r.records, r.size) for r in held_out),
+        statistics,
+        {name: dataclasses.asdict(c) for name, c in corpora.items()},
+        _packing_of(plan.recipe, training, held_out),
+    )
+
+
+def _packing_of(
+    recipe: RecordsRecipe,
+    training: Sequence[ShardResult],
+    held_out: Sequence[ShardResult],
+) -> Packing | None:
+    """How full packed records are."""
+    if not recipe.packing:
+        return None
+    everything = [*training, *held_out]
+    places = sum(r.records for r in training) * recipe.max_seq_length
+    tokens = sum(r.tokens for r in training)
+    return Packing(
+        sequences=sum(r.sequences for r in training),
+        held_out_sequences=sum(r.sequences for r in held_out),
+        most_sequences=max(r.most_sequences for r in everything),
+        most_predictions=max(r.most_predictions for r in everything),
+        filled=tokens / max(places, 1),
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,11 +16,12 @@ import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, Self
 
 import numpy as np
 
+from bert_tf.corpora.streams import Position
 from bert_tf.files import written_beside
 
 _MAGIC = b"BERTTOK1"
@@ -36,13 +37,13 @@ class Documents:
         [s + 1].
       document_starts: the sentence each document begins with and the end,
         int64 [d + 1].
-      visits: how often each document is to be used, int64 [d]; None for once.
+      repeats: how often each document is to be used, int64 [d]; None for once.
     """
 
     ids: np.ndarray
     sentence_starts: np.ndarray
     document_starts: np.ndarray
-    visits: np.ndarray | None = None
+    repeats: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.document_starts) - 1
@@ -54,7 +55,7 @@ class Documents:
             np.concatenate([part.ids for part in parts]),
             _join_starts([part.sentence_starts for part in parts]),
             _join_starts([part.document_starts for part in parts]),
-            _join_visits(parts),
+            _join_repeats(parts),
         )
 
     def without_empty(self) -> Self:
@@ -79,23 +80,23 @@ class Documents:
         bounds = self.sentence_starts[self.document_starts]
         starts, ends = bounds[:-1][order].tolist(), bounds[1:][order].tolist()
         ids = [self.ids[a:b] for a, b in zip(starts, ends, strict=True)]
-        visits = None if self.visits is None else self.visits[order]
+        repeats = None if self.repeats is None else self.repeats[order]
         return type(self)(
             np.concatenate([self.ids[:0], *ids]),
             sentence_starts,
             document_starts,
-            visits,
+            repeats,
         )
 
 
-def _join_visits(parts: Sequence[Documents]) -> np.ndarray | None:
-    if all(part.visits is None for part in parts):
+def _join_repeats(parts: Sequence[Documents]) -> np.ndarray | None:
+    if all(part.repeats is None for part in parts):
         return None
     return np.concatenate(
         [
             np.ones(len(part), dtype=np.int64)
-            if part.visits is None
-            else part.visits
+            if part.repeats is None
+            else part.repeats
             for part in parts
         ]
     )
@@ -168,6 +169,54 @@ def deal_documents(
     return np.where(is_held_out, num_shards, shard)
 
 
+def block_path(work_dir: pathlib.Path, number: int) -> pathlib.Path:
+    """The file of a tokenised block."""
+    return work_dir / f"block-{number:06d}.tokens"
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockSummary:
+    """What is known of a tokenised block.
+
+    Attributes:
+      documents, sentences, tokens, unknown: counts; unknown are [UNK].
+      end: the place where the next block begins.
+      bytes_read: bytes of the input files up to there.
+      cut: whether the last document goes on in the next block.
+      warnings: one line for each unusual line of text.
+      corpus: name of the corpus that it is of.
+    """
+
+    documents: int
+    sentences: int
+    tokens: int
+    unknown: int
+    end: Position
+    bytes_read: int
+    cut: bool
+    warnings: tuple[str, ...]
+    corpus: str = ""
+
+    @classmethod
+    def read(cls, path: pathlib.Path) -> Self:
+        """Reads the summary of a block file."""
+        return cls.from_header(read_header(path))
+
+    @classmethod
+    def from_header(cls, header: Mapping[str, Any]) -> Self:
+        """The inverse of `header`; other keys are ignored."""
+        names = {f.name for f in dataclasses.fields(cls)}
+        values = {name: header[name] for name in names & header.keys()}
+        values["end"] = Position(*header["end"])
+        values["warnings"] = tuple(header["warnings"])
+        return cls(**values)
+
+    def header(self) -> dict[str, Any]:
+        """The values as JSON takes them."""
+        values = dataclasses.asdict(self)
+        return values | {"end": dataclasses.astuple(self.end)}
+
+
 def write_block(
     path: pathlib.Path,
     documents: Documents,
@@ -230,7 +279,7 @@ def _read_slice(
     return np.fromfile(file, dtype=dtype, count=last - first)
 
 
-def visits_path(block: pathlib.Path) -> pathlib.Path:
+def repeats_path(block: pathlib.Path) -> pathlib.Path:
     """The file that says how often each document of a block is to be used.
 
     It holds uint16 numbers in the order of the block's file. Where it is
@@ -239,15 +288,15 @@ def visits_path(block: pathlib.Path) -> pathlib.Path:
     return block.with_suffix(".visits")
 
 
-def _read_visits(
+def _read_repeats(
     block: pathlib.Path, first: int = 0, last: int | None = None
 ) -> np.ndarray | None:
-    path = visits_path(block)
+    path = repeats_path(block)
     if not path.exists():
         return None
     count = -1 if last is None else last - first
-    visits = np.fromfile(path, dtype="<u2", count=count, offset=2 * first)
-    return visits.astype(np.int64)
+    repeats = np.fromfile(path, dtype="<u2", count=count, offset=2 * first)
+    return repeats.astype(np.int64)
 
 
 def document_tokens(path: pathlib.Path) -> np.ndarray:
@@ -267,10 +316,10 @@ def pool_documents(path: pathlib.Path) -> np.ndarray:
     with open(path, "rb") as file:
         count = _read_header(file)["num_pools"] + 1
         starts = np.fromfile(file, dtype="<i8", count=count)
-    visits = _read_visits(path)
-    if visits is None:
+    repeats = _read_repeats(path)
+    if repeats is None:
         return np.diff(starts)
-    used_before = np.concatenate([[0], np.cumsum(visits > 0)])
+    used_before = np.concatenate([[0], np.cumsum(repeats > 0)])
     return np.diff(used_before[starts])
 
 
@@ -304,11 +353,11 @@ def _read_block_pool(path: pathlib.Path, pool: int) -> Documents:
         ids,
         sentence_starts - sentence_starts[0],
         document_starts - document_starts[0],
-        _read_visits(path, first, last),
+        _read_repeats(path, first, last),
     )
-    if documents.visits is None:
+    if documents.repeats is None:
         return documents
-    return documents.take(np.flatnonzero(documents.visits))
+    return documents.take(np.flatnonzero(documents.repeats))
 
 
 def read_pool(paths: Sequence[pathlib.Path], pool: int) -> Documents:

@@ -1,32 +1,37 @@
-"""From text files to tokenised blocks on the disk, block by block."""
+"""From text files to tokenised blocks on the disk, block by block.
+
+Run as a module this is a worker process that tokenises; without TensorFlow for
+most texts.
+"""
 
 import collections
 import concurrent.futures
 import dataclasses
 import functools
 import itertools
+import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from bert_tf.corpora.sources import CorpusFile
 from bert_tf.corpora.streams import Position
 from bert_tf.errors import UserError
-from bert_tf.processes import WorkerPool, give_memory_back
+from bert_tf.processes import WorkerPool, give_memory_back, serve
 from bert_tf.records.corpus import (
     LONG_LINE_CHARACTERS,
     Block,
     read_blocks,
 )
-from bert_tf.records.near_duplicates import write_signatures
+from bert_tf.records.instances import NUM_SPECIALS
 from bert_tf.records.recipe import RecordsRecipe
-from bert_tf.records.shards import block_path
+from bert_tf.records.repeats import write_signatures
 from bert_tf.records.token_blocks import (
+    BlockSummary,
     Documents,
+    block_path,
     deal_documents,
-    read_header,
     write_block,
 )
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer
@@ -36,49 +41,6 @@ from bert_tf.text.vocabulary import Vocabulary
 # Sentences are tokenised in batches of about this much text: large enough to
 # make calls cheap, small enough that what is under way stays small.
 _BATCH_BYTES = 1 << 17
-
-
-@dataclasses.dataclass(frozen=True)
-class BlockSummary:
-    """What is known of a tokenised block.
-
-    Attributes:
-      documents, sentences, tokens, unknown: counts; unknown are [UNK].
-      end: the place where the next block begins.
-      bytes_read: bytes of the input files up to there.
-      cut: whether the last document goes on in the next block.
-      warnings: one line for each unusual line of text.
-      corpus: name of the corpus that it is of.
-    """
-
-    documents: int
-    sentences: int
-    tokens: int
-    unknown: int
-    end: Position
-    bytes_read: int
-    cut: bool
-    warnings: tuple[str, ...]
-    corpus: str = ""
-
-    @classmethod
-    def read(cls, path: pathlib.Path) -> Self:
-        """Reads the summary of a block file."""
-        return cls.from_header(read_header(path))
-
-    @classmethod
-    def from_header(cls, header: Mapping[str, Any]) -> Self:
-        """The inverse of `header`; what else stands there is passed over."""
-        names = {f.name for f in dataclasses.fields(cls)}
-        values = {name: header[name] for name in names & header.keys()}
-        values["end"] = Position(*header["end"])
-        values["warnings"] = tuple(header["warnings"])
-        return cls(**values)
-
-    def header(self) -> dict[str, Any]:
-        """The values as JSON takes them."""
-        values = dataclasses.asdict(self)
-        return values | {"end": dataclasses.astuple(self.end)}
 
 
 def finished_blocks(work_dir: pathlib.Path) -> list[BlockSummary]:
@@ -112,29 +74,6 @@ def tokenize_block(
     )
 
 
-def _long_line_warnings(
-    block: Block, lengths: np.ndarray, recipe: RecordsRecipe
-) -> list[str]:
-    room = recipe.max_seq_length - 3
-    return [
-        f"{line.path}, line {line.line}: one sentence of more than "
-        f"{LONG_LINE_CHARACTERS:,} characters, "
-        f"{lengths[line.sentence]:,} tokens, of which a record keeps at most "
-        f"{room}; write one sentence a line."
-        for line in block.long_lines
-    ]
-
-
-def _cut_warning(block: Block, files: Sequence[CorpusFile]) -> list[str]:
-    if not block.cut:
-        return []
-    return [
-        f"{files[block.end.file].path}, line {block.end.line}: the document is "
-        "longer than 32 MB and goes on as a new one after this line; blank "
-        "lines should stand between documents."
-    ]
-
-
 def take_block(
     block: Block,
     ids: np.ndarray,
@@ -161,10 +100,22 @@ def take_block(
         np.concatenate([[0], np.cumsum(lengths)]),
         np.append(block.document_starts, len(lengths)).astype(np.int64),
     ).without_empty()
-    long_lines = _long_line_warnings(block, lengths, recipe)
-    if long_lines and recipe.long_lines == "refuse":
+    warnings = [
+        f"{line.path}, line {line.line}: one sentence of more than "
+        f"{LONG_LINE_CHARACTERS:,} characters, "
+        f"{lengths[line.sentence]:,} tokens, of which a record keeps at most "
+        f"{recipe.max_seq_length - NUM_SPECIALS}; write one sentence a line."
+        for line in block.long_lines
+    ]
+    if warnings and recipe.long_lines == "refuse":
         raise UserError(
-            f"{long_lines[0]} To go on all the same, pass `long_lines`=cut."
+            f"{warnings[0]} To continue anyway, pass `long_lines`=cut."
+        )
+    if block.cut:
+        warnings.append(
+            f"{files[block.end.file].path}, line {block.end.line}: the "
+            "document is longer than 32 MB and goes on as a new one after "
+            "this line; blank lines should stand between documents."
         )
     summary = BlockSummary(
         documents=len(documents),
@@ -174,7 +125,7 @@ def take_block(
         end=block.end,
         bytes_read=block.bytes_read,
         cut=block.cut,
-        warnings=(*long_lines, *_cut_warning(block, files)),
+        warnings=tuple(warnings),
         corpus=block.corpus,
     )
     return documents, summary
@@ -238,8 +189,8 @@ def tokenize_corpus(
 
     Args:
       writer: writes them.
-      workers: processes that tokenise, and as many that take documents apart;
-        with one it is done in this process.
+      workers: processes that tokenise, and the same number that split
+        documents; with one it is done in this process.
       done: the blocks that are already there.
 
     Yields:
@@ -254,16 +205,21 @@ def tokenize_corpus(
     if workers == 1:
         yield from map(writer.write, blocks)
         return
-    under_way: collections.deque[concurrent.futures.Future] = (
-        collections.deque()
-    )
+    pending: collections.deque[concurrent.futures.Future] = collections.deque()
     with WorkerPool(
-        "bert_tf.records.tokenizing_workers", writer, workers
+        "bert_tf.records.tokenized_corpus", writer, workers
     ) as pool:
         for block in blocks:
-            under_way.append(pool.submit(block))
+            pending.append(pool.submit(block))
             # One block waits, so that no worker does.
-            if len(under_way) > workers:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
+            if len(pending) > workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
+
+if __name__ == "__main__":
+    # Where TensorFlow is needed after all: there is a worker a processor.
+    os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
+    os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
+    serve(lambda writer: writer.write)

@@ -8,7 +8,7 @@ import pathlib
 import pytest
 from corpus_files import HEAD, TAIL, articles, page, write_dump
 
-from bert_tf.corpora import raw_documents, reading, streams, wikipedia
+from bert_tf.corpora import reading, streams, wikipedia
 from bert_tf.corpora.reading import Document, DocumentSplitter, reader_of
 from bert_tf.corpora.recipe import CorpusRecipe
 from bert_tf.corpora.sources import files_of
@@ -84,13 +84,13 @@ def test_text(
 def test_text_without_end_is_cut(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bert_tf.corpora.plain_text.DOCUMENT_BYTES", 50)
+    monkeypatch.setattr("bert_tf.corpora.reading.DOCUMENT_BYTES", 50)
     path = tmp_path / "a.txt"
     path.write_text("A line of text.\n" * 20)
     found = read(path, input_format="text", document_end="file")
     assert [d.cut for d in found] == [True] * 5
     assert sum(len(d.sentences) for d in found) == 20
-    assert raw_documents.DOCUMENT_BYTES == 32 << 20
+    assert streams.DOCUMENT_BYTES == 32 << 20
 
 
 def test_json_lines(tmp_path: pathlib.Path) -> None:
@@ -124,7 +124,7 @@ def test_json_lines(tmp_path: pathlib.Path) -> None:
             b'{"body": "x", "id": 1}',
             "no key 'text' .its keys: body, id.*`text_field`",
         ),
-        (b'{"text": 5}', "line 2: 'text' is 5; a text is wanted"),
+        (b'{"text": 5}', "line 2: 'text' is 5; it must be a text"),
         (b'{"text": null}', "line 2: 'text' is None"),
         (b'{"text": "\xff"}', "line 2: byte 11 .0xff. is not UTF-8"),
         (b'{"text": "\\ud800"}', "half of a surrogate pair"),
@@ -159,7 +159,7 @@ def test_replaced_bytes(tmp_path: pathlib.Path) -> None:
 def test_a_line_without_end(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "MOST_BYTES_AT_ONCE", 100)
+    monkeypatch.setattr(streams, "MAX_LINE_BYTES", 100)
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "good"}\n' + "x" * 300)
     with pytest.raises(UserError, match="line 2: has more than"):
@@ -281,7 +281,7 @@ def test_damaged_dumps(tmp_path: pathlib.Path, name: str) -> None:
 def test_a_page_that_is_too_long(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wikipedia, "MOST_BYTES_AT_ONCE", 2000)
+    monkeypatch.setattr(wikipedia, "MAX_LINE_BYTES", 2000)
     monkeypatch.setattr(wikipedia, "_READ_BYTES", 500)
     path = write_dump(tmp_path / "w.xml", [page("word " * 2000)])
     with pytest.raises(UserError, match="page after line 1 has more than"):

@@ -1,6 +1,6 @@
 import pytest
 
-from bert_tf.corpora.mixing import sampling_rates
+from bert_tf.corpora.sources import sampling_rates
 from bert_tf.errors import UserError
 
 SIZES = {"de": 3000, "en": 60_000, "sw": 70}

@@ -1,6 +1,6 @@
 import pytest
 
-from bert_tf.corpora.wikitext import passages
+from bert_tf.corpora.wikipedia import passages
 
 UNSHOWN = frozenset({"file", "image", "category", "media", "datei"})
 PAGE = """{{short description|x {{nested|{{deep}} }}}}

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from bert_tf.config import BertConfig
-from bert_tf.records.builder import create_records
+from bert_tf.records.build import create_records
 from bert_tf.records.recipe import RecordsRecipe
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -63,7 +63,7 @@ def make_records(small_corpus, small_vocab, tmp_path_factory):
         folder = tmp_path_factory.mktemp("records") / name
         recipe = RecordsRecipe(held_out=0.1, **settings)
         create_records(
-            [small_corpus], small_vocab, folder, recipe, 1, say=lambda _: None
+            [small_corpus], small_vocab, folder, recipe, 1, log=lambda _: None
         )
         return folder
 

@@ -26,7 +26,7 @@ from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.pretraining.run import run_pretraining
-from bert_tf.records.builder import create_records
+from bert_tf.records.build import create_records
 from bert_tf.records.dataset import RecordFolder, training_batches
 from bert_tf.records.recipe import RecordsRecipe
 from tests.run_folders import history as rows
@@ -261,7 +261,7 @@ def make(tmp_path_factory) -> Callable[..., pathlib.Path]:
         )
         inputs = [folder / "text.txt"]
         create_records(
-            inputs, vocab_file, folder / name, recipe, 1, say=lambda _: None
+            inputs, vocab_file, folder / name, recipe, 1, log=lambda _: None
         )
         return folder / name
 

@@ -20,7 +20,7 @@ from bert_tf.corpora.sources import parse_inputs
 from bert_tf.errors import UserError
 from bert_tf.records import corpus
 from bert_tf.records.beam.options import parse_options
-from bert_tf.records.builder import create_records
+from bert_tf.records.build import create_records
 from bert_tf.records.folder import RecordFolder
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.report import RecordsReport
@@ -80,7 +80,7 @@ class Workshop:
             self.folder / "here",
             recipe,
             1,
-            say=lambda line: None,
+            log=lambda line: None,
         )
 
     def beam(
@@ -88,7 +88,7 @@ class Workshop:
         inputs: str,
         options: str = "",
         overwrite: bool = False,
-        say: Any = lambda line: None,
+        log: Any = lambda line: None,
         **changes: Any,
     ) -> RecordsReport:
         return beam_records(
@@ -98,7 +98,7 @@ class Workshop:
             RecordsRecipe(**(SETTINGS | changes)),
             options,
             overwrite=overwrite,
-            say=say,
+            log=log,
         )
 
     def digests(self, name: str) -> dict[str, str]:
@@ -295,7 +295,7 @@ def test_warnings_are_told_as_on_this_machine(workshop: Workshop) -> None:
     lines: list[str] = []
     settings = {"long_lines": "cut", "held_out": 0.01}
     workshop.here(path, **settings)
-    workshop.beam(path, say=lines.append, **settings)
+    workshop.beam(path, log=lines.append, **settings)
     told = "\n".join(lines)
     assert f"warning: {path}, line" in told
     assert "one sentence of more than 10,000 characters" in told
@@ -311,7 +311,7 @@ def test_a_finished_folder_is_left_alone_or_replaced(
     workshop.beam(inputs)
     before = workshop.digests("beam")
     lines: list[str] = []
-    report = workshop.beam(inputs, say=lines.append)
+    report = workshop.beam(inputs, log=lines.append)
     assert "all records are there already" in " ".join(lines)
     assert report.statistics["records"] > 0
     with pytest.raises(UserError, match="seed is 12345 there and 9 now"):
@@ -464,7 +464,7 @@ def test_all_paths_may_be_remote(
         "bucket://out/records",
     )
     lines: list[str] = []
-    report = beam_records(*arguments, recipe, say=lines.append)
+    report = beam_records(*arguments, recipe, log=lines.append)
     assert "copy bucket://out/records" in str(report)
     out = bucket / "out" / "records"
     found = {p.name: p.read_bytes() for p in out.iterdir() if p.is_file()}

@@ -17,10 +17,11 @@ import tensorflow as tf
 from records_corpus import VOCABULARY, digests, text, write_vocabulary
 
 from bert_tf.errors import UserError
-from bert_tf.records import builder, corpus
-from bert_tf.records.builder import RecordsReport, create_records
+from bert_tf.records import build as build_module
+from bert_tf.records import corpus
+from bert_tf.records.build import RecordsReport, create_records, work_folder
 from bert_tf.records.folder import RecordFolder
-from bert_tf.records.plan import RecordsPlan, work_folder
+from bert_tf.records.plan import RecordsPlan
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.record_file import read_records
 from bert_tf.records.shards import ShardBuilder
@@ -45,7 +46,7 @@ class Corpus:
         self, name: str = "out", workers: int = 1, **changes: object
     ) -> RecordsReport:
         overwrite = bool(changes.pop("overwrite", False))
-        say = changes.pop("say", lambda line: None)
+        log = changes.pop("log", lambda line: None)
         settings = {
             "max_seq_length": 48,
             "max_predictions_per_seq": 7,
@@ -59,7 +60,7 @@ class Corpus:
             RecordsRecipe(**(settings | changes)),
             workers,
             overwrite,
-            say,
+            log,
         )
 
     def digests(self, name: str) -> dict[str, str]:
@@ -191,7 +192,7 @@ def test_a_finished_folder_says_so_and_is_left_alone(small: Corpus) -> None:
     before = small.digests("out")
     times = {p: p.stat().st_mtime_ns for p in (small.folder / "out").iterdir()}
     lines: list[str] = []
-    report = small.build(say=lines.append)
+    report = small.build(log=lines.append)
     assert "all records are there already" in " ".join(lines)
     assert report.statistics["records"] > 0
     assert small.digests("out") == before
@@ -206,7 +207,7 @@ def test_a_run_that_stops_anywhere_is_finished_by_the_next(
     small: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small.build("whole")
-    tokenize, build = builder.tokenize_corpus, builder.build_shards
+    tokenize, build = build_module.tokenize_corpus, build_module.build_shards
 
     def stop_after(steps: int, work: object) -> object:
         def stopping(*arguments: object) -> object:
@@ -222,26 +223,26 @@ def test_a_run_that_stops_anywhere_is_finished_by_the_next(
         ("build_shards", build),
     ):
         for steps in (1, 2):
-            monkeypatch.setattr(builder, where, stop_after(steps, stage))
+            monkeypatch.setattr(build_module, where, stop_after(steps, stage))
             name = f"{where}{steps}"
             with pytest.raises(Killed):
                 small.build(name)
-            monkeypatch.setattr(builder, where, stage)
+            monkeypatch.setattr(build_module, where, stage)
             with pytest.raises(UserError, match="unfinished; run"):
                 RecordFolder.open(small.folder / name)
             # The next run may have more workers; another recipe may not go on.
             with pytest.raises(UserError, match="seed is 12345 there and 7"):
                 small.build(name, seed=7)
             lines: list[str] = []
-            small.build(name, workers=2, say=lines.append)
-            assert any("going on after" in line for line in lines)
+            small.build(name, workers=2, log=lines.append)
+            assert any("resuming after" in line for line in lines)
             assert small.digests(name) == small.digests("whole")
 
 
 def test_only_missing_shards_are_made(
     small: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = builder.build_shards
+    build = build_module.build_shards
     asked: list[str] = []
 
     def one_then_stop(builder: ShardBuilder, jobs: list, workers: int):
@@ -249,7 +250,7 @@ def test_only_missing_shards_are_made(
         yield from build(builder, jobs[:1], workers)
         raise Killed
 
-    monkeypatch.setattr(builder, "build_shards", one_then_stop)
+    monkeypatch.setattr(build_module, "build_shards", one_then_stop)
     for expected in (4, 3, 2, 1):
         asked.clear()
         with pytest.raises(Killed):
@@ -268,7 +269,7 @@ def test_full_disk_keeps_what_was_complete(
 
     # In this process, where the writing can be replaced.
     monkeypatch.setattr(
-        builder, "build_shards", lambda b, jobs, n: map(b.build, jobs)
+        build_module, "build_shards", lambda b, jobs, n: map(b.build, jobs)
     )
     monkeypatch.setattr("bert_tf.records.shards.write_records", full)
     with pytest.raises(OSError, match="No space left"):
@@ -300,14 +301,14 @@ def test_overwrite_keeps_what_is_there_until_the_new_is_finished(
 # Replaces records in a fork that ends before its n-th change to a name.
 KILLED = """
 import os, pathlib, sys
-from bert_tf.records import corpus, making
-from bert_tf.records.builder import create_records
+from bert_tf.records import build, corpus
+from bert_tf.records.build import create_records
 from bert_tf.records.recipe import RecordsRecipe
 
 corpus.BLOCK_BYTES = 8000
 folder, change = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 calls = 0
-finish = making.finish
+finish = build.finish
 
 def counted(function):
     def call(*arguments, **options):
@@ -323,7 +324,7 @@ def finish_and_count(*arguments):
     for name in ("rename", "replace", "unlink", "rmdir", "mkdir"):
         setattr(os, name, counted(getattr(os, name)))
 
-making.finish = finish_and_count
+build.finish = finish_and_count
 recipe = RecordsRecipe(
     max_seq_length=64, max_predictions_per_seq=7, num_shards=2, held_out=0.1
 )
@@ -387,15 +388,15 @@ def test_an_error_in_a_worker_comes_back_as_itself(small: Corpus) -> None:
     """A worker that may not write: its OSError reaches the caller."""
     script = (
         "import pathlib, resource, sys\n"
-        "from bert_tf.records.builder import create_records\n"
+        "from bert_tf.records.build import create_records\n"
         "from bert_tf.records.recipe import RecordsRecipe\n"
         "recipe = RecordsRecipe(max_seq_length=48, num_shards=1)\n"
-        "from bert_tf.records import builder\n"
-        "build = builder.build_shards\n"
+        "from bert_tf.records import build as module\n"
+        "build = module.build_shards\n"
         "def limited(*arguments):\n"
         "    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "    yield from build(*arguments)\n"
-        "builder.build_shards = limited\n"
+        "module.build_shards = limited\n"
         "try:\n"
         f"    create_records([{str(small.inputs[0])!r}], "
         f"{str(small.vocab_file)!r}, {str(small.folder / 'out')!r}, recipe)\n"
@@ -524,7 +525,7 @@ def test_two_documents_are_enough(small: Corpus) -> None:
     lines: list[str] = []
     for seed in range(3):
         report = small.build(
-            f"out{seed}", seed=seed, held_out=0.4, say=lines.append
+            f"out{seed}", seed=seed, held_out=0.4, log=lines.append
         )
         assert report.statistics["records"] >= 2
         assert report.statistics["held_out_records"] == 0
@@ -566,7 +567,7 @@ def test_a_line_of_a_million_characters(small: Corpus) -> None:
     assert "pass `long_lines`=cut" in message
     assert not (small.folder / "out").exists()
     lines: list[str] = []
-    report = small.build(say=lines.append, long_lines="cut")
+    report = small.build(log=lines.append, long_lines="cut")
     (warning,) = [line for line in lines if "warning" in line]
     assert f"b.txt, line {number}: one sentence of more than" in warning
     assert report.statistics["tokens_cut"] > 200_000
@@ -648,7 +649,7 @@ def test_recipe_warns_of_predictions_that_do_not_fit_the_share() -> None:
 
 def test_workers_do_not_import_tensorflow() -> None:
     script = (
-        "import sys, bert_tf.records.workers\n"
+        "import sys, bert_tf.records.shards\n"
         "assert 'tensorflow' not in sys.modules\n"
         "assert 'keras' not in sys.modules\n"
     )
@@ -670,7 +671,7 @@ def test_bytes_stay_as_they_were(tmp_path: pathlib.Path, kind: str) -> None:
         tmp_path / "out",
         RecordsRecipe(max_seq_length=64, held_out=0.2, num_shards=2, **changes),
         workers=2,
-        say=lambda line: None,
+        log=lambda line: None,
     )
     found = {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()

@@ -12,8 +12,9 @@ from records_corpus import digests, sentence, write_vocabulary
 
 from bert_tf.corpora.sources import parse_inputs
 from bert_tf.errors import UserError
-from bert_tf.records import builder, corpus
-from bert_tf.records.builder import RecordsReport, create_records
+from bert_tf.records import build as build_module
+from bert_tf.records import corpus
+from bert_tf.records.build import RecordsReport, create_records
 from bert_tf.records.folder import Manifest
 from bert_tf.records.instances import make_instances
 from bert_tf.records.recipe import RecordsRecipe
@@ -58,7 +59,7 @@ class Workshop:
     def build(
         self, inputs: str, name: str = "out", workers: int = 1, **changes
     ) -> RecordsReport:
-        say = changes.pop("say", lambda line: None)
+        log = changes.pop("log", lambda line: None)
         recipe = RecordsRecipe(
             **{"max_seq_length": 48, "num_shards": 3, "held_out": 0.1} | changes
         )
@@ -68,7 +69,7 @@ class Workshop:
             self.folder / name,
             recipe,
             workers,
-            say=say,
+            log=log,
         )
 
     def digests(self, name: str) -> dict[str, str]:
@@ -137,8 +138,8 @@ def test_a_run_that_stops_anywhere_is_finished_by_the_next(
     inputs, settings = mixed_inputs(workshop)
     workshop.build(inputs, "whole", **settings)
     stages = {
-        name: getattr(builder, name)
-        for name in ("tokenize_corpus", "decide_visits", "build_shards")
+        name: getattr(build_module, name)
+        for name in ("tokenize_corpus", "decide_repeats", "build_shards")
     }
 
     def stop_after(steps: int, work: object) -> object:
@@ -151,24 +152,24 @@ def test_a_run_that_stops_anywhere_is_finished_by_the_next(
         return stopping
 
     def stop(*arguments: object) -> object:
-        stages["decide_visits"](*arguments)
+        stages["decide_repeats"](*arguments)
         raise Killed
 
     for where, stopped in (
         ("tokenize_corpus", stop_after(3, stages["tokenize_corpus"])),
-        ("decide_visits", stop),
+        ("decide_repeats", stop),
         ("build_shards", stop_after(1, stages["build_shards"])),
     ):
-        monkeypatch.setattr(builder, where, stopped)
+        monkeypatch.setattr(build_module, where, stopped)
         name = f"{where}{id(stopped)}"
         with pytest.raises(Killed):
             workshop.build(inputs, name, **settings)
-        monkeypatch.setattr(builder, where, stages[where])
+        monkeypatch.setattr(build_module, where, stages[where])
         with pytest.raises(UserError, match=r"weight of .* is 0.5 there and 2"):
             workshop.build(inputs.replace("big:0.5", "big:2"), name, **settings)
         lines: list[str] = []
-        workshop.build(inputs, name, 2, say=lines.append, **settings)
-        assert any("going on after" in line for line in lines)
+        workshop.build(inputs, name, 2, log=lines.append, **settings)
+        assert any("resuming after" in line for line in lines)
         assert workshop.digests(name) == workshop.digests("whole")
 
 
@@ -237,21 +238,21 @@ def test_another_visit_makes_other_pairs_of_the_same_document() -> None:
     rng = np.random.default_rng(1)
     starts = np.concatenate([[0], np.cumsum(rng.integers(1, 9, 200))])
     bounds = np.arange(0, 201, 10)
-    visits = np.array([1, 3, 2, 1] * 5)
-    documents = Documents(np.arange(starts[-1]), starts, bounds, visits)
+    repeats = np.array([1, 3, 2, 1] * 5)
+    documents = Documents(np.arange(starts[-1]), starts, bounds, repeats)
     recipe = RecordsRecipe(max_seq_length=24)
     made = make_instances(documents, 20, recipe, "x")
     owner = np.searchsorted(starts[bounds], made.a_start, side="right") - 1
     other = np.searchsorted(starts[bounds], made.b_start, side="right") - 1
     # Text A of each visit covers each document once or nearly so.
     per_document = collections.Counter(owner.tolist())
-    once = np.mean([per_document[d] for d in range(20) if visits[d] == 1])
-    three = np.mean([per_document[d] for d in range(20) if visits[d] == 3])
+    once = np.mean([per_document[d] for d in range(20) if repeats[d] == 1])
+    three = np.mean([per_document[d] for d in range(20) if repeats[d] == 3])
     assert 2.3 < three / once < 3.7
     # A random text B is of another document, never of another visit.
     assert (owner[made.is_random] != other[made.is_random]).all()
-    plain = dataclasses.replace(documents, visits=np.ones(20, np.int64))
-    unsaid = dataclasses.replace(documents, visits=None)
+    plain = dataclasses.replace(documents, repeats=np.ones(20, np.int64))
+    unsaid = dataclasses.replace(documents, repeats=None)
     for one, same in zip(
         dataclasses.astuple(make_instances(plain, 20, recipe, "x")),
         dataclasses.astuple(make_instances(unsaid, 20, recipe, "x")),
@@ -263,7 +264,7 @@ def test_another_visit_makes_other_pairs_of_the_same_document() -> None:
 def test_a_document_without_end_is_cut_with_a_warning(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("bert_tf.corpora.plain_text", "bert_tf.records.corpus"):
+    for module in ("bert_tf.corpora.reading", "bert_tf.records.corpus"):
         monkeypatch.setattr(f"{module}.DOCUMENT_BYTES", 20_000)
     lines = "\n".join(made_documents(200, seed=8))
     paths = [workshop.write(f"{n}.txt", [lines]) for n in "ab"]
@@ -272,7 +273,7 @@ def test_a_document_without_end_is_cut_with_a_warning(
         ",".join(paths),
         input_format="text",
         document_end="file",
-        say=said.append,
+        log=said.append,
         held_out=0.0,
     )
     assert report.statistics["documents"] > 2

@@ -10,7 +10,7 @@ from benchmarks import reference_records as reference
 from bert_tf.errors import UserError
 from bert_tf.features import PRETRAINING_FEATURES
 from bert_tf.records import dataset, reading_order
-from bert_tf.records.builder import create_records
+from bert_tf.records.build import create_records
 from bert_tf.records.dataset import (
     RecordFolder,
     held_out_batches,
@@ -49,7 +49,7 @@ def build(
                 base / name,
                 RecordsRecipe(**(settings | changes)),
                 workers=1,
-                say=lambda line: None,
+                log=lambda line: None,
             )
             built[name] = RecordFolder.open(base / name)
         return built[name]

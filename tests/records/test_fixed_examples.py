@@ -4,8 +4,11 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.records.fixed_examples import FixedExamples, FixedFeature
-from bert_tf.records.record_file import example_lengths
+from bert_tf.records.record_file import (
+    FixedExamples,
+    FixedFeature,
+    example_lengths,
+)
 
 LIMITS = [1, 2, 128, 129, 1 << 14, 30522, 1 << 16, 119547, 1 << 21, 1 << 31]
 

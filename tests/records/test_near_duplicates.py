@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from records_corpus import documents
 
-from bert_tf.records import near_duplicates
-from bert_tf.records.near_duplicates import (
+from bert_tf.records import repeats
+from bert_tf.records.repeats import (
     HASHES,
     band_keys,
     find_near_duplicates,
@@ -154,7 +154,7 @@ def test_blocks_and_memory_do_not_matter(
     assert whole.tolist() == by_the_rule(corpus, threshold)
     assert 10 < whole.sum() < 80
     assert whole[-3:].tolist() == [False, False, True]
-    monkeypatch.setattr(near_duplicates, "_KEYS_AT_ONCE", 11)
-    monkeypatch.setattr(near_duplicates, "_PAIRS_AT_ONCE", 3)
+    monkeypatch.setattr(repeats, "_KEYS_AT_ONCE", 11)
+    monkeypatch.setattr(repeats, "_PAIRS_AT_ONCE", 3)
     again = in_blocks(tmp_path, corpus, [40, 0, 1, 52], threshold)
     assert again.tolist() == whole.tolist()

@@ -17,17 +17,17 @@ from records_corpus import VOCABULARY, digests, text, write_vocabulary
 from bert_tf.errors import UserError
 from bert_tf.features import PACKED_PRETRAINING_FEATURES
 from bert_tf.records import reading_order
-from bert_tf.records.builder import create_records
+from bert_tf.records.build import create_records
 from bert_tf.records.dataset import (
     RecordFolder,
     held_out_batches,
+    parse_packed,
     training_batches,
 )
-from bert_tf.records.dynamic_masking import draw_noise
+from bert_tf.records.dynamic_masking import draw_noise, mask_packed_rows
+from bert_tf.records.examples import pack_rows
 from bert_tf.records.instances import make_instances
 from bert_tf.records.masking import MaskingRule, predictions_by_length
-from bert_tf.records.packed_dataset import mask_packed_rows, parse_packed
-from bert_tf.records.packing import pack_rows
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.report import RecordsReport
 from bert_tf.records.token_blocks import Documents
@@ -147,7 +147,7 @@ def build(
                 path,
                 RecordsRecipe(**settings),
                 workers,
-                say=lambda line: None,
+                log=lambda line: None,
             )
         return path
 
@@ -473,7 +473,7 @@ def test_mistakes_are_told(build: Callable, tmp_path: pathlib.Path) -> None:
             path.parent / "vocab" / "vocab.txt",
             path,
             dataclasses.replace(RecordFolder.open(path).recipe, packing=False),
-            say=lambda line: None,
+            log=lambda line: None,
         )
     for file in path.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())

@@ -22,35 +22,127 @@ from typing import Literal, TypeAlias
 import apache_beam as beam
 import numpy as np
 
+from bert_tf.corpora.sources import CorpusFile
 from bert_tf.corpora.streams import Position
 from bert_tf.errors import UserError
-from bert_tf.records.beam.elements import (
-    BlockFacts,
-    Decision,
-    Mistake,
-    Part,
-    PipelineTask,
-)
 from bert_tf.records.beam.files import local_files, write_whole
 from bert_tf.records.corpus import Block, read_blocks
-from bert_tf.records.jobs import check_documents, plan_jobs
-from bert_tf.records.near_duplicates import signature_bytes, signature_path
+from bert_tf.records.plan import RecordsPlan, ShardJob, plan_jobs
 from bert_tf.records.record_file import write_frames
-from bert_tf.records.shards import ShardResult, block_path, write_shard
-from bert_tf.records.token_blocks import Documents
-from bert_tf.records.tokenized_corpus import take_block, tokenize_block
-from bert_tf.records.visits import (
+from bert_tf.records.repeats import (
     CorpusSummary,
-    count_visits,
-    takes_each_once,
+    count_repeats,
+    signature_bytes,
+    signature_path,
 )
+from bert_tf.records.report import check_documents
+from bert_tf.records.shards import ShardResult, write_shard
+from bert_tf.records.token_blocks import (
+    BlockSummary,
+    Documents,
+    block_path,
+    deal_documents,
+)
+from bert_tf.records.tokenized_corpus import take_block, tokenize_block
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
 _FACTS = "facts"
+
+
+@dataclasses.dataclass(frozen=True)
+class PipelineTask:
+    """What the steps need to know; it can be pickled.
+
+    Attributes:
+      plan: what is to be built.
+      files: the input files.
+      tokens: the vocabulary.
+      output_dir: folder of the records, a path or a URL.
+      outcome: name of the file in it that tells what the pipeline did.
+    """
+
+    plan: RecordsPlan
+    files: tuple[CorpusFile, ...]
+    tokens: tuple[str, ...]
+    output_dir: str
+    outcome: str
+
+    def pools(self, documents: int, block: int) -> np.ndarray:
+        """The pool of each document of a block, int64 [d]."""
+        recipe, shards = self.plan.recipe, self.plan.num_shards
+        return deal_documents(
+            documents, block, recipe.seed, shards, recipe.held_out
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Mistake:
+    """A mistake of the user's, and the block in which it was met."""
+
+    block: int
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockFacts:
+    """What is known of a tokenised block.
+
+    Attributes:
+      number: of the block.
+      summary: its counts.
+      tokens: of each document, int64 [d].
+      signatures: as `signature_bytes` gives them; None if none are needed.
+    """
+
+    number: int
+    summary: BlockSummary
+    tokens: np.ndarray
+    signatures: bytes | None
+
+
 _TaggedFacts: TypeAlias = beam.pvalue.TaggedOutput[
     Literal["facts"], BlockFacts | Mistake
 ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """What all blocks together came to.
+
+    Attributes:
+      mistake: what makes records impossible; None for nothing.
+      blocks: what is known of each block, in order.
+      corpora: what is taken of each corpus.
+      counts: documents of each pool, int64 [shards + 1].
+      jobs: the files to write.
+      repeats: how often each document of a block is used, by the block's
+        number; None where each is used once.
+    """
+
+    mistake: str | None
+    blocks: tuple[BlockSummary, ...] = ()
+    corpora: dict[str, CorpusSummary] = dataclasses.field(default_factory=dict)
+    counts: np.ndarray | None = None
+    jobs: tuple[ShardJob, ...] = ()
+    repeats: dict[int, np.ndarray] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """The documents of one block in one file.
+
+    Attributes:
+      pool: place of their pool among those of the file.
+      block: number of the block.
+      is_own: whether they become records, or lend their sentences only.
+      documents: the documents.
+    """
+
+    pool: int
+    block: int
+    is_own: bool
+    documents: Documents
 
 
 class ReadBlocks(beam.DoFn):
@@ -174,20 +266,20 @@ class Decide(beam.DoFn):
         plan = self.task.plan
         blocks = [facts.summary for facts in kept]
         corpora: dict[str, CorpusSummary] = {}
-        visits = None
-        if not takes_each_once(plan):
+        repeats = None
+        if not plan.takes_each_document_once:
             paths = [block_path(folder, facts.number) for facts in kept]
             tokens = [facts.tokens for facts in kept]
-            visits, corpora = count_visits(paths, blocks, tokens, plan)
+            repeats, corpora = count_repeats(paths, blocks, tokens, plan)
         counts = np.zeros(plan.num_shards + 1, dtype=np.int64)
         for number, block in enumerate(blocks):
             pools = self.task.pools(block.documents, number)
-            if visits is not None:
-                pools = pools[visits[number] > 0]
+            if repeats is not None:
+                pools = pools[repeats[number] > 0]
             counts += np.bincount(pools, minlength=len(counts))
         check_documents(self.task.files, blocks, counts)
         jobs = tuple(plan_jobs(plan, counts))
-        by_number = None if visits is None else dict(enumerate(visits))
+        by_number = None if repeats is None else dict(enumerate(repeats))
         return Decision(None, tuple(blocks), corpora, counts, jobs, by_number)
 
 
@@ -203,11 +295,11 @@ class DealDocuments(beam.DoFn):
         """Gives names of files, each with some documents."""
         number, documents = element
         pools = self.task.pools(len(documents), number)
-        if decision.visits is not None:
-            visits = decision.visits[number]
-            documents = dataclasses.replace(documents, visits=visits)
+        if decision.repeats is not None:
+            repeats = decision.repeats[number]
+            documents = dataclasses.replace(documents, repeats=repeats)
             # No pool has this number.
-            pools = np.where(visits > 0, pools, -1)
+            pools = np.where(repeats > 0, pools, -1)
         for job in decision.jobs:
             for place, pool in enumerate((*job.pools, *job.borrowed_pools)):
                 chosen = np.flatnonzero(pools == pool)

@@ -31,36 +31,35 @@ from bert_tf.records.beam.files import (
     write_whole,
 )
 from bert_tf.records.beam.pipeline import PipelineTask, add_steps
+from bert_tf.records.build import (
+    RecordsTask,
+    finish,
+    make_records,
+    read_checked_vocabulary,
+)
 from bert_tf.records.folder import (
     MANIFEST_FILE,
     RECIPE_FILE,
+    STATE_FILE,
     WORK_FOLDER,
     Manifest,
 )
-from bert_tf.records.jobs import (
-    first_warnings,
-    held_out_warnings,
-    manifest_of,
-    plan_jobs,
-)
-from bert_tf.records.making import (
-    RecordsTask,
-    checked_vocabulary,
-    finish,
-    make_records,
-)
-from bert_tf.records.plan import RecordsPlan
+from bert_tf.records.plan import RecordsPlan, held_out_warnings, plan_jobs
 from bert_tf.records.recipe import RecordsRecipe
-from bert_tf.records.report import RecordsReport
+from bert_tf.records.repeats import CorpusSummary
+from bert_tf.records.report import (
+    RecordsReport,
+    first_warnings,
+    manifest_of,
+)
 from bert_tf.records.shards import ShardResult
-from bert_tf.records.tokenized_corpus import BlockSummary
-from bert_tf.records.visits import CorpusSummary
+from bert_tf.records.token_blocks import BlockSummary
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
 from bert_tf.text.vocabulary import Vocabulary
 
 # What a run that was killed leaves behind.
-_MARK = f"{WORK_FOLDER}/state.json"
+_MARK = f"{WORK_FOLDER}/{STATE_FILE}"
 
 
 def create_records_with_beam(
@@ -70,7 +69,7 @@ def create_records_with_beam(
     recipe: RecordsRecipe,
     options: PipelineOptions,
     overwrite: bool = False,
-    say: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
 ) -> RecordsReport:
     """Makes the records that `create_records` makes, as a Beam pipeline.
 
@@ -81,7 +80,7 @@ def create_records_with_beam(
       recipe: how they are made.
       options: Beam's own, as `parse_options` gives them.
       overwrite: removes records of another recipe that are in output_dir.
-      say: prints a line that is no result: a warning, or what happens.
+      log: prints a line that is no result: a warning, or what happens.
 
     Returns:
       What the folder holds.
@@ -95,35 +94,25 @@ def create_records_with_beam(
         vocabulary, config = _vocabulary(vocab_file, recipe)
         described = tuple(describe(file) for file in files)
         plan = RecordsPlan(recipe, vocabulary.digest(), described, config)
-        task = RecordsTask(plan, files, vocabulary, say)
+        task = RecordsTask(plan, files, vocabulary, log)
         if is_remote(output_dir):
             return _make_remote(task, output_dir, options, overwrite)
-        return _make_here(task, pathlib.Path(output_dir), options, overwrite)
+        # A folder of this machine, or one that it shares.
+        return make_records(
+            task,
+            pathlib.Path(output_dir),
+            overwrite,
+            lambda folder, _: _run(task, str(folder.absolute()), options),
+        )
     except BeamIOError as error:
         raise _failed(str(error)) from error
-
-
-def _make_here(
-    task: RecordsTask,
-    output_dir: pathlib.Path,
-    options: PipelineOptions,
-    overwrite: bool,
-) -> RecordsReport:
-    """Makes records in a folder of this machine, or one that it shares."""
-
-    def build(
-        task: RecordsTask, output_dir: pathlib.Path, work_dir: pathlib.Path
-    ) -> Manifest:
-        return _run(task, str(output_dir.absolute()), options)
-
-    return make_records(task, output_dir, overwrite, build)
 
 
 def _vocabulary(
     vocab_file: str, recipe: RecordsRecipe
 ) -> tuple[Vocabulary, TokenizerConfig]:
     if not is_remote(vocab_file):
-        return checked_vocabulary(vocab_file, recipe)
+        return read_checked_vocabulary(vocab_file, recipe)
     if size_of(vocab_file) is None:
         raise UserError(f"{vocab_file}: no such vocabulary file.")
     folder = vocab_file.rpartition("/")[0]
@@ -135,7 +124,7 @@ def _vocabulary(
             path.rename(pathlib.Path(place, path.name))
         name = vocab_file.rpartition("/")[2]
         try:
-            return checked_vocabulary(pathlib.Path(place, name), recipe)
+            return read_checked_vocabulary(pathlib.Path(place, name), recipe)
         except UserError as error:
             raise UserError(str(error).replace(place, folder)) from None
 
@@ -155,7 +144,7 @@ def _run(
             outcome,
         ),
         options,
-        task.say,
+        task.log,
     )
     if size_of(join(output_dir, outcome)) is None:
         raise _not_shared(output_dir, outcome)
@@ -170,7 +159,7 @@ def _run(
         *first_warnings(warnings),
         *held_out_warnings(task.plan, jobs, counts),
     ):
-        task.say(f"warning: {line}")
+        task.log(f"warning: {line}")
     results = {r["name"]: ShardResult(**r) for r in values["results"]}
     for result in results.values():
         if size_of(join(output_dir, result.name)) != result.size:
@@ -188,7 +177,7 @@ def _not_shared(output_dir: str, name: str) -> OSError:
 
 
 def _run_pipeline(
-    task: PipelineTask, options: PipelineOptions, say: Callable[[str], None]
+    task: PipelineTask, options: PipelineOptions, log: Callable[[str], None]
 ) -> None:
     runner = options.view_as(StandardOptions).runner
     try:
@@ -201,7 +190,7 @@ def _run_pipeline(
             f"`beam_options`=--runner={runner}: {reason}."
         ) from None
     add_steps(pipeline, task)
-    say(f"{task.output_dir}: the pipeline runs on {runner}.")
+    log(f"{task.output_dir}: the pipeline runs on {runner}.")
     try:
         state = pipeline.run().wait_until_finish()
     # Every runner has errors of its own.
@@ -218,7 +207,7 @@ def _failed(reason: str) -> OSError:
     return ChildProcessError(
         errno.ECHILD,
         f"the pipeline of Apache Beam failed ({last.rstrip('.')}); run the "
-        "same command again when that is mended",
+        "same command again when that is repaired",
     )
 
 
@@ -238,11 +227,11 @@ def _make_remote(
         )
     _claim_remote(output_dir, task.plan)
     for warning in task.plan.recipe.warnings():
-        task.say(f"warning: {warning}")
+        task.log(f"warning: {warning}")
     try:
         manifest = _run(task, output_dir, options)
     except UserError:
-        # What mends the mistake makes another plan of it.
+        # What repairs the mistake makes another plan of it.
         remove_work_folder(output_dir)
         raise
     with tempfile.TemporaryDirectory() as folder:

@@ -1,14 +1,17 @@
-"""Finding documents that nearly repeat earlier ones, with flat memory.
+"""How often each document becomes records: left out, once, or repeated.
 
-The rule. A document is the set of its runs of five tokens (all of it where it
-has fewer). Its signature is 128 numbers: the least value that each of 128 hash
-functions gives to the set (MinHash, Broder 1997); the share in which two
-signatures agree estimates the Jaccard similarity, with a standard deviation of
-at most 0.044. The signature is cut into bands of equally many numbers (the
-most numbers with which two documents at the threshold share a band in 95 of
-100 cases). A document is a near-duplicate if, for one of its bands, the first
-document of the corpus with the same band is an earlier one and agrees with it
-in at least the threshold. Nothing of it depends on the recipe's seed.
+It is decided when all text is tokenised, as only then it is known how large
+the corpora are and which documents repeat others; nothing is read twice.
+
+Near-duplicates. A document is the set of its runs of five tokens (all of it
+where it has fewer). Its signature is 128 numbers: the least value that each of
+128 hash functions gives to the set (MinHash, Broder 1997); the share in which
+two signatures agree estimates the Jaccard similarity, with a standard deviation
+of at most 0.044. The signature is split into bands of equal size (the largest
+with which two documents at the threshold share a band in 95 of 100 cases). A
+document is a near-duplicate if, for one of its bands, the first document of the
+corpus with the same band is an earlier one and agrees with it in at least the
+threshold. Nothing of it depends on the recipe's seed.
 
 Signatures and bands lie on the disk beside the token blocks, about 0.7 kB a
 document. Bands are compared one after the other, and a part of their values at
@@ -16,13 +19,31 @@ a time where there are many, so memory is bounded by `_KEYS_AT_ONCE` and one
 byte for each document.
 """
 
+import dataclasses
+import json
 import pathlib
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bert_tf.files import written_beside
-from bert_tf.records.token_blocks import Documents, mix
+from bert_tf.corpora.sources import sampling_rates
+from bert_tf.files import write_text, written_beside
+from bert_tf.recipe import read_json_object
+from bert_tf.records.plan import RecordsPlan
+from bert_tf.records.token_blocks import (
+    BlockSummary,
+    Documents,
+    block_path,
+    deal_documents,
+    document_tokens,
+    draw_numbers,
+    mix,
+    repeats_path,
+)
+
+_SUMMARY_FILE = "visits.json"
+# Sets these draws apart from those that deal documents to files.
+_PURPOSE = 1
 
 SHINGLE_TOKENS = 5
 HASHES = 128
@@ -30,6 +51,137 @@ _FOUND_SHARE = 0.95
 _KEYS_AT_ONCE = 1 << 21
 _PAIRS_AT_ONCE = 1 << 13
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusSummary:
+    """What was taken of a corpus.
+
+    Attributes:
+      documents, tokens: of its text.
+      near_duplicates: documents that were left out as such.
+      rate: how often, on average, each of the others is taken.
+      tokens_taken: tokens of the documents, as often as they are taken.
+    """
+
+    documents: int
+    tokens: int
+    near_duplicates: int
+    rate: float
+    tokens_taken: int
+
+
+def decide_repeats(
+    work_dir: pathlib.Path, blocks: Sequence[BlockSummary], plan: RecordsPlan
+) -> dict[str, CorpusSummary]:
+    """Writes how often each document of each block is to be used.
+
+    Args:
+      work_dir: folder of the block files.
+      blocks: what they hold.
+      plan: the corpora, their weights, the seed and the recipe.
+
+    Returns:
+      What is taken of each corpus, by name; empty where each document is taken
+      once, and nothing is written.
+
+    Raises:
+      UserError: a corpus would be repeated beyond all reason.
+    """
+    if plan.takes_each_document_once:
+        return {}
+    if (work_dir / _SUMMARY_FILE).exists():
+        stored = read_json_object(work_dir / _SUMMARY_FILE)
+        return {name: CorpusSummary(**c) for name, c in stored.items()}
+    paths = [block_path(work_dir, number) for number in range(len(blocks))]
+    # A block's file holds its documents by pool, not in the corpus' order.
+    recipe = plan.recipe
+    orders = [
+        np.argsort(
+            deal_documents(
+                block.documents,
+                number,
+                recipe.seed,
+                plan.num_shards,
+                recipe.held_out,
+            ),
+            kind="stable",
+        )
+        for number, block in enumerate(blocks)
+    ]
+    tokens = [
+        document_tokens(path)[np.argsort(order)]
+        for path, order in zip(paths, orders, strict=True)
+    ]
+    repeats, found = count_repeats(paths, blocks, tokens, plan)
+    for path, order, counts in zip(paths, orders, repeats, strict=True):
+        with written_beside(repeats_path(path)) as beside:
+            counts[order].astype("<u2").tofile(beside)
+    values = {name: dataclasses.asdict(c) for name, c in found.items()}
+    write_text(work_dir / _SUMMARY_FILE, json.dumps(values))
+    return found
+
+
+def count_repeats(
+    paths: Sequence[pathlib.Path],
+    blocks: Sequence[BlockSummary],
+    tokens: Sequence[np.ndarray],
+    plan: RecordsPlan,
+) -> tuple[list[np.ndarray], dict[str, CorpusSummary]]:
+    """How often each document is to be used, and what is taken of a corpus.
+
+    Args:
+      paths: where the blocks lie; beside them are the signatures of their
+        documents, if near-duplicates are to be left out.
+      blocks: what they hold.
+      tokens: of each document of each block, in the order of the corpus,
+        int64 [d].
+      plan: the corpora, their weights, the seed and the recipe.
+
+    Returns:
+      The repeats of each document of each block in the order of the corpus,
+      int64 [d], and a summary of each corpus by name.
+
+    Raises:
+      UserError: a corpus would be repeated beyond all reason.
+    """
+    recipe = plan.recipe
+    counts = [block.documents for block in blocks]
+    dropped = np.zeros(sum(counts), dtype=bool)
+    if recipe.near_duplicates:
+        dropped = find_near_duplicates(paths, counts, recipe.near_duplicates)
+    left_out = np.split(dropped, np.cumsum(counts)[:-1])
+    sizes = dict.fromkeys(plan.weights, 0)
+    for block, sums, out in zip(blocks, tokens, left_out, strict=True):
+        sizes[block.corpus] += int(sums[~out].sum())
+    rates = sampling_rates(sizes, plan.weights, recipe.smoothing)
+    found = {name: CorpusSummary(0, 0, 0, rates[name], 0) for name in rates}
+    all_repeats = []
+    for number, (block, sums, out) in enumerate(
+        zip(blocks, tokens, left_out, strict=True)
+    ):
+        repeats = _draw(rates[block.corpus], len(out), number, recipe.seed)
+        repeats[out] = 0
+        all_repeats.append(repeats)
+        before = found[block.corpus]
+        found[block.corpus] = CorpusSummary(
+            before.documents + len(out),
+            before.tokens + int(sums.sum()),
+            before.near_duplicates + int(out.sum()),
+            before.rate,
+            before.tokens_taken + int((sums * repeats).sum()),
+        )
+    return all_repeats, found
+
+
+def _draw(rate: float, count: int, block: int, seed: int) -> np.ndarray:
+    """How often each document is taken, `rate` times on average, int64 [d].
+
+    Each is taken the whole part of the rate, and once more by chance.
+    """
+    numbers = draw_numbers(count, block, seed, _PURPOSE)
+    more = numbers >> np.uint64(11) < np.uint64(rate % 1 * 2**53)
+    return int(rate) + more.astype(np.int64)
 
 
 def rows_in_a_band(threshold: float) -> int:
@@ -113,13 +265,7 @@ def signature_bytes(documents: Documents, threshold: float) -> bytes:
 def write_signatures(
     block: pathlib.Path, documents: Documents, threshold: float
 ) -> None:
-    """Writes the signatures, then the bands, of a block's documents.
-
-    Args:
-      block: the block's own file.
-      documents: its documents, in the order of the corpus.
-      threshold: of similarity, from which the bands follow.
-    """
+    """Writes what `signature_bytes` gives beside a block's file."""
     with written_beside(signature_path(block)) as beside:
         beside.write_bytes(signature_bytes(documents, threshold))
 

@@ -1,0 +1,346 @@
+"""Sentence pairs as tf.train.Examples: alone, several a record, or masked.
+
+`pack_rows` says which sequences stand together in a record, so that little of
+the row is padding.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from bert_tf.records.instances import Instances
+from bert_tf.records.masking import MaskingRule, mask_rows
+from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.records.record_file import (
+    INT64_LIST,
+    FixedExamples,
+    FixedFeature,
+    encode_example,
+    encode_varints,
+)
+from bert_tf.text.vocabulary import Vocabulary
+
+# Rows that are worked on together: lists of all would take much memory.
+_ROWS_AT_ONCE = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class PackedRows:
+    """Which sequences stand in which row.
+
+    Attributes:
+      sequences: numbers of all sequences, row after row, int64 [n].
+      row_starts: where each row begins in them and the end, int64 [r + 1].
+    """
+
+    sequences: np.ndarray
+    row_starts: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.row_starts) - 1
+
+    def largest_sum(self, values: np.ndarray) -> int:
+        """The largest sum over the sequences of a row; 0 without rows.
+
+        Args:
+          values: of each sequence, by its number, int [n].
+        """
+        ends = np.concatenate([[0], np.cumsum(values[self.sequences])])
+        return int(np.diff(ends[self.row_starts]).max(initial=0))
+
+
+def pack_rows(lengths: np.ndarray, row_length: int, seed: str) -> PackedRows:
+    """Packs sequences into rows, shuffled.
+
+    Args:
+      lengths: of each sequence, int64 [n], from 1 to row_length.
+      row_length: places of a row.
+      seed: decides the order of the rows.
+
+    Returns:
+      The rows; the sequences of each in the order of their numbers.
+    """
+    packer = _BestFit(lengths, row_length)
+    packer.pack()
+    # Best fit makes the rows of long sequences first.
+    rng = np.random.Generator(np.random.PCG64(list(seed.encode("utf-8"))))
+    row = rng.permutation(packer.num_rows)[packer.rows]
+    sizes = np.bincount(row, minlength=packer.num_rows)
+    return PackedRows(
+        np.argsort(row, kind="stable"), np.concatenate([[0], np.cumsum(sizes)])
+    )
+
+
+class _BestFit:
+    """Each sequence where it leaves the least room, the longest first.
+
+    All sequences of a length are placed together, as with the histograms of
+    Krell et al. 2021 ("Efficient Sequence Packing without
+    Cross-contamination"), so that the work hardly grows with the number of
+    sequences.
+
+    Args:
+      lengths: of each sequence, int64 [n], from 1 to row_length.
+      row_length: places of a row.
+
+    Attributes:
+      rows: the row of each sequence, int64 [n].
+      num_rows: number of rows.
+    """
+
+    def __init__(self, lengths: np.ndarray, row_length: int) -> None:
+        self.row_length = row_length
+        self.rows = np.empty(len(lengths), dtype=np.int64)
+        self.num_rows = 0
+        self._counts = np.bincount(lengths, minlength=row_length + 1)
+        # Of equal lengths the first comes first.
+        self._order = np.argsort(-lengths, kind="stable")
+        self._placed = 0
+        # Rows by the room left in them, in pieces.
+        self._rows_with: list[list[np.ndarray]] = [
+            [] for _ in range(row_length + 1)
+        ]
+
+    def pack(self) -> None:
+        """Places every sequence."""
+        for length in np.flatnonzero(self._counts)[::-1].tolist():
+            missing = int(self._counts[length])
+            for room in range(length, self.row_length):
+                while missing and self._rows_with[room]:
+                    rows = self._rows_with[room].pop()
+                    missing -= self._place(missing, length, rows, room)
+            if missing:
+                new = -(-missing // (self.row_length // length))
+                rows = np.arange(self.num_rows, self.num_rows + new)
+                self.num_rows += new
+                self._place(missing, length, rows, self.row_length)
+
+    def _place(
+        self, missing: int, length: int, rows: np.ndarray, room: int
+    ) -> int:
+        """Fills rows of equal room, one after the other.
+
+        Args:
+          missing: sequences to place, 1 or more.
+          length: of each of them.
+          rows: int64 [any number, 1 or more].
+          room: left in each of them, at least the length.
+
+        Returns:
+          How many found a place.
+        """
+        # A row that took one has less room than the others, so it is the best
+        # for the next one too as long as there is room.
+        each = room // length
+        used = min(len(rows), -(-missing // each))
+        numbers = np.full(used, each)
+        numbers[-1] = last = min(each, missing - each * (used - 1))
+        placed = int(numbers.sum())
+        found = self._order[self._placed : self._placed + placed]
+        self.rows[found] = np.repeat(rows[:used], numbers)
+        self._placed += placed
+        for part, left in (
+            (rows[: used - 1], room - each * length),
+            (rows[used - 1 : used], room - last * length),
+            (rows[used:], room),
+        ):
+            if len(part):
+                self._rows_with[left].append(part)
+        return placed
+
+
+def _encoded_pairs(
+    ids: np.ndarray,
+    instances: Instances,
+    order: np.ndarray,
+    vocabulary: Vocabulary,
+) -> Iterator[tuple[bytes, bytes]]:
+    """The varints of input_ids and of segment_ids of instances, in an order."""
+    # The tokens are encoded once; every sequence copies ranges of bytes.
+    encoded, offsets = encode_varints(ids)
+    cls, _ = encode_varints(np.array([vocabulary.cls_id]))
+    sep, _ = encode_varints(np.array([vocabulary.sep_id]))
+    for start in range(0, len(order), _ROWS_AT_ONCE):
+        rows = order[start : start + _ROWS_AT_ONCE]
+        a_start, a_end = instances.a_start[rows], instances.a_end[rows]
+        b_start, b_end = instances.b_start[rows], instances.b_end[rows]
+        for a, after_a, b, after_b, length_a, length_b in zip(
+            offsets[a_start].tolist(),
+            offsets[a_end].tolist(),
+            offsets[b_start].tolist(),
+            offsets[b_end].tolist(),
+            (a_end - a_start).tolist(),
+            (b_end - b_start).tolist(),
+            strict=True,
+        ):
+            yield (
+                b"".join(
+                    (cls, encoded[a:after_a], sep, encoded[b:after_b], sep)
+                ),
+                bytes(length_a + 2) + b"\x01" * (length_b + 1),
+            )
+
+
+def plain_records(
+    ids: np.ndarray, instances: Instances, vocabulary: Vocabulary
+) -> Iterator[bytes]:
+    """Encodes instances without masks and without padding.
+
+    Features: input_ids, segment_ids and next_sentence_labels (0 = B follows A,
+    1 = B is random).
+
+    Args:
+      ids: the tokens that the instances point into, [t].
+      instances: the sentence pairs.
+      vocabulary: gives the ids of [CLS] and [SEP].
+    """
+    order = np.arange(len(instances))
+    labels = instances.is_random.astype(np.uint8).tobytes()
+    pairs = _encoded_pairs(ids, instances, order, vocabulary)
+    for row, (tokens, segments) in enumerate(pairs):
+        yield encode_example(
+            {
+                "input_ids": (INT64_LIST, tokens),
+                "next_sentence_labels": (INT64_LIST, labels[row : row + 1]),
+                "segment_ids": (INT64_LIST, segments),
+            }
+        )
+
+
+def packed_records(
+    ids: np.ndarray,
+    instances: Instances,
+    rows: PackedRows,
+    vocabulary: Vocabulary,
+) -> Iterator[bytes]:
+    """Encodes packed rows without masks and without padding.
+
+    Features: input_ids and segment_ids of the sequences concatenated,
+    sequence_lengths, and next_sentence_labels (0 = B follows A, 1 = B is
+    random) of each sequence.
+
+    Args:
+      ids: the tokens that the instances point into, [t].
+      instances: the sentence pairs.
+      rows: which of them stand in which row.
+      vocabulary: gives the ids of [CLS] and [SEP].
+    """
+    order = rows.sequences
+    lengths, offsets = encode_varints(instances.lengths()[order])
+    labels = instances.is_random[order].astype(np.uint8).tobytes()
+    pairs = _encoded_pairs(ids, instances, order, vocabulary)
+    for start, end in itertools.pairwise(rows.row_starts.tolist()):
+        tokens, segments = zip(
+            *itertools.islice(pairs, end - start), strict=True
+        )
+        yield encode_example(
+            {
+                "input_ids": (INT64_LIST, b"".join(tokens)),
+                "next_sentence_labels": (INT64_LIST, labels[start:end]),
+                "segment_ids": (INT64_LIST, b"".join(segments)),
+                "sequence_lengths": (
+                    INT64_LIST,
+                    lengths[offsets[start] : offsets[end]],
+                ),
+            }
+        )
+
+
+def gather_rows(
+    ids: np.ndarray,
+    instances: Instances,
+    rows: slice,
+    max_seq_length: int,
+    vocabulary: Vocabulary,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gathers [CLS] A [SEP] B [SEP] into padded rows.
+
+    Args:
+      ids: the tokens that the instances point into, [t].
+      instances: the sentence pairs.
+      rows: which of them.
+      max_seq_length: S.
+      vocabulary: gives the ids of [CLS] and [SEP].
+
+    Returns:
+      input_ids and segment_ids, int32 [rows, S], zero-padded.
+    """
+    a_start, b_start = instances.a_start[rows], instances.b_start[rows]
+    first_sep = instances.a_end[rows] - a_start + 1
+    second_sep = first_sep + instances.b_end[rows] - b_start + 1
+    numbers, place = np.arange(len(a_start)), np.arange(max_seq_length)
+    after_a = place > first_sep[:, None]
+    source = np.where(
+        after_a, (b_start - first_sep - 1)[:, None], (a_start - 1)[:, None]
+    )
+    source += place
+    # Places of no text are written over, or past the end of the row.
+    input_ids = ids.take(source, mode="clip").astype(np.int32)
+    input_ids[:, 0] = vocabulary.cls_id
+    input_ids[numbers, first_sep] = vocabulary.sep_id
+    input_ids[numbers, second_sep] = vocabulary.sep_id
+    in_sequence = place <= second_sep[:, None]
+    input_ids *= in_sequence
+    return input_ids, (after_a & in_sequence).astype(np.int32)
+
+
+def static_records(
+    ids: np.ndarray,
+    instances: Instances,
+    recipe: RecordsRecipe,
+    vocabulary: Vocabulary,
+    seed: str,
+) -> Iterator[bytes]:
+    """Encodes instances with masks, as google-research/bert writes them.
+
+    Features: input_ids, input_mask, segment_ids, masked_lm_positions,
+    masked_lm_ids and next_sentence_labels (int64), masked_lm_weights (float),
+    all zero-padded.
+
+    Args:
+      ids: the tokens that the instances point into, [t].
+      instances: the sentence pairs.
+      recipe: lengths and masking.
+      vocabulary: gives the special ids and the words' pieces.
+      seed: decides the masks.
+    """
+    rule = MaskingRule.from_recipe(recipe, vocabulary)
+    rng = np.random.Generator(np.random.PCG64(list(seed.encode("utf-8"))))
+    lengths = instances.lengths()
+    layout = _static_layout(recipe, len(vocabulary))
+    for start in range(0, len(instances), _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        input_ids, segment_ids = gather_rows(
+            ids, instances, rows, recipe.max_seq_length, vocabulary
+        )
+        masked = mask_rows(input_ids, lengths[rows], rule, rng)
+        yield from layout.encode(
+            {
+                "input_ids": masked.input_ids,
+                "input_mask": np.arange(recipe.max_seq_length)
+                < lengths[rows, None],
+                "masked_lm_ids": masked.masked_lm_ids,
+                "masked_lm_positions": masked.masked_lm_positions,
+                "masked_lm_weights": masked.masked_lm_weights,
+                "next_sentence_labels": instances.is_random[rows, None],
+                "segment_ids": segment_ids,
+            }
+        )
+
+
+def _static_layout(recipe: RecordsRecipe, vocab_size: int) -> FixedExamples:
+    length = recipe.max_seq_length
+    predictions = recipe.max_predictions_per_seq
+    return FixedExamples(
+        [
+            FixedFeature("input_ids", length, vocab_size),
+            FixedFeature("input_mask", length, 2),
+            FixedFeature("masked_lm_ids", predictions, vocab_size),
+            FixedFeature("masked_lm_positions", predictions, length),
+            FixedFeature("masked_lm_weights", predictions, None),
+            FixedFeature("next_sentence_labels", 1, 2),
+            FixedFeature("segment_ids", length, 2),
+        ]
+    )
