@@ -8,7 +8,7 @@ import tensorflow as tf
 from bert_tf.errors import UserError
 from bert_tf.serving.requests import (
     Request,
-    as_many,
+    equal_rows,
     sample_lengths,
     sample_text,
     signature,
@@ -16,13 +16,14 @@ from bert_tf.serving.requests import (
     text_spec,
     unless,
 )
-from bert_tf.serving.rows import HOST, Rows, Tensors, pair_counts, tokenize
+from bert_tf.serving.rows import HOST, Tensors
 from bert_tf.serving.text_model import (
     SERVING_DEFAULT,
     TOKENS,
     TextModel,
     encoder_of,
 )
+from bert_tf.text.packing_graph import take, tokenize, truncate
 from bert_tf.text.tokenizer import BertTokenizer
 
 # [CLS], two [SEP] and a token of either text.
@@ -116,7 +117,7 @@ class ChoiceModel(TextModel):
         start: tf.Tensor | None = None,
     ) -> Tensors:
         with tf.device(HOST):
-            text, choices = as_many(text=text, choices=choices)
+            text, choices = equal_rows(text=text, choices=choices)
             is_choice = choices != ""
             is_choice = unless(
                 ~tf.reduce_any(is_choice, 1),
@@ -128,22 +129,19 @@ class ChoiceModel(TextModel):
             row = tf.cast(place[:, 0], tf.int32)
             endings = tf.gather_nd(choices, place)
             if start is not None:
-                text, start = as_many(text=text, start=start)
+                text, start = equal_rows(text=text, start=start)
                 endings = tf.strings.join([tf.gather(start, row), endings], " ")
-            first = tokenize(self.tokenizer, text)
-            first = first.part(row, 0, tf.gather(first.count, row))
-            second = tokenize(self.tokenizer, endings)
-            counts = pair_counts(
-                first.count, second.count, self.max_seq_length - 3
+            first, second = truncate(
+                take(tokenize(self.tokenizer, text), row),
+                tokenize(self.tokenizer, endings),
+                self.max_seq_length - 3,
             )
-            rows = Rows(
-                first._replace(count=counts[0]),
-                second._replace(count=counts[1]),
-            )
-        logits = self.compute(rows, self._score, {"logits": ()})["logits"]
+        answers = self.compute(first, second, self._score, {"logits": ()})
         with tf.device(HOST):
             scores = tf.tensor_scatter_nd_update(
-                tf.fill(tf.shape(choices), -float("inf")), place, logits
+                tf.fill(tf.shape(choices), -float("inf")),
+                place,
+                answers["logits"],
             )
             best = tf.argmax(scores, -1)
             return {

@@ -18,21 +18,15 @@ from bert_tf.serving.requests import (
     text_spec,
     unless,
 )
-from bert_tf.serving.rows import (
-    HOST,
-    FlatTexts,
-    Rows,
-    Tensors,
-    counted,
-    largest,
-    tokenize,
-)
+from bert_tf.serving.rows import HOST, Tensors, largest
 from bert_tf.serving.text_model import (
     SERVING_DEFAULT,
     TOKENS,
     TextModel,
     encoder_of,
 )
+from bert_tf.text.packing import TokenIds
+from bert_tf.text.packing_graph import ragged_range, tokenize, truncate
 from bert_tf.text.tokenizer import BertTokenizer
 
 FILL_MASK, EMBED = "fill_mask", "embed"
@@ -146,9 +140,9 @@ class PretrainedModel(TextModel):
         with tf.device(HOST):
             masked, places, masks = self._masked(text)
             most = largest(masks)
-        rows = Rows(masked)
         found = self.compute(
-            rows,
+            masked,
+            None,
             functools.partial(self._best, places),
             {"ids": (None, self._top_k), "scores": (None, self._top_k)},
             most,
@@ -161,9 +155,7 @@ class PretrainedModel(TextModel):
                 "scores": tf.where(is_mask, found["scores"], 0.0),
             }
 
-    def _masked(
-        self, text: tf.Tensor
-    ) -> tuple[FlatTexts, tf.Tensor, tf.Tensor]:
+    def _masked(self, text: tf.Tensor) -> tuple[TokenIds, tf.Tensor, tf.Tensor]:
         """Token ids with the mask's own id at each [MASK].
 
         Returns:
@@ -181,10 +173,10 @@ class PretrainedModel(TextModel):
             masks,
         )
         pieces = tokenize(self.tokenizer, parts.flat_values)
-        row, number = counted(masks + 1)
+        row, number = ragged_range(masks + 1)
         # Every part but a row's first has a mask before it.
         has_mask = tf.cast(number > 0, tf.int32)
-        piece, place = counted(pieces.count + has_mask)
+        piece, place = ragged_range(pieces.count + has_mask)
         place -= tf.gather(has_mask, piece)
         ids = tf.gather(
             tf.concat([pieces.ids, [self.tokenizer.vocabulary.mask_id]], 0),
@@ -204,13 +196,13 @@ class PretrainedModel(TextModel):
         )
         begin = tf.cumsum(counts, exclusive=True)
         flat = tf.cast(tf.where(place < 0)[:, 0], tf.int32)
-        owner, number = counted(masks)
+        owner, number = ragged_range(masks)
         places = tf.scatter_nd(
             tf.stack([owner, number], 1),
             flat - tf.gather(begin, owner) + 1,
             [tf.size(masks), largest(masks)],
         )
-        return FlatTexts(ids, begin, counts), places, masks
+        return TokenIds(ids, begin, counts), places, masks
 
     def _best(
         self, places: tf.Tensor, inputs: Tensors, chosen: tf.Tensor
@@ -233,10 +225,11 @@ class PretrainedModel(TextModel):
     def _embed(self, text: tf.Tensor) -> Tensors:
         with tf.device(HOST):
             texts = tokenize(self.tokenizer, text)
-            room = self.max_seq_length - 2
-            rows = Rows(texts._replace(count=tf.minimum(texts.count, room)))
+            texts, _ = truncate(texts, None, self.max_seq_length - 2)
         shape = (self._hidden,)
-        return self.compute(rows, self._vectors, {"cls": shape, "mean": shape})
+        return self.compute(
+            texts, None, self._vectors, {"cls": shape, "mean": shape}
+        )
 
     def _vectors(self, inputs: Tensors, chosen: tf.Tensor) -> Tensors:
         del chosen

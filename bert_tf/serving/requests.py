@@ -9,6 +9,8 @@ import tensorflow as tf
 
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.serving.rows import Tensors, lengths_up_to
+from bert_tf.text.packing import Windows
+from bert_tf.text.packing_graph import make_windows, num_windows
 
 _TEXT = """
 The ferry to the island leaves at seven in the morning, and by half past six
@@ -87,12 +89,43 @@ def unless(
         return tf.identity(value)
 
 
-def as_many(**inputs: tf.Tensor) -> list[tf.Tensor]:
-    """Two inputs, or INVALID_ARGUMENT unless they have as many rows."""
+def checked_windows(
+    length: tf.Tensor,
+    room: tf.Tensor | int,
+    stride: int,
+    max_windows: int,
+    name: str,
+    empty: int = 1,
+    align_last: bool = False,
+) -> Windows:
+    """The windows on texts, or INVALID_ARGUMENT where a text takes too many.
+
+    Args:
+      length: int32 [N], tokens of each text.
+      room: tokens of a window, or int32 [N].
+      stride: tokens from one window to the next.
+      max_windows: the most of a text.
+      name: of the input that the texts are from, for the error.
+      empty: windows of a text without tokens.
+      align_last: see `make_windows`.
+    """
+    counts = num_windows(length, room, stride, empty)
+    counts = unless(
+        counts > max_windows,
+        counts,
+        f"{name}: the text of row {{}} takes {{}} windows, and this model "
+        f"reads at most {max_windows} of a text; shorten it.",
+        counts,
+    )
+    return make_windows(counts, length, room, stride, align_last)
+
+
+def equal_rows(**inputs: tf.Tensor) -> list[tf.Tensor]:
+    """Two inputs, or INVALID_ARGUMENT where they differ in their rows."""
     (name, first), (other, second) = inputs.items()
     counts = [tf.shape(first)[0], tf.shape(second)[0]]
     text = tf.strings.format(
-        f"{name} has {{}} rows and {other} {{}}; they must be as many.", counts
+        f"{name} has {{}} rows and {other} {{}}; they must be equal.", counts
     )
     check = tf.debugging.Assert(tf.equal(*counts), [text])
     with tf.control_dependencies([] if check is None else [check]):

@@ -8,7 +8,8 @@ import tensorflow as tf
 from bert_tf.errors import UserError
 from bert_tf.serving.requests import (
     Request,
-    as_many,
+    checked_windows,
+    equal_rows,
     example_bytes,
     parsed_texts,
     sample_texts,
@@ -16,14 +17,7 @@ from bert_tf.serving.requests import (
     string_array,
     text_spec,
 )
-from bert_tf.serving.rows import (
-    HOST,
-    FlatTexts,
-    Rows,
-    Tensors,
-    pair_counts,
-    tokenize,
-)
+from bert_tf.serving.rows import HOST, Tensors
 from bert_tf.serving.text_model import (
     SERVING_DEFAULT,
     TOKENS,
@@ -31,7 +25,8 @@ from bert_tf.serving.text_model import (
     check_outputs,
     encoder_of,
 )
-from bert_tf.serving.windows import overlapping
+from bert_tf.text.packing import TokenIds
+from bert_tf.text.packing_graph import take, tokenize, truncate
 from bert_tf.text.tokenizer import BertTokenizer
 
 CLASSIFY, REGRESS = "classify", "regress"
@@ -164,61 +159,53 @@ class SentenceModel(TextModel):
     def _logits(self, texts: Sequence[tf.Tensor]) -> tf.Tensor:
         """The logits of a batch, float32 [B, C]."""
         with tf.device(HOST):
-            example, rows = self._rows(texts)
+            example, first, second = self._rows(texts)
         found = self.compute(
-            rows,
+            first,
+            second,
             lambda inputs, chosen: {"logits": self.forward(inputs)},
             {"logits": (len(self.labels) or 1,)},
         )
         return tf.math.segment_mean(found["logits"], example)
 
-    def _rows(self, texts: Sequence[tf.Tensor]) -> tuple[tf.Tensor, Rows]:
-        """The rows of a batch, and the example that each is of.
+    def _rows(
+        self, texts: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, TokenIds, TokenIds | None]:
+        """The example that each row of a batch is of, and the rows.
 
         They are those of `bert_tf.finetuning.encoding`.
         """
         if len(texts) == 2:
-            texts = as_many(text=texts[0], text_b=texts[1])
+            texts = equal_rows(text=texts[0], text_b=texts[1])
         first, *rest = (tokenize(self.tokenizer, text) for text in texts)
         second = rest[0] if rest else None
-        example = tf.range(tf.size(first.count))
         if self._windows:
             return self._windowed(first, second)
-        if second is None:
-            count = tf.minimum(first.count, self._room)
-            return example, Rows(first._replace(count=count))
-        counts = pair_counts(first.count, second.count, self._room)
-        return example, Rows(
-            first._replace(count=counts[0]), second._replace(count=counts[1])
-        )
+        example = tf.range(tf.size(first.count))
+        return example, *truncate(first, second, self._room)
 
     def _windowed(
-        self, first: FlatTexts, second: FlatTexts | None
-    ) -> tuple[tf.Tensor, Rows]:
+        self, first: TokenIds, second: TokenIds | None
+    ) -> tuple[tf.Tensor, TokenIds, TokenIds | None]:
         """As many rows an example as it takes to show all of it."""
+        stride, most = self._doc_stride, self._max_windows
         if second is None:
-            found = overlapping(
-                first.count,
-                self._room,
-                self._doc_stride,
-                self._max_windows,
-                "text",
+            windows = checked_windows(
+                first.count, self._room, stride, most, "text"
             )
-            rows = first.part(found.text, found.offset, found.shown)
-            return found.text, Rows(rows)
+            text = windows.text
+            return text, take(first, text, windows.offset, windows.count), None
         fits = first.count + second.count <= self._room
         count = tf.minimum(first.count, self._room // 2)
         count = tf.where(fits, first.count, count)
-        found = overlapping(
-            second.count,
-            self._room - count,
-            self._doc_stride,
-            self._max_windows,
-            "text_b",
+        windows = checked_windows(
+            second.count, self._room - count, stride, most, "text_b"
         )
-        return found.text, Rows(
-            first.part(found.text, 0, tf.gather(count, found.text)),
-            second.part(found.text, found.offset, found.shown),
+        text = windows.text
+        return (
+            text,
+            take(first, text, count=tf.gather(count, text)),
+            take(second, text, windows.offset, windows.count),
         )
 
     def _answers(self, logits: tf.Tensor) -> Tensors:

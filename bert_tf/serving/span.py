@@ -9,7 +9,8 @@ from bert_tf.errors import UserError
 from bert_tf.serving.requests import (
     QUESTIONS,
     Request,
-    as_many,
+    checked_windows,
+    equal_rows,
     sample_lengths,
     sample_text,
     signature,
@@ -17,17 +18,26 @@ from bert_tf.serving.requests import (
     text_spec,
     valid_text,
 )
-from bert_tf.serving.rows import HOST, Rows, Tensors, flat_texts, tokenize
-from bert_tf.serving.span_answers import best_answers
-from bert_tf.serving.span_candidates import find_candidates
-from bert_tf.serving.span_texts import SpanCutter
+from bert_tf.serving.rows import HOST, Tensors
+from bert_tf.serving.span_answers import (
+    Candidates,
+    ContextCharacters,
+    best_answers,
+)
 from bert_tf.serving.text_model import (
     SERVING_DEFAULT,
     TOKENS,
     TextModel,
     encoder_of,
 )
-from bert_tf.serving.windows import overlapping
+from bert_tf.text.packing import TokenIds, Windows
+from bert_tf.text.packing_graph import (
+    most_context,
+    row_lengths,
+    take,
+    token_ids,
+    tokenize,
+)
 from bert_tf.text.tokenizer import BertTokenizer
 
 _INPUTS = ("question", "context")
@@ -99,7 +109,7 @@ class SpanModel(TextModel):
                 f"context beside a question of {max_query_length} tokens "
                 "(max_query_length) and 3 special ones."
             )
-        self._cutter = SpanCutter(tokenizer)
+        self._characters = ContextCharacters(tokenizer)
         self._doc_stride, self._max_windows = doc_stride, max_windows
         self._max_query_length = max_query_length
         self._max_answer_length = max_answer_length
@@ -137,13 +147,13 @@ class SpanModel(TextModel):
 
     def _from_text(self, question: tf.Tensor, context: tf.Tensor) -> Tensors:
         with tf.device(HOST):
-            question, context = as_many(question=question, context=context)
+            question, context = equal_rows(question=question, context=context)
             context = valid_text(context)
             ids, begins, ends = self.tokenizer.tokenize_with_offsets(context)
-            text = flat_texts(ids)
+            text = token_ids(ids)
             asked = tokenize(self.tokenizer, question)
             count = tf.minimum(asked.count, self._max_query_length)
-            windows = overlapping(
+            windows = checked_windows(
                 text.count,
                 self.max_seq_length - _SPECIALS - count,
                 self._doc_stride,
@@ -151,20 +161,22 @@ class SpanModel(TextModel):
                 "context",
                 empty=0,
             )
-            rows = Rows(
-                asked.part(windows.text, 0, tf.gather(count, windows.text)),
-                text.part(windows.text, windows.offset, windows.shown),
-            )
-            width = self.compute.padded_length(rows.lengths)
+            row = windows.text
+            first = take(asked, row, count=tf.gather(count, row))
+            second = take(text, row, windows.offset, windows.count)
+            lengths = row_lengths(first, second)
+            width = self.compute.padded_length(lengths)
         logits = self.compute(
-            rows,
+            first,
+            second,
             lambda inputs, chosen: self.forward(inputs),
             {"start_logits": (None,), "end_logits": (None,)},
             width,
         )
         with tf.device(HOST):
             candidates = find_candidates(
-                rows,
+                lengths,
+                first.count + 2,
                 windows,
                 text,
                 logits["start_logits"],
@@ -174,7 +186,7 @@ class SpanModel(TextModel):
             )
             return best_answers(
                 candidates,
-                self._cutter.characters(context, ids, begins, ends),
+                self._characters(context, ids, begins, ends),
                 self._n_best_size,
                 self.threshold,
             )
@@ -182,3 +194,99 @@ class SpanModel(TextModel):
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""
         return self.forward(inputs)
+
+
+def find_candidates(
+    lengths: tf.Tensor,
+    before: tf.Tensor,
+    windows: Windows,
+    contexts: TokenIds,
+    start_logits: tf.Tensor,
+    end_logits: tf.Tensor,
+    n_best_size: int,
+    max_answer_length: int,
+) -> Candidates:
+    """Finds the candidates of B questions.
+
+    Args:
+      lengths: int32 [W], tokens of each row.
+      before: int32 [W], those of them before the window.
+      windows: the windows on the contexts.
+      contexts: the B contexts.
+      start_logits: float32 [W, S].
+      end_logits: float32 [W, S].
+      n_best_size: how many starts and ends of a window are tried.
+      max_answer_length: the most tokens of an answer.
+    """
+    starts = _best_positions(start_logits, lengths, n_best_size)
+    ends = _best_positions(end_logits, lengths, n_best_size)
+    own_begin, own_end = (
+        (before + bound)[:, tf.newaxis, tf.newaxis]
+        for bound in most_context(windows)
+    )
+    first, last = starts[:, :, tf.newaxis], ends[:, tf.newaxis]
+    fits = tf.where(
+        (own_begin <= first)
+        & (first < own_end)
+        & (first <= last)
+        & (last < lengths[:, tf.newaxis, tf.newaxis] - 1)
+        & (last - first < max_answer_length)
+    )
+    window, i, j = tf.unstack(tf.cast(fits, tf.int32), num=3, axis=1)
+    first = _at(starts, window, i)
+    last = _at(ends, window, j)
+    score = tf.cast(_at(start_logits, window, first), tf.float64)
+    score += tf.cast(_at(end_logits, window, last), tf.float64)
+    question = tf.gather(windows.text, window)
+    # The order of what is equal is the original's: window, start, end.
+    order = tf.argsort(-score, stable=True)
+    by_question = tf.argsort(tf.gather(question, order), stable=True)
+    order = tf.gather(order, by_question)
+    shift = tf.gather(contexts.begin, question) + tf.gather(
+        windows.offset - before, window
+    )
+    return Candidates(
+        tf.gather(question, order),
+        tf.gather(first + shift, order),
+        tf.gather(last + shift, order),
+        tf.gather(score, order),
+        _null(windows, contexts, start_logits, end_logits),
+    )
+
+
+def _at(values: tf.Tensor, row: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
+    return tf.gather_nd(values, tf.stack([row, column], 1))
+
+
+def _best_positions(
+    logits: tf.Tensor, lengths: tf.Tensor, count: int
+) -> tf.Tensor:
+    """The positions of the highest logits, the first of equal ones first.
+
+    Args:
+      logits: float32 [W, S].
+      lengths: int32 [W].
+      count: how many.
+
+    Returns:
+      int32 [W, K], past a row's end where it is short.
+    """
+    width = tf.shape(logits)[1]
+    in_row = tf.range(width) < lengths[:, tf.newaxis]
+    masked = tf.where(in_row, logits, -float("inf"))
+    return tf.math.top_k(masked, tf.minimum(count, width)).indices
+
+
+def _null(
+    windows: Windows,
+    contexts: TokenIds,
+    start_logits: tf.Tensor,
+    end_logits: tf.Tensor,
+) -> tf.Tensor:
+    """The score of no answer, float64 [B]; 0 where there is no window."""
+    score = tf.cast(start_logits[:, 0], tf.float64)
+    score += tf.cast(end_logits[:, 0], tf.float64)
+    least = tf.math.unsorted_segment_min(
+        score, windows.text, tf.size(contexts.count)
+    )
+    return tf.where(contexts.count > 0, least, tf.zeros_like(least))

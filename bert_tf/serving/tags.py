@@ -10,6 +10,7 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.token_classification.entities import OUTSIDE, is_tag
 from bert_tf.serving.requests import (
     Request,
+    checked_windows,
     sample_lengths,
     sample_text,
     signature,
@@ -17,14 +18,8 @@ from bert_tf.serving.requests import (
     text_spec,
     valid_text,
 )
-from bert_tf.serving.rows import (
-    HOST,
-    FlatTexts,
-    Rows,
-    Tensors,
-    flat_texts,
-)
-from bert_tf.serving.span_texts import text_of
+from bert_tf.serving.rows import HOST, Tensors
+from bert_tf.serving.span_answers import text_of
 from bert_tf.serving.text_model import (
     SERVING_DEFAULT,
     TOKENS,
@@ -32,8 +27,9 @@ from bert_tf.serving.text_model import (
     check_outputs,
     encoder_of,
 )
-from bert_tf.serving.windows import Windows, overlapping
 from bert_tf.serving.words import WORD_RULES, WordFinder, Words
+from bert_tf.text.packing import TokenIds, Windows
+from bert_tf.text.packing_graph import row_lengths, take, token_ids
 from bert_tf.text.tokenizer import BertTokenizer
 
 # Prefixes that begin an entity whatever comes before, or end it; conlleval's
@@ -126,12 +122,20 @@ class TagModel(TextModel):
             ids, begins, ends = self.tokenizer.tokenize_with_offsets(text)
             codes = tf.strings.unicode_decode(text, "UTF-8")
             words = self._find_words(codes, ids, begins, ends)
-            texts = flat_texts(ids)
-            windows = self._windows(texts)
-            rows = Rows(texts.part(windows.text, windows.offset, windows.shown))
-            width = self.compute.padded_length(rows.lengths)
+            texts = token_ids(ids)
+            windows = checked_windows(
+                texts.count,
+                self._room,
+                self._stride,
+                self._max_windows,
+                "text",
+                align_last=True,
+            )
+            rows = take(texts, windows.text, windows.offset, windows.count)
+            width = self.compute.padded_length(row_lengths(rows, None))
         logits = self.compute(
             rows,
+            None,
             lambda inputs, chosen: {"logits": self.forward(inputs)},
             {"logits": (None, len(self.labels))},
             width,
@@ -140,20 +144,8 @@ class TagModel(TextModel):
             asked = self._places(words, texts, windows)
             return self._answers(codes, words, tf.gather_nd(logits, asked))
 
-    def _windows(self, texts: FlatTexts) -> Windows:
-        """The windows on texts, the last one of each ending with it."""
-        windows = overlapping(
-            texts.count, self._room, self._stride, self._max_windows, "text"
-        )
-        count = tf.gather(texts.count, windows.text)
-        last = tf.maximum(count - self._room, 0)
-        return windows._replace(
-            offset=tf.minimum(windows.offset, last),
-            shown=tf.minimum(count, self._room),
-        )
-
     def _places(
-        self, words: Words, texts: FlatTexts, windows: Windows
+        self, words: Words, texts: TokenIds, windows: Windows
     ) -> tf.Tensor:
         """Window and position that answer for each word, int32 [K, 2].
 
