@@ -28,16 +28,16 @@ from bert_tf.server.config import ServerConfig, models_of
 from bert_tf.server.loaded_model import Arrays
 from bert_tf.server.manager import LabelError, Manager
 from bert_tf.server.metrics import Metrics
-from bert_tf.server.model_status import status_response
 from bert_tf.server.prediction import (
     Predictor,
     answered_by,
     filtered,
     off_loop,
     signature_of,
+    size_of,
+    tensor_of,
 )
 from bert_tf.server.status import RequestError, invalid, request_error
-from bert_tf.server.tensors import size_of, tensor_of
 from bert_tf.server.versions import Models, Version
 
 _Context: TypeAlias = grpc.aio.ServicerContext
@@ -261,7 +261,7 @@ class ModelService:
             request = await _parsed(
                 get_model_status_pb2.GetModelStatusRequest, body
             )
-            response = status_response(self._manager.models, _spec(request))
+            response = self._manager.models.status(_spec(request))
             return response.SerializeToString()
         except RequestError as error:
             await _abort(context, error)

@@ -13,15 +13,13 @@ from aiohttp import hdrs, web, web_response
 from google.protobuf import json_format
 from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2
 
-from bert_tf.server import json_examples, json_outputs, json_tensors, page
+from bert_tf.server import json_answers, json_requests, page
 from bert_tf.server.config import ServerConfig
 from bert_tf.server.json_parser import parse
 from bert_tf.server.loaded_model import DEFAULT_SIGNATURE
 from bert_tf.server.metrics import Metrics
-from bert_tf.server.model_status import status_response
-from bert_tf.server.prediction import Predictor, off_loop
+from bert_tf.server.prediction import Predictor, off_loop, size_of
 from bert_tf.server.status import http_status, invalid, request_error
-from bert_tf.server.tensors import size_of
 from bert_tf.server.versions import Models, Version
 
 _WHICH = r"(?:(?:/versions/(?P<version>\d+))|(?:/labels/(?P<label>[^/:]+)))?"
@@ -194,22 +192,22 @@ class RestApi:
             # As in TF Serving, which answers for all versions here.
             spec.ClearField("version_label")
             return json_format.MessageToJson(
-                status_response(self._models, spec),
+                self._models.status(spec),
                 always_print_fields_with_no_presence=True,
             ).encode()
         request = await off_loop(len(body), parse, body)
-        name = json_tensors.signature_name(request)
+        name = json_requests.signature_name(request)
         if matched["method"] == "predict":
             with self._models.find(spec) as version:
                 return await self._predict(version, request, name, len(body))
-        given = await off_loop(len(body), json_examples.read_examples, request)
+        given = await off_loop(len(body), json_requests.read_examples, request)
         with self._models.find(spec) as version:
             if matched["method"] == "classify":
                 result = await self._predictor.classify(version, name, given)
-                write = json_examples.write_classification
+                write = json_answers.write_classification
             else:
                 result = await self._predictor.regress(version, name, given)
-                write = json_examples.write_regression
+                write = json_answers.write_regression
         return await off_loop(result.ByteSize(), write, result)
 
     async def _predict(
@@ -226,12 +224,12 @@ class RestApi:
                 f"Failed to get input map for signature: {name or 'DEFAULT'}"
             )
         inputs, form = await off_loop(
-            size, json_tensors.read_inputs, request, signature.inputs
+            size, json_requests.read_inputs, request, signature.inputs
         )
         outputs = await self._predictor.predict(version, signature, inputs)
         return await off_loop(
             size_of(outputs.values()),
-            json_outputs.write_outputs,
+            json_answers.write_outputs,
             outputs,
             form,
         )
@@ -275,7 +273,7 @@ def _spec(matched: re.Match, name: str) -> model_pb2.ModelSpec:
 
 
 def _error_text(message: str) -> bytes:
-    text = json_outputs.write_string(message.encode("utf-8", "replace"))
+    text = json_answers.write_string(message.encode("utf-8", "replace"))
     return f'{{\n    "error": {text}\n}}'.encode()
 
 

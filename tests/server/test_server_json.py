@@ -9,10 +9,13 @@ import tensorflow as tf
 from hypothesis import strategies
 
 from bert_tf.server import json_tensors
-from bert_tf.server.json_examples import read_examples
-from bert_tf.server.json_outputs import write_outputs
+from bert_tf.server.json_answers import write_outputs
 from bert_tf.server.json_parser import parse
-from bert_tf.server.json_tensors import read_inputs, signature_name
+from bert_tf.server.json_requests import (
+    read_examples,
+    read_inputs,
+    signature_name,
+)
 from bert_tf.server.loaded_model import Tensor
 from bert_tf.server.status import RequestError
 

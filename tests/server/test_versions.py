@@ -23,7 +23,7 @@ from bert_tf.errors import UserError
 from bert_tf.server import manager
 from bert_tf.server.batching import BatchingParameters
 from bert_tf.server.config import ModelConfig, read_models
-from bert_tf.server.warm_up import WARM_UP_FILE
+from bert_tf.server.manager import WARM_UP_FILE
 from tests.server.served_models import (
     Background,
     changed_signatures,

@@ -21,7 +21,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from bert_tf.errors import UserError
 from bert_tf.server.batching import BatchingParameters
-from bert_tf.server.warm_up import WARM_UP_FILE
+from bert_tf.server.manager import WARM_UP_FILE
 from tests.server.served_models import fetch
 from tools import serve
 

@@ -1,4 +1,4 @@
-"""Arrays as JSON, as TF Serving writes them.
+"""Answers as JSON, as TF Serving writes them.
 
 Floats have as many digits as they need and always a point or an exponent, and
 outputs whose name ends with _bytes become {"b64": "..."}: see MakeJsonFrom* in
@@ -12,8 +12,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
+from tensorflow_serving.apis import classification_pb2, regression_pb2
 
-from bert_tf.server.json_tensors import COLUMNS
+from bert_tf.server.json_requests import COLUMNS
 from bert_tf.server.loaded_model import Arrays, dtype_name
 from bert_tf.server.status import invalid
 
@@ -76,7 +77,7 @@ def _texts(alias: str, array: np.ndarray) -> list[str]:
             ]
         return [write_string(value) for value in flat]
     if array.dtype in (np.float32, np.float64):
-        return write_floats(flat)
+        return _floats(flat)
     if array.dtype == np.bool_:
         return ["true" if value else "false" for value in flat.tolist()]
     if np.issubdtype(array.dtype, np.integer):
@@ -92,7 +93,7 @@ def write_string(value: bytes) -> str:
     return json.dumps(value.decode("utf-8", "replace"), ensure_ascii=False)
 
 
-def write_floats(flat: np.ndarray) -> list[str]:
+def _floats(flat: np.ndarray) -> list[str]:
     """Floats with the digits that TF Serving writes.
 
     Six digits where they give the same float again, and as many as are always
@@ -114,3 +115,28 @@ def _decimal(text: str, value: float) -> str:
             return "NaN"
         return "Infinity" if value > 0 else "-Infinity"
     return text if "." in text or "e" in text else f"{text}.0"
+
+
+def write_classification(
+    result: classification_pb2.ClassificationResult,
+) -> bytes:
+    """Labels with their scores for each example."""
+    lines = []
+    for row in result.classifications:
+        pairs = (
+            f"[{write_string(one.label.encode())}, {_float(one.score)}]"
+            for one in row.classes
+        )
+        lines.append(f"        [{', '.join(pairs)}]")
+    joined = ",\n".join(lines)
+    return f'{{\n    "results": [\n{joined}\n    ]\n}}'.encode()
+
+
+def write_regression(result: regression_pb2.RegressionResult) -> bytes:
+    """One number for each example."""
+    values = ", ".join(_float(one.value) for one in result.regressions)
+    return f'{{\n    "results": [{values}]\n}}'.encode()
+
+
+def _float(value: float) -> str:
+    return _floats(np.array([value], np.float32))[0]

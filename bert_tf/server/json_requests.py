@@ -1,4 +1,4 @@
-"""Arrays from JSON, by the rules of TF Serving's REST API.
+"""What requests in JSON hold, by the rules of TF Serving's REST API.
 
 The rules are those of tensorflow_serving/util/json_tensor.cc: values are typed
 strictly (1.0 is no integer, 1 is a float too), "instances" are rows, "inputs"
@@ -16,6 +16,7 @@ import grpc
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import types_pb2
+from tensorflow_serving.apis import input_pb2
 
 from bert_tf.server.json_parser import shown, to_double
 from bert_tf.server.loaded_model import MAX_DIMS, Arrays, Tensor
@@ -23,6 +24,8 @@ from bert_tf.server.status import RequestError, invalid
 
 ROWS = "instances"
 COLUMNS = "inputs"
+_EXAMPLES = "examples"
+_CONTEXT = "context"
 # One less than MAX_DIMS: rows are a dimension more.
 _MAX_DEPTH = MAX_DIMS - 1
 _INTEGERS: dict[int, type[np.integer]] = {
@@ -47,7 +50,7 @@ _SIMPLE: dict[int, tuple[set[type], type]] = {
 _PART = 1 << 14
 
 
-def type_name(value: object) -> str:
+def _type_name(value: object) -> str:
     """The JSON type of a value, as TF Serving calls it."""
     if value is None:
         return "Null"
@@ -71,7 +74,7 @@ def signature_name(request: dict) -> str:
     return name
 
 
-def is_base64(value: object) -> TypeGuard[dict[str, str]]:
+def _is_base64(value: object) -> TypeGuard[dict[str, str]]:
     """Whether a value is {"b64": "..."}."""
     return (
         isinstance(value, dict)
@@ -80,9 +83,9 @@ def is_base64(value: object) -> TypeGuard[dict[str, str]]:
     )
 
 
-def from_base64(value: object) -> bytes:
+def _from_base64(value: object) -> bytes:
     """The bytes of {"b64": "..."}."""
-    if not is_base64(value):
+    if not _is_base64(value):
         raise invalid(
             f"JSON Value: {shown(value)} not formatted correctly for base64 "
             "data"
@@ -94,7 +97,7 @@ def from_base64(value: object) -> bytes:
         raise invalid("Unable to base64 decode") from error
 
 
-def to_bytes(text: str) -> bytes:
+def _to_bytes(text: str) -> bytes:
     """A JSON string as the UTF-8 that goes into a tensor."""
     try:
         return text.encode("utf-8")
@@ -136,11 +139,11 @@ def _from_rows(request: dict, tensors: dict[str, Tensor]) -> Arrays:
             f"{ROWS} is a plain list, but expecting list of objects as "
             "multiple input tensors required as per tensorinfo_map"
         )
-    if isinstance(rows[0], dict) and not is_base64(rows[0]):
+    if isinstance(rows[0], dict) and not _is_base64(rows[0]):
         columns = _columns_of_objects(rows, tensors)
     else:
         for number, row in enumerate(rows):
-            if isinstance(row, dict) and not is_base64(row):
+            if isinstance(row, dict) and not _is_base64(row):
                 raise invalid(
                     "Expecting value/list but got object at item "
                     f"{number} of input list"
@@ -156,7 +159,7 @@ def _from_rows(request: dict, tensors: dict[str, Tensor]) -> Arrays:
 def _columns_of_objects(rows: list, tensors: dict[str, Tensor]) -> dict:
     columns: dict[str, list] = {alias: [] for alias in tensors}
     for number, row in enumerate(rows):
-        if not isinstance(row, dict) or is_base64(row):
+        if not isinstance(row, dict) or _is_base64(row):
             raise invalid(
                 f"Expecting object but got list at item {number} of input list"
             )
@@ -211,7 +214,7 @@ def _stack(values: list, where: str, tensor: Tensor) -> np.ndarray:
 
 
 def _from_columns(value: object, tensors: dict[str, Tensor]) -> Arrays:
-    if not isinstance(value, dict) or is_base64(value):
+    if not isinstance(value, dict) or _is_base64(value):
         if len(tensors) > 1:
             raise invalid(
                 f"{COLUMNS} is a plain value/list, but expecting an object as "
@@ -284,9 +287,9 @@ def _leaf(value: object, tensor: Tensor) -> object:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if kind == types_pb2.DT_STRING:
         if isinstance(value, dict):
-            return from_base64(value)
+            return _from_base64(value)
         if isinstance(value, str):
-            return to_bytes(value)
+            return _to_bytes(value)
     elif kind in _FLOATS:
         if number:
             return value
@@ -303,7 +306,7 @@ def _leaf(value: object, tensor: Tensor) -> object:
             f"{tensor.dtype_name}",
         )
     raise invalid(
-        f"JSON Value: {shown(value)} Type: {type_name(value)} is not of "
+        f"JSON Value: {shown(value)} Type: {_type_name(value)} is not of "
         f"expected type: {tensor.dtype_name}"
     )
 
@@ -358,3 +361,78 @@ def _in_bulk(
         with np.errstate(over="ignore"):
             array[start : start + len(part)] = numbers
     return array.reshape(shape)
+
+
+def read_examples(request: dict) -> input_pb2.Input:
+    """The tf.Examples of a request, with the context they share if any."""
+    given = input_pb2.Input()
+    into = given.example_list.examples
+    if _CONTEXT in request:
+        shared = given.example_list_with_context
+        shared.context.CopyFrom(_example(request[_CONTEXT]))
+        into = shared.examples
+    if _EXAMPLES not in request:
+        raise invalid(
+            f"JSON Value: {shown(request)} When method is classify, key "
+            f"'{_EXAMPLES}' is expected and was not found"
+        )
+    examples = request[_EXAMPLES]
+    if not isinstance(examples, list):
+        raise invalid(
+            f"JSON Value: {shown(request)} Expecting '{_EXAMPLES}' value to "
+            "be an list/array"
+        )
+    if not examples:
+        raise invalid(
+            f"JSON Value: {shown(request)} '{_EXAMPLES}' value is an empty "
+            "array"
+        )
+    into.extend(_example(example) for example in examples)
+    return given
+
+
+def _example(value: object) -> tf.train.Example:
+    if not isinstance(value, dict):
+        raise invalid(
+            "Example must be JSON object but got JSON " + _type_name(value)
+        )
+    example = tf.train.Example()
+    for name, content in value.items():
+        feature = example.features.feature[_to_bytes(name).decode()]
+        for item in content if isinstance(content, list) else [content]:
+            _add(item, name, feature)
+    return example
+
+
+def _add(value: object, name: str, feature: tf.train.Feature) -> None:
+    kind: str
+    item: bytes | int | float
+    if isinstance(value, str):
+        kind, item = "bytes_list", _to_bytes(value)
+    elif _is_base64(value):
+        kind, item = "bytes_list", _from_base64(value)
+    elif isinstance(value, bool):
+        kind, item = "int64_list", int(value)
+    elif isinstance(value, int):
+        kind, item = "int64_list", value
+        if not -(2**63) <= value < 2**64:
+            kind, item = "float_list", to_double(value)
+        elif value >= 2**63:
+            raise invalid(
+                f"Feature: {name} has uint64_t element. Only int64_t is "
+                "supported."
+            )
+    elif isinstance(value, float):
+        kind, item = "float_list", value
+    else:
+        raise invalid(
+            f"Feature: {name} has element with unexpected JSON type: "
+            f"{_type_name(value)}"
+        )
+    have = feature.WhichOneof("kind")
+    if have not in (None, kind):
+        raise invalid(
+            f"Unexpected element type in feature: {name} expecting type: "
+            f"{have.removesuffix('_list')}"
+        )
+    getattr(feature, kind).value.append(item)
