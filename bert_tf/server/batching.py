@@ -32,7 +32,7 @@ class BatchingParameters:
       batch_timeout_micros: how long the first row of a batch waits for
         others while a thread is free.
       max_enqueued_batches: full batches that may wait for each signature;
-        past that, requests are turned away.
+        past that, requests are refused.
       num_batch_threads: batches that run at once.
       allowed_batch_sizes: if any, a batch is filled up to the next of these
         with copies of its first row.
@@ -144,9 +144,9 @@ class Runner:
       executor: the threads.
       slots: how many of them batches may take at once.
       parameters: how to batch; None runs each request by itself.
-      metrics: told of every run.
+      metrics: counts every run.
       max_open: requests without batching that may wait or run at once; past
-        that, they are turned away.
+        that, they are refused.
     """
 
     def __init__(

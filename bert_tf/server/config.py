@@ -44,7 +44,7 @@ class ModelConfig:
     versions: tuple[int, ...] = ()
     labels: tuple[tuple[str, int], ...] = ()
 
-    def wanted(self, present: set[int]) -> set[int]:
+    def chosen(self, present: set[int]) -> set[int]:
         """Those of the versions that are to be served."""
         if self.policy == "all":
             return present
@@ -59,7 +59,7 @@ class TlsConfig:
 
     Attributes:
       server_key: private key of the server.
-      server_cert: its certificate, and those it hangs on.
+      server_cert: its certificate, and those that it depends on.
       custom_ca: who signs the certificates of clients; empty for those whom
         the system trusts.
       client_verify: whether clients must have one.
@@ -112,7 +112,7 @@ class ServerConfig:
       request_timeout: for the answer to a REST request.
       client_timeout: a client must have sent its request by then, and a
         connection without requests is closed after it.
-      max_request_bytes: larger requests are turned away.
+      max_request_bytes: larger requests are refused.
       poll_wait: between two looks at the model folders; 0 looks once.
       config_file: read again every `config_poll_wait`, if that is not 0.
       config_poll_wait: see there.
@@ -128,7 +128,7 @@ class ServerConfig:
       cors: whether pages of other sites may use REST.
       tls: REST and gRPC are over TLS; None for neither.
       health: whether gRPC has the service grpc.health.v1.Health.
-      grpc_max_requests: of gRPC at once, the others are told
+      grpc_max_requests: of gRPC at once, the others get
         RESOURCE_EXHAUSTED; None for any number.
       grpc_options: channel arguments of gRPC by name.
       load_threads: models that are loaded at once.

@@ -65,7 +65,7 @@ class PredictionService:
 
     Args:
       models: what is served.
-      metrics: told of every request.
+      metrics: counts every request.
       config: limits.
     """
 
@@ -109,15 +109,15 @@ class PredictionService:
             spec = _spec(request)
             with self._models.find(spec) as version:
                 signature = signature_of(version, spec.signature_name)
-                wanted = list(request.output_filter)
-                filtered(dict.fromkeys(signature.outputs), signature, wanted)
+                aliases = list(request.output_filter)
+                filtered(dict.fromkeys(signature.outputs), signature, aliases)
                 inputs = await off_loop(
                     len(body), self._predictor.arrays, signature, request
                 )
                 outputs = await self._predictor.predict(
                     version, signature, inputs
                 )
-                outputs = filtered(outputs, signature, wanted)
+                outputs = filtered(outputs, signature, aliases)
                 return await off_loop(
                     size_of(outputs.values()),
                     _predict_response,

@@ -138,7 +138,7 @@ def _reason(error: json.JSONDecodeError) -> str:
 
 
 def shown(value: object) -> str:
-    """A JSON value for an error message, cut where it is long."""
+    """A JSON value for an error message, truncated where it is long."""
     pieces, length = [], 0
     try:
         for piece in json.JSONEncoder().iterencode(value):

@@ -36,11 +36,11 @@ from bert_tf.server.versions import (
     version_folders,
 )
 
-# Of the versions that have ended, so many are remembered for each model.
+# Of the versions that have ended, this many are remembered for each model.
 _REMEMBERED = 10
 WARM_UP_FILE = "assets.extra/tf_serving_warmup_requests"
 # TF Serving's saved_model_warmup_util.h has the same limit.
-_MOST_RECORDS = 1000
+_MAX_RECORDS = 1000
 
 
 class LabelError(UserError):
@@ -52,13 +52,13 @@ class Manager:
 
     A new version is loaded and warmed up beside the old one, then takes the
     requests over; the old one goes when its last request is answered. A
-    folder that does not load is told of and tried again; meanwhile the
+    folder that does not load is reported and tried again; meanwhile the
     version before it serves.
 
     Args:
       config: of the server.
       runner: runs the graphs.
-      metrics: told of warming up.
+      metrics: records warming up.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Manager:
         self._busy = asyncio.Lock()
         self._begun: set[asyncio.Task] = set()
         self._attempts: dict[tuple[str, pathlib.Path], Attempt] = {}
-        self._told: dict[str, str] = {}
+        self._noticed: dict[str, str] = {}
         self._read: tuple[ModelConfig, ...] = config.models
 
     async def start(self) -> None:
@@ -107,7 +107,7 @@ class Manager:
                 found = await asyncio.to_thread(check_folder, model)
                 self._check_labels(model, found)
             configs = {model.name: model for model in models}
-            keep = await self._load_wanted(configs, at_once=True)
+            keep = await self._load_missing(configs, at_once=True)
             try:
                 for model in models:
                     self._check_served(model, keep[model.name])
@@ -116,7 +116,7 @@ class Manager:
             except UserError:
                 # Of a folder that changed, the old one is loaded again.
                 configs = self.models.configs
-                keep = await self._load_wanted(configs, at_once=True)
+                keep = await self._load_missing(configs, at_once=True)
                 raise
             finally:
                 self._unload_others(keep)
@@ -170,7 +170,7 @@ class Manager:
             except Exception as error:  # The server lives on.
                 known = isinstance(error, UserError)
                 kind = "" if known else f"{type(error).__name__}: "
-                self._tell("watch", f"{kind}{error}")
+                self._notice_once("watch", f"{kind}{error}")
 
     async def _read_config(self) -> None:
         assert self._config.config_file is not None
@@ -183,19 +183,19 @@ class Manager:
                 self._read = before  # The version may come.
                 raise
 
-    def _tell(self, about: str, line: str) -> None:
+    def _notice_once(self, about: str, line: str) -> None:
         """Says a line once, not at every look."""
-        if self._told.get(about) != line:
-            self._told[about] = line
+        if self._noticed.get(about) != line:
+            self._noticed[about] = line
             notice(line)
 
     async def update(self) -> None:
         """Looks at the folders once and follows them."""
         async with self._busy:
-            keep = await self._load_wanted(self.models.configs, at_once=False)
+            keep = await self._load_missing(self.models.configs, at_once=False)
             self._unload_others(keep)
 
-    async def _load_wanted(
+    async def _load_missing(
         self, configs: dict[str, ModelConfig], at_once: bool
     ) -> dict[str, set[int]]:
         """Loads what is missing; returns the versions to keep."""
@@ -208,7 +208,9 @@ class Manager:
                     version_folders, config.base_path
                 )
             except OSError as error:
-                self._tell(config.name, f"{config.base_path}: {error.strerror}")
+                self._notice_once(
+                    config.name, f"{config.base_path}: {error.strerror}"
+                )
             folders.update((config.name, path) for path in found.values())
             return await self._follow(config, found, at_once)
 
@@ -226,18 +228,18 @@ class Manager:
         """Loads what one model lacks; returns the versions to keep."""
         usable = set(found)
         while True:
-            wanted = config.wanted(usable)
+            chosen = config.chosen(usable)
             available = self.models.available(config.name)
             missing = [
                 number
-                for number in wanted
+                for number in chosen
                 if number not in available
                 or available[number].folder != found[number]
             ]
             if not missing:
                 # A folder emptied by mistake, or gone for a moment, ends
                 # nothing.
-                return wanted or set(available)
+                return chosen or set(available)
             number = max(missing)
             folder = found[number]
             now = await asyncio.to_thread(fingerprint, folder)
@@ -251,7 +253,7 @@ class Manager:
             if serves:
                 del self._attempts[key]
             else:
-                # Then the one before it is wanted instead.
+                # Then the one before it is chosen instead.
                 usable.discard(number)
 
     async def _load(self, version: Version, now: Fingerprint) -> bool:
@@ -340,7 +342,7 @@ class Manager:
 
 
 def _records(path: pathlib.Path) -> list[bytes]:
-    records = tf.data.TFRecordDataset(str(path)).take(_MOST_RECORDS + 1)
+    records = tf.data.TFRecordDataset(str(path)).take(_MAX_RECORDS + 1)
     return list(records.as_numpy_iterator())
 
 
@@ -351,7 +353,7 @@ async def warm_up(
 
     Args:
       version: of which model.
-      metrics: told of it.
+      metrics: records it.
       max_request_bytes: what a request may hold, and stand for.
 
     Raises:
@@ -365,8 +367,8 @@ async def warm_up(
     status, count = grpc.StatusCode.OK, 0
     try:
         for record in await asyncio.to_thread(_records, path):
-            if count == _MOST_RECORDS:
-                raise LoadError(f"more than {_MOST_RECORDS} requests")
+            if count == _MAX_RECORDS:
+                raise LoadError(f"more than {_MAX_RECORDS} requests")
             log = prediction_log_pb2.PredictionLog.FromString(record)
             await predictor.replay(version, log)
             count += 1

@@ -95,19 +95,19 @@ def signature_of(version: Version, name: str) -> Signature:
 
 
 def filtered(
-    outputs: Mapping[str, T], signature: Signature, wanted: list
+    outputs: Mapping[str, T], signature: Signature, aliases: list
 ) -> dict[str, T]:
     """The outputs that a request asks for, all where it names none."""
-    for alias in wanted:
+    for alias in aliases:
         if alias not in signature.outputs:
             raise invalid(
                 f"output tensor alias not found in signature: {alias} Outputs "
                 f"expected to be in the set "
                 f"{{{','.join(sorted(signature.outputs))}}}."
             )
-        if wanted.count(alias) > 1:
+        if aliases.count(alias) > 1:
             raise invalid(f"duplicate output tensor alias: {alias}")
-    return {alias: outputs[alias] for alias in wanted or outputs}
+    return {alias: outputs[alias] for alias in aliases or outputs}
 
 
 def _example_signature(
@@ -140,7 +140,7 @@ class Predictor:
     """Runs signatures on what requests hold.
 
     Args:
-      metrics: told of every run.
+      metrics: times every run.
       max_request_bytes: what a request may hold, and stand for.
     """
 

@@ -50,7 +50,7 @@ class RestApi:
 
     Args:
       models: what is served.
-      metrics: told of every request, and shown.
+      metrics: counts every request, and is shown.
       config: limits.
     """
 

@@ -32,7 +32,7 @@ _SERVING = health_pb2.HealthCheckResponse.SERVING
 
 
 class _Health(health.aio.HealthServicer):
-    """Tells of the end, and then lets those go who watch for it."""
+    """Notifies watchers of the end before it ends their calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class _Health(health.aio.HealthServicer):
         request: health_pb2.HealthCheckRequest,
         context: grpc.aio.ServicerContext,
     ) -> None:
-        """Tells of every change, until the end."""
+        """Notifies of every change, until the end."""
         watching = asyncio.create_task(super().Watch(request, context))
         ending = asyncio.create_task(self._ended.wait())
         try:

@@ -52,7 +52,7 @@ def http_status(code: grpc.StatusCode) -> int:
 
 
 def request_error(error: Exception) -> RequestError:
-    """Any error as one that a client can be told."""
+    """Any error as one that a client may see."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, tf.errors.OpError):

@@ -14,7 +14,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401 - registers the ops of text models
 from tensorflow.core.framework import tensor_pb2
 
-# Characters of an error that are told.
+# Characters of an error that are shown.
 _SHOWN = 300
 
 

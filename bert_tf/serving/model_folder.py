@@ -69,8 +69,8 @@ def served_model(
     heads = [head for head in checkpoint.heads if head in TASK_HEADS]
     if len(heads) > 1:
         raise UserError(
-            f"`folder`={folder}: has the heads {', '.join(heads)}; a model of "
-            "one task is wanted."
+            f"`folder`={folder}: has the heads {', '.join(heads)}; it takes a "
+            "model of one task."
         )
     if not heads and task_of(folder) is not None:
         raise UserError(

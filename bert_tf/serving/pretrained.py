@@ -41,7 +41,7 @@ class PretrainedModel(TextModel):
         best for each of the masks; rows with fewer are filled up with "" and
         0. What `bert_tf.fill_mask` gives.
       embed: text, string [B] -> cls and mean, float32 [B, H], of the last
-        layer. What `bert_tf.embed` gives; longer texts are cut.
+        layer. What `bert_tf.embed` gives; longer texts are truncated.
       tokens: input_ids, input_mask, segment_ids, int32 [B, S] ->
         sequence_output, float32 [B, S, H], and pooled_output [B, H].
       serving_default: the first of these.
@@ -49,8 +49,8 @@ class PretrainedModel(TextModel):
     Args:
       model: a BertPretrainer or a BertEncoder.
       tokenizer: the tokenizer it was trained with.
-      max_seq_length: the longest row; None is as many as the model has
-        positions.
+      max_seq_length: the longest row; None is the number of positions that
+        the model has.
       top_k: K.
       max_masks: the most masks of a text.
 
@@ -77,7 +77,7 @@ class PretrainedModel(TextModel):
                 f"top_k={top_k}: give 1 to {known}, the size of the vocabulary."
             )
         if max_masks < 1:
-            raise UserError(f"max_masks={max_masks}: at least 1 is wanted.")
+            raise UserError(f"max_masks={max_masks}: it takes 1 or more.")
         if model is not encoder and not isinstance(model, BertPretrainer):
             raise UserError(
                 f"the model {model.name!r} is no BertPretrainer and no "
@@ -123,7 +123,7 @@ class PretrainedModel(TextModel):
     def _with_masks(self, text: str, masks: int) -> str:
         """A text with masks in place of its first words, one between two.
 
-        It is cut at its end until it fits.
+        It is truncated until it fits.
         """
         words = text.split(" ")
         places = range(0, min(2 * masks, len(words)), 2)

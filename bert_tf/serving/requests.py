@@ -158,7 +158,7 @@ def string_array(texts: Sequence[str] | Sequence[Sequence[str]]) -> np.ndarray:
 
 
 def sample_text(words: int, start: int = 0) -> str:
-    """A text of so many words."""
+    """A text of that many words."""
     endless = itertools.cycle(_WORDS)
     return " ".join(itertools.islice(endless, start, start + words))
 

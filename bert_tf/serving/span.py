@@ -69,7 +69,7 @@ class SpanModel(TextModel):
       tokenizer: the tokenizer it was trained with.
       max_seq_length: the longest row.
       doc_stride: tokens from the start of a window to that of the next.
-      max_query_length: the longest question; others are cut at their end.
+      max_query_length: the longest question; longer ones are truncated.
       max_answer_length: the most tokens of an answer.
       n_best_size: n, and how many starts and ends of a window are tried.
       null_threshold: a question has no answer where having none scores more
@@ -102,7 +102,7 @@ class SpanModel(TextModel):
             ("max_windows", max_windows),
         ):
             if value < 1:
-                raise UserError(f"{name}={value}: at least 1 is wanted.")
+                raise UserError(f"{name}={value}: it takes 1 or more.")
         if max_seq_length < max_query_length + _SPECIALS + 1:
             raise UserError(
                 f"max_seq_length={max_seq_length}: leaves no room for a "

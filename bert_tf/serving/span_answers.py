@@ -106,7 +106,7 @@ def best_answers(
     rows = tf.size(candidates.null)
     candidates, places = _found(candidates, characters, n_best_size)
     texts = answer_texts(characters, places)
-    kept = _unlike(candidates.question, texts)
+    kept = _distinct(candidates.question, texts)
     rank = _ranks(candidates, kept)
     limit = _limit(candidates, kept, n_best_size, null_threshold is not None)
     stays = rank < tf.gather(limit, tf.gather(candidates.question, kept))
@@ -166,7 +166,7 @@ def _found(
         places.searched > 0, tf.strings.as_string(places.token), ""
     )
     texts = answer_texts(characters, places)
-    kept = _unlike(candidates.question, texts, moves)
+    kept = _distinct(candidates.question, texts, moves)
     rank = _ranks(candidates, kept)
     kept = tf.boolean_mask(kept, rank < _SEARCHED * n_best_size)
     return (
@@ -183,7 +183,7 @@ def _found(
     )
 
 
-def _unlike(question: tf.Tensor, *texts: tf.Tensor) -> tf.Tensor:
+def _distinct(question: tf.Tensor, *texts: tf.Tensor) -> tf.Tensor:
     """Which candidates are the first of their question with their texts."""
     keys = tf.strings.join([tf.strings.as_string(question), *texts], ":")
     number = tf.range(tf.size(keys))

@@ -90,7 +90,7 @@ class TagModel(TextModel):
                 f"{', '.join(WORD_RULES)}."
             )
         if doc_stride is not None and doc_stride < 1:
-            raise UserError(f"doc_stride={doc_stride}: at least 1 is wanted.")
+            raise UserError(f"doc_stride={doc_stride}: it takes 1 or more.")
         self._room = max_seq_length - 2
         stride = max(self._room // 2, 1) if doc_stride is None else doc_stride
         self._stride = min(stride, self._room)

@@ -172,8 +172,8 @@ def _shifted(values: tf.Tensor, by: int, outside: bool | int) -> tf.Tensor:
 
 
 def _is_one_of(codes: tf.Tensor, characters: str) -> tf.Tensor:
-    wanted = [ord(character) for character in characters]
-    return tf.reduce_any(codes[:, tf.newaxis] == wanted, 1)
+    codes_of = [ord(character) for character in characters]
+    return tf.reduce_any(codes[:, tf.newaxis] == codes_of, 1)
 
 
 def _is_figure(codes: tf.Tensor) -> tf.Tensor:
