@@ -1,6 +1,6 @@
 """Choosing one of several texts: a text and choices in, the best one out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import keras
 import tensorflow as tf
@@ -9,10 +9,10 @@ from bert_tf.errors import UserError
 from bert_tf.serving.requests import (
     Request,
     equal_rows,
+    requests_of,
     sample_lengths,
     sample_text,
     signature,
-    string_array,
     text_spec,
     unless,
 )
@@ -86,24 +86,18 @@ class ChoiceModel(TextModel):
     def requests(self) -> list[Request]:
         """Texts of several lengths with four choices, or fewer."""
         lengths = sample_lengths(self.max_seq_length)
-        texts = [sample_text(max(words // 2, 1)) for words in lengths]
         choices = [
             [sample_text(max(words // 4, 1), 5 * n) for n in range(4)]
             for words in lengths
         ]
         choices[-1][2:] = ["", ""]
-        rows = [slice(n, n + 1) for n in range(len(texts))] + [slice(None)]
-        found = []
-        for row in rows:
-            inputs = {
-                "text": string_array(texts[row]),
-                "choices": string_array(choices[row]),
-            }
-            if self._start:
-                starts = ["Then"] * len(texts[row])
-                inputs["start"] = string_array(starts)
-            found.append(Request(SERVING_DEFAULT, inputs))
-        return found
+        columns: dict[str, Sequence] = {
+            "text": [sample_text(max(words // 2, 1)) for words in lengths],
+            "choices": choices,
+        }
+        if self._start:
+            columns["start"] = ["Then"] * len(lengths)
+        return requests_of(SERVING_DEFAULT, **columns)
 
     def _from_start(
         self, text: tf.Tensor, choices: tf.Tensor, start: tf.Tensor

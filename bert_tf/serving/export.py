@@ -11,9 +11,9 @@ from bert_tf.errors import UserError
 from bert_tf.progress import notice
 from bert_tf.serving.requests import (
     Request,
+    requests_of,
     sample_texts,
     signature,
-    string_array,
     text_spec,
 )
 from bert_tf.serving.rows import Tensors
@@ -76,10 +76,7 @@ class PackedClassifier(TextModel):
     def requests(self) -> list[Request]:
         """Texts of several lengths, each alone and all at once."""
         texts = [text for (text,) in sample_texts(self.max_seq_length, 1)]
-        return [
-            Request(SERVING_DEFAULT, {"text": string_array(batch)})
-            for batch in (*([text] for text in texts), texts)
-        ]
+        return requests_of(SERVING_DEFAULT, text=texts)
 
     def _from_text(self, text: tf.Tensor) -> Tensors:
         return self.answer_tokens(self.pack(text))

@@ -157,6 +157,22 @@ def string_array(texts: Sequence[str] | Sequence[Sequence[str]]) -> np.ndarray:
     return result.reshape(array.shape)
 
 
+def requests_of(signature: str, **columns: Sequence) -> list[Request]:
+    """A request of each row of some columns of strings, and one of all."""
+    count = len(next(iter(columns.values())))
+    rows = [slice(row, row + 1) for row in range(count)] + [slice(None)]
+    return [
+        Request(
+            signature,
+            {
+                name: string_array(column[row])
+                for name, column in columns.items()
+            },
+        )
+        for row in rows
+    ]
+
+
 def sample_text(words: int, start: int = 0) -> str:
     """A text of that many words."""
     endless = itertools.cycle(_WORDS)

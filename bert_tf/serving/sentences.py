@@ -12,9 +12,9 @@ from bert_tf.serving.requests import (
     equal_rows,
     example_bytes,
     parsed_texts,
+    requests_of,
     sample_texts,
     signature,
-    string_array,
     text_spec,
 )
 from bert_tf.serving.rows import HOST, Tensors
@@ -128,15 +128,18 @@ class SentenceModel(TextModel):
     def requests(self) -> list[Request]:
         """Texts of several lengths, each alone and all at once."""
         texts = sample_texts(self.max_seq_length, len(self._names))
-        rows = [*([row] for row in texts), texts]
+        columns = zip(*texts, strict=True)
         method = CLASSIFY if self.labels else REGRESS
-        found = []
-        for batch in rows:
-            columns = [string_array(c) for c in zip(*batch, strict=True)]
-            inputs = dict(zip(self._names, columns, strict=True))
-            found.append(Request(SERVING_DEFAULT, inputs))
-            found.append(Request(method, {"inputs": example_bytes(inputs)}))
-        return found
+        return [
+            request
+            for plain in requests_of(
+                SERVING_DEFAULT, **dict(zip(self._names, columns, strict=True))
+            )
+            for request in (
+                plain,
+                Request(method, {"inputs": example_bytes(plain.inputs)}),
+            )
+        ]
 
     def _from_text(self, text: tf.Tensor) -> Tensors:
         return self._answers(self._logits([text]))

@@ -1,5 +1,6 @@
 """Questions about a text: question and context in, an answer out."""
 
+import itertools
 from collections.abc import Callable
 
 import keras
@@ -11,10 +12,10 @@ from bert_tf.serving.requests import (
     Request,
     checked_windows,
     equal_rows,
+    requests_of,
     sample_lengths,
     sample_text,
     signature,
-    string_array,
     text_spec,
     valid_text,
 )
@@ -131,19 +132,12 @@ class SpanModel(TextModel):
         """Contexts of several lengths, one of them of several windows."""
         lengths = sample_lengths(self.max_seq_length)
         contexts = [sample_text(n) for n in (*lengths, 2 * lengths[-1])]
-        count = len(contexts)
-        questions = [QUESTIONS[n % len(QUESTIONS)] for n in range(count)]
-        rows = [slice(n, n + 1) for n in range(count)] + [slice(count)]
-        return [
-            Request(
-                SERVING_DEFAULT,
-                {
-                    "question": string_array(questions[row]),
-                    "context": string_array(contexts[row]),
-                },
-            )
-            for row in rows
-        ]
+        questions = list(
+            itertools.islice(itertools.cycle(QUESTIONS), len(contexts))
+        )
+        return requests_of(
+            SERVING_DEFAULT, question=questions, context=contexts
+        )
 
     def _from_text(self, question: tf.Tensor, context: tf.Tensor) -> Tensors:
         with tf.device(HOST):

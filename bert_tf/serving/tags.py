@@ -11,6 +11,7 @@ from bert_tf.finetuning.token_classification.entities import OUTSIDE, is_tag
 from bert_tf.serving.requests import (
     Request,
     checked_windows,
+    requests_of,
     sample_lengths,
     sample_text,
     signature,
@@ -110,11 +111,9 @@ class TagModel(TextModel):
         """Texts of several lengths, one of them of several windows."""
         lengths = sample_lengths(self.max_seq_length)
         texts = [sample_text(n) for n in (*lengths, 2 * lengths[-1])]
-        batches = [*([text] for text in texts), [*texts, ""]]
-        return [
-            Request(SERVING_DEFAULT, {"text": string_array(batch)})
-            for batch in batches
-        ]
+        *alone, _ = requests_of(SERVING_DEFAULT, text=texts)
+        together = {"text": string_array([*texts, ""])}
+        return [*alone, Request(SERVING_DEFAULT, together)]
 
     def _from_text(self, text: tf.Tensor) -> Tensors:
         with tf.device(HOST):

@@ -1,7 +1,6 @@
 """The REST API over real sockets."""
 
 import asyncio
-import base64
 import gzip
 import json
 import socket
@@ -40,51 +39,6 @@ def test_rows_columns_and_versions(name, request):
     assert status == 200
     for key, values in columns["outputs"].items():
         assert values == [first[key], second[key]]
-
-
-def test_several_inputs_bytes_and_no_batch(server):
-    body = {"signature_name": "pair"}
-    rows = [{"text": "abc", "text_b": "é"}, {"text": "", "text_b": "xyz"}]
-    status, answer = ask(server, body | {"instances": rows})
-    assert (status, answer["predictions"]) == (
-        200,
-        [{"joined": "abcé", "score": 1.0}, {"joined": "xyz", "score": -3.0}],
-    )
-    body = {
-        "signature_name": "raw_bytes",
-        "instances": [{"b64": base64.b64encode(b"\xfe\x01").decode()}],
-    }
-    status, answer = ask(server, body)
-    expected = base64.b64encode(b"\xfe\x01\xff\x00").decode()
-    assert answer["predictions"] == [
-        {"data_bytes": {"b64": expected}, "size": 2}
-    ]
-    body = {
-        "signature_name": "no_batch",
-        "inputs": {"scale": 0.5, "values": [1, 2, 5]},
-    }
-    assert ask(server, body) == (200, {"outputs": [0.5, 1.0, 2.5]})
-
-
-def test_text_with_choices(server):
-    body = {
-        "signature_name": "choice",
-        "instances": [{"text": "q", "choices": ["a", "bbb", "cc"]}],
-    }
-    _, answer = ask(server, body)
-    (row,) = answer["predictions"]
-    assert row["choice"] == "bbb"
-    np.testing.assert_allclose(
-        row["probabilities"],
-        np.exp([1, 3, 2]) / np.exp([1, 3, 2]).sum(),
-        atol=1e-6,
-    )
-
-
-def test_every_type_comes_back(server):
-    row = {"f": 1.5, "d": 0.1, "i": -7, "l": 2**40, "u": 200, "b": True}
-    body = {"signature_name": "numbers", "instances": [row]}
-    assert ask(server, body) == (200, {"predictions": [row]})
 
 
 def test_classify_and_regress(server):
@@ -133,89 +87,12 @@ def test_status_and_metadata(server):
     assert [d["size"] for d in choices["tensor_shape"]["dim"]] == ["-1", "-1"]
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "code", "message"),
-    [
-        (f"{MODEL}:predict", b"{", 400, "JSON Parse error"),
-        (f"{MODEL}:predict", b"", 400, "document is empty"),
-        (f"{MODEL}:predict", b'{"instances": ["\xff"]}', 400, "UTF-8"),
-        (f"{MODEL}:predict", {"instances": []}, 400, "No values"),
-        (f"{MODEL}:predict", {"instances": [{"txt": ""}]}, 400, "named input"),
-        (f"{MODEL}:predict", {"instances": [1]}, 400, "expected type: string"),
-        (
-            f"{MODEL}:predict",
-            {"signature_name": "none", "instances": ["a"]},
-            400,
-            '"none" not found',
-        ),
-        (
-            f"{MODEL}:predict",
-            {"signature_name": "picky", "instances": ["a", "bad"]},
-            400,
-            "must not be bad",
-        ),
-        (
-            f"{MODEL}:predict",
-            {
-                "signature_name": "pair",
-                "inputs": {"text": ["a"] * 2, "text_b": ["a"] * 3},
-            },
-            400,
-            "Incompatible shapes: [2] vs. [3]",
-        ),
-        ("/v1/models/x:predict", {"instances": [""]}, 404, "Latest(x)"),
-        (f"{MODEL}/versions/9:predict", {}, 404, "Specific(m, 9)"),
-        (f"{MODEL}/versions/{2**64}:predict", {}, 400, "to numeric"),
-        (f"{MODEL}/labels/no:predict", {}, 400, "version label: no"),
-        (f"{MODEL}:guess", {}, 400, "Malformed request: POST"),
-        (f"{MODEL}:classify", {"examples": []}, 400, "empty array"),
-        (
-            f"{MODEL}:classify",
-            {"examples": [{"text": "a"}]},
-            400,
-            "No classification inputs found in SignatureDef",
-        ),
-        (
-            f"{MODEL}:classify",
-            {"signature_name": "classify", "examples": [{"x": 1}]},
-            400,
-            "text",
-        ),
-        ("/v1/models/x", None, 404, "any versions of model x"),
-        (f"{MODEL}/versions/9", None, 404, "version 9 of model m"),
-        ("/v1/models", None, 400, "Missing model name"),
-        ("/v1/other", None, 400, "Malformed request: GET"),
-    ],
-)
-def test_errors_are_those_of_tf_serving(server, path, body, code, message):
-    status, answer = fetch(server.rest + path, body)
-    assert status == code
-    assert list(answer) == ["error"]
-    assert message in answer["error"]
-    assert ask(server, {"instances": ["still alive"]})[0] == 200
-
-
-def test_other_methods_are_malformed(server):
-    status, answer = fetch(f"{server.rest}{MODEL}:predict", method="PUT")
-    assert (status, answer["error"][:22]) == (400, "Malformed request: PUT")
-
-
 @pytest.mark.parametrize("name", ["server", "batching_server"])
 def test_empty_and_very_long_texts(name, request):
     server = request.getfixturevalue(name)
     for text in ("", "x" * 2**20, "\x00", "\U0001f600" * 1000):
         status, answer = ask(server, {"instances": [text]})
         assert (status, len(answer["predictions"])) == (200, 1)
-
-
-def test_invalid_utf8_as_bytes_reaches_the_graph(server):
-    data = base64.b64encode(b"\xff\xfe").decode()
-    body = {
-        "signature_name": "pair",
-        "inputs": {"text": [{"b64": data}], "text_b": [""]},
-    }
-    status, answer = ask(server, body)
-    assert (status, answer["outputs"]["joined"]) == (200, ["\ufffd\ufffd"])
 
 
 WHOLE = json.dumps({"instances": ["good film"]}).encode()

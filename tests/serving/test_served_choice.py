@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.errors import UserError
 from bert_tf.finetuning.choices.choice_encoding import (
     best_choices,
     encode_choices,
@@ -97,47 +96,11 @@ def test_what_fills_up_may_stand_anywhere():
     assert holes["choice"] == full["choice"]
 
 
-def test_tokens_give_logits():
-    examples = examples_of([3, 3], 5)
-    data = encode_choices(examples, models.tokenizer(), 24)
-    batch = data.batch(np.arange(2))
-    del batch["choice_mask"]
-    inputs = {name: tf.constant(value) for name, value in batch.items()}
-    found = models.ask(signatures()["tokens"], **inputs)
-    wanted = models.chooser()(batch, training=False)
-    np.testing.assert_allclose(found["logits"], wanted, atol=1e-4)
-
-
-def test_bad_requests():
+def test_rows_without_a_choice_are_refused():
     function = signatures()["serving_default"]
     refused = tf.errors.InvalidArgumentError
     with pytest.raises(refused, match="choices: row 1 has none"):
         models.ask(function, text=["a", "b"], choices=[["c", ""], ["", ""]])
-    with pytest.raises(refused, match="text has 1 rows and choices 2"):
-        models.ask(function, text=["a"], choices=[["c"], ["d"]])
-    with pytest.raises(refused, match="text has 1 rows and start 2"):
-        models.ask(
-            signatures(True)["serving_default"],
-            text=["a"],
-            choices=[["c"]],
-            start=["a", "b"],
-        )
-    nothing = tf.zeros([0, 3], tf.string)
-    found = models.ask(function, text=[], choices=nothing)
-    assert found["probabilities"].shape == (0, 3)
-
-
-def test_odd_texts():
-    choices = [[b"\xff\xfe", b"a" * 300, b"\x00"], [b"x " * 300_000, b"b", b""]]
-    found = models.ask(
-        signatures()["serving_default"], text=[b"", b"\xf0"], choices=choices
-    )
-    np.testing.assert_allclose(found["probabilities"].sum(1), 1, atol=1e-5)
-
-
-def test_no_room():
-    with pytest.raises(UserError, match="max_seq_length is 4"):
-        ChoiceModel(models.chooser(), models.tokenizer(), 4)
 
 
 def test_swag_is_answered_alike(shared_data):

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.errors import UserError
 from bert_tf.pretraining.fill_mask import MaskFiller
 from bert_tf.serving.pretrained import PretrainedModel
 from tests.serving import serving_models as models
@@ -78,22 +77,6 @@ def test_masks_are_filled_by_default():
     }
 
 
-def test_tokens_give_what_the_encoder_gives():
-    ids = tf.constant([[2, 5, 6, 9, 3, 8, 3], [2, 7, 3, 0, 0, 0, 0]])
-    inputs = {"input_ids": ids, "input_mask": tf.cast(ids > 0, tf.int32)}
-    inputs["segment_ids"] = tf.constant([[0] * 5 + [1] * 2, [0] * 7])
-    found = models.ask(signatures()["tokens"], **inputs)
-    wanted = models.pretrainer().encoder(inputs, training=False)
-    assert set(found) == {"sequence_output", "pooled_output"}
-    for name, value in found.items():
-        np.testing.assert_allclose(value, wanted[name], atol=1e-4)
-    other = {**inputs, "segment_ids": 1 - inputs["segment_ids"]}
-    changed = models.ask(signatures()["tokens"], **other)
-    assert not np.allclose(
-        found["pooled_output"], changed["pooled_output"], atol=1e-3
-    )
-
-
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
@@ -116,25 +99,3 @@ def test_odd_texts():
     filled = models.ask(signatures()["fill_mask"], text=texts[1:2])
     plain = models.ask(signatures()["fill_mask"], text=["[MASK]"])
     np.testing.assert_array_equal(filled["tokens"], plain["tokens"])
-    nothing = models.ask(signatures()["fill_mask"], text=[])
-    assert nothing["tokens"].shape == (0, 0, 4)
-    assert models.ask(signatures()["embed"], text=[])["cls"].shape[0] == 0
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"top_k": 0}, "top_k=0"),
-        ({"top_k": 10_000}, "top_k=10000"),
-        ({"max_masks": 0}, "max_masks=0"),
-        ({"max_seq_length": 81}, "max_seq_length=81"),
-    ],
-)
-def test_settings_out_of_range(settings, message):
-    with pytest.raises(UserError, match=message):
-        PretrainedModel(models.pretrainer(), models.tokenizer(), **settings)
-
-
-def test_another_model_is_refused():
-    with pytest.raises(UserError, match="no BertPretrainer"):
-        PretrainedModel(models.classifier(), models.tokenizer())

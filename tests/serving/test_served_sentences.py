@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.encoding import encode
 from bert_tf.serving.requests import example_bytes, string_array
@@ -65,18 +64,6 @@ def test_logits_are_those_of_the_python_path(pairs, long_inputs):
     assert len(set(best)) > 1
 
 
-def test_what_else_is_in_the_batch_does_not_matter():
-    text = models.texts(40, 14, 3)
-    together = models.ask(signatures()["serving_default"], text=text)
-    for number in (0, 7, 39):
-        alone = models.ask(
-            signatures()["serving_default"], text=text[number : number + 1]
-        )
-        np.testing.assert_allclose(
-            alone["logits"][0], together["logits"][number], atol=1e-5
-        )
-
-
 @pytest.mark.parametrize("pairs", [False, True])
 def test_classify_takes_examples(pairs):
     columns = {"text": string_array(["the ferry", "is é"])}
@@ -124,18 +111,6 @@ def test_several_labels_hold_above_the_threshold():
     assert len({len(row.split("|")) for row in wanted}) > 1
 
 
-def test_tokens_give_the_same():
-    text = models.texts(5, 6, 8)
-    pack = encode([example(t) for t in text], models.tokenizer(), 24)
-    batch = {
-        name: tf.constant(value)
-        for name, value in pack.batch(np.arange(5)).items()
-    }
-    found = models.ask(signatures()["tokens"], **batch)
-    wanted = models.ask(signatures()["serving_default"], text=text)
-    np.testing.assert_allclose(found["logits"], wanted["logits"], atol=1e-5)
-
-
 def test_rows_are_padded_to_the_longest_alone(monkeypatch):
     served = SentenceModel(models.classifier(), models.tokenizer(), 70, LABELS)
     seen = []
@@ -162,80 +137,7 @@ def test_lengths():
     assert lengths_up_to(1500)[-3:] == (512, 1024, 1500)
 
 
-BAD = [b"", b"\xff\xfe\xf0\x9f", b"\x00\x01", b"a" * 300, "é".encode("latin1")]
-
-
-def test_odd_texts_are_answered():
-    found = models.ask(signatures()["serving_default"], text=BAD)
-    assert np.isfinite(found["logits"]).all()
-    # What is not UTF-8 is dropped.
-    np.testing.assert_allclose(
-        found["logits"][1], found["logits"][0], atol=1e-5
-    )
-    nothing = models.ask(signatures()["serving_default"], text=[])
-    assert nothing["logits"].shape == nothing["labels"].shape == (0, 3)
-
-
-def test_a_megabyte_is_cut_or_refused():
-    text = ["the ferry " * 105_000]
-    found = models.ask(signatures()["serving_default"], text=text)
-    assert np.isfinite(found["logits"]).all()
-    with pytest.raises(
-        tf.errors.InvalidArgumentError,
-        match=r"text: the text of row 1 takes \d+ windows.*at most 128",
-    ):
-        models.ask(
-            signatures(long_inputs="windows", doc_stride=7)["serving_default"],
-            text=["a", *text],
-        )
-
-
-def test_uneven_texts_are_refused():
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match="text has 2 rows and text_b 1"
-    ):
-        models.ask(
-            signatures(pairs=True)["serving_default"],
-            text=["a", "b"],
-            text_b=["c"],
-        )
-
-
 def test_examples_without_the_text_are_refused():
     examples = example_bytes({"txt": string_array(["a"])})
     with pytest.raises(tf.errors.InvalidArgumentError, match="text"):
         models.ask(signatures()["classify"], inputs=list(examples))
-
-
-@pytest.mark.parametrize(
-    ("ids", "message"),
-    [
-        ([[2, 5, 3], [2, 99_999, 3]], r"entry 4 is 99999; .* from 0 to"),
-        ([[2, -1, 3]], "entry 1 is -1"),
-        ([[2] * 81], "have 81 positions; this model takes 80"),
-    ],
-)
-def test_bad_tokens_are_refused(ids, message):
-    ids = tf.constant(ids)
-    inputs = {"input_ids": ids, "input_mask": tf.ones_like(ids)}
-    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        models.ask(
-            signatures()["tokens"], **inputs, segment_ids=tf.zeros_like(ids)
-        )
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"labels": ["a", "b"]}, "`labels`: are 2, and the model has 3"),
-        ({"labels": ["a", "b", "a"]}, "'a' occurs twice"),
-        ({"labels": LABELS, "long_inputs": "split"}, "long_inputs is 'split'"),
-        ({"labels": LABELS, "max_seq_length": 90}, "3 to 80"),
-        ({"labels": LABELS, "max_seq_length": 3, "pairs": True}, "at least 4"),
-        ({"labels": (), "threshold": 0.5}, "`labels`: are 0"),
-    ],
-)
-def test_settings_that_do_not_fit(settings, message):
-    settings = {"max_seq_length": 40, **settings}
-    with pytest.raises(UserError, match=message):
-        SentenceModel(models.classifier(), models.tokenizer(), **settings)

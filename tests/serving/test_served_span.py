@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.errors import UserError
 from bert_tf.finetuning.question_answering.decoding import decode_answers
 from bert_tf.finetuning.question_answering.squad_files import (
     Question,
@@ -264,16 +263,6 @@ def test_a_real_model_is_asked():
     assert len(set(wanted.texts(-0.5))) > 3
 
 
-def test_tokens_give_logits():
-    ids = tf.constant([[2, 5, 6, 3, 9, 3]])
-    inputs = {"input_ids": ids, "input_mask": tf.ones_like(ids)}
-    inputs["segment_ids"] = tf.constant([[0, 0, 0, 0, 1, 1]])
-    found = models.ask(models.KINDS["span"]().signatures()["tokens"], **inputs)
-    wanted = models.span_labeler()(inputs, training=False)
-    for name in ("start_logits", "end_logits"):
-        np.testing.assert_allclose(found[name], wanted[name], atol=1e-5)
-
-
 @functools.cache
 def signature():
     return models.KINDS["span"]().signatures()["serving_default"]
@@ -292,42 +281,6 @@ def test_odd_contexts():
     answer = found["answer"][2].decode()
     context = contexts[2].decode(errors="replace")
     assert context[found["start"][2] : found["end"][2]] == answer
-    nothing = models.ask(signature(), question=[], context=[])
-    assert nothing["answer"].shape == (0,)
-    assert nothing["n_best_answers"].shape == (0, 20)
-
-
-def test_a_context_of_a_megabyte_is_refused():
-    with pytest.raises(
-        tf.errors.InvalidArgumentError,
-        match="context: the text of row 1 takes .* at most 128 of a text",
-    ):
-        models.ask(
-            signature(),
-            question=["is", "is"],
-            context=["a", "the ferry " * 105_000],
-        )
-
-
-def test_uneven_rows_are_refused():
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match="question has 1 rows and context"
-    ):
-        models.ask(signature(), question=["a"], context=["b", "c"])
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"doc_stride": 0}, "doc_stride=0"),
-        ({"n_best_size": 0}, "n_best_size=0"),
-        ({"max_query_length": 37}, "max_seq_length=40: leaves no room"),
-    ],
-)
-def test_settings_without_sense(settings, message):
-    settings = {"max_seq_length": 40, "max_query_length": 10, **settings}
-    with pytest.raises(UserError, match=message):
-        SpanModel(models.span_labeler(), models.tokenizer(), **settings)
 
 
 def real_questions(shared_data, name, count, seed):

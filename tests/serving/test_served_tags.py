@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.errors import UserError
 from bert_tf.finetuning.token_classification.conll_files import (
     TaggedWords,
     read_conll,
@@ -202,41 +201,8 @@ def test_odd_texts():
     for k in range(found["count"][1]):
         begin, end = found["starts"][1, k], found["ends"][1, k]
         assert given[begin:end] == found["entities"][1, k].decode()
-    nothing = models.ask(signatures()["serving_default"], text=[])
-    assert nothing["entities"].shape == (0, 0)
     nobody = models.ask(signatures()["serving_default"], text=["", ""])
     assert nobody["entities"].shape == (2, 0)
-
-
-def test_a_megabyte_is_refused():
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"text of row 0 takes \d+ wind"
-    ):
-        models.ask(signatures()["serving_default"], text=["a b " * 262_144])
-
-
-def test_tokens_give_logits():
-    ids = tf.constant([[2, 5, 6, 9, 3]])
-    inputs = {"input_ids": ids, "input_mask": tf.ones_like(ids)}
-    inputs["segment_ids"] = tf.zeros_like(ids)
-    found = models.ask(signatures()["tokens"], **inputs)
-    wanted = models.tagger()(inputs, training=False)
-    np.testing.assert_allclose(found["logits"], wanted, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"labels": ("O", "B-X", "I-X", "X", "B-Y")}, "labels: 'X' is no tag"),
-        ({"labels": ("O", "B-X")}, "`labels`: are 2, and the model has 5"),
-        ({"word_rule": "space"}, "word_rule is 'space'"),
-        ({"doc_stride": 0}, "doc_stride=0"),
-    ],
-)
-def test_settings_without_sense(settings, message):
-    settings = {"labels": models.TAGS, "max_seq_length": 40, **settings}
-    with pytest.raises(UserError, match=message):
-        TagModel(models.tagger(), models.tokenizer(), **settings)
 
 
 @pytest.mark.slow
