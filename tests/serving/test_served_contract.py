@@ -88,7 +88,7 @@ def test_what_else_is_in_the_batch_does_not_matter(kind):
         alone = ask(kind, texts[row : row + 1])
         for name, values in alone.items():
             # Rows with more of something are longer.
-            same = together[name][row][tuple(map(slice, values.shape[1:]))]
+            same = together[name][(row, *map(slice, values.shape[1:]))]
             if values.dtype.kind == "f":
                 np.testing.assert_allclose(values[0], same, atol=1e-4)
             else:
