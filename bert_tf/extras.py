@@ -9,7 +9,7 @@ from bert_tf.errors import UserError
 EXTRAS = {
     "serve": ("aiohttp", "grpc", "grpc_health", "prometheus_client"),
     "hub": ("huggingface_hub", "kagglehub", "keras_hub"),
-    "report": ("matplotlib",),
+    "report": ("jinja2", "matplotlib"),
 }
 
 

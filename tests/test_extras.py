@@ -32,7 +32,7 @@ def in_pyproject(extra: str) -> set[str]:
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_they_are_those_of_pyproject(extra):
     distributions = importlib.metadata.packages_distributions()
-    found = {distributions[library][0] for library in EXTRAS[extra]}
+    found = {distributions[library][0].lower() for library in EXTRAS[extra]}
     assert found == in_pyproject(extra)
 
 

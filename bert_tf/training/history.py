@@ -4,11 +4,15 @@ import contextlib
 import json
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from bert_tf.errors import UserError
 from bert_tf.extras import require_extra
 from bert_tf.files import write_text, written_beside
 from bert_tf.progress import notice
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 LEARNING_CURVE = "learning_curve.png"
 
@@ -66,6 +70,67 @@ class History:
         return [row["step"] for row in rows], [row[name] for row in rows]
 
 
+class Curve(NamedTuple):
+    """A number over the steps.
+
+    Attributes:
+      steps: where it was measured.
+      values: what it was there.
+      is_pale: whether it is drawn paler than the others.
+    """
+
+    steps: Sequence[float]
+    values: Sequence[float]
+    is_pale: bool = False
+
+
+def draw_curve(
+    axes: "Axes", training: Sequence[Curve], held_out: Sequence[Curve]
+) -> None:
+    """Draws training beside held-out, each in one colour."""
+    for curves, color, style, width, size, label in (
+        (training, "C0", "-", 1.2, None, "training"),
+        (held_out, "C1", "o-", None, 3, "held-out"),
+    ):
+        for number, curve in enumerate(curves):
+            # One or two points make no line.
+            is_short = style == "-" and len(curve.steps) < 3
+            axes.plot(
+                curve.steps,
+                curve.values,
+                ".-" if is_short else style,
+                color=color,
+                alpha=0.35 if curve.is_pale else None,
+                linewidth=width,
+                markersize=size,
+                label=label if number == 0 else None,
+            )
+
+
+def draw_levels(axes: "Axes", levels: Mapping[str, float]) -> None:
+    """Draws labelled horizontal lines; call it behind everything else."""
+    ordered = sorted(levels.items(), key=lambda item: item[1])
+    for _, value in ordered:
+        axes.axhline(value, linestyle="--", color="grey", linewidth=1)
+    low, high = axes.get_ylim()
+    for place, (label, value) in enumerate(ordered):
+        above = ordered[place + 1][1] if place + 1 < len(ordered) else None
+        # Where two lines are close the lower one is labelled from below.
+        is_close = above is not None and above - value < (high - low) / 14
+        axes.annotate(
+            label,
+            (1, value),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, -2 if is_close else 0),
+            textcoords="offset points",
+            ha="right",
+            va="top" if is_close else "bottom",
+            fontsize=8,
+            color="grey",
+            parse_math=False,
+        )
+
+
 def draw_curves(
     path: str | pathlib.Path,
     history: History,
@@ -90,24 +155,13 @@ def draw_curves(
     figure.suptitle(heading, fontsize=11)
     all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, name in zip(all_axes, panels, strict=True):
-        steps, values = history.series(name)
-        # A single point makes no line.
-        marker = "." if len(steps) < 3 else None
-        axes.plot(steps, values, marker=marker, label="training", linewidth=1.2)
-        steps, values = history.series(f"eval_{name}")
-        if steps:
-            axes.plot(steps, values, "o-", label="held-out", markersize=3)
-        for label, level in levels.get(name, {}).items():
-            axes.axhline(level, linestyle="--", color="grey", linewidth=1)
-            axes.annotate(
-                label,
-                (1, level),
-                xycoords=("axes fraction", "data"),
-                ha="right",
-                va="bottom",
-                fontsize=8,
-                color="grey",
-            )
+        held_out = Curve(*history.series(f"eval_{name}"))
+        draw_curve(
+            axes,
+            [Curve(*history.series(name))],
+            [held_out] if held_out.steps else [],
+        )
+        draw_levels(axes, levels.get(name, {}))
         title = name.replace("_lm_", " LM ").replace("_", " ")
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("step")

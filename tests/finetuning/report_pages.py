@@ -1,8 +1,9 @@
-"""Pages and folders of reports, for tests."""
+"""Pages of reports, for tests."""
 
 import html.parser
 import json
 import pathlib
+from typing import Any
 
 VOID = {"meta", "img", "br", "link", "input", "hr"}
 HOSTILE = (
@@ -43,28 +44,10 @@ class Page(html.parser.HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
-def read_page(path: pathlib.Path) -> Page:
-    return Page(path.read_text(encoding="utf-8"))
+def numbers_of(page: pathlib.Path) -> dict[str, Any]:
+    """What report.json beside a page holds."""
+    return json.loads(page.with_name("report.json").read_text("utf-8"))
 
 
-def numbers_of(folder: pathlib.Path) -> dict:
-    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
-
-
-def lines_of(folder: pathlib.Path) -> list[dict]:
-    text = (folder / "dev_predictions.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def change_results(folder: pathlib.Path, **changes) -> None:
-    path = folder / "results.json"
-    results = json.loads(path.read_text()) | changes
-    path.write_text(json.dumps(results))
-
-
-def change_line(folder: pathlib.Path, number: int, **changes) -> None:
-    path = folder / "dev_predictions.jsonl"
-    lines = path.read_text().splitlines()
-    line = json.loads(lines[number - 1]) | changes
-    lines[number - 1] = json.dumps(line)
-    path.write_text("\n".join(lines) + "\n")
+def text_of(page: pathlib.Path) -> str:
+    return Page(page.read_text(encoding="utf-8")).text

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from bert_tf.finetuning.report.calibration import (
+from bert_tf.finetuning.report.statistics import (
     brier_score,
     class_calibration,
     expected_calibration_error,

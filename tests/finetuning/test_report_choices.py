@@ -2,19 +2,18 @@
 
 import pytest
 
-from bert_tf.finetuning.report.make import make_report
-from tests.finetuning import report_folders
-from tests.finetuning.report_pages import numbers_of, read_page
+from bert_tf.finetuning.report.make import write_report
+from tests.finetuning.report_pages import numbers_of, text_of
+from tests.finetuning.report_runs import CHOICES, choice_run
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    return make_report(report_folders.choice_folder(folder))
+    return write_report(choice_run(), tmp_path_factory.mktemp("run"))
 
 
 def test_positions(report):
-    found = numbers_of(report.parent)["predictions"]
+    found = numbers_of(report)["predictions"]
     assert found["confusion_matrix"] == {
         "labels": ["0", "1", "2", "3"],
         "counts": [[1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 1]],
@@ -28,7 +27,7 @@ def test_positions(report):
 
 
 def test_numbers_of_choices(report):
-    found = numbers_of(report.parent)["predictions"]["by_number_of_choices"]
+    found = numbers_of(report)["predictions"]["by_number_of_choices"]
     assert found == [
         {"choices": 2, "count": 2, "accuracy": 0.5, "chance": 0.5},
         {"choices": 4, "count": 2, "accuracy": 0.5, "chance": 0.25},
@@ -36,7 +35,7 @@ def test_numbers_of_choices(report):
 
 
 def test_calibration(report):
-    found = numbers_of(report.parent)["predictions"]["calibration"]
+    found = numbers_of(report)["predictions"]["calibration"]
     confidences = [0.75, 0.625, 0.5, 0.875]
     assert found["mean_confidence"] == pytest.approx(sum(confidences) / 4)
     assert found["share_true"] == 0.5
@@ -54,12 +53,12 @@ def test_calibration(report):
 
 
 def test_mistakes(report):
-    found = numbers_of(report.parent)["predictions"]["mistakes"]
+    found = numbers_of(report)["predictions"]["mistakes"]
     assert found["total"] == 2
     assert [each["row"] for each in found["worst"]] == [5, 3]
     assert found["worst"][1]["confidence"] == 0.625
     assert found["worst"][1]["label_probability"] == 0.125
-    text = read_page(report).text
+    text = text_of(report)
     assert "Predicted 1 at 62.5 % True 3 , given 12.5 % line 3, id 1" in text
     assert "context 1 Every choice begins: She 12.5 % choice 1 0" in text
     assert "predicted 62.5 % choice 1 1" in text
@@ -69,7 +68,5 @@ def test_mistakes(report):
 
 
 def test_all_right(tmp_path):
-    folder = report_folders.choice_folder(tmp_path)
-    report_folders.rewritten(folder, report_folders.CHOICES[:1])
-    text = read_page(make_report(folder)).text
-    assert "None in 1 rows." in text
+    page = write_report(choice_run(CHOICES[:1]), tmp_path)
+    assert "None in 1 rows." in text_of(page)

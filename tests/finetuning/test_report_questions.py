@@ -2,18 +2,19 @@
 
 import pytest
 
-from bert_tf.errors import UserError
-from bert_tf.finetuning.report.make import make_report
-from bert_tf.finetuning.report.question_numbers import question_word
-from bert_tf.finetuning.report.question_rows import read_question
-from tests.finetuning import report_folders
-from tests.finetuning.report_pages import change_line, numbers_of, read_page
+from bert_tf.finetuning.report.make import write_report
+from bert_tf.finetuning.report.question_answering import question_word
+from tests.finetuning.report_pages import Page, numbers_of, text_of
+from tests.finetuning.report_runs import (
+    QUESTIONS,
+    plain_question_run,
+    question_run,
+)
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    return make_report(report_folders.question_folder(folder))
+    return write_report(question_run(), tmp_path_factory.mktemp("run"))
 
 
 def groups(found):
@@ -24,7 +25,7 @@ def groups(found):
 
 
 def test_groups(report):
-    found = numbers_of(report.parent)["predictions"]
+    found = numbers_of(report)["predictions"]
     assert found["all"] == {
         "count": 4,
         "exact": 0.5,
@@ -48,7 +49,7 @@ def test_groups(report):
 
 
 def test_with_and_without_an_answer(report):
-    first, second = numbers_of(report.parent)["predictions"]["parts"]
+    first, second = numbers_of(report)["predictions"]["parts"]
     assert (first["group"], first["count"], first["answered"]) == (
         "has an answer",
         2,
@@ -57,13 +58,13 @@ def test_with_and_without_an_answer(report):
     assert (first["exact"], first["f1"]) == (0.5, pytest.approx(5 / 6))
     assert (second["group"], second["answered"]) == ("no answer", 1)
     assert (second["exact"], second["f1"]) == (0.5, 0.5)
-    text = read_page(report).text
+    text = text_of(report)
     assert "has an answer 2 2 50.0 83.3" in text
     assert "no answer 2 1 50.0 50.0" in text
 
 
 def test_null_odds(report):
-    odds = numbers_of(report.parent)["predictions"]["null_odds"]
+    odds = numbers_of(report)["predictions"]["null_odds"]
     assert odds["threshold"] == -0.5
     assert sum(odds["has_answer"]) == sum(odds["no_answer"]) == 2
     width = odds["edges"][1] - odds["edges"][0]
@@ -76,43 +77,33 @@ def test_null_odds(report):
         assert begins == pytest.approx(
             [value - width / 2 for value in wanted], abs=width
         )
-    text = read_page(report).text
+    text = text_of(report)
     assert "threshold of this model, -0.5" in text
 
 
 def test_without_null_odds(tmp_path):
-    path = make_report(report_folders.plain_question_folder(tmp_path))
-    found = numbers_of(tmp_path)["predictions"]
+    page = write_report(plain_question_run(), tmp_path)
+    found = numbers_of(page)["predictions"]
     assert found["null_odds"] is None
     assert found["parts"] == []
-    text = read_page(path).text
+    text = text_of(page)
     assert "Is there an answer at all?" not in text
     assert "Null odds" not in text
 
 
 def test_one_threshold_and_one_value(tmp_path):
-    folder = report_folders.question_folder(tmp_path, threshold=2.0)
-    report_folders.rewritten(
-        folder, [x | {"null_odds": 2.0} for x in report_folders.QUESTIONS]
-    )
-    make_report(folder)
-    odds = numbers_of(folder)["predictions"]["null_odds"]
+    lines = [line | {"null_odds": 2.0} for line in QUESTIONS]
+    page = write_report(question_run(lines, threshold=2.0), tmp_path)
+    odds = numbers_of(page)["predictions"]["null_odds"]
     assert sum(odds["has_answer"]) == 2
     assert odds["edges"][0] < 2 < odds["edges"][-1]
 
 
-def test_some_null_odds_alone(tmp_path):
-    folder = report_folders.question_folder(tmp_path)
-    change_line(folder, 2, null_odds=None)
-    with pytest.raises(UserError, match="some questions have null_odds and so"):
-        make_report(folder)
-
-
 def test_mistakes_by_hand(report):
-    found = numbers_of(report.parent)["predictions"]["mistakes"]
+    found = numbers_of(report)["predictions"]["mistakes"]
     assert found["total"] == 2
     assert [each["identifier"] for each in found["worst"]] == ["q2", "q0"]
-    page = read_page(report)
+    page = Page(report.read_text(encoding="utf-8"))
     assert "Predicted 1901 True no answer F1 0.0 Null odds -1" in page.text
     assert (
         "Predicted Lovell sailed True Ada Lovell , Lovell F1 66.7" in page.text
@@ -130,21 +121,16 @@ def test_mistakes_by_hand(report):
 
 
 def test_surer_mistakes_come_first(tmp_path):
-    folder = report_folders.question_folder(tmp_path)
-    wrong = report_folders.QUESTIONS[2]
-    report_folders.rewritten(
-        folder,
-        [
-            wrong | {"identifier": name, "n_best": best}
-            for name, best in (
-                ("a", [["1901", 0.3]]),
-                ("b", [["else", 0.9]]),
-                ("c", [["1901", 0.7]]),
-            )
-        ],
-    )
-    make_report(folder)
-    worst = numbers_of(folder)["predictions"]["mistakes"]["worst"]
+    lines = [
+        QUESTIONS[2] | {"identifier": name, "n_best": best}
+        for name, best in (
+            ("a", [["1901", 0.3]]),
+            ("b", [["else", 0.9]]),
+            ("c", [["1901", 0.7]]),
+        )
+    ]
+    page = write_report(question_run(lines), tmp_path)
+    worst = numbers_of(page)["predictions"]["mistakes"]["worst"]
     assert [each["identifier"] for each in worst] == ["c", "a", "b"]
 
 
@@ -161,5 +147,4 @@ def test_surer_mistakes_come_first(tmp_path):
     ],
 )
 def test_question_words(question, word):
-    line = report_folders.QUESTIONS[0] | {"question": question}
-    assert question_word(read_question(line, {}, "line 1")) == word
+    assert question_word({"question": question}) == word

@@ -2,19 +2,18 @@
 
 import pytest
 
-from bert_tf.finetuning.report.make import make_report
-from tests.finetuning import report_folders
-from tests.finetuning.report_pages import numbers_of, read_page
+from bert_tf.finetuning.report.make import write_report
+from tests.finetuning.report_pages import numbers_of, text_of
+from tests.finetuning.report_runs import TAGS, tag_run
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    return make_report(report_folders.tag_folder(folder))
+    return write_report(tag_run(), tmp_path_factory.mktemp("run"))
 
 
 def test_types(report):
-    found = numbers_of(report.parent)["predictions"]
+    found = numbers_of(report)["predictions"]
     assert (found["num_examples"], found["num_words"]) == (3, 10)
     # Ada Lovell is right, Oslo an ORG, New York and Hull are missed, York and
     # calls are none.
@@ -35,21 +34,20 @@ def test_types(report):
 
 
 def test_kinds_of_errors(report):
-    assert numbers_of(report.parent)["predictions"]["errors"] == {
+    assert numbers_of(report)["predictions"]["errors"] == {
         "right": 1,
         "other_type": 1,
         "other_ends": 1,
         "missed": 1,
         "invented": 1,
     }
-    text = read_page(report).text
+    text = text_of(report)
     assert "What became of 4 entities in 10 words" in text
     assert "Missed altogether 1 25.0" in text
     assert "Found where there is none 1 \u2013" in text
 
 
 def test_each_kind_of_error_has_its_own_count(tmp_path):
-    folder = report_folders.tag_folder(tmp_path)
     tags = "B-A I-A O B-A B-A O B-B I-B I-B O O O O O O O B-A O B-A O B-A O"
     answers = "O O O O O O B-B B-B O O B-A O B-A O B-A O B-B O B-A O B-A O"
     line = {
@@ -64,9 +62,8 @@ def test_each_kind_of_error_has_its_own_count(tmp_path):
         "tags": ["B-A", "I-A", "B-A", "I-A"],
         "predictions": ["O", "B-A", "I-A", "O"],
     }
-    report_folders.rewritten(folder, [line, other_ends, other_ends])
-    make_report(folder)
-    assert numbers_of(folder)["predictions"]["errors"] == {
+    page = write_report(tag_run([line, other_ends, other_ends]), tmp_path)
+    assert numbers_of(page)["predictions"]["errors"] == {
         "right": 2,
         "other_type": 1,
         "other_ends": 5,
@@ -76,7 +73,7 @@ def test_each_kind_of_error_has_its_own_count(tmp_path):
 
 
 def test_mistakes(report):
-    found = numbers_of(report.parent)["predictions"]["mistakes"]
+    found = numbers_of(report)["predictions"]["mistakes"]
     assert found["total"] == 2
     first, second = found["worst"]
     assert (first["row"], first["wrong"]) == (7, 4)
@@ -85,7 +82,7 @@ def test_mistakes(report):
         {"kind": "PER", "first": 0, "last": 1, "right": True},
         {"kind": "LOC", "first": 3, "last": 3, "right": False},
     ]
-    text = read_page(report).text
+    text = text_of(report)
     assert "True LOC, not found New York calls LOC, not found Hull" in text
     assert "Predicted New LOC, wrong York PER, wrong calls Hull" in text
     assert "True PER Ada Lovell saw LOC, not found Oslo ." in text
@@ -93,37 +90,30 @@ def test_mistakes(report):
 
 
 def test_no_entity_at_all(tmp_path):
-    folder = report_folders.tag_folder(tmp_path)
-    report_folders.rewritten(folder, report_folders.TAGS[2:])
-    text = read_page(make_report(folder)).text
+    text = text_of(write_report(tag_run(TAGS[2:]), tmp_path))
     assert "There is no entity in 1 sentences, and none was found." in text
     assert "None in 1 sentences." in text
 
 
 def test_tags_of_other_schemes(tmp_path):
     """IOB1 and IOBES mean the same entities."""
-    folder = report_folders.tag_folder(tmp_path)
-    line = report_folders.TAGS[0] | {
+    line = TAGS[0] | {
         "tags": ["I-PER", "I-PER", "O", "I-LOC", "O"],
         "predictions": ["B-PER", "E-PER", "O", "S-LOC", "O"],
     }
-    report_folders.rewritten(folder, [line])
-    make_report(folder)
-    found = numbers_of(folder)["predictions"]
+    page = write_report(tag_run([line]), tmp_path)
+    found = numbers_of(page)["predictions"]
     assert found["mistakes"]["total"] == 0
     assert found["errors"]["right"] == 2
 
 
 def test_many_types(tmp_path):
     """More than fit in a matrix are pooled, and the page is made."""
-    folder = report_folders.tag_folder(tmp_path)
     tags = [f"B-T{number:02}" for number in range(40)]
     line = {"row": 1, "words": ["w"] * 40, "tags": tags}
-    report_folders.rewritten(
-        folder, [line | {"predictions": [*tags[1:], tags[0]]}]
-    )
-    path = make_report(folder)
-    found = numbers_of(folder)["predictions"]
+    line["predictions"] = [*tags[1:], tags[0]]
+    page = write_report(tag_run([line]), tmp_path)
+    found = numbers_of(page)["predictions"]
     assert found["confusion_matrix"]["pooled"] == 12
     assert len(found["per_label"]) == 40
-    assert "12 other types" in read_page(path).text
+    assert "12 other types" in text_of(page)

@@ -3,12 +3,10 @@
 import contextlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bert_tf.extras import require_extra
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from bert_tf.training.history import Curve, draw_curve, draw_levels
 
 # Okabe and Ito 2008, "Color universal design": told apart by the colour-blind.
 BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#5F6B76", "#007A5A"
@@ -22,6 +20,7 @@ _STYLE: dict[Any, Any] = {
     "xtick.color": "#323F4B",
     "ytick.color": "#323F4B",
     "axes.grid": True,
+    "axes.prop_cycle": f"cycler(color={[BLUE, ORANGE]})",
     "grid.color": "#E4E7EB",
     "axes.axisbelow": True,
     "legend.frameon": False,
@@ -59,30 +58,6 @@ def _drawing(rows: Sequence[float] = (1,), size=_SIZE) -> Iterator[_Drawing]:
         drawing.svg = file.getvalue()
 
 
-def _draw_levels(axes: "Axes", levels: Mapping[str, float]) -> None:
-    """Labelled horizontal lines; call it when everything else is drawn."""
-    ordered = sorted(levels.items(), key=lambda item: item[1])
-    for _, value in ordered:
-        axes.axhline(value, linestyle="--", color=GREY, linewidth=1.1)
-    low, high = axes.get_ylim()
-    for place, (label, value) in enumerate(ordered):
-        above = ordered[place + 1][1] if place + 1 < len(ordered) else high
-        # Where two lines are close the lower one is labelled from below.
-        is_close = above - value < (high - low) / 14
-        axes.annotate(
-            label,
-            (0.99, value),
-            xycoords=("axes fraction", "data"),
-            xytext=(0, -2 if is_close else 2),
-            textcoords="offset points",
-            ha="right",
-            va="top" if is_close else "bottom",
-            fontsize=8,
-            color=GREY,
-            parse_math=False,
-        )
-
-
 def learning_curve(
     training: Sequence[Mapping[str, Any]],
     held_out: Sequence[Mapping[str, Any]],
@@ -95,7 +70,7 @@ def learning_curve(
     """Training and held-out numbers over the steps, one line a seed.
 
     Args:
-      training: series with "steps" and "values".
+      training: series with "seed", "steps" and "values".
       held_out: series of the same form.
       name: of the number, for the axis.
       levels: labelled horizontal lines.
@@ -103,28 +78,25 @@ def learning_curve(
       best_step: where the model was kept, for a vertical line, or None.
       scale: the values are drawn times this.
     """
+
+    def curves(series: Sequence[Mapping[str, Any]]) -> list[Curve]:
+        return [
+            Curve(
+                each["steps"],
+                [value * scale for value in each["values"]],
+                each["seed"] != best_seed,
+            )
+            for each in series
+        ]
+
     with _drawing() as drawing:
         axes = drawing.axes[0]
-        for series, colour, style, label in (
-            (training, BLUE, "-", "training"),
-            (held_out, ORANGE, "o-", "held-out"),
-        ):
-            for number, each in enumerate(series):
-                axes.plot(
-                    each["steps"],
-                    [value * scale for value in each["values"]],
-                    "." if len(each["steps"]) == 1 else style,
-                    color=colour,
-                    alpha=1 if each["seed"] == best_seed else 0.35,
-                    linewidth=1.4,
-                    markersize=4,
-                    label=label if number == 0 else None,
-                )
+        draw_curve(axes, curves(training), curves(held_out))
         if best_step is not None:
             axes.axvline(
                 best_step, color=GREEN, linestyle=":", label="model kept"
             )
-        _draw_levels(axes, {k: v * scale for k, v in levels.items()})
+        draw_levels(axes, {k: v * scale for k, v in levels.items()})
         axes.set_xlabel("training step")
         axes.set_ylabel(name, parse_math=False)
         axes.legend(loc="best")
@@ -164,7 +136,7 @@ def seed_dots(
         axes.set_xticks(list(places))
         axes.set_xlim(0.4, len(values) + 0.6)
         axes.margins(y=0.12)
-        _draw_levels(axes, {k: 100 * v for k, v in levels.items()})
+        draw_levels(axes, {k: 100 * v for k, v in levels.items()})
         axes.set_xlabel("training, in the order of the table")
         axes.set_ylabel(f"{name}, x 100", parse_math=False)
         axes.grid(axis="x", visible=False)
@@ -175,7 +147,7 @@ def reliability(bins: Sequence[Mapping[str, Any]], event: str) -> bytes:
     """The reliability diagram over the histogram of the probabilities.
 
     Args:
-      bins: from `calibration.reliability_bins`.
+      bins: from `statistics.reliability_bins`.
       event: what the probability is of, for the axis.
     """
     with _drawing((3, 1.1), (4.8, 4.4)) as drawing:

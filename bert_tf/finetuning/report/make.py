@@ -1,19 +1,137 @@
-"""The report of a finished fine-tuning run: report.html and report.json."""
+"""report.html and report.json, from what a finished fine-tuning has at hand."""
 
+import dataclasses
 import json
+import math
 import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from bert_tf.errors import UserError
 from bert_tf.files import write_text
-from bert_tf.finetuning.report.numbers import report_numbers
-from bert_tf.finetuning.report.page import page
-from bert_tf.finetuning.report.run_files import read_run
+from bert_tf.finetuning.choices.choice_recipe import OwnChoiceRecipe
+from bert_tf.finetuning.kinds.own_file import OwnFileRecipe
+from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.finetuning.report.multiple_choice import choice_statistics
+from bert_tf.finetuning.report.question_answering import question_statistics
+from bert_tf.finetuning.report.render import render
+from bert_tf.finetuning.report.statistics import run_statistics
+from bert_tf.finetuning.report.text_classification import text_statistics
+from bert_tf.finetuning.report.token_classification import tag_statistics
+from bert_tf.finetuning.spans.span_recipe import SpanRecipe
+from bert_tf.finetuning.tags.feature_recipe import FeatureRecipe
+from bert_tf.finetuning.tags.tag_recipe import OwnTagRecipe
+from bert_tf.recipe import read_json_object
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """What a report knows of a family of tasks.
+
+    Attributes:
+      template: its page.
+      statistics: what its rows show; takes them and results.json.
+      recipes: together they have the settings of all its tasks.
+    """
+
+    template: str
+    statistics: Callable[..., dict[str, Any]]
+    recipes: tuple[type[FinetuningRecipe], ...]
+
+
+# By a key of its rows that no other family has.
+FAMILIES = {
+    "text_a": Family(
+        "text_classification.html.jinja", text_statistics, (OwnFileRecipe,)
+    ),
+    "question": Family(
+        "question_answering.html.jinja", question_statistics, (SpanRecipe,)
+    ),
+    "choices": Family(
+        "multiple_choice.html.jinja", choice_statistics, (OwnChoiceRecipe,)
+    ),
+    "tags": Family(
+        "token_classification.html.jinja",
+        tag_statistics,
+        (OwnTagRecipe, FeatureRecipe),
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class FinishedRun:
+    """What a report is made of; all values are of types that JSON knows.
+
+    Attributes:
+      results: what results.json holds.
+      recipe: what recipe.json holds.
+      histories: the rows of history.jsonl, by seed; by "" where there is one
+        training only.
+      predictions: the rows of dev_predictions.jsonl, one or more.
+    """
+
+    results: Mapping[str, Any]
+    recipe: Mapping[str, Any]
+    histories: Mapping[str, Sequence[Mapping[str, Any]]]
+    predictions: Sequence[Mapping[str, Any]]
+
+
+def write_report(run: FinishedRun, folder: pathlib.Path) -> pathlib.Path:
+    """Writes report.html and report.json.
+
+    The same run gives the same bytes. The page is one file that needs no
+    network and runs no script.
+
+    Args:
+      run: a finished run.
+      folder: where to.
+
+    Returns:
+      The path of report.html.
+
+    Raises:
+      UserError: a library is not installed, or the run has no predictions or
+        some of an unknown form.
+    """
+    family = _family(run.predictions)
+    results = _without_nan(run.results)
+    numbers = run_statistics(
+        results, run.recipe, _without_nan(run.histories), family.recipes
+    )
+    numbers["predictions"] = family.statistics(run.predictions, results)
+    html = render(numbers, family.template)
+    # Lone surrogates of a text stay escapes, as in the file they came from.
+    text = json.dumps(numbers, indent=1, allow_nan=False)
+    write_text(folder / "report.json", text + "\n")
+    write_text(folder / "report.html", html)
+    return folder / "report.html"
+
+
+def _family(predictions: Sequence[Mapping[str, Any]]) -> Family:
+    if not predictions:
+        raise UserError("there are no predictions to report on.")
+    found = [key for key in FAMILIES if key in predictions[0]]
+    if len(found) != 1:
+        keys = ", ".join(map(repr, FAMILIES))
+        raise UserError(
+            f"predictions hold {len(found) or 'none'} of the keys {keys}; they "
+            "hold one of them, by which their kind is known."
+        )
+    return FAMILIES[found[0]]
+
+
+def _without_nan(value: Any) -> Any:
+    """A JSON value with None for every number that is not finite."""
+    if isinstance(value, Mapping):
+        return {name: _without_nan(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(each) for each in value]
+    is_lost = isinstance(value, float) and not math.isfinite(value)
+    return None if is_lost else value
 
 
 def make_report(output_dir: str | pathlib.Path) -> pathlib.Path:
-    """Writes report.html and report.json from the files of a finished run.
-
-    Only files are read: no model is built. The same files give the same
-    bytes. The page is one file that needs no network and runs no script.
+    """Writes the report of a finished run again, from the files in its folder.
 
     Args:
       output_dir: the folder of the run, with results.json, recipe.json,
@@ -23,14 +141,38 @@ def make_report(output_dir: str | pathlib.Path) -> pathlib.Path:
       The path of report.html.
 
     Raises:
-      UserError: a file is missing or is not what a finished run writes.
+      UserError: a file is missing or is not JSON, and see `write_report`.
     """
     folder = pathlib.Path(output_dir)
-    run = read_run(folder)
-    numbers = report_numbers(run)
-    html = page(numbers, run.kind)
-    # Lone surrogates of a text stay escapes, as in the file they came from.
-    text = json.dumps(numbers, indent=1, allow_nan=False)
-    write_text(folder / "report.json", text + "\n")
-    write_text(folder / "report.html", html)
-    return folder / "report.html"
+    if not folder.is_dir():
+        raise UserError(
+            f"`output_dir`={folder}: no such folder; give the folder of a "
+            "finished fine-tuning run."
+        )
+    results = read_json_object(folder / "results.json")
+    seeds = results.get("seeds", [])
+    parts = {"": "."}
+    if len(seeds) > 1:
+        parts = {str(each["seed"]): each["folder"] for each in seeds}
+    run = FinishedRun(
+        results,
+        read_json_object(folder / "recipe.json"),
+        {
+            seed: _read_lines(folder / part / "history.jsonl")
+            for seed, part in parts.items()
+        },
+        _read_lines(folder / "dev_predictions.jsonl"),
+    )
+    return write_report(run, folder)
+
+
+def _read_lines(path: pathlib.Path) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file.") from None
+    try:
+        return [json.loads(line) for line in lines if line.strip()]
+    except ValueError as error:
+        raise UserError(f"{path}: not valid JSON ({error}).") from None

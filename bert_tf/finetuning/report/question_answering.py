@@ -1,4 +1,8 @@
-"""The numbers of a report on questions: what its tables show, for JSON."""
+"""What a report tells of answers to questions, spans of a text.
+
+Rows are those of dev_predictions.jsonl: "answers" are the gold answers, none
+where the text has no answer, and "prediction" is empty where none is given.
+"""
 
 import collections
 import re
@@ -7,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.errors import UserError
-from bert_tf.finetuning.report.checks import PREDICTIONS
-from bert_tf.finetuning.report.kind import NUM_MISTAKES
-from bert_tf.finetuning.report.question_rows import QuestionRow
+from bert_tf.finetuning.report.statistics import NUM_MISTAKES
+
+Row = Mapping[str, Any]
 
 _QUESTION_WORDS = {
     "what": "what",
@@ -34,17 +37,14 @@ _ODDS_BINS = 40
 _ODDS_RANGE = (0.005, 0.995)
 
 
-def question_numbers(
-    rows: Sequence[QuestionRow], results: Mapping[str, Any]
+def question_statistics(
+    rows: Sequence[Row], results: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Scores of groups of questions, null odds and mistakes.
 
     Args:
-      rows: the lines of dev_predictions.jsonl.
-      results: results.json, for the threshold.
-
-    Raises:
-      UserError: some lines have null odds and some have none.
+      rows: N questions.
+      results: for the threshold.
     """
     return {
         "num_examples": len(rows),
@@ -56,7 +56,7 @@ def question_numbers(
         ),
         "by_context_length": _in_order(
             rows,
-            lambda row: _range(len(row.context.split()), _CONTEXT_WORDS),
+            lambda row: _range(len(row["context"].split()), _CONTEXT_WORDS),
             _ranges(_CONTEXT_WORDS),
         ),
         "null_odds": _null_odds(rows, results.get("threshold")),
@@ -64,18 +64,18 @@ def question_numbers(
     }
 
 
-def question_word(row: QuestionRow) -> str:
+def question_word(row: Row) -> str:
     """The first question word of a question; "other" where there is none."""
-    words = _WORD.findall(row.question.lower())
+    words = _WORD.findall(row["question"].lower())
     known = (_QUESTION_WORDS[word] for word in words if word in _QUESTION_WORDS)
     return next(known, _OTHER_WORD)
 
 
-def _answer_length(row: QuestionRow) -> str:
+def _answer_length(row: Row) -> str:
     """The group of the first right answer's number of words."""
-    if not row.answers:
+    if not row["answers"]:
         return _NO_ANSWER
-    return _range(len(row.answers[0].text.split()), _ANSWER_WORDS)
+    return _range(len(row["answers"][0]["text"].split()), _ANSWER_WORDS)
 
 
 def _ranges(edges: Sequence[int]) -> list[str]:
@@ -93,26 +93,26 @@ def _range(count: int, edges: Sequence[int]) -> str:
     return _ranges(edges)[int(np.searchsorted(edges, count))]
 
 
-def _scores(rows: Sequence[QuestionRow]) -> dict[str, Any]:
+def _scores(rows: Sequence[Row]) -> dict[str, Any]:
     """How many questions, and their mean exact match and F1."""
     return {
         "count": len(rows),
-        "exact": float(np.mean([row.exact for row in rows])),
-        "f1": float(np.mean([row.f1 for row in rows])),
+        "exact": float(np.mean([row["exact"] for row in rows])),
+        "f1": float(np.mean([row["f1"] for row in rows])),
     }
 
 
 def _groups(
-    rows: Sequence[QuestionRow], group: Callable[[QuestionRow], str]
-) -> dict[str, list[QuestionRow]]:
-    found: dict[str, list[QuestionRow]] = collections.defaultdict(list)
+    rows: Sequence[Row], group: Callable[[Row], str]
+) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = collections.defaultdict(list)
     for row in rows:
         found[group(row)].append(row)
     return found
 
 
 def _grouped(
-    rows: Sequence[QuestionRow], group: Callable[[QuestionRow], str]
+    rows: Sequence[Row], group: Callable[[Row], str]
 ) -> list[dict[str, Any]]:
     """The scores of each group, the largest first."""
     found = _groups(rows, group)
@@ -121,8 +121,8 @@ def _grouped(
 
 
 def _in_order(
-    rows: Sequence[QuestionRow],
-    group: Callable[[QuestionRow], str],
+    rows: Sequence[Row],
+    group: Callable[[Row], str],
     order: Sequence[str],
 ) -> list[dict[str, Any]]:
     """The scores of those groups that have questions."""
@@ -134,20 +134,20 @@ def _in_order(
     ]
 
 
-def _parts(rows: Sequence[QuestionRow]) -> list[dict[str, Any]]:
+def _parts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Questions with and without an answer; empty where all have one.
 
     Of each its scores, and to how many of them an answer was given.
     """
     groups = _groups(
-        rows, lambda row: _HAS_ANSWER if row.answers else _NO_ANSWER
+        rows, lambda row: _HAS_ANSWER if row["answers"] else _NO_ANSWER
     )
     if _NO_ANSWER not in groups:
         return []
     return [
         {
             "group": name,
-            "answered": sum(bool(row.prediction) for row in groups[name]),
+            "answered": sum(bool(row["prediction"]) for row in groups[name]),
         }
         | _scores(groups[name])
         for name in (_HAS_ANSWER, _NO_ANSWER)
@@ -156,19 +156,13 @@ def _parts(rows: Sequence[QuestionRow]) -> list[dict[str, Any]]:
 
 
 def _null_odds(
-    rows: Sequence[QuestionRow], threshold: float | None
+    rows: Sequence[Row], threshold: float | None
 ) -> dict[str, Any] | None:
     """The null odds of questions with and without an answer, counted."""
-    have = {row.null_odds is not None for row in rows}
-    if have == {False}:
+    if rows[0]["null_odds"] is None:
         return None
-    if len(have) > 1:
-        raise UserError(
-            f"{PREDICTIONS}: some questions have null_odds and some have null; "
-            "all must be of one kind."
-        )
-    odds = np.array([row.null_odds for row in rows], np.float64)
-    has_answer = np.array([bool(row.answers) for row in rows])
+    odds = np.array([row["null_odds"] for row in rows], np.float64)
+    has_answer = np.array([bool(row["answers"]) for row in rows])
     low, high = np.quantile(odds, _ODDS_RANGE)
     if threshold is not None:
         low, high = min(low, threshold), max(high, threshold)
@@ -184,19 +178,16 @@ def _null_odds(
     }
 
 
-def _confidence(row: QuestionRow) -> float:
+def _confidence(row: Row) -> float:
     """The probability of the answer given, 0 where it is not told."""
-    return dict(row.n_best).get(row.prediction, 0.0)
+    return dict(row["n_best"]).get(row["prediction"], 0.0)
 
 
-def _mistakes(rows: Sequence[QuestionRow]) -> dict[str, Any]:
+def _mistakes(rows: Sequence[Row]) -> dict[str, Any]:
     """The questions of the lowest F1, the surest answers first."""
-    wrong = [row for row in rows if row.exact < 1]
-    worst = sorted(wrong, key=lambda row: (row.f1, -_confidence(row)))
+    wrong = [row for row in rows if row["exact"] < 1]
+    worst = sorted(wrong, key=lambda row: (row["f1"], -_confidence(row)))
     return {
         "total": len(wrong),
-        "worst": [
-            row._asdict() | {"answers": [x._asdict() for x in row.answers]}
-            for row in worst[:NUM_MISTAKES]
-        ],
+        "worst": [dict(row) for row in worst[:NUM_MISTAKES]],
     }

@@ -1,4 +1,4 @@
-"""Folders as a finished fine-tuning run leaves them, without any training."""
+"""Finished runs of every task family, without any training."""
 
 import json
 import pathlib
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.finetuning.report.make import FinishedRun
 
 WORDS = (
     "the company said its profit rose after shares fell on market fears while "
@@ -178,12 +179,6 @@ def history_rows(
     return rows
 
 
-def write_lines(path: pathlib.Path, lines: Sequence[Mapping]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    path.write_text(text, encoding="utf-8")
-
-
 def results_of(
     task: str, labels: Sequence[str], scores: Mapping[str, float]
 ) -> dict[str, Any]:
@@ -209,23 +204,21 @@ def results_of(
     }
 
 
-def write_run(
-    folder: pathlib.Path,
+def finished(
     results: Mapping[str, Any],
     lines: Sequence[Mapping[str, Any]],
     num_seeds: int = 1,
-    metric_spread: float = 0.012,
-) -> pathlib.Path:
-    """Writes the files of a run, with several trainings where asked for."""
+) -> FinishedRun:
+    """A run with these answers, and several trainings where asked for."""
     random = np.random.default_rng(7)
     results = dict(results)
     metric = results["main_metric"]
-    folder.mkdir(parents=True, exist_ok=True)
     best = results["dev"]["dev"][metric]
+    histories = {}
     if num_seeds > 1:
         results["seeds"] = []
         for number in range(num_seeds):
-            lost = metric_spread * number * 0.7
+            lost = 0.0084 * number
             scores = {k: v - lost for k, v in results["dev"]["dev"].items()}
             if number == num_seeds - 1:
                 scores = dict(results["majority"]["dev"])
@@ -238,20 +231,36 @@ def write_run(
                     "best": number == 0,
                 }
             )
-            write_lines(
-                folder / f"seed_{number + 1}" / "history.jsonl",
-                history_rows(metric, scores[metric], random),
+            histories[str(12345 + number)] = history_rows(
+                metric, scores[metric], random
             )
         results["summary"] = {
             name: summary([each["dev"][name] for each in results["seeds"]])
             for name in results["dev"]["dev"]
         }
-    write_lines(folder / "history.jsonl", history_rows(metric, best, random))
-    write_lines(folder / "dev_predictions.jsonl", lines)
-    (folder / "results.json").write_text(json.dumps(results))
+    else:
+        histories[""] = history_rows(metric, best, random)
     recipe = FinetuningRecipe(task=results["task"], learning_rate=2e-5)
-    recipe.save(folder / "recipe.json")
-    return folder
+    return FinishedRun(results, recipe.to_dict(), histories, lines)
+
+
+def write_files(run: FinishedRun, folder: pathlib.Path) -> None:
+    """The files that such a run leaves, for a report on them alone."""
+    folders = {"": folder} | {
+        str(each["seed"]): folder / each["folder"]
+        for each in run.results.get("seeds", [])
+    }
+    for seed, rows in run.histories.items():
+        write_lines(folders[seed] / "history.jsonl", rows)
+    write_lines(folder / "dev_predictions.jsonl", run.predictions)
+    (folder / "results.json").write_text(json.dumps(run.results))
+    (folder / "recipe.json").write_text(json.dumps(run.recipe))
+
+
+def write_lines(path: pathlib.Path, lines: Sequence[Mapping]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    path.write_text(text, encoding="utf-8")
 
 
 def summary(values: Sequence[float]) -> dict[str, float]:
@@ -264,32 +273,164 @@ def summary(values: Sequence[float]) -> dict[str, float]:
     }
 
 
-def classes_run(
-    folder: pathlib.Path, labels: Sequence[str], num_seeds: int = 1
-) -> pathlib.Path:
+def classes_run(labels: Sequence[str], num_seeds: int = 1) -> FinishedRun:
     random = np.random.default_rng(3)
     lines = class_lines(labels, 408, random)
     right = sum(x["label"] == x["prediction"] for x in lines) / len(lines)
     scores = {"f1": right + 0.03, "accuracy": right}
-    return write_run(
-        folder, results_of("MRPC", labels, scores), lines, num_seeds
-    )
+    return finished(results_of("MRPC", labels, scores), lines, num_seeds)
 
 
-def regression_run(folder: pathlib.Path, count: int = 1500) -> pathlib.Path:
+def regression_run(count: int = 1500) -> FinishedRun:
     lines = regression_lines(count, np.random.default_rng(5))
     truth = [line["label"] for line in lines]
     guess = [line["prediction"] for line in lines]
     scores = {"pearson": float(np.corrcoef(truth, guess)[0, 1])}
     results = results_of("STS-B", [], scores)
     results["majority"] = {"dev": {"pearson": 0.0}}
-    return write_run(folder, results, lines)
+    return finished(results, lines)
 
 
-def multi_label_run(folder: pathlib.Path) -> pathlib.Path:
+def multi_label_run() -> FinishedRun:
     labels = ["joy", "anger", "fear", "surprise", "disgust", "pride"]
     lines = multi_label_lines(labels, 300, np.random.default_rng(9))
     results = results_of("sentence", labels, {"micro_f1": 0.73})
     results["paper"] = {}
     results["threshold"] = 0.5
-    return write_run(folder, results, lines)
+    return finished(results, lines)
+
+
+CONTEXT = "In May 1901 Ada Lovell sailed from Hull to Oslo on the Fram."
+# The scores that the official rules give, by hand.
+QUESTIONS = [
+    {
+        "identifier": "q0",
+        "title": "Fram",
+        "question": "Who sailed to Oslo?",
+        "context": CONTEXT,
+        "answers": [
+            {"text": "Ada Lovell", "start": 12},
+            {"text": "Lovell", "start": 16},
+        ],
+        "prediction": "Lovell sailed",
+        "start": 16,
+        "end": 29,
+        "null_odds": -3.5,
+        "exact": 0.0,
+        "f1": 2 / 3,
+        "n_best": [["Lovell sailed", 0.5], ["Lovell", 0.25]],
+    },
+    {
+        "identifier": "q1",
+        "title": "Fram",
+        "question": "From what port, and when?",
+        "context": CONTEXT,
+        "answers": [{"text": "Hull", "start": 35}],
+        "prediction": "Hull",
+        "start": 35,
+        "end": 39,
+        "null_odds": -6.0,
+        "exact": 1.0,
+        "f1": 1.0,
+        "n_best": [["Hull", 0.875]],
+    },
+    {
+        "identifier": "q2",
+        "title": "Fram",
+        "question": "What did it cost?",
+        "context": CONTEXT,
+        "answers": [],
+        "prediction": "1901",
+        "start": 7,
+        "end": 11,
+        "null_odds": -1.0,
+        "exact": 0.0,
+        "f1": 0.0,
+        "n_best": [["1901", 0.625], ["", 0.25]],
+    },
+    {
+        "identifier": "q3",
+        "title": "Fram",
+        "question": "Name its cook!",
+        "context": "word " * 101,
+        "answers": [],
+        "prediction": "",
+        "start": -1,
+        "end": -1,
+        "null_odds": 4.0,
+        "exact": 1.0,
+        "f1": 1.0,
+        "n_best": [["", 0.75]],
+    },
+]
+CHOICES = [
+    {
+        "identifier": str(number),
+        "row": number + 2,
+        "context": f"context {number}",
+        "start": "She" if number else "",
+        "choices": [f"choice {number} {place}" for place in range(count)],
+        "label": label,
+        "prediction": prediction,
+        "probabilities": probabilities,
+    }
+    for number, (count, label, prediction, probabilities) in enumerate(
+        [
+            (2, 0, 0, [0.75, 0.25]),
+            (4, 3, 1, [0.125, 0.625, 0.125, 0.125]),
+            (4, 3, 3, [0.25, 0.25, 0.0, 0.5]),
+            (2, 1, 0, [0.875, 0.125]),
+        ]
+    )
+]
+TAGS = [
+    {
+        "row": 1,
+        "words": ["Ada", "Lovell", "saw", "Oslo", "."],
+        "tags": ["B-PER", "I-PER", "O", "B-LOC", "O"],
+        "predictions": ["B-PER", "I-PER", "O", "B-ORG", "O"],
+    },
+    {
+        "row": 7,
+        "words": ["New", "York", "calls", "Hull"],
+        "tags": ["B-LOC", "I-LOC", "O", "B-LOC"],
+        "predictions": ["O", "B-LOC", "B-PER", "O"],
+    },
+    {"row": 12, "words": ["No"], "tags": ["O"], "predictions": ["O"]},
+]
+DOCTOR = {"lines": ["data of it:", "  train: 3 rows", "    [UNK]: 1 %"]}
+
+
+def run_of(
+    lines: Sequence[Mapping[str, Any]],
+    score: str,
+    labels: Sequence[str] = (),
+    **changes: Any,
+) -> FinishedRun:
+    """A run whose dev lines are these."""
+    results = results_of("it", labels, {score: 0.5})
+    results["doctor"] = DOCTOR
+    return finished(results | changes, lines)
+
+
+def question_run(
+    lines: Sequence[Mapping[str, Any]] = QUESTIONS, threshold: float = -0.5
+) -> FinishedRun:
+    """SQuAD 2.0: two questions with an answer, two without."""
+    return run_of(lines, "best_f1", threshold=threshold)
+
+
+def plain_question_run() -> FinishedRun:
+    """SQuAD 1.1: no null odds, and no baseline."""
+    lines = [line | {"null_odds": None} for line in QUESTIONS[:2]]
+    return run_of(lines, "f1", majority={"dev": {"f1": None}})
+
+
+def choice_run(lines: Sequence[Mapping[str, Any]] = CHOICES) -> FinishedRun:
+    """Two rows of two choices and two of four."""
+    return run_of(lines, "accuracy")
+
+
+def tag_run(lines: Sequence[Mapping[str, Any]] = TAGS) -> FinishedRun:
+    """Three sentences."""
+    return run_of(lines, "f1", ["O", "B-LOC", "I-LOC"])

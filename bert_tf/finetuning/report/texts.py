@@ -1,0 +1,197 @@
+"""A user's texts as a page shows them: valid, shortened, marked; no markup."""
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+# Where a shortened text is cut, in characters.
+_HEAD, _TAIL = 200, 90
+_LONGEST_WORD = 30
+# Marked texts above this are shown around their marks alone, in characters.
+_LONGEST_MARKED = 600
+_AROUND = 150
+# How far a cut is moved to the end of a word.
+_WORD = 30
+# Line ends and tabs are the only control characters HTML may hold; those of
+# ASCII have pictures, the others and lone surrogates have none.
+_PICTURES = {
+    code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"
+} | {0x7F: "\u2421"}
+_UNSHOWABLE = re.compile("[\x80-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+# Marks that begin a stretch with a direction of its own, and the one that ends
+# it (Unicode Standard Annex 9, section 2.4).
+_ISOLATES, _END_OF_ISOLATE = "\u2066\u2067\u2068", "\u2069"
+
+
+def showable(text: str) -> str:
+    """A string without what HTML and UTF-8 cannot hold; not escaped.
+
+    It ends every isolate that it begins, and no other: one too many or too few
+    would open or swallow the end of the element around the text, and turn our
+    own words around.
+    """
+    text = _UNSHOWABLE.sub(
+        "\ufffd", text.replace("\r\n", "\n").translate(_PICTURES)
+    )
+    depth, kept = 0, []
+    for character in text:
+        if character in _ISOLATES:
+            depth += 1
+        elif character == _END_OF_ISOLATE:
+            if not depth:
+                continue
+            depth -= 1
+        kept.append(character)
+    return "".join(kept) + _END_OF_ISOLATE * depth
+
+
+def shortened(text: str) -> tuple[str, str] | None:
+    """The two ends of a long text; None of a short one."""
+    if len(text) <= _HEAD + _TAIL + 40:
+        return None
+    # Inner spaces in the short form would only push the words out of it.
+    head, tail = " ".join(text[:_HEAD].split()), " ".join(text[-_TAIL:].split())
+    # The word that the cut goes through is left out, but for very long ones.
+    if len(last := head.rpartition(" ")[2]) < _LONGEST_WORD:
+        head = head[: len(head) - len(last)].rstrip()
+    if len(first := tail.partition(" ")[0]) < _LONGEST_WORD:
+        tail = tail[len(first) :].lstrip()
+    return head, tail
+
+
+class Mark(NamedTuple):
+    """A marked part of a text.
+
+    Attributes:
+      start: its first character.
+      end: the one behind its last.
+      label: what stands before it, so that colour is not all that tells.
+      style: its class in the style sheet.
+    """
+
+    start: int
+    end: int
+    label: str
+    style: str
+
+
+class Stretch(NamedTuple):
+    """A part of a text that the same marks cover.
+
+    Attributes:
+      text: the part.
+      begun: the marks that begin with it.
+      styles: the styles of all marks on it.
+    """
+
+    text: str
+    begun: tuple[Mark, ...]
+    styles: tuple[str, ...]
+
+
+def answer_marks(mistake: Mapping[str, Any]) -> list[Mark]:
+    """The gold answers of a question, where its text has them, and the given.
+
+    Args:
+      mistake: a row of dev_predictions.jsonl on a question.
+    """
+    context = mistake["context"]
+    spans = dict.fromkeys(
+        (each["start"], each["start"] + len(each["text"]))
+        for each in mistake["answers"]
+        if context.startswith(each["text"], each["start"])
+    )
+    marks = [Mark(*span, "true", "gold") for span in spans]
+    if mistake["start"] >= 0:
+        given = mistake["start"], mistake["end"]
+        marks.append(Mark(*given, "predicted", "given"))
+    return marks
+
+
+def entity_marks(
+    words: Sequence[str], entities: Sequence[Mapping[str, Any]], remark: str
+) -> list[Mark]:
+    """The entities of a sentence, in its words with a blank between.
+
+    Args:
+      words: of the sentence.
+      entities: each with kind, first and last word, and whether it is right.
+      remark: what to say of those that are not.
+    """
+    ends = list(itertools.accumulate(len(word) + 1 for word in words))
+    begins = [0, *ends]
+    return [
+        Mark(
+            begins[each["first"]],
+            ends[each["last"]] - 1,
+            each["kind"] if each["right"] else f"{each['kind']}, {remark}",
+            "gold" if each["right"] else "given",
+        )
+        for each in entities
+    ]
+
+
+def stretches(text: str, marks: Sequence[Mark]) -> list[Stretch]:
+    """The whole text in parts; marks may overlap, empty ones are left out."""
+    return _cut_at_marks(text, 0, len(text), _ordered(marks))
+
+
+def excerpts(text: str, marks: Sequence[Mark]) -> dict[str, Any] | None:
+    """The parts of a long text that hold its marks.
+
+    Returns:
+      "pieces", each of them stretches, and whether text is left out at the
+      beginning and the end: "is_cut_before", "is_cut_after". None of a text
+      that is shown whole.
+    """
+    marks = _ordered(marks)
+    if not marks or len(text) <= _LONGEST_MARKED:
+        return None
+    pieces = _around(text, marks)
+    return {
+        "pieces": [_cut_at_marks(text, *piece, marks) for piece in pieces],
+        "is_cut_before": pieces[0][0] > 0,
+        "is_cut_after": pieces[-1][1] < len(text),
+    }
+
+
+def _ordered(marks: Sequence[Mark]) -> list[Mark]:
+    return sorted(mark for mark in marks if mark.start < mark.end)
+
+
+def _around(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
+    """Where the pieces begin and end that hold all marks."""
+    pieces: list[tuple[int, int]] = []
+    for mark in marks:
+        begin = max(mark.start - _AROUND, 0)
+        end = min(mark.end + _AROUND, len(text))
+        # To the end of the word that the cut goes through.
+        if begin and (blank := text.find(" ", begin, begin + _WORD)) >= 0:
+            begin = blank + 1
+        if end < len(text) and (blank := text.rfind(" ", end - _WORD, end)) > 0:
+            end = blank
+        if pieces and begin <= pieces[-1][1]:
+            last_begin, last_end = pieces.pop()
+            begin, end = last_begin, max(last_end, end)
+        pieces.append((begin, end))
+    return pieces
+
+
+def _cut_at_marks(
+    text: str, begin: int, end: int, marks: Sequence[Mark]
+) -> list[Stretch]:
+    """A part of a text, which cuts no mark in two."""
+    inside = [mark for mark in marks if begin <= mark.start < end]
+    edges = sorted({begin, end, *(x for mark in inside for x in mark[:2])})
+    found = []
+    for first, last in itertools.pairwise(edges):
+        covering = [m for m in inside if m.start <= first < m.end]
+        found.append(
+            Stretch(
+                text[first:last],
+                tuple(mark for mark in covering if mark.start == first),
+                tuple(dict.fromkeys(mark.style for mark in covering)),
+            )
+        )
+    return found
