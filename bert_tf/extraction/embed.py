@@ -106,7 +106,7 @@ def embed(
     batch_size: int = 32,
     precision: str = "float32",
 ) -> np.ndarray:
-    """Turns texts into vectors; see `Embedder` to do so many times.
+    """Turns texts into vectors; see `Embedder` for many calls.
 
     Texts of like length are computed together, so little is padded, and none
     of it is seen in the vectors. Texts are read some thousands at a time.

@@ -35,8 +35,8 @@ DEFAULT_TOKEN_LAYERS = (-1, -2, -3, -4)
 NOWHERE = -1
 # A batch has fewer rows where they are longer than this.
 _USUAL_LENGTH = 128
-# What is sorted by length and computed together: so many texts, characters
-# and bytes of vectors at most.
+# What is sorted by length and computed together: the largest number of texts,
+# of characters and of bytes of vectors.
 _TEXTS, _CHARACTERS, _BYTES = 4096, 1 << 24, 1 << 29
 
 Text = str | tuple[str, str]
@@ -244,7 +244,7 @@ class Extractor:
                 "max."
             )
         encoder = BertEncoder(checkpoint.config, dtype=precision)
-        # Nobody reads a pooler that is drawn, so nothing is said of it.
+        # Nobody reads a pooler that is drawn, so no line names it.
         restore(encoder, checkpoint, fresh)
         return cls(encoder, BertTokenizer.from_checkpoint(source), settings)
 
@@ -260,7 +260,7 @@ class Extractor:
 
         Args:
           texts: strings, or pairs of them.
-          computed: is told of every batch how many texts it had.
+          computed: is called after every batch with its number of texts.
 
         Raises:
           UserError: a text is something else, or a vector is not finite.
@@ -451,14 +451,14 @@ def _parts(text: Any, number: int) -> _Parts:
     )
     if not is_text or not all(isinstance(part, str) for part in parts):
         raise UserError(
-            f"texts[{number}] is {excerpt(text)}; a string or a pair of "
-            "strings is wanted."
+            f"texts[{number}] is {excerpt(text)}; give a string or a pair of "
+            "strings."
         )
     try:
         "".join(parts).encode("utf-8")
     except UnicodeEncodeError:
         raise UserError(
             f"texts[{number}] is {excerpt(text)}, with half of a surrogate "
-            "pair, which is no character; mend the text."
+            "pair, which is no character; correct the text."
         ) from None
     return tuple(parts)

@@ -14,6 +14,7 @@ from bert_tf.checkpoints import (
 from bert_tf.errors import UserError
 from bert_tf.models import restore
 from bert_tf.pretraining.pretrainer import BertPretrainer
+from bert_tf.text.packing import TokenIds, pack_rows, tokenize_texts
 from bert_tf.text.tokenizer import BertTokenizer
 
 MASK = "[MASK]"
@@ -86,17 +87,11 @@ class MaskFiller:
                 f"top_k={top_k}: give 1 to {len(vocabulary)}, the size of the "
                 "vocabulary."
             )
-        ids = self._encode(text)
-        positions = np.flatnonzero(ids == vocabulary.mask_id)
-        row = np.asarray(ids, np.int32)[None]
+        inputs = self._encode(text)
+        is_mask = inputs["input_ids"][0] == vocabulary.mask_id
+        positions = np.flatnonzero(is_mask)[None].astype(np.int32)
         outputs = self.model(
-            {
-                "input_ids": row,
-                "input_mask": np.ones_like(row),
-                "segment_ids": np.zeros_like(row),
-                "masked_lm_positions": positions[None].astype(np.int32),
-            },
-            training=False,
+            {**inputs, "masked_lm_positions": positions}, training=False
         )
         logits = np.asarray(outputs["masked_lm_logits"], np.float64)[0]
         logits = logits[:, : len(vocabulary)]
@@ -109,27 +104,26 @@ class MaskFiller:
             for order, p in zip(best, probabilities, strict=True)
         ]
 
-    def _encode(self, text: str) -> np.ndarray:
-        """[CLS] text [SEP], with the mask's own id at each [MASK]."""
+    def _encode(self, text: str) -> dict[str, np.ndarray]:
+        """The encoder's inputs, with the mask's own id at each [MASK]."""
         vocabulary = self.tokenizer.vocabulary
         if not isinstance(text, str):
             raise UserError(f"text is {text!r}; it takes one string.")
         parts = text.split(MASK)
         if len(parts) == 1:
             raise UserError(f"{text!r}: holds no {MASK}.")
-        ids = [vocabulary.cls_id]
-        for index, part in enumerate(self.tokenizer.tokenize(parts)):
-            if index:
-                ids.append(vocabulary.mask_id)
-            ids.extend(part.numpy().tolist())
-        ids.append(vocabulary.sep_id)
+        pieces = tokenize_texts(parts, self.tokenizer)
+        ids = np.insert(pieces.ids, pieces.begin[1:], vocabulary.mask_id)
+        length = len(ids) + 2
         longest = self.model.config.max_position_embeddings
-        if len(ids) > longest:
+        if length > longest:
             raise UserError(
-                f"the text has {len(ids)} tokens with [CLS] and [SEP]; this "
+                f"the text has {length} tokens with [CLS] and [SEP]; this "
                 f"model takes {longest} (max_position_embeddings)."
             )
-        return np.asarray(ids)
+        first = np.zeros(1, np.int64)
+        whole = TokenIds(ids, first, np.array([len(ids)]))
+        return pack_rows(first, whole, None, 1, self.tokenizer).batch(first)
 
 
 def fill_mask(

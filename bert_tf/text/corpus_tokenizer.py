@@ -427,7 +427,7 @@ class PlainTokenizer:
           texts: UTF-8; bytes that are not are dropped.
 
         Returns:
-          The ids end to end, int32 [t], and how many each text has, int64
+          The ids concatenated, int32 [t], and how many each text has, int64
           [len(texts)].
         """
         rows = [self._text(text.decode(errors="replace")) for text in texts]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from bert_tf.text.tokenizer import BertTokenizer
 
-# Texts tokenised at a time.
+# Texts tokenized at a time.
 _TEXTS = 4096
 # run_squad.py `_check_is_max_context`: how much a longer window is worth.
 LENGTH_WORTH = 0.01
@@ -123,7 +123,7 @@ class EncodedRows:
 def tokenize_texts(
     texts: Sequence[str], tokenizer: "BertTokenizer"
 ) -> TokenIds:
-    """Tokenises texts, some thousands at a time."""
+    """Tokenizes texts, some thousands at a time."""
     ids, counts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
     for start in range(0, len(texts), _TEXTS):
         ragged = tokenizer.tokenize(list(texts[start : start + _TEXTS]))

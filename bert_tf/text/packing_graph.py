@@ -33,7 +33,7 @@ def token_ids(ids: tf.RaggedTensor) -> TokenIds:
 
 
 def tokenize(tokenizer: BertTokenizer, texts: tf.Tensor) -> TokenIds:
-    """Tokenises string [N]."""
+    """Tokenizes string [N]."""
     return token_ids(tokenizer.tokenize(texts))
 
 
@@ -228,8 +228,8 @@ class SentencePacker(tf.Module):
         super().__init__()
         if not isinstance(seq_length, int) or seq_length < 3:
             raise UserError(
-                f"seq_length={seq_length!r}: a whole number of at least 3 is "
-                "wanted ([CLS], one token, [SEP])."
+                f"seq_length={seq_length!r}: give a whole number of at least 3 "
+                "([CLS], one token, [SEP])."
             )
         self.tokenizer = tokenizer
         self.seq_length = seq_length
@@ -239,7 +239,7 @@ class SentencePacker(tf.Module):
         return self.pack(text_a, text_b)
 
     def pack(self, text_a, text_b=None) -> dict[str, tf.Tensor]:
-        """Tokenises and packs texts.
+        """Tokenizes and packs texts.
 
         Args:
           text_a: strings [B] or a scalar; Python strings or lists will do.
@@ -298,12 +298,12 @@ class SentencePacker(tf.Module):
         ):
             raise UserError(
                 f"text_a has shape {ids_a.shape[:-1]} and text_b "
-                f"{ids_b.shape[:-1]}; they must be alike."
+                f"{ids_b.shape[:-1]}; they must have one shape."
             )
 
 
 def _of_one_batch(first: TokenIds, second: TokenIds) -> TokenIds:
-    """The second texts, which are only made if there are as many as first."""
+    """The second texts, after a check that there is one for each first."""
     same = tf.debugging.assert_equal(
         tf.size(first.count),
         tf.size(second.count),

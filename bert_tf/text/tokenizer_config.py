@@ -162,7 +162,7 @@ def read_tokenizer_config(
     if generic and normalizer.values:
         for places in (evidence, accents, ideographs):
             places[:2] = places[1::-1]
-    said = [
+    answers = [
         lower_case,
         *(part.flag(key) for part, key in evidence),
         _lower_case_of_name(pathlib.Path(folder)),
@@ -174,7 +174,7 @@ def read_tokenizer_config(
     )
     splits = [part.flag(key) for part, key in ideographs]
     return TokenizerConfig.of(
-        next(answer for answer in said if answer is not None),
+        next(answer for answer in answers if answer is not None),
         strip_accents,
         next((answer for answer in splits if answer is not None), True),
         [

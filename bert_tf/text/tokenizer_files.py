@@ -79,11 +79,11 @@ class JsonPart:
             )
         return value
 
-    def refuse(self, key: str, wanted: str) -> OtherRules:
+    def refuse(self, key: str, allowed: str) -> OtherRules:
         """An error for a rule that the tokenizer here does not follow."""
         return OtherRules(
             f"{self.source}: {key} is {self.values[key]!r}, which "
-            f"BertTokenizer cannot do; it takes {wanted}."
+            f"BertTokenizer cannot do; it takes {allowed}."
         )
 
     def expect(self, key: str, *allowed: Any) -> None:

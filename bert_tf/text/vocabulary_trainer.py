@@ -310,8 +310,8 @@ def _check_settings(
 ) -> None:
     if vocab_size <= len(SPECIAL_TOKENS):
         raise UserError(
-            f"`vocab_size`={vocab_size}: more than the "
-            f"{len(SPECIAL_TOKENS)} special tokens are wanted."
+            f"`vocab_size`={vocab_size}: give more than the "
+            f"{len(SPECIAL_TOKENS)} special tokens."
         )
     if min_frequency < 1:
         raise UserError(f"`min_frequency`={min_frequency}: at least 1.")

@@ -96,7 +96,7 @@ def count_words(
       held_out: the share of lines to hold out.
       max_unique_words: the bound of memory (see `WordCounts`).
       encoding_errors: "strict" or "replace".
-      advance: is told the bytes read from the files, a step at a time.
+      advance: is called with the bytes read from the files at each step.
 
     Raises:
       UserError: a line is not UTF-8, or a .gz file is damaged.

@@ -1,13 +1,19 @@
 """Truncation, windows and rows: NumPy, graph and loops over Python lists."""
 
+import json
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bert_tf.errors import UserError
 from bert_tf.text import packing, packing_graph
 from bert_tf.text.packing import TokenIds, Windows
+from bert_tf.text.packing_graph import SentencePacker
 from bert_tf.text.tokenizer import BertTokenizer
 
 TOKENIZER = BertTokenizer(
@@ -153,6 +159,13 @@ def test_rows(pairs: list, length: int, is_pair: bool) -> None:
     assert all(value.dtype == tf.int32 for value in packed.values())
     assert_packed(packed, expected, length)
 
+    sides = (
+        tf.ragged.constant([pair[i] for pair in pairs], tf.int32, ragged_rank=1)
+        for i in range(1 + is_pair)
+    )
+    packed = SentencePacker(TOKENIZER, length).pack_ids(*sides)
+    assert_packed(packed, expected, length)
+
 
 @property_test
 @given(texts=TEXTS, data=st.data())
@@ -295,3 +308,79 @@ def test_compiled_for_any_batch() -> None:
         assert_packed(
             found, rows_by_loop(pairs, 10), found["input_ids"].shape[1]
         )
+
+
+def test_texts_single_and_batched_and_in_datasets() -> None:
+    packer = SentencePacker(TOKENIZER, 8)
+    left, right = ["a b c d", "", "e"], ["f", "a a", "b b b b b b b"]
+    packed = packer.pack(left, right)
+    assert packed["input_ids"].shape == [3, 8]
+    assert packed["input_ids"][0].numpy().tolist() == [2, 5, 6, 7, 8, 3, 10, 3]
+    data = tf.data.Dataset.from_tensor_slices((left, right))
+    single = data.map(packer.pack).batch(3)
+    batched = data.batch(3).map(packer)
+    for dataset in (single, batched):
+        for name, spec in dataset.element_spec.items():
+            assert spec.shape.as_list() == [None, 8]
+            found = next(iter(dataset))[name].numpy()
+            np.testing.assert_array_equal(found, packed[name].numpy())
+    assert data.map(packer.pack).element_spec["input_mask"].shape == [8]
+    one = packer.pack("a b c d", "f")
+    assert one["segment_ids"].numpy().tolist() == [0] * 6 + [1] * 2
+    alone = packer(tf.constant("a b c d e f a b"))
+    assert alone["input_ids"].numpy().tolist() == [2, 5, 6, 7, 8, 9, 10, 3]
+
+
+def test_dense_ids() -> None:
+    packer = SentencePacker(TOKENIZER, 5)
+    packed = packer.pack_ids(tf.constant([[5, 6], [7, 8]]))
+    assert packed["input_ids"].numpy().tolist() == [
+        [2, 5, 6, 3, 0],
+        [2, 7, 8, 3, 0],
+    ]
+    packed = packer.pack_ids(tf.constant([], tf.int32))
+    assert packed["input_mask"].numpy().tolist() == [1, 1, 0, 0, 0]
+
+
+LOAD = """
+import json, sys
+import tensorflow as tf
+import tensorflow_text
+module = tf.saved_model.load(sys.argv[1])
+packed = module.serve(tf.constant(["a b", "c"]), tf.constant(["d", "e f"]))
+print(json.dumps({k: v.numpy().tolist() for k, v in packed.items()}))
+"""
+
+
+def test_exported(tmp_path) -> None:
+    packer = SentencePacker(TOKENIZER, 9)
+    module = tf.Module()
+    module.packer = packer
+    text = tf.TensorSpec([None], tf.string)
+    module.serve = tf.function(packer.pack, input_signature=[text, text])
+    tf.saved_model.save(module, str(tmp_path))
+    command = [sys.executable, "-c", LOAD, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    expected = packer.pack(["a b", "c"], ["d", "e f"])
+    assert json.loads(done.stdout) == {
+        name: value.numpy().tolist() for name, value in expected.items()
+    }
+
+
+def test_bad_input() -> None:
+    for length in (2, 0, -1, 7.5, "8"):
+        with pytest.raises(UserError, match="seq_length"):
+            SentencePacker(TOKENIZER, length)
+    with pytest.raises(UserError, match="pair needs at least 4"):
+        SentencePacker(TOKENIZER, 3).pack("a", "b")
+    packer = SentencePacker(TOKENIZER, 8)
+    with pytest.raises(UserError, match="must have one shape"):
+        packer.pack("a", ["b"])
+    with pytest.raises(UserError, match="must have one shape"):
+        packer.pack(["a", "b"], ["b"])
+    pack = tf.function(
+        packer.pack, input_signature=[tf.TensorSpec([None], tf.string)] * 2
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError, match="unequal batches"):
+        pack(tf.constant(["a", "b"]), tf.constant(["b"]))
