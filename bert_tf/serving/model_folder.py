@@ -87,14 +87,7 @@ def served_model(
             f"--init_from={folder} and num_train_epochs as small as you "
             "like, or export from Python with bert_tf.serving."
         )
-    build = {
-        CLASSIFIER: _sentences,
-        SPAN: _span,
-        TOKEN_CLASSIFIER: _tags,
-        MULTIPLE_CHOICE: _choice,
-    }[heads[0]]
-    encoder = BertEncoder(checkpoint.config, dtype=precision)
-    return build(folder, checkpoint, encoder, tokenizer)
+    return _fine_tuned(heads[0], folder, checkpoint, tokenizer, precision)
 
 
 def _pretrained(
@@ -106,76 +99,61 @@ def _pretrained(
     return PretrainedModel(model, tokenizer)
 
 
-def _sentences(
-    folder: Any,
+def _fine_tuned(
+    head: str,
+    folder: str | os.PathLike,
     checkpoint: Checkpoint,
-    encoder: BertEncoder,
     tokenizer: BertTokenizer,
-) -> SentenceModel:
-    facts = read_config_as(folder, SentenceFacts)
-    model = bert_classifier(encoder, facts.num_outputs)
-    restore(model, checkpoint)
-    several = facts.label_kind == "multi_label"
-    return SentenceModel(
-        model,
-        tokenizer,
-        facts.max_seq_length,
-        facts.labels,
-        pairs=facts.num_texts == 2,
-        long_inputs=facts.long_inputs,
-        doc_stride=facts.doc_stride,
-        threshold=facts.threshold if several else None,
-        separator=facts.label_separator,
-    )
-
-
-def _span(
-    folder: Any,
-    checkpoint: Checkpoint,
-    encoder: BertEncoder,
-    tokenizer: BertTokenizer,
-) -> SpanModel:
-    facts = read_config_as(folder, SpanFacts)
-    model = bert_span_labeler(encoder)
-    restore(model, checkpoint)
-    return SpanModel(
-        model,
-        tokenizer,
-        facts.max_seq_length,
-        facts.doc_stride,
-        facts.max_query_length,
-        facts.max_answer_length,
-        facts.n_best_size,
-        facts.null_threshold if facts.with_null else None,
-    )
-
-
-def _tags(
-    folder: Any,
-    checkpoint: Checkpoint,
-    encoder: BertEncoder,
-    tokenizer: BertTokenizer,
-) -> TagModel:
-    facts = read_config_as(folder, TagFacts)
-    model = bert_token_classifier(encoder, len(facts.labels))
-    restore(model, checkpoint)
-    # A stride of 0 is half a window, in both.
-    stride = facts.doc_stride or None
-    return TagModel(
-        model, tokenizer, facts.labels, facts.max_seq_length, stride
-    )
-
-
-def _choice(
-    folder: Any,
-    checkpoint: Checkpoint,
-    encoder: BertEncoder,
-    tokenizer: BertTokenizer,
-) -> ChoiceModel:
-    facts = read_config_as(folder, ChoiceFacts)
+    precision: str,
+) -> TextModel:
+    """A model with a head, used as its task.json says."""
+    encoder = BertEncoder(checkpoint.config, dtype=precision)
+    if head == CLASSIFIER:
+        config = read_config_as(folder, SentenceFacts)
+        model = bert_classifier(encoder, config.num_outputs)
+        restore(model, checkpoint)
+        multi_label = config.label_kind == "multi_label"
+        return SentenceModel(
+            model,
+            tokenizer,
+            config.max_seq_length,
+            config.labels,
+            pairs=config.num_texts == 2,
+            long_inputs=config.long_inputs,
+            doc_stride=config.doc_stride,
+            threshold=config.threshold if multi_label else None,
+            separator=config.label_separator,
+        )
+    if head == SPAN:
+        config = read_config_as(folder, SpanFacts)
+        model = bert_span_labeler(encoder)
+        restore(model, checkpoint)
+        return SpanModel(
+            model,
+            tokenizer,
+            config.max_seq_length,
+            config.doc_stride,
+            config.max_query_length,
+            config.max_answer_length,
+            config.n_best_size,
+            config.null_threshold if config.with_null else None,
+        )
+    if head == TOKEN_CLASSIFIER:
+        config = read_config_as(folder, TagFacts)
+        model = bert_token_classifier(encoder, len(config.labels))
+        restore(model, checkpoint)
+        # A stride of 0 is half a window, in both.
+        stride = config.doc_stride or None
+        return TagModel(
+            model, tokenizer, config.labels, config.max_seq_length, stride
+        )
+    assert head == MULTIPLE_CHOICE
+    config = read_config_as(folder, ChoiceFacts)
     model = bert_multiple_choice(encoder)
     restore(model, checkpoint)
-    return ChoiceModel(model, tokenizer, facts.max_seq_length, facts.has_start)
+    return ChoiceModel(
+        model, tokenizer, config.max_seq_length, config.has_start
+    )
 
 
 def describe_training(folder: str | os.PathLike) -> dict[str, Any]:

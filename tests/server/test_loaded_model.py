@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.server.loaded_model import LoadedModel, LoadOptions
+from bert_tf.server.loaded_model import LoadedModel, LoadError, LoadOptions
 
 
 @pytest.mark.parametrize("tags", [("serve",), ("gpu",)])
@@ -23,3 +23,9 @@ def test_the_graph_decides_about_shapes_whatever_its_tags(tags, tmp_path):
     answer = loaded.signature("").run({"x": matrix})
     np.testing.assert_array_equal(answer["y"], 2 * matrix)
     loaded.close()
+
+
+def test_tags_choose_the_graph(versions):
+    session = tf.compat.v1.ConfigProto()
+    with pytest.raises(LoadError, match="gpu"):
+        LoadedModel(versions / "1", LoadOptions(session, ("serve", "gpu")))

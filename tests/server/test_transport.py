@@ -17,8 +17,6 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from bert_tf.errors import UserError
 from bert_tf.server.config import read_tls
-from bert_tf.server.loaded_model import LoadError, LoadOptions
-from bert_tf.server.manager import LoadedModel
 from tests.server.served_models import Background, fetch, served
 
 _STATUS = health_pb2.HealthCheckResponse.ServingStatus
@@ -168,9 +166,3 @@ def test_grpc_takes_so_many_requests_at_once(versions):
             asked_by_grpc(channel)
         assert caught.value.code().name == "RESOURCE_EXHAUSTED"
         watch.cancel()
-
-
-def test_tags_choose_the_graph(versions):
-    session = tf.compat.v1.ConfigProto()
-    with pytest.raises(LoadError, match="gpu"):
-        LoadedModel(versions / "1", LoadOptions(session, ("serve", "gpu")))

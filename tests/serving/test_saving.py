@@ -1,5 +1,6 @@
 """The folder of a version: what is in it, and the check before it appears."""
 
+import dataclasses
 import json
 import pathlib
 
@@ -11,7 +12,11 @@ from tensorflow_serving.apis import prediction_log_pb2
 from bert_tf.errors import UserError
 from bert_tf.serving import saving
 from bert_tf.serving.requests import Request, string_array
-from bert_tf.serving.saving import write_saved_model
+from bert_tf.serving.saving import (
+    describe_model,
+    scripts_of,
+    write_saved_model,
+)
 from tests.serving import serving_models as models
 
 
@@ -179,3 +184,57 @@ def test_mixed_bfloat16_is_written_and_proven(tmp_path):
     wanted = in_memory(plain, served.requests()[-2])["logits"]
     # It computes in another precision than the same weights in float32.
     assert 1e-5 < np.abs(logits - wanted).max() < 0.5
+
+
+@pytest.mark.parametrize(
+    ("kind", "task", "threshold", "labels"),
+    [
+        ("classes", "text pair classification", None, 3),
+        ("regression", "text regression", None, None),
+        ("several_labels", "text multi-label classification", 0.5, 3),
+        ("span", "question answering", -0.5, None),
+        ("tags", "token classification", None, 5),
+        ("choice", "multiple choice", None, None),
+        ("pretrained", "fill-mask and embeddings", None, None),
+        ("encoder", "embeddings", None, None),
+    ],
+)
+def test_every_kind_of_model(kind, task, threshold, labels):
+    served = models.KINDS[kind]()
+    found = json.loads(json.dumps(describe_model(served)))
+    assert found["task"] == task
+    assert found.get("threshold") == threshold
+    assert len(found.get("labels", [])) == (labels or 0)
+    assert ("labels" in found) == (labels is not None)
+    config = dataclasses.asdict(models.config())
+    for name in ("num_hidden_layers", "hidden_size"):
+        assert found[name] == config[name]
+    assert found["vocab_size"] == len(models.TOKENS)
+    assert found["lower_case"] is True
+    assert found["num_parameters"] > found["vocab_size"] * found["hidden_size"]
+    assert found["scripts"][0] == "Latin"
+
+
+def test_scripts_are_of_letters():
+    tokens = ["[PAD]", "[CLS]", "1", "##2", "?", "##ing", "the", "##же", "α"]
+    assert scripts_of(tokens) == ["Latin", "Cyrillic"]
+    assert scripts_of(["東", "##京", "an"]) == ["Chinese", "Latin"]
+    assert scripts_of(["[PAD]", "1"]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "scripts"),
+    [
+        ("bert-base-uncased", ["Latin"]),
+        ("bert-base-cased", ["Latin"]),
+        (
+            "bert-base-multilingual-cased",
+            "Latin Chinese Cyrillic Arabic Hebrew Greek Devanagari".split(),
+        ),
+    ],
+)
+def test_scripts_of_released_vocabularies(name, scripts, shared_data):
+    path = shared_data / "vocab" / name / "vocab.txt"
+    found = scripts_of(path.read_text(encoding="utf-8").split("\n"))
+    assert found[: len(scripts)] == scripts
+    assert (len(found) > 15) == ("multilingual" in name)

@@ -22,7 +22,7 @@ from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.finetuning.token_classification.task import TagFacts
 from bert_tf.models import bert_multiple_choice, bert_token_classifier
-from bert_tf.serving.model_folder import served_model
+from bert_tf.serving.model_folder import describe_training, served_model
 from tests.finetuning.sentence_runs import model_folder, texts, tokenizer
 from tests.model_helpers import fill
 
@@ -197,3 +197,26 @@ def test_an_empty_text_is_served(start, tmp_path):
     assert rows.lengths.tolist() == [2]
     found = served.signatures()["serving_default"](text=np.array([""]))
     assert found["probabilities"].shape == (1, 2)
+
+
+def test_what_is_said_of_a_training(tmp_path):
+    assert describe_training(tmp_path) == {}
+    (tmp_path / "task.json").write_text('{"task": "squad_v2"}')
+    assert describe_training(tmp_path) == {"fine_tuned_for": "squad_v2"}
+    results = {
+        "model": "/home/someone/uncased_L-4",
+        "main_metric": "f1",
+        "dev": {"dev": {"f1": 0.75, "exact": None}},
+        "examples": {"train": 9, "dev": 3},
+    }
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    assert describe_training(tmp_path) == {
+        "fine_tuned_for": "squad_v2",
+        "init_from": "uncased_L-4",
+        "main_metric": "f1",
+        "scores": {"dev": {"f1": 0.75, "exact": None}},
+        "num_examples": {"train": 9, "dev": 3},
+    }
+    (tmp_path / "results.json").write_text("[")
+    with pytest.raises(UserError, match="results.json: not valid JSON"):
+        describe_training(tmp_path)
