@@ -140,11 +140,15 @@ def _set(future: asyncio.Future, result: Arrays | Exception) -> None:
 class Runner:
     """Runs graphs in threads: what all models of a server share.
 
-    Args:
-      executor: the threads.
-      slots: how many of them batches may take at once.
+    Attributes:
+      slots: one for each batch that may run at once.
       parameters: how to batch; None runs each request by itself.
       metrics: counts every run.
+
+    Args:
+      executor: the threads.
+      parameters: see above.
+      metrics: see above.
       max_open: requests without batching that may wait or run at once; past
         that, they are refused.
     """
@@ -157,12 +161,12 @@ class Runner:
         max_open: int = 1000,
     ) -> None:
         self._executor = executor
-        self._metrics = metrics
+        self.metrics = metrics
         self._max_open = max_open
         self._open = 0
         self.parameters = parameters
         if parameters:
-            self._slots = asyncio.Semaphore(parameters.num_batch_threads)
+            self.slots = asyncio.Semaphore(parameters.num_batch_threads)
 
     async def alone(
         self,
@@ -201,22 +205,6 @@ class Runner:
                 grpc.StatusCode.UNAVAILABLE,
                 f"{self._open} requests are waiting already",
             )
-
-    async def take_slot(self) -> None:
-        """Waits until one batch more may run."""
-        await self._slots.acquire()
-
-    def give_slot(self) -> None:
-        """A batch has run."""
-        self._slots.release()
-
-    def count_batch(self, model: str, rows: int, padding: int) -> None:
-        """Records the size of a batch."""
-        self._metrics.batch(model, rows, padding)
-
-    def count_wait(self, model: str, seconds: float) -> None:
-        """Records how long a request waited in its queue."""
-        self._metrics.queued(model, seconds)
 
 
 class SignatureQueue:
@@ -308,10 +296,10 @@ class SignatureQueue:
         try:
             while self._waiting:
                 await self._wait_for_more()
-                await self._runner.take_slot()
+                await self._runner.slots.acquire()
                 batch = self._take()
                 if not batch:
-                    self._runner.give_slot()
+                    self._runner.slots.release()
                     continue
                 task = asyncio.create_task(self._run_batch(batch))
                 self._running.add(task)
@@ -357,7 +345,7 @@ class SignatureQueue:
     async def _run_batch(self, batch: list[_Waiting]) -> None:
         now = time.monotonic()
         for waiting in batch:
-            self._runner.count_wait(self._model, now - waiting.since)
+            self._runner.metrics.queued(self._model, now - waiting.since)
         results: list[Arrays | Exception]
         try:
             results = await self._runner.alone(
@@ -366,7 +354,7 @@ class SignatureQueue:
         except Exception as error:
             results = [error] * len(batch)
         finally:
-            self._runner.give_slot()
+            self._runner.slots.release()
         for waiting, result in zip(batch, results, strict=True):
             _set(waiting.answer, result)
 
@@ -405,7 +393,7 @@ class SignatureQueue:
     def _together(self, batch: list[_Waiting]) -> list[Arrays]:
         size = sum(waiting.rows for waiting in batch)
         padding = self._parameters.padding(size)
-        self._runner.count_batch(self._model, size, padding)
+        self._runner.metrics.batch(self._model, size, padding)
         if len(batch) == 1 and not padding:
             return [self._signature.run(batch[0].inputs)]
         inputs = {}
