@@ -8,6 +8,7 @@ need of it.
 import abc
 import dataclasses
 import json
+import os
 import pathlib
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -128,7 +129,7 @@ class Task(TaskTemplate):
         recipe: Any,
         tokenizer: "BertTokenizer",
         splits: Mapping[str, Any],
-    ) -> dict[str, Any]:
+    ) -> Examination:
         """Looks the training and dev rows over: the data doctor.
 
         Args:
@@ -136,13 +137,7 @@ class Task(TaskTemplate):
           tokenizer: of the model that will be trained.
           splits: split to its examples; the first one is the one to train on.
 
-        Returns:
-          Numbers of types that JSON knows.
         """
-
-    def findings(self, numbers: Mapping[str, Any]) -> str:
-        """What `examine` found, in lines for a user: its "lines"."""
-        return "\n".join(numbers["lines"])
 
     @abc.abstractmethod
     def facts_of(self, recipe: Any, examples: Any) -> Any:
@@ -407,8 +402,7 @@ class LegacyTask(task.Task):
     def examine(
         self, recipe: Any, tokenizer: Any, splits: Mapping[str, Any]
     ) -> Examination:
-        numbers = self.old.examine(recipe, tokenizer, splits)
-        return Examination(numbers, self.old.findings(numbers))
+        return self.old.examine(recipe, tokenizer, splits)
 
     def configure(self, recipe: Any, examples: Any) -> Any:
         return self.old.facts_of(recipe, examples)
@@ -496,7 +490,9 @@ class LegacyTask(task.Task):
     def prediction_lines(
         self, examples: Any, predictions: Any, config: Any
     ) -> Iterable[Mapping[str, Any]]:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(
+            dir=os.environ.get("TMPDIR")
+        ) as folder:
             path = pathlib.Path(folder, "lines")
             self.old.write_answers(path, examples, predictions, config)
             return [*map(json.loads, path.read_text("utf-8").splitlines())]

@@ -38,6 +38,7 @@ from bert_tf.finetuning.legacy_task import (
     TaskTemplate,
 )
 from bert_tf.finetuning.rows import LabelledRows
+from bert_tf.finetuning.task import Examination
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
@@ -87,11 +88,13 @@ class MultipleChoiceTask(Task):
         recipe: ChoiceRecipe,
         tokenizer: "BertTokenizer",
         splits: Mapping[str, Sequence[ChoiceExample]],
-    ) -> dict[str, Any]:
-        """See `Task.examine`."""
-        from bert_tf.finetuning.choices import choice_doctor
+    ) -> Examination:
+        """See `examine_choices`."""
+        from bert_tf.finetuning.checks import examine_choices
 
-        return choice_doctor.examine(self.name, recipe, tokenizer, splits)
+        return examine_choices(
+            self.name, recipe.max_seq_length, tokenizer, splits
+        )
 
     def facts_of(
         self, recipe: ChoiceRecipe, examples: Sequence[ChoiceExample]

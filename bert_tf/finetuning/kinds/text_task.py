@@ -31,6 +31,7 @@ from bert_tf.finetuning.kinds.text_data import (
 )
 from bert_tf.finetuning.legacy_task import Outputs, Split, Task
 from bert_tf.finetuning.rows import LabelledRows
+from bert_tf.finetuning.task import Examination
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
@@ -91,19 +92,18 @@ class TextTask(TextAnswers, Task):
         recipe: SentenceRecipe,
         tokenizer: "BertTokenizer",
         splits: Mapping[str, Sequence[Example]],
-    ) -> dict[str, Any]:
-        """See `Task.examine`."""
-        from bert_tf.finetuning.doctor import data_doctor
+    ) -> Examination:
+        """See `examine_texts`."""
+        from bert_tf.finetuning.checks import examine_texts
 
-        return data_doctor.examine(
-            self.name, self.label_kind, self.labels, recipe, tokenizer, splits
+        return examine_texts(
+            self.name,
+            self.label_kind,
+            self.labels,
+            recipe.max_seq_length,
+            tokenizer,
+            splits,
         )
-
-    def findings(self, numbers: Mapping[str, Any]) -> str:
-        """See `Task.findings`."""
-        from bert_tf.finetuning.doctor import data_doctor
-
-        return data_doctor.lines(numbers)
 
     def facts_of(
         self, recipe: SentenceRecipe, examples: Sequence[Example]

@@ -28,6 +28,7 @@ from bert_tf.finetuning.question_answering.squad_files import (
 )
 from bert_tf.finetuning.rows import LabelledRows
 from bert_tf.finetuning.spans.span_recipe import SpanRecipe
+from bert_tf.finetuning.task import Examination
 from bert_tf.progress import notice
 
 if TYPE_CHECKING:
@@ -151,11 +152,11 @@ class SpanTask(Task):
         recipe: SpanRecipe,
         tokenizer: "BertTokenizer",
         splits: Mapping[str, Sequence[Question]],
-    ) -> dict[str, Any]:
-        """See `Task.examine`."""
-        from bert_tf.finetuning.spans import span_doctor
+    ) -> Examination:
+        """See `examine_questions`."""
+        from bert_tf.finetuning.checks import examine_questions
 
-        return span_doctor.examine(self.name, recipe, tokenizer, splits)
+        return examine_questions(self.name, recipe, tokenizer, splits)
 
     def facts_of(
         self, recipe: SpanRecipe, examples: Sequence[Question]

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bert_tf.extras import require_extra
-from bert_tf.finetuning.doctor.lines import remarks
-from bert_tf.finetuning.doctor.suspicious_text import DESCRIPTIONS
+from bert_tf.finetuning.checks import DESCRIPTIONS, text_remarks
 from bert_tf.finetuning.report import figures
 from bert_tf.finetuning.report.texts import (
     answer_marks,
@@ -81,7 +80,7 @@ def environment() -> "Environment":
         "excerpts": excerpts,
         "figures": figures,
         "frequent_labels": frequent_labels,
-        "remarks": remarks,
+        "remarks": text_remarks,
         "shade": shade,
         "stretches": stretches,
         "suspicions": DESCRIPTIONS,

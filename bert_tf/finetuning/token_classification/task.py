@@ -20,6 +20,7 @@ from bert_tf.finetuning.tags.feature_recipe import (
     FeatureRecipe,
 )
 from bert_tf.finetuning.tags.tag_recipe import OwnTagRecipe, TagRecipe
+from bert_tf.finetuning.task import Examination
 from bert_tf.finetuning.token_classification.conll_files import (
     DOCUMENT_MARK,
     ConllLayout,
@@ -299,11 +300,11 @@ class TagTask(Task):
         recipe: TagRecipe,
         tokenizer: "BertTokenizer",
         splits: Mapping[str, TaggedWords],
-    ) -> dict[str, Any]:
-        """See `Task.examine`."""
-        from bert_tf.finetuning.tags import tag_doctor
+    ) -> Examination:
+        """See `examine_words`."""
+        from bert_tf.finetuning.checks import examine_words
 
-        return tag_doctor.examine(self.name, recipe, tokenizer, splits)
+        return examine_words(self.name, recipe, tokenizer, splits)
 
     def facts_of(self, recipe: TagRecipe, examples: TaggedWords) -> TagFacts:
         """See `Task.facts_of`."""

@@ -265,7 +265,8 @@ def test_the_doctor():
     }
     task = MultipleChoiceTask(name="swag", data=SwagFiles())
     recipe = ChoiceRecipe(max_seq_length=8)
-    numbers = task.examine(recipe, tokenizer(), splits)
+    examined = task.examine(recipe, tokenizer(), splits)
+    numbers = examined.numbers
     train = numbers["splits"]["train"]
     assert (train["rows"], train["inputs"]) == (5, 18)
     assert train["choices"] == {"2": 1, "4": 4}
@@ -278,7 +279,7 @@ def test_the_doctor():
         "first": [2, 30],
         "contexts": 2,
     }
-    text = task.findings(numbers)
+    text = examined.text
     assert text.startswith("data of swag:\n  train: 5 rows (f.csv)\n")
     for line in (
         "    choices: 2 in 1 rows, 4 in 4 rows",

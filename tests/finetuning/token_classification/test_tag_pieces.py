@@ -143,7 +143,8 @@ def test_what_the_doctor_finds(tmp_path):
     (folder / "eng.testa").write_text(f"{dev}\n{long}")
     recipe = tag_recipe(tmp_path, tmp_path, score_test=False)
     splits = {k: TASK.read(k, recipe) for k in ("train", "dev")}
-    numbers = TASK.examine(recipe, tokenizer(), splits)
+    examined = TASK.examine(recipe, tokenizer(), splits)
+    numbers = examined.numbers
     train, part = (numbers["splits"][k] for k in splits)
     assert train["sentences"] == train["document_marks"] * 4 == 20
     assert part["sentences"] == 4
@@ -160,7 +161,7 @@ def test_what_the_doctor_finds(tmp_path):
     assert shared["sentences"] == 3
     assert shared["with_other_tags"] >= 1
     assert shared["first"] == [3, 3]
-    lines = TASK.findings(numbers)
+    lines = examined.text
     assert "ORG" in lines
     assert "(not in train)" in lines
     assert "sentences longer than 32 tokens: 1, read in " in lines
@@ -172,10 +173,10 @@ def test_what_the_doctor_finds(tmp_path):
 def test_case_of_words_and_of_the_vocabulary(tmp_path, lower_case, word):
     words = words_of(tmp_path, f"{word} B-PER\na O\n")
     tokens = [*tokenizer().vocabulary.tokens, "Good"]
-    numbers = TASK.examine(
+    examined = TASK.examine(
         TagRecipe(), BertTokenizer(tokens, lower_case), {"train": words}
     )
-    remarks = [x for x in numbers["lines"] if "remark" in x]
+    remarks = [x for x in examined.text.split("\n") if "remark" in x]
     if lower_case and word == "Good":
         (line,) = remarks
         assert "the model is uncased, and 50.00 % of the words have" in line
@@ -238,7 +239,7 @@ def test_official_numbers_of_conll2003(shared_data, tmp_path):
     assert [len(words) for words in splits.values()] == [14041, 3250, 3453]
     load = load_checkpoint(model_folder(tmp_path / "model"))
     own = BertTokenizer(load.vocabulary, True)
-    numbers = CONLL.examine(recipe, own, splits)
+    numbers = CONLL.examine(recipe, own, splits).numbers
     parts = numbers["splits"].values()
     assert [sum(p["entities"].values()) for p in parts] == [23499, 5942, 5648]
     assert [p["documents"] for p in parts] == [946, 216, 231]

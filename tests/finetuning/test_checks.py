@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from bert_tf.finetuning.doctor import data_doctor
-from bert_tf.finetuning.doctor.suspicious_text import (
+from bert_tf.finetuning.checks import (
     CONTROL,
     HTML,
     INVISIBLE,
@@ -44,7 +43,7 @@ def tokenizer():
 
 
 @pytest.fixture
-def numbers(tmp_path, tokenizer):
+def examined(tmp_path, tokenizer):
     (tmp_path / "train.tsv").write_text(TRAIN, encoding="utf-8")
     (tmp_path / "dev.tsv").write_text(DEV, encoding="utf-8")
     recipe = OwnFileRecipe(
@@ -56,8 +55,12 @@ def numbers(tmp_path, tokenizer):
         max_seq_length=6,
     )
     task = UserFileTask(name="own").prepared(recipe)
-    found = look(task, recipe, tokenizer)
-    return json.loads(json.dumps(found, allow_nan=False))
+    return look(task, recipe, tokenizer)
+
+
+@pytest.fixture
+def numbers(examined):
+    return json.loads(json.dumps(examined.numbers, allow_nan=False))
 
 
 def test_rows_and_labels(numbers, tmp_path):
@@ -97,7 +100,8 @@ def test_pairs_count_both_texts(tmp_path, tokenizer):
         label_kind="regression",
     )
     task = UserFileTask(name="own").prepared(recipe)
-    numbers = look(task, recipe, tokenizer)
+    examined = look(task, recipe, tokenizer)
+    numbers = examined.numbers
     part = numbers["splits"]["train"]
     assert part["texts_per_row"] == 2
     # [CLS] a b [SEP] c [SEP] and [CLS] zebra [SEP] a zebra [SEP].
@@ -113,7 +117,7 @@ def test_pairs_count_both_texts(tmp_path, tokenizer):
     }
     assert numbers["in_train"]["dev"]["rows"] == 2
     assert numbers["labels_not_in_train"] == {"dev": {}}
-    text = data_doctor.lines(numbers)
+    text = examined.text
     assert "labels: -1 to 1.5, mean 0.250, deviation 1.250, 2 differ" in text
     assert "train: 2 rows, pairs" in text
 
@@ -134,8 +138,8 @@ def test_repeated_rows(numbers):
     }
 
 
-def test_lines(numbers, tmp_path):
-    lines = data_doctor.lines(numbers).splitlines()
+def test_lines(examined, tmp_path):
+    lines = examined.text.splitlines()
     assert lines[:7] == [
         "data of own:",
         f"  train: 8 rows ({tmp_path / 'train.tsv'})",
@@ -172,7 +176,8 @@ def test_empty_texts_and_several_labels(tmp_path, tokenizer):
         empty_text="keep",
     )
     task = UserFileTask(name="own").prepared(recipe)
-    numbers = look(task, recipe, tokenizer)
+    examined = look(task, recipe, tokenizer)
+    numbers = examined.numbers
     part = numbers["splits"]["train"]
     assert part["empty_texts"] == 1
     assert part["labels"] == {
@@ -180,7 +185,7 @@ def test_empty_texts_and_several_labels(tmp_path, tokenizer):
         "labels_per_row": 1.0,
         "rows_without": 1,
     }
-    text = data_doctor.lines(numbers)
+    text = examined.text
     assert "u 2 (50.0 %), v 2 (50.0 %); 1.00 a row, 1 row without" in text
     assert "empty texts: 1 row" in text
 
@@ -219,7 +224,8 @@ def test_real_rows(shared_data):
     )
     task = importlib.import_module("tasks.stsb").TASK
     recipe = task.recipe_type(data_dir=str(shared_data / "glue"))
-    numbers = look(task, recipe, tokenizer)
+    examined = look(task, recipe, tokenizer)
+    numbers = examined.numbers
     found = numbers["splits"]["train"]["suspicious"]
     # Seen in the file by eye.
     assert found[CONTROL]["first_row"] == 2920

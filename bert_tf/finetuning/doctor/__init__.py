@@ -1,1 +1,0 @@
-"""What the data doctor finds in the rows before training."""
