@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import json
+import math
 import pathlib
 import typing
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,84 @@ from bert_tf.files import write_text
 _TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
 
-def setting(default: Any, help_text: str) -> Any:
-    """A dataclass field with its default and its help text in one place."""
-    return dataclasses.field(default=default, metadata={"help": help_text})
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a field takes; nothing is checked where nothing is given.
+
+    Attributes:
+      at_least: the smallest number.
+      above: what a number must be above.
+      at_most: the largest number.
+      below: what a number must be below.
+      choices: the values; an empty one among them is not listed in errors.
+    """
+
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def allow(self, value: Any) -> bool:
+        """Whether a value will do; a number is finite where one is limited."""
+        if self.choices:
+            return value in self.choices
+        return (
+            (self.at_least is None or self.at_least <= value < math.inf)
+            and (self.above is None or self.above < value < math.inf)
+            and (self.at_most is None or value <= self.at_most)
+            and (self.below is None or value < self.below)
+        )
+
+    def __str__(self) -> str:
+        if self.choices:
+            return f"one of {', '.join(filter(None, self.choices))}"
+        if self.at_least is None:
+            if self.below is not None:
+                return f"above {self.above}, below {self.below}"
+            if self.at_most is not None:
+                return f"above {self.above} and up to {self.at_most}"
+            return f"more than {self.above}"
+        if self.below is not None:
+            return f"{self.at_least} up to below {self.below}"
+        if self.at_most is not None:
+            return f"{self.at_least} to {self.at_most}"
+        return f"{self.at_least} or more"
+
+
+_NO_LIMITS = Limits()
+
+
+def setting(
+    default: Any,
+    help_text: str,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
+    choices: Sequence[str] = (),
+) -> Any:
+    """A dataclass field: its default, its help text and what it takes.
+
+    Args:
+      default: the value where none is given.
+      help_text: what it is.
+      at_least: see `Limits`, as for those below.
+      above: number.
+      at_most: number.
+      below: number.
+      choices: values.
+    """
+    limits = Limits(
+        at_least=at_least,
+        above=above,
+        at_most=at_most,
+        below=below,
+        choices=tuple(choices),
+    )
+    metadata = {"help": help_text, "limits": limits}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def _parse(source: str, name: str, kind: type, text: str) -> Any:
@@ -60,13 +136,17 @@ def check_kind(name: str, kind: type, value: Any, source: str) -> Any:
 class Settings:
     """Base of every recipe: a flat set of int, float, bool and str fields.
 
-    A subclass is a frozen dataclass whose fields are made with `setting`; it
-    checks its values in `__post_init__`, with `_check`, after those of its
-    base class.
+    A subclass is a frozen dataclass whose fields are made with `setting`,
+    which says what each takes. What depends on several fields it checks in
+    `__post_init__`, after its base class.
     """
 
     def __post_init__(self) -> None:
-        """Raises `UserError` on a value that cannot be."""
+        """Raises `UserError` on a value that a field does not take."""
+        for field in dataclasses.fields(self):
+            limits = field.metadata.get("limits", _NO_LIMITS)
+            good = limits.allow(getattr(self, field.name))
+            self._check(field.name, good, str(limits))
 
     def _check(
         self, name: str, good: bool, wanted: str | Sequence[str]

@@ -12,15 +12,19 @@ python -m tools.run_finetuning --task=sentence --set train_file=reviews.csv \\
 
 from absl import flags
 
-from bert_tf.finetuning.choices.choice_recipe import OwnChoiceRecipe
-from bert_tf.finetuning.data.user_files import OwnFilesRecipe
-from bert_tf.finetuning.kinds.multi_label_task import MultiLabelRecipe
-from bert_tf.finetuning.kinds.own_file import OwnFileRecipe
-from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
-from bert_tf.finetuning.recipe import FinetuningRecipe, TableRecipe
-from bert_tf.finetuning.spans.span_recipe import SpanRecipe
-from bert_tf.finetuning.tags.feature_recipe import FeatureRecipe
-from bert_tf.finetuning.tags.tag_recipe import OwnTagRecipe, TagRecipe
+from bert_tf.finetuning.recipe import (
+    FeatureRecipe,
+    FinetuningRecipe,
+    MultiLabelRecipe,
+    OwnChoiceRecipe,
+    OwnFileRecipe,
+    OwnFilesRecipe,
+    OwnTagRecipe,
+    SentenceRecipe,
+    SpanRecipe,
+    TableRecipe,
+    TagRecipe,
+)
 
 from . import command_line
 from .recipe_flags import RecipeFlags

@@ -6,7 +6,7 @@ import numpy as np
 
 from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example
-from bert_tf.finetuning.kinds.sentence_recipe import LONG_INPUTS
+from bert_tf.finetuning.recipe import LONG_INPUTS
 from bert_tf.text.packing import (
     EncodedRows,
     TokenIds,

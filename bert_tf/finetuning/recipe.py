@@ -1,19 +1,48 @@
-"""The settings that every fine-tuning has; kinds of tasks add their own.
+"""The settings of a fine-tuning: those of every task, and of each family.
 
-A kind of task has a recipe of its own, a subclass that says what that kind
-alone needs, and its tasks name it as their `recipe_type`. So a setting that a
-task makes no use of is refused.
+A family has a recipe of its own, a subclass that says what that family alone
+needs, and its tasks name it as their `recipe_type`. So a setting that a task
+makes no use of is refused.
 """
 
 import dataclasses
-import math
+from typing import TYPE_CHECKING
 
+from bert_tf.errors import UserError
 from bert_tf.files import ENCODING_ERRORS
+from bert_tf.finetuning.data.tables import FORMATS, Dialect
 from bert_tf.recipe import setting
 from bert_tf.training.recipe import LARGEST_SEED, TrainingRecipe
 
+if TYPE_CHECKING:
+    # A run of another family needs none of it.
+    from bert_tf.finetuning.token_classification.conll_files import ConllLayout
+
 EMPTY_TEXT = ("error", "keep", "drop")
 BAD_ROWS = ("error", "skip")
+LONG_INPUTS = ("cut", "windows")
+LABEL_KINDS = ("classes", "regression", "multi_label")
+LABEL_FORMS = ("number", "number_from_1", "letter", "text")
+# What a row on words shows, and what a document is without marks.
+CONTEXTS = ("document", "sentence")
+UNMARKED = ("sentences", "file")
+# Of a choice: [CLS], two [SEP] and a token of either text.
+SHORTEST_CHOICE = 5
+# Where the tagger is kept, in the folder of a model.
+TAGGER_FILE = "tagger.safetensors"
+# Devlin et al. 2019, table 7, in its order.
+EMBEDDINGS, SECOND_TO_LAST, LAST = "embeddings", "second_to_last", "last"
+WEIGHTED_SUM_LAST_FOUR = "weighted_sum_last_four"
+CONCAT_LAST_FOUR = "concat_last_four"
+WEIGHTED_SUM_ALL = "weighted_sum_all"
+FEATURES = (
+    EMBEDDINGS,
+    SECOND_TO_LAST,
+    LAST,
+    WEIGHTED_SUM_LAST_FOUR,
+    CONCAT_LAST_FOUR,
+    WEIGHTED_SUM_ALL,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,52 +54,54 @@ class FinetuningRecipe(TrainingRecipe):
         "", "folder of the task's files; empty takes TensorFlow Datasets"
     )
     encoding_errors: str = setting(
-        "strict", f"bytes that are not UTF-8: {' or '.join(ENCODING_ERRORS)}"
+        "strict",
+        f"bytes that are not UTF-8: {' or '.join(ENCODING_ERRORS)}",
+        choices=ENCODING_ERRORS,
     )
-    max_seq_length: int = setting(128, "longest input in tokens")
+    max_seq_length: int = setting(128, "longest input in tokens", at_least=4)
     # Devlin et al. 2019, appendix A.3; google-research/bert, run_classifier.py.
-    learning_rate: float = setting(5e-5, "peak learning rate")
-    num_train_epochs: float = setting(3.0, "passes over the training examples")
-    seeds: int = setting(1, "trainings, each with the next seed")
+    learning_rate: float = setting(5e-5, "peak learning rate", above=0)
+    num_train_epochs: float = setting(
+        3.0, "passes over the training examples", above=0
+    )
+    seeds: int = setting(1, "trainings, each with the next seed", at_least=1)
     layer_decay: float = setting(
         1.0,
         "factor of the learning rate from each layer to the one below it, "
         "the embeddings being the lowest",
+        above=0,
+        at_most=1,
     )
     freeze_layers: int = setting(
         -1,
         "layers, from the first, that stay as they are with the embeddings; "
         "0 = the embeddings alone, -1 = nothing",
+        at_least=-1,
     )
     early_stopping: int = setting(
-        0, "evaluations without a better one that end training; 0 = never"
+        0,
+        "evaluations without a better one that end training; 0 = never",
+        at_least=0,
     )
     eval_steps: int = setting(
-        0, "steps between two evaluations; 0 = one at the end of each epoch"
+        0,
+        "steps between two evaluations; 0 = one at the end of each epoch",
+        at_least=0,
     )
     ensemble: str = setting(
         "",
         "eval and predict: folders of further models of the task, "
         "comma-separated, whose logits are averaged with this one's",
     )
-    keep_checkpoint_max: int = setting(2, "training states kept")
-    log_steps: int = setting(20, "steps that a row of numbers covers")
+    keep_checkpoint_max: int = setting(2, "training states kept", at_least=1)
+    log_steps: int = setting(
+        20, "steps that a row of numbers covers", at_least=1
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        known = self.encoding_errors in ENCODING_ERRORS
-        self._check("encoding_errors", known, ENCODING_ERRORS)
-        self._check("max_seq_length", self.max_seq_length >= 4, "4 or more")
-        good = 0 < self.num_train_epochs < math.inf
-        self._check("num_train_epochs", good, "more than 0")
-        self._check("seeds", self.seeds >= 1, "1 or more")
         last = LARGEST_SEED + 1 - self.seeds
         self._check("seed", self.seed <= last, f"0 to {last}")
-        good = 0 < self.layer_decay <= 1
-        self._check("layer_decay", good, "above 0 and up to 1")
-        self._check("freeze_layers", self.freeze_layers >= -1, "-1 or more")
-        for name in ("early_stopping", "eval_steps"):
-            self._check(name, getattr(self, name) >= 0, "0 or more")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,13 +109,314 @@ class TableRecipe(FinetuningRecipe):
     """What tasks add whose examples are the rows of tables."""
 
     bad_rows: str = setting(
-        "error", "rows with too few or too many cells: error or skip"
+        "error",
+        "rows with too few or too many cells: error or skip",
+        choices=BAD_ROWS,
     )
     empty_text: str = setting(
-        "error", f"rows with an empty text: {', '.join(EMPTY_TEXT)}"
+        "error",
+        f"rows with an empty text: {', '.join(EMPTY_TEXT)}",
+        choices=EMPTY_TEXT,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceRecipe(TableRecipe):
+    """What tasks on a sentence or a pair add."""
+
+    long_inputs: str = setting(
+        "cut",
+        "inputs above max_seq_length: cut, or read through overlapping "
+        "windows whose logits are averaged",
+        choices=LONG_INPUTS,
+    )
+    doc_stride: int = setting(
+        64, "tokens from the start of a window to that of the next", at_least=1
+    )
+    class_weights: str = setting(
+        "",
+        "weights of the classes in the loss: balanced, or a number for each "
+        "label in order, comma-separated",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiLabelRecipe(SentenceRecipe):
+    """What tasks with several labels at once add."""
+
+    threshold: float = setting(
+        0.5,
+        "several labels a row: probability above which a label holds",
+        above=0,
+        below=1,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnFilesRecipe(TableRecipe):
+    """What tasks on own tables add: which files, and how to read them."""
+
+    data_dir: str = setting("", "folder that the files' names begin in")
+    train_file: str = setting(
+        "", "own file to train on: .csv, .tsv or .jsonl, or one of them .gz"
+    )
+    dev_file: str = setting(
+        "", "own file to evaluate on; empty splits it off the training file"
+    )
+    test_file: str = setting("", "own file to predict; needs no labels")
+    dev_share: float = setting(
+        0.1, "share of the training rows that becomes dev", above=0, below=1
+    )
+    dev_seed: int = setting(
+        12345,
+        "seed of that split, the same for all seeds",
+        at_least=0,
+        at_most=LARGEST_SEED,
+    )
+    format: str = setting(
+        "",
+        f"{', '.join(FORMATS)}; empty goes by the name",
+        choices=("", *FORMATS),
+    )
+    header: bool = setting(
+        True,
+        "the first row names the columns; if not, they are called 0, 1, ...",
+    )
+
+    @property
+    def dialect(self) -> Dialect:
+        """How the tables are to be read."""
+        return Dialect(
+            format=self.format,
+            header=self.header,
+            encoding_errors=self.encoding_errors,
+            skip_bad_rows=self.bad_rows == "skip",
+            chosen=True,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnFileRecipe(OwnFilesRecipe, MultiLabelRecipe):
+    """What a task on own files of texts adds: columns and kind of label."""
+
+    text_columns: str = setting(
+        "", "column of the text, or two of a pair, comma-separated"
+    )
+    label_column: str = setting("", "column of the label")
+    label_kind: str = setting(
+        "classes", f"one of {', '.join(LABEL_KINDS)}", choices=LABEL_KINDS
+    )
+    label_separator: str = setting(
+        ",", "several labels a row: what stands between them in a cell"
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("bad_rows", self.bad_rows in BAD_ROWS, BAD_ROWS)
-        self._check("empty_text", self.empty_text in EMPTY_TEXT, EMPTY_TEXT)
+        good = self.label_separator != ""
+        self._check("label_separator", good, "at least one character")
+        for name in ("threshold", "label_separator"):
+            changed = getattr(self, name) != getattr(type(self), name)
+            if changed and self.label_kind != "multi_label":
+                raise UserError(
+                    f"{name}={getattr(self, name)}: is of use with "
+                    f"label_kind=multi_label alone, not {self.label_kind}."
+                )
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoiceRecipe(OwnFilesRecipe):
+    """The settings of tasks on choices."""
+
+    max_seq_length: int = setting(
+        128, "longest input in tokens", at_least=SHORTEST_CHOICE
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnChoiceRecipe(ChoiceRecipe):
+    """What own files of choices add: where they have what."""
+
+    context_column: str = setting("", "column of the text")
+    start_column: str = setting(
+        "", "column of what every choice begins with, if there is one"
+    )
+    choice_columns: str = setting(
+        "",
+        "columns of the choices, comma-separated, or in JSON the one that has "
+        "lists of them",
+    )
+    label_column: str = setting("", "column of the right choice")
+    label_form: str = setting(
+        "number",
+        "how files name a choice: number (from 0), number_from_1, letter "
+        "(from A) or text",
+        choices=LABEL_FORMS,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanRecipe(FinetuningRecipe):
+    """What tasks on questions add."""
+
+    data_dir: str = setting("", "folder that the files' names begin in")
+    train_file: str = setting(
+        "", "file to train on, laid out as SQuAD's; empty is the official name"
+    )
+    dev_file: str = setting("", "file to evaluate on, likewise")
+    test_file: str = setting(
+        "", "file to predict, answers or not; empty is the dev file"
+    )
+    max_seq_length: int = setting(384, "longest window in tokens", at_least=4)
+    doc_stride: int = setting(
+        128, "tokens from the start of a window to that of the next", at_least=1
+    )
+    max_query_length: int = setting(
+        64, "longest question in tokens", at_least=1
+    )
+    max_answer_length: int = setting(30, "longest answer in tokens", at_least=1)
+    n_best_size: int = setting(
+        20,
+        "answers kept to a question; starts and ends tried in a window",
+        at_least=1,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # [CLS], two [SEP] and a token of the context.
+        least = self.max_query_length + 4
+        self._check(
+            "max_seq_length",
+            self.max_seq_length >= least,
+            f"{least} or more, so that a context fits beside a question of "
+            f"max_query_length={self.max_query_length}",
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class TagRecipe(FinetuningRecipe):
+    """What tasks on tagged words add."""
+
+    data_dir: str = setting("", "folder of the task's files")
+    context: str = setting(
+        "document",
+        "what a row shows: the sentence amid as much of its document as there "
+        "is room for, or the sentence alone",
+        choices=CONTEXTS,
+    )
+    doc_stride: int = setting(
+        0,
+        "sentences longer than a row: tokens from the start of a window to "
+        "that of the next; 0 = half of a window",
+        at_least=0,
+    )
+    token_column: int = setting(
+        0, "column of the word, from 0, or from -1 backwards"
+    )
+    tag_column: int = setting(-1, "column of the tag, likewise")
+    comment: str = setting(
+        "", "what lines before a sentence begin with that are passed over"
+    )
+    unmarked: str = setting(
+        "sentences",
+        "what a document is in a file without -DOCSTART- lines: each of the "
+        "sentences, or the whole file",
+        choices=UNMARKED,
+    )
+    score_test: bool = setting(
+        False,
+        "the test file has tags: score it too, when training ends and by "
+        "eval; the best model is chosen by dev alone",
+    )
+
+    def layout(self, tagged: bool = True) -> "ConllLayout":
+        """How the files are laid out.
+
+        Args:
+          tagged: whether their tags are to be read.
+        """
+        from bert_tf.finetuning.token_classification.conll_files import (
+            ConllLayout,
+        )
+
+        return ConllLayout(
+            token_column=self.token_column,
+            tag_column=self.tag_column if tagged else None,
+            comment=self.comment,
+            unmarked=self.unmarked,
+            encoding_errors=self.encoding_errors,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnTagRecipe(TagRecipe):
+    """What a task on own files adds: the files and how to split them."""
+
+    data_dir: str = setting("", "folder that the files' names begin in")
+    train_file: str = setting(
+        "", "own file to train on: a word and its tag a line, or .gz of that"
+    )
+    dev_file: str = setting(
+        "", "own file to evaluate on; empty splits it off the training file"
+    )
+    test_file: str = setting(
+        "", "own file to predict; needs no tags, unless score_test is set"
+    )
+    dev_share: float = setting(
+        0.1,
+        "share of the training sentences that becomes dev",
+        above=0,
+        below=1,
+    )
+    dev_seed: int = setting(
+        12345,
+        "seed of that split, the same for all seeds",
+        at_least=0,
+        at_most=LARGEST_SEED,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.score_test and not self.test_file:
+            raise UserError(
+                "score_test=True: there is nothing to score; name the file "
+                "with test_file."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureRecipe(TagRecipe):
+    """What taggers on a frozen encoder add.
+
+    The paper tells the tagger's form alone; rate, epochs and dropout are what
+    such taggers are usually trained with.
+    """
+
+    learning_rate: float = setting(1e-3, "peak learning rate", above=0)
+    num_train_epochs: float = setting(
+        10.0, "passes over the training examples", above=0
+    )
+    features: str = setting(
+        CONCAT_LAST_FOUR,
+        f"what the tagger is given of each word: {', '.join(FEATURES)}",
+        choices=FEATURES,
+    )
+    lstm_units: int = setting(
+        768, "width of each direction of both layers", at_least=1
+    )
+    tagger_dropout: float = setting(
+        0.5,
+        "dropout of what goes into each layer of the tagger",
+        at_least=0,
+        below=1,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        unused = ("freeze_layers", "layer_decay", "ensemble", "rematerialize")
+        for name in unused:
+            value = getattr(self, name)
+            if value != getattr(FeatureRecipe, name):
+                raise UserError(
+                    f"{name}={value}: is of no use with features of a frozen "
+                    "encoder; leave it out."
+                )

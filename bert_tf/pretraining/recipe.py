@@ -21,32 +21,31 @@ class PretrainingRecipe(TrainingRecipe):
     vocab_file: str = setting(
         "", "vocabulary of records that do not carry theirs"
     )
-    num_train_steps: int = setting(100_000, "optimizer steps of all phases")
+    num_train_steps: int = setting(
+        100_000, "optimizer steps of all phases", at_least=1
+    )
     final_phase_proportion: float = setting(
-        0.1, "share of the steps spent on the second folder of records"
+        0.1,
+        "share of the steps spent on the second folder of records",
+        above=0,
+        below=1,
     )
     final_phase_batch_size: int = setting(
-        0, "train_batch_size of the final phase; 0 = the same"
+        0, "train_batch_size of the final phase; 0 = the same", at_least=0
     )
     data_streams: int = setting(
         0,
         "even parts that the records are read in, side by side, each by one "
         "worker; 0 = one a worker. With the same number the batches "
         "are the same on any number of workers",
+        at_least=0,
     )
-    eval_steps: int = setting(1000, "steps between two evaluations")
+    eval_steps: int = setting(1000, "steps between two evaluations", at_least=1)
 
     MAY_CHANGE = TrainingRecipe.MAY_CHANGE | {"eval_steps"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("num_train_steps", "eval_steps"):
-            self._check(name, getattr(self, name) >= 1, "1 or more")
-        self._check("data_streams", self.data_streams >= 0, "0 or more")
-        good = self.final_phase_batch_size >= 0
-        self._check("final_phase_batch_size", good, "0 or more")
-        good = 0 < self.final_phase_proportion < 1
-        self._check("final_phase_proportion", good, "above 0, below 1")
         if self.size and self.config_file:
             raise UserError("give `size` or `config_file`, not both.")
 

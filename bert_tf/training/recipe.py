@@ -1,7 +1,6 @@
 """The settings that every training has, whatever is learnt."""
 
 import dataclasses
-import math
 
 from bert_tf.recipe import Settings, setting
 
@@ -21,25 +20,49 @@ class TrainingRecipe(Settings):
     strategy: str = setting(
         "one_device", "one_device, mirrored, multi_worker or tpu"
     )
-    precision: str = setting("float32", f"one of {', '.join(PRECISIONS)}")
-    seed: int = setting(12345, "seed of new weights, dropout, order and masks")
+    precision: str = setting(
+        "float32", f"one of {', '.join(PRECISIONS)}", choices=PRECISIONS
+    )
+    seed: int = setting(
+        12345,
+        "seed of new weights, dropout, order and masks",
+        at_least=0,
+        at_most=LARGEST_SEED,
+    )
     # Devlin et al. 2019, appendix A.2 and A.3, with the batch size of Google's
     # code for pre-training.
-    train_batch_size: int = setting(32, "rows in a step, over all devices")
-    learning_rate: float = setting(1e-4, "peak learning rate")
-    warmup_proportion: float = setting(
-        0.1, "share of the steps in which the learning rate rises"
+    train_batch_size: int = setting(
+        32, "rows in a step, over all devices", at_least=1
     )
-    optimizer: str = setting("adamw", f"one of {', '.join(OPTIMIZERS)}")
-    weight_decay_rate: float = setting(0.01, "decoupled weight decay")
-    adam_beta_1: float = setting(0.9, "decay of the first moment")
-    adam_beta_2: float = setting(0.999, "decay of the second moment")
-    adam_epsilon: float = setting(1e-6, "added to the root, not inside it")
+    learning_rate: float = setting(1e-4, "peak learning rate", above=0)
+    warmup_proportion: float = setting(
+        0.1,
+        "share of the steps in which the learning rate rises",
+        at_least=0,
+        below=1,
+    )
+    optimizer: str = setting(
+        "adamw", f"one of {', '.join(OPTIMIZERS)}", choices=OPTIMIZERS
+    )
+    weight_decay_rate: float = setting(
+        0.01, "decoupled weight decay", at_least=0
+    )
+    adam_beta_1: float = setting(
+        0.9, "decay of the first moment", at_least=0, below=1
+    )
+    adam_beta_2: float = setting(
+        0.999, "decay of the second moment", at_least=0, below=1
+    )
+    adam_epsilon: float = setting(
+        1e-6, "added to the root, not inside it", above=0
+    )
     max_grad_norm: float = setting(
-        1.0, "global norm that gradients are clipped to; 0 = no clipping"
+        1.0,
+        "global norm that gradients are clipped to; 0 = no clipping",
+        at_least=0,
     )
     gradient_accumulation_steps: int = setting(
-        1, "slices a device's batch is cut into, to save memory"
+        1, "slices a device's batch is cut into, to save memory", at_least=1
     )
     rematerialize: bool = setting(
         False, "computes each block again in the backward pass, to save memory"
@@ -48,18 +71,24 @@ class TrainingRecipe(Settings):
         "global",
         "global divides by the weights of the whole batch; per_replica "
         "averages the means of the devices, as the original does",
+        choices=("global", "per_replica"),
     )
     on_non_finite: str = setting(
         "stop",
         "stop, or skip: leave out a step whose loss or gradient is not finite "
         "and halve the learning rate for the next 100; ten in a row stop",
+        choices=("stop", "skip"),
     )
-    eval_batch_size: int = setting(64, "sequences in an evaluation batch")
+    eval_batch_size: int = setting(
+        64, "sequences in an evaluation batch", at_least=1
+    )
     save_checkpoints_steps: int = setting(
-        1000, "steps between two training states on disk"
+        1000, "steps between two training states on disk", at_least=1
     )
-    keep_checkpoint_max: int = setting(3, "training states kept")
-    log_steps: int = setting(50, "steps that a row of numbers covers")
+    keep_checkpoint_max: int = setting(3, "training states kept", at_least=1)
+    log_steps: int = setting(
+        50, "steps that a row of numbers covers", at_least=1
+    )
 
     # What may change between a run and the run that resumes it.
     MAY_CHANGE = frozenset(
@@ -70,33 +99,3 @@ class TrainingRecipe(Settings):
             "keep_checkpoint_max",
         }
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in (
-            "train_batch_size",
-            "gradient_accumulation_steps",
-            "eval_batch_size",
-            "save_checkpoints_steps",
-            "keep_checkpoint_max",
-            "log_steps",
-        ):
-            self._check(name, getattr(self, name) >= 1, "1 or more")
-        for name in ("learning_rate", "adam_epsilon"):
-            good = 0 < getattr(self, name) < math.inf
-            self._check(name, good, "more than 0")
-        for name in ("weight_decay_rate", "max_grad_norm"):
-            good = 0 <= getattr(self, name) < math.inf
-            self._check(name, good, "0 or more")
-        for name in ("warmup_proportion", "adam_beta_1", "adam_beta_2"):
-            self._check(name, 0 <= getattr(self, name) < 1, "0 up to below 1")
-        good = 0 <= self.seed <= LARGEST_SEED
-        self._check("seed", good, f"0 to {LARGEST_SEED}")
-        self._check("optimizer", self.optimizer in OPTIMIZERS, OPTIMIZERS)
-        self._check("precision", self.precision in PRECISIONS, PRECISIONS)
-        means = ("global", "per_replica")
-        self._check(
-            "loss_normalisation", self.loss_normalisation in means, means
-        )
-        ends = ("stop", "skip")
-        self._check("on_non_finite", self.on_non_finite in ends, ends)

@@ -3,7 +3,7 @@
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.kinds.own_file import OwnFileRecipe
+from bert_tf.finetuning.recipe import OwnFileRecipe
 
 
 def recipe(**settings):

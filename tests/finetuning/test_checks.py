@@ -13,7 +13,8 @@ from bert_tf.finetuning.checks import (
     REPLACEMENT,
     suspicious,
 )
-from bert_tf.finetuning.kinds.own_file import OwnFileRecipe, UserFileTask
+from bert_tf.finetuning.kinds.own_file import UserFileTask
+from bert_tf.finetuning.recipe import OwnFileRecipe
 from bert_tf.text.tokenizer import BertTokenizer
 
 TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c ##d e ; &".split()

@@ -17,15 +17,13 @@ from bert_tf.finetuning.batches import epoch_batches
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.encoding import encode
 from bert_tf.finetuning.kinds.labels import class_weights_of
-from bert_tf.finetuning.kinds.multi_label_task import (
-    MultiLabelRecipe,
-    MultiLabelTask,
-)
+from bert_tf.finetuning.kinds.multi_label_task import MultiLabelTask
 from bert_tf.finetuning.kinds.objectives import ClassesObjective
 from bert_tf.finetuning.kinds.regression_task import RegressionTask
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
 from bert_tf.finetuning.model_folder import load_model, read_config
 from bert_tf.finetuning.prediction import Predictor
+from bert_tf.finetuning.recipe import MultiLabelRecipe
 from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import lr_multipliers

@@ -8,7 +8,8 @@ import pytest
 
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.data.user_files import split_off_dev
-from bert_tf.finetuning.kinds.own_file import OwnFileRecipe, UserFileTask
+from bert_tf.finetuning.kinds.own_file import UserFileTask
+from bert_tf.finetuning.recipe import OwnFileRecipe
 from tests.finetuning.own_files import error_of, recipe, rows
 
 OWN = UserFileTask(name="sentence")

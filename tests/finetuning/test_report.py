@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.choices.choice_recipe import OwnChoiceRecipe
-from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.finetuning.recipe import (
+    FeatureRecipe,
+    FinetuningRecipe,
+    OwnChoiceRecipe,
+)
 from bert_tf.finetuning.report.make import (
     FAMILIES,
     FinishedRun,
@@ -19,7 +22,6 @@ from bert_tf.finetuning.report.make import (
     write_report,
 )
 from bert_tf.finetuning.report.statistics import curves, settings
-from bert_tf.finetuning.tags.feature_recipe import FeatureRecipe
 from tests.finetuning import report_runs
 from tests.finetuning.report_pages import HOSTILE, Page, numbers_of, text_of
 

@@ -11,12 +11,12 @@ from bert_tf.finetuning.choices.choice_file import (
     ChoiceExample,
     read_choices,
 )
-from bert_tf.finetuning.choices.choice_recipe import ChoiceRecipe
 from bert_tf.finetuning.data.user_files import (
     UserFiles,
     path_of,
     split_off_dev,
 )
+from bert_tf.finetuning.recipe import ChoiceRecipe
 from bert_tf.progress import notice
 
 

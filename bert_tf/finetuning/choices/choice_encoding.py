@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_tf.errors import UserError
 from bert_tf.finetuning.choices.choice_file import ChoiceExample
-from bert_tf.finetuning.choices.choice_recipe import SHORTEST_ROW
+from bert_tf.finetuning.recipe import SHORTEST_CHOICE
 from bert_tf.text.rows import (
     EncodedRows,
     TokenIds,
@@ -98,10 +98,10 @@ def encode_choices(
     Raises:
       UserError: no room for a token of each text.
     """
-    if max_seq_length < SHORTEST_ROW:
+    if max_seq_length < SHORTEST_CHOICE:
         raise UserError(
             f"max_seq_length is {max_seq_length}; [CLS], two [SEP] and a "
-            f"token of each text need {SHORTEST_ROW}."
+            f"token of each text need {SHORTEST_CHOICE}."
         )
     counts = np.array([len(example.choices) for example in examples], np.int64)
     example = np.repeat(np.arange(len(examples)), counts)

@@ -17,9 +17,9 @@ from bert_tf.finetuning.data.tables import (
     read_table,
     text_of,
 )
+from bert_tf.finetuning.recipe import LABEL_FORMS
 from bert_tf.progress import notice
 
-LABEL_FORMS = ("number", "number_from_1", "letter", "text")
 _FEWEST_CHOICES = 2
 _LETTERS = string.ascii_uppercase
 _BY_NAME = Dialect()

@@ -21,10 +21,6 @@ from bert_tf.finetuning.choices.choice_file import (
     choice_name,
     choice_number,
 )
-from bert_tf.finetuning.choices.choice_recipe import (
-    ChoiceRecipe,
-    OwnChoiceRecipe,
-)
 from bert_tf.finetuning.data.predictions import (
     read_predictions,
     write_predictions,
@@ -37,6 +33,7 @@ from bert_tf.finetuning.legacy_task import (
     TaskFacts,
     TaskTemplate,
 )
+from bert_tf.finetuning.recipe import ChoiceRecipe, OwnChoiceRecipe
 from bert_tf.finetuning.rows import LabelledRows
 from bert_tf.finetuning.task import Examination
 

@@ -5,7 +5,6 @@ examples are split off.
 """
 
 import collections
-import dataclasses
 import pathlib
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol, TypeVar
@@ -13,11 +12,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.data.tables import FORMATS, Dialect
-from bert_tf.finetuning.recipe import TableRecipe
 from bert_tf.progress import notice
-from bert_tf.recipe import setting
-from bert_tf.training.recipe import LARGEST_SEED
 
 _FILE_SETTINGS = {"train": "train_file", "dev": "dev_file", "test": "test_file"}
 # Numbers are stratified by tenths of their distribution.
@@ -26,47 +21,6 @@ _BINS = 10
 SplitOff = Callable[[Any, float, int], tuple[Any, Any]]
 # The examples of a file, given its path and whether labels are needed.
 ReadRows = Callable[[str, bool], Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class OwnFilesRecipe(TableRecipe):
-    """What tasks on own tables add: which files, and how to read them."""
-
-    data_dir: str = setting("", "folder that the files' names begin in")
-    train_file: str = setting(
-        "", "own file to train on: .csv, .tsv or .jsonl, or one of them .gz"
-    )
-    dev_file: str = setting(
-        "", "own file to evaluate on; empty splits it off the training file"
-    )
-    test_file: str = setting("", "own file to predict; needs no labels")
-    dev_share: float = setting(
-        0.1, "share of the training rows that becomes dev"
-    )
-    dev_seed: int = setting(12345, "seed of that split, the same for all seeds")
-    format: str = setting("", f"{', '.join(FORMATS)}; empty goes by the name")
-    header: bool = setting(
-        True,
-        "the first row names the columns; if not, they are called 0, 1, ...",
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check("format", self.format in ("", *FORMATS), FORMATS)
-        self._check("dev_share", 0 < self.dev_share < 1, "above 0, below 1")
-        good = 0 <= self.dev_seed <= LARGEST_SEED
-        self._check("dev_seed", good, f"0 to {LARGEST_SEED}")
-
-    @property
-    def dialect(self) -> Dialect:
-        """How the tables are to be read."""
-        return Dialect(
-            format=self.format,
-            header=self.header,
-            encoding_errors=self.encoding_errors,
-            skip_bad_rows=self.bad_rows == "skip",
-            chosen=True,
-        )
 
 
 class FileSettings(Protocol):

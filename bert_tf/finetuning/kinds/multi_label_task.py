@@ -18,23 +18,9 @@ from bert_tf.finetuning.kinds.labels import (
     sorted_labels,
     unknown_label,
 )
-from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
 from bert_tf.finetuning.kinds.text_data import Predictions, SentenceFacts
 from bert_tf.finetuning.kinds.text_task import Score, TextTask
-from bert_tf.recipe import setting
-
-
-@dataclasses.dataclass(frozen=True)
-class MultiLabelRecipe(SentenceRecipe):
-    """What tasks with several labels at once add."""
-
-    threshold: float = setting(
-        0.5, "several labels a row: probability above which a label holds"
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check("threshold", 0 < self.threshold < 1, "above 0, below 1")
+from bert_tf.finetuning.recipe import MultiLabelRecipe, SentenceRecipe
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

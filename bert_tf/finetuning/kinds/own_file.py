@@ -7,50 +7,13 @@ from typing import Any, ClassVar
 from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example, ParseLabel, examples_of
 from bert_tf.finetuning.data.tables import read_table
-from bert_tf.finetuning.data.user_files import (
-    OwnFilesRecipe,
-    UserFiles,
-    split_off_dev,
-)
-from bert_tf.finetuning.kinds.multi_label_task import (
-    MultiLabelRecipe,
-    MultiLabelTask,
-)
+from bert_tf.finetuning.data.user_files import UserFiles, split_off_dev
+from bert_tf.finetuning.kinds.multi_label_task import MultiLabelTask
 from bert_tf.finetuning.kinds.regression_task import RegressionTask
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
 from bert_tf.finetuning.kinds.text_task import TextTask
 from bert_tf.finetuning.legacy_task import TaskTemplate
-from bert_tf.recipe import setting
-
-LABEL_KINDS = ("classes", "regression", "multi_label")
-
-
-@dataclasses.dataclass(frozen=True)
-class OwnFileRecipe(OwnFilesRecipe, MultiLabelRecipe):
-    """What a task on own files of texts adds: columns and kind of label."""
-
-    text_columns: str = setting(
-        "", "column of the text, or two of a pair, comma-separated"
-    )
-    label_column: str = setting("", "column of the label")
-    label_kind: str = setting("classes", f"one of {', '.join(LABEL_KINDS)}")
-    label_separator: str = setting(
-        ",", "several labels a row: what stands between them in a cell"
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        known = self.label_kind in LABEL_KINDS
-        self._check("label_kind", known, LABEL_KINDS)
-        good = self.label_separator != ""
-        self._check("label_separator", good, "at least one character")
-        for name in ("threshold", "label_separator"):
-            changed = getattr(self, name) != getattr(type(self), name)
-            if changed and self.label_kind != "multi_label":
-                raise UserError(
-                    f"{name}={getattr(self, name)}: is of use with "
-                    f"label_kind=multi_label alone, not {self.label_kind}."
-                )
+from bert_tf.finetuning.recipe import OwnFileRecipe
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from bert_tf.finetuning.data.examples import Example, Label, ParseLabel
-from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
 from bert_tf.finetuning.legacy_task import TaskFacts
+from bert_tf.finetuning.recipe import SentenceRecipe
 
 
 class TextData(Protocol):

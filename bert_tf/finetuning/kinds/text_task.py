@@ -22,7 +22,6 @@ from bert_tf.finetuning.data.predictions import (
 )
 from bert_tf.finetuning.data.tables import Cell
 from bert_tf.finetuning.kinds.labels import class_weights_of
-from bert_tf.finetuning.kinds.sentence_recipe import SentenceRecipe
 from bert_tf.finetuning.kinds.text_answers import TextAnswers
 from bert_tf.finetuning.kinds.text_data import (
     Predictions,
@@ -30,6 +29,7 @@ from bert_tf.finetuning.kinds.text_data import (
     TextData,
 )
 from bert_tf.finetuning.legacy_task import Outputs, Split, Task
+from bert_tf.finetuning.recipe import SentenceRecipe
 from bert_tf.finetuning.rows import LabelledRows
 from bert_tf.finetuning.task import Examination
 

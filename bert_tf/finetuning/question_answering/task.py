@@ -26,8 +26,8 @@ from bert_tf.finetuning.question_answering.squad_files import (
     trainable,
     write_answers,
 )
+from bert_tf.finetuning.recipe import SpanRecipe
 from bert_tf.finetuning.rows import LabelledRows
-from bert_tf.finetuning.spans.span_recipe import SpanRecipe
 from bert_tf.finetuning.task import Examination
 from bert_tf.progress import notice
 

@@ -9,18 +9,20 @@ from typing import Any
 
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
-from bert_tf.finetuning.choices.choice_recipe import OwnChoiceRecipe
-from bert_tf.finetuning.kinds.own_file import OwnFileRecipe
-from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.finetuning.recipe import (
+    FeatureRecipe,
+    FinetuningRecipe,
+    OwnChoiceRecipe,
+    OwnFileRecipe,
+    OwnTagRecipe,
+    SpanRecipe,
+)
 from bert_tf.finetuning.report.multiple_choice import choice_statistics
 from bert_tf.finetuning.report.question_answering import question_statistics
 from bert_tf.finetuning.report.render import render
 from bert_tf.finetuning.report.statistics import run_statistics
 from bert_tf.finetuning.report.text_classification import text_statistics
 from bert_tf.finetuning.report.token_classification import tag_statistics
-from bert_tf.finetuning.spans.span_recipe import SpanRecipe
-from bert_tf.finetuning.tags.feature_recipe import FeatureRecipe
-from bert_tf.finetuning.tags.tag_recipe import OwnTagRecipe
 from bert_tf.recipe import read_json_object
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from bert_tf.errors import UserError, excerpt
 from bert_tf.files import read_lines, write_text
+from bert_tf.finetuning.recipe import UNMARKED
 from bert_tf.finetuning.token_classification.entities import (
     IOB2,
     OUTSIDE,
@@ -21,7 +22,6 @@ from bert_tf.finetuning.token_classification.entities import (
 from bert_tf.progress import notice
 
 DOCUMENT_MARK = "-DOCSTART-"
-UNMARKED = ("sentences", "file")
 _BLANKS = " \t\r\n"
 _SEPARATORS = re.compile("[ \t]+")
 

@@ -23,7 +23,7 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS, INPUT_MASK
 from bert_tf.files import written_beside
-from bert_tf.finetuning.tags.feature_recipe import (
+from bert_tf.finetuning.recipe import (
     CONCAT_LAST_FOUR,
     EMBEDDINGS,
     LAST,

@@ -13,13 +13,14 @@ from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.finetuning.data.user_files import UserFiles
 from bert_tf.finetuning.legacy_task import Outputs, Split, Task, TaskFacts
-from bert_tf.finetuning.tags.feature_recipe import (
+from bert_tf.finetuning.recipe import (
     TAGGER_FILE,
     WEIGHTED_SUM_ALL,
     WEIGHTED_SUM_LAST_FOUR,
     FeatureRecipe,
+    OwnTagRecipe,
+    TagRecipe,
 )
-from bert_tf.finetuning.tags.tag_recipe import OwnTagRecipe, TagRecipe
 from bert_tf.finetuning.task import Examination
 from bert_tf.finetuning.token_classification.conll_files import (
     DOCUMENT_MARK,

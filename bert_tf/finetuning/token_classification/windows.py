@@ -14,8 +14,8 @@ import numpy as np
 
 from bert_tf.errors import UserError
 from bert_tf.features import INPUT_MASK
+from bert_tf.finetuning.recipe import CONTEXTS
 from bert_tf.finetuning.rows import RowsAround
-from bert_tf.finetuning.tags.tag_recipe import CONTEXTS
 from bert_tf.finetuning.token_classification.conll_files import TaggedWords
 from bert_tf.text.rows import (
     EncodedRows,

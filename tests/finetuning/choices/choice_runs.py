@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.finetuning.choices.choice_recipe import OwnChoiceRecipe
+from bert_tf.finetuning.recipe import OwnChoiceRecipe
 from tests.finetuning.sentence_runs import BAD, FILLER, GOOD
 
 COLUMNS = {

@@ -9,15 +9,12 @@ from bert_tf.finetuning.choices.choice_answers import choice_answers
 from bert_tf.finetuning.choices.choice_data import SwagFiles
 from bert_tf.finetuning.choices.choice_file import ChoiceExample
 from bert_tf.finetuning.choices.choice_objective import ChoicesObjective
-from bert_tf.finetuning.choices.choice_recipe import (
-    ChoiceRecipe,
-    OwnChoiceRecipe,
-)
 from bert_tf.finetuning.choices.choice_task import (
     MultipleChoiceTask,
     UserChoiceTask,
 )
 from bert_tf.finetuning.data.user_files import split_off_dev
+from bert_tf.finetuning.recipe import ChoiceRecipe, OwnChoiceRecipe
 from tests.finetuning.choices.choice_runs import COLUMNS, rows, written
 from tests.finetuning.sentence_runs import tokenizer
 from tools.task_files import load_task, recipe_of

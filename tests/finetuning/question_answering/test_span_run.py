@@ -21,8 +21,8 @@ from bert_tf.finetuning.question_answering.windows import (
     answer_positions,
     make_windows,
 )
+from bert_tf.finetuning.recipe import SpanRecipe
 from bert_tf.finetuning.run import run_finetuning
-from bert_tf.finetuning.spans.span_recipe import SpanRecipe
 from bert_tf.finetuning.task import Split
 from tests.finetuning.sentence_runs import (
     BAD,

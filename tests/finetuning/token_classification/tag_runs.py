@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 
 from bert_tf.checkpoints import load_checkpoint, save_checkpoint
-from bert_tf.finetuning.tags.tag_recipe import TagRecipe
+from bert_tf.finetuning.recipe import TagRecipe
 from bert_tf.finetuning.token_classification.task import ConllFolder, TagTask
 from tests.finetuning.sentence_runs import BAD, FILLER, GOOD, model_folder
 

@@ -11,8 +11,8 @@ from bert_tf.checkpoints import load_checkpoint, read_arrays
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.finetuning.model_folder import load_model
+from bert_tf.finetuning.recipe import FEATURES, FeatureRecipe
 from bert_tf.finetuning.run import run_finetuning
-from bert_tf.finetuning.tags.feature_recipe import FEATURES, FeatureRecipe
 from bert_tf.finetuning.token_classification.features import (
     FeatureRows,
     FeatureSource,

@@ -7,7 +7,7 @@ import tensorflow as tf
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
-from bert_tf.finetuning.tags.tag_recipe import TagRecipe
+from bert_tf.finetuning.recipe import TagRecipe
 from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.token_classification.conll_files import (
     TaggedWords,

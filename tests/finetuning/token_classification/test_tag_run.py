@@ -11,9 +11,9 @@ from bert_tf.checkpoints import load_checkpoint
 from bert_tf.errors import UserError
 from bert_tf.finetuning.model_folder import load_model
 from bert_tf.finetuning.prediction import Predictor
+from bert_tf.finetuning.recipe import OwnTagRecipe
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import gather
-from bert_tf.finetuning.tags.tag_recipe import OwnTagRecipe
 from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.token_classification.conll_files import (
     ConllLayout,

@@ -1,1 +1,0 @@
-"""Tagging of words: CoNLL-style files, windows of words, entity scores."""
