@@ -140,7 +140,7 @@ def _malloc_trim() -> Callable[[int], int] | None:
 
 
 def give_memory_back() -> None:
-    """Gives memory that is free to the system, where that can be asked for.
+    """Gives memory that is free to the system, where the C library can do that.
 
     Small arrays that outlive large ones leave holes between them, which grow
     with every block of work.
@@ -185,5 +185,5 @@ def serve(prepare: Callable[[Any], Callable[[Any], object]]) -> None:
             pickle.dump(message, answers, pickle.HIGHEST_PROTOCOL)
             answers.flush()
         except BrokenPipeError:
-            # The program that asked is gone; there is nobody to tell.
+            # The program that asked is gone; nobody waits for an answer.
             os._exit(0)

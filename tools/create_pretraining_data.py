@@ -78,7 +78,7 @@ def _build_here(recipe: RecordsRecipe) -> RecordsReport:
             f"--beam_options={_BEAM_OPTIONS.value}: is for --runner=beam, and "
             "the runner is local."
         )
-    # Imports TensorFlow, which is not to be waited for after a mistake.
+    # Imports TensorFlow, which a mistake should not have to wait for.
     from bert_tf.records.build import create_records
 
     return create_records(
@@ -128,5 +128,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     command_line.require("input", "vocab_file", "output_dir")
-    # Half a gigabyte and some seconds; English text gets on without.
+    # Half a gigabyte and some seconds; English text does not need it.
     command_line.run(main, tensorflow=False)

@@ -64,7 +64,7 @@ _MAX_UNIQUE_WORDS = flags.DEFINE_integer(
 _WORKERS = flags.DEFINE_integer(
     "workers",
     0,
-    "Processes that take documents apart; 0 takes one for each processor.",
+    "Processes that split documents; 0 takes one for each processor.",
 )
 _RECIPE = define_fields(CorpusRecipe)
 

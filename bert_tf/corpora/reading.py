@@ -168,7 +168,7 @@ class Document:
       line: the line or row of the file that it begins on, counted from 1.
       end: the place after it.
       disk_bytes: bytes of the file that were read up to there.
-      cut: whether it was too long and goes on as another one.
+      cut: whether it was too long and continues as another one.
     """
 
     sentences: list[str]
@@ -206,7 +206,7 @@ def sentences_of(reader: DocumentReader, raw: RawDocument) -> list[str]:
 
 
 class DocumentSplitter:
-    """Takes documents apart, in processes that start when they are needed.
+    """Splits documents into sentences, in processes that start when needed.
 
     Args:
       workers: how many; with one it is done in this process.
@@ -297,7 +297,7 @@ def _answered(
     ],
     left: int,
 ) -> Iterator[Document]:
-    """The documents of the oldest batches, until so many batches are left."""
+    """The documents of the oldest batches, until `left` batches remain."""
     while len(pending) > left:
         batch, future = pending.popleft()
         for raw, sentences in zip(batch, future.result(), strict=True):

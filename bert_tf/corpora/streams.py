@@ -67,7 +67,7 @@ class _Bz2Reader(io.RawIOBase):
             "again."
         )
 
-    # What RawIOBase says, collections.abc.Buffer, is new in Python 3.12.
+    # RawIOBase's own type, collections.abc.Buffer, is new in Python 3.12.
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         while True:
             data = b""
@@ -179,7 +179,7 @@ class ByteStream:
             return Position(file, offset, line)
         starts = self._bz2.starts
         found = bisect.bisect_right(starts, offset, key=lambda s: s[0]) - 1
-        # Earlier ones are not asked for again.
+        # Earlier ones are not needed again.
         del starts[:found]
         return Position(file, offset, line, starts[0][1], starts[0][0])
 
@@ -222,7 +222,7 @@ class RawDocument:
       line: the line or row it begins on, counted from 1.
       end: the place after it.
       disk_bytes: bytes of the file that were read up to there.
-      cut: whether it was too long and goes on as another one.
+      cut: whether it was too long and continues as another one.
     """
 
     content: bytes

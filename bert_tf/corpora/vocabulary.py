@@ -51,8 +51,8 @@ def train_corpus_vocab(
       vocab_size, lower_case, google_layout, min_frequency, character_coverage,
         held_out, max_unique_words, progress, strip_accents,
         tokenize_chinese_chars: see `train_vocab`.
-      workers: processes that take documents apart; 0 takes one for each
-        processor. The vocabulary does not depend on it.
+      workers: processes that split documents into sentences; 0 takes one for
+        each processor. The vocabulary does not depend on it.
 
     Raises:
       UserError: unreadable input, impossible values, or a text that does not
@@ -110,23 +110,23 @@ def corpus_chunks(
     Args:
       files: what to read.
       recipe: how it is read.
-      splitter: takes documents apart.
-      advance: is told the bytes read from the files, a step at a time.
+      splitter: splits documents into sentences.
+      advance: receives the bytes read from the files, a step at a time.
     """
     for file in files:
         lines: list[str] = []
-        size = told = 0
+        size = reported = 0
         for sentences, disk_bytes in _steps(file, recipe, splitter):
             lines += sentences
             size += sum(map(len, sentences))
             if size >= CHUNK_CHARACTERS:
                 yield lines
                 lines, size = [], 0
-                advance(disk_bytes - told)
-                told = disk_bytes
+                advance(disk_bytes - reported)
+                reported = disk_bytes
         if lines:
             yield lines
-        advance(file.size() - told)
+        advance(file.size() - reported)
 
 
 def _steps(

@@ -140,7 +140,7 @@ def read_checked_vocabulary(
     """Reads a vocabulary and how text is split into its words.
 
     A tokenizer_config.json beside a vocab.txt decides about accents and
-    ideographs, and must say of lower-casing what the recipe does.
+    ideographs, and must agree with the recipe on lower-casing.
 
     Raises:
       UserError: they contradict each other, or a file cannot be used.
@@ -150,12 +150,12 @@ def read_checked_vocabulary(
     config = vocab_file.parent / TOKENIZER_CONFIG_FILE
     # It speaks of vocab.txt alone; a folder may hold other vocabularies.
     if vocab_file.name == VOCABULARY_FILE and config.is_file():
-        said = read_json_object(config).get("do_lower_case")
-        if said is not None and said != recipe.lower_case:
+        stored = read_json_object(config).get("do_lower_case")
+        if stored is not None and stored != recipe.lower_case:
             raise UserError(
                 f"lower_case is {recipe.lower_case}, but {config} says that "
-                f"do_lower_case is {said} for this vocabulary; pass "
-                f"`lower_case`={said}."
+                f"do_lower_case is {stored} for this vocabulary; pass "
+                f"`lower_case`={stored}."
             )
     elif recipe.lower_case and vocabulary.looks_cased():
         raise UserError(

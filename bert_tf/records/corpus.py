@@ -228,7 +228,7 @@ def read_blocks(
       start: where to begin: the end of an earlier block.
       number: the number of the first block to read.
       recipe: how the files are read.
-      workers: processes that take documents apart.
+      workers: processes that split documents into sentences.
 
     Yields:
       Blocks of about `BLOCK_BYTES` of one corpus each; the last one ends at

@@ -41,7 +41,7 @@ __all__ = [
 # Stretches of records parsed and masked at a time.
 _PARALLEL_CALLS = 4
 
-# Batches are made several at a time, of about so many rows: an operation on a
+# Batches are made several at a time, of about this many rows: an operation on a
 # small batch costs more than its arithmetic.
 _ROWS_AT_ONCE = 1024
 
@@ -215,7 +215,7 @@ def _with_static_shapes(
 
 
 def _finished(batches: tf.data.Dataset, count: int) -> tf.data.Dataset:
-    """Prefetches, and tells tf.data how many batches there are.
+    """Prefetches, and sets the number of batches that tf.data reports.
 
     Parallelism is fixed: tf.data's own tuning competes with the training
     step for the processors of a small machine, and can hold up the end of a
@@ -305,12 +305,12 @@ def check_streams(
     if streams % shard.count:
         raise UserError(
             f"data_streams={streams}: is not a multiple of the {shard.count} "
-            "workers, each of which reads as many."
+            "workers, which read equal numbers of streams."
         )
     if batch_size % streams:
         raise UserError(
             f"a batch of {batch_size} sequences is not a multiple of "
-            f"data_streams={streams}, each of which gives as many."
+            f"data_streams={streams}, which give equal parts."
         )
     if folder.num_records < streams:
         raise UserError(

@@ -3,7 +3,7 @@
 Where no whole words are masked, every group is one token, and the groups taken
 are those with the smallest noise: a partial sort finds them. Whole words take
 the general way; it too looks at the groups with the smallest noise alone, and
-at all of them only where those do not suffice. `masking.noise_keys` says how
+at all of them only where these do not suffice. `masking.noise_keys` says how
 noise and place become one number, all different, so that a bound parts the
 smallest from the others.
 """
@@ -26,7 +26,7 @@ class MaskingNoise(NamedTuple):
     """All that chance decides of the masks of some rows.
 
     Attributes:
-      order: float32 [B, S] in [0, 1); groups are visited in its order.
+      order: float32 [B, S] in [0, 1); groups are tried in its order.
       action: float32 [B, P] in [0, 1); decides mask, keep or random.
       random_ids: int32 [B, P] in [0, V).
     """
@@ -77,7 +77,7 @@ def choose_tokens(
     Args:
       input_ids: int32 [B, S], zero after the sequence's end.
       lengths: sequence lengths with specials, int32 [B].
-      order_noise: float32 [B, S] in [0, 1); groups are visited in its order.
+      order_noise: float32 [B, S] in [0, 1); groups are tried in its order.
       rule: the masking rule.
 
     Returns:
@@ -87,12 +87,12 @@ def choose_tokens(
     candidate = tf.sequence_mask(lengths, tf.shape(input_ids)[1])
     for special in np.flatnonzero(rule.is_special):
         candidate &= input_ids != int(special)
-    wanted = tf.gather(tf.constant(rule.num_to_predict), lengths)
+    num_to_take = tf.gather(tf.constant(rule.num_to_predict), lengths)
     keys = _noise_keys(order_noise, rule)
     if rule.joins_previous.any():
-        chosen = _choose_words(input_ids, candidate, wanted, keys, rule)
+        chosen = _choose_words(input_ids, candidate, num_to_take, keys, rule)
     else:
-        chosen = _choose_single_tokens(candidate, wanted, keys, rule)
+        chosen = _choose_single_tokens(candidate, num_to_take, keys, rule)
     return _places(chosen, rule.max_predictions_per_seq)
 
 
@@ -120,18 +120,18 @@ def _places(chosen: tf.Tensor, predictions: int) -> tf.Tensor:
 
 def _choose_single_tokens(
     candidate: tf.Tensor,
-    wanted: tf.Tensor,
+    num_to_take: tf.Tensor,
     keys: tf.Tensor,
     rule: MaskingRule,
 ) -> tf.Tensor:
     """`choose_tokens` where every candidate is a group; bool [B, S]."""
     counts = tf.reduce_sum(tf.cast(candidate, tf.int32), axis=1)
     keys = tf.where(candidate, keys, keys + NO_GROUP)
-    # One bound finds as many keys in each row: where fewer are wanted, the
+    # One bound finds as many keys in each row: where fewer are needed, the
     # others are smaller keys that stand for nothing.
     predictions = rule.max_predictions_per_seq
     number = tf.range(predictions)
-    others = predictions - tf.minimum(wanted, counts)
+    others = predictions - tf.minimum(num_to_take, counts)
     fillers = tf.where(number < others[:, None], -1 - number, NO_GROUP)
     both = tf.concat([keys, fillers], axis=1)
     return _smallest(both, predictions)[:, : tf.shape(keys)[1]]
@@ -140,7 +140,7 @@ def _choose_single_tokens(
 def _choose_words(
     input_ids: tf.Tensor,
     candidate: tf.Tensor,
-    wanted: tf.Tensor,
+    num_to_take: tf.Tensor,
     keys: tf.Tensor,
     rule: MaskingRule,
 ) -> tf.Tensor:
@@ -159,23 +159,23 @@ def _choose_words(
     sizes = tf.reshape(sizes, [rows, width])
     keys = tf.where(sizes > 0, keys, keys + NO_GROUP)
 
-    def visit(count: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def take_among(count: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Takes among the first `count` groups; False if more may fit."""
-        visited_keys = tf.boolean_mask(keys, _smallest(keys, count))
-        visited_keys = tf.sort(tf.reshape(visited_keys, [rows, count]))
-        order = visited_keys % (1 << KEY_BITS - rule.noise_bits)
+        first_keys = tf.boolean_mask(keys, _smallest(keys, count))
+        first_keys = tf.sort(tf.reshape(first_keys, [rows, count]))
+        order = first_keys % (1 << KEY_BITS - rule.noise_bits)
         taken, remaining = _take_groups(
-            tf.gather(sizes, order, batch_dims=1), wanted
+            tf.gather(sizes, order, batch_dims=1), num_to_take
         )
         # The flat numbers of the groups taken; those behind the end are none.
         numbers = order + tf.range(rows)[:, None] * width
         numbers = tf.where(taken, numbers, rows * width)
-        all_visited = (remaining == 0) | (visited_keys[:, -1] >= NO_GROUP)
-        return tf.reshape(numbers, [-1, 1]), tf.reduce_all(all_visited)
+        all_tried = (remaining == 0) | (first_keys[:, -1] >= NO_GROUP)
+        return tf.reshape(numbers, [-1, 1]), tf.reduce_all(all_tried)
 
     few = tf.minimum(2 * rule.max_predictions_per_seq, width)
-    numbers, enough = visit(few)
-    numbers = tf.cond(enough, lambda: numbers, lambda: visit(width)[0])
+    numbers, enough = take_among(few)
+    numbers = tf.cond(enough, lambda: numbers, lambda: take_among(width)[0])
     is_taken = tf.tensor_scatter_nd_update(
         tf.zeros([rows * width + 1], tf.bool),
         numbers,
@@ -185,17 +185,17 @@ def _choose_words(
 
 
 def _take_groups(
-    sizes: tf.Tensor, wanted: tf.Tensor
+    sizes: tf.Tensor, num_to_take: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Takes groups from left to right; what exceeds the rest is passed over.
+    """Takes groups from left to right; what exceeds the rest is skipped.
 
     Args:
       sizes: int32 [B, G]; 0 is no group.
-      wanted: how many tokens to take, int32 [B].
+      num_to_take: tokens to take of each row, int32 [B].
 
     Returns:
       Which groups are taken, bool [B, G], and how many tokens are still
-      wanted, int32 [B].
+      to be taken, int32 [B].
     """
 
     def open_groups(taken: tf.Tensor, remaining: tf.Tensor) -> tf.Tensor:
@@ -213,7 +213,7 @@ def _take_groups(
     return tf.while_loop(
         lambda taken, remaining: tf.reduce_any(open_groups(taken, remaining)),
         take,
-        (tf.zeros_like(sizes, tf.bool), wanted),
+        (tf.zeros_like(sizes, tf.bool), num_to_take),
     )
 
 

@@ -115,7 +115,7 @@ class Packing:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """What a finished folder says of itself.
+    """The manifest of a finished folder.
 
     Attributes:
       vocabulary_digest: of the vocabulary that made the ids.

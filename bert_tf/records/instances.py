@@ -63,18 +63,18 @@ class _PairMaker:
     def _below(self, bound: int) -> int:
         return int(self.rng.random() * bound)
 
-    def _random_text(self, document: int, wanted: int) -> tuple[int, int]:
+    def _random_text(self, document: int, length: int) -> tuple[int, int]:
         """Sentences of another document, at least one, up to a length."""
         other = self._below(len(self.documents) - 2)
         other += other >= document
         first, last = self.documents[other], self.documents[other + 1]
         start = first + self._below(last - first)
-        end = self._sentence_reaching(start, last, wanted)
+        end = self._sentence_reaching(start, last, length)
         return start, end
 
-    def _sentence_reaching(self, start: int, last: int, wanted: int) -> int:
-        """The end of the shortest run from `start` of `wanted` tokens."""
-        target = self.sentences[start] + wanted
+    def _sentence_reaching(self, start: int, last: int, length: int) -> int:
+        """The end of the shortest run from `start` of `length` tokens."""
+        target = self.sentences[start] + length
         return bisect.bisect_left(self.sentences, target, start + 1, last)
 
     def _add(

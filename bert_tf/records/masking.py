@@ -2,8 +2,8 @@
 
 The rule is create_masked_lm_predictions of google-research/bert
 (create_pretraining_data.py) and section 3.1 of Devlin et al. 2019. Tokens form
-groups: single tokens, or whole words. Groups are visited in random order; one
-that would exceed the number of predictions is passed over. A chosen token
+groups: single tokens, or whole words. Groups are tried in random order; one
+that would exceed the number of predictions is skipped. A chosen token
 becomes [MASK] with 80 %, stays with 10 % and becomes any entry of the
 vocabulary with 10 %. `dynamic_masking` is the same rule in TensorFlow.
 """
@@ -20,7 +20,7 @@ from bert_tf.text.vocabulary import Vocabulary
 MASK_SHARE = 0.8
 KEEP_SHARE = 0.1
 
-# Keys by which groups are visited are below this many bits; what is no group
+# Keys that order the groups are below this many bits; what is no group
 # comes after all of them.
 KEY_BITS = 30
 NO_GROUP = 1 << KEY_BITS
@@ -33,12 +33,12 @@ def predictions_by_length(recipe: RecordsRecipe) -> np.ndarray:
       int32 [S + 1].
     """
     # Python's round is the original's: half goes to the even number.
-    wanted = [
+    counts = [
         max(1, round(length * recipe.masked_lm_prob))
         for length in range(recipe.max_seq_length + 1)
     ]
     most = recipe.max_predictions_per_seq
-    return np.minimum(wanted, most).astype(np.int32)
+    return np.minimum(counts, most).astype(np.int32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,7 @@ class MaskingRule:
 
     @property
     def noise_bits(self) -> int:
-        """Bits of the noise that count: the others of a key tell the place."""
+        """Bits of the noise that count; the others of a key are the place."""
         return KEY_BITS - len(self.num_to_predict).bit_length()
 
     @classmethod
@@ -123,7 +123,7 @@ def choose_tokens(
     Args:
       input_ids: int32 [B, S], zero after the sequence's end.
       lengths: sequence lengths with specials, int [B].
-      order_noise: float32 [B, S] in [0, 1); groups are visited in its order: a
+      order_noise: float32 [B, S] in [0, 1); groups are tried in its order: a
         token has the noise of its place, a whole word that of its number,
         counted from the left.
       rule: the masking rule.
@@ -136,20 +136,20 @@ def choose_tokens(
     candidate = np.arange(width) < lengths[:, None]
     for special in np.flatnonzero(rule.is_special):
         candidate &= input_ids != special
-    wanted = rule.num_to_predict[lengths].astype(np.int64)
+    num_to_take = rule.num_to_predict[lengths].astype(np.int64)
     keys = noise_keys(order_noise, rule)
     choose = _choose_single_tokens
     if rule.joins_previous.any():
         starts = ~rule.joins_previous[input_ids]
         choose = functools.partial(_choose_words, starts)
-    chosen = choose(candidate, wanted, keys, rule)
+    chosen = choose(candidate, num_to_take, keys, rule)
     missing = rule.max_predictions_per_seq - chosen.shape[1]
     return np.pad(chosen, [(0, 0), (0, missing)], constant_values=width)
 
 
 def _choose_single_tokens(
     candidate: np.ndarray,
-    wanted: np.ndarray,
+    num_to_take: np.ndarray,
     keys: np.ndarray,
     rule: MaskingRule,
 ) -> np.ndarray:
@@ -161,14 +161,14 @@ def _choose_single_tokens(
     if predictions < width:
         keys = np.partition(keys, predictions - 1, axis=1)[:, :predictions]
     places = np.sort(keys, axis=1) % (1 << KEY_BITS - rule.noise_bits)
-    taken = np.arange(predictions) < np.minimum(wanted, counts)[:, None]
+    taken = np.arange(predictions) < np.minimum(num_to_take, counts)[:, None]
     return np.sort(np.where(taken, places, width), axis=1).astype(np.int64)
 
 
 def _choose_words(
     starts: np.ndarray,
     candidate: np.ndarray,
-    wanted: np.ndarray,
+    num_to_take: np.ndarray,
     keys: np.ndarray,
     rule: MaskingRule,
 ) -> np.ndarray:
@@ -184,10 +184,10 @@ def _choose_words(
     order = np.argsort(np.where(sizes > 0, keys, keys + NO_GROUP), axis=1)
     sizes = np.take_along_axis(sizes, order, axis=1)
 
-    remaining = wanted
+    remaining = num_to_take
     taken = np.zeros_like(candidate)
     while True:
-        # Groups too large for what remains are passed over for good, since
+        # Groups too large for what remains are skipped for good, since
         # what remains only shrinks; of the others the longest run of groups
         # that fits is taken at once.
         open_groups = (sizes > 0) & (sizes <= remaining[:, None]) & ~taken

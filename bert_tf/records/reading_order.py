@@ -1,6 +1,6 @@
 """In which order training records are read, from any row on.
 
-The order is a function of the seed alone: epoch e visits the files in an order
+The order is a function of the seed alone: epoch e reads the files in an order
 drawn from (seed, e), and shuffles the records of a file, in windows, by (seed,
 e, file, window). A stream is an even stretch of that order, the same stretch
 in every epoch, so that several streams together read every record once an
@@ -55,7 +55,7 @@ def mask_seed(seed: int, *uses: int | tf.Tensor) -> tf.Tensor:
 
     Args:
       seed: of the run.
-      *uses: what tells the batch from all others.
+      *uses: what distinguishes the batch from all others.
     """
     return _seed_for(seed, _MASKS, *uses)
 
@@ -77,7 +77,7 @@ def spans(
       folder: the records; at least as many as there are streams.
       seed: decides the order.
       stream: which stream, of how many.
-      start_row: the first row wanted, counted through all epochs.
+      start_row: the first row, counted through all epochs.
     """
     counts = np.array([file.records for file in folder.training_files])
     part = stream.part(folder.num_records)

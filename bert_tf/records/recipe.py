@@ -62,7 +62,7 @@ class RecordsRecipe(CorpusRecipe):
     long_lines: str = setting(
         "refuse",
         "lines of more than 10,000 characters, of which a record keeps only "
-        "the beginning or the end: refuse stops and names it, cut goes on",
+        "the beginning or the end: refuse stops and names it, cut continues",
     )
     num_shards: int = setting(
         0, "record files to write; 0 takes one for each 16 MB of text and pass"

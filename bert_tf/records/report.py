@@ -40,7 +40,7 @@ def check_documents(
       counts: documents of each pool, int64 [shards + 1].
 
     Raises:
-      UserError: there is no document, or one alone.
+      UserError: there is no document, or only one.
     """
     names = ", ".join(file.path for file in files[:3])
     more = f" and {len(files) - 3} more" if files[3:] else ""
@@ -61,7 +61,7 @@ def manifest_of(
     corpora: Mapping[str, CorpusSummary],
     results: Sequence[ShardResult],
 ) -> Manifest:
-    """What a finished folder says of itself.
+    """The manifest of a finished folder.
 
     Args:
       plan: what was built.

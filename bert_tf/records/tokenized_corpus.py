@@ -39,7 +39,7 @@ from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.vocabulary import Vocabulary
 
 # Sentences are tokenised in batches of about this much text: large enough to
-# make calls cheap, small enough that what is under way stays small.
+# make calls cheap, small enough to keep what is pending small.
 _BATCH_BYTES = 1 << 17
 
 

@@ -48,9 +48,9 @@ def expand(patterns: str) -> list[str | pathlib.Path]:
     Raises:
       UserError: a pattern matches nothing, or only empty files.
     """
-    wanted = [p.strip() for p in patterns.split(",") if p.strip()]
-    remote = [pattern for pattern in wanted if is_remote(pattern)]
-    local = [pattern for pattern in wanted if pattern not in remote]
+    every = [p.strip() for p in patterns.split(",") if p.strip()]
+    remote = [pattern for pattern in every if is_remote(pattern)]
+    local = [pattern for pattern in every if pattern not in remote]
     files: list[str | pathlib.Path] = []
     if local:
         files += expand_inputs(",".join(local))
@@ -95,7 +95,7 @@ def read_bytes(path: str) -> bytes:
 def local_copies(paths: Sequence[str]) -> Iterator[list[str]]:
     """Copies of remote files on this machine's disk, for as long as needed.
 
-    A `UserError` about a copy is told of the file that it was made from.
+    A `UserError` about a copy names the file that it was made from.
 
     Yields:
       The copies, under their own names; local files stay where they are.

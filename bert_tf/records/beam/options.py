@@ -18,7 +18,7 @@ _DEFAULT_RUNNER = "FnApiRunner"
 def require_beam() -> None:
     """Raises `UserError` where Apache Beam is not installed."""
     try:
-        # It warns of what is missing for clouds, wanted or not.
+        # It warns of what is missing for clouds, needed or not.
         with quiet():
             import apache_beam  # noqa: F401
     except ImportError as error:

@@ -7,8 +7,8 @@ documents are grouped by file, and every file is made anywhere. Each step calls
 what the builder for one machine calls, so the files are the same, byte for
 byte.
 
-A mistake of the user's is handed on as a value: a runner would try a step that
-raises again and again, and tell of it in its own way.
+A mistake of the user's is passed on as a value: a runner would try a step that
+raises again and again, and report it in its own way.
 """
 
 import dataclasses
@@ -59,7 +59,7 @@ class PipelineTask:
       files: the input files.
       tokens: the vocabulary.
       output_dir: folder of the records, a path or a URL.
-      outcome: name of the file in it that tells what the pipeline did.
+      outcome: name of the file in it that reports what the pipeline did.
     """
 
     plan: RecordsPlan
@@ -353,7 +353,7 @@ _NO_DOCUMENTS = Documents(
 )
 
 
-class TellOutcome(beam.DoFn):
+class WriteOutcome(beam.DoFn):
     """Writes what the pipeline did, for the command that started it."""
 
     def __init__(self, task: PipelineTask) -> None:
@@ -418,5 +418,5 @@ def add_steps(pipeline: beam.Pipeline, task: PipelineTask) -> None:
     (
         results
         | "GatherResults" >> beam.combiners.ToList()
-        | "TellOutcome" >> beam.ParDo(TellOutcome(task), decision)
+        | "WriteOutcome" >> beam.ParDo(WriteOutcome(task), decision)
     )
