@@ -207,14 +207,7 @@ class _Stages:
             task.log(f"{self.output_dir}: resuming after {len(blocks)} blocks.")
         if blocks and blocks[-1].end.file == len(task.files):
             return blocks
-        writer = BlockWriter(
-            task.files,
-            task.vocabulary,
-            plan.tokenizer_config,
-            plan.recipe,
-            plan.num_shards,
-            self.work_dir,
-        )
+        writer = BlockWriter(task.files, task.vocabulary, plan, self.work_dir)
         warnings: list[str] = []
         started, documents = time.monotonic(), 0
         with Progress("tokenising", plan.input_bytes, read, "B") as progress:

@@ -135,17 +135,7 @@ class _Lines:
 def _stripped(
     lines: Sequence[bytes], path: str, number: int, errors: str
 ) -> list[bytes]:
-    """Lines of UTF-8 without white space around them.
-
-    Args:
-      lines: what was read.
-      path: of the file, for the error.
-      number: lines before them.
-      errors: "strict" or "replace".
-
-    Raises:
-      UserError: a line is not UTF-8.
-    """
+    """Lines of UTF-8, after `number` others, without white space around."""
     return [
         line.strip(_ASCII_BLANKS)
         if line.isascii()

@@ -122,14 +122,8 @@ class _BestFit:
     ) -> int:
         """Fills rows of equal room, one after the other.
 
-        Args:
-          missing: sequences to place, 1 or more.
-          length: of each of them.
-          rows: int64 [any number, 1 or more].
-          room: left in each of them, at least the length.
-
         Returns:
-          How many found a place.
+          How many of the missing sequences, all of one length, found a place.
         """
         # A row that took one has less room than the others, so it is the best
         # for the next one too as long as there is room.

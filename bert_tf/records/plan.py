@@ -6,6 +6,7 @@ the number of documents of each pool, wherever the files are made.
 """
 
 import dataclasses
+import functools
 import json
 import pathlib
 import re
@@ -27,6 +28,7 @@ from bert_tf.records.folder import (
     shard_name,
 )
 from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.records.token_blocks import deal_documents
 from bert_tf.text.tokenizer_config import (
     TokenizerConfig,
     read_tokenizer_config,
@@ -67,7 +69,7 @@ class RecordsPlan:
     inputs: tuple[InputFile, ...]
     tokenizer_config: TokenizerConfig
 
-    @property
+    @functools.cached_property
     def num_shards(self) -> int:
         """Number of training files."""
         if self.recipe.num_shards:
@@ -89,6 +91,13 @@ class RecordsPlan:
     def takes_each_document_once(self) -> bool:
         """Whether no document is left out or repeated."""
         return not self.recipe.near_duplicates and set(self.weights) == {""}
+
+    def deal(self, documents: int, block: int) -> np.ndarray:
+        """The pool of each document of a block, int64 [d]."""
+        recipe = self.recipe
+        return deal_documents(
+            documents, block, recipe.seed, self.num_shards, recipe.held_out
+        )
 
     def save(self, path: pathlib.Path) -> None:
         """Writes the plan as JSON."""

@@ -266,6 +266,21 @@ def write_records(
         return written
 
 
+def _record_lengths(
+    file: BinaryIO, path: str | pathlib.Path
+) -> Iterator[tuple[int, int]]:
+    """The number of each record and its length, with the file at its start."""
+    number = 0
+    while header := file.read(_HEADER.size):
+        number += 1
+        if len(header) < _HEADER.size:
+            raise UserError(_truncated(path, number))
+        length, _ = _HEADER.unpack(header)
+        if header != _frame_header(length):
+            raise UserError(_damaged(path, number))
+        yield number, length
+
+
 def read_records(path: str | pathlib.Path) -> Iterator[bytes]:
     """Reads the records of a TFRecord file, checking every checksum.
 
@@ -273,14 +288,7 @@ def read_records(path: str | pathlib.Path) -> Iterator[bytes]:
       UserError: the file is truncated or damaged.
     """
     with open(path, "rb", buffering=1 << 20) as file:
-        number = 0
-        while header := file.read(_HEADER.size):
-            number += 1
-            if len(header) < _HEADER.size:
-                raise UserError(_truncated(path, number))
-            length, _ = _HEADER.unpack(header)
-            if header != _frame_header(length):
-                raise UserError(_damaged(path, number))
+        for number, length in _record_lengths(file, path):
             record = file.read(length)
             footer = file.read(_FOOTER.size)
             if len(footer) < _FOOTER.size:
@@ -296,21 +304,13 @@ def count_records(path: str | pathlib.Path) -> int:
     Raises:
       UserError: the file is truncated, or is no TFRecord file.
     """
+    count = 0
     size = pathlib.Path(path).stat().st_size
-    count = offset = 0
     with open(path, "rb") as file:
-        while offset < size:
-            count += 1
-            file.seek(offset)
-            header = file.read(_HEADER.size)
-            if len(header) < _HEADER.size:
+        for count, length in _record_lengths(file, path):  # noqa: B007
+            file.seek(length + _FOOTER.size, os.SEEK_CUR)
+            if file.tell() > size:
                 raise UserError(_truncated(path, count))
-            length, _ = _HEADER.unpack(header)
-            if header != _frame_header(length):
-                raise UserError(_damaged(path, count))
-            offset += FRAME_BYTES + length
-    if offset != size:
-        raise UserError(_truncated(path, count))
     return count
 
 
@@ -358,49 +358,21 @@ class RecordFile:
             )
 
 
-def _read_varint(message: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, place
-        shift += 7
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """The length-delimited fields of a protobuf message."""
-    place = 0
-    while place < len(message):
-        tag, place = _read_varint(message, place)
-        if tag & 7 != 2:
-            raise ValueError(f"wire type {tag & 7}")
-        length, place = _read_varint(message, place)
-        if place + length > len(message):
-            raise ValueError("field beyond the end")
-        yield tag >> 3, message[place : place + length]
-        place += length
-
-
 def example_lengths(record: bytes) -> dict[str, int]:
-    """The number of values of each packed numeric feature of an Example.
+    """The number of values of each numeric feature of an Example.
 
     Returns:
       Feature name to number of values, by name; empty for what is no Example.
     """
-    lengths = {}
+    # Here, as workers that write records do without it.
+    import tensorflow as tf
+    from google.protobuf.message import DecodeError
+
     try:
-        for _, features in _fields(record):
-            for _, entry in _fields(features):
-                parts = dict(_fields(entry))
-                for kind, values in _fields(parts[2]):
-                    name = parts[1].decode("utf-8")
-                    packed = b"".join(v for _, v in _fields(values))
-                    if kind == FLOAT_LIST:
-                        lengths[name] = len(packed) // 4
-                    elif kind == INT64_LIST:
-                        lengths[name] = sum(byte < 0x80 for byte in packed)
-    except (ValueError, IndexError, KeyError):
+        features = tf.train.Example.FromString(record).features.feature
+    except DecodeError:
         return {}
-    return dict(sorted(lengths.items()))
+    return {
+        name: len(values.int64_list.value or values.float_list.value)
+        for name, values in sorted(features.items())
+    }

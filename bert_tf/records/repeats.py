@@ -34,7 +34,6 @@ from bert_tf.records.token_blocks import (
     BlockSummary,
     Documents,
     block_path,
-    deal_documents,
     document_tokens,
     draw_numbers,
     mix,
@@ -95,18 +94,8 @@ def decide_repeats(
         return {name: CorpusSummary(**c) for name, c in stored.items()}
     paths = [block_path(work_dir, number) for number in range(len(blocks))]
     # A block's file holds its documents by pool, not in the corpus' order.
-    recipe = plan.recipe
     orders = [
-        np.argsort(
-            deal_documents(
-                block.documents,
-                number,
-                recipe.seed,
-                plan.num_shards,
-                recipe.held_out,
-            ),
-            kind="stable",
-        )
+        np.argsort(plan.deal(block.documents, number), kind="stable")
         for number, block in enumerate(blocks)
     ]
     tokens = [

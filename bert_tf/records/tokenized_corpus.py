@@ -25,17 +25,16 @@ from bert_tf.records.corpus import (
     read_blocks,
 )
 from bert_tf.records.instances import NUM_SPECIALS
+from bert_tf.records.plan import RecordsPlan
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.repeats import write_signatures
 from bert_tf.records.token_blocks import (
     BlockSummary,
     Documents,
     block_path,
-    deal_documents,
     write_block,
 )
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer
-from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.vocabulary import Vocabulary
 
 # Sentences are tokenised in batches of about this much text: large enough to
@@ -138,22 +137,19 @@ class BlockWriter:
     Attributes:
       files: the input files in their order.
       vocabulary: makes the ids.
-      tokenizer_config: how text is split into words.
-      recipe: seed, held-out share and treatment of long lines.
-      num_shards: training pools; one more pool is held out.
+      plan: how text is split into words, the recipe, and which pool a
+        document goes to.
       work_dir: folder of the block files.
     """
 
     files: Sequence[CorpusFile]
     vocabulary: Vocabulary
-    tokenizer_config: TokenizerConfig
-    recipe: RecordsRecipe
-    num_shards: int
+    plan: RecordsPlan
     work_dir: pathlib.Path
 
     @functools.cached_property
     def _tokenizer(self) -> CorpusTokenizer:
-        return CorpusTokenizer(self.vocabulary, self.tokenizer_config)
+        return CorpusTokenizer(self.vocabulary, self.plan.tokenizer_config)
 
     def write(self, block: Block) -> BlockSummary:
         """Writes one block, whole or not at all.
@@ -161,23 +157,21 @@ class BlockWriter:
         Raises:
           UserError: a line is too long.
         """
+        plan, recipe = self.plan, self.plan.recipe
         ids, lengths = tokenize_block(block, self._tokenizer)
         give_memory_back()
         documents, summary = take_block(
-            block, ids, lengths, self.files, self.vocabulary, self.recipe
-        )
-        pools = deal_documents(
-            len(documents),
-            block.number,
-            self.recipe.seed,
-            self.num_shards,
-            self.recipe.held_out,
+            block, ids, lengths, self.files, self.vocabulary, recipe
         )
         path = block_path(self.work_dir, block.number)
-        if self.recipe.near_duplicates:
-            write_signatures(path, documents, self.recipe.near_duplicates)
+        if recipe.near_duplicates:
+            write_signatures(path, documents, recipe.near_duplicates)
         write_block(
-            path, documents, pools, self.num_shards + 1, summary.header()
+            path,
+            documents,
+            plan.deal(len(documents), block.number),
+            plan.num_shards + 1,
+            summary.header(),
         )
         return summary
 
@@ -201,7 +195,9 @@ def tokenize_corpus(
         UTF-8 or too long.
     """
     start = done[-1].end if done else Position()
-    blocks = read_blocks(writer.files, start, len(done), writer.recipe, workers)
+    blocks = read_blocks(
+        writer.files, start, len(done), writer.plan.recipe, workers
+    )
     if workers == 1:
         yield from map(writer.write, blocks)
         return

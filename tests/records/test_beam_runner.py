@@ -2,10 +2,8 @@
 
 import dataclasses
 import importlib.util
-import json
 import os
 import pathlib
-import random
 import re
 import signal
 import subprocess
@@ -14,13 +12,12 @@ import time
 from typing import Any
 
 import pytest
-from records_corpus import digests, sentence, text, write_vocabulary
+from records_corpus import SETTINGS, Workshop, text
 
 from bert_tf.corpora.sources import parse_inputs
 from bert_tf.errors import UserError
 from bert_tf.records import corpus
 from bert_tf.records.beam.options import parse_options
-from bert_tf.records.build import create_records
 from bert_tf.records.folder import RecordFolder
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.report import RecordsReport
@@ -30,12 +27,6 @@ needs_beam = pytest.mark.skipif(
     importlib.util.find_spec("apache_beam") is None,
     reason="apache-beam is not installed: pip install -r requirements-beam.txt",
 )
-SETTINGS = {
-    "max_seq_length": 48,
-    "max_predictions_per_seq": 7,
-    "num_shards": 3,
-    "held_out": 0.1,
-}
 
 
 def beam_records(
@@ -60,70 +51,29 @@ def beam_records(
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class Workshop:
-    """A folder in which both runners build the same."""
-
-    folder: pathlib.Path
-    vocab_file: pathlib.Path
-
-    def write(self, name: str, content: str) -> str:
-        path = self.folder / name
-        path.write_text(content)
-        return str(path)
-
-    def here(self, inputs: str, **changes: Any) -> RecordsReport:
-        recipe = RecordsRecipe(**(SETTINGS | changes))
-        return create_records(
-            parse_inputs(inputs, recipe),
-            self.vocab_file,
-            self.folder / "here",
-            recipe,
-            1,
-            log=lambda line: None,
-        )
-
-    def beam(
-        self,
-        inputs: str,
-        options: str = "",
-        overwrite: bool = False,
-        log: Any = lambda line: None,
-        **changes: Any,
-    ) -> RecordsReport:
-        return beam_records(
-            inputs,
-            self.vocab_file,
-            self.folder / "beam",
-            RecordsRecipe(**(SETTINGS | changes)),
-            options,
-            overwrite=overwrite,
-            log=log,
-        )
-
-    def digests(self, name: str) -> dict[str, str]:
-        return digests(self.folder / name)
+def here(workshop: Workshop, inputs: str = "", **changes: Any) -> RecordsReport:
+    """Makes records with the builder of this machine, in the folder here."""
+    return workshop.build("here", 1, inputs, **changes)
 
 
-@pytest.fixture
-def workshop(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> Workshop:
-    # Several blocks, of several files.
-    monkeypatch.setattr(corpus, "BLOCK_BYTES", 8000)
-    (tmp_path / "a.txt").write_text(text(60, seed=1))
-    (tmp_path / "b.txt").write_text(text(30, seed=2))
-    return Workshop(tmp_path, write_vocabulary(tmp_path / "vocab"))
-
-
-def test_without_beam_one_line_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "apache_beam", None)
-    with pytest.raises(
-        UserError, match=r'^Apache Beam cannot .* "bert_tf\[beam\]"$'
-    ):
-        parse_options("")
+def with_beam(
+    workshop: Workshop,
+    inputs: str = "",
+    options: str = "",
+    overwrite: bool = False,
+    log: Any = lambda line: None,
+    **changes: Any,
+) -> RecordsReport:
+    """Makes records with Beam, in the folder beam."""
+    return beam_records(
+        inputs or f"{workshop.folder}/*.txt",
+        workshop.vocab_file,
+        workshop.folder / "beam",
+        RecordsRecipe(**(SETTINGS | changes)),
+        options,
+        overwrite=overwrite,
+        log=log,
+    )
 
 
 @needs_beam
@@ -165,7 +115,7 @@ def test_a_runner_that_cannot_be_is_told(
     workshop: Workshop, runner: str, message: str
 ) -> None:
     with pytest.raises(UserError, match=f"--runner={runner}.*({message})"):
-        workshop.beam(f"{workshop.folder}/*.txt", f"--runner={runner}")
+        with_beam(workshop, options=f"--runner={runner}")
     assert not (workshop.folder / "beam").exists()
 
 
@@ -179,66 +129,25 @@ def test_a_runner_that_cannot_be_is_told(
         {"num_shards": 60},
         # None can be held out, and the first file takes the one that was to be.
         {"held_out": 0.01, "seed": 3},
+        None,
     ],
-    ids=["plain", "static", "borrowing", "returned"],
+    ids=["plain", "static", "borrowing", "returned", "mixed"],
 )
 def test_the_files_are_the_same(
-    workshop: Workshop, changes: dict[str, object]
+    workshop: Workshop, changes: dict[str, object] | None
 ) -> None:
-    inputs = f"{workshop.folder}/*.txt"
-    here = workshop.here(inputs, **changes)
-    beam = workshop.beam(inputs, **changes)
+    """Mixed corpora are read without their near-duplicates."""
+    inputs, mixed = workshop.mixed_inputs() if changes is None else ("", {})
+    settings = mixed if changes is None else changes
+    on_this_machine = here(workshop, inputs, **settings)
+    by_beam = with_beam(workshop, inputs, **settings)
     assert workshop.digests("here") == workshop.digests("beam")
-    assert here.statistics == beam.statistics
+    assert on_this_machine.statistics == by_beam.statistics
+    assert on_this_machine.corpora == by_beam.corpora
+    expected = 7 if changes is None else 0
+    assert by_beam.statistics["near_duplicates"] == expected
     folder = RecordFolder.open(workshop.folder / "beam")
-    assert folder.num_records == here.statistics["records"] > 0
-
-
-def made_documents(count: int, seed: int) -> list[str]:
-    rng = random.Random(seed)
-    return [
-        " ".join(
-            sentence(rng).removesuffix(" .").capitalize() + "."
-            for _ in range(rng.randint(3, 12))
-        )
-        for _ in range(count)
-    ]
-
-
-def json_lines(documents: list[str]) -> str:
-    return "".join(json.dumps({"text": d}) + "\n" for d in documents)
-
-
-@needs_beam
-def test_mixed_corpora_without_near_duplicates_are_the_same(
-    workshop: Workshop,
-) -> None:
-    documents = made_documents(80, seed=2)
-    names = [
-        ("big:0.5", "a.jsonl", documents + documents[:7]),
-        ("small:3", "b.jsonl", made_documents(15, seed=3)),
-        ("other", "c.jsonl", made_documents(20, seed=4)),
-    ]
-    inputs = ",".join(
-        f"{name}={workshop.write(file, json_lines(found))}"
-        for name, file, found in names
-    )
-    settings = {"near_duplicates": 0.8, "smoothing": 0.7}
-    here = workshop.here(inputs, **settings)
-    beam = workshop.beam(inputs, **settings)
-    assert here.statistics["near_duplicates"] == 7
-    assert here.corpora == beam.corpora
-    assert workshop.digests("here") == workshop.digests("beam")
-
-
-@needs_beam
-def test_instances_follow_the_seed(workshop: Workshop) -> None:
-    inputs = f"{workshop.folder}/*.txt"
-    workshop.here(inputs)
-    workshop.beam(inputs, seed=7)
-    here, beam = workshop.digests("here"), workshop.digests("beam")
-    assert here.keys() == beam.keys()
-    assert here["records-00000-of-00003.tfrecord"] not in beam.values()
+    assert folder.num_records == by_beam.statistics["records"] > 0
 
 
 @needs_beam
@@ -257,9 +166,8 @@ def test_the_files_do_not_depend_on_the_workers(
 ) -> None:
     # Other processes know nothing of small blocks.
     monkeypatch.undo()
-    inputs = f"{workshop.folder}/*.txt"
-    workshop.here(inputs)
-    workshop.beam(inputs, options)
+    here(workshop)
+    with_beam(workshop, options=options)
     assert workshop.digests("here") == workshop.digests("beam")
 
 
@@ -280,12 +188,12 @@ def test_mistakes_are_told_as_on_this_machine(
 ) -> None:
     path = workshop.folder / "bad.txt"
     path.write_bytes(content)
-    with pytest.raises(UserError) as here:
-        workshop.here(str(path), **changes)
-    with pytest.raises(UserError) as beam:
-        workshop.beam(str(path), **changes)
-    assert str(beam.value) == str(here.value)
-    assert str(path) in str(beam.value)
+    with pytest.raises(UserError) as on_this_machine:
+        here(workshop, str(path), **changes)
+    with pytest.raises(UserError) as by_beam:
+        with_beam(workshop, str(path), **changes)
+    assert str(by_beam.value) == str(on_this_machine.value)
+    assert str(path) in str(by_beam.value)
     assert not (workshop.folder / "beam").exists()
 
 
@@ -294,8 +202,8 @@ def test_warnings_are_told_as_on_this_machine(workshop: Workshop) -> None:
     path = workshop.write("long.txt", text(9) + "\n\n" + "fim " * 5000)
     lines: list[str] = []
     settings = {"long_lines": "cut", "held_out": 0.01}
-    workshop.here(path, **settings)
-    workshop.beam(path, log=lines.append, **settings)
+    here(workshop, path, **settings)
+    with_beam(workshop, path, log=lines.append, **settings)
     told = "\n".join(lines)
     assert f"warning: {path}, line" in told
     assert "one sentence of more than 10,000 characters" in told
@@ -307,18 +215,17 @@ def test_warnings_are_told_as_on_this_machine(workshop: Workshop) -> None:
 def test_a_finished_folder_is_left_alone_or_replaced(
     workshop: Workshop,
 ) -> None:
-    inputs = f"{workshop.folder}/*.txt"
-    workshop.beam(inputs)
+    with_beam(workshop)
     before = workshop.digests("beam")
     lines: list[str] = []
-    report = workshop.beam(inputs, log=lines.append)
+    report = with_beam(workshop, log=lines.append)
     assert "all records are there already" in " ".join(lines)
     assert report.statistics["records"] > 0
     with pytest.raises(UserError, match="seed is 12345 there and 9 now"):
-        workshop.beam(inputs, seed=9)
+        with_beam(workshop, seed=9)
     assert workshop.digests("beam") == before
-    workshop.beam(inputs, seed=9, overwrite=True)
-    workshop.here(inputs, seed=9)
+    with_beam(workshop, seed=9, overwrite=True)
+    here(workshop, seed=9)
     assert workshop.digests("beam") == workshop.digests("here")
 
 
@@ -326,8 +233,6 @@ def test_a_finished_folder_is_left_alone_or_replaced(
 def test_a_pipeline_that_fails_leaves_an_unfinished_folder(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inputs = f"{workshop.folder}/*.txt"
-
     def full(file: object, records: object) -> None:
         file.write(b"half a shard")
         raise OSError(28, "No space left on device")
@@ -337,7 +242,7 @@ def test_a_pipeline_that_fails_leaves_an_unfinished_folder(
     with pytest.raises(
         OSError, match="pipeline of Apache Beam failed.*No space left"
     ):
-        workshop.beam(inputs)
+        with_beam(workshop)
     left = [p.name for p in (workshop.folder / "beam").rglob("*")]
     assert not [name for name in left if "tfrecord" in name]
     assert not [name for name in left if "partial" in name]
@@ -345,8 +250,8 @@ def test_a_pipeline_that_fails_leaves_an_unfinished_folder(
         RecordFolder.open(workshop.folder / "beam")
     monkeypatch.undo()
     monkeypatch.setattr(corpus, "BLOCK_BYTES", 8000)
-    workshop.beam(inputs)
-    workshop.here(inputs)
+    with_beam(workshop)
+    here(workshop)
     assert workshop.digests("beam") == workshop.digests("here")
 
 
@@ -456,7 +361,7 @@ def test_all_paths_may_be_remote(
     (bucket / "v" / "vocab.txt").write_bytes(workshop.vocab_file.read_bytes())
     config = '{"do_lower_case": true}'
     (bucket / "v" / "tokenizer_config.json").write_text(config)
-    workshop.here(f"{workshop.folder}/?.txt")
+    here(workshop, f"{workshop.folder}/?.txt")
     recipe = RecordsRecipe(**SETTINGS)
     arguments = (
         "bucket://?.txt",
@@ -468,13 +373,13 @@ def test_all_paths_may_be_remote(
     assert "copy bucket://out/records" in str(report)
     out = bucket / "out" / "records"
     found = {p.name: p.read_bytes() for p in out.iterdir() if p.is_file()}
-    here = {
+    local = {
         p.name: p.read_bytes() for p in (workshop.folder / "here").iterdir()
     }
     # The manifest names the input files.
     assert b"bucket://a.txt" in found.pop("records.json")
-    assert here.pop("records.json")
-    assert found == here
+    assert local.pop("records.json")
+    assert found == local
     assert not list(out.rglob("*.partial"))
     assert RecordFolder.open(out).num_records == report.statistics["records"]
     with pytest.raises(UserError, match=r"holds a records\.json already"):

@@ -4,70 +4,37 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import tensorflow as tf
-from records_corpus import TOKENS, VOCABULARY, documents, text, write_vocabulary
+from packed_batches import alone
+from records_corpus import TOKENS, VOCABULARY, documents, parsed, sequences_of
 
 from benchmarks import reference_records as reference
 from bert_tf.errors import UserError
 from bert_tf.features import PRETRAINING_FEATURES
 from bert_tf.records import dataset, reading_order
-from bert_tf.records.build import create_records
 from bert_tf.records.dataset import (
     RecordFolder,
     held_out_batches,
     reading_errors,
     training_batches,
 )
-from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.sharding import Shard
 
 Batch = dict[str, np.ndarray]
-S, P = 48, 7
 
 
-@pytest.fixture(scope="module")
-def build(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[..., RecordFolder]:
-    """Builds a folder of records once for each set of settings."""
-    base = tmp_path_factory.mktemp("records")
-    (base / "text.txt").write_text(text(150))
-    vocab_file = write_vocabulary(base / "vocab")
-    built: dict[str, RecordFolder] = {}
-
-    def build(**changes: object) -> RecordFolder:
-        name = "-".join(f"{k}={v}" for k, v in changes.items()) or "plain"
-        if name not in built:
-            settings = {
-                "max_seq_length": S,
-                "max_predictions_per_seq": P,
-                "num_shards": 4,
-                "held_out": 0.2,
-            }
-            create_records(
-                [base / "text.txt"],
-                vocab_file,
-                base / name,
-                RecordsRecipe(**(settings | changes)),
-                workers=1,
-                log=lambda line: None,
-            )
-            built[name] = RecordFolder.open(base / name)
-        return built[name]
-
-    return build
+KINDS = {
+    "plain": {},
+    "static": {"static_masking": True, "dupe_factor": 2},
+    "whole_words": {"whole_word_mask": True},
+    "packed": {"packing": True},
+}
 
 
-@pytest.fixture(params=["plain", "static", "whole_words"])
+@pytest.fixture(params=KINDS)
 def folder(
     build: Callable[..., RecordFolder], request: pytest.FixtureRequest
 ) -> RecordFolder:
-    return build(
-        **{
-            "plain": {},
-            "static": {"static_masking": True, "dupe_factor": 2},
-            "whole_words": {"whole_word_mask": True},
-        }[request.param]
-    )
+    return build(**KINDS[request.param])
 
 
 def take(batches: tf.data.Dataset, count: int) -> list[Batch]:
@@ -84,7 +51,9 @@ def equal(a: list[Batch], b: list[Batch]) -> bool:
 
 
 def restored(batch: Batch) -> list[tuple[int, ...]]:
-    """Every record without masks and padding, with segments and label."""
+    """Every sequence without masks and padding, with segments and label."""
+    if "sequence_ids" in batch:
+        batch = alone(batch)
     rows = []
     for row in range(len(batch["input_ids"])):
         one = {name: value[row] for name, value in batch.items()}
@@ -104,17 +73,22 @@ def restored(batch: Batch) -> list[tuple[int, ...]]:
 def test_batches_have_the_names_shapes_and_dtypes_of_the_table(
     folder: RecordFolder,
 ) -> None:
-    sizes = {"B": 8, "S": S, "P": P}
+    sizes = {
+        "B": 8,
+        "S": 64,
+        "P": folder.max_predictions_per_seq,
+        "K": folder.packing and folder.packing.most_sequences,
+    }
     training = training_batches(folder, 8, seed=1)
     held_out = held_out_batches(folder, 8)
     for batches in (training, held_out):
         assert list(batches.element_spec) == [
-            feature.name for feature in PRETRAINING_FEATURES
+            feature.name for feature in folder.features
         ]
-        for feature in PRETRAINING_FEATURES:
+        for feature in folder.features:
             spec = batches.element_spec[feature.name]
-            wanted = [sizes[axis] for axis in feature.axes]
-            assert spec.shape.as_list() == wanted
+            shape = [sizes[axis] for axis in feature.axes]
+            assert spec.shape.as_list() == shape
             assert spec.dtype.name == feature.dtype
     assert training.cardinality() == tf.data.INFINITE_CARDINALITY
     assert len(held_out) == -(-folder.num_held_out // 8)
@@ -123,36 +97,26 @@ def test_batches_have_the_names_shapes_and_dtypes_of_the_table(
 def test_an_epoch_holds_every_record_once(folder: RecordFolder) -> None:
     """Batches of one, so that the ends of epochs are seen."""
     count = folder.num_records
-    rows = [
-        restored(batch)[0]
-        for batch in take(training_batches(folder, 1, seed=3), 2 * count)
-    ]
-    first, second = rows[:count], rows[count:]
+    batches = take(training_batches(folder, 1, seed=3), 2 * count)
+    first, second = (
+        [row for batch in epoch for row in restored(batch)]
+        for epoch in (batches[:count], batches[count:])
+    )
     assert first != second
+    assert sorted(first) == sorted(second)
     if not folder.static:
-        written = written_records(folder)
+        written = [
+            sequence
+            for file in folder.training_files
+            for row in parsed(file.path)
+            for sequence in sequences_of(row)
+        ]
         assert sorted(first) == sorted(written)
         assert first != written
-    assert sorted(first) == sorted(second)
 
 
-def written_records(folder: RecordFolder) -> list[tuple[int, ...]]:
-    rows = []
-    for file in folder.training_files:
-        for record in tf.data.TFRecordDataset(str(file.path)):
-            features = tf.train.Example.FromString(
-                record.numpy()
-            ).features.feature
-            rows.append(
-                (
-                    *features["input_ids"].int64_list.value,
-                    sum(features["segment_ids"].int64_list.value),
-                    features["next_sentence_labels"].int64_list.value[0],
-                )
-            )
-    return rows
-
-
+# Static masks and whole words are read in the same order.
+@pytest.mark.parametrize("folder", ["plain", "packed"], indirect=True)
 def test_batch_k_is_the_same_wherever_one_starts(
     folder: RecordFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,7 +131,8 @@ def test_batch_k_is_the_same_wherever_one_starts(
         resumed = take(training_batches(folder, size, 5, start), 2)
         assert equal(resumed, whole[start : start + 2]), start
     rows = [row for batch in whole for row in restored(batch)]
-    count = folder.num_records
+    packing = folder.packing
+    count = packing.sequences if packing else folder.num_records
     assert sorted(rows[:count]) == sorted(rows[count : 2 * count])
 
 
@@ -202,11 +167,12 @@ def test_static_masks_come_as_they_were_written(build: Callable) -> None:
 
 
 def test_held_out_records_come_once_with_the_same_masks(
-    folder: RecordFolder,
+    folder: RecordFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert folder.num_held_out > dataset._HELD_OUT_ROWS
+    monkeypatch.setattr(dataset, "_HELD_OUT_ROWS", 32)
+    assert folder.num_held_out > 32
     everything = {}
-    for batch_size in (1, 10, 64, 1000):
+    for batch_size in (1, 10, 1000):
         batches = held_out_batches(folder, batch_size)
         whole = joined(list(batches.as_numpy_iterator()))
         missing = -folder.num_held_out % batch_size
@@ -217,7 +183,7 @@ def test_held_out_records_come_once_with_the_same_masks(
         everything[batch_size] = {
             name: v[: folder.num_held_out] for name, v in whole.items()
         }
-    for batch_size in (10, 64, 1000):
+    for batch_size in (10, 1000):
         assert equal([everything[batch_size]], [everything[1]])
     held_out = {row[:-2] for row in restored(everything[1])}
     first = take(training_batches(folder, folder.num_records, 1), 1)[0]
@@ -225,7 +191,7 @@ def test_held_out_records_come_once_with_the_same_masks(
 
 
 def joined(batches: list[Batch]) -> Batch:
-    """Batches end to end."""
+    """Batches concatenated."""
     return {
         name: np.concatenate([batch[name] for batch in batches])
         for name in batches[0]

@@ -3,7 +3,7 @@ import random
 
 import numpy as np
 import pytest
-from records_corpus import documents
+from records_corpus import documents, flat
 
 from bert_tf.records import repeats
 from bert_tf.records.repeats import (
@@ -14,18 +14,8 @@ from bert_tf.records.repeats import (
     signatures,
     write_signatures,
 )
-from bert_tf.records.token_blocks import Documents
 
 Corpus = list[list[list[int]]]
-
-
-def flat(corpus: Corpus) -> Documents:
-    sizes = [len(sentence) for document in corpus for sentence in document]
-    return Documents(
-        np.array([t for d in corpus for s in d for t in s], dtype=np.uint16),
-        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-        np.cumsum([0, *map(len, corpus)]).astype(np.int64),
-    )
 
 
 def runs(document: list[list[int]]) -> set[tuple[int, ...]]:
@@ -82,7 +72,7 @@ def test_a_signature_is_that_of_the_set_of_runs() -> None:
     assert (found[4] == found[5]).all()
     for one, other in ((0, 2), (3, 4), (4, 6), (0, 7)):
         assert (found[one] != found[other]).any()
-    # A document's signature does not hang on its neighbours.
+    # A document's signature does not depend on its neighbours.
     for number, document in enumerate(corpus):
         assert (signatures(flat([document]))[0] == found[number]).all()
 
@@ -132,8 +122,8 @@ def test_near_duplicates_go_and_others_stay(tmp_path: pathlib.Path) -> None:
     assert max(map(similarity, originals[20:], far)) < 0.6
     corpus = originals + near + far + originals[:5]
     found = in_blocks(tmp_path, corpus, [len(corpus)], 0.75)
-    wanted = [False] * 40 + [True] * 20 + [False] * 20 + [True] * 5
-    assert found.tolist() == wanted
+    expected = [False] * 40 + [True] * 20 + [False] * 20 + [True] * 5
+    assert found.tolist() == expected
     exact = in_blocks(tmp_path, corpus, [len(corpus)], 1.0)
     assert exact.tolist() == [False] * 80 + [True] * 5
 

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import json
 import pathlib
+import shutil
 from collections.abc import Callable
 
 import numpy as np
@@ -12,29 +13,18 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packed_batches import alone
-from records_corpus import VOCABULARY, digests, text, write_vocabulary
+from records_corpus import VOCABULARY, Workshop, parsed, sequences_of
 
 from bert_tf.errors import UserError
-from bert_tf.features import PACKED_PRETRAINING_FEATURES
-from bert_tf.records import reading_order
-from bert_tf.records.build import create_records
-from bert_tf.records.dataset import (
-    RecordFolder,
-    held_out_batches,
-    parse_packed,
-    training_batches,
-)
+from bert_tf.records.dataset import RecordFolder, parse_packed
 from bert_tf.records.dynamic_masking import draw_noise, mask_packed_rows
 from bert_tf.records.examples import pack_rows
 from bert_tf.records.instances import make_instances
 from bert_tf.records.masking import MaskingRule, predictions_by_length
 from bert_tf.records.recipe import RecordsRecipe
-from bert_tf.records.report import RecordsReport
 from bert_tf.records.token_blocks import Documents
-from bert_tf.sharding import Shard
 
 Batch = dict[str, np.ndarray]
-S, P = 64, 6
 LENGTHS = st.integers(5, 200).flatmap(
     lambda longest: st.tuples(
         st.lists(st.integers(1, longest), max_size=120), st.just(longest)
@@ -119,169 +109,45 @@ def test_rows_of_articles_are_full(
     assert lengths.sum() / len(rows) / length >= packed
 
 
-@pytest.fixture(scope="module")
-def build(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[..., pathlib.Path]:
-    """Builds a folder of records once for each set of settings."""
-    base = tmp_path_factory.mktemp("packing")
-    (base / "text.txt").write_text(text(150))
-    vocab_file = write_vocabulary(base / "vocab")
-    reports: dict[pathlib.Path, RecordsReport] = {}
-
-    def build(workers: int = 1, **changes: object) -> pathlib.Path:
-        settings = {
-            "max_seq_length": S,
-            "max_predictions_per_seq": P,
-            "num_shards": 3,
-            "held_out": 0.2,
-            "packing": True,
-            **changes,
-        }
-        name = "-".join(f"{k}={v}" for k, v in settings.items())
-        path = base / f"{name}-{workers}"
-        if path not in reports:
-            reports[path] = create_records(
-                [base / "text.txt"],
-                vocab_file,
-                path,
-                RecordsRecipe(**settings),
-                workers,
-                log=lambda line: None,
-            )
-        return path
-
-    build.reports = reports
-    return build
-
-
-def read(paths: list[pathlib.Path]) -> list[dict[str, list[int]]]:
-    return [
-        {
-            name: list(value.int64_list.value)
-            for name, value in tf.train.Example.FromString(
-                record.numpy()
-            ).features.feature.items()
-        }
-        for path in paths
-        for record in tf.data.TFRecordDataset(str(path))
-    ]
-
-
-def sequences_of(row: dict[str, list[int]]) -> list[tuple[int, ...]]:
-    """The sequences of a record, with segments and label."""
-    found, start = [], 0
-    sizes = row.get("sequence_lengths", [len(row["input_ids"])])
-    labels = row["next_sentence_labels"]
-    for size, label in zip(sizes, labels, strict=True):
-        end = start + size
-        segments = sum(row["segment_ids"][start:end])
-        found.append((*row["input_ids"][start:end], segments, label))
-        start = end
-    assert start == len(row["input_ids"]) == len(row["segment_ids"])
-    return found
-
-
-@pytest.mark.parametrize("kind", ["records", "held_out"])
+@pytest.mark.parametrize("kind", ["training_files", "held_out_files"])
 def test_every_sequence_of_the_unpacked_records_is_there(
     build: Callable, kind: str
 ) -> None:
-    for part in range(3 if kind == "records" else 1):
+    files = [getattr(build(packing=packing), kind) for packing in (True, False)]
+    for pair in zip(*files, strict=True):
         found = []
-        for packing in (True, False):
-            folder = build(packing=packing)
-            paths = sorted(folder.glob(f"{kind}-*"))
-            rows = read(paths[part : part + 1])
-            assert max(len(row["input_ids"]) for row in rows) <= S
+        for file in pair:
+            rows = parsed(file.path)
+            assert max(len(row["input_ids"]) for row in rows) <= 64
             found.append([s for row in rows for s in sequences_of(row)])
         assert found[0] != found[1]
         assert collections.Counter(found[0]) == collections.Counter(found[1])
 
 
-def test_bytes_do_not_depend_on_the_workers(build: Callable) -> None:
-    assert digests(build(1)) == digests(build(2))
-    assert digests(build(1)) != digests(build(1, seed=1))
-
-
 def test_the_report_and_the_manifest_say_how_full_they_are(
-    build: Callable,
+    workshop: Workshop,
 ) -> None:
-    path = build()
-    packing = RecordFolder.open(path).packing
-    rows = read(sorted(path.glob("records-*")))
-    held_out = read(sorted(path.glob("held_out-*")))
+    report = str(workshop.build(packing=True, max_seq_length=64))
+    folder = RecordFolder.open(workshop.folder / "out")
+    packing = folder.packing
+    rows, held_out = (
+        [row for file in files for row in parsed(file.path)]
+        for files in (folder.training_files, folder.held_out_files)
+    )
     counts = [len(row["sequence_lengths"]) for row in rows + held_out]
     assert packing.most_sequences == max(counts)
     assert packing.sequences == sum(counts[: len(rows)])
     assert packing.held_out_sequences == sum(counts[len(rows) :])
     tokens = sum(len(row["input_ids"]) for row in rows)
-    assert packing.filled == pytest.approx(tokens / len(rows) / S)
+    assert packing.filled == pytest.approx(tokens / len(rows) / 64)
     assert packing.filled > 0.9
-    wanted = predictions_by_length(RecordFolder.open(path).recipe)
+    predictions = predictions_by_length(folder.recipe)
     assert packing.most_predictions == max(
-        wanted[row["sequence_lengths"]].sum() for row in rows + held_out
+        predictions[row["sequence_lengths"]].sum() for row in rows + held_out
     )
-    shown = str(build.reports[path])
-    assert f"{packing.sequences:,} training sequences in {len(rows):,}" in shown
-    assert f"packed records are filled {packing.filled:.1%}, with" in shown
-
-
-def test_batches_have_the_names_shapes_and_dtypes_of_the_table(
-    build: Callable,
-) -> None:
-    folder = RecordFolder.open(build())
-    sizes = {
-        "B": 8,
-        "S": S,
-        "P": folder.packing.most_predictions,
-        "K": folder.packing.most_sequences,
-    }
-    for batches in (
-        training_batches(folder, 8, seed=1),
-        held_out_batches(folder, 8),
-    ):
-        assert list(batches.element_spec) == [
-            feature.name for feature in PACKED_PRETRAINING_FEATURES
-        ]
-        for feature in PACKED_PRETRAINING_FEATURES:
-            spec = batches.element_spec[feature.name]
-            wanted = [sizes[axis] for axis in feature.axes]
-            assert spec.shape.as_list() == wanted
-            assert spec.dtype.name == feature.dtype
-
-
-def take(batches: tf.data.Dataset, count: int) -> list[Batch]:
-    return list(batches.take(count).as_numpy_iterator())
-
-
-def restored(batch: Batch) -> list[tuple[int, ...]]:
-    """Every sequence without masks, with segments and label."""
-    found = []
-    single = alone(batch)
-    for row in range(len(single["input_ids"])):
-        one = {name: value[row] for name, value in single.items()}
-        ids, used = one["input_ids"].copy(), one["masked_lm_weights"] == 1
-        assert used.any()
-        ids[one["masked_lm_positions"][used]] = one["masked_lm_ids"][used]
-        size = one["input_mask"].sum()
-        found.append(
-            (
-                *ids[:size],
-                one["segment_ids"].sum(),
-                one["next_sentence_labels"],
-            )
-        )
-    return found
-
-
-def test_an_epoch_holds_every_sequence_once(build: Callable) -> None:
-    folder = RecordFolder.open(build())
-    batches = take(training_batches(folder, 1, seed=3), folder.num_records)
-    rows = read(sorted(pathlib.Path(folder.path).glob("records-*")))
-    written = [s for row in rows for s in sequences_of(row)]
-    found = [s for batch in batches for s in restored(batch)]
-    assert found != written
-    assert collections.Counter(found) == collections.Counter(written)
+    training = f"{packing.sequences:,} training sequences in {len(rows):,}"
+    assert training in report
+    assert f"packed records are filled {packing.filled:.1%}, with" in report
 
 
 def check_places(batch: Batch) -> None:
@@ -314,7 +180,7 @@ def draw(
     build: Callable, request: pytest.FixtureRequest
 ) -> tuple[RecordFolder, Callable[[list[int], int], Batch]]:
     """Makes a batch of some records of a folder, masked by a seed."""
-    folder = RecordFolder.open(build(whole_word_mask=request.param))
+    folder = build(packing=True, whole_word_mask=request.param)
     rule = MaskingRule.from_recipe(folder.recipe, folder.vocabulary)
     paths = [str(file.path) for file in folder.training_files]
     records = np.array(list(tf.data.TFRecordDataset(paths).as_numpy_iterator()))
@@ -358,7 +224,7 @@ def test_every_sequence_keeps_the_rule_of_masks(
     assert (np.sort(~used, axis=1) == ~used).all()
     for name in ("masked_lm_positions", "masked_lm_ids"):
         assert not batch[name][~used].any()
-    wanted = predictions_by_length(folder.recipe)
+    predictions = predictions_by_length(folder.recipe)
     single = alone(batch)
     assert single["masked_lm_weights"].sum() == used.sum()
     for row in range(len(single["input_ids"])):
@@ -373,9 +239,9 @@ def test_every_sequence_keeps_the_rule_of_masks(
         specials = [VOCABULARY.cls_id, VOCABULARY.sep_id]
         assert not np.isin(truth[places], specials).any()
         if not folder.recipe.whole_word_mask:
-            assert count == min(wanted[size], size - 3)
+            assert count == min(predictions[size], size - 3)
             continue
-        assert 0 < count <= wanted[size]
+        assert 0 < count <= predictions[size]
         check_whole_words(truth[:size], places)
 
 
@@ -391,92 +257,30 @@ def check_whole_words(ids: np.ndarray, places: np.ndarray) -> None:
     assert (chosen[1:] == chosen[:-1])[joins[1:]].all()
 
 
-def equal(a: list[Batch], b: list[Batch]) -> bool:
-    return all(
-        (x[name] == y[name]).all()
-        for x, y in zip(a, b, strict=True)
-        for name in x
-    )
-
-
-def test_batch_k_is_the_same_wherever_one_starts(
-    build: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reading_order, "WINDOW", 16)
-    folder = RecordFolder.open(build())
-    total = 2 * folder.num_records // 7 + 3
-    whole = take(training_batches(folder, 7, seed=5), total)
-    start = folder.num_records // 7
-    resumed = take(training_batches(folder, 7, 5, start), 2)
-    assert equal(resumed, whole[start : start + 2])
-    assert not equal(whole[:2], take(training_batches(folder, 7, seed=6), 2))
-    whole = take(training_batches(folder, 6, 5, streams=2), 4)
-    parts = [
-        take(training_batches(folder, 6, 5, 0, 2, Shard(n, 2)), 4)
-        for n in range(2)
-    ]
-    together = [
-        {name: np.concatenate([a[name], b[name]]) for name in a}
-        for a, b in zip(*parts, strict=True)
-    ]
-    assert equal(together, whole)
-
-
-def test_held_out_rows_come_once_and_are_filled_up(build: Callable) -> None:
-    folder = RecordFolder.open(build())
-    count = folder.num_held_out
-    everything = []
-    for size in (1, 10, 1000):
-        batches = list(held_out_batches(folder, size).as_numpy_iterator())
-        whole = {
-            name: np.concatenate([batch[name] for batch in batches])
-            for name in batches[0]
-        }
-        filled = {name: value[count:] for name, value in whole.items()}
-        assert (filled.pop("next_sentence_labels") == -1).all()
-        assert not any(value.any() for value in filled.values())
-        everything.append({n: value[:count] for n, value in whole.items()})
-    assert equal([everything[0]] * 2, everything[1:])
-    check_places(everything[0])
-    rows = read(sorted(pathlib.Path(folder.path).glob("held_out-*")))
-    written = [s for row in rows for s in sequences_of(row)]
-    assert restored(everything[0]) == written
-
-
 def test_folders_of_before_are_read_as_they_were(
     build: Callable, tmp_path: pathlib.Path
 ) -> None:
     """Neither their recipe nor their manifest speaks of packing."""
-    path = build(packing=False)
-    for file in path.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
+    now = build()
+    shutil.copytree(now.path, tmp_path, dirs_exist_ok=True)
     for name in ("records.json", "recipe.json"):
         values = json.loads((tmp_path / name).read_text())
         del values["packing"]
         (tmp_path / name).write_text(json.dumps(values))
-    before, now = RecordFolder.open(tmp_path), RecordFolder.open(path)
-    assert before.packing is None
-    assert before.recipe == now.recipe
-    assert equal(
-        take(training_batches(before, 8, 1), 2),
-        take(training_batches(now, 8, 1), 2),
-    )
+    before = RecordFolder.open(tmp_path)
+    names = {file.path.name for file in before.training_files}
+    assert names == {file.path.name for file in now.training_files}
+    same = {"path", "training_files", "held_out_files", "vocabulary"}
+    for field in RecordFolder.__dataclass_fields__.keys() - same:
+        assert getattr(before, field) == getattr(now, field)
 
 
-def test_mistakes_are_told(build: Callable, tmp_path: pathlib.Path) -> None:
+def test_a_manifest_that_does_not_fit_the_recipe(
+    build: Callable, tmp_path: pathlib.Path
+) -> None:
     with pytest.raises(UserError, match="^packing and static_masking: .*one "):
         RecordsRecipe(packing=True, static_masking=True)
-    path = build()
-    with pytest.raises(UserError, match="packing is True there and False now"):
-        create_records(
-            [path.parent / "text.txt"],
-            path.parent / "vocab" / "vocab.txt",
-            path,
-            dataclasses.replace(RecordFolder.open(path).recipe, packing=False),
-            log=lambda line: None,
-        )
-    for file in path.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(build(packing=True).path, tmp_path, dirs_exist_ok=True)
     manifest = tmp_path / "records.json"
     values = json.loads(manifest.read_text())
     del values["packing"]["filled"]

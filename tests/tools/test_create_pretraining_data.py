@@ -157,19 +157,6 @@ def test_beam_makes_the_same_records(
         assert path.read_bytes() == pathlib.Path(out, path.name).read_bytes()
 
 
-def test_bytes_that_are_not_utf8_are_named_or_replaced(
-    arguments: dict[str, object],
-) -> None:
-    path = pathlib.Path(arguments["input"].replace("*", "b"))
-    path.write_bytes(b"bal .\nd\xe9l .\n")
-    with pytest.raises(UserError, match=r"b\.txt, line 2: .*encoding_errors"):
-        run(arguments)
-    # The mistake left nothing that stands in the way.
-    assert not pathlib.Path(arguments["output_dir"]).exists()
-    run(arguments, encoding_errors="replace")
-    assert RecordFolder.open(arguments["output_dir"]).num_records
-
-
 def test_corpora_of_other_formats_are_mixed(
     arguments: dict[str, object], capsys: pytest.CaptureFixture[str]
 ) -> None:

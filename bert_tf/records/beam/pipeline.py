@@ -41,7 +41,6 @@ from bert_tf.records.token_blocks import (
     BlockSummary,
     Documents,
     block_path,
-    deal_documents,
 )
 from bert_tf.records.tokenized_corpus import take_block, tokenize_block
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer
@@ -67,13 +66,6 @@ class PipelineTask:
     tokens: tuple[str, ...]
     output_dir: str
     outcome: str
-
-    def pools(self, documents: int, block: int) -> np.ndarray:
-        """The pool of each document of a block, int64 [d]."""
-        recipe, shards = self.plan.recipe, self.plan.num_shards
-        return deal_documents(
-            documents, block, recipe.seed, shards, recipe.held_out
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -273,7 +265,7 @@ class Decide(beam.DoFn):
             repeats, corpora = count_repeats(paths, blocks, tokens, plan)
         counts = np.zeros(plan.num_shards + 1, dtype=np.int64)
         for number, block in enumerate(blocks):
-            pools = self.task.pools(block.documents, number)
+            pools = self.task.plan.deal(block.documents, number)
             if repeats is not None:
                 pools = pools[repeats[number] > 0]
             counts += np.bincount(pools, minlength=len(counts))
@@ -294,7 +286,7 @@ class DealDocuments(beam.DoFn):
     ) -> Iterator[tuple[str, Part]]:
         """Gives names of files, each with some documents."""
         number, documents = element
-        pools = self.task.pools(len(documents), number)
+        pools = self.task.plan.deal(len(documents), number)
         if decision.repeats is not None:
             repeats = decision.repeats[number]
             documents = dataclasses.replace(documents, repeats=repeats)

@@ -1,5 +1,4 @@
 import collections
-import dataclasses
 import errno
 import hashlib
 import json
@@ -10,16 +9,23 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from records_corpus import VOCABULARY, digests, text, write_vocabulary
+from records_corpus import (
+    VOCABULARY,
+    Workshop,
+    parsed,
+    text,
+    write_vocabulary,
+)
 
 from bert_tf.errors import UserError
 from bert_tf.records import build as build_module
 from bert_tf.records import corpus
-from bert_tf.records.build import RecordsReport, create_records, work_folder
+from bert_tf.records.build import create_records, work_folder
 from bert_tf.records.folder import RecordFolder
 from bert_tf.records.plan import RecordsPlan
 from bert_tf.records.recipe import RecordsRecipe
@@ -34,92 +40,41 @@ GOLDEN = ROOT / "tests" / "golden" / "records"
 STATIC = {"static_masking": True, "dupe_factor": 3}
 
 
-@dataclasses.dataclass(frozen=True)
-class Corpus:
-    """Text files, a vocabulary and a folder for results."""
-
-    folder: pathlib.Path
-    inputs: list[pathlib.Path]
-    vocab_file: pathlib.Path
-
-    def build(
-        self, name: str = "out", workers: int = 1, **changes: object
-    ) -> RecordsReport:
-        overwrite = bool(changes.pop("overwrite", False))
-        log = changes.pop("log", lambda line: None)
-        settings = {
-            "max_seq_length": 48,
-            "max_predictions_per_seq": 7,
-            "num_shards": 3,
-            "held_out": 0.1,
-        }
-        return create_records(
-            self.inputs,
-            self.vocab_file,
-            self.folder / name,
-            RecordsRecipe(**(settings | changes)),
-            workers,
-            overwrite,
-            log,
-        )
-
-    def digests(self, name: str) -> dict[str, str]:
-        return digests(self.folder / name)
-
-
-@pytest.fixture
-def small(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
-    monkeypatch.setattr(corpus, "BLOCK_BYTES", 8000)
-    inputs = [tmp_path / "a.txt", tmp_path / "b.txt"]
-    inputs[0].write_text(text(60, seed=1))
-    inputs[1].write_text(text(30, seed=2))
-    return Corpus(tmp_path, inputs, write_vocabulary(tmp_path / "vocab"))
-
-
-def parsed(path: pathlib.Path) -> list[dict[str, list[float]]]:
-    """The records of a file as TensorFlow's own protobuf reads them."""
-    rows = []
-    for record in read_records(path):
-        features = tf.train.Example.FromString(record).features.feature
-        rows.append(
-            {
-                name: list(value.int64_list.value or value.float_list.value)
-                for name, value in features.items()
-            }
-        )
-    return rows
-
-
-@pytest.mark.parametrize("changes", [{}, STATIC], ids=["plain", "static"])
+@pytest.mark.parametrize("kind", ["plain", "static", "packed", "mixed"])
 def test_bytes_do_not_depend_on_the_workers(
-    small: Corpus, changes: dict[str, object]
+    workshop: Workshop, kind: str
 ) -> None:
+    inputs = ""
+    changes = {"static": STATIC, "packed": {"packing": True}}.get(kind, {})
+    if kind == "mixed":
+        inputs, changes = workshop.mixed_inputs()
     reports = [
-        small.build(f"w{workers}", workers, **changes) for workers in (1, 2, 3)
+        workshop.build(f"w{workers}", workers, inputs, **changes)
+        for workers in (1, 3)
     ]
-    one = small.digests("w1")
+    one = workshop.digests("w1")
     assert len([name for name in one if name.startswith("records-")]) == 3
-    assert one == small.digests("w2") == small.digests("w3")
-    assert not (small.folder / "w1" / ".work").exists()
-    assert reports[0].statistics == reports[2].statistics
-    assert small.digests("w1") != (
-        small.build("other", seed=1, **changes) and small.digests("other")
-    )
+    assert one == workshop.digests("w3")
+    assert not (workshop.folder / "w1" / ".work").exists()
+    assert reports[0].statistics == reports[1].statistics
+    assert reports[0].corpora == reports[1].corpora
+    workshop.build("other", 1, inputs, seed=1, **changes)
+    assert one != workshop.digests("other")
 
 
-def test_records_hold_the_text(small: Corpus) -> None:
+def test_records_hold_the_text(workshop: Workshop) -> None:
     """Every pair is made of sentences of the text, in order."""
-    report = small.build(max_seq_length=512, max_predictions_per_seq=76)
+    report = workshop.build(max_seq_length=512, max_predictions_per_seq=76)
     tokenizer = BertTokenizer(VOCABULARY)
     lines = [
         line
-        for path in small.inputs
-        for line in path.read_text().split("\n")
+        for name in ("a.txt", "b.txt")
+        for line in (workshop.folder / name).read_text().split("\n")
         if line
     ]
     whole = [x for row in tokenizer.tokenize(lines).to_list() for x in row]
     flat = "," + ",".join(map(str, whole)) + ","
-    files = sorted((small.folder / "out").glob("*.tfrecord"))
+    files = sorted((workshop.folder / "out").glob("*.tfrecord"))
     rows = [row for path in files for row in parsed(path)]
     assert len(rows) == (
         report.statistics["records"] + report.statistics["held_out_records"]
@@ -146,9 +101,9 @@ def test_records_hold_the_text(small: Corpus) -> None:
     assert 0.3 < report.statistics["random_next"] / len(rows) < 0.7
 
 
-def test_static_records_are_those_of_the_original(small: Corpus) -> None:
-    small.build(**STATIC)
-    folder = small.folder / "out"
+def test_static_records_are_those_of_the_original(workshop: Workshop) -> None:
+    workshop.build(**STATIC)
+    folder = workshop.folder / "out"
     # name_to_features of run_pretraining.py in google-research/bert.
     specification = {
         "input_ids": tf.io.FixedLenFeature([48], tf.int64),
@@ -159,11 +114,11 @@ def test_static_records_are_those_of_the_original(small: Corpus) -> None:
         "masked_lm_weights": tf.io.FixedLenFeature([7], tf.float32),
         "next_sentence_labels": tf.io.FixedLenFeature([1], tf.int64),
     }
-    plain = small.build("plain", dupe_factor=3)
+    plain = workshop.build("plain", dupe_factor=3)
     total = 0
     for path in sorted(folder.glob("records-*")):
         records = list(read_records(path))
-        twins = parsed(small.folder / "plain" / path.name)
+        twins = parsed(workshop.folder / "plain" / path.name)
         assert len(records) == len(twins)
         total += len(records)
         batch = tf.io.parse_example(records, specification)
@@ -187,15 +142,19 @@ def test_static_records_are_those_of_the_original(small: Corpus) -> None:
     assert total == plain.statistics["records"]
 
 
-def test_a_finished_folder_says_so_and_is_left_alone(small: Corpus) -> None:
-    small.build()
-    before = small.digests("out")
-    times = {p: p.stat().st_mtime_ns for p in (small.folder / "out").iterdir()}
+def test_a_finished_folder_says_so_and_is_left_alone(
+    workshop: Workshop,
+) -> None:
+    workshop.build()
+    before = workshop.digests("out")
+    times = {
+        p: p.stat().st_mtime_ns for p in (workshop.folder / "out").iterdir()
+    }
     lines: list[str] = []
-    report = small.build(log=lines.append)
+    report = workshop.build(log=lines.append)
     assert "all records are there already" in " ".join(lines)
     assert report.statistics["records"] > 0
-    assert small.digests("out") == before
+    assert workshop.digests("out") == before
     assert all(p.stat().st_mtime_ns == t for p, t in times.items())
 
 
@@ -203,44 +162,53 @@ class Killed(BaseException):
     """Stands for a kill: no handler of errors sees it."""
 
 
+@pytest.mark.parametrize(
+    ("stage", "steps"),
+    [
+        ("tokenize_corpus", 1),
+        ("tokenize_corpus", 3),
+        ("decide_repeats", 0),
+        ("build_shards", 1),
+        ("build_shards", 2),
+    ],
+)
 def test_a_run_that_stops_anywhere_is_finished_by_the_next(
-    small: Corpus, monkeypatch: pytest.MonkeyPatch
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, stage: str, steps: int
 ) -> None:
-    small.build("whole")
-    tokenize, build = build_module.tokenize_corpus, build_module.build_shards
+    """The next run may have more workers, and refuses another recipe."""
+    inputs, settings = workshop.mixed_inputs()
+    workshop.build("whole", 1, inputs, **settings)
+    work = getattr(build_module, stage)
 
-    def stop_after(steps: int, work: object) -> object:
-        def stopping(*arguments: object) -> object:
-            for number, result in enumerate(work(*arguments), start=1):
-                yield result
-                if number == steps:
-                    raise Killed
+    def stop_after(*arguments: object) -> Iterator[object]:
+        for number, result in enumerate(work(*arguments), start=1):
+            yield result
+            if number == steps:
+                raise Killed
 
-        return stopping
+    def stop(*arguments: object) -> None:
+        work(*arguments)
+        raise Killed
 
-    for where, stage in (
-        ("tokenize_corpus", tokenize),
-        ("build_shards", build),
-    ):
-        for steps in (1, 2):
-            monkeypatch.setattr(build_module, where, stop_after(steps, stage))
-            name = f"{where}{steps}"
-            with pytest.raises(Killed):
-                small.build(name)
-            monkeypatch.setattr(build_module, where, stage)
-            with pytest.raises(UserError, match="unfinished; run"):
-                RecordFolder.open(small.folder / name)
-            # The next run may have more workers; another recipe may not go on.
-            with pytest.raises(UserError, match="seed is 12345 there and 7"):
-                small.build(name, seed=7)
-            lines: list[str] = []
-            small.build(name, workers=2, log=lines.append)
-            assert any("resuming after" in line for line in lines)
-            assert small.digests(name) == small.digests("whole")
+    with monkeypatch.context() as killing:
+        killing.setattr(build_module, stage, stop_after if steps else stop)
+        with pytest.raises(Killed):
+            workshop.build("out", 1, inputs, **settings)
+    with pytest.raises(UserError, match="unfinished; run"):
+        RecordFolder.open(workshop.folder / "out")
+    with pytest.raises(UserError, match="seed is 12345 there and 7"):
+        workshop.build("out", 1, inputs, seed=7, **settings)
+    other = inputs.replace("big:0.5", "big:2")
+    with pytest.raises(UserError, match=r"weight of .* is 0.5 there and 2"):
+        workshop.build("out", 1, other, **settings)
+    lines: list[str] = []
+    workshop.build("out", 2, inputs, log=lines.append, **settings)
+    assert any("resuming after" in line for line in lines)
+    assert workshop.digests() == workshop.digests("whole")
 
 
 def test_only_missing_shards_are_made(
-    small: Corpus, monkeypatch: pytest.MonkeyPatch
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build = build_module.build_shards
     asked: list[str] = []
@@ -254,14 +222,14 @@ def test_only_missing_shards_are_made(
     for expected in (4, 3, 2, 1):
         asked.clear()
         with pytest.raises(Killed):
-            small.build()
+            workshop.build()
         assert len(asked) == expected
 
 
 def test_full_disk_keeps_what_was_complete(
-    small: Corpus, monkeypatch: pytest.MonkeyPatch
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small.build("whole")
+    workshop.build("whole")
 
     def full(path: pathlib.Path, rows: object) -> None:
         pathlib.Path(path).write_bytes(b"half a shard")
@@ -273,29 +241,31 @@ def test_full_disk_keeps_what_was_complete(
     )
     monkeypatch.setattr("bert_tf.records.shards.write_records", full)
     with pytest.raises(OSError, match="No space left"):
-        small.build()
-    left = [p.name for p in (small.folder / "out").rglob("*") if p.is_file()]
+        workshop.build()
+    left = [p.name for p in (workshop.folder / "out").rglob("*") if p.is_file()]
     assert not [name for name in left if "tfrecord" in name]
     monkeypatch.undo()
     monkeypatch.setattr(corpus, "BLOCK_BYTES", 8000)
-    small.build()
-    assert small.digests("out") == small.digests("whole")
+    workshop.build()
+    assert workshop.digests("out") == workshop.digests("whole")
 
 
 def test_overwrite_keeps_what_is_there_until_the_new_is_finished(
-    small: Corpus,
+    workshop: Workshop,
 ) -> None:
-    small.build()
-    before = small.digests("out")
-    small.inputs[0].write_bytes(b"caf\xe9\n\nmore\n")
+    workshop.build()
+    before = workshop.digests("out")
+    (workshop.folder / "a.txt").write_bytes(b"caf\xe9\n\nmore\n")
     with pytest.raises(UserError, match="is not UTF-8"):
-        small.build(overwrite=True)
-    assert small.digests("out") == before
-    small.inputs[0].write_bytes(b"one two .\nthree .\n\nfour .\n" * 30)
-    small.build(overwrite=True, held_out=0.0)
-    assert small.digests("out") != before
-    assert RecordFolder.open(small.folder / "out").num_records > 0
-    assert not list(small.folder.glob(".out*"))
+        workshop.build(overwrite=True)
+    assert workshop.digests("out") == before
+    (workshop.folder / "a.txt").write_bytes(
+        b"one two .\nthree .\n\nfour .\n" * 30
+    )
+    workshop.build(overwrite=True, held_out=0.0)
+    assert workshop.digests("out") != before
+    assert RecordFolder.open(workshop.folder / "out").num_records > 0
+    assert not list(workshop.folder.glob(".out*"))
 
 
 # Replaces records in a fork that ends before its n-th change to a name.
@@ -341,50 +311,56 @@ NEW = {"max_seq_length": 64, "num_shards": 2}
     "overwrite", [True, pytest.param(False, marks=pytest.mark.slow)]
 )
 def test_killed_at_every_step_of_a_replacement(
-    small: Corpus, overwrite: bool
+    workshop: Workshop, overwrite: bool
 ) -> None:
     """The next run finishes it, or keeps the old records as they were."""
-    small.build("new", **NEW)
-    small.build()
-    (small.folder / "out" / "notes.txt").write_text("the user's own")
-    shutil.copytree(small.folder / "out", small.folder / "old")
-    old, new = small.digests("old"), small.digests("new")
+    workshop.build("new", **NEW)
+    workshop.build()
+    (workshop.folder / "out" / "notes.txt").write_text("the user's own")
+    shutil.copytree(workshop.folder / "out", workshop.folder / "old")
+    old, new = workshop.digests("old"), workshop.digests("new")
     ended, change = 9, 0
     while ended:
         change += 1
-        for left in small.folder.glob("*out*"):
+        for left in workshop.folder.glob("*out*"):
             shutil.rmtree(left)
-        shutil.copytree(small.folder / "old", small.folder / "out")
-        script = [sys.executable, "-c", KILLED, str(small.folder), str(change)]
+        shutil.copytree(workshop.folder / "old", workshop.folder / "out")
+        script = [
+            sys.executable,
+            "-c",
+            KILLED,
+            str(workshop.folder),
+            str(change),
+        ]
         ended = subprocess.run(script, cwd=ROOT).returncode
         assert ended in (0, 9)
-        begun = (small.folder / ".out.old").exists()
+        begun = (workshop.folder / ".out.old").exists()
         if overwrite or begun or not ended:
-            small.build(**NEW, overwrite=overwrite)
+            workshop.build(**NEW, overwrite=overwrite)
             expected = new | {"notes.txt": old["notes.txt"]}
         else:
-            small.build()
+            workshop.build()
             expected = old
-        assert small.digests("out") == expected
+        assert workshop.digests("out") == expected
         if overwrite or not ended:
-            assert not list(small.folder.glob(".out*"))
+            assert not list(workshop.folder.glob(".out*"))
     # Two renames, and what is removed of the old folder.
     assert change > 8
 
 
 def test_other_records_that_were_never_put_in_place_give_way(
-    small: Corpus,
+    workshop: Workshop,
 ) -> None:
     """A killed replacement does not keep the next one from other settings."""
-    small.build("new", **NEW)
-    small.build()
-    small.build(".out.new", seed=9)
-    small.build(**NEW, overwrite=True)
-    assert small.digests("out") == small.digests("new")
-    assert not list(small.folder.glob(".out*"))
+    workshop.build("new", **NEW)
+    workshop.build()
+    workshop.build(".out.new", seed=9)
+    workshop.build(**NEW, overwrite=True)
+    assert workshop.digests("out") == workshop.digests("new")
+    assert not list(workshop.folder.glob(".out*"))
 
 
-def test_an_error_in_a_worker_comes_back_as_itself(small: Corpus) -> None:
+def test_an_error_in_a_worker_comes_back_as_itself(workshop: Workshop) -> None:
     """A worker that may not write: its OSError reaches the caller."""
     script = (
         "import pathlib, resource, sys\n"
@@ -398,8 +374,9 @@ def test_an_error_in_a_worker_comes_back_as_itself(small: Corpus) -> None:
         "    yield from build(*arguments)\n"
         "module.build_shards = limited\n"
         "try:\n"
-        f"    create_records([{str(small.inputs[0])!r}], "
-        f"{str(small.vocab_file)!r}, {str(small.folder / 'out')!r}, recipe)\n"
+        f"    create_records([{str(workshop.folder / 'a.txt')!r}], "
+        f"{str(workshop.vocab_file)!r}, "
+        f"{str(workshop.folder / 'out')!r}, recipe)\n"
         "except OSError as error:\n"
         "    print('got', error.errno)\n"
     )
@@ -411,95 +388,95 @@ def test_an_error_in_a_worker_comes_back_as_itself(small: Corpus) -> None:
         check=True,
     )
     assert f"got {errno.EFBIG}" in done.stdout
-    assert not list((small.folder / "out").glob("*.tfrecord"))
-    assert not list((small.folder / "out").rglob("*.partial"))
+    assert not list((workshop.folder / "out").glob("*.tfrecord"))
+    assert not list((workshop.folder / "out").rglob("*.partial"))
 
 
 @pytest.mark.slow
-def test_killed_for_good_at_any_moment(small: Corpus) -> None:
+def test_killed_for_good_at_any_moment(workshop: Workshop) -> None:
     """kill -9 again and again; the end is the same, byte for byte."""
     command = [
         sys.executable,
         "-m",
         "tools.create_pretraining_data",
-        f"--input={small.folder}/*.txt",
-        f"--vocab_file={small.vocab_file}",
+        f"--input={workshop.folder}/*.txt",
+        f"--vocab_file={workshop.vocab_file}",
         "--max_seq_length=48",
         "--num_shards=40",
         "--held_out=0.1",
         "--workers=2",
     ]
-    whole = [*command, f"--output_dir={small.folder / 'whole'}"]
+    whole = [*command, f"--output_dir={workshop.folder / 'whole'}"]
     subprocess.run(whole, cwd=ROOT, check=True, capture_output=True)
     stopped = 0
     for delay in (0.0, 0.05, 0.1, 0.15, 0.2, 0.3):
         run = subprocess.Popen(
-            [*command, f"--output_dir={small.folder / 'out'}"],
+            [*command, f"--output_dir={workshop.folder / 'out'}"],
             cwd=ROOT,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
         while run.poll() is None:
-            if (small.folder / "out" / ".work").exists():
+            if (workshop.folder / "out" / ".work").exists():
                 time.sleep(delay)
                 run.send_signal(signal.SIGKILL)
                 stopped += run.wait() == -signal.SIGKILL
     assert stopped >= 4
-    last = [*command, f"--output_dir={small.folder / 'out'}"]
+    last = [*command, f"--output_dir={workshop.folder / 'out'}"]
     subprocess.run(last, cwd=ROOT, check=True, capture_output=True)
-    assert small.digests("out") == small.digests("whole")
+    assert workshop.digests("out") == workshop.digests("whole")
 
 
-def test_other_records_are_refused_and_overwritten(small: Corpus) -> None:
-    small.build()
+def test_other_records_are_refused_and_overwritten(workshop: Workshop) -> None:
+    workshop.build()
     with pytest.raises(
         UserError,
         match="max_seq_length is 48 there and 64 now.*another folder.*overwr",
     ):
-        small.build(max_seq_length=64)
-    small.inputs[0].write_text(text(61))
+        workshop.build(max_seq_length=64)
+    (workshop.folder / "a.txt").write_text(text(61))
     with pytest.raises(UserError, match=r"a\.txt was changed since"):
-        small.build()
-    keep = small.folder / "out" / "notes.txt"
+        workshop.build()
+    keep = workshop.folder / "out" / "notes.txt"
     keep.write_text("the user's own")
-    small.build(max_seq_length=64, num_shards=2, overwrite=True)
-    folder = RecordFolder.open(small.folder / "out")
+    workshop.build(max_seq_length=64, num_shards=2, overwrite=True)
+    folder = RecordFolder.open(workshop.folder / "out")
     assert folder.max_seq_length == 64
-    assert len(list((small.folder / "out").glob("records-*.tfrecord"))) == 2
+    assert len(list((workshop.folder / "out").glob("records-*.tfrecord"))) == 2
     assert keep.read_text() == "the user's own"
 
 
-def test_another_vocabulary_is_refused(small: Corpus) -> None:
-    small.build()
-    tokens = small.vocab_file.read_text().split("\n")
-    small.vocab_file.write_text("\n".join([*tokens[:-1], "new"]) + "\n")
+def test_another_vocabulary_is_refused(workshop: Workshop) -> None:
+    workshop.build()
+    tokens = workshop.vocab_file.read_text().split("\n")
+    workshop.vocab_file.write_text("\n".join([*tokens[:-1], "new"]) + "\n")
     with pytest.raises(UserError, match="the vocabulary is another one"):
-        small.build()
+        workshop.build()
 
 
-def test_a_folder_of_something_else_is_not_touched(small: Corpus) -> None:
-    folder = small.folder / "model"
+def test_a_folder_of_something_else_is_not_touched(workshop: Workshop) -> None:
+    folder = workshop.folder / "model"
     folder.mkdir()
     (folder / "recipe.json").write_text("{}")
     for overwrite in (False, True):
         with pytest.raises(UserError, match="recipe.json of something else"):
-            small.build("model", overwrite=overwrite)
+            workshop.build("model", overwrite=overwrite)
     assert [p.name for p in folder.iterdir()] == ["recipe.json"]
-    (small.folder / "file").write_text("x")
+    (workshop.folder / "file").write_text("x")
     with pytest.raises(UserError, match="is a file"):
-        small.build("file")
+        workshop.build("file")
 
 
-def test_two_runs_at_once_are_refused(small: Corpus) -> None:
+def test_two_runs_at_once_are_refused(workshop: Workshop) -> None:
     with (
         work_folder(
-            small.folder / "out",
+            workshop.folder / "out",
             RecordsPlan(RecordsRecipe(), "", (), TokenizerConfig.of()),
             VOCABULARY,
         ),
         pytest.raises(UserError, match="another run is writing there"),
     ):
-        small.build()
+        workshop.build()
 
 
 @pytest.mark.parametrize(
@@ -511,36 +488,36 @@ def test_two_runs_at_once_are_refused(small: Corpus) -> None:
     ],
 )
 def test_a_corpus_that_gives_nothing(
-    small: Corpus, content: str, message: str
+    workshop: Workshop, content: str, message: str
 ) -> None:
-    small.inputs[0].write_text(content)
-    small.inputs[1].write_text("\n")
+    (workshop.folder / "a.txt").write_text(content)
+    (workshop.folder / "b.txt").write_text("\n")
     with pytest.raises(UserError, match=message):
-        small.build(num_shards=0)
+        workshop.build(num_shards=0)
 
 
-def test_two_documents_are_enough(small: Corpus) -> None:
-    small.inputs[0].write_text("bal del .\nfim gor .\n\nkun .\n")
-    small.inputs[1].write_text("\n")
+def test_two_documents_are_enough(workshop: Workshop) -> None:
+    (workshop.folder / "a.txt").write_text("bal del .\nfim gor .\n\nkun .\n")
+    (workshop.folder / "b.txt").write_text("\n")
     lines: list[str] = []
     for seed in range(3):
-        report = small.build(
+        report = workshop.build(
             f"out{seed}", seed=seed, held_out=0.4, log=lines.append
         )
         assert report.statistics["records"] >= 2
         assert report.statistics["held_out_records"] == 0
-        folder = RecordFolder.open(small.folder / f"out{seed}")
+        folder = RecordFolder.open(workshop.folder / f"out{seed}")
         assert folder.num_records == report.statistics["records"]
         assert folder.num_held_out == 0
     assert all("too few to hold out 40.0%" in line for line in lines)
 
 
-def test_held_out_documents_are_not_trained_on(small: Corpus) -> None:
-    small.build(held_out=0.3, max_seq_length=512, max_predictions_per_seq=76)
+def test_held_out_documents_are_not_trained_on(workshop: Workshop) -> None:
+    workshop.build(held_out=0.3, max_seq_length=512, max_predictions_per_seq=76)
 
     def pairs_of_tokens(pattern: str) -> set[tuple[int, ...]]:
         found = set()
-        for path in (small.folder / "out").glob(pattern):
+        for path in (workshop.folder / "out").glob(pattern):
             for row in parsed(path):
                 ids = row["input_ids"]
                 found.update(zip(*(ids[k:] for k in range(8)), strict=False))
@@ -555,37 +532,37 @@ def test_held_out_documents_are_not_trained_on(small: Corpus) -> None:
     assert not held_out & training
 
 
-def test_a_line_of_a_million_characters(small: Corpus) -> None:
-    with small.inputs[1].open("a") as file:
+def test_a_line_of_a_million_characters(workshop: Workshop) -> None:
+    with (workshop.folder / "b.txt").open("a") as file:
         file.write("\n\nbal .\n" + "bal " * 250_000 + "\n")
-    number = len(small.inputs[1].read_text().split("\n")) - 1
+    number = len((workshop.folder / "b.txt").read_text().split("\n")) - 1
     with pytest.raises(UserError) as caught:
-        small.build()
+        workshop.build()
     message = str(caught.value)
     assert f"b.txt, line {number}: one sentence of more than" in message
     assert "250,000 tokens, of which a record keeps at most 45" in message
     assert "pass `long_lines`=cut" in message
-    assert not (small.folder / "out").exists()
+    assert not (workshop.folder / "out").exists()
     lines: list[str] = []
-    report = small.build(log=lines.append, long_lines="cut")
+    report = workshop.build(log=lines.append, long_lines="cut")
     (warning,) = [line for line in lines if "warning" in line]
     assert f"b.txt, line {number}: one sentence of more than" in warning
     assert report.statistics["tokens_cut"] > 200_000
 
 
-def test_the_tokenizer_config_beside_the_vocabulary(small: Corpus) -> None:
+def test_the_tokenizer_config_beside_the_vocabulary(workshop: Workshop) -> None:
     """Accents kept, a token added that takes two words, and both remembered."""
-    folder = small.vocab_file.parent
+    folder = workshop.vocab_file.parent
     tokens = list(VOCABULARY.tokens)
     added = {"content": "bal bam", "id": len(tokens)}
     values = {"do_lower_case": True, "strip_accents": False}
     config = folder / "tokenizer_config.json"
     decoder = {str(len(tokens)): added}
     config.write_text(json.dumps({**values, "added_tokens_decoder": decoder}))
-    small.inputs[0].write_text("bal bam bal .\nbál bal .\n\n" * 40)
-    small.inputs[1].write_text("Bal Bam . bal\nbam\n\n" * 40)
-    small.build(held_out=0.0, short_seq_prob=0.0)
-    out = RecordFolder.open(small.folder / "out")
+    (workshop.folder / "a.txt").write_text("bal bam bal .\nbál bal .\n\n" * 40)
+    (workshop.folder / "b.txt").write_text("Bal Bam . bal\nbam\n\n" * 40)
+    workshop.build(held_out=0.0, short_seq_prob=0.0)
+    out = RecordFolder.open(workshop.folder / "out")
     assert out.vocabulary.tokens == (*tokens, "bal bam")
     assert out.tokenizer_config == TokenizerConfig.of(
         True, False, added_tokens=[AddedToken("bal bam")]
@@ -600,23 +577,23 @@ def test_the_tokenizer_config_beside_the_vocabulary(small: Corpus) -> None:
     assert ids == {of[t] for t in ("[CLS]", "[SEP]", "[UNK]", ".")} | {
         of[t] for t in ("bal", "bam", "bal bam")
     }
-    small.build(held_out=0.0, short_seq_prob=0.0)
+    workshop.build(held_out=0.0, short_seq_prob=0.0)
     config.write_text(json.dumps({"do_lower_case": True}))
     with pytest.raises(UserError, match="strip_accents is False there and Tr"):
-        small.build(held_out=0.0, short_seq_prob=0.0)
+        workshop.build(held_out=0.0, short_seq_prob=0.0)
 
 
-def test_case_that_contradicts_the_vocabulary(small: Corpus) -> None:
-    config = small.vocab_file.parent / "tokenizer_config.json"
+def test_case_that_contradicts_the_vocabulary(workshop: Workshop) -> None:
+    config = workshop.vocab_file.parent / "tokenizer_config.json"
     config.write_text('{"do_lower_case": false}')
     with pytest.raises(UserError, match="pass `lower_case`=False"):
-        small.build()
-    assert small.build(lower_case=False).statistics["records"]
+        workshop.build()
+    assert workshop.build(lower_case=False).statistics["records"]
     config.unlink()
-    tokens = small.vocab_file.read_text()
-    small.vocab_file.write_text(tokens + "Capital\n")
+    tokens = workshop.vocab_file.read_text()
+    workshop.vocab_file.write_text(tokens + "Capital\n")
     with pytest.raises(UserError, match="`lower_case`=False for a cased"):
-        small.build("other")
+        workshop.build("other")
 
 
 @pytest.mark.parametrize(
@@ -633,6 +610,8 @@ def test_case_that_contradicts_the_vocabulary(small: Corpus) -> None:
         ({"encoding_errors": "ignore"}, "'ignore'; .* strict, replace"),
         ({"num_shards": -1}, "num_shards is -1"),
         ({"seed": -1}, "seed is -1"),
+        ({"near_duplicates": 0.1}, "near_duplicates is .* be 0 or"),
+        ({"near_duplicates": 1.1}, "near_duplicates is 1.1"),
     ],
 )
 def test_recipe_refuses(changes: dict[str, object], message: str) -> None:
@@ -681,9 +660,9 @@ def test_bytes_stay_as_they_were(tmp_path: pathlib.Path, kind: str) -> None:
     assert found == recorded[kind]
 
 
-def test_lengths_are_counted(small: Corpus) -> None:
-    report = small.build(num_shards=1, held_out=0.0)
-    (path,) = (small.folder / "out").glob("*.tfrecord")
+def test_lengths_are_counted(workshop: Workshop) -> None:
+    report = workshop.build(num_shards=1, held_out=0.0)
+    (path,) = (workshop.folder / "out").glob("*.tfrecord")
     rows = parsed(path)
     sizes = np.array([len(row["input_ids"]) for row in rows])
     assert report.statistics["records"] == len(rows)
