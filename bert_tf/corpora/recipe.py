@@ -1,7 +1,6 @@
 """How the files of a corpus are read, as a frozen dataclass."""
 
 import dataclasses
-import math
 
 from bert_tf.files import ENCODING_ERRORS
 from bert_tf.recipe import Settings, setting
@@ -25,11 +24,13 @@ class CorpusRecipe(Settings):
         "dump), jsonl (an object with a text a line, in which a line end ends "
         "a paragraph), or auto: by the name, .xml and .jsonl (.gz and .bz2 "
         "behind them too), else sentences",
+        choices=INPUT_FORMATS,
     )
     document_end: str = setting(
         BLANK_LINE,
         "what ends a document with input_format=text: blank_line, file (blank "
         "lines end paragraphs) or line",
+        choices=DOCUMENT_ENDS,
     )
     text_field: str = setting(
         "text", "key of the text in JSON lines and TensorFlow Datasets"
@@ -38,24 +39,16 @@ class CorpusRecipe(Settings):
         "strict",
         "bytes that are not UTF-8: strict stops and names the line, replace "
         "reads them as U+FFFD",
+        choices=ENCODING_ERRORS,
     )
     smoothing: float = setting(
         1.0,
         "exponent on the share of each named corpus: 1 takes them as they "
-        "are, 0.7 is multilingual BERT's, 0 takes as much of each",
+        "are, 0.7 is multilingual BERT's, 0 takes the same amount of each",
+        at_least=0,
+        at_most=1,
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, values in (
-            ("input_format", INPUT_FORMATS),
-            ("document_end", DOCUMENT_ENDS),
-            ("encoding_errors", ENCODING_ERRORS),
-        ):
-            self._check(name, getattr(self, name) in values, values)
         self._check("text_field", bool(self.text_field), "the name of a key")
-        self._check(
-            "smoothing",
-            math.isfinite(self.smoothing) and 0 <= self.smoothing <= 1,
-            "a number from 0 to 1",
-        )

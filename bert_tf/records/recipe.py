@@ -19,11 +19,20 @@ class RecordsRecipe(CorpusRecipe):
     create_pretraining_data.py where it has them.
     """
 
-    max_seq_length: int = setting(128, "longest sequence, specials included")
-    max_predictions_per_seq: int = setting(
-        20, "most masked tokens in a sequence, be it alone in a row or packed"
+    max_seq_length: int = setting(
+        128,
+        "longest sequence, specials included",
+        at_least=SHORTEST_SEQUENCE,
+        at_most=1 << 20,
     )
-    masked_lm_prob: float = setting(0.15, "share of tokens to mask")
+    max_predictions_per_seq: int = setting(
+        20,
+        "most masked tokens in a sequence, be it alone in a row or packed",
+        at_least=1,
+    )
+    masked_lm_prob: float = setting(
+        0.15, "share of tokens to mask, as in the paper", above=0, below=1
+    )
     whole_word_mask: bool = setting(
         False, "mask all pieces of a word or none of them"
     )
@@ -42,16 +51,26 @@ class RecordsRecipe(CorpusRecipe):
         1,
         "passes over the corpus, each with new sentence pairs and, with "
         "static_masking, new masks (10 in google-research/bert)",
+        at_least=1,
+        at_most=10_000,
     )
     short_seq_prob: float = setting(
-        0.1, "share of documents cut into sequences of a random shorter length"
+        0.1,
+        "share of documents split into sequences of a random shorter length",
+        at_least=0,
+        at_most=1,
     )
-    seed: int = setting(12345, "seed of every random choice")
+    seed: int = setting(
+        12345, "seed of every random choice", at_least=0, at_most=2**31 - 1
+    )
     lower_case: bool = setting(
         True, "lower-case and strip accents, as an uncased vocabulary needs"
     )
     held_out: float = setting(
-        0.01, "share of documents kept for evaluation, in files of their own"
+        0.01,
+        "share of documents kept for evaluation, in files of their own",
+        at_least=0,
+        at_most=0.5,
     )
     near_duplicates: float = setting(
         0.0,
@@ -63,54 +82,32 @@ class RecordsRecipe(CorpusRecipe):
         "refuse",
         "lines of more than 10,000 characters, of which a record keeps only "
         "the beginning or the end: refuse stops and names it, cut continues",
+        choices=LONG_LINES,
     )
     num_shards: int = setting(
-        0, "record files to write; 0 takes one for each 16 MB of text and pass"
+        0,
+        "record files to write; 0 takes one for each 16 MB of text and pass",
+        at_least=0,
+        at_most=99_999,
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_range("max_seq_length", SHORTEST_SEQUENCE, 1 << 20)
-        self._check_range("max_predictions_per_seq", 1, self.max_seq_length)
-        self._check_range("dupe_factor", 1, 10_000)
-        self._check_range("num_shards", 0, 99_999)
-        self._check_range("seed", 0, 2**31 - 1)
+        self._check(
+            "max_predictions_per_seq",
+            self.max_predictions_per_seq <= self.max_seq_length,
+            f"1 to {self.max_seq_length}, `max_seq_length`",
+        )
+        self._check(
+            "near_duplicates",
+            not self.near_duplicates or 0.3 <= self.near_duplicates <= 1,
+            "0, or 0.3 to 1",
+        )
         if self.packing and self.static_masking:
             raise UserError(
                 "packing and static_masking: records in the layout of "
                 "google-research/bert hold one sequence each; leave out one "
                 "or the other."
-            )
-        if not 0 < self.masked_lm_prob < 1:
-            raise UserError(
-                f"masked_lm_prob is {self.masked_lm_prob}; it must lie between "
-                "0 and 1, both excluded (0.15 in the paper)."
-            )
-        if not 0 <= self.short_seq_prob <= 1:
-            raise UserError(
-                f"short_seq_prob is {self.short_seq_prob}; it must lie in "
-                "[0, 1]."
-            )
-        if not 0 <= self.held_out <= 0.5:
-            raise UserError(
-                f"held_out is {self.held_out}; it must lie in [0, 0.5]."
-            )
-        if self.long_lines not in LONG_LINES:
-            raise UserError(
-                f"long_lines is {self.long_lines!r}; it takes one of "
-                f"{', '.join(LONG_LINES)}."
-            )
-        if self.near_duplicates and not 0.3 <= self.near_duplicates <= 1:
-            raise UserError(
-                f"near_duplicates is {self.near_duplicates}; it must be 0 or "
-                "lie in [0.3, 1]."
-            )
-
-    def _check_range(self, name: str, low: int, high: int) -> None:
-        value = getattr(self, name)
-        if not low <= value <= high:
-            raise UserError(
-                f"{name} is {value}; it must lie between {low} and {high}."
             )
 
     def warnings(self) -> list[str]:

@@ -141,7 +141,7 @@ def test_smoothing_wants_several_corpora(folder: pathlib.Path) -> None:
         ),
         ({"document_end": "page"}, "document_end is 'page'; it takes one of"),
         ({"text_field": ""}, "text_field is ''; it takes the name of a key"),
-        ({"smoothing": -0.1}, "smoothing is -0.1; it takes a number from 0"),
+        ({"smoothing": -0.1}, "smoothing is -0.1; it takes 0 to 1"),
         ({"smoothing": 1.5}, "smoothing is 1.5"),
         ({"smoothing": float("nan")}, "smoothing is nan"),
         ({"encoding_errors": "skip"}, "encoding_errors is 'skip'"),
