@@ -7,15 +7,13 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from bert_tf.files import write_text
 from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.finetuning.report.statistics import FinishedRun, finite_values
 from bert_tf.finetuning.scoring import (
     DEV_PREDICTIONS,
     Scored,
     Scorer,
-    finite,
     shown,
     write_scores,
 )
@@ -41,7 +39,7 @@ def write_results(
     scored: Mapping[str, Scored],
     loop: TrainingLoop,
     history: History,
-) -> dict[str, Any]:
+) -> FinishedRun:
     """Writes what the best model answers and scores.
 
     Args:
@@ -54,17 +52,19 @@ def write_results(
       history: the run's numbers.
 
     Returns:
-      What results.json holds.
+      What is written, for the report.
     """
     for name, found in scored.items():
         count = len(material.dev[name].examples)
         write_scores(output_dir, name, found, count)
         print(f"{material.task.name}, {name}: {shown(found.scores)}")
     first = material.main_split
-    lines = material.task.prediction_lines(
-        material.dev[first].examples, scored[first].answers, scorer.config
-    )
-    text = "\n".join(map(json.dumps, lines))
+    predictions = [
+        *material.task.prediction_lines(
+            material.dev[first].examples, scored[first].answers, scorer.config
+        )
+    ]
+    text = "\n".join(map(json.dumps, predictions))
     write_text(output_dir / DEV_PREDICTIONS, text + "\n")
     results = common_results(recipe, material, scored)
     results |= _facts(recipe, material, scored[first], loop, history)
@@ -72,7 +72,9 @@ def write_results(
     write_json(output_dir / RESULTS_FILE, results)
     with errors_become_warnings("the learning curve", output_dir):
         _draw(output_dir, material, results, history)
-    return results
+    return FinishedRun(
+        results, recipe.to_dict(), {"": history.rows}, predictions
+    )
 
 
 def common_results(
@@ -128,18 +130,7 @@ def _facts(
 
 def write_json(path: pathlib.Path, values: Mapping[str, Any]) -> None:
     """Writes values as JSON; what is no finite number becomes null."""
-
-    def cleaned(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {key: cleaned(inner) for key, inner in value.items()}
-        if isinstance(value, list | tuple):
-            return [cleaned(inner) for inner in value]
-        if isinstance(value, float | np.floating):
-            return finite(float(value))
-        return value
-
-    text = json.dumps(cleaned(values), indent=2)
-    write_text(path, text + "\n")
+    write_text(path, json.dumps(finite_values(values), indent=2) + "\n")
 
 
 def _draw(

@@ -12,7 +12,7 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.model_folder import TASK_FILE, load_model
 from bert_tf.finetuning.prediction import Predictor
 from bert_tf.finetuning.recipe import FinetuningRecipe
-from bert_tf.finetuning.report.make import make_report
+from bert_tf.finetuning.report.make import write_report
 from bert_tf.finetuning.scoring import Scorer, shown, write_scores
 from bert_tf.finetuning.seeds import train_seeds
 from bert_tf.finetuning.setup import gather, look_over, open_initial
@@ -102,9 +102,11 @@ def _run(
         material = gather(prepared, recipe, initial, tokenizer, output_dir)
         if "check" in modes:
             done["check"] = material.doctor
-        done["train"] = train_seeds(material, recipe, places, strategy)
+        finished = train_seeds(material, recipe, places, strategy)
+        done["train"] = finished.results
         with errors_become_warnings("the report", output_dir):
-            print(f"the report is {make_report(output_dir)}", flush=True)
+            page = write_report(finished, output_dir)
+            print(f"the report is {page}", flush=True)
     elif "check" in modes:
         _, tokenizer = open_initial(recipe)
         done["check"] = look_over(prepared, recipe, tokenizer).numbers

@@ -14,6 +14,7 @@ from bert_tf.errors import UserError
 from bert_tf.files import locked, written_beside
 from bert_tf.finetuning.model_folder import TASK_FILE
 from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.finetuning.report.statistics import FinishedRun
 from bert_tf.finetuning.results import RESULTS_FILE, write_json
 from bert_tf.finetuning.scoring import DEV_PREDICTIONS
 from bert_tf.finetuning.setup import Material
@@ -45,7 +46,7 @@ def train_seeds(
     recipe: FinetuningRecipe,
     places: RunFolders,
     strategy: tf.distribute.Strategy,
-) -> dict[str, Any]:
+) -> FinishedRun:
     """Trains once, or with several seeds in folders of their own.
 
     Args:
@@ -55,7 +56,7 @@ def train_seeds(
       strategy: the distribution strategy.
 
     Returns:
-      What results.json holds.
+      What is written, for the report.
 
     Raises:
       UserError: see `train_once`.
@@ -63,10 +64,10 @@ def train_seeds(
     output_dir = places.own
     _refuse_other_numbers(output_dir, recipe)
     if recipe.seeds == 1:
-        results = train_once(material, recipe, places, strategy)
-        row = _row(results, recipe.seed, ".")
-        _print_table(results, [row], output_dir)
-        return results
+        run = train_once(material, recipe, places, strategy)
+        row = _row(run.results, recipe.seed, ".")
+        _print_table(run.results, [row], output_dir)
+        return run
     parts = {
         f"seed_{number + 1}": dataclasses.replace(
             recipe, seed=recipe.seed + number, seeds=1
@@ -79,17 +80,17 @@ def train_seeds(
     output_dir.mkdir(parents=True, exist_ok=True)
     with locked(output_dir / LOCK_FILE, output_dir):
         claim(output_dir, recipe)
-        found = {}
+        runs = {}
         for name, part in parts.items():
             print(f"seed {part.seed}, {name} of {recipe.seeds}", flush=True)
-            found[name] = train_once(
-                material, part, places.part(name), strategy
-            )
+            runs[name] = train_once(material, part, places.part(name), strategy)
+        found = {name: run.results for name, run in runs.items()}
         rows = [_row(found[n], part.seed, n) for n, part in parts.items()]
         best = _best(found)
         for row in rows:
             row["best"] = row["folder"] == best
-        results = found[best] | {
+        results = {
+            **found[best],
             "recipe": recipe.to_dict(),
             "seeds": rows,
             "summary": summary([row["dev"] for row in rows]),
@@ -97,7 +98,15 @@ def train_seeds(
         _keep(output_dir / best, output_dir, material)
         write_json(output_dir / RESULTS_FILE, results)
         _print_table(results, rows, output_dir)
-    return results
+    return FinishedRun(
+        results,
+        recipe.to_dict(),
+        {
+            str(parts[name].seed): run.histories[""]
+            for name, run in runs.items()
+        },
+        runs[best].predictions,
+    )
 
 
 def _refuse_other_numbers(

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import math
 import pathlib
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -17,6 +16,7 @@ from bert_tf.finetuning.batches import num_steps, training_batches
 from bert_tf.finetuning.model_folder import save_model
 from bert_tf.finetuning.prediction import Predictor
 from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.finetuning.report.statistics import FinishedRun
 from bert_tf.finetuning.results import write_results
 from bert_tf.finetuning.scoring import Scored, Scorer
 from bert_tf.finetuning.setup import (
@@ -53,7 +53,7 @@ def train_once(
     recipe: FinetuningRecipe,
     places: RunFolders,
     strategy: tf.distribute.Strategy,
-) -> dict[str, Any]:
+) -> FinishedRun:
     """Trains with one seed, going on where an earlier run of it stopped.
 
     Args:
@@ -64,7 +64,7 @@ def train_once(
       strategy: the distribution strategy.
 
     Returns:
-      What results.json holds.
+      What is written, for the report.
 
     Raises:
       UserError: settings that do not fit each other or output_dir, or a step

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.finetuning.recipe import FinetuningRecipe
-from bert_tf.finetuning.report.make import FinishedRun
+from bert_tf.finetuning.report.statistics import FinishedRun
 
 WORDS = (
     "the company said its profit rose after shares fell on market fears while "

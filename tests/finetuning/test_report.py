@@ -17,11 +17,10 @@ from bert_tf.finetuning.recipe import (
 )
 from bert_tf.finetuning.report.make import (
     FAMILIES,
-    FinishedRun,
     make_report,
     write_report,
 )
-from bert_tf.finetuning.report.statistics import curves, settings
+from bert_tf.finetuning.report.statistics import FinishedRun, curves, settings
 from tests.finetuning import report_runs
 from tests.finetuning.report_pages import HOSTILE, Page, numbers_of, text_of
 

@@ -9,6 +9,7 @@ import pytest
 from bert_tf.checkpoints import read_arrays
 from bert_tf.errors import UserError
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+from bert_tf.finetuning.report.make import make_report
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.seeds import summary
 from bert_tf.training.loop import TrainingLoop
@@ -63,7 +64,9 @@ def test_each_seed_is_a_run_and_the_best_is_kept(two_seeds):
     majority = results["majority"]["dev"]["accuracy"]
     for row in results["seeds"]:
         assert row["degenerate"] == (row["dev"]["accuracy"] <= majority)
-    assert (folder / "report.html").exists()
+    report = (folder / "report.json").read_bytes()
+    assert make_report(folder).exists()
+    assert (folder / "report.json").read_bytes() == report
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,7 +19,11 @@ from bert_tf.finetuning.recipe import (
 from bert_tf.finetuning.report.multiple_choice import choice_statistics
 from bert_tf.finetuning.report.question_answering import question_statistics
 from bert_tf.finetuning.report.render import render
-from bert_tf.finetuning.report.statistics import run_statistics
+from bert_tf.finetuning.report.statistics import (
+    FinishedRun,
+    finite_values,
+    run_statistics,
+)
 from bert_tf.finetuning.report.text_classification import text_statistics
 from bert_tf.finetuning.report.token_classification import tag_statistics
 from bert_tf.recipe import read_json_object
@@ -60,24 +63,6 @@ FAMILIES = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class FinishedRun:
-    """What a report is made of; all values are of types that JSON knows.
-
-    Attributes:
-      results: what results.json holds.
-      recipe: what recipe.json holds.
-      histories: the rows of history.jsonl, by seed; by "" where there is one
-        training only.
-      predictions: the rows of dev_predictions.jsonl, one or more.
-    """
-
-    results: Mapping[str, Any]
-    recipe: Mapping[str, Any]
-    histories: Mapping[str, Sequence[Mapping[str, Any]]]
-    predictions: Sequence[Mapping[str, Any]]
-
-
 def write_report(run: FinishedRun, folder: pathlib.Path) -> pathlib.Path:
     """Writes report.html and report.json.
 
@@ -96,11 +81,13 @@ def write_report(run: FinishedRun, folder: pathlib.Path) -> pathlib.Path:
         some of an unknown form.
     """
     family = _family(run.predictions)
-    results = _without_nan(run.results)
-    numbers = run_statistics(
-        results, run.recipe, _without_nan(run.histories), family.recipes
+    run = dataclasses.replace(
+        run,
+        results=finite_values(run.results),
+        histories=finite_values(run.histories),
     )
-    numbers["predictions"] = family.statistics(run.predictions, results)
+    numbers = run_statistics(run, family.recipes)
+    numbers["predictions"] = family.statistics(run.predictions, run.results)
     html = render(numbers, family.template)
     # Lone surrogates of a text stay escapes, as in the file they came from.
     text = json.dumps(numbers, indent=1, allow_nan=False)
@@ -120,16 +107,6 @@ def _family(predictions: Sequence[Mapping[str, Any]]) -> Family:
             "hold one of them, by which their kind is known."
         )
     return FAMILIES[found[0]]
-
-
-def _without_nan(value: Any) -> Any:
-    """A JSON value with None for every number that is not finite."""
-    if isinstance(value, Mapping):
-        return {name: _without_nan(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(each) for each in value]
-    is_lost = isinstance(value, float) and not math.isfinite(value)
-    return None if is_lost else value
 
 
 def make_report(output_dir: str | pathlib.Path) -> pathlib.Path:

@@ -1,9 +1,11 @@
-"""The numbers of a report that every task family has, and their shared parts.
+"""What a report is made of, and the numbers that several task families have.
 
 Every function returns values of types that JSON knows.
 """
 
+import dataclasses
 import datetime
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
@@ -32,20 +34,45 @@ _MATRIX_CLASSES = 30
 _CONFUSIONS = 10
 
 
+@dataclasses.dataclass(frozen=True)
+class FinishedRun:
+    """What a report is made of.
+
+    Attributes:
+      results: what results.json holds.
+      recipe: what recipe.json holds.
+      histories: the rows of history.jsonl, by seed; by "" where there is one
+        training only.
+      predictions: the rows of dev_predictions.jsonl, one or more.
+    """
+
+    results: Mapping[str, Any]
+    recipe: Mapping[str, Any]
+    histories: Mapping[str, Sequence[Mapping[str, float | None]]]
+    predictions: Sequence[Mapping[str, Any]]
+
+
+def finite_values(value: Any) -> Any:
+    """A value for JSON, with None for every number in it that is not finite."""
+    if isinstance(value, Mapping):
+        return {name: finite_values(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite_values(each) for each in value]
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else None
+    return value
+
+
 def run_statistics(
-    results: Mapping[str, Any],
-    recipe: Mapping[str, Any],
-    histories: Mapping[str, Sequence[Mapping[str, float | None]]],
-    recipe_types: Sequence[type[FinetuningRecipe]],
+    run: FinishedRun, recipe_types: Sequence[type[FinetuningRecipe]]
 ) -> dict[str, Any]:
     """What a report shows of any run, whatever its task.
 
     Args:
-      results: as results.json holds them.
-      recipe: as recipe.json holds it.
-      histories: rows of history.jsonl by seed ("" where there is only one).
+      run: the run, its numbers finite or None.
       recipe_types: together they have the settings of all tasks of the family.
     """
+    results = run.results
     return {
         "task": results["task"],
         "model": results["model"],
@@ -54,11 +81,11 @@ def run_statistics(
         "main_split": next(iter(results["dev"])),
         "labels": results["labels"],
         "examples": results.get("examples", {}),
-        "settings": settings(recipe, recipe_types),
+        "settings": settings(run.recipe, recipe_types),
         "doctor": results["doctor"],
         "scores": _scores(results),
         "paper_note": results.get("paper_note"),
-        "curves": curves(histories, results["main_metric"]),
+        "curves": curves(run.histories, results["main_metric"]),
         "seeds": results.get("seeds", []),
         "summary": results.get("summary", {}),
         "facts": {x: results[x] for x in _FACTS if results.get(x) is not None},
