@@ -108,7 +108,7 @@ def draw_curve(
 
 
 def draw_levels(axes: "Axes", levels: Mapping[str, float]) -> None:
-    """Draws labelled horizontal lines; call it behind everything else."""
+    """Draws labelled horizontal lines; call it after everything else."""
     ordered = sorted(levels.items(), key=lambda item: item[1])
     for _, value in ordered:
         axes.axhline(value, linestyle="--", color="grey", linewidth=1)

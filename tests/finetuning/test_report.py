@@ -54,7 +54,7 @@ def changed(run: FinishedRun, **changes) -> FinishedRun:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_page_needs_nothing_and_tells_all(reports, name):
+def test_page_is_complete_and_needs_nothing(reports, name):
     source = reports[name].read_text(encoding="utf-8")
     page = Page(source)
     assert page.named("html") == [{"lang": "en"}]

@@ -63,7 +63,7 @@ def test_mistakes(report):
     assert "context 1 Every choice begins: She 12.5 % choice 1 0" in text
     assert "predicted 62.5 % choice 1 1" in text
     assert "true 12.5 % choice 1 3" in text
-    # The first row, which is right, is not told of.
+    # The first row, which is right, is not among them.
     assert "choice 0 0" not in text
 
 

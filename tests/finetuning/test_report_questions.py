@@ -68,14 +68,17 @@ def test_null_odds(report):
     assert odds["threshold"] == -0.5
     assert sum(odds["has_answer"]) == sum(odds["no_answer"]) == 2
     width = odds["edges"][1] - odds["edges"][0]
-    for name, wanted in (("has_answer", [-6.0, -3.5]), ("no_answer", [-1, 4])):
+    for name, expected in (
+        ("has_answer", [-6.0, -3.5]),
+        ("no_answer", [-1, 4]),
+    ):
         begins = [
             begin
             for begin, count in zip(odds["edges"], odds[name], strict=False)
             for _ in range(count)
         ]
         assert begins == pytest.approx(
-            [value - width / 2 for value in wanted], abs=width
+            [value - width / 2 for value in expected], abs=width
         )
     text = text_of(report)
     assert "threshold of this model, -0.5" in text

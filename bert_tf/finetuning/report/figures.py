@@ -8,7 +8,7 @@ from typing import Any
 from bert_tf.extras import require_extra
 from bert_tf.training.history import Curve, draw_curve, draw_levels
 
-# Okabe and Ito 2008, "Color universal design": told apart by the colour-blind.
+# Okabe and Ito 2008, "Color universal design": for the colour-blind too.
 BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#5F6B76", "#007A5A"
 _SIZE = (4.8, 3.3)
 _STYLE: dict[Any, Any] = {

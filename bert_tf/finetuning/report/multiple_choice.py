@@ -1,4 +1,4 @@
-"""What a report tells of the choices of one of several texts.
+"""Report statistics of tasks that choose one of several texts.
 
 Rows are those of dev_predictions.jsonl: "label" and "prediction" are places in
 "choices", counted from 0; "probabilities" has one of each choice.

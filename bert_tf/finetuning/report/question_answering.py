@@ -1,4 +1,4 @@
-"""What a report tells of answers to questions, spans of a text.
+"""Report statistics of answers to questions, spans of a text.
 
 Rows are those of dev_predictions.jsonl: "answers" are the gold answers, none
 where the text has no answer, and "prediction" is empty where none is given.
@@ -179,7 +179,7 @@ def _null_odds(
 
 
 def _confidence(row: Row) -> float:
-    """The probability of the answer given, 0 where it is not told."""
+    """The probability of the answer given, 0 where it is unknown."""
     return dict(row["n_best"]).get(row["prediction"], 0.0)
 
 

@@ -116,7 +116,7 @@ def inline(value: Any) -> "Markup":
 
 
 def number(value: float | None) -> str:
-    """A number with as many digits as mean something."""
+    """A number with four significant digits, or all of a whole number."""
     if value is None or not math.isfinite(value):
         return "\u2013"
     if isinstance(value, int) or value == int(value) and abs(value) < 1e15:

@@ -1,4 +1,4 @@
-"""What a report tells of answers to texts: classes, values or sets of labels.
+"""Report statistics of texts with a class, a value or a set of labels.
 
 Rows are those of dev_predictions.jsonl: "label" and "prediction" are a class,
 a number, or the list of the classes that hold; "probabilities" has one of each

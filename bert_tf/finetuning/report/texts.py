@@ -65,8 +65,8 @@ class Mark(NamedTuple):
 
     Attributes:
       start: its first character.
-      end: the one behind its last.
-      label: what stands before it, so that colour is not all that tells.
+      end: the one after its last.
+      label: what stands before it, so that it does not depend on colour.
       style: its class in the style sheet.
     """
 

@@ -1,4 +1,4 @@
-"""What a report tells of tagged words: of the entities that the tags mark.
+"""Report statistics of tagged words: of the entities that the tags mark.
 
 Rows are those of dev_predictions.jsonl, one a sentence: "words", and of each
 word its gold tag in "tags" and the model's in "predictions".
