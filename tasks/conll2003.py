@@ -1,8 +1,8 @@
 """CoNLL-2003: names of persons, places, organisations and others; entity F1."""
 
-from bert_tf.finetuning.token_classification.task import ConllFolder, TagTask
+from bert_tf.finetuning import ConllFolder, TokenClassificationTask
 
-TASK = TagTask(
+TASK = TokenClassificationTask(
     name="conll2003",
     data=ConllFolder(
         "conll2003",

@@ -1,10 +1,10 @@
 """CoNLL-2003 by a BiLSTM on features of a frozen encoder; entity F1."""
 
-from bert_tf.finetuning.token_classification.task import FeatureTask
+from bert_tf.finetuning import FeatureTaggingTask
 
 from .conll2003 import TASK as FINE_TUNED
 
-TASK = FeatureTask(
+TASK = FeatureTaggingTask(
     name="conll2003_features",
     data=FINE_TUNED.data,
     # Devlin et al. 2019, table 7: BERT-base, dev; all is weighted_sum_all.

@@ -4,9 +4,9 @@ Rajpurkar et al. 2016. Other files in the same layout are trained on with
 --set train_file=... --set dev_file=...
 """
 
-from bert_tf.finetuning.question_answering.task import SpanTask
+from bert_tf.finetuning import QuestionAnsweringTask
 
-TASK = SpanTask(
+TASK = QuestionAnsweringTask(
     name="squad_v1",
     train_name="train-v1.1.json",
     dev_name="dev-v1.1.json",

@@ -5,9 +5,9 @@ with the model. Other files in the same layout are trained on with
 --set train_file=... --set dev_file=...
 """
 
-from bert_tf.finetuning.question_answering.task import SpanTask
+from bert_tf.finetuning import QuestionAnsweringTask
 
-TASK = SpanTask(
+TASK = QuestionAnsweringTask(
     name="squad_v2",
     train_name="train-v2.0.json",
     dev_name="dev-v2.0.json",

@@ -5,6 +5,6 @@ python -m tools.run_finetuning --task=tagging --mode=train,eval \\
     --set token_column=0 --set tag_column=-1 --init_from=MODEL --output_dir=out
 """
 
-from bert_tf.finetuning.token_classification.task import OwnTagTask
+from bert_tf.finetuning import UserTokenClassificationTask
 
-TASK = OwnTagTask(name="tagging")
+TASK = UserTokenClassificationTask(name="tagging")

@@ -37,20 +37,32 @@ if TYPE_CHECKING:
     from bert_tf.finetuning.kinds.own_file import UserFileTask
     from bert_tf.finetuning.kinds.regression_task import RegressionTask
     from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+    from bert_tf.finetuning.question_answering.task import QuestionAnsweringTask
+    from bert_tf.finetuning.token_classification.task import (
+        ConllFolder,
+        FeatureTaggingTask,
+        TokenClassificationTask,
+        UserTokenClassificationTask,
+    )
 
 _ROOM = "bert_tf.finetuning"
 _HOME = {
+    "ConllFolder": "token_classification.task",
     "DataSet": "data.glue",
+    "FeatureTaggingTask": "token_classification.task",
     "GlueData": "data.glue",
     "GlueFile": "data.glue",
     "MultiLabelTask": "kinds.multi_label_task",
     "MultipleChoiceTask": "choices.choice_task",
     "PAPER_RECIPE": "data.glue",
+    "QuestionAnsweringTask": "question_answering.task",
     "RegressionTask": "kinds.regression_task",
     "SentenceTask": "kinds.sentence_task",
     "SwagFiles": "choices.choice_data",
+    "TokenClassificationTask": "token_classification.task",
     "UserChoiceTask": "choices.choice_task",
     "UserFileTask": "kinds.own_file",
+    "UserTokenClassificationTask": "token_classification.task",
     "accuracy": "kinds.metrics",
     "binary_f1": "kinds.metrics",
     "label_macro_f1": "kinds.metrics",
@@ -65,17 +77,22 @@ _HOME = {
 
 # A type checker reads the imports above and this list, and no table.
 __all__ = [
+    "ConllFolder",
     "DataSet",
+    "FeatureTaggingTask",
     "GlueData",
     "GlueFile",
     "MultiLabelTask",
     "MultipleChoiceTask",
     "PAPER_RECIPE",
+    "QuestionAnsweringTask",
     "RegressionTask",
     "SentenceTask",
     "SwagFiles",
+    "TokenClassificationTask",
     "UserChoiceTask",
     "UserFileTask",
+    "UserTokenClassificationTask",
     "accuracy",
     "binary_f1",
     "label_macro_f1",

@@ -715,7 +715,7 @@ def examine_words(
             _Row(
                 tuple(words.words[part]),
                 int(words.rows[part.start]),
-                tuple(words.known_tags[part]),
+                tuple(words.iob2_tags[part]),
             )
             for part in words.sentences()
         ]
@@ -757,11 +757,11 @@ def _word_counts(
     """Sentences, entities, unknown words and windows of one split."""
     from bert_tf.finetuning.token_classification.entities import entities
     from bert_tf.finetuning.token_classification.windows import (
-        num_windows,
         token_stream,
+        windows_per_sentence,
     )
 
-    found = entities(words.known_tags, words.sentence_starts)
+    found = entities(words.iob2_tags, words.sentence_starts)
     counts = collections.Counter(entity.kind for entity in found)
     capitals = sum(word != word.lower() for word in words.words)
     ids, starts = token_stream(words.words, tokenizer)
@@ -771,7 +771,7 @@ def _word_counts(
     unknown = collections.Counter(
         words.words[place][:30] for place in np.flatnonzero(is_unknown)
     )
-    windows = num_windows(
+    windows = windows_per_sentence(
         words,
         starts,
         recipe.max_seq_length,
@@ -942,7 +942,7 @@ def _question_counts(
         "windows": len(windows),
         "several_windows": int(np.sum(of_question > 1)),
         "longest_context": int(windows.contexts.tokens.count.max(initial=0)),
-        "cut_questions": windows.cut_questions,
+        "cut_questions": windows.num_truncated,
         "unknown_share": unknown / max(len(ids), 1),
     }
 

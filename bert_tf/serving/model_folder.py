@@ -23,9 +23,11 @@ from bert_tf.finetuning.model_folder import (
     read_config_as,
     task_of,
 )
-from bert_tf.finetuning.question_answering.task import SpanFacts
+from bert_tf.finetuning.question_answering.task import QuestionAnsweringConfig
 from bert_tf.finetuning.results import RESULTS_FILE
-from bert_tf.finetuning.token_classification.task import TagFacts
+from bert_tf.finetuning.token_classification.task import (
+    TokenClassificationConfig,
+)
 from bert_tf.models import (
     bert_classifier,
     bert_multiple_choice,
@@ -125,7 +127,7 @@ def _fine_tuned(
             separator=config.label_separator,
         )
     if head == SPAN:
-        config = read_config_as(folder, SpanFacts)
+        config = read_config_as(folder, QuestionAnsweringConfig)
         model = bert_span_labeler(encoder)
         restore(model, checkpoint)
         return SpanModel(
@@ -139,7 +141,7 @@ def _fine_tuned(
             config.null_threshold if config.with_null else None,
         )
     if head == TOKEN_CLASSIFIER:
-        config = read_config_as(folder, TagFacts)
+        config = read_config_as(folder, TokenClassificationConfig)
         model = bert_token_classifier(encoder, len(config.labels))
         restore(model, checkpoint)
         # A stride of 0 is half a window, in both.

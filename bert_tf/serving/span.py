@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.errors import UserError
+from bert_tf.finetuning.question_answering.decoding import may_answer
 from bert_tf.serving.requests import (
     QUESTIONS,
     Request,
@@ -218,13 +219,14 @@ def find_candidates(
         (before + bound)[:, tf.newaxis, tf.newaxis]
         for bound in most_context(windows)
     )
-    first, last = starts[:, :, tf.newaxis], ends[:, tf.newaxis]
     fits = tf.where(
-        (own_begin <= first)
-        & (first < own_end)
-        & (first <= last)
-        & (last < lengths[:, tf.newaxis, tf.newaxis] - 1)
-        & (last - first < max_answer_length)
+        may_answer(
+            starts[:, :, tf.newaxis],
+            ends[:, tf.newaxis],
+            (own_begin, own_end),
+            lengths[:, tf.newaxis, tf.newaxis],
+            max_answer_length,
+        )
     )
     window, i, j = tf.unstack(tf.cast(fits, tf.int32), num=3, axis=1)
     first = _at(starts, window, i)

@@ -7,7 +7,12 @@ import keras
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.token_classification.entities import OUTSIDE, is_tag
+from bert_tf.finetuning.token_classification.entities import (
+    OUTSIDE,
+    continues,
+    is_tag,
+    tag_table,
+)
 from bert_tf.serving.requests import (
     Request,
     checked_windows,
@@ -32,10 +37,6 @@ from bert_tf.serving.words import WORD_RULES, WordFinder, Words
 from bert_tf.text.packing import TokenIds, Windows
 from bert_tf.text.packing_graph import row_lengths, take, token_ids
 from bert_tf.text.tokenizer import BertTokenizer
-
-# Prefixes that begin an entity whatever comes before, or end it; conlleval's
-# rules, as in `bert_tf.finetuning.token_classification.entities`.
-_FIRST, _LAST = "BSU", "ESLU"
 
 
 class TagModel(TextModel):
@@ -239,26 +240,19 @@ def _entities(
     labels: Sequence[str], tags: tf.Tensor, row: tf.Tensor
 ) -> _Entities:
     """The entities that tags, int32 [K], of words of rows [K] mark."""
-    parts = [label.partition("-") for label in labels]
-    kinds = sorted({kind for _, _, kind in parts if kind})
-    number = {kind: place for place, kind in enumerate(kinds)}
-    kind = tf.gather([number.get(part[2], -1) for part in parts], tags)
-    is_first = tf.gather([part[0] in _FIRST for part in parts], tags)
-    is_last = tf.gather([part[0] in _LAST for part in parts], tags)
-    goes_on = (
-        (row[1:] == row[:-1])
-        & (kind[1:] == kind[:-1])
-        & ~is_first[1:]
-        & ~is_last[:-1]
+    table = tag_table(labels)
+    kind = tf.gather(table.kind, tags)
+    same = continues(
+        row, kind, tf.gather(table.begins, tags), tf.gather(table.ends, tags)
     )
-    goes_on = tf.concat([[False], goes_on], 0)[: tf.size(tags)]
+    goes_on = tf.concat([[False], same], 0)[: tf.size(tags)]
     inside = kind >= 0
     word = tf.cast(tf.where(inside)[:, 0], tf.int32)
     begins = inside & ~goes_on
     entity = tf.gather(tf.cumsum(tf.cast(begins, tf.int32)) - 1, word)
     first = tf.cast(tf.where(begins)[:, 0], tf.int32)
     last = tf.math.unsorted_segment_max(word, entity, tf.size(first))
-    names = tf.constant([*kinds, OUTSIDE])
+    names = tf.constant([*table.kinds, OUTSIDE])
     return _Entities(
         tf.gather(names, tf.gather(kind, first)), first, last, word, entity
     )

@@ -10,7 +10,7 @@ import bert_tf.encoder
 from bert_tf.errors import UserError
 from bert_tf.finetuning.choices.choice_task import UserChoiceTask
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
-from bert_tf.finetuning.question_answering.task import SpanTask
+from bert_tf.finetuning.question_answering.task import QuestionAnsweringTask
 from bert_tf.finetuning.recipe import FeatureRecipe, SpanRecipe
 from bert_tf.finetuning.run import run_finetuning
 from tests.finetuning.choices import choice_runs
@@ -46,7 +46,7 @@ def spans(start, folder):
         paragraph = {"context": context, "qas": rows}
         text = json.dumps({"data": [{"title": "t", "paragraphs": [paragraph]}]})
         (folder / f"{name}-v1.1.json").write_text(text)
-    task = SpanTask(
+    task = QuestionAnsweringTask(
         name="squad_v1",
         train_name="train-v1.1.json",
         dev_name="dev-v1.1.json",

@@ -17,11 +17,20 @@ from bert_tf.finetuning.kinds.sentence_task import SentenceTask
 from bert_tf.finetuning.kinds.text_data import SentenceFacts
 from bert_tf.finetuning.model_folder import save_model
 from bert_tf.finetuning.question_answering.squad_files import Question
-from bert_tf.finetuning.question_answering.task import SpanFacts, SpanTask
+from bert_tf.finetuning.question_answering.task import (
+    QuestionAnsweringConfig,
+    QuestionAnsweringTask,
+)
 from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.task_model import TaskModel
-from bert_tf.finetuning.token_classification.task import TagFacts
-from bert_tf.models import bert_multiple_choice, bert_token_classifier
+from bert_tf.finetuning.token_classification.task import (
+    TokenClassificationConfig,
+)
+from bert_tf.models import (
+    bert_multiple_choice,
+    bert_span_labeler,
+    bert_token_classifier,
+)
 from bert_tf.serving.model_folder import describe_training, served_model
 from tests.finetuning.sentence_runs import model_folder, texts, tokenizer
 from tests.model_helpers import fill
@@ -97,15 +106,17 @@ def test_sentences(kind, labels, count, pairs, changes, start, tmp_path):
     "with_null", [pytest.param(False, marks=pytest.mark.slow), True]
 )
 def test_questions(with_null, start, tmp_path):
-    task = SpanTask(
+    task = QuestionAnsweringTask(
         name="squad",
         main_metric="f1",
         train_name="t",
         dev_name="d",
         with_null=with_null,
     )
-    facts = SpanFacts("squad", (), LENGTH, 4, 4, 5, 6, with_null, -0.3)
-    model = saved(tmp_path, start, facts, lambda e: task.make_network(e, facts))
+    facts = QuestionAnsweringConfig(
+        "squad", (), LENGTH, 4, 4, 5, 6, with_null, -0.3
+    )
+    model = saved(tmp_path, start, facts, bert_span_labeler)
     questions = [
         Question(str(n), "", "the film", e.text_a, (), False)
         for n, e in enumerate(texts(12, 6))
@@ -117,8 +128,8 @@ def test_questions(with_null, start, tmp_path):
         chosen = np.array([number])
         outputs = model(rows.batch(chosen))
         batches.append((chosen, {k: np.array(v) for k, v in outputs.items()}))
-    found = task.collect(rows, batches)
-    wanted = task.answer(found, Split(questions, rows), tokenizer(), facts)
+    found = rows.gather(batches)
+    wanted = task.decode(found, Split(questions, rows), tokenizer(), facts)
     if with_null:
         # Half of the questions have an answer then.
         middle = float(np.median(wanted.null_odds))
@@ -138,7 +149,7 @@ def test_questions(with_null, start, tmp_path):
 
 def test_tags_and_choices_open_too(start, tmp_path):
     tags = ("O", "B-X", "I-X")
-    facts = TagFacts("ner", tags, LENGTH, "sentence", 0)
+    facts = TokenClassificationConfig("ner", tags, LENGTH, "sentence", 0)
     saved(tmp_path / "t", start, facts, lambda e: bert_token_classifier(e, 3))
     served = served_model(tmp_path / "t")
     found = served.signatures()["serving_default"](

@@ -68,7 +68,6 @@ def python_answers(questions, tokenizer, forward, settings, threshold):
             ends[own] = found["end_logits"][row, :size]
     return decode_answers(
         windows,
-        questions,
         tokenizer,
         starts,
         ends,

@@ -11,10 +11,9 @@ from bert_tf.finetuning.token_classification.conll_files import (
     TaggedWords,
     read_conll,
 )
-from bert_tf.finetuning.token_classification.entities import entities, to_iob2
+from bert_tf.finetuning.token_classification.entities import entities, in_scheme
 from bert_tf.finetuning.token_classification.windows import (
     encode_words,
-    word_outputs,
 )
 from bert_tf.serving.tags import TagModel
 from bert_tf.serving.words import WordFinder
@@ -81,8 +80,7 @@ def python_entities(texts, words, model, tokenizer, labels, length, stride):
     data = TaggedWords(
         path="made.txt",
         words=flat,
-        tags=None,
-        given_tags=None,
+        tags=[],
         rows=np.arange(len(flat)),
         sentence_starts=starts,
         document_starts=np.arange(len(rows) + 1),
@@ -91,8 +89,8 @@ def python_entities(texts, words, model, tokenizer, labels, length, stride):
     windows = encode_words(data, tokenizer, length, "sentence", stride)
     every = np.arange(len(windows))
     outputs = model(windows.batch(every), training=False).numpy()
-    logits = word_outputs(windows, [(every, outputs)])
-    tags = to_iob2([labels[k] for k in logits.argmax(1)], starts)
+    logits = windows.gather([(every, {"logits": outputs})])["logits"]
+    tags = in_scheme([labels[k] for k in logits.argmax(1)], starts)
     shares = tf.nn.softmax(logits).numpy().max(1)
     found = [[] for _ in texts]
     places = [place for row in rows for place in words[row]]

@@ -21,7 +21,7 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.finetuning.choices.choice_task import ChoiceFacts
 from bert_tf.finetuning.kinds.sentence_task import SentenceTask
 from bert_tf.finetuning.model_folder import save_model
-from bert_tf.finetuning.question_answering.task import SpanFacts
+from bert_tf.finetuning.question_answering.task import QuestionAnsweringConfig
 from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.models import (
     bert_classifier,
@@ -92,7 +92,7 @@ def folder(tmp_path_factory) -> pathlib.Path:
     for name, texts in (("stars", 1), ("paraphrases", 2)):
         facts = sentence_facts(task, 3, texts)
         save(name, facts, bert_classifier(encoder(), 3))
-    facts = SpanFacts("squad", (), 16, 4, 4, 5, 6, False, 0.0)
+    facts = QuestionAnsweringConfig("squad", (), 16, 4, 4, 5, 6, False, 0.0)
     save("squad", facts, bert_span_labeler(encoder()))
     facts = ChoiceFacts("swag", (), 16, False)
     save("swag", facts, bert_multiple_choice(encoder()))

@@ -7,7 +7,8 @@ joined to words, are looked for in the normalised words of the context that
 they are of; where both have as many characters, blanks aside, the characters
 are paired one by one, and else the words are given whole. Here every word is
 normalised once, and all that is the same for every answer of a context is
-kept.
+kept. `bert_tf.serving` has the same rules in the graph, for whole batches of
+texts; here an answer is cut from strings, which is faster on a CPU.
 """
 
 import dataclasses
@@ -15,7 +16,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -24,7 +25,6 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.question_answering.squad_files import (
     BLANKS,
     Answers,
-    Question,
     ScoredText,
     split_words,
 )
@@ -33,9 +33,8 @@ from bert_tf.finetuning.question_answering.windows import (
     TokenizedContexts,
 )
 from bert_tf.text.normalizer import BertNormalizer
-from bert_tf.text.rows import take_ranges
+from bert_tf.text.packing import take_ranges
 from bert_tf.text.tokenizer import BertTokenizer
-from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.unicode_tables import word_pattern
 from bert_tf.text.vocabulary import CONTINUATION
 
@@ -68,75 +67,44 @@ class AnswerCutter:
     """
 
     def __init__(self, contexts: TokenizedContexts, tokenizer: BertTokenizer):
-        self._contexts = contexts
+        self.contexts = contexts
         vocabulary = tokenizer.vocabulary
-        self._pieces = [t.replace(CONTINUATION, "") for t in vocabulary.tokens]
-        self._is_continuation = vocabulary.is_continuation
-        words = set().union(*map(split_words, contexts.texts))
-        self._normalized = _normalized(sorted(words), tokenizer.config)
-
-    def prepare(self, number: int) -> "ContextAlignment":
-        """Pairs a context's characters with those of its tokens.
-
-        Args:
-          number: which of the contexts.
-        """
-        context = self._contexts.texts[number]
-        words = split_words(context)
-        tokens = self._contexts.tokens
-        begin = tokens.begin[number]
-        these = slice(begin, begin + tokens.count[number])
-        ids = tokens.ids[these]
-        word = self._contexts.word_of_token[these]
-        return ContextAlignment(
-            context,
-            words,
-            [self._normalized[word] for word in words],
-            [self._pieces[i] for i in ids.tolist()],
-            self._is_continuation[ids].tolist(),
-            (word - self._contexts.first_word(number)).tolist(),
-        )
-
-
-def _normalized(words: list[str], config: TokenizerConfig) -> dict[str, str]:
-    """Words as BasicTokenizer gives them, with spaces where it splits them."""
-    normalizer = BertNormalizer(config)
-    find = word_pattern(config.tokenize_chinese_chars).findall
-    texts = normalizer.normalize(tf.constant(words, tf.string)).numpy()
-    return {
-        word: " ".join(find(text.decode()))
-        for word, text in zip(words, texts, strict=True)
-    }
+        # The tokens without "##", and which of them have it.
+        self.pieces = [t.replace(CONTINUATION, "") for t in vocabulary.tokens]
+        self.is_continuation = vocabulary.is_continuation
+        words = sorted(set().union(*map(split_words, contexts.texts)))
+        normalizer = BertNormalizer(tokenizer.config)
+        find = word_pattern(tokenizer.config.tokenize_chinese_chars).findall
+        texts = normalizer.normalize(tf.constant(words, tf.string)).numpy()
+        # Words as BasicTokenizer gives them, with spaces where it splits them.
+        self.normalized = {
+            word: " ".join(find(text.decode()))
+            for word, text in zip(words, texts, strict=True)
+        }
 
 
 class ContextAlignment:
     """The characters of one context beside those of its tokens.
 
     Args:
-      context: the context.
-      words: its words.
-      normalized: each of them, normalised.
-      pieces: the tokens, without "##".
-      is_continuation: whether each token continues a word.
-      word_of_token: the word that each token is of.
+      cutter: of the contexts.
+      number: which of the contexts.
     """
 
-    def __init__(
-        self,
-        context: str,
-        words: Sequence[str],
-        normalized: Sequence[str],
-        pieces: Sequence[str],
-        is_continuation: Sequence[bool],
-        word_of_token: Sequence[int],
-    ):
-        self._context = context
-        self._word_of_token = word_of_token
+    def __init__(self, cutter: AnswerCutter, number: int):
+        contexts = cutter.contexts
+        self._context = contexts.texts[number]
+        words = split_words(self._context)
+        begin = contexts.tokens.begin[number]
+        these = slice(begin, begin + contexts.tokens.count[number])
+        word = contexts.word_of_token[these] - contexts.first_word(number)
+        self._word_of_token = word.tolist()
         self._original = " ".join(words)
         # Where each character that is no blank stands in the original.
         self._place = [i for i, c in enumerate(self._original) if c != " "]
         # Characters that are no blanks before each word, and before its end.
         self._counts = _cumulated(map(len, words))
+        normalized = [cutter.normalized[word] for word in words]
         self._normalized, self._word_spans = _joined(
             normalized, itertools.repeat(True)
         )
@@ -145,8 +113,11 @@ class ContextAlignment:
         )
         # How many characters before each are no blanks.
         self._before = _cumulated(c != " " for c in self._normalized)
-        spaced = [not continued for continued in is_continuation]
-        self._pieces, self._piece_spans = _joined(pieces, spaced)
+        ids = contexts.tokens.ids[these]
+        self._pieces, self._piece_spans = _joined(
+            (cutter.pieces[token] for token in ids.tolist()),
+            (~cutter.is_continuation[ids]).tolist(),
+        )
 
     def cut(self, first: int, last: int) -> CutAnswer:
         """The answer that some tokens of the context stand for.
@@ -164,11 +135,11 @@ class ContextAlignment:
         found = self._normalized.find(
             predicted, self._word_spans[begin][0], self._word_spans[end - 1][1]
         )
-        alike = (
+        as_long = (
             self._counts[end] - self._counts[begin]
             == self._normalized_counts[end] - skipped
         )
-        if found < 0 or not alike:
+        if found < 0 or not as_long:
             return self._answer(*whole)
         shift = self._counts[begin] - skipped
         return self._answer(
@@ -198,12 +169,7 @@ def _cumulated(counts: Iterable[int]) -> list[int]:
 def _joined(
     parts: Iterable[str], spaced: Iterable[bool]
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Parts end to end, and where each begins and ends.
-
-    Args:
-      parts: the parts; one may be empty.
-      spaced: whether a space stands before each, unless it is the first.
-    """
+    """Parts with a space before those `spaced`, and where each stands."""
     texts, spans, length = [], [], 0
     for part, space in zip(parts, spaced, strict=False):
         if part and space and length:
@@ -237,7 +203,6 @@ class _Candidates:
 
 def decode_answers(
     windows: SpanWindows,
-    questions: Sequence[Question],
     tokenizer: BertTokenizer,
     start_logits: np.ndarray,
     end_logits: np.ndarray,
@@ -248,8 +213,7 @@ def decode_answers(
     """Finds the best answers.
 
     Args:
-      windows: W windows of the questions, T tokens in all.
-      questions: N questions.
+      windows: W windows of N questions, T tokens in all.
       tokenizer: what made the windows.
       start_logits: float [T], of the tokens of `windows.rows.ids`; of several
         models, their means.
@@ -263,10 +227,26 @@ def decode_answers(
       UserError: the logits are not finite or not one for each token, or a
         number is not positive.
     """
-    _check(windows, start_logits, end_logits, n_best_size, max_answer_length)
+    for name, value in (
+        ("n_best_size", n_best_size),
+        ("max_answer_length", max_answer_length),
+    ):
+        if value < 1:
+            raise UserError(f"{name}={value}: it must be at least 1.")
+    for name, logits in (
+        ("start_logits", start_logits),
+        ("end_logits", end_logits),
+    ):
+        if logits.shape != windows.rows.ids.shape:
+            raise UserError(
+                f"{name}: have shape {logits.shape}; there must be one for "
+                f"each of the {len(windows.rows.ids)} tokens."
+            )
+        if not np.isfinite(logits).all():
+            raise UserError(f"{name}: are not all finite.")
     cutter = AnswerCutter(windows.contexts, tokenizer)
     prepared, alignment = -1, None
-    n_best, best, spans, odds = [], [], [], []
+    n_best, best, spans, null_odds = [], [], [], []
     for number, found in enumerate(
         _candidates(
             windows, start_logits, end_logits, n_best_size, max_answer_length
@@ -274,7 +254,7 @@ def decode_answers(
     ):
         if windows.context[number] != prepared and found.first.size:
             prepared = int(windows.context[number])
-            alignment = cutter.prepare(prepared)
+            alignment = ContextAlignment(cutter, prepared)
         entries, cut = _best(found, alignment, n_best_size, with_null)
         n_best.append(_with_probabilities(entries))
         filled = next((e for e in entries if e.text), None)
@@ -284,40 +264,13 @@ def decode_answers(
         )
         if with_null:
             score = filled.start_logit + filled.end_logit if filled else 0.0
-            odds.append(found.null[0] + found.null[1] - score)
+            null_odds.append(found.null[0] + found.null[1] - score)
     return Answers(
-        identifiers=tuple(question.identifier for question in questions),
         n_best=tuple(n_best),
         best=tuple(best),
         spans=np.array(spans, np.int64).reshape(-1, 2),
-        null_odds=np.array(odds) if with_null else None,
+        null_odds=np.array(null_odds) if with_null else None,
     )
-
-
-def _check(
-    windows: SpanWindows,
-    start_logits: np.ndarray,
-    end_logits: np.ndarray,
-    n_best_size: int,
-    max_answer_length: int,
-) -> None:
-    for name, value in (
-        ("n_best_size", n_best_size),
-        ("max_answer_length", max_answer_length),
-    ):
-        if value < 1:
-            raise UserError(f"{name}={value}: at least 1 is wanted.")
-    for name, logits in (
-        ("start_logits", start_logits),
-        ("end_logits", end_logits),
-    ):
-        if logits.shape != windows.rows.ids.shape:
-            raise UserError(
-                f"{name}: have shape {logits.shape}; one for each of the "
-                f"{len(windows.rows.ids)} tokens is wanted."
-            )
-        if not np.isfinite(logits).all():
-            raise UserError(f"{name}: are not all finite.")
 
 
 def _candidates(
@@ -330,75 +283,80 @@ def _candidates(
     """The candidates of each question in turn."""
     rows = windows.rows
     bounds = np.searchsorted(rows.example, np.arange(rows.num_examples + 1))
-    question = 0
-    while question < rows.num_examples:
-        # As many questions as have so many windows, but at least one.
-        after = np.searchsorted(bounds, bounds[question] + _WINDOWS, "right")
-        after = max(int(after) - 1, question + 1)
-        yield from _block(
-            windows,
-            bounds[question : after + 1],
-            start_logits,
-            end_logits,
-            n_best_size,
-            max_answer_length,
+    first_question = 0
+    while first_question < rows.num_examples:
+        # All questions that _WINDOWS windows hold, but at least one.
+        most = bounds[first_question] + _WINDOWS
+        end = int(np.searchsorted(bounds, most, side="right")) - 1
+        end = max(end, first_question + 1)
+        of_block = bounds[first_question : end + 1]
+        first_question = end
+        these = slice(of_block[0], of_block[-1])
+        lengths, begins = rows.lengths[these], rows.starts[these]
+        best_starts = _best_positions(
+            start_logits, begins, lengths, n_best_size
         )
-        question = after
+        best_ends = _best_positions(end_logits, begins, lengths, n_best_size)
+        owned = windows.owned[these, :, None, None]
+        window, i, j = np.nonzero(
+            may_answer(
+                best_starts[:, :, None],
+                best_ends[:, None, :],
+                (owned[:, 0], owned[:, 1]),
+                lengths[:, None, None],
+                max_answer_length,
+            )
+        )
+        first, last = best_starts[window, i], best_ends[window, j]
+        start = start_logits[begins[window] + first].astype(np.float64)
+        end_score = end_logits[begins[window] + last].astype(np.float64)
+        of_block = of_block - of_block[0]
+        question = np.searchsorted(of_block, window, side="right") - 1
+        # The order of what is equal is the original's: window, start, end.
+        order = np.lexsort((-(start + end_score), question))
+        shift = windows.shift[these][window]
+        places = np.searchsorted(question[order], np.arange(len(of_block)))
+        nulls = np.stack([start_logits[begins], end_logits[begins]], axis=1)
+        nulls = nulls.astype(np.float64)
+        for index in range(len(of_block) - 1):
+            chosen = order[places[index] : places[index + 1]]
+            own = nulls[of_block[index] : of_block[index + 1]]
+            null = own[own.sum(axis=1).argmin()] if len(own) else np.zeros(2)
+            yield _Candidates(
+                first[chosen] + shift[chosen],
+                last[chosen] + shift[chosen],
+                start[chosen],
+                end_score[chosen],
+                (float(null[0]), float(null[1])),
+            )
 
 
-def _block(
-    windows: SpanWindows,
-    bounds: np.ndarray,
-    start_logits: np.ndarray,
-    end_logits: np.ndarray,
-    n_best_size: int,
+def may_answer(
+    first: Any,
+    last: Any,
+    owned: tuple[Any, Any],
+    lengths: Any,
     max_answer_length: int,
-) -> Iterator[_Candidates]:
-    """The candidates of some questions whose windows follow one another.
+) -> Any:
+    """Which pairs of positions may be answers.
+
+    A window answers with what begins where it shows most context, in the
+    context and not with [SEP]; all are arrays of NumPy or tensors.
 
     Args:
-      windows: the windows.
-      bounds: int64 [Q + 1], the first window of each question, and the end.
-      start_logits: float [T].
-      end_logits: float [T].
-      n_best_size: how many starts and ends of a window are tried.
+      first: whole numbers, the first position.
+      last: the last one.
+      owned: begin and exclusive end of what the window shows in most context.
+      lengths: tokens of the window.
       max_answer_length: the most tokens of an answer.
     """
-    rows, these = windows.rows, slice(bounds[0], bounds[-1])
-    number = np.arange(bounds[0], bounds[-1])
-    lengths, begins = rows.lengths[these], rows.starts[these]
-    best_starts = _best_positions(start_logits, begins, lengths, n_best_size)
-    best_ends = _best_positions(end_logits, begins, lengths, n_best_size)
-    first, last = best_starts[:, :, None], best_ends[:, None, :]
-    owned = windows.owned[these, :, None, None]
-    window, i, j = np.nonzero(
-        (owned[:, 0] <= first)
-        & (first < owned[:, 1])
+    return (
+        (owned[0] <= first)
+        & (first < owned[1])
         & (first <= last)
-        & (last < lengths[:, None, None] - 1)
+        & (last < lengths - 1)
         & (last - first < max_answer_length)
     )
-    first, last = best_starts[window, i], best_ends[window, j]
-    start = start_logits[begins[window] + first].astype(np.float64)
-    end = end_logits[begins[window] + last].astype(np.float64)
-    question = np.searchsorted(bounds, number[window], side="right") - 1
-    # The order of what is equal is the original's: window, start, end.
-    order = np.lexsort((-(start + end), question))
-    before = windows.shift[these][window]
-    places = np.searchsorted(question[order], np.arange(len(bounds)))
-    nulls = np.stack([start_logits[begins], end_logits[begins]], axis=1)
-    nulls = nulls.astype(np.float64)
-    for index in range(len(bounds) - 1):
-        chosen = order[places[index] : places[index + 1]]
-        own = nulls[bounds[index] - bounds[0] : bounds[index + 1] - bounds[0]]
-        least = own[own.sum(axis=1).argmin()] if len(own) else np.zeros(2)
-        yield _Candidates(
-            first[chosen] + before[chosen],
-            last[chosen] + before[chosen],
-            start[chosen],
-            end[chosen],
-            (float(least[0]), float(least[1])),
-        )
 
 
 def _best_positions(
@@ -410,7 +368,7 @@ def _best_positions(
       logits: float [T].
       begins: int64 [W], where each window begins.
       lengths: int64 [W], its tokens.
-      count: K, how many are wanted.
+      count: K.
 
     Returns:
       int64 [W, K], the highest first; past a window's end where it is short.
@@ -460,9 +418,9 @@ def _with_probabilities(
 ) -> tuple[ScoredText, ...]:
     """The entries with the softmax over their scores."""
     scores = [entry.start_logit + entry.end_logit for entry in entries]
-    odds = [math.exp(score - max(scores)) for score in scores]
-    total = sum(odds)
+    exp_scores = [math.exp(score - max(scores)) for score in scores]
+    total = sum(exp_scores)
     return tuple(
-        entry._replace(probability=odd / total)
-        for entry, odd in zip(entries, odds, strict=True)
+        entry._replace(probability=exp_score / total)
+        for entry, exp_score in zip(entries, exp_scores, strict=True)
     )

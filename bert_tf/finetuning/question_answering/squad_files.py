@@ -1,7 +1,5 @@
 """SQuAD's files: questions with their contexts and answers, and predictions."""
 
-import bisect
-import collections
 import dataclasses
 import json
 import math
@@ -36,7 +34,7 @@ _KINDS = {
 
 
 class Answer(NamedTuple):
-    """One right answer.
+    """One gold answer.
 
     Attributes:
       text: the answer.
@@ -55,7 +53,7 @@ class Question(NamedTuple):
       title: the article's title; empty where the file has none.
       question: the question.
       context: the text to answer it from, shared among its questions.
-      answers: all right answers; none where there is no answer or the file
+      answers: all gold answers; none where there is no answer or the file
         does not tell.
       is_impossible: whether the file says that there is no answer.
     """
@@ -68,94 +66,9 @@ class Question(NamedTuple):
     is_impossible: bool
 
 
-class Words(NamedTuple):
-    """Where the words of a context are, as blanks divide it.
-
-    Attributes:
-      context: the context.
-      starts: the character at which each word begins.
-    """
-
-    context: str
-    starts: list[int]
-
-    def at(self, character: int) -> int:
-        """The word at a character, or before it if it is a blank.
-
-        It is -1 before the first word and outside of the context.
-        """
-        if not 0 <= character < len(self.context):
-            return -1
-        return bisect.bisect_right(self.starts, character) - 1
-
-    def text(self, first: int, last: int) -> str:
-        """The words from `first` to `last`, joined by spaces."""
-        end = None if last + 1 == len(self.starts) else self.starts[last + 1]
-        return " ".join(split_words(self.context[self.starts[first] : end]))
-
-
-def words_of(context: str) -> Words:
-    """Finds the words of a context."""
-    return Words(context, [m.start() for m in _WORD.finditer(context)])
-
-
 def split_words(text: str) -> list[str]:
     """Splits a text into words."""
     return _WORD.findall(text)
-
-
-@dataclasses.dataclass(frozen=True)
-class Oddities:
-    """What is odd about the questions of a file, counted.
-
-    Attributes:
-      questions: how many there are.
-      answers_not_found: have answers, none of which is in the words of the
-        context that its offset points to.
-      empty_contexts: have a context of blanks alone.
-      empty_questions: consist of blanks alone.
-      further_answers: answers beyond the first that is found.
-      repeated_identifiers: have the identifier of an earlier question.
-    """
-
-    questions: int
-    answers_not_found: int
-    empty_contexts: int
-    empty_questions: int
-    further_answers: int
-    repeated_identifiers: int
-
-    def lines(self, path: str, training: bool) -> list[str]:
-        """What to tell the user, a line for each count that is not 0.
-
-        Args:
-          path: the file.
-          training: whether the questions are trained on; see `trainable`.
-        """
-        fate = "skipped" if training else "kept"
-        told = [
-            (
-                self.answers_not_found,
-                f"have an answer that is not at its answer_start; {fate}",
-            ),
-            (self.empty_contexts, f"have an empty context; {fate}"),
-            (self.empty_questions, "are empty; kept"),
-            (
-                self.repeated_identifiers,
-                "have the id of an earlier question; kept",
-            ),
-        ]
-        lines = [
-            f"{path}: {count} of {self.questions} questions {what}."
-            for count, what in told
-            if count
-        ]
-        if training and self.further_answers:
-            lines.append(
-                f"{path}: {self.further_answers} further answers are not "
-                "trained on; a question has one."
-            )
-        return lines
 
 
 def read_questions(
@@ -211,32 +124,66 @@ def read_questions(
     return questions
 
 
+def located_answers(questions: Sequence[Question]) -> list[list[Answer]]:
+    """The answers of each question that are where their offsets point.
+
+    As in google-research/bert, run_squad.py, `read_squad_examples`: an answer
+    must be in the words of the context that it touches, blanks aside.
+    """
+    return [
+        [a for a in question.answers if _is_located(a, question.context)]
+        for question in questions
+    ]
+
+
+def _is_located(answer: Answer, context: str) -> bool:
+    # Blanks of any kind are equal here (tokenization.py,
+    # `whitespace_tokenize`), as long as they divide the same words.
+    cleaned = " ".join(answer.text.split())
+    return bool(cleaned) and cleaned in _words_touched(
+        context, answer.start, answer.start + len(answer.text)
+    )
+
+
+def _words_touched(context: str, begin: int, end: int) -> str:
+    """The words of a range of characters; for a blank, the word before it.
+
+    Empty where there are none, or the range is not in the context.
+    """
+    start = context[: begin + 1].rstrip(BLANKS)
+    if begin < 0 or end > len(context) or not start:
+        return ""
+    if context[end - 1] not in BLANKS and (rest := _WORD.match(context, end)):
+        end = rest.end()
+    first = max(map(start.rfind, BLANKS)) + 1
+    return " ".join(split_words(context[first:end]))
+
+
 def trainable(
-    questions: Sequence[Question], path: str, impossible: bool
-) -> tuple[list[Question], Oddities]:
+    questions: Sequence[Question],
+    located: Sequence[Sequence[Answer]],
+    path: str,
+    impossible: bool,
+) -> list[Question]:
     """The questions that can be trained on, each with one answer at most.
 
-    As in google-research/bert, run_squad.py, `read_squad_examples`, a question
-    is skipped whose answer is not in the words of the context that its offset
-    points to, blanks aside. Unlike there, a question may have several answers:
-    the first that is found is taken.
+    As in google-research/bert, run_squad.py, a question is skipped if its
+    answer is not located. Unlike there, a question may have several answers:
+    the first that is located is taken.
 
     Args:
       questions: the questions of a file.
+      located: what `located_answers` found of each.
       path: the file.
       impossible: whether questions without an answer are trained on, as in
         SQuAD 2.0.
-
-    Returns:
-      The questions, and counts of what is odd about those given.
 
     Raises:
       UserError: a question has no answer and `impossible` is not set, or
         nothing is left.
     """
     kept = []
-    found = _found_answers(questions)
-    for question, answers in zip(questions, found, strict=True):
+    for question, answers in zip(questions, located, strict=True):
         if not question.answers and not impossible:
             raise UserError(
                 f"{path}, question {question.identifier!r}: has no answer; "
@@ -244,60 +191,70 @@ def trainable(
             )
         if question.context.strip() and (answers or not question.answers):
             kept.append(question._replace(answers=tuple(answers[:1])))
-    oddities = _count_oddities(questions, found)
     if not kept:
         raise UserError(
             f"{path}: none of its {len(questions)} questions can be trained "
-            f"on; {oddities.answers_not_found} have an answer that is not at "
-            "its answer_start, which counts Unicode characters from 0."
+            f"on; {_num_misplaced(questions, located)} have an answer that is "
+            "not at its answer_start, which counts Unicode characters from 0."
         )
-    return kept, oddities
+    return kept
 
 
-def count_oddities(questions: Sequence[Question]) -> Oddities:
-    """Counts what is odd about the questions of a file."""
-    return _count_oddities(questions, _found_answers(questions))
+def oddity_lines(
+    questions: Sequence[Question],
+    located: Sequence[Sequence[Answer]],
+    path: str,
+    training: bool,
+) -> list[str]:
+    """What is odd about the questions of a file, a line for each kind.
 
-
-def _count_oddities(
-    questions: Sequence[Question], found: Sequence[Sequence[Answer]]
-) -> Oddities:
-    names = collections.Counter(question.identifier for question in questions)
-    pairs = list(zip(questions, found, strict=True))
-    return Oddities(
-        questions=len(questions),
-        answers_not_found=sum(
-            bool(question.answers and question.context.strip()) and not answers
-            for question, answers in pairs
+    Args:
+      questions: the questions.
+      located: what `located_answers` found of each.
+      path: the file.
+      training: whether they are trained on; see `trainable`.
+    """
+    fate = "skipped" if training else "kept"
+    names = {question.identifier for question in questions}
+    counts = {
+        f"have an answer that is not at its answer_start; {fate}": (
+            _num_misplaced(questions, located)
         ),
-        empty_contexts=sum(not q.context.strip() for q in questions),
-        empty_questions=sum(not q.question.strip() for q in questions),
-        further_answers=sum(len(q.answers) - 1 for q, a in pairs if a),
-        repeated_identifiers=len(questions) - len(names),
+        f"have an empty context; {fate}": sum(
+            not question.context.strip() for question in questions
+        ),
+        "are empty; kept": sum(
+            not question.question.strip() for question in questions
+        ),
+        "have the id of an earlier question; kept": (
+            len(questions) - len(names)
+        ),
+    }
+    lines = [
+        f"{path}: {count} of {len(questions)} questions {what}."
+        for what, count in counts.items()
+        if count
+    ]
+    further = sum(
+        len(question.answers) - 1
+        for question, answers in zip(questions, located, strict=True)
+        if answers
     )
+    if training and further:
+        lines.append(
+            f"{path}: {further} further answers are not trained on; a "
+            "question has one."
+        )
+    return lines
 
 
-def _found_answers(questions: Sequence[Question]) -> list[list[Answer]]:
-    """The answers of each question that are where their offsets point."""
-    context, words = None, Words("", [])
-    found = []
-    for question in questions:
-        if question.context is not context:
-            context, words = question.context, words_of(question.context)
-        found.append([a for a in question.answers if _is_found(a, words)])
-    return found
-
-
-def _is_found(answer: Answer, words: Words) -> bool:
-    # Blanks of any kind are equal here (tokenization.py,
-    # `whitespace_tokenize`), as long as the words are divided alike.
-    cleaned = " ".join(answer.text.split())
-    first = words.at(answer.start)
-    last = words.at(answer.start + len(answer.text) - 1)
-    return (
-        bool(cleaned)
-        and 0 <= first <= last
-        and (cleaned in words.text(first, last))
+def _num_misplaced(
+    questions: Sequence[Question], located: Sequence[Sequence[Answer]]
+) -> int:
+    """How many have answers and a context, and no answer is located."""
+    return sum(
+        bool(question.answers and question.context.strip()) and not answers
+        for question, answers in zip(questions, located, strict=True)
     )
 
 
@@ -320,7 +277,7 @@ def _articles(text: str, path: str) -> list[Any]:
 def _get(node: Any, key: str, kind: type, place: str) -> Any:
     """A member of a JSON object that must be there and of a kind."""
     if not isinstance(node, dict):
-        raise UserError(f"{place}: is {excerpt(node)}; an object is wanted.")
+        raise UserError(f"{place}: is {excerpt(node)}; it must be an object.")
     if key not in node:
         raise UserError(
             f"{place}: has no {key!r}; SQuAD's layout is {_LAYOUT}."
@@ -328,7 +285,7 @@ def _get(node: Any, key: str, kind: type, place: str) -> Any:
     value = node[key]
     if not isinstance(value, kind) or isinstance(value, bool):
         raise UserError(
-            f"{place}: {key!r} is {excerpt(value)}; {_KINDS[kind]} is wanted."
+            f"{place}: {key!r} is {excerpt(value)}; it must be {_KINDS[kind]}."
         )
     return value
 
@@ -363,8 +320,8 @@ def _question(
     impossible = row.get("is_impossible", answers_needed and not answers)
     if not isinstance(impossible, bool):
         raise UserError(
-            f"{place}: 'is_impossible' is {excerpt(impossible)}; true or false "
-            "is wanted."
+            f"{place}: 'is_impossible' is {excerpt(impossible)}; it must be "
+            "true or false."
         )
     if impossible and answers:
         raise UserError(
@@ -413,7 +370,6 @@ class Answers:
     """What a model answers to N questions.
 
     Attributes:
-      identifiers: the questions' names.
       n_best: the best answers to each, the best first; with `null_odds`, the
         empty one is among them.
       best: the best answer to each that is not empty.
@@ -423,7 +379,6 @@ class Answers:
         None where every question has an answer.
     """
 
-    identifiers: tuple[str, ...]
     n_best: tuple[tuple[ScoredText, ...], ...]
     best: tuple[str, ...]
     spans: np.ndarray
@@ -444,6 +399,7 @@ class Answers:
 
 
 def write_answers(
+    questions: Sequence[Question],
     answers: Answers,
     folder: str | os.PathLike,
     threshold: float = 0.0,
@@ -454,12 +410,12 @@ def write_answers(
     The last is written where a question may have no answer.
 
     Args:
-      answers: what a model answers.
+      questions: N questions.
+      answers: what a model answers to them.
       folder: where to.
       threshold: a question whose null odds are above it has none.
       prefix: what the names of the files begin with.
     """
-    names = answers.identifiers
     files = {
         PREDICTIONS_FILE: answers.texts(threshold),
         N_BEST_FILE: [[e._asdict() for e in own] for own in answers.n_best],
@@ -468,8 +424,8 @@ def write_answers(
         files[NULL_ODDS_FILE] = answers.null_odds.tolist()
     for name, values in files.items():
         lines = [
-            f"    {json.dumps(key)}: {json.dumps(value)}"
-            for key, value in zip(names, values, strict=True)
+            f"    {json.dumps(question.identifier)}: {json.dumps(value)}"
+            for question, value in zip(questions, values, strict=True)
         ]
         text = "{\n" + ",\n".join(lines) + "\n}\n"
         write_text(os.path.join(folder, prefix + name), text)
@@ -503,7 +459,7 @@ def read_null_odds(path: str) -> dict[str, float]:
 
 
 def _read(
-    path: str, kind: str, is_right: Callable[[Any], bool]
+    path: str, kind: str, is_valid: Callable[[Any], bool]
 ) -> dict[str, Any]:
     text = "".join(line for _, line in read_lines(path, "strict"))
     try:
@@ -517,10 +473,10 @@ def _read(
     for identifier, value in pairs:
         if identifier in values:
             raise UserError(f"{path}: the id {identifier!r} occurs twice.")
-        if not is_right(value):
+        if not is_valid(value):
             raise UserError(
-                f"{path}: {excerpt(identifier)} is {excerpt(value)}; {kind} is "
-                f"wanted, as in {layout}."
+                f"{path}: {excerpt(identifier)} is {excerpt(value)}; it must "
+                f"be {kind}, as in {layout}."
             )
         values[identifier] = value
     return values

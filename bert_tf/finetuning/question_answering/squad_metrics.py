@@ -2,11 +2,10 @@
 
 The definitions are those of the data sets' evaluation scripts, evaluate-v1.1
 and evaluate-v2.0: exact match and F1 of the words, without case, punctuation
-and articles, the best over the right answers.
+and articles, the best over the gold answers.
 """
 
 import collections
-import dataclasses
 import functools
 import re
 import string
@@ -29,7 +28,7 @@ Scores = dict[str, float]
 
 @functools.lru_cache(maxsize=1 << 16)
 def normalize_answer(text: str) -> str:
-    """Lower case without punctuation, articles and superfluous blanks."""
+    """Lower case without punctuation, articles and redundant blanks."""
     text = text.lower().translate(_NO_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", text).split())
 
@@ -41,59 +40,31 @@ def exact_match(prediction: str, answer: str) -> float:
 
 def word_f1(prediction: str, answer: str) -> float:
     """The F1 of a prediction's words; 0 where there are none (SQuAD 1.1)."""
-    found = normalize_answer(prediction).split()
-    wanted = normalize_answer(answer).split()
-    common = collections.Counter(found) & collections.Counter(wanted)
-    same = common.total()
-    if same == 0:
+    predicted = normalize_answer(prediction).split()
+    gold = normalize_answer(answer).split()
+    common = collections.Counter(predicted) & collections.Counter(gold)
+    num_same = common.total()
+    if num_same == 0:
         return 0.0
-    precision, recall = same / len(found), same / len(wanted)
+    precision, recall = num_same / len(predicted), num_same / len(gold)
     return 2 * precision * recall / (precision + recall)
 
 
 def word_f1_or_none(prediction: str, answer: str) -> float:
     """As `word_f1`; 1 if neither has a word (SQuAD 2.0)."""
-    found, wanted = normalize_answer(prediction), normalize_answer(answer)
-    if not found or not wanted:
-        return float(found == wanted)
+    predicted, gold = normalize_answer(prediction), normalize_answer(answer)
+    if not predicted or not gold:
+        return float(predicted == gold)
     return word_f1(prediction, answer)
 
 
-@dataclasses.dataclass(frozen=True)
-class Coverage:
-    """Which questions a prediction file answers.
-
-    Attributes:
-      missing: the questions that it lacks, which score 0.
-      unknown: the names in it that are no question's, which do not count.
-      questions: how many questions there are.
-    """
-
-    missing: tuple[str, ...]
-    unknown: tuple[str, ...]
-    questions: int
-
-    def lines(self, path: str) -> list[str]:
-        """What to tell the user of a prediction file, if anything."""
-        lines = []
-        if self.missing:
-            lines.append(
-                f"{path}: {len(self.missing)} of {self.questions} questions "
-                f"are unanswered and will receive score 0: "
-                f"{_named(self.missing)}."
-            )
-        if self.unknown:
-            lines.append(
-                f"{path}: {len(self.unknown)} ids are no question's and do "
-                f"not count: {_named(self.unknown)}."
-            )
-        return lines
-
-
-def coverage(
+def coverage_lines(
     questions: Sequence[Question], predictions: Mapping[str, object], path: str
-) -> Coverage:
-    """Compares the names in a prediction file with those of the questions.
+) -> list[str]:
+    """What to say of the names in a prediction file, if anything.
+
+    Questions that it lacks score 0, and names that are no question's do not
+    count.
 
     Raises:
       UserError: no question is answered, so that the files do not belong
@@ -108,7 +79,18 @@ def coverage(
             f"{_named(tuple(predictions)) or 'none'}."
         )
     unknown = tuple(name for name in predictions if name not in names)
-    return Coverage(missing, unknown, len(names))
+    lines = []
+    if missing:
+        lines.append(
+            f"{path}: {len(missing)} of {len(names)} questions are unanswered "
+            f"and will receive score 0: {_named(missing)}."
+        )
+    if unknown:
+        lines.append(
+            f"{path}: {len(unknown)} ids are no question's and do not count: "
+            f"{_named(unknown)}."
+        )
+    return lines
 
 
 def question_scores(
@@ -116,7 +98,7 @@ def question_scores(
 ) -> tuple[float, float]:
     """Exact match and F1 of the answer to one question, from 0 to 1.
 
-    Whatever scores a question comes here. Of the right answers, evaluate-v2.0
+    Whatever scores a question comes here. Of the gold answers, evaluate-v2.0
     leaves out those without a word ("The"), and where none is left, as where
     there are none at all, no answer is the right one. evaluate-v1.1 compares
     with every right answer as it is; to one without a word, an answer without
@@ -203,8 +185,8 @@ def score_squad_v2(
         exact = _thresholded(exact, odds, has_answer, threshold)
         f1 = _thresholded(f1, odds, has_answer, threshold)
     result = _mean_scores(exact, f1, list(has_answer), "")
-    for prefix, wanted in (("HasAns_", True), ("NoAns_", False)):
-        names = [name for name, has in has_answer.items() if has is wanted]
+    for prefix, answerable in (("HasAns_", True), ("NoAns_", False)):
+        names = [name for name, has in has_answer.items() if has is answerable]
         if names:
             result |= _mean_scores(exact, f1, names, prefix)
     return result | best

@@ -1,20 +1,28 @@
-"""Questions with windows of their contexts, as rows of token ids."""
+"""Questions with windows of their contexts, as rows of token ids.
+
+The rules are those of google-research/bert, run_squad.py,
+`convert_examples_to_features`: [CLS] question [SEP] window [SEP], a window
+every `doc_stride` tokens until one reaches the end of the context. The loss is
+of the first and the last token of the answer.
+"""
 
 import dataclasses
 import functools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from keras import ops
 
 from bert_tf.errors import UserError
+from bert_tf.features import INPUT_MASK
+from bert_tf.finetuning.objective import LOSS, MeanOverRows, Sums, weighted
 from bert_tf.finetuning.question_answering.squad_files import BLANKS, Question
-from bert_tf.finetuning.rows import RowsAround
-from bert_tf.text.rows import (
+from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS, Outputs, RowsAround
+from bert_tf.text import packing
+from bert_tf.text.packing import (
     EncodedRows,
     TokenIds,
-    counted,
-    pack_rows,
     take_ranges,
     tokenize_texts,
 )
@@ -23,8 +31,14 @@ if TYPE_CHECKING:
     # It brings TensorFlow, which scoring a file needs nothing of.
     from bert_tf.text.tokenizer import BertTokenizer
 
+START_POSITIONS, END_POSITIONS = "start_positions", "end_positions"
+START_LOGITS, END_LOGITS = "start_logits", "end_logits"
 # Contexts tokenised at a time.
 _CONTEXTS = 512
+# [CLS] and two [SEP].
+_SPECIALS = 3
+# Far below any logit, and exp of it is 0.
+_HIDDEN = -1e9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +50,7 @@ class TokenizedContexts:
 
     Attributes:
       texts: the contexts.
-      tokens: their token ids, end to end in this order.
+      tokens: their token ids, concatenated in this order.
       character_begin: int64 [C], the number of each one's first character.
       word_starts: int64 [words], the character at which each word begins.
       word_of_token: int64 [T], the word of each token, ascending.
@@ -91,35 +105,25 @@ def tokenize_contexts(
     character_begin = np.cumsum(lengths) - lengths
     ids, counts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
     starts = [np.zeros(0, np.int64)]
-    word_starts = [np.zeros(0, np.int64)]
-    number = 0
-    for batch in _batches(plain, other):
-        begins = character_begin[number : number + len(batch)]
-        found, first, _ = tokenizer.tokenize_with_offsets(batch)
-        ids.append(found.values.numpy())
-        counts.append(found.row_lengths().numpy())
-        starts.append(first.values.numpy() + np.repeat(begins, counts[-1]))
-        word_starts.append(_word_starts(batch) + begins[0])
-        number += len(batch)
-    count, all_starts = np.concatenate(counts), np.concatenate(word_starts)
-    tokens = TokenIds(np.concatenate(ids), np.cumsum(count) - count, count)
-    word_of_token = (
-        np.searchsorted(all_starts, np.concatenate(starts), side="right") - 1
+    for group in (plain, other):
+        for first in range(0, len(group), _CONTEXTS):
+            batch = group[first : first + _CONTEXTS]
+            begins = character_begin[numbers[batch[0]] :][: len(batch)]
+            found, begin, _ = tokenizer.tokenize_with_offsets(batch)
+            ids.append(found.values.numpy())
+            counts.append(found.row_lengths().numpy())
+            before = np.repeat(begins, counts[-1])
+            starts.append(begin.values.numpy() + before)
+    count, word_starts = np.concatenate(counts), _word_starts(texts)
+    token_starts = np.concatenate(starts)
+    tokenized = TokenizedContexts(
+        texts=texts,
+        tokens=TokenIds(np.concatenate(ids), np.cumsum(count) - count, count),
+        character_begin=character_begin,
+        word_starts=word_starts,
+        word_of_token=np.searchsorted(word_starts, token_starts, "right") - 1,
     )
-    return (
-        TokenizedContexts(
-            texts, tokens, character_begin, all_starts, word_of_token
-        ),
-        np.array([numbers[text] for text in contexts], np.int64),
-    )
-
-
-def _batches(*groups: Sequence[str]) -> list[list[str]]:
-    return [
-        list(group[start : start + _CONTEXTS])
-        for group in groups
-        for start in range(0, len(group), _CONTEXTS)
-    ]
+    return tokenized, np.array([numbers[t] for t in contexts], np.int64)
 
 
 def _word_starts(texts: Sequence[str]) -> np.ndarray:
@@ -130,12 +134,6 @@ def _word_starts(texts: Sequence[str]) -> np.ndarray:
     for character in BLANKS:
         blank |= codes == ord(character)
     return np.flatnonzero(blank[:-1] & ~blank[1:]).astype(np.int64)
-
-
-# [CLS] and two [SEP].
-_SPECIALS = 3
-# run_squad.py `_check_is_max_context`: how much a longer window is worth.
-_LENGTH_WORTH = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,7 +147,9 @@ class SpanWindows(RowsAround):
       offset: int64 [W], the token of its context that a window begins with.
       owned: int64 [W, 2], begin and exclusive end of the positions of a row
         whose tokens no other window shows in more context.
-      cut_questions: how many questions were longer than they may be.
+      num_truncated: how many questions were longer than they may be.
+      positions: int32 [W, 2], the first and the last token of the answer, for
+        batches to hold them; None for the inputs alone.
     """
 
     rows: EncodedRows
@@ -157,12 +157,47 @@ class SpanWindows(RowsAround):
     context: np.ndarray
     offset: np.ndarray
     owned: np.ndarray
-    cut_questions: int
+    num_truncated: int
+    positions: np.ndarray | None = None
 
     @functools.cached_property
     def shift(self) -> np.ndarray:
         """A context token's number less its position in the row, int64 [W]."""
         return self.offset - self.rows.first
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What decides every batch, for digests."""
+        if self.positions is None:
+            return self.rows.arrays
+        weights = np.ones(len(self), np.float32)
+        return *self.rows.arrays, weights, *self.positions.T
+
+    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+        """The inputs of some rows, and with `positions` what to learn.
+
+        A window counts as much as any other.
+        """
+        batch = self.rows.batch(chosen)
+        if self.positions is not None:
+            batch[EXAMPLE_WEIGHTS] = np.ones(len(chosen), np.float32)
+            batch[START_POSITIONS] = self.positions[chosen, 0]
+            batch[END_POSITIONS] = self.positions[chosen, 1]
+        return batch
+
+    def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
+        """The logits of all tokens of all windows, concatenated: [T]."""
+        starts, lengths = self.rows.starts, self.rows.lengths
+        names = (START_LOGITS, END_LOGITS)
+        found = {name: np.zeros(starts[-1], np.float32) for name in names}
+        for chosen, outputs in batches:
+            length = lengths[chosen]
+            place = np.arange(outputs[START_LOGITS].shape[1])
+            row, column = np.nonzero(place < length[:, None])
+            tokens = starts[chosen][row] + column
+            for name in names:
+                found[name][tokens] = outputs[name][row, column]
+        return found
 
 
 def make_windows(
@@ -180,103 +215,51 @@ def make_windows(
       max_seq_length: S, the longest row.
       doc_stride: tokens from the start of a window to that of the next; where
         it is longer than a window, windows follow one another.
-      max_query_length: the longest question; others are cut at their end.
+      max_query_length: the longest question; others are truncated.
 
     Raises:
       UserError: the lengths leave no room for a context, or one is not
         positive.
     """
-    _check_lengths(max_seq_length, doc_stride, max_query_length)
-    contexts, context = tokenize_contexts(
-        [question.context for question in questions], tokenizer
-    )
-    asked = tokenize_texts([q.question for q in questions], tokenizer)
-    cut = np.minimum(asked.count, max_query_length)
-    room = max_seq_length - _SPECIALS - cut
-    length = contexts.tokens.count[context]
-    stride = np.minimum(doc_stride, room)
-    more = -(-np.maximum(length - room, 0) // stride)
-    windows = np.where(length > 0, 1 + more, 0)
-    example = np.repeat(np.arange(len(questions)), windows)
-    offset = counted(windows) * stride[example]
-    shown = np.minimum(length[example] - offset, room[example])
-    rows = pack_rows(
-        example,
-        TokenIds(asked.ids, asked.begin[example], cut[example]),
-        TokenIds(
-            contexts.tokens.ids,
-            contexts.tokens.begin[context[example]] + offset,
-            shown,
-        ),
-        len(questions),
-        tokenizer,
-    )
-    owned = _most_context(windows, offset, shown) + rows.first[:, None]
-    cut_questions = int(np.sum(asked.count > max_query_length))
-    return SpanWindows(rows, contexts, context, offset, owned, cut_questions)
-
-
-def _check_lengths(
-    max_seq_length: int, doc_stride: int, max_query_length: int
-) -> None:
     for name, value in (
         ("doc_stride", doc_stride),
         ("max_query_length", max_query_length),
     ):
         if value < 1:
-            raise UserError(f"{name}={value}: at least 1 is wanted.")
+            raise UserError(f"{name}={value}: it must be at least 1.")
     if max_seq_length < max_query_length + _SPECIALS + 1:
         raise UserError(
             f"max_seq_length={max_seq_length}: leaves no room for a context "
             f"beside a question of max_query_length={max_query_length} tokens "
             "and 3 special ones; raise it, or lower max_query_length."
         )
-
-
-def _most_context(
-    windows: np.ndarray, offset: np.ndarray, shown: np.ndarray
-) -> np.ndarray:
-    """Which tokens of a window no other window shows in more context.
-
-    A window is worth the lesser number of tokens left and right of a token,
-    plus a hundredth of its length; the first of the best counts. The tokens
-    of a window for which it is the best are a stretch.
-
-    Args:
-      windows: int64 [N], the windows of each question.
-      offset: int64 [W], the context token that a window begins with.
-      shown: int64 [W], its context tokens.
-
-    Returns:
-      int64 [W, 2], begin and exclusive end of the stretch, in the window.
-    """
-    owned = np.stack([np.zeros_like(shown), shown], axis=1)
-    several = np.flatnonzero(np.repeat(windows > 1, windows))
-    number = counted(windows)[several]
-    if not several.size:
-        return owned
-    # The tokens of all questions with several windows, end to end.
-    is_last = np.append(number[1:] == 0, True)
-    lengths = (offset + shown)[several][is_last]
-    question = np.cumsum(number == 0) - 1
-    place = (np.cumsum(lengths) - lengths)[question] + offset[several]
-    best = np.full(lengths.sum(), -1.0)
-    owner = np.zeros(lengths.sum(), np.int64)
-    for turn in range(number.max() + 1):
-        these = np.flatnonzero(number == turn)
-        size = shown[several[these]]
-        left = counted(size)
-        length = np.repeat(size, size)
-        worth = np.minimum(left, length - 1 - left) + _LENGTH_WORTH * length
-        tokens = np.repeat(place[these], size) + left
-        better = worth > best[tokens]
-        best[tokens[better]] = worth[better]
-        owner[tokens[better]] = np.repeat(these, size)[better]
-    count = np.bincount(owner, minlength=len(several))
-    # Stretches follow one another through the context.
-    end = np.cumsum(count) - place
-    owned[several] = np.stack([end - count, end], axis=1)
-    return owned
+    contexts, context = tokenize_contexts(
+        [question.context for question in questions], tokenizer
+    )
+    asked = tokenize_texts([q.question for q in questions], tokenizer)
+    question_length = np.minimum(asked.count, max_query_length)
+    room = max_seq_length - _SPECIALS - question_length
+    length = contexts.tokens.count[context]
+    count = packing.num_windows(length, room, doc_stride, empty=0)
+    windows = packing.make_windows(count, length, room, doc_stride)
+    example = windows.text
+    begin = contexts.tokens.begin[context[example]] + windows.offset
+    rows = packing.pack_rows(
+        example,
+        TokenIds(asked.ids, asked.begin[example], question_length[example]),
+        TokenIds(contexts.tokens.ids, begin, windows.count),
+        len(questions),
+        tokenizer,
+    )
+    owned = np.stack(packing.most_context(windows), axis=1)
+    return SpanWindows(
+        rows=rows,
+        contexts=contexts,
+        context=context,
+        offset=windows.offset,
+        owned=owned + rows.first[:, None],
+        num_truncated=int(np.sum(asked.count > max_query_length)),
+    )
 
 
 def answer_positions(
@@ -324,7 +307,7 @@ def answer_positions(
 def _improved(
     ids: np.ndarray, first: np.ndarray, last: np.ndarray, own: TokenIds
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The first stretch of tokens that equals an answer's own, if any.
+    """The first range of tokens that equals an answer's own, if any.
 
     Args:
       ids: int32 [T], the tokens of all contexts.
@@ -350,3 +333,43 @@ def _improved(
         open_ = open_[~equal]
         shift += 1
     return first, last
+
+
+class SpanObjective(MeanOverRows):
+    """The mean of two cross-entropies over the tokens of a window.
+
+    Devlin et al. 2019, section 4.2; google-research/bert, run_squad.py. Unlike
+    there, padding is left out of the softmax.
+    """
+
+    def __call__(
+        self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
+    ) -> Sums:
+        """Sums the loss and the windows answered exactly.
+
+        Args:
+          outputs: start_logits and end_logits [B, S].
+          batch: start_positions and end_positions int32 [B], input_mask int32
+            [B, S], example_weights float32 [B].
+
+        Returns:
+          losses: the weighted sum, scalar float32.
+          metrics: exact_span, as (weighted sum, weight).
+        """
+        weights = batch[EXAMPLE_WEIGHTS]
+        total, correct = 0.0, 1.0
+        for logits, positions in (
+            (outputs[START_LOGITS], batch[START_POSITIONS]),
+            (outputs[END_LOGITS], batch[END_POSITIONS]),
+        ):
+            logits = ops.cast(logits, "float32")
+            logits = ops.where(batch[INPUT_MASK.name] > 0, logits, _HIDDEN)
+            scores = ops.log_softmax(logits, axis=-1)
+            gold = ops.one_hot(positions, ops.shape(logits)[1])
+            # A product with 0 where the mask hides: no -1e9 comes through.
+            total = total - 0.5 * ops.sum(scores * gold, axis=-1)
+            guesses = ops.argmax(logits, axis=-1)
+            same = ops.equal(guesses, ops.cast(positions, guesses.dtype))
+            correct = correct * ops.cast(same, "float32")
+        losses = {LOSS: ops.sum(total * weights)}
+        return losses, {"exact_span": weighted(correct, weights)}

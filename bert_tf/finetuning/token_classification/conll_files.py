@@ -1,6 +1,13 @@
-"""CoNLL-style files: a word a line, a blank line after each sentence."""
+"""CoNLL-style files: a word a line, a blank line after each sentence.
+
+A line has columns, of which one is the word and one its tag. A line with
+-DOCSTART- in one of them begins a document. In files of predictions, which
+conlleval takes as they are, the predicted tag comes last, in the scheme of the
+data file and else in IOB2, behind the gold tag where that is known.
+"""
 
 import dataclasses
+import functools
 import itertools
 import re
 from collections.abc import Iterator, Sequence
@@ -11,13 +18,12 @@ from bert_tf.errors import UserError, excerpt
 from bert_tf.files import read_lines, write_text
 from bert_tf.finetuning.recipe import UNMARKED
 from bert_tf.finetuning.token_classification.entities import (
-    IOB2,
     OUTSIDE,
     EntityScores,
+    in_scheme,
     is_tag,
     scheme_of,
     score_entities,
-    to_iob2,
 )
 from bert_tf.progress import notice
 
@@ -34,7 +40,7 @@ class ConllLayout:
       token_column: the column of the word, from 0, or from -1 backwards.
       tag_column: the column of the tag; None where no tags are to be read.
       comment: what lines before the first word of a sentence begin with that
-        are to be passed over; empty where there are none.
+        are skipped; empty where there are none.
       unmarked: what a document is in a file without document marks: each of
         the "sentences", or the whole "file".
       encoding_errors: "strict" or "replace", for bytes that are not UTF-8.
@@ -53,13 +59,12 @@ WORD_FIRST_TAG_LAST = ConllLayout()
 
 @dataclasses.dataclass(frozen=True)
 class TaggedWords:
-    """The words of a file, end to end.
+    """The words of a file, concatenated.
 
     Attributes:
       path: the file.
       words: its W words.
-      tags: their tags in IOB2; None where the file has none.
-      given_tags: their tags as the file has them; None likewise.
+      tags: their tags as the file has them; empty where none are read.
       rows: int64 [W], the line of each word, counted from 1.
       sentence_starts: int64 [N + 1], where each sentence begins in `words`.
       document_starts: int64 [D + 1], where each document begins, in sentences.
@@ -69,46 +74,30 @@ class TaggedWords:
 
     path: str
     words: list[str]
-    tags: list[str] | None
-    given_tags: list[str] | None
+    tags: list[str]
     rows: np.ndarray
     sentence_starts: np.ndarray
     document_starts: np.ndarray
     separator: str = " "
     marks: int = 0
 
-    @property
+    @functools.cached_property
     def scheme(self) -> str:
         """The scheme of the file's tags; IOB2 where it has none."""
-        if self.given_tags is None:
-            return IOB2
-        return scheme_of(self.given_tags, self.sentence_starts)
+        return scheme_of(self.tags, self.sentence_starts)
 
-    @property
-    def num_sentences(self) -> int:
-        """How many sentences there are."""
-        return len(self.sentence_starts) - 1
-
-    @property
-    def known_tags(self) -> list[str]:
-        """The tags, of a file that has them."""
-        assert self.tags is not None
-        return self.tags
-
-    @property
-    def known_given_tags(self) -> list[str]:
-        """The tags as the file has them, of one that has any."""
-        assert self.given_tags is not None
-        return self.given_tags
+    @functools.cached_property
+    def iob2_tags(self) -> list[str]:
+        """The tags in IOB2."""
+        return in_scheme(self.tags, self.sentence_starts)
 
     def __len__(self) -> int:
-        return self.num_sentences
+        return len(self.sentence_starts) - 1
 
     def sentences(self) -> Iterator[slice]:
         """Where the words of each sentence stand in `words` and `tags`."""
-        bounds = self.sentence_starts.tolist()
-        for first, end in zip(bounds, bounds[1:], strict=False):
-            yield slice(first, end)
+        for bounds in itertools.pairwise(self.sentence_starts.tolist()):
+            yield slice(*bounds)
 
 
 def read_conll(
@@ -118,7 +107,7 @@ def read_conll(
 
     Columns are what stands between tabs if the first word's line has one, and
     else between blanks. Every word's line has as many as the first. Tags may
-    be IOB1, IOB2 or of another scheme; see `tag_schemes.entities`.
+    be IOB1, IOB2 or of another scheme; see `entities`.
 
     Args:
       path: the file; .gz is unpacked.
@@ -164,12 +153,10 @@ def read_conll(
     if not marks and layout.unmarked == "sentences":
         document_starts = list(range(len(sentence_starts)))
     _tell_oddities(path, words, columns.tabs, comments)
-    tagged = layout.tag_column is not None
     return TaggedWords(
         path=path,
         words=words,
-        tags=to_iob2(tags, sentence_starts) if tagged else None,
-        given_tags=tags if tagged else None,
+        tags=[] if layout.tag_column is None else tags,
         rows=np.array(rows, np.int64),
         sentence_starts=np.array(sentence_starts, np.int64),
         document_starts=np.array(document_starts, np.int64),
@@ -182,7 +169,7 @@ def _tell_oddities(
     path: str, words: list[str], tabs: bool, comments: int
 ) -> None:
     if comments:
-        notice(f"{path}: {comments} comment lines are passed over.")
+        notice(f"{path}: {comments} comment lines are skipped.")
     # Intended, or else a file that has tabs between some columns alone.
     if tabs and (odd := [word for word in words if " " in word]):
         notice(
@@ -284,6 +271,91 @@ def _columns(count: int) -> str:
     return f"{count} column{'s' * (count != 1)}"
 
 
+def split_off_documents(
+    data: TaggedWords, share: float, seed: int
+) -> tuple[TaggedWords, TaggedWords]:
+    """Splits words in two: whole documents, drawn at random.
+
+    Documents of the same words stay on one side. Of a single document, the
+    last sentences become dev.
+
+    Args:
+      data: the words.
+      share: of the sentences that become dev.
+      seed: of the draw.
+
+    Returns:
+      The training and the dev part, each in the order of the file.
+
+    Raises:
+      UserError: there is too little to give both sides some.
+    """
+    sizes = np.diff(data.document_starts)
+    target = share * len(data)
+    in_dev = np.zeros(len(data), bool)
+    if len(sizes) == 1:
+        in_dev[len(data) - max(round(target), 1) :] = True
+    else:
+        groups: dict[tuple[str, ...], list[int]] = {}
+        bounds = data.sentence_starts[data.document_starts].tolist()
+        for number, first in enumerate(bounds[:-1]):
+            words = tuple(data.words[first : bounds[number + 1]])
+            groups.setdefault(words, []).append(number)
+        documents = list(groups.values())
+        document = np.repeat(np.arange(len(sizes)), sizes)
+        for number in _drawn(documents, sizes, target, seed):
+            in_dev[document == number] = True
+    if in_dev.all() or not in_dev.any():
+        raise UserError(
+            f"{data.path}: its {len(data)} sentence(s) in {len(sizes)} "
+            "document(s) cannot be split into training and dev; pass "
+            "`dev_file`=..."
+        )
+    return _sentences_of(data, ~in_dev), _sentences_of(data, in_dev)
+
+
+def _drawn(
+    documents: list[list[int]], sizes: np.ndarray, target: float, seed: int
+) -> list[int]:
+    """Documents of about as many sentences as target; at least one.
+
+    Args:
+      documents: the numbers of those that have the same words.
+      sizes: int64 [D], the sentences of each.
+      target: how many sentences.
+      seed: of the draw.
+    """
+    # One stays for training.
+    order = np.random.default_rng(seed).permutation(len(documents))[:-1]
+    counts = {place: int(sizes[documents[place]].sum()) for place in order}
+    taken, total = [], 0
+    for place, count in counts.items():
+        if total + count / 2 <= target:
+            taken.append(place)
+            total += count
+    if not taken and counts:
+        taken = [min(counts, key=lambda place: counts[place])]
+    return [number for place in taken for number in documents[place]]
+
+
+def _sentences_of(data: TaggedWords, kept: np.ndarray) -> TaggedWords:
+    """Some sentences, bool [N], with their documents."""
+    sizes = np.diff(data.sentence_starts)
+    chosen = np.flatnonzero(np.repeat(kept, sizes)).tolist()
+    document = np.repeat(
+        np.arange(len(data.document_starts) - 1), np.diff(data.document_starts)
+    )[kept]
+    starts = np.flatnonzero(np.diff(document, prepend=-1))
+    return dataclasses.replace(
+        data,
+        words=[data.words[place] for place in chosen],
+        tags=[data.tags[place] for place in chosen],
+        rows=data.rows[chosen],
+        sentence_starts=np.concatenate([[0], np.cumsum(sizes[kept])]),
+        document_starts=np.append(starts, len(document)),
+    )
+
+
 def write_tag_predictions(
     path: str, data: TaggedWords, predictions: Sequence[str]
 ) -> None:
@@ -294,9 +366,7 @@ def write_tag_predictions(
       data: the W words.
       predictions: their tags, in the order of the words; written as they are.
     """
-    columns = [data.words, predictions]
-    if data.given_tags is not None:
-        columns.insert(1, data.given_tags)
+    columns = [data.words, *([data.tags] if data.tags else []), predictions]
     lines = map(data.separator.join, zip(*columns, strict=True))
     text = "".join(
         "".join(f"{line}\n" for line in itertools.islice(lines, count)) + "\n"
@@ -325,32 +395,32 @@ def read_tag_predictions(
       UserError: the file is broken, or has other words or sentences.
     """
     found = read_conll(path, layout)
-    for number, (word, wanted) in enumerate(
+    for number, (word, expected) in enumerate(
         zip(found.words, references.words, strict=False)
     ):
-        if word != wanted:
+        if word != expected:
             raise UserError(
                 f"{path}, row {found.rows[number]}: predicts {excerpt(word)} "
                 f"where {references.path}, row {references.rows[number]}, has "
-                f"{excerpt(wanted)}; predict every word, in its order."
+                f"{excerpt(expected)}; predict every word, in its order."
             )
     if len(found.words) != len(references.words):
         raise UserError(
             f"{path}: has {len(found.words)} words and {references.path} has "
             f"{len(references.words)}; predict every word, in its order."
         )
-    for end, wanted in zip(
+    for end, expected in zip(
         found.sentence_starts, references.sentence_starts, strict=False
     ):
-        if end != wanted:
+        if end != expected:
+            last = min(end, expected) - 1
             raise UserError(
-                f"{path}, row {found.rows[min(end, wanted) - 1]}: "
-                f"{'ends' if end < wanted else 'does not end'} a sentence, "
-                f"unlike {references.path}, row "
-                f"{references.rows[min(end, wanted) - 1]}; a blank line ends "
-                "one."
+                f"{path}, row {found.rows[last]}: "
+                f"{'ends' if end < expected else 'does not end'} a sentence, "
+                f"unlike {references.path}, row {references.rows[last]}; a "
+                "blank line ends one."
             )
-    return found.known_given_tags
+    return found.tags
 
 
 def score_tag_file(
@@ -359,10 +429,10 @@ def score_tag_file(
     layout: ConllLayout = WORD_FIRST_TAG_LAST,
     prediction_layout: ConllLayout = WORD_FIRST_TAG_LAST,
 ) -> EntityScores:
-    """Scores a prediction file against a file with the right tags.
+    """Scores a prediction file against a file with the gold tags.
 
-    Tags are compared as the files have them, which is of no matter to entities;
-    a line tells where the files are of different schemes.
+    Tags are compared as the files have them, which makes no difference to
+    entities; a notice says if the files are of different schemes.
 
     Args:
       references: path of a CoNLL-style file.
@@ -373,13 +443,13 @@ def score_tag_file(
     Raises:
       UserError: a file is broken, or their words or sentences differ.
     """
-    right = read_conll(references, layout)
-    found = read_tag_predictions(predictions, right, prediction_layout)
-    scheme = scheme_of(found, right.sentence_starts)
-    if scheme != right.scheme and set(found) != {OUTSIDE}:
+    gold = read_conll(references, layout)
+    found = read_tag_predictions(predictions, gold, prediction_layout)
+    scheme = scheme_of(found, gold.sentence_starts)
+    if scheme != gold.scheme and set(found) != {OUTSIDE}:
         notice(
             f"{predictions}: has tags in {scheme} and {references} in "
-            f"{right.scheme}; accuracy compares them as they are, like "
+            f"{gold.scheme}; accuracy compares them as they are, like "
             "conlleval, so put them in one scheme. Other scores are the same."
         )
-    return score_entities(right.known_given_tags, found, right.sentence_starts)
+    return score_entities(gold.tags, found, gold.sentence_starts)

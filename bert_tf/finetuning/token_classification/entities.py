@@ -1,10 +1,21 @@
-"""Tags of words, the entities that they mark, and what found ones are worth."""
+"""Tags of words, the entities that they mark, and conlleval's scores.
+
+An entity is a range of words of one type. IOB1 marks its words by I-, its
+first by B- only where an entity of the same type comes right before; IOB2
+marks every first word by B-. Other schemes mark last words by E- or L- and
+entities of one word by S- or U-. Where an entity begins and ends follows the
+rules of conlleval (Tjong Kim Sang, CoNLL-2000), under which every sequence of
+tags means something, so that all of them are read the same way.
+
+A predicted entity is correct if its type and both of its ends are. A score
+that is not defined (nothing predicted, nothing there) is 0.
+"""
 
 import collections
 import dataclasses
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,16 +24,16 @@ from bert_tf.errors import UserError
 OUTSIDE = "O"
 BEGIN, INSIDE = "B", "I"
 # Tags of these begin an entity whatever comes before, or end it.
-_FIRST = frozenset("BSU")
-_LAST = frozenset("ESLU")
+_BEGINS = frozenset("BSU")
+_ENDS = frozenset("ESLU")
 # Of an entity's only, first, inner and last word; IOB1 marks some by B- too.
 IOB1, IOB2 = "IOB1", "IOB2"
 SCHEMES = {IOB2: "BBII", IOB1: "IIII", "IOBES": "SBIE", "BILOU": "UBIL"}
-_PREFIXES = frozenset((BEGIN, INSIDE)) | _FIRST | _LAST
+_PREFIXES = frozenset((BEGIN, INSIDE)) | _BEGINS | _ENDS
 
 
 class Entity(NamedTuple):
-    """A stretch of words.
+    """A range of words.
 
     Attributes:
       kind: its type.
@@ -33,6 +44,22 @@ class Entity(NamedTuple):
     kind: str
     first: int
     last: int
+
+
+class TagTable(NamedTuple):
+    """What each tag of a list says of its word.
+
+    Attributes:
+      kinds: the K types by name.
+      kind: int32 [C], the type of each tag by number, -1 for O.
+      begins: bool [C], whether it begins an entity whatever comes before.
+      ends: bool [C], whether it ends one whatever comes behind.
+    """
+
+    kinds: tuple[str, ...]
+    kind: np.ndarray
+    begins: np.ndarray
+    ends: np.ndarray
 
 
 def is_tag(tag: str) -> bool:
@@ -47,14 +74,47 @@ def _parts(tag: str) -> tuple[str, str]:
     return prefix, kind
 
 
+def tag_table(tags: Sequence[str]) -> TagTable:
+    """What C tags say, in a scheme that `is_tag` knows."""
+    prefixes, of_tags = zip(*map(_parts, tags), strict=True)
+    kinds = tuple(sorted({kind for kind in of_tags if kind}))
+    number = {kind: place for place, kind in enumerate(kinds)} | {"": -1}
+    return TagTable(
+        kinds,
+        np.array([number[kind] for kind in of_tags], np.int32),
+        np.array([prefix in _BEGINS for prefix in prefixes]),
+        np.array([prefix in _ENDS for prefix in prefixes]),
+    )
+
+
+def continues(sentence: Any, kind: Any, begins: Any, ends: Any) -> Any:
+    """Which words but the first are of the same entity as the one before.
+
+    By conlleval's rules, an entity begins at a word with a tag other than O,
+    if the word before it is none of its sentence, has O or another type, or
+    if one of the two prefixes says so. Words with O continue one another.
+
+    Args:
+      sentence: whole numbers [W], NumPy's or a tensor, whose each word is.
+      kind: whole numbers [W], the type of its tag; see `TagTable`.
+      begins: bool [W], likewise.
+      ends: bool [W], likewise.
+
+    Returns:
+      Bool [W - 1].
+    """
+    return (
+        (sentence[1:] == sentence[:-1])
+        & (kind[1:] == kind[:-1])
+        & ~begins[1:]
+        & ~ends[:-1]
+    )
+
+
 def entities(
     tags: Sequence[str], sentence_starts: Sequence[int] | np.ndarray
 ) -> list[Entity]:
-    """The entities of sentences, by conlleval's rules.
-
-    One begins at a word with a tag other than O, if the word before it is
-    none of its sentence, has O or another type, or if one of the two prefixes
-    says so.
+    """The entities of sentences, by conlleval's rules; see `continues`.
 
     Args:
       tags: tags of W words in a scheme that `is_tag` knows.
@@ -64,33 +124,34 @@ def entities(
       The entities in the order of their words, which are counted from 0 over
       all sentences.
     """
-    parts = {tag: _parts(tag) for tag in set(tags)}
-    found = []
-    starts = np.asarray(sentence_starts).tolist()
-    for sentence, end in itertools.pairwise(starts):
-        before, kind, first = OUTSIDE, "", sentence
-        for word in range(sentence, end):
-            prefix, new_kind = parts[tags[word]]
-            ends = (
-                prefix == OUTSIDE
-                or new_kind != kind
-                or prefix in _FIRST
-                or before in _LAST
-            )
-            if ends and before != OUTSIDE:
-                found.append(Entity(kind, first, word - 1))
-            if ends:
-                first = word
-            before, kind = prefix, new_kind
-        if before != OUTSIDE:
-            found.append(Entity(kind, first, end - 1))
-    return found
+    if not tags:
+        return []
+    number: dict[str, int] = {}
+    tag = [number.setdefault(tag, len(number)) for tag in tags]
+    table, chosen = tag_table(list(number)), np.array(tag)
+    sentence = np.repeat(
+        np.arange(len(sentence_starts) - 1), np.diff(sentence_starts)
+    )
+    kind = table.kind[chosen]
+    same = continues(sentence, kind, table.begins[chosen], table.ends[chosen])
+    first = np.flatnonzero(np.append(True, ~same))
+    last = np.append(first[1:], len(tags)) - 1
+    inside = kind[first] >= 0
+    return [
+        Entity(table.kinds[kind], first, last)
+        for kind, first, last in zip(
+            kind[first][inside].tolist(),
+            first[inside].tolist(),
+            last[inside].tolist(),
+            strict=True,
+        )
+    ]
 
 
 def in_scheme(
     tags: Sequence[str],
     sentence_starts: Sequence[int] | np.ndarray,
-    scheme: str,
+    scheme: str = IOB2,
 ) -> list[str]:
     """The same entities as tags of a scheme; see `entities`.
 
@@ -123,13 +184,6 @@ def scheme_of(
         return sum(map(str.__eq__, tags, written))
 
     return max(SCHEMES, key=num_same)
-
-
-def to_iob2(
-    tags: Sequence[str], sentence_starts: Sequence[int] | np.ndarray
-) -> list[str]:
-    """The same entities in IOB2; see `entities`."""
-    return in_scheme(tags, sentence_starts, IOB2)
 
 
 def iob2_labels(tags: Iterable[str]) -> tuple[str, ...]:
@@ -169,30 +223,29 @@ class EntityCounts:
     """Entities of one type, or of all.
 
     Attributes:
-      wanted: how many the references have.
-      found: how many the predictions have.
-      right: how many both have.
+      num_gold: how many the references have.
+      num_predicted: how many the predictions have.
+      num_correct: how many both have.
     """
 
-    wanted: int
-    found: int
-    right: int
+    num_gold: int
+    num_predicted: int
+    num_correct: int
 
     @property
     def precision(self) -> float:
-        """The share of those found that are right."""
-        return self.right / self.found if self.found else 0.0
+        """The share of the predicted ones that are correct."""
+        return self.num_correct / max(self.num_predicted, 1)
 
     @property
     def recall(self) -> float:
-        """The share of those wanted that were found."""
-        return self.right / self.wanted if self.wanted else 0.0
+        """The share of the gold ones that were predicted."""
+        return self.num_correct / max(self.num_gold, 1)
 
     @property
     def f1(self) -> float:
         """The harmonic mean of precision and recall."""
-        both = self.found + self.wanted
-        return 2 * self.right / both if both else 0.0
+        return 2 * self.num_correct / max(self.num_predicted + self.num_gold, 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,7 +255,7 @@ class EntityScores:
     Attributes:
       overall: counts of all entities.
       by_type: counts of each type in either, by name.
-      accuracy: the share of words whose tag is right, prefix and type.
+      accuracy: the share of words whose tag is correct, prefix and type.
       words: how many there are.
     """
 
@@ -232,7 +285,7 @@ def score_entities(
     of one scheme, and it is another number in IOB1 than in IOB2.
 
     Args:
-      references: the right tags of W words.
+      references: the gold tags of W words.
       predictions: the tags predicted.
       sentence_starts: [N + 1], where each sentence begins; the last is W.
 
@@ -240,19 +293,16 @@ def score_entities(
       UserError: there are no tags, or not as many predictions as references.
     """
     _check(references, predictions)
-    wanted = entities(references, sentence_starts)
-    found = entities(predictions, sentence_starts)
-    right = set(wanted).intersection(found)
-    wanted_of, found_of, right_of = (
-        collections.Counter(entity.kind for entity in part)
-        for part in (wanted, found, right)
-    )
+    gold = entities(references, sentence_starts)
+    predicted = entities(predictions, sentence_starts)
+    parts = gold, predicted, set(gold).intersection(predicted)
+    counts = [collections.Counter(e.kind for e in part) for part in parts]
     same = sum(map(str.__eq__, references, predictions))
     return EntityScores(
-        overall=EntityCounts(len(wanted), len(found), len(right)),
+        overall=EntityCounts(*map(len, parts)),
         by_type={
-            kind: EntityCounts(wanted_of[kind], found_of[kind], right_of[kind])
-            for kind in sorted(wanted_of | found_of)
+            kind: EntityCounts(*(count[kind] for count in counts))
+            for kind in sorted(counts[0] | counts[1])
         },
         accuracy=same / len(references),
         words=len(references),
@@ -267,33 +317,30 @@ def entity_confusion(
     """Which types are taken for which.
 
     Two entities belong together if both of their ends are the same. One whose
-    ends are wrong is missed under its right type and found where none is.
+    ends are wrong is missed under its gold type and predicted where none is.
 
     Args:
-      references: the right tags of W words.
+      references: the gold tags of W words.
       predictions: the tags predicted.
       sentence_starts: [N + 1], where each sentence begins; the last is W.
 
     Returns:
-      The K types by name, and int64 [K + 1, K + 1]: the right types by rows,
+      The K types by name, and int64 [K + 1, K + 1]: the gold types by rows,
       the predicted ones by columns, the last of both being no entity.
 
     Raises:
       UserError: there are no tags, or not as many predictions as references.
     """
     _check(references, predictions)
-    wanted, found = (
-        {(first, last): kind for kind, first, last in entities(tags, starts)}
-        for tags, starts in (
-            (references, sentence_starts),
-            (predictions, sentence_starts),
-        )
+    gold, predicted = (
+        {(e.first, e.last): e.kind for e in entities(tags, sentence_starts)}
+        for tags in (references, predictions)
     )
-    kinds = tuple(sorted({*wanted.values(), *found.values()}))
+    kinds = tuple(sorted({*gold.values(), *predicted.values()}))
     place = {kind: number for number, kind in enumerate((*kinds, None))}
     confusion = np.zeros((len(place), len(place)), np.int64)
-    for span in wanted.keys() | found.keys():
-        confusion[place[wanted.get(span)], place[found.get(span)]] += 1
+    for span in gold.keys() | predicted.keys():
+        confusion[place[gold.get(span)], place[predicted.get(span)]] += 1
     return kinds, confusion
 
 

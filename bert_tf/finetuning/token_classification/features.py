@@ -1,8 +1,14 @@
-"""A tagger of two bidirectional LSTM layers on vectors of a frozen encoder."""
+"""A tagger of two bidirectional LSTM layers on vectors of a frozen encoder.
+
+Devlin et al. 2019, section 5.3. The vectors are computed once and kept in a
+file, of which a batch reads what it needs: those of CoNLL-2003's training
+words take a gigabyte and more.
+"""
 
 import dataclasses
 import functools
 import hashlib
+import itertools
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
@@ -33,10 +39,13 @@ from bert_tf.finetuning.recipe import (
     WEIGHTED_SUM_LAST_FOUR,
 )
 from bert_tf.finetuning.task_model import TaskModel
-from bert_tf.finetuning.token_classification.windows import WordWindows
+from bert_tf.finetuning.token_classification.windows import (
+    WordRows,
+    WordWindows,
+)
 from bert_tf.models import model_arrays, restore
 from bert_tf.progress import Progress
-from bert_tf.text.rows import counted
+from bert_tf.text.packing import ragged_range
 
 WORD_FEATURES = "word_features"
 _DTYPE = np.float16
@@ -50,7 +59,7 @@ def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
       num_hidden_layers: L, the last one's number.
 
     Raises:
-      UserError: the encoder has not as many.
+      UserError: the encoder does not have as many.
     """
     last = num_hidden_layers
     last_four = tuple(range(last - 3, last + 1))
@@ -72,7 +81,7 @@ def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class FeatureSource:
-    """An encoder and what is wanted of it.
+    """An encoder, and which of its layers are the features.
 
     Attributes:
       checkpoint: the encoder's weights.
@@ -91,16 +100,13 @@ class FeatureSource:
     def key(self, windows: WordWindows) -> str:
         """A fingerprint of the vectors of some words."""
         config = self.checkpoint.config
-        found = hashlib.sha256(
+        digest = hashlib.sha256(
             repr((self.layers, self.precision, config.to_dict())).encode()
         )
-        for name in encoder_shapes(config):
-            found.update(
-                np.ascontiguousarray(self.checkpoint.arrays[name]).data
-            )
-        for array in windows.arrays:
-            found.update(np.ascontiguousarray(array).data)
-        return found.hexdigest()
+        arrays = map(self.checkpoint.arrays.__getitem__, encoder_shapes(config))
+        for array in itertools.chain(arrays, windows.arrays):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
     def write(self, path: pathlib.Path, windows: WordWindows) -> None:
         """Computes the vectors of all words into a .npy file."""
@@ -158,20 +164,18 @@ class FeatureSource:
             yield word, vectors(windows.batch(chosen), places_of).numpy()
 
 
-@dataclasses.dataclass(frozen=True)
-class FeatureRows:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FeatureRows(WordRows):
     """Sentences as rows of vectors, a vector for each of W words.
 
     Attributes:
       source: what computes the vectors.
-      windows: the rows of token ids that they are computed from.
-      sentence_starts: int64 [N + 1], where each sentence begins.
+      windows: the rows of token ids that they are computed from, without tags.
       split: what the file of the vectors is called by.
     """
 
     source: FeatureSource
     windows: WordWindows
-    sentence_starts: np.ndarray
     split: str
 
     @functools.cached_property
@@ -187,6 +191,11 @@ class FeatureRows:
             self.source.write(path, self.windows)
         return np.load(path, mmap_mode="r")
 
+    @functools.cached_property
+    def sentence_starts(self) -> np.ndarray:
+        """Where each of the N sentences begins, int64 [N + 1]."""
+        return self.windows.sentence_starts
+
     @property
     def lengths(self) -> np.ndarray:
         """Words of each sentence, int64 [N]."""
@@ -196,7 +205,7 @@ class FeatureRows:
     def arrays(self) -> tuple[np.ndarray, ...]:
         """What decides every batch, for digests."""
         key = np.frombuffer(self.key.encode(), np.uint8)
-        return key, self.sentence_starts
+        return key, self.sentence_starts, *self.label_arrays
 
     @property
     def num_words(self) -> int:
@@ -206,22 +215,14 @@ class FeatureRows:
     def words(
         self, chosen: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The words of some sentences.
-
-        Args:
-          chosen: int64 [B], sentences by number.
-
-        Returns:
-          Of each word its row in the batch, its place there and its number,
-          each int64 [words].
-        """
+        """The words of some sentences, and where they are."""
         count = self.lengths[chosen]
-        place = counted(count)
+        place = ragged_range(count)
         row = np.repeat(np.arange(len(chosen)), count)
         return row, place, self.sentence_starts[chosen][row] + place
 
-    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
-        """A batch of some sentences, padded to the longest of them.
+    def inputs(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+        """The inputs of some sentences, padded to the longest of them.
 
         Args:
           chosen: int64 [B], sentences by number.
@@ -242,15 +243,12 @@ class FeatureRows:
         return len(self.sentence_starts) - 1
 
 
-_LAYERS = 2
-
-
 @keras.saving.register_keras_serializable(package="bert_tf")
 class LayerMix(keras.layers.Layer):
     """The sum of K layers, each times a learned weight.
 
     The weights are a softmax, so they stay positive and add up to 1; at first
-    all are alike.
+    all are equal.
     """
 
     def build(self, input_shape: Sequence[int | None]) -> None:
@@ -284,7 +282,7 @@ def bilstm_tagger(
       hidden_size: H.
       num_classes: number of tags C.
       weighted: whether the K vectors are summed with learned weights; else
-        they are put end to end.
+        they are concatenated.
       units: width of each direction.
       dropout: of what goes into each layer.
       dtype: Keras dtype policy or its name.
@@ -308,7 +306,7 @@ def bilstm_tagger(
         flat = keras.layers.Reshape((-1, num_layers * hidden_size), name="flat")
         hidden = flat(hidden)
     mask = ops.not_equal(inputs[INPUT_MASK.name], 0)
-    for number in range(_LAYERS):
+    for number in range(2):
         hidden = keras.layers.Dropout(
             dropout, name=f"dropout_{number}", dtype=dtype
         )(hidden)
@@ -363,18 +361,13 @@ class FeatureTagger(TaskModel):
         """
         path = folder / TAGGER_FILE
         arrays = read_arrays(path)
-        shapes = {name: array.shape for name, array in arrays.items()}
-        wanted = {w.path: tuple(w.shape) for w in self.network.weights}
-        if shapes != wanted:
-            different = sorted(
-                name
-                for name in shapes.keys() | wanted.keys()
-                if shapes.get(name) != wanted.get(name)
-            )
-            raise UserError(
-                f"{path}: {different[0]} is {shapes.get(different[0])} where "
-                f"the model has {wanted.get(different[0])}; it is of another "
-                "model."
-            )
+        found = {name: array.shape for name, array in arrays.items()}
+        expected = {w.path: tuple(w.shape) for w in self.network.weights}
+        for name in sorted(found.keys() | expected.keys()):
+            if found.get(name) != expected.get(name):
+                raise UserError(
+                    f"{path}: {name} is {found.get(name)} where the model has "
+                    f"{expected.get(name)}; it is of another model."
+                )
         for weight in self.network.weights:
             weight.assign(arrays[weight.path])

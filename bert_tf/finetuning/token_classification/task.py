@@ -1,18 +1,15 @@
 """Tasks that tag the words of a text: CoNLL-2003 and files like it."""
 
 import dataclasses
-import json
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from bert_tf.checkpoints import TOKEN_CLASSIFIER, Checkpoint
 from bert_tf.errors import UserError
-from bert_tf.files import write_text
-from bert_tf.finetuning.data.user_files import UserFiles
-from bert_tf.finetuning.legacy_task import Outputs, Split, Task, TaskFacts
+from bert_tf.finetuning.data.user_files import ReadRows, UserFiles
 from bert_tf.finetuning.recipe import (
     TAGGER_FILE,
     WEIGHTED_SUM_ALL,
@@ -21,13 +18,22 @@ from bert_tf.finetuning.recipe import (
     OwnTagRecipe,
     TagRecipe,
 )
-from bert_tf.finetuning.task import Examination
+from bert_tf.finetuning.rows import Outputs
+from bert_tf.finetuning.task import (
+    Examination,
+    Score,
+    Split,
+    Task,
+    TaskConfig,
+    refuse_null_odds,
+)
 from bert_tf.finetuning.token_classification.conll_files import (
     DOCUMENT_MARK,
     ConllLayout,
     TaggedWords,
     read_conll,
     score_tag_file,
+    split_off_documents,
     write_tag_predictions,
 )
 from bert_tf.finetuning.token_classification.entities import (
@@ -43,21 +49,11 @@ from bert_tf.progress import notice
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
     from bert_tf.finetuning.task_model import TaskModel
-    from bert_tf.finetuning.token_classification.windows import (
-        TaggedRows,
-        WordWindows,
-    )
+    from bert_tf.finetuning.token_classification.features import FeatureRows
+    from bert_tf.finetuning.token_classification.windows import WordWindows
     from bert_tf.text.tokenizer import BertTokenizer
 
-
-class TagData(Protocol):
-    """Where a task's words come from."""
-
-    def present(self, splits: Sequence[str], recipe: Any) -> tuple[str, ...]:
-        """The splits that are there; says in a line which are not."""
-
-    def read(self, split: str, recipe: Any) -> TaggedWords:
-        """The words of a split."""
+_FEATURES_FOLDER = "features"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +71,11 @@ class ConllFolder:
     def present(
         self, splits: Sequence[str], recipe: TagRecipe
     ) -> tuple[str, ...]:
-        """See `TagData`."""
+        """The splits that are there; a notice says which are not.
+
+        Raises:
+          UserError: the first one is not there.
+        """
         found = {split: self._path(split, recipe) for split in splits}
         there = tuple(split for split in splits if found[split])
         if splits[0] not in there:
@@ -84,18 +84,19 @@ class ConllFolder:
             if split not in there:
                 notice(
                     f"{recipe.data_dir}: has no "
-                    f"{' nor '.join(self.files[split])}; going on with "
+                    f"{' nor '.join(self.files[split])}; continuing with "
                     f"{', '.join(there)} alone."
                 )
         return there
 
-    def read(self, split: str, recipe: TagRecipe) -> TaggedWords:
-        """See `TagData`."""
+    def read(
+        self, split: str, recipe: TagRecipe, read_rows: ReadRows
+    ) -> TaggedWords:
+        """The words of a split; tags are needed but for test."""
         path = self._path(split, recipe)
         if path is None:
             raise self._missing(split, recipe)
-        tagged = split != "test" or recipe.score_test
-        return read_conll(str(path), recipe.layout(tagged))
+        return read_rows(str(path), split != "test")
 
     def _path(self, split: str, recipe: TagRecipe) -> pathlib.Path | None:
         """The file, in data_dir or in the data set's folder there."""
@@ -123,116 +124,8 @@ class ConllFolder:
         )
 
 
-class OwnTagFiles:
-    """The files that a recipe names; see `TagData`."""
-
-    def __init__(self):
-        self._files = UserFiles(split_off_documents, "sentences")
-
-    def present(
-        self, splits: Sequence[str], recipe: OwnTagRecipe
-    ) -> tuple[str, ...]:
-        """See `TagData`."""
-        return self._files.present(splits, recipe)
-
-    def read(self, split: str, recipe: OwnTagRecipe) -> TaggedWords:
-        """See `TagData`."""
-
-        def rows(path: str, tags_needed: bool) -> TaggedWords:
-            tagged = tags_needed or recipe.score_test
-            return read_conll(path, recipe.layout(tagged))
-
-        return self._files.read(split, recipe, rows)
-
-
-def split_off_documents(
-    data: TaggedWords, share: float, seed: int
-) -> tuple[TaggedWords, TaggedWords]:
-    """Splits words in two: whole documents, drawn at random.
-
-    Documents of the same words stay on one side. Of a single document, the
-    last sentences become dev.
-
-    Args:
-      data: the words.
-      share: of the sentences that become dev.
-      seed: of the draw.
-
-    Returns:
-      The training and the dev part, each in the order of the file.
-
-    Raises:
-      UserError: there is too little to give both sides some.
-    """
-    sizes = np.diff(data.document_starts)
-    wanted = share * len(data)
-    in_dev = np.zeros(len(data), bool)
-    if len(sizes) == 1:
-        in_dev[len(data) - max(round(wanted), 1) :] = True
-    else:
-        groups: dict[tuple[str, ...], list[int]] = {}
-        bounds = data.sentence_starts[data.document_starts].tolist()
-        for number, first in enumerate(bounds[:-1]):
-            words = tuple(data.words[first : bounds[number + 1]])
-            groups.setdefault(words, []).append(number)
-        documents = list(groups.values())
-        document = np.repeat(np.arange(len(sizes)), sizes)
-        for number in _drawn(documents, sizes, wanted, seed):
-            in_dev[document == number] = True
-    if in_dev.all() or not in_dev.any():
-        raise UserError(
-            f"{data.path}: its {len(data)} sentence(s) in {len(sizes)} "
-            "document(s) cannot be split into training and dev; pass "
-            "`dev_file`=..."
-        )
-    return _sentences_of(data, ~in_dev), _sentences_of(data, in_dev)
-
-
-def _drawn(
-    documents: list[list[int]], sizes: np.ndarray, wanted: float, seed: int
-) -> list[int]:
-    """Documents of about as many sentences as wanted; at least one.
-
-    Args:
-      documents: the numbers of those that have the same words.
-      sizes: int64 [D], the sentences of each.
-      wanted: how many sentences.
-      seed: of the draw.
-    """
-    # One stays for training.
-    order = np.random.default_rng(seed).permutation(len(documents))[:-1]
-    counts = {place: int(sizes[documents[place]].sum()) for place in order}
-    taken, total = [], 0
-    for place, count in counts.items():
-        if total + count / 2 <= wanted:
-            taken.append(place)
-            total += count
-    if not taken and counts:
-        taken = [min(counts, key=lambda place: counts[place])]
-    return [number for place in taken for number in documents[place]]
-
-
-def _sentences_of(data: TaggedWords, kept: np.ndarray) -> TaggedWords:
-    """Some sentences, bool [N], with their documents."""
-    sizes = np.diff(data.sentence_starts)
-    chosen = np.flatnonzero(np.repeat(kept, sizes)).tolist()
-    document = np.repeat(
-        np.arange(len(data.document_starts) - 1), np.diff(data.document_starts)
-    )[kept]
-    starts = np.flatnonzero(np.diff(document, prepend=-1))
-    return dataclasses.replace(
-        data,
-        words=[data.words[place] for place in chosen],
-        tags=[data.known_tags[place] for place in chosen],
-        given_tags=[data.known_given_tags[place] for place in chosen],
-        rows=data.rows[chosen],
-        sentence_starts=np.concatenate([[0], np.cumsum(sizes[kept])]),
-        document_starts=np.append(starts, len(document)),
-    )
-
-
 @dataclasses.dataclass(frozen=True)
-class TagFacts(TaskFacts):
+class TokenClassificationConfig(TaskConfig):
     """What task.json holds of a tagger; its labels are tags in IOB2.
 
     Attributes:
@@ -246,12 +139,12 @@ class TagFacts(TaskFacts):
 
 
 @dataclasses.dataclass(frozen=True)
-class TagAnswers:
-    """What a tagger answers.
+class TagPredictions:
+    """What a tagger predicts.
 
     Attributes:
       logits: float32 [W, C], of every word.
-      tags: the W tags, in the scheme of the file that they answer.
+      tags: the W tags, in the scheme of the file of the words.
     """
 
     logits: np.ndarray
@@ -259,42 +152,48 @@ class TagAnswers:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TagTask(Task):
-    """A task whose answer is a tag of every word.
+class TokenClassificationTask(
+    Task[TaggedWords, TokenClassificationConfig, TagPredictions]
+):
+    """A task that predicts a tag of every word.
 
     Attributes:
       data: where its words come from.
     """
 
-    data: TagData
+    data: ConllFolder | UserFiles
     main_metric: str = "f1"
     # The test file may have tags; see `TagRecipe.score_test`.
     dev_splits: tuple[str, ...] = ("dev", "test")
-    # Files without document marks; the first one is told of.
+    # Files without document marks; a notice names the first one.
     _unmarked: list[str] = dataclasses.field(
         default_factory=list, init=False, repr=False, compare=False
     )
 
     recipe_type: ClassVar[type[TagRecipe]] = TagRecipe
-    facts_type: ClassVar[type[TagFacts]] = TagFacts
+    config_type: ClassVar[type[TaskConfig]] = TokenClassificationConfig
     head: ClassVar[str] = TOKEN_CLASSIFIER
+    head_from: ClassVar = "labels"
 
-    def prepared(self, recipe: Any) -> "TagTask":
-        """The task of one run, which tells of unmarked documents once."""
+    def resolve(self, recipe: Any) -> Self:
+        """The task of one run, with one notice of unmarked documents."""
         del recipe
         return dataclasses.replace(self)
 
-    def present_splits(
-        self, splits: Sequence[str], recipe: TagRecipe
-    ) -> tuple[str, ...]:
-        """See `Task.present_splits`; test is for eval where it has tags."""
-        if splits == self.dev_splits and not recipe.score_test:
-            splits = [split for split in splits if split != "test"]
-        return self.data.present(splits, recipe)
+    def splits(self, names: Sequence[str], recipe: Any) -> tuple[str, ...]:
+        """Says which splits are there; test is for eval where it has tags."""
+        if names == self.dev_splits and not recipe.score_test:
+            names = [name for name in names if name != "test"]
+        return self.data.present(names, recipe)
 
-    def read(self, split: str, recipe: TagRecipe) -> TaggedWords:
-        """See `Task.read`."""
-        return self.data.read(split, recipe)
+    def load(self, split: str, recipe: Any) -> TaggedWords:
+        """Reads the words of a split."""
+
+        def read_rows(path: str, tags_needed: bool) -> TaggedWords:
+            tagged = tags_needed or recipe.score_test
+            return read_conll(path, recipe.layout(tagged))
+
+        return self.data.read(split, recipe, read_rows)
 
     def examine(
         self,
@@ -307,16 +206,18 @@ class TagTask(Task):
 
         return examine_words(self.name, recipe, tokenizer, splits)
 
-    def facts_of(self, recipe: TagRecipe, examples: TaggedWords) -> TagFacts:
-        """See `Task.facts_of`."""
-        labels = iob2_labels(examples.known_tags)
+    def configure(
+        self, recipe: TagRecipe, examples: TaggedWords
+    ) -> TokenClassificationConfig:
+        """The config of a model that learns the tags of these words."""
+        labels = iob2_labels(examples.tags)
         if len(labels) < 2:
             raise UserError(
                 f"{examples.path}: every word has the tag {OUTSIDE}, so there "
                 "is nothing to learn; choose another column with "
                 "`tag_column`."
             )
-        return TagFacts(
+        return TokenClassificationConfig(
             task=self.name,
             labels=labels,
             max_seq_length=recipe.max_seq_length,
@@ -324,37 +225,32 @@ class TagTask(Task):
             doc_stride=recipe.doc_stride,
         )
 
-    def check(self, examples: TaggedWords, facts: TagFacts) -> None:
-        """Tells of types that the model does not know."""
-        if examples.tags is None:
-            return
-        known = {label.partition("-")[2] for label in facts.labels}
-        found = entities(examples.tags, examples.sentence_starts)
-        kinds = [entity.kind for entity in found if entity.kind not in known]
+    def check(
+        self, examples: TaggedWords, config: TokenClassificationConfig
+    ) -> None:
+        """Says in a notice which types the model does not know."""
+        known = {label.partition("-")[2] for label in config.labels}
+        gold = entities(examples.tags, examples.sentence_starts)
+        kinds = [entity.kind for entity in gold if entity.kind not in known]
         if kinds:
             notice(
-                f"{examples.path}: {len(kinds)} of {len(found)} entities are "
+                f"{examples.path}: {len(kinds)} of {len(gold)} entities are "
                 f"of types that the model does not learn "
                 f"({', '.join(sorted(set(kinds)))}); they count as missed."
             )
-
-    def keeps_head(
-        self, initial: Checkpoint, trained_for: str | None, facts: TagFacts
-    ) -> bool:
-        """A head serves where its tags are the same."""
-        return initial.labels == facts.labels
 
     def encode(
         self,
         examples: TaggedWords,
         tokenizer: "BertTokenizer",
-        facts: TagFacts,
+        config: TokenClassificationConfig,
+        labelled: bool = False,
     ) -> "WordWindows":
-        """See `encode_words`; a line tells if documents are not marked."""
+        """See `encode_words`; a notice says if documents are not marked."""
         from bert_tf.finetuning.token_classification.windows import encode_words
 
         alone = len(examples.document_starts) == len(examples) + 1 > 2
-        if facts.context == "document" and alone and not examples.marks:
+        if config.context == "document" and alone and not examples.marks:
             if not self._unmarked:
                 notice(
                     f"{examples.path}: has no {DOCUMENT_MARK} lines, so its "
@@ -362,129 +258,112 @@ class TagTask(Task):
                     "file is one text, pass `unmarked`=file."
                 )
             self._unmarked.append(examples.path)
+        tags = None
+        if labelled:
+            tags = tag_numbers(examples.iob2_tags, config.labels, examples.path)
         return encode_words(
             examples,
             tokenizer,
-            facts.max_seq_length,
-            facts.context,
-            facts.doc_stride or None,
+            config.max_seq_length,
+            config.context,
+            config.doc_stride or None,
+            tags,
         )
 
-    def labelled(
-        self, split: Split, tokenizer: "BertTokenizer", facts: TagFacts
-    ) -> "TaggedRows":
-        """See `Task.labelled`."""
-        from bert_tf.finetuning.token_classification.windows import TaggedRows
-
-        words = split.examples
-        numbers = tag_numbers(words.tags, facts.labels, words.path)
-        return TaggedRows(split.rows, numbers)
-
-    def make_network(self, encoder: Any, facts: TagFacts) -> Any:
+    def build(
+        self, encoder: Any, config: TokenClassificationConfig
+    ) -> "TaskModel":
         """See `bert_token_classifier`."""
+        from bert_tf.finetuning.task_model import TaskModel
         from bert_tf.models import bert_token_classifier
 
-        return bert_token_classifier(encoder, len(facts.labels), unpadded=True)
+        labels = len(config.labels)
+        return TaskModel(bert_token_classifier(encoder, labels, unpadded=True))
 
-    def make_objective(
-        self, recipe: TagRecipe, examples: TaggedWords, facts: TagFacts
+    def loss(
+        self,
+        recipe: TagRecipe,
+        examples: TaggedWords,
+        config: TokenClassificationConfig,
     ) -> Any:
-        """See `Task.make_objective`."""
-        from bert_tf.finetuning.token_classification.objective import (
-            TagObjective,
-        )
+        """See `TagObjective`."""
+        from bert_tf.finetuning.token_classification.windows import TagObjective
 
         return TagObjective()
 
-    def collect(
-        self,
-        rows: "WordWindows",
-        batches: Iterable[tuple[np.ndarray, Outputs]],
-    ) -> Outputs:
-        """The logits of every word, [W, C]."""
-        from bert_tf.finetuning.token_classification.windows import word_outputs
-
-        found = ((chosen, outputs["logits"]) for chosen, outputs in batches)
-        return {"logits": word_outputs(rows, found)}
-
-    def answer(
+    def decode(
         self,
         outputs: Outputs,
         split: Split,
         tokenizer: "BertTokenizer",
-        facts: TagFacts,
-    ) -> TagAnswers:
+        config: TokenClassificationConfig,
+    ) -> TagPredictions:
         """The best tag of every word."""
-        logits = outputs["logits"]
-        tags = [facts.labels[best] for best in logits.argmax(axis=-1).tolist()]
-        words = split.examples
+        logits, words = outputs["logits"], split.examples
+        tags = [config.labels[best] for best in logits.argmax(axis=-1).tolist()]
         tags = in_scheme(tags, words.sentence_starts, words.scheme)
-        return TagAnswers(logits, tags)
+        return TagPredictions(logits, tags)
 
-    def evaluate(
-        self, examples: TaggedWords, answers: TagAnswers, facts: TagFacts
-    ) -> dict[str, float]:
-        """The scores of conlleval, from 0 to 1; see `score_entities`."""
-        return _scored(examples, answers.tags)
+    def score(
+        self,
+        examples: TaggedWords,
+        predictions: TagPredictions,
+        config: TokenClassificationConfig,
+    ) -> Score:
+        """The scores of conlleval, from 0 to 1, and the mean loss of a word.
 
-    def loss(
-        self, examples: TaggedWords, answers: TagAnswers, facts: TagFacts
-    ) -> float | None:
-        """The mean loss of a word whose tag is known to the model."""
-        place = {label: number for number, label in enumerate(facts.labels)}
-        wanted = np.array([place.get(tag, -1) for tag in examples.known_tags])
-        known = np.flatnonzero(wanted >= 0)
+        Words whose tags the model does not know have no loss.
+        """
+        values = _scores(examples, predictions.tags)
+        place = {label: number for number, label in enumerate(config.labels)}
+        gold = np.array([place.get(tag, -1) for tag in examples.iob2_tags])
+        known = np.flatnonzero(gold >= 0)
         if not len(known):
-            return None
-        logits = answers.logits[known].astype(np.float64)
+            return Score(values)
+        logits = predictions.logits[known].astype(np.float64)
         logits -= logits.max(axis=-1, keepdims=True)
-        total = np.log(np.exp(logits).sum(axis=-1))
-        return float(np.mean(total - logits[range(len(known)), wanted[known]]))
+        log_total = np.log(np.exp(logits).sum(axis=-1))
+        losses = log_total - logits[np.arange(len(known)), gold[known]]
+        return Score(values, float(np.mean(losses)))
 
     def baseline(
         self, train: TaggedWords, examples: TaggedWords
     ) -> dict[str, float]:
-        """What finding no entity scores."""
+        """What predicting no entity scores."""
         del train
-        return _scored(examples, [OUTSIDE] * len(examples.known_tags))
+        return _scores(examples, [OUTSIDE] * len(examples.tags))
 
     def references(self, examples: TaggedWords) -> list[str]:
-        """The tags."""
-        return examples.known_tags
+        """The tags in IOB2."""
+        return examples.iob2_tags
 
     def write_predictions(
         self,
         folder: pathlib.Path,
         split: str,
         examples: TaggedWords,
-        answers: TagAnswers,
-        facts: TagFacts,
+        predictions: TagPredictions,
+        config: TokenClassificationConfig,
     ) -> pathlib.Path:
         """Writes a file that conlleval takes; see `write_tag_predictions`."""
         path = folder / f"predictions_{split}.txt"
-        write_tag_predictions(str(path), examples, answers.tags)
+        write_tag_predictions(str(path), examples, predictions.tags)
         return path
 
-    def write_answers(
+    def prediction_lines(
         self,
-        path: pathlib.Path,
         examples: TaggedWords,
-        answers: TagAnswers,
-        facts: TagFacts,
-    ) -> None:
-        """See `Task.write_answers`; a line for each sentence."""
-        lines = [
-            json.dumps(
-                {
-                    "row": int(examples.rows[part.start]),
-                    "words": examples.words[part],
-                    "tags": examples.known_given_tags[part],
-                    "predictions": answers.tags[part],
-                }
-            )
-            for part in examples.sentences()
-        ]
-        write_text(path, "\n".join(lines) + "\n")
+        predictions: TagPredictions,
+        config: TokenClassificationConfig,
+    ) -> Iterator[dict[str, Any]]:
+        """A line for each sentence."""
+        for part in examples.sentences():
+            yield {
+                "row": int(examples.rows[part.start]),
+                "words": examples.words[part],
+                "tags": examples.tags[part],
+                "predictions": predictions.tags[part],
+            }
 
     def score_file(
         self,
@@ -498,9 +377,9 @@ class TagTask(Task):
         Returns:
           f1, precision, recall and accuracy, from 0 to 1, and by_type of each
           type its f1, precision and recall and how many entities there are
-          (wanted), were found, and of these are right.
+          (wanted), were predicted (found), and are correct (right).
         """
-        self.refuse_null_odds(null_odds)
+        refuse_null_odds(self.name, null_odds)
         found = score_tag_file(
             references,
             predictions,
@@ -512,36 +391,38 @@ class TagTask(Task):
                 "f1": counts.f1,
                 "precision": counts.precision,
                 "recall": counts.recall,
-                **dataclasses.asdict(counts),
+                "wanted": counts.num_gold,
+                "found": counts.num_predicted,
+                "right": counts.num_correct,
             }
             for kind, counts in found.by_type.items()
         }
         return found.scores() | {"by_type": by_type}
 
 
+def _scores(words: TaggedWords, tags: Sequence[str]) -> dict[str, float]:
+    return score_entities(words.tags, tags, words.sentence_starts).scores()
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OwnTagTask(TagTask):
+class UserTokenClassificationTask(TokenClassificationTask):
     """What the name tagging stands for: own files, described by settings."""
 
-    data: TagData = dataclasses.field(default_factory=OwnTagFiles)
+    data: ConllFolder | UserFiles = dataclasses.field(
+        default_factory=lambda: UserFiles(split_off_documents, "sentences")
+    )
 
     recipe_type: ClassVar[type[OwnTagRecipe]] = OwnTagRecipe
 
-    def prepared(self, recipe: TagRecipe) -> "OwnTagTask":
+    def resolve(self, recipe: Any) -> Self:
         """The task of one run, in which a file is read once."""
-        return dataclasses.replace(self, data=OwnTagFiles())
-
-
-def _scored(words: TaggedWords, tags: Sequence[str]) -> dict[str, float]:
-    starts = words.sentence_starts
-    return score_entities(words.known_given_tags, tags, starts).scores()
-
-
-_FOLDER = "features"
+        del recipe
+        data = UserFiles(split_off_documents, "sentences")
+        return dataclasses.replace(self, data=data)
 
 
 @dataclasses.dataclass(frozen=True)
-class FeatureFacts(TagFacts):
+class FeatureTaggingConfig(TokenClassificationConfig):
     """What task.json holds of a tagger on features; see `FeatureRecipe`.
 
     Attributes:
@@ -556,99 +437,95 @@ class FeatureFacts(TagFacts):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FeatureTask(TagTask):
-    """A `TagTask` whose encoder stays as it is, and is run once.
+class FeatureTaggingTask(TokenClassificationTask):
+    """Token classification whose encoder stays as it is, and is run once.
 
     Only the tagger is trained. The vectors of the words are kept in the
     folder `features` of the run, which may be deleted afterwards.
     """
 
     recipe_type: ClassVar[type[FeatureRecipe]] = FeatureRecipe
-    facts_type: ClassVar[type[FeatureFacts]] = FeatureFacts
+    config_type: ClassVar[type[TaskConfig]] = FeatureTaggingConfig
     # An LSTM computes padding too: three times as many words as there are.
-    like_lengths: ClassVar[bool] = True
+    bucket_by_length: ClassVar[bool] = True
     # None that a checkpoint has.
     head: ClassVar[str] = ""
-    own_files: ClassVar[tuple[str, ...]] = (TAGGER_FILE,)
+    extra_files: ClassVar[tuple[str, ...]] = (TAGGER_FILE,)
 
-    def facts_of(
+    def configure(
         self, recipe: TagRecipe, examples: TaggedWords
-    ) -> FeatureFacts:
-        """See `Task.facts_of`."""
+    ) -> FeatureTaggingConfig:
+        """The config of a tagger that learns the tags of these words."""
         assert isinstance(recipe, FeatureRecipe)
-        return FeatureFacts(
-            **dataclasses.asdict(super().facts_of(recipe, examples)),
+        return FeatureTaggingConfig(
+            **dataclasses.asdict(super().configure(recipe, examples)),
             features=recipe.features,
             lstm_units=recipe.lstm_units,
             tagger_dropout=recipe.tagger_dropout,
         )
 
-    def check_model(
-        self, initial: Checkpoint, recipe: FeatureRecipe, facts: FeatureFacts
-    ) -> None:
-        """Refuses encoders of too few layers; tells of a tagger not read."""
-        from bert_tf.finetuning.token_classification.features import layers_of
-
-        layers_of(facts.features, initial.config.num_hidden_layers)
-        if pathlib.Path(recipe.init_from, TAGGER_FILE).exists():
-            notice(
-                f"{recipe.init_from}: its tagger is not read; a fresh one is "
-                "trained on features of its encoder."
-            )
-
-    def shown(
+    def featurize(
         self,
-        name: str,
-        split: Split,
+        rows: "WordWindows",
+        split: str,
         source: Checkpoint,
-        facts: FeatureFacts,
+        config: TokenClassificationConfig,
         recipe: FeatureRecipe,
         output_dir: pathlib.Path,
-    ) -> Split:
-        """The sentences as rows of vectors, which are computed later."""
+    ) -> "FeatureRows":
+        """The sentences as rows of vectors, which are computed later.
+
+        Raises:
+          UserError: the encoder has too few layers.
+        """
         from bert_tf.finetuning.token_classification.features import (
             FeatureRows,
             FeatureSource,
             layers_of,
         )
 
-        layers = layers_of(facts.features, source.config.num_hidden_layers)
+        assert isinstance(config, FeatureTaggingConfig)
+        layers = layers_of(config.features, source.config.num_hidden_layers)
+        is_training = rows.tags is not None
+        if is_training and pathlib.Path(recipe.init_from, TAGGER_FILE).exists():
+            notice(
+                f"{recipe.init_from}: its tagger is not read; a fresh one is "
+                "trained on features of its encoder."
+            )
         features = FeatureSource(
             checkpoint=source,
             layers=layers,
             precision=recipe.precision,
             batch_size=recipe.eval_batch_size,
-            folder=output_dir / _FOLDER,
+            folder=output_dir / _FEATURES_FOLDER,
         )
-        starts = split.examples.sentence_starts
-        rows = FeatureRows(features, split.rows, starts, name)
-        return dataclasses.replace(split, rows=rows)
+        return FeatureRows(
+            tags=rows.tags,
+            source=features,
+            windows=dataclasses.replace(rows, tags=None),
+            split=split,
+        )
 
-    def make_network(self, encoder: Any, facts: TagFacts) -> Any:
-        """See `bilstm_tagger`."""
+    def build(
+        self, encoder: Any, config: TokenClassificationConfig
+    ) -> "TaskModel":
+        """See `FeatureTagger` and `bilstm_tagger`."""
         from bert_tf.finetuning.token_classification.features import (
+            FeatureTagger,
             bilstm_tagger,
             layers_of,
         )
 
-        assert isinstance(facts, FeatureFacts)
-        config = encoder.config
-        return bilstm_tagger(
-            num_layers=len(layers_of(facts.features, config.num_hidden_layers)),
-            hidden_size=config.hidden_size,
-            num_classes=len(facts.labels),
-            weighted=facts.features
+        assert isinstance(config, FeatureTaggingConfig)
+        layers = layers_of(config.features, encoder.config.num_hidden_layers)
+        network = bilstm_tagger(
+            num_layers=len(layers),
+            hidden_size=encoder.config.hidden_size,
+            num_classes=len(config.labels),
+            weighted=config.features
             in (WEIGHTED_SUM_LAST_FOUR, WEIGHTED_SUM_ALL),
-            units=facts.lstm_units,
-            dropout=facts.tagger_dropout,
+            units=config.lstm_units,
+            dropout=config.tagger_dropout,
             dtype=encoder.dtype_policy,
         )
-
-    def make_model(self, encoder: Any, facts: FeatureFacts) -> "TaskModel":
-        """See `FeatureTagger`."""
-        from bert_tf.finetuning.token_classification.features import (
-            FeatureTagger,
-        )
-
-        network = self.make_network(encoder, facts)
         return FeatureTagger(network, "feature_tagger", encoder)

@@ -1,66 +1,68 @@
-"""Words of documents as rows of token ids, and answers back to words.
+"""Words of documents as rows of token ids, and outputs back to words.
 
 Devlin et al. 2019, section 5.3: the first sub-token of a word stands for it,
 and a sentence is shown with as much of its document as there is room for. A
 row is a window on its document, in the middle of which is the sentence whose
-words it is to answer; longer sentences have several windows.
+words it predicts; longer sentences have several windows. The loss is of the
+words.
 """
 
+import abc
 import dataclasses
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from keras import ops
 
 from bert_tf.errors import UserError
 from bert_tf.features import INPUT_MASK
+from bert_tf.finetuning.objective import LOSS, Sums, weighted
 from bert_tf.finetuning.recipe import CONTEXTS
-from bert_tf.finetuning.rows import RowsAround
+from bert_tf.finetuning.rows import Outputs
 from bert_tf.finetuning.token_classification.conll_files import TaggedWords
-from bert_tf.text.rows import (
+from bert_tf.text.packing import (
     EncodedRows,
     TokenIds,
-    counted,
+    make_windows,
+    most_context,
+    num_windows,
     pack_rows,
+    ragged_range,
     take_ranges,
     tokenize_texts,
 )
-from bert_tf.text.tokenizer import BertTokenizer
+
+if TYPE_CHECKING:
+    # It brings TensorFlow, which scoring a file needs nothing of.
+    from bert_tf.text.tokenizer import BertTokenizer
 
 TAG_IDS, TAG_WEIGHTS = "tag_ids", "tag_weights"
 # [CLS] and [SEP].
 _SPECIAL_TOKENS = 2
 
 
-@dataclasses.dataclass(frozen=True)
-class WordWindows(RowsAround):
-    """Rows that together ask for every one of W words once.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WordRows(abc.ABC):
+    """Rows that together predict every one of W words once; see `Rows`.
 
     Attributes:
-      rows: R rows [CLS] window [SEP]; a row's example is its sentence.
-      places: int32 [W], where in its row the first sub-token of a word is.
-      word_starts: int64 [R + 1], which words a row asks for: those from its
-        entry on to the next one.
+      tags: int32 [W], the tag of each word, for batches to hold what the
+        model is to learn; None for the inputs alone.
     """
 
-    rows: EncodedRows
-    places: np.ndarray
-    word_starts: np.ndarray
+    tags: np.ndarray | None = None
 
     @property
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """What the rows are made of, for digests."""
-        return *self.rows.arrays, self.places, self.word_starts
-
-    @property
+    @abc.abstractmethod
     def num_words(self) -> int:
         """W."""
-        return len(self.places)
 
+    @abc.abstractmethod
     def words(
         self, chosen: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which words some rows ask for, and where.
+        """Which words some rows predict, and where.
 
         Args:
           chosen: int64 [B], rows by number.
@@ -69,42 +71,15 @@ class WordWindows(RowsAround):
           Of each word its row in the batch, its place in the row and its
           number, each int64 [words].
         """
-        first = self.word_starts[chosen]
-        count = self.word_starts[chosen + 1] - first
-        word = np.repeat(first, count) + counted(count)
-        row = np.repeat(np.arange(len(chosen)), count)
-        return row, self.places[word].astype(np.int64), word
 
-
-class WordRows(Protocol):
-    """Rows that together ask for every one of W words once; see `Rows`."""
+    @abc.abstractmethod
+    def inputs(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+        """The model's inputs of some rows, padded to the longest of them."""
 
     @property
-    def num_words(self) -> int:
-        """W."""
-
-    def words(
-        self, chosen: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which words some rows ask for; see `WordWindows.words`."""
-
-
-@dataclasses.dataclass(frozen=True)
-class TaggedRows(RowsAround):
-    """Rows with the tags of their words; see `LabelledRows`.
-
-    Attributes:
-      rows: the rows, `WordRows` of W words.
-      numbers: int32 [W], the tag of each word; see `tag_schemes.tag_numbers`.
-    """
-
-    rows: Any
-    numbers: np.ndarray
-
-    @property
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """What decides every batch, for digests."""
-        return *self.rows.arrays, self.numbers
+    def label_arrays(self) -> tuple[np.ndarray, ...]:
+        """The tags, if there are any, for digests."""
+        return () if self.tags is None else (self.tags,)
 
     def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
         """A batch of some rows, padded to the longest of them.
@@ -113,39 +88,94 @@ class TaggedRows(RowsAround):
           chosen: int64 [B], rows by number.
 
         Returns:
-          The inputs and tag_ids, int32 [B, S], and tag_weights, float32
-          [B, S], 1 at the places of the words asked for and else 0.
+          The inputs and, with `tags`, tag_ids, int32 [B, S], and tag_weights,
+          float32 [B, S], 1 at the places of the words predicted and else 0.
         """
-        batch = self.rows.batch(chosen)
-        row, place, word = self.rows.words(chosen)
-        shape = batch[INPUT_MASK.name].shape
-        batch[TAG_IDS] = np.zeros(shape, np.int32)
-        batch[TAG_IDS][row, place] = self.numbers[word]
-        batch[TAG_WEIGHTS] = np.zeros(shape, np.float32)
-        batch[TAG_WEIGHTS][row, place] = 1.0
+        batch = self.inputs(chosen)
+        if self.tags is not None:
+            row, place, word = self.words(chosen)
+            shape = batch[INPUT_MASK.name].shape
+            batch[TAG_IDS] = np.zeros(shape, np.int32)
+            batch[TAG_IDS][row, place] = self.tags[word]
+            batch[TAG_WEIGHTS] = np.zeros(shape, np.float32)
+            batch[TAG_WEIGHTS][row, place] = 1.0
         return batch
 
+    def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
+        """The logits of every word, float32 [W, C]; see `Rows.gather`."""
+        logits = np.zeros((0, 0), np.float32)
+        for chosen, outputs in batches:
+            found = outputs["logits"]
+            if not logits.size:
+                size = (self.num_words, found.shape[-1])
+                logits = np.full(size, np.nan, np.float32)
+            row, place, word = self.words(chosen)
+            logits[word] = found[row, place]
+        return {"logits": logits}
 
-@dataclasses.dataclass(frozen=True)
-class _Ranges:
-    """What is shown of the document for each of N sentences, in sub-tokens.
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WordWindows(WordRows):
+    """Words as windows of token ids.
 
     Attributes:
-      begin: int64 [N], where it begins.
-      count: int64 [N], how long it is; longer than a row for a sentence that
-        is longer itself.
+      rows: R rows [CLS] window [SEP]; a row's example is its sentence.
+      places: int32 [W], where in its row the first sub-token of a word is.
+      word_starts: int64 [R + 1], which words a row predicts: those from its
+        entry on to the next one.
     """
 
-    begin: np.ndarray
-    count: np.ndarray
+    rows: EncodedRows
+    places: np.ndarray
+    word_starts: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each row, int64 [R]."""
+        return self.rows.lengths
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What decides every batch, for digests."""
+        own = self.places, self.word_starts
+        return *self.rows.arrays, *own, *self.label_arrays
+
+    @property
+    def num_words(self) -> int:
+        """W."""
+        return len(self.places)
+
+    @property
+    def sentence_starts(self) -> np.ndarray:
+        """Where each of the N sentences begins in the words, int64 [N + 1]."""
+        sentences = np.arange(self.rows.num_examples + 1)
+        return self.word_starts[np.searchsorted(self.rows.example, sentences)]
+
+    def words(
+        self, chosen: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Which words some rows predict, and where."""
+        first = self.word_starts[chosen]
+        count = self.word_starts[chosen + 1] - first
+        word = np.repeat(first, count) + ragged_range(count)
+        row = np.repeat(np.arange(len(chosen)), count)
+        return row, self.places[word].astype(np.int64), word
+
+    def inputs(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+        """The encoder's inputs of some rows, int32 [B, S]."""
+        return self.rows.batch(chosen)
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 def encode_words(
     data: TaggedWords,
-    tokenizer: BertTokenizer,
+    tokenizer: "BertTokenizer",
     max_seq_length: int,
     context: str = "document",
     doc_stride: int | None = None,
+    tags: np.ndarray | None = None,
 ) -> WordWindows:
     """Tokenises words and lays out a window for each sentence.
 
@@ -153,8 +183,7 @@ def encode_words(
     sentence stands amid sub-tokens of those before and after it in equal
     number, or where one side has fewer, the other has more. A sentence that
     is longer than a row has windows that overlap, and each of its words is
-    asked for where the smaller of its two sides is largest, as
-    google-research/bert, run_squad.py, `_check_is_max_context`, has it.
+    predicted in the one that shows most context; see `most_context`.
 
     Args:
       data: the words, their sentences and documents.
@@ -165,6 +194,7 @@ def encode_words(
       doc_stride: tokens from the start of a window of a long sentence to that
         of the next; None is half of a window, which leaves each word at least
         about a quarter to both sides.
+      tags: see `WordRows`.
 
     Raises:
       UserError: an unknown context, no room for a token, or no stride.
@@ -175,29 +205,40 @@ def encode_words(
         )
     room, stride = _room_and_stride(max_seq_length, doc_stride)
     ids, word_tokens = token_stream(data.words, tokenizer)
-    ranges = _ranges(data, word_tokens, context, room)
-    windows = _num_windows(ranges, room, stride)
-    window = _windows_of_words(
-        data.sentence_starts, word_tokens, ranges, windows, room, stride
+    begin, count = _shown(data, word_tokens, context, room)
+    windows = make_windows(
+        num_windows(count, room, stride), count, room, stride, align_last=True
     )
+    # What is shown of each sentence, concatenated: where each word is there,
+    # and which window shows it best.
+    sentence = np.repeat(np.arange(len(data)), np.diff(data.sentence_starts))
+    shown_before = np.cumsum(count) - count
+    place = word_tokens[:-1] - begin[sentence] + shown_before[sentence]
+    best_begin, _ = most_context(windows)
+    best_begin += shown_before[windows.text] + windows.offset
+    window = np.searchsorted(best_begin, place, side="right") - 1
     # The context of a long sentence may be as long as a window.
-    used, number = np.unique(window, return_inverse=True)
-    sentence = np.repeat(np.arange(len(windows)), windows)[used]
-    offset = _offsets(
-        counted(windows)[used], ranges.count[sentence], room, stride
-    )
-    begin = ranges.begin[sentence] + offset
-    count = np.minimum(ranges.count[sentence], room)
+    used, row = np.unique(window, return_inverse=True)
+    sentence = windows.text[used]
+    first_token = begin[sentence] + windows.offset[used]
     rows = pack_rows(
-        sentence, TokenIds(ids, begin, count), None, len(windows), tokenizer
+        sentence,
+        TokenIds(ids, first_token, windows.count[used]),
+        None,
+        len(data),
+        tokenizer,
     )
-    word_starts = np.searchsorted(number, np.arange(len(used) + 1))
-    places = word_tokens[:-1] - begin[number] + 1
-    return WordWindows(rows, places.astype(np.int32), word_starts)
+    places = word_tokens[:-1] - first_token[row] + 1
+    return WordWindows(
+        tags=tags,
+        rows=rows,
+        places=places.astype(np.int32),
+        word_starts=np.searchsorted(row, np.arange(len(used) + 1)),
+    )
 
 
 def token_stream(
-    words: list[str], tokenizer: BertTokenizer
+    words: list[str], tokenizer: "BertTokenizer"
 ) -> tuple[np.ndarray, np.ndarray]:
     """The ids of all words, int32 [T], and where words begin, int64 [W + 1].
 
@@ -216,7 +257,7 @@ def token_stream(
     return take_ranges(ids, begin[word], count[word]), starts
 
 
-def num_windows(
+def windows_per_sentence(
     data: TaggedWords,
     word_tokens: np.ndarray,
     max_seq_length: int,
@@ -236,7 +277,8 @@ def num_windows(
       int64 [N], 1 where a sentence fits a row.
     """
     room, stride = _room_and_stride(max_seq_length, doc_stride)
-    return _num_windows(_ranges(data, word_tokens, context, room), room, stride)
+    _, count = _shown(data, word_tokens, context, room)
+    return num_windows(count, room, stride)
 
 
 def _room_and_stride(
@@ -256,20 +298,20 @@ def _room_and_stride(
     return room, min(doc_stride, room)
 
 
-def _num_windows(ranges: _Ranges, room: int, stride: int) -> np.ndarray:
-    return 1 + -(-np.maximum(ranges.count - room, 0) // stride)
-
-
-def _ranges(
+def _shown(
     data: TaggedWords, word_tokens: np.ndarray, context: str, room: int
-) -> _Ranges:
-    """Sentences and what surrounds them.
+) -> tuple[np.ndarray, np.ndarray]:
+    """What is shown of the document for each sentence, in sub-tokens.
 
     Args:
       data: the words.
       word_tokens: int64 [W + 1], where words begin, in sub-tokens.
       context: "document" or "sentence".
       room: tokens of a window.
+
+    Returns:
+      Where it begins, and how long it is, more than a window for a sentence
+      that is longer itself; each int64 [N].
     """
     bounds = word_tokens[data.sentence_starts]
     documents = data.document_starts
@@ -286,72 +328,45 @@ def _ranges(
     left = np.minimum(before, half)
     right = np.minimum(after, np.where(spare >= 0, spare - left, half))
     left = np.where(spare >= 0, np.minimum(before, spare - right), left)
-    return _Ranges(first - left, end - first + left + right)
+    return first - left, end - first + left + right
 
 
-def _offsets(
-    number: np.ndarray, count: np.ndarray, room: int, stride: int
-) -> np.ndarray:
-    """Where a window begins in its range; the last one ends with it."""
-    return np.minimum(number * stride, np.maximum(count - room, 0))
+class TagObjective:
+    """Cross-entropy of the first sub-token of every word.
 
-
-def _windows_of_words(
-    sentence_starts: np.ndarray,
-    word_tokens: np.ndarray,
-    ranges: _Ranges,
-    windows: np.ndarray,
-    room: int,
-    stride: int,
-) -> np.ndarray:
-    """The window that asks for each word.
-
-    Args:
-      sentence_starts: int64 [N + 1], where sentences begin, in words.
-      word_tokens: int64 [W + 1], where words begin, in sub-tokens.
-      ranges: what is shown of the document.
-      windows: int64 [N], how many windows that takes.
-      room: tokens of a window.
-      stride: tokens from one window to the next.
-
-    Returns:
-      int64 [W], windows by number over all sentences, ascending.
+    Devlin et al. 2019, section 5.3: a softmax over the tags, no CRF. Every
+    word counts as much as any other, whatever the length of its sentence.
     """
-    sentence = np.repeat(np.arange(len(windows)), np.diff(sentence_starts))
-    place = word_tokens[:-1] - ranges.begin[sentence]
-    last = windows[sentence] - 1
-    # Windows have one length, so the best one is the one whose middle is
-    # nearest: that before the word or that behind it.
-    lower = np.clip((2 * place - (room - 1)) // (2 * stride), 0, last)
-    upper = np.minimum(lower + 1, last)
 
-    def smaller_side(number: np.ndarray) -> np.ndarray:
-        offset = _offsets(number, ranges.count[sentence], room, stride)
-        return np.minimum(place - offset, offset + room - 1 - place)
+    def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """How many words there are."""
+        return {LOSS: ops.sum(batch[TAG_WEIGHTS])}
 
-    best = np.where(smaller_side(upper) > smaller_side(lower), upper, lower)
-    return (np.cumsum(windows) - windows)[sentence] + best
+    def normalise(
+        self, losses: Mapping[str, Any], weights: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The mean loss of a word."""
+        return {LOSS: losses[LOSS] / weights[LOSS]}
 
+    def __call__(
+        self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
+    ) -> Sums:
+        """Sums the loss and the correct tags.
 
-def word_outputs(
-    rows: WordRows, batches: Iterable[tuple[np.ndarray, np.ndarray]]
-) -> np.ndarray:
-    """What a model computed for each word.
+        Args:
+          outputs: logits [B, S, C].
+          batch: tag_ids int32 [B, S], tag_weights float32 [B, S].
 
-    Args:
-      rows: all rows.
-      batches: rows by number, int64 [B], and logits or vectors of theirs,
-        [B or more, S, C]; together every row, in any order.
-
-    Returns:
-      float32 [W, C], in the order of the words.
-    """
-    result = None
-    for chosen, outputs in batches:
-        row, place, word = rows.words(chosen)
-        if result is None:
-            size = (rows.num_words, outputs.shape[-1])
-            result = np.full(size, np.nan, np.float32)
-        result[word] = outputs[row, place]
-    assert result is not None
-    return result
+        Returns:
+          losses: the weighted sum, scalar float32.
+          metrics: accuracy, as (weighted sum, weight).
+        """
+        tags, weights = batch[TAG_IDS], batch[TAG_WEIGHTS]
+        logits = ops.cast(outputs["logits"], "float32")
+        nll = ops.sparse_categorical_crossentropy(
+            tags, logits, from_logits=True
+        )
+        guesses = ops.argmax(logits, axis=-1)
+        correct = ops.equal(guesses, ops.cast(tags, guesses.dtype))
+        accuracy = weighted(ops.cast(correct, "float32"), weights)
+        return {LOSS: ops.sum(nll * weights)}, {"accuracy": accuracy}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bert_tf.errors import UserError
 from bert_tf.finetuning.question_answering.decoding import (
     AnswerCutter,
+    ContextAlignment,
     decode_answers,
 )
 from bert_tf.finetuning.question_answering.squad_files import (
@@ -57,7 +58,7 @@ def decode(questions, wanted, lengths=LENGTHS, **kinds):
         for token, (start, end) in wanted[index].items():
             place = 0 if token is None else token - windows.shift[number]
             starts[begin + place], ends[begin + place] = start, end
-    return decode_answers(windows, questions, TOKENIZER, starts, ends, **kinds)
+    return decode_answers(windows, TOKENIZER, starts, ends, **kinds)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def decode(questions, wanted, lengths=LENGTHS, **kinds):
 )
 def test_answers_are_cut_from_the_original(context, tokens, text):
     contexts, _ = tokenize_contexts([context], TOKENIZER)
-    alignment = AnswerCutter(contexts, TOKENIZER).prepare(0)
+    alignment = ContextAlignment(AnswerCutter(contexts, TOKENIZER), 0)
     answer = alignment.cut(*tokens)
     words, (window,) = REFERENCE.windows(question(context), *LENGTHS)
     before = window["first"]
@@ -106,7 +107,7 @@ def assert_cut_as_reference(context, pair, random, count):
     if not windows:
         return
     contexts, _ = tokenize_contexts([context], tokenizer)
-    alignment = AnswerCutter(contexts, tokenizer).prepare(0)
+    alignment = ContextAlignment(AnswerCutter(contexts, tokenizer), 0)
     total = len(windows[0]["words"])
     for first in random.integers(0, total, count):
         last = min(first + int(random.integers(0, 12)), total - 1)
@@ -224,7 +225,7 @@ def test_the_null_score_is_the_least_of_the_windows():
     for number, (start, end) in enumerate([(7.0, 3.0), (2.0, 4.0)]):
         starts[windows.rows.starts[number]] = start
         ends[windows.rows.starts[number]] = end
-    answers = decode_answers(windows, [asked], TOKENIZER, starts, ends, True)
+    answers = decode_answers(windows, TOKENIZER, starts, ends, True)
     assert answers.null_odds.tolist() == [6.0]
     (empty,) = [e for e in answers.n_best[0] if not e.text]
     assert empty[2:] == (2.0, 4.0)
@@ -254,7 +255,7 @@ def test_answers_are_not_longer_than_they_may_be():
 def assert_decoded_as_reference(questions, lengths, logits_of, **kinds):
     windows = make_windows(questions, TOKENIZER, *lengths)
     starts, ends = logits_of(windows.rows.ids.shape)
-    found = decode_answers(windows, questions, TOKENIZER, starts, ends, **kinds)
+    found = decode_answers(windows, TOKENIZER, starts, ends, **kinds)
     split_at = windows.rows.starts[1:-1]
     pairs = list(
         zip(np.split(starts, split_at), np.split(ends, split_at), strict=True)
@@ -320,7 +321,7 @@ def test_blocks_of_windows_change_nothing(monkeypatch):
     questions = [question("a b c d e f g" * (1 + i % 3)) for i in range(20)]
     windows = make_windows(questions, TOKENIZER, 9, 2, 2)
     logits = np.random.default_rng(2).normal(size=(2, len(windows.rows.ids)))
-    arguments = (windows, questions, TOKENIZER, *logits, True)
+    arguments = (windows, TOKENIZER, *logits, True)
     whole = decode_answers(*arguments)
     for size in (1, 7, 50):
         monkeypatch.setattr(
@@ -334,8 +335,11 @@ def test_blocks_of_windows_change_nothing(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"n_best_size": 0}, "n_best_size=0: at least 1"),
-        ({"max_answer_length": 0}, "max_answer_length=0: at least 1"),
+        ({"n_best_size": 0}, "n_best_size=0: it must be"),
+        (
+            {"max_answer_length": 0},
+            "max_answer_length=0: it must be",
+        ),
         ({"start_logits": np.zeros(3)}, r"start_logits: have shape \(3,\)"),
         ({"end_logits": np.full(8, np.nan)}, "end_logits: are not all finite"),
     ],
@@ -344,9 +348,9 @@ def test_what_cannot_be_decoded_is_refused(change, message):
     asked = [question("a b c", "who ?")]
     windows = make_windows(asked, TOKENIZER)
     logits = {"start_logits": np.zeros(8), "end_logits": np.zeros(8)}
-    decode_answers(windows, asked, TOKENIZER, **logits)
+    decode_answers(windows, TOKENIZER, **logits)
     with pytest.raises(UserError, match=message):
-        decode_answers(windows, asked, TOKENIZER, **logits | change)
+        decode_answers(windows, TOKENIZER, **logits | change)
 
 
 def test_the_files_hold_what_was_answered(tmp_path):
@@ -356,7 +360,7 @@ def test_the_files_hold_what_was_answered(tmp_path):
     ]
     wanted = [{0: (5, 5), None: (1, 0)}, {0: (1, 1), None: (2, 3)}]
     answers = decode(asked, wanted, with_null=True)
-    write_answers(answers, tmp_path, threshold=1.0)
+    write_answers(asked, answers, tmp_path, threshold=1.0)
     predictions = read_predictions(str(tmp_path / "predictions.json"))
     assert predictions == {'1"': "Café", "2": ""}
     odds = read_null_odds(str(tmp_path / "null_odds.json"))
@@ -370,8 +374,8 @@ def test_the_files_hold_what_was_answered(tmp_path):
 
 
 def test_without_null_there_are_no_odds(tmp_path):
-    answers = decode([question("a b")], [{0: (5, 5)}])
-    write_answers(answers, tmp_path)
+    asked = [question("a b")]
+    write_answers(asked, decode(asked, [{0: (5, 5)}]), tmp_path)
     assert sorted(file.name for file in tmp_path.iterdir()) == [
         *["nbest_predictions.json", "predictions.json"]
     ]
@@ -382,12 +386,24 @@ def test_without_null_there_are_no_odds(tmp_path):
     [
         (read_predictions, "{", "is not JSON"),
         (read_predictions, "[]", "is not laid out as one object"),
-        (read_predictions, '{"a": null}', "'a' is None; a text is wanted"),
-        (read_predictions, '{"a": [{"text": "b"}]}', "a text is wanted"),
+        (read_predictions, '{"a": null}', "'a' is None; it must be a text"),
+        (read_predictions, '{"a": [{"text": "b"}]}', "it must be a text"),
         (read_predictions, '{"a": "b", "a": "c"}', "the id 'a' occurs twice"),
-        (read_null_odds, '{"a": "1"}', "'a' is '1'; a finite number"),
-        (read_null_odds, '{"a": NaN}', "'a' is nan; a finite number"),
-        (read_null_odds, '{"a": true}', "'a' is True; a finite number"),
+        (
+            read_null_odds,
+            '{"a": "1"}',
+            "'a' is '1'; it must be a finite",
+        ),
+        (
+            read_null_odds,
+            '{"a": NaN}',
+            "'a' is nan; it must be a finite",
+        ),
+        (
+            read_null_odds,
+            '{"a": true}',
+            "'a' is True; it must be a finite",
+        ),
     ],
 )
 def test_broken_files_of_answers_are_named(read, content, message, tmp_path):

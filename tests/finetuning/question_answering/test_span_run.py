@@ -10,16 +10,15 @@ import tensorflow as tf
 from bert_tf.errors import UserError
 from bert_tf.finetuning.model_folder import load_model, read_config
 from bert_tf.finetuning.prediction import Predictor
-from bert_tf.finetuning.question_answering.objective import SpanObjective
 from bert_tf.finetuning.question_answering.squad_files import (
     read_null_odds,
     read_predictions,
     read_questions,
 )
-from bert_tf.finetuning.question_answering.task import SpanTask
+from bert_tf.finetuning.question_answering.task import QuestionAnsweringTask
 from bert_tf.finetuning.question_answering.windows import (
+    SpanObjective,
     answer_positions,
-    make_windows,
 )
 from bert_tf.finetuning.recipe import SpanRecipe
 from bert_tf.finetuning.run import run_finetuning
@@ -36,14 +35,14 @@ from tests.run_folders import (
     weights,
 )
 
-V1 = SpanTask(
+V1 = QuestionAnsweringTask(
     name="squad_v1",
     train_name="train-v1.1.json",
     dev_name="dev-v1.1.json",
     with_null=False,
     main_metric="f1",
 )
-V2 = SpanTask(
+V2 = QuestionAnsweringTask(
     name="squad_v2",
     train_name="train-v2.0.json",
     dev_name="dev-v2.0.json",
@@ -217,8 +216,7 @@ def test_ensembles_average_logits(finished, recipe, data_dir, tmp_path):
     read = read_questions(str(data_dir / "dev-v1.1.json"))
     models = [load_model(f, V1)[0] for f in (finished[0], other)]
     facts = read_config(other, V1)
-    task = V1.resolve(recipe)
-    split = Split(read, task.encode(read, tokenizer(), facts))
+    split = Split(read, V1.encode(read, tokenizer(), facts))
     strategy = tf.distribute.get_strategy()
     alone = [Predictor([m], strategy, 4).outputs(split.rows) for m in models]
     both = Predictor(models, strategy, 8).outputs(split.rows)
@@ -232,8 +230,8 @@ def test_ensembles_average_logits(finished, recipe, data_dir, tmp_path):
     folder = tmp_path / "together"
     run_finetuning(V1, together, folder, ["predict"])
     found = read_predictions(str(folder / "predictions.json"))
-    wanted = task.decode(both, split, tokenizer(), facts)
-    assert list(found.values()) == list(wanted.texts())
+    expected = V1.decode(both, split, tokenizer(), facts)
+    assert list(found.values()) == list(expected.texts())
     wrong = together.override([f"ensemble={recipe.init_from}"])
     with pytest.raises(UserError, match="has no task.json"):
         run_finetuning(V1, wrong, folder, ["predict"])
@@ -245,8 +243,7 @@ def test_logits_are_those_of_each_window_alone(finished, data_dir):
     rows = V1.encode(read, tokens, facts)
     assert len(rows) > len(read)
     predictor = Predictor([model], tf.distribute.get_strategy(), 8)
-    made = V1.resolve(None).encode(read, tokens, facts)
-    found = predictor.outputs(made)
+    found = predictor.outputs(rows)
     for number in range(len(rows)):
         alone = model(rows.batch(np.array([number])))
         begin, end = rows.rows.starts[number : number + 2]
@@ -298,11 +295,12 @@ def test_the_loss_by_hand_and_without_padding():
 
 def test_what_is_learned_lies_in_the_window(data_dir):
     read = read_questions(str(data_dir / "train-v1.1.json"))
-    rows = make_windows(read, tokenizer(), 16, 5, 3)
-    facts = V1.facts_of(SpanRecipe(), read)
-    data = V1.labelled(Split(read, rows), tokenizer(), facts)
+    settings = {"max_seq_length": 16, "doc_stride": 5, "max_query_length": 3}
+    config = V1.configure(SpanRecipe(**settings), read)
+    rows = V1.encode(read, tokenizer(), config, labelled=True)
     found = answer_positions(rows, read, tokenizer())
-    batch = data.batch(np.arange(len(rows)))
+    assert (found[:, 0] > 0).any()
+    batch = rows.batch(np.arange(len(rows)))
     np.testing.assert_array_equal(batch["start_positions"], found[:, 0])
     np.testing.assert_array_equal(batch["end_positions"], found[:, 1])
     assert (batch["example_weights"] == 1).all()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bert_tf.errors import UserError
 from bert_tf.finetuning.question_answering.squad_files import (
     Answer,
+    located_answers,
     read_questions,
     trainable,
 )
@@ -250,11 +251,11 @@ def test_a_context_without_tokens_has_no_window():
     assert windows.rows.num_examples == 4
 
 
-def test_long_questions_are_cut_and_counted():
+def test_long_questions_are_truncated_and_counted():
     tokenizer, reference = tools()
     asked = [question("a b", "abc d"), question("a b", "a b c d e")]
     windows = make_windows(asked, tokenizer, 20, 5, 4)
-    assert windows.cut_questions == 1
+    assert windows.num_truncated == 1
     assert windows.rows.first.tolist() == [6, 6]
     assert_as_reference(asked, (tokenizer, reference), (20, 5, 4))
 
@@ -263,8 +264,8 @@ def test_long_questions_are_cut_and_counted():
     ("lengths", "message"),
     [
         ((67, 128, 64), "max_seq_length=67: leaves no room"),
-        ((384, 0, 64), "doc_stride=0: at least 1"),
-        ((384, 128, 0), "max_query_length=0: at least 1"),
+        ((384, 0, 64), "doc_stride=0: it must be at least 1"),
+        ((384, 128, 0), "max_query_length=0: it must be at least 1"),
     ],
 )
 def test_lengths_that_cannot_be_are_refused(lengths, message):
@@ -284,7 +285,8 @@ REAL = (
 
 def real_questions(folder, name, step):
     path = str(folder / "squad" / name)
-    return trainable(read_questions(path), path, True)[0][::step]
+    read = read_questions(path)
+    return trainable(read, located_answers(read), path, True)[::step]
 
 
 @pytest.mark.parametrize(("name", "vocabulary", "lower_case", "step"), REAL[1:])

@@ -10,7 +10,8 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.question_answering.squad_files import (
     Answer,
     Question,
-    count_oddities,
+    located_answers,
+    oddity_lines,
     read_questions,
     trainable,
 )
@@ -73,9 +74,9 @@ BROKEN = {
     "lines": ('{"data": []}\n{"data": []}\n', "JSON lines are not taken"),
     "list": ("[]", "is not laid out as SQuAD"),
     "other": ({"examples": []}, "is not laid out as SQuAD"),
-    "data": ({"data": {}}, "'data' is {}; a list is wanted"),
+    "data": ({"data": {}}, "'data' is {}; it must be a list"),
     "empty": ({"data": []}, "has no questions"),
-    "article": ({"data": [7]}, r"data\[0\]: is 7; an object"),
+    "article": ({"data": [7]}, r"data\[0\]: is 7; it must be an object"),
     "paragraphs": ({"data": [{}]}, r"data\[0\]: has no 'paragraphs'"),
     "context": (
         changed(lambda p: p[1].pop("context")),
@@ -83,7 +84,7 @@ BROKEN = {
     ),
     "context kind": (
         changed(lambda p: p[0].update(context=None)),
-        r"paragraphs\[0\]: 'context' is None; a text is wanted",
+        r"paragraphs\[0\]: 'context' is None; it must be a text",
     ),
     "question": (
         changed(lambda p: p[0]["qas"][0].pop("question")),
@@ -91,7 +92,7 @@ BROKEN = {
     ),
     "id": (
         changed(lambda p: p[0]["qas"][0].update(id=5)),
-        r"qas\[0\]: 'id' is 5; a text is wanted",
+        r"qas\[0\]: 'id' is 5; it must be a text",
     ),
     "start": (
         changed(lambda p: p[0]["qas"][0]["answers"][0].pop("answer_start")),
@@ -101,7 +102,7 @@ BROKEN = {
         changed(
             lambda p: p[0]["qas"][0]["answers"][0].update(answer_start=True)
         ),
-        "'answer_start' is True; a whole number",
+        "'answer_start' is True; it must be a whole",
     ),
     "contradiction": (
         changed(lambda p: p[0]["qas"][0].update(is_impossible=True)),
@@ -115,7 +116,7 @@ BROKEN = {
     ),
     "impossible kind": (
         changed(lambda p: p[0]["qas"][0].update(is_impossible="no")),
-        "'is_impossible' is 'no'; true or false",
+        "'is_impossible' is 'no'; it must be true or false",
     ),
     "repeated": (
         changed(lambda p: p[1]["qas"][0].update(id="a")),
@@ -149,6 +150,15 @@ def test_bytes_that_are_not_utf_8_are_named(tmp_path):
         read_questions(str(path))
 
 
+def kept(questions, impossible=False):
+    return trainable(questions, located_answers(questions), "f", impossible)
+
+
+def oddities(questions, training=True):
+    located = located_answers(questions)
+    return oddity_lines(questions, located, "train.json", training)
+
+
 def with_answers(context, *answers):
     return Question("q", "", "?", context, answers, False)
 
@@ -178,21 +188,20 @@ def with_answers(context, *answers):
 )
 def test_an_answer_must_be_where_it_says(context, answer, found):
     good = with_answers("Rome", Answer("Rome", 0))
-    kept, oddities = trainable(
-        [good, with_answers(context, answer)], "f", False
-    )
-    assert len(kept) == 1 + found
-    assert oddities.answers_not_found == 1 - found
+    rows = [good, with_answers(context, answer)]
+    assert len(kept(rows)) == 1 + found
+    lines = [line for line in oddities(rows) if "answer_start" in line]
+    assert len(lines) == 1 - found
 
 
 def test_one_answer_is_trained_on():
     several = with_answers(
         "in 1903 Rome", Answer("Rome", 3), Answer("1903", 3), Answer("in", 0)
     )
-    kept, oddities = trainable([several], "f", False)
-    assert kept == [several._replace(answers=(Answer("1903", 3),))]
-    assert oddities.further_answers == 2
-    assert oddities.answers_not_found == 0
+    assert kept([several]) == [several._replace(answers=(Answer("1903", 3),))]
+    (line,) = oddities([several])
+    assert line.startswith("train.json: 2 further answers are not trained on")
+    assert oddities([several], training=False) == []
 
 
 def test_what_is_odd_is_counted_and_told():
@@ -203,32 +212,29 @@ def test_what_is_odd_is_counted_and_told():
         NONE._replace(context=" \n"),
         NONE,
     ]
-    kept, oddities = trainable(rows, "train.json", True)
-    assert kept == [rows[0], rows[1], rows[4]]
-    assert oddities == count_oddities(rows)
-    told = oddities.lines("train.json", training=True)
-    assert [re.sub(r"^train.json: ", "", line) for line in told] == [
+    assert kept(rows, impossible=True) == [rows[0], rows[1], rows[4]]
+    lines = oddities(rows)
+    assert [re.sub(r"^train.json: ", "", line) for line in lines] == [
         "1 of 5 questions have an answer that is not at its answer_start; "
         "skipped.",
         "1 of 5 questions have an empty context; skipped.",
         "1 of 5 questions are empty; kept.",
         "3 of 5 questions have the id of an earlier question; kept.",
     ]
-    kept_lines = oddities.lines("train.json", training=False)
-    assert "answer_start; kept." in kept_lines[0]
-    assert count_oddities([SARAH, NONE]).lines("f", training=True) == []
+    assert "answer_start; kept." in oddities(rows, training=False)[0]
+    assert oddities([SARAH, NONE]) == []
 
 
 def test_questions_without_answer_need_squad_2():
-    assert trainable([NONE, SARAH], "f", True)[0] == [NONE, SARAH]
+    assert kept([NONE, SARAH], impossible=True) == [NONE, SARAH]
     with pytest.raises(UserError, match="question 'c': has no answer"):
-        trainable([NONE, SARAH], "f", False)
+        kept([NONE, SARAH])
 
 
 def test_a_file_of_wrong_offsets_is_refused():
     wrong = SARAH._replace(answers=(Answer("Rome", 0),))
     with pytest.raises(UserError, match="none of its 1 questions"):
-        trainable([wrong], "f", False)
+        kept([wrong])
 
 
 @pytest.mark.parametrize(
@@ -244,6 +250,5 @@ def test_real_files_are_read(name, questions, impossible, shared_data):
     read = read_questions(str(shared_data / "squad" / name))
     assert len(read) == questions
     assert sum(q.is_impossible for q in read) == impossible
-    kept, oddities = trainable(read, name, True)
-    assert len(kept) == questions
-    assert oddities.answers_not_found == 0
+    assert len(kept(read, impossible=True)) == questions
+    assert not [line for line in oddities(read) if "answer_start" in line]

@@ -19,7 +19,7 @@ from bert_tf.finetuning.question_answering.squad_files import (
     read_questions,
 )
 from bert_tf.finetuning.question_answering.squad_metrics import (
-    coverage,
+    coverage_lines,
     exact_match,
     normalize_answer,
     question_scores,
@@ -29,7 +29,10 @@ from bert_tf.finetuning.question_answering.squad_metrics import (
     word_f1,
     word_f1_or_none,
 )
-from bert_tf.finetuning.question_answering.task import write_answer_lines
+from bert_tf.finetuning.question_answering.task import (
+    QuestionAnsweringConfig,
+    QuestionAnsweringTask,
+)
 
 
 def asked(identifier, *answers):
@@ -102,7 +105,7 @@ TRICKY = [
 
 
 @pytest.mark.parametrize("with_null", [False, True])
-def test_one_rule_scores_a_question_wherever_it_is_scored(with_null, tmp_path):
+def test_one_rule_scores_a_question_wherever_it_is_scored(with_null):
     """Right answers that have no word, in the table and in the report."""
     questions = [asked(f"{i}", *row[0]) for i, row in enumerate(TRICKY)]
     texts = tuple(row[1] for row in TRICKY)
@@ -117,15 +120,16 @@ def test_one_rule_scores_a_question_wherever_it_is_scored(with_null, tmp_path):
     name = "exact" if with_null else "exact_match"
     assert (scores[name], scores["f1"]) == pytest.approx((exact, f1))
     answers = Answers(
-        identifiers=names,
         n_best=((),) * 5,
         best=texts,
         spans=np.zeros((5, 2), np.int64),
         null_odds=np.zeros(5) if with_null else None,
     )
-    path = tmp_path / "dev_predictions.jsonl"
-    write_answer_lines(path, questions, answers, threshold=1.0)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    config = QuestionAnsweringConfig("q", (), 9, 9, 9, 9, 9, with_null, 1.0)
+    task = QuestionAnsweringTask(
+        name="q", train_name="", dev_name="", with_null=False, main_metric="f1"
+    )
+    lines = task.prediction_lines(questions, answers, config)
     assert [(line["exact"], line["f1"]) for line in lines] == expected
 
 
@@ -150,19 +154,16 @@ def test_squad_1_needs_answers():
 
 def test_missing_and_extra_predictions_are_told():
     questions = [asked(letter, letter) for letter in "abcdefgh"]
-    found = coverage(questions, {"a": "a", "z": "z"}, "p.json")
-    assert found.missing == tuple("bcdefgh")
-    assert found.unknown == ("z",)
-    assert found.lines("p.json") == [
+    assert coverage_lines(questions, {"a": "a", "z": "z"}, "p.json") == [
         "p.json: 7 of 8 questions are unanswered and will receive score 0: "
         "'b', 'c', 'd', 'e', 'f' and 2 more.",
         "p.json: 1 ids are no question's and do not count: 'z'.",
     ]
-    assert coverage(questions, dict.fromkeys("abcdefgh"), "p").lines("p") == []
+    assert coverage_lines(questions, dict.fromkeys("abcdefgh"), "p") == []
     with pytest.raises(UserError, match="p.json: answers none of the 8"):
-        coverage(questions, {"z": "z"}, "p.json")
+        coverage_lines(questions, {"z": "z"}, "p.json")
     with pytest.raises(UserError, match="those in the file are none"):
-        coverage(questions, {}, "p.json")
+        coverage_lines(questions, {}, "p.json")
 
 
 V2 = [

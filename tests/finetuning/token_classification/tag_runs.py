@@ -7,7 +7,10 @@ import numpy as np
 
 from bert_tf.checkpoints import load_checkpoint, save_checkpoint
 from bert_tf.finetuning.recipe import TagRecipe
-from bert_tf.finetuning.token_classification.task import ConllFolder, TagTask
+from bert_tf.finetuning.token_classification.task import (
+    ConllFolder,
+    TokenClassificationTask,
+)
 from tests.finetuning.sentence_runs import BAD, FILLER, GOOD, model_folder
 
 FILES = {
@@ -15,7 +18,7 @@ FILES = {
     "dev": ("eng.testa", "valid.txt"),
     "test": ("eng.testb", "test.txt"),
 }
-TASK = TagTask(name="names", data=ConllFolder("names", FILES))
+TASK = TokenClassificationTask(name="names", data=ConllFolder("names", FILES))
 DEV_SENTENCES, TEST_SENTENCES = 14, 9
 
 

@@ -44,11 +44,13 @@ def error_of(tmp_path, text, **layout):
 def test_words_tags_sentences_and_documents(tmp_path):
     data = read_conll(written(tmp_path, CONLL))
     assert data.words == ["EU", "rejects", "Peter", "BRUSSELS", "Paris"]
-    assert data.tags == ["B-ORG", "O", "B-PER", "B-LOC", "B-LOC"]
+    assert data.tags == ["I-ORG", "O", "I-PER", "I-LOC", "B-LOC"]
+    assert data.scheme == "IOB1"
+    assert data.iob2_tags == ["B-ORG", "O", "B-PER", "B-LOC", "B-LOC"]
     assert data.rows.tolist() == [3, 4, 6, 9, 10]
     assert data.sentence_starts.tolist() == [0, 2, 3, 5]
     assert data.document_starts.tolist() == [0, 2, 3]
-    assert (data.marks, data.separator, data.num_sentences) == (2, " ", 3)
+    assert (data.marks, data.separator, len(data)) == (2, " ", 3)
     assert [data.words[part] for part in data.sentences()] == [
         ["EU", "rejects"],
         ["Peter"],
@@ -99,7 +101,7 @@ def test_a_blank_of_another_kind_stays_in_its_word(tmp_path):
 def test_packed_file(tmp_path):
     path = tmp_path / "words.txt.gz"
     path.write_bytes(gzip.compress(CONLL.encode()))
-    assert read_conll(str(path)).num_sentences == 3
+    assert len(read_conll(str(path))) == 3
 
 
 def test_other_columns(tmp_path):
@@ -117,10 +119,10 @@ def test_words_alone(tmp_path):
     layout = ConllLayout(tag_column=None)
     data = read_conll(written(tmp_path, "EU\nrejects\n\nPeter\n"), layout)
     assert data.words == ["EU", "rejects", "Peter"]
-    assert data.tags is None
+    assert data.tags == []
     # What stands where a tag would is no matter.
     data = read_conll(written(tmp_path, "EU NNP\nrejects VBZ\n"), layout)
-    assert data.tags is None
+    assert data.tags == []
 
 
 def test_without_marks_each_sentence_is_a_document_or_all_are_one(tmp_path):
@@ -138,9 +140,7 @@ def test_comments_stand_before_sentences_alone(tmp_path, capsys):
     path = written(tmp_path, text)
     data = read_conll(path, ConllLayout(comment="#"))
     assert data.words == ["5", "#", "x"]
-    assert f"{path}: 3 comment lines are passed over." in (
-        capsys.readouterr().err
-    )
+    assert f"{path}: 3 comment lines are skipped." in (capsys.readouterr().err)
     with pytest.raises(UserError, match="row 1: 'sentence' is no tag"):
         read_conll(path)
 
@@ -214,7 +214,7 @@ def test_conll_2003_has_its_published_counts(
 ):
     """Tjong Kim Sang and De Meulder 2003, tables 1 and 2."""
     data = read_conll(str(shared_data / "conll2003" / name))
-    assert data.num_sentences == sentences
+    assert len(data) == sentences
     assert data.marks == len(data.document_starts) - 1 == documents
     assert len(data.words) == words
     assert len(entities(data.tags, data.sentence_starts)) == found

@@ -9,8 +9,8 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.token_classification.entities import (
     EntityCounts,
     entity_confusion,
+    in_scheme,
     score_entities,
-    to_iob2,
 )
 
 TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
@@ -27,7 +27,9 @@ def tags_of(parts):
 
 def test_scores_by_hand():
     scores = score_entities(tags_of(GOLD), tags_of(PREDICTED), BOUNDS)
-    assert scores.overall == EntityCounts(wanted=5, found=4, right=1)
+    assert scores.overall == EntityCounts(
+        num_gold=5, num_predicted=4, num_correct=1
+    )
     assert scores.by_type == {
         "LOC": EntityCounts(2, 1, 0),
         "MISC": EntityCounts(1, 0, 0),
@@ -75,7 +77,9 @@ def test_what_conlleval_prints():
     ).split()
     scores = score_entities(tags_of(gold), tags_of(predicted), [0, 9, 16, 22])
     assert scores.words == 22
-    assert scores.overall == EntityCounts(wanted=10, found=11, right=5)
+    assert scores.overall == EntityCounts(
+        num_gold=10, num_predicted=11, num_correct=5
+    )
     assert {
         name: f"{100 * value:.2f}" for name, value in scores.scores().items()
     } == {
@@ -86,7 +90,7 @@ def test_what_conlleval_prints():
     }
     assert [
         f"{kind} {100 * part.precision:.2f} {100 * part.recall:.2f} "
-        f"{100 * part.f1:.2f} {part.found}"
+        f"{100 * part.f1:.2f} {part.num_predicted}"
         for kind, part in scores.by_type.items()
     ] == [
         "A-B 100.00 100.00 100.00 1",
@@ -112,7 +116,7 @@ def walk(references, predictions, bounds):
     A stretch is open from its first word on; it is right if it opens and
     closes at the same words in both columns, with one type.
     """
-    wanted = found = right = 0
+    num_gold = num_predicted = num_correct = 0
     for begin, end in zip(bounds, bounds[1:], strict=False):
         open_both = False
         last = ["O", "O"]
@@ -126,14 +130,14 @@ def walk(references, predictions, bounds):
                 opens.append(tag != "O" and (before == "O" or other))
                 closes.append(before != "O" and (tag == "O" or other))
             if open_both and any(closes):
-                right += all(closes)
+                num_correct += all(closes)
                 open_both = False
-            wanted += opens[0]
-            found += opens[1]
+            num_gold += opens[0]
+            num_predicted += opens[1]
             if all(opens) and now[0][2:] == now[1][2:]:
                 open_both = True
             last = now
-    return EntityCounts(wanted, found, right)
+    return EntityCounts(num_gold, num_predicted, num_correct)
 
 
 @given(two_taggings())
@@ -141,7 +145,7 @@ def test_counts_are_those_of_a_walk_over_both_columns(case):
     references, predictions, bounds = case
     scores = score_entities(references, predictions, bounds)
     assert scores.overall == walk(references, predictions, bounds)
-    for name in ("wanted", "found", "right"):
+    for name in ("num_gold", "num_predicted", "num_correct"):
         parts = [getattr(part, name) for part in scores.by_type.values()]
         assert getattr(scores.overall, name) == sum(parts)
 
@@ -151,7 +155,7 @@ def test_schemes_do_not_matter_to_entities(case):
     references, predictions, bounds = case
     scores = score_entities(references, predictions, bounds)
     converted = score_entities(
-        to_iob2(references, bounds), to_iob2(predictions, bounds), bounds
+        in_scheme(references, bounds), in_scheme(predictions, bounds), bounds
     )
     assert scores.overall == converted.overall
     assert scores.by_type == converted.by_type
@@ -166,9 +170,9 @@ def test_confusion_adds_up_to_the_counts(case):
     assert confusion[-1, -1] == 0
     for number, kind in enumerate(kinds):
         counts = scores.by_type[kind]
-        assert confusion[number].sum() == counts.wanted
-        assert confusion[:, number].sum() == counts.found
-        assert confusion[number, number] == counts.right
+        assert confusion[number].sum() == counts.num_gold
+        assert confusion[:, number].sum() == counts.num_predicted
+        assert confusion[number, number] == counts.num_correct
 
 
 def test_nothing_found_and_nothing_there():

@@ -20,12 +20,14 @@ from bert_tf.finetuning.token_classification.features import (
     bilstm_tagger,
     layers_of,
 )
-from bert_tf.finetuning.token_classification.objective import TagObjective
 from bert_tf.finetuning.token_classification.task import (
-    FeatureFacts,
-    FeatureTask,
+    FeatureTaggingConfig,
+    FeatureTaggingTask,
 )
-from bert_tf.finetuning.token_classification.windows import encode_words
+from bert_tf.finetuning.token_classification.windows import (
+    TagObjective,
+    encode_words,
+)
 from bert_tf.training.loop import TrainingLoop
 from bert_tf.training.sentinel import first_non_finite, ids_outside
 from bert_tf.training.setup import forward_tensors
@@ -38,7 +40,7 @@ from tests.finetuning.token_classification.tag_runs import (
 )
 from tests.model_helpers import fill, numpy
 
-FEATURE_TASK = FeatureTask(name="names", data=TASK.data)
+FEATURE_TASK = FeatureTaggingTask(name="names", data=TASK.data)
 
 
 @pytest.fixture(scope="module")
@@ -128,21 +130,27 @@ def test_too_few_layers():
     assert layers_of("weighted_sum_all", 1) == (1,)
 
 
-def test_a_tagger_to_start_from_is_not_read(finished, recipe, capsys):
+def test_a_tagger_to_start_from_is_not_read(finished, recipe, tmp_path, capsys):
     folder, _ = finished
     initial = load_checkpoint(folder)
-    facts = FEATURE_TASK.facts_of(recipe, FEATURE_TASK.read("train", recipe))
-    for init_from, told in ((folder, True), (recipe.init_from, False)):
+    words = FEATURE_TASK.load("train", recipe)
+    config = FEATURE_TASK.configure(recipe, words)
+    for init_from, labelled, told in (
+        (folder, True, True),
+        (folder, False, False),
+        (recipe.init_from, True, False),
+    ):
         again = dataclasses.replace(recipe, init_from=str(init_from))
-        FEATURE_TASK.check_model(initial, again, facts)
+        rows = FEATURE_TASK.encode(words, tokenizer(), config, labelled)
+        FEATURE_TASK.featurize(rows, "x", initial, config, again, tmp_path)
         assert ("its tagger is not read" in capsys.readouterr().err) is told
 
 
 def test_vectors_are_those_of_first_sub_tokens(start, recipe, tmp_path):
-    words = FEATURE_TASK.read("test", recipe)
+    words = FEATURE_TASK.load("test", recipe)
     windows = encode_words(words, tokenizer(), 32)
     source = source_of(start, tmp_path, "concat_last_four")
-    rows = FeatureRows(source, windows, words.sentence_starts, "test")
+    rows = FeatureRows(source=source, windows=windows, split="test")
     encoder = BertEncoder.from_checkpoint(start)
     for chosen in ([2, 0, 7], [5]):
         batch = rows.batch(np.array(chosen))
@@ -170,12 +178,12 @@ def test_vectors_are_those_of_first_sub_tokens(start, recipe, tmp_path):
 
 
 def test_vectors_are_computed_once(start, recipe, tmp_path, monkeypatch):
-    words = FEATURE_TASK.read("dev", recipe)
+    words = FEATURE_TASK.load("dev", recipe)
     windows = encode_words(words, tokenizer(), 32)
     source = source_of(start, tmp_path, "last")
 
     def rows(source=source, windows=windows):
-        return FeatureRows(source, windows, words.sentence_starts, "dev")
+        return FeatureRows(source=source, windows=windows, split="dev")
 
     kept = np.array(rows().vectors)
     assert kept.dtype == np.float16
@@ -204,7 +212,7 @@ def test_vectors_are_computed_once(start, recipe, tmp_path, monkeypatch):
 
 
 def test_an_encoder_that_gives_no_numbers(start, recipe, tmp_path):
-    words = FEATURE_TASK.read("dev", recipe)
+    words = FEATURE_TASK.load("dev", recipe)
     windows = encode_words(words, tokenizer(), 32)
     source = source_of(start, tmp_path, "last")
     arrays = dict(source.checkpoint.arrays)
@@ -213,7 +221,7 @@ def test_an_encoder_that_gives_no_numbers(start, recipe, tmp_path):
         source.checkpoint, arrays=arrays | {name: arrays[name] * np.nan}
     )
     source = dataclasses.replace(source, checkpoint=broken)
-    rows = FeatureRows(source, windows, words.sentence_starts, "dev")
+    rows = FeatureRows(source=source, windows=windows, split="dev")
     assert "what the encoder gives is not finite" in error_of(
         lambda: rows.vectors
     )
@@ -329,16 +337,18 @@ def test_a_loaded_tagger_is_the_same(finished, tmp_path):
     )
     assert len(model.trainable_variables) == 2 * 2 * 3 + 2
     other = dataclasses.replace(facts, lstm_units=7)
-    wrong = FEATURE_TASK.make_model(model.encoder, other)
+    wrong = FEATURE_TASK.build(model.encoder, other)
     line = error_of(wrong.load_beside, folder)
     assert line.startswith(f"{folder / 'tagger.safetensors'}: ")
     assert line.endswith("it is of another model.")
 
 
 def test_the_search_for_a_bad_number_needs_no_token_ids(start):
-    model = FEATURE_TASK.make_model(
+    model = FEATURE_TASK.build(
         BertEncoder.from_checkpoint(start),
-        FeatureFacts("names", tuple("OABCD"), 32, "document", 0, "last", 3, 0),
+        FeatureTaggingConfig(
+            "names", tuple("OABCD"), 32, "document", 0, "last", 3, 0
+        ),
     )
     batch = vectors(layers=1)
     batch["word_features"] = np.repeat(batch["word_features"], 3, axis=3)

@@ -12,12 +12,10 @@ from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.token_classification.conll_files import (
     TaggedWords,
     read_conll,
-)
-from bert_tf.finetuning.token_classification.objective import TagObjective
-from bert_tf.finetuning.token_classification.task import (
-    TagAnswers,
     split_off_documents,
 )
+from bert_tf.finetuning.token_classification.task import TagPredictions
+from bert_tf.finetuning.token_classification.windows import TagObjective
 from bert_tf.models import bert_token_classifier
 from bert_tf.text.tokenizer import BertTokenizer
 from tests.finetuning.sentence_runs import model_folder, tokenizer
@@ -38,16 +36,23 @@ def words_of(tmp_path, text, name="words.txt") -> TaggedWords:
     return read_conll(str(path))
 
 
+def mean_loss(words, logits, config):
+    """The mean loss of a word, whatever is predicted."""
+    tags = ["O"] * len(words.words)
+    return TASK.score(words, TagPredictions(logits, tags), config).loss
+
+
 @pytest.fixture
 def split(tmp_path):
     words = words_of(tmp_path, conll(6, 3))
-    facts = TASK.facts_of(TagRecipe(max_seq_length=24), words)
-    return Split(words, TASK.encode(words, tokenizer(), facts)), facts
+    config = TASK.configure(TagRecipe(max_seq_length=24), words)
+    rows = TASK.encode(words, tokenizer(), config, labelled=True)
+    return Split(words, rows), config
 
 
 def test_only_first_sub_tokens_are_learned_from(split):
-    part, facts = split
-    batch = TASK.labelled(part, tokenizer(), facts).batch(np.arange(6))
+    part, config = split
+    batch = part.rows.batch(np.arange(6))
     random = np.random.default_rng(1)
     shape = (*batch["input_ids"].shape, len(LABELS))
     logits = tf.constant(random.normal(size=shape).astype("float32"))
@@ -75,13 +80,13 @@ def test_only_first_sub_tokens_are_learned_from(split):
     assert right == np.sum(chosen.argmax(axis=-1) == wanted)
     # The same loss as over the words of a split.
     order = np.lexsort((places, rows))
-    answers = TagAnswers(chosen[order].astype("float32"), [])
-    assert TASK.loss(part.examples, answers, facts) == pytest.approx(expected)
+    found = mean_loss(part.examples, chosen[order].astype("float32"), config)
+    assert found == pytest.approx(expected)
 
 
 def test_other_tags_change_the_loss_by_their_word_alone(split):
-    part, facts = split
-    batch = TASK.labelled(part, tokenizer(), facts).batch(np.arange(6))
+    part, config = split
+    batch = part.rows.batch(np.arange(6))
     logits = np.random.default_rng(2).normal(
         size=(*batch["input_ids"].shape, len(LABELS))
     )
@@ -99,24 +104,24 @@ def test_other_tags_change_the_loss_by_their_word_alone(split):
 
 
 def test_loss_leaves_out_tags_that_are_not_known(tmp_path, split):
-    _, facts = split
+    _, config = split
     words = words_of(tmp_path, "a O\nb B-ORG\n")
     logits = np.float32([[3, 1, 0, 0, 0], [9, 9, 9, 9, 9]])
     alone = words_of(tmp_path, "a O\n", "alone.txt")
-    assert TASK.loss(words, TagAnswers(logits, []), facts) == TASK.loss(
-        alone, TagAnswers(logits[:1], []), facts
+    assert mean_loss(words, logits, config) == mean_loss(
+        alone, logits[:1], config
     )
     strange = words_of(tmp_path, "b B-ORG\n", "strange.txt")
-    assert TASK.loss(strange, TagAnswers(logits[1:], []), facts) is None
+    assert mean_loss(strange, logits[1:], config) is None
 
 
 def test_answers_are_the_best_tags_in_iob2(tmp_path, split):
-    _, facts = split
+    _, config = split
     words = words_of(tmp_path, "a O\nb O\nc O\n\nd O\n")
     best = [4, 4, 2, 2]
     logits = np.eye(5, dtype="float32")[best]
-    found = TASK.answer(
-        {"logits": logits}, Split(words, None), tokenizer(), facts
+    found = TASK.decode(
+        {"logits": logits}, Split(words, None), tokenizer(), config
     )
     assert found.tags == ["B-PER", "I-PER", "B-LOC", "B-LOC"]
 
@@ -142,9 +147,9 @@ def test_what_the_doctor_finds(tmp_path):
     long = "".join(f"Good{number}\u200b N I-NP O\n" for number in range(60))
     (folder / "eng.testa").write_text(f"{dev}\n{long}")
     recipe = tag_recipe(tmp_path, tmp_path, score_test=False)
-    splits = {k: TASK.read(k, recipe) for k in ("train", "dev")}
-    examined = TASK.examine(recipe, tokenizer(), splits)
-    numbers = examined.numbers
+    splits = {k: TASK.load(k, recipe) for k in ("train", "dev")}
+    found = TASK.examine(recipe, tokenizer(), splits)
+    numbers, lines = found.numbers, found.text
     train, part = (numbers["splits"][k] for k in splits)
     assert train["sentences"] == train["document_marks"] * 4 == 20
     assert part["sentences"] == 4
@@ -161,7 +166,6 @@ def test_what_the_doctor_finds(tmp_path):
     assert shared["sentences"] == 3
     assert shared["with_other_tags"] >= 1
     assert shared["first"] == [3, 3]
-    lines = examined.text
     assert "ORG" in lines
     assert "(not in train)" in lines
     assert "sentences longer than 32 tokens: 1, read in " in lines
@@ -173,10 +177,10 @@ def test_what_the_doctor_finds(tmp_path):
 def test_case_of_words_and_of_the_vocabulary(tmp_path, lower_case, word):
     words = words_of(tmp_path, f"{word} B-PER\na O\n")
     tokens = [*tokenizer().vocabulary.tokens, "Good"]
-    examined = TASK.examine(
+    found = TASK.examine(
         TagRecipe(), BertTokenizer(tokens, lower_case), {"train": words}
     )
-    remarks = [x for x in examined.text.split("\n") if "remark" in x]
+    remarks = [x for x in found.text.splitlines() if "remark" in x]
     if lower_case and word == "Good":
         (line,) = remarks
         assert "the model is uncased, and 50.00 % of the words have" in line
@@ -234,8 +238,8 @@ def test_official_numbers_of_conll2003(shared_data, tmp_path):
     recipe = CONLL.recipe_type(
         **{**CONLL.defaults, "data_dir": str(shared_data)}
     )
-    assert CONLL.present_splits(CONLL.dev_splits, recipe) == ("dev", "test")
-    splits = {k: CONLL.read(k, recipe) for k in ("train", "dev", "test")}
+    assert CONLL.splits(CONLL.dev_splits, recipe) == ("dev", "test")
+    splits = {k: CONLL.load(k, recipe) for k in ("train", "dev", "test")}
     assert [len(words) for words in splits.values()] == [14041, 3250, 3453]
     load = load_checkpoint(model_folder(tmp_path / "model"))
     own = BertTokenizer(load.vocabulary, True)
@@ -243,11 +247,11 @@ def test_official_numbers_of_conll2003(shared_data, tmp_path):
     parts = numbers["splits"].values()
     assert [sum(p["entities"].values()) for p in parts] == [23499, 5942, 5648]
     assert [p["documents"] for p in parts] == [946, 216, 231]
-    facts = CONLL.facts_of(recipe, splits["train"])
-    assert len(facts.labels) == 9
+    config = CONLL.configure(recipe, splits["train"])
+    assert len(config.labels) == 9
     dev = splits["dev"]
-    rows = CONLL.encode(dev, own, facts)
+    rows = CONLL.encode(dev, own, config, labelled=True)
     assert len(rows) == 3250
     assert rows.word_starts[-1] == len(dev.words) == 51362
-    batch = CONLL.labelled(Split(dev, rows), own, facts).batch(np.arange(9))
+    batch = rows.batch(np.arange(9))
     assert batch["tag_weights"].sum() == rows.word_starts[9]

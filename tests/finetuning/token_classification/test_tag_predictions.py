@@ -12,6 +12,7 @@ from bert_tf.finetuning.token_classification.conll_files import (
     score_tag_file,
     write_tag_predictions,
 )
+from bert_tf.finetuning.token_classification.entities import EntityCounts
 
 GOLD = """-DOCSTART- -X- O
 
@@ -74,7 +75,7 @@ def test_a_file_of_another_system(tmp_path):
     )
     scores = score_tag_file(gold(tmp_path), str(path))
     counts = scores.overall
-    assert (counts.wanted, counts.found, counts.right) == (3, 4, 2)
+    assert counts == EntityCounts(3, 4, 2)
     columns = ConllLayout(token_column=0, tag_column=2)
     again = score_tag_file(
         gold(tmp_path), str(path), ConllLayout(tag_column=2), columns
@@ -111,7 +112,7 @@ def test_accuracy_is_of_the_tags_as_given(
     """Worked by hand: `$correctTag eq $guessed and $guessedType eq ...`."""
     scores = score_tag_file(*pasted(tmp_path, (gold_tags, found_tags)))
     assert scores.accuracy == num_same / 3
-    assert scores.overall.right == num_correct
+    assert scores.overall.num_correct == num_correct
     told = "found.txt: has tags in IOB2 and" in capsys.readouterr().err
     assert told == ("I-PER" in gold_tags and found_tags == "O B-PER O")
 

@@ -20,7 +20,9 @@ from bert_tf.finetuning.token_classification.conll_files import (
     read_conll,
     score_tag_file,
 )
-from bert_tf.finetuning.token_classification.task import OwnTagTask
+from bert_tf.finetuning.token_classification.task import (
+    UserTokenClassificationTask,
+)
 from bert_tf.training.loop import TrainingLoop
 from bert_tf.training.strategies import make_strategy
 from tests.finetuning.sentence_runs import BAD, FILLER, GOOD, tokenizer
@@ -136,10 +138,10 @@ def test_dev_predictions_hold_every_sentence(finished, files):
     for line, part in zip(found, dev.sentences(), strict=True):
         assert line["row"] == dev.rows[part.start]
         assert line["words"] == dev.words[part]
-        assert line["tags"] == dev.given_tags[part]
+        assert line["tags"] == dev.tags[part]
         assert len(line["predictions"]) == len(line["words"])
     words = read_conll(str(folder / "predictions_dev.txt"))
-    assert words.given_tags == [tag for x in found for tag in x["predictions"]]
+    assert words.tags == [tag for x in found for tag in x["predictions"]]
 
 
 @pytest.mark.slow
@@ -172,7 +174,7 @@ def test_a_loaded_model_answers_as_it_did(finished, recipe, files):
     folder, _ = finished
     model, tokenizer, facts = load_model(folder, TASK)
     predictor = Predictor([model], make_strategy("one_device"), 4)
-    dev = TASK.read("dev", recipe)
+    dev = TASK.load("dev", recipe)
     task = TASK.resolve(recipe)
     split = Split(dev, task.encode(dev, tokenizer, facts))
     outputs = predictor.outputs(split.rows)
@@ -221,8 +223,8 @@ def test_test_is_left_alone_unless_it_is_to_be_scored(
     ]
     (copy / "eng.testb").unlink()
     recipe = recipe.override(["score_test=yes"])
-    assert TASK.present_splits(TASK.dev_splits, recipe) == ("dev",)
-    assert "has no eng.testb nor test.txt; going on with dev alone." in (
+    assert TASK.splits(TASK.dev_splits, recipe) == ("dev",)
+    assert "has no eng.testb nor test.txt; continuing with dev alone." in (
         capsys.readouterr().err
     )
 
@@ -233,7 +235,7 @@ def test_sentences_alone(finished, recipe, tmp_path):
     run_finetuning(TASK, alone, tmp_path, ["train", "eval"])
     _, tokenizer, facts = load_model(tmp_path, TASK)
     assert facts.context == "sentence"
-    dev = TASK.read("dev", recipe)
+    dev = TASK.load("dev", recipe)
     short = TASK.encode(dev, tokenizer, facts)
     _, _, theirs = load_model(finished[0], TASK)
     wide = TASK.encode(dev, tokenizer, theirs)
@@ -317,7 +319,7 @@ def test_own_files_by_settings_alone(separator, start, tmp_path, capsys):
             num_train_epochs=1.0,
         )
     )
-    task = OwnTagTask(name="tagging")
+    task = UserTokenClassificationTask(name="tagging")
     modes = ["train", "eval", "predict"]
     done = run_finetuning(task, recipe, tmp_path / "out", modes)
     assert done["train"]["examples"] == {"train": 36, "dev": 4}
@@ -369,16 +371,16 @@ def test_settings_that_cannot_be(start, files):
     assert line.startswith("score_test=True: there is nothing to score")
     line = error_of(lambda: OwnTagRecipe(dev_share=1.0))
     assert line == "dev_share is 1.0; it takes above 0, below 1."
-    own = OwnTagTask(name="tagging").prepared(OwnTagRecipe())
+    own = UserTokenClassificationTask(name="tagging").resolve(OwnTagRecipe())
     for split in ("train", "test"):
-        line = error_of(own.read, split, OwnTagRecipe())
+        line = error_of(own.load, split, OwnTagRecipe())
         assert line.startswith(f"`{split}_file`=...: name the file")
     with pytest.raises(UserError, match="`dev_file`=...: name the file"):
-        own.present_splits(("dev",), OwnTagRecipe())
+        own.splits(("dev",), OwnTagRecipe())
 
 
 def test_a_model_of_another_kind(finished, recipe, start, tmp_path):
-    other = OwnTagTask(name="tagging")
+    other = UserTokenClassificationTask(name="tagging")
     line = error_of(load_model, finished[0], other)
     assert line.endswith(
         "was fine-tuned for names, not tagging; give that task as `task`."

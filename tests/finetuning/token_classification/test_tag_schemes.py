@@ -17,7 +17,6 @@ from bert_tf.finetuning.token_classification.entities import (
     is_tag,
     scheme_of,
     tag_numbers,
-    to_iob2,
 )
 
 IOB_TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
@@ -27,7 +26,7 @@ def one(text):
     """The entities of one sentence, and its IOB2."""
     tags = text.split()
     bounds = [0, len(tags)]
-    return entities(tags, bounds), " ".join(to_iob2(tags, bounds))
+    return entities(tags, bounds), " ".join(in_scheme(tags, bounds))
 
 
 @st.composite
@@ -106,7 +105,7 @@ def test_a_sentence_ends_its_entities():
         Entity("PER", 0, 1),
         Entity("PER", 2, 2),
     ]
-    assert to_iob2(tags, np.array([0, 2, 4])) == [
+    assert in_scheme(tags, np.array([0, 2, 4])) == [
         "B-PER",
         "I-PER",
         "B-PER",
@@ -124,9 +123,9 @@ def test_entities_are_those_of_a_slow_search(case):
 def test_conversion_keeps_entities_and_is_done_once(case):
     tags, starts = case
     tags = [tag if tag == "O" else f"{tag}-X" for tag in tags]
-    converted = to_iob2(tags, starts)
+    converted = in_scheme(tags, starts)
     assert entities(converted, starts) == entities(tags, starts)
-    assert to_iob2(converted, starts) == converted
+    assert in_scheme(converted, starts) == converted
     assert set(converted) <= {"O", "B-X", "I-X"}
     # No I- without its own kind before it.
     for begin, end in itertools.pairwise(starts):

@@ -15,14 +15,12 @@ from bert_tf.finetuning.token_classification.conll_files import (
     read_conll,
 )
 from bert_tf.finetuning.token_classification.task import (
-    OwnTagFiles,
-    TagFacts,
-    TagTask,
+    ConllFolder,
+    TokenClassificationConfig,
+    TokenClassificationTask,
 )
 from bert_tf.finetuning.token_classification.windows import (
-    TaggedRows,
     encode_words,
-    word_outputs,
 )
 from bert_tf.text.tokenizer import BertTokenizer
 
@@ -44,7 +42,6 @@ def words_of(documents):
         path="words.txt",
         words=words,
         tags=["O"] * len(words),
-        given_tags=["O"] * len(words),
         rows=np.arange(len(words)) + 1,
         sentence_starts=np.cumsum([0, *map(len, sentences)]),
         document_starts=np.cumsum([0, *map(len, documents)]),
@@ -147,9 +144,7 @@ def test_every_word_is_asked_for_once_at_its_first_sub_token(documents, length):
     windows = encode_words(data, TOKENIZER, length)
     row, place, word = windows.words(np.arange(len(windows.rows)))
     np.testing.assert_array_equal(word, np.arange(len(data.words)))
-    sentence = np.repeat(
-        np.arange(data.num_sentences), np.diff(data.sentence_starts)
-    )
+    sentence = np.repeat(np.arange(len(data)), np.diff(data.sentence_starts))
     np.testing.assert_array_equal(windows.rows.example[row], sentence)
     for r, p, w in zip(row, place, word, strict=True):
         ids = row_of(windows.rows, r)
@@ -202,16 +197,16 @@ def test_sentences_alone():
 def test_a_file_without_document_marks_is_told_of_once(capsys):
     sentences = [["a"] * 6, ["b"] * 3]
     told = "words.txt: has no -DOCSTART- lines, so its sentences stand alone"
-    template = TagTask(name="names", data=OwnTagFiles())
+    template = TokenClassificationTask(name="names", data=ConllFolder("", {}))
     for documents, context, expected in (
         ([[part] for part in sentences], "document", 1),
         ([[part] for part in sentences], "sentence", 0),
         ([sentences], "document", 0),
     ):
         data = dataclasses.replace(words_of(documents), marks=0)
-        facts = TagFacts("names", (), 40, context, 0)
+        facts = TokenClassificationConfig("names", (), 40, context, 0)
         # Training, dev, and dev again, in one run.
-        task = template.prepared(None)
+        task = template.resolve(None)
         for _ in range(3):
             windows = task.encode(data, TOKENIZER, facts)
         assert capsys.readouterr().err.count(told) == expected
@@ -276,7 +271,7 @@ def test_batches_have_tags_at_the_words_asked_for():
     windows = encode_words(data, TOKENIZER, 16)
     numbers = np.random.default_rng(1).integers(1, 9, len(data.words), np.int32)
     chosen = np.array([len(windows.rows) - 1, 0, 3])
-    batch = TaggedRows(windows, numbers).batch(chosen)
+    batch = dataclasses.replace(windows, tags=numbers).batch(chosen)
     for name in ("input_ids", "input_mask", "segment_ids", "tag_ids"):
         assert batch[name].dtype == np.int32
     assert batch["tag_weights"].dtype == np.float32
@@ -311,9 +306,9 @@ def test_outputs_return_to_their_words(documents, length):
     def batches():
         for chosen in np.split(order, range(4, count, 4)):
             filled = np.concatenate([chosen, order[: 4 - len(chosen)]])
-            yield chosen, outputs[filled]
+            yield chosen, {"logits": outputs[filled]}
 
-    found = word_outputs(windows, batches())
+    found = windows.gather(batches())["logits"]
     assert found.shape == (len(data.words), 3)
     row, place, word = windows.words(np.arange(count))
     expected = outputs[row, place].astype(np.float32)
