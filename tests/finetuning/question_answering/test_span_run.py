@@ -30,10 +30,6 @@ from tests.finetuning.sentence_runs import (
     model_folder,
     tokenizer,
 )
-from tests.run_folders import (
-    stop_at,
-    weights,
-)
 
 V1 = QuestionAnsweringTask(
     name="squad_v1",
@@ -154,19 +150,6 @@ def test_the_lines_for_the_report(finished):
         assert row["null_odds"] is None
     exact = done["eval"]["dev"]["exact_match"]
     assert np.mean([row["exact"] for row in rows]) == pytest.approx(exact)
-
-
-@pytest.mark.slow
-def test_interrupted_is_uninterrupted(finished, recipe, tmp_path, monkeypatch):
-    stop_at(monkeypatch, 41)
-    with pytest.raises(KeyboardInterrupt):
-        run_finetuning(V1, recipe, tmp_path, ["train"])
-    monkeypatch.undo()
-    run_finetuning(V1, recipe, tmp_path, ["train"])
-    for part in (".", "last"):
-        theirs = weights(finished[0] / part)
-        for key, array in weights(tmp_path / part).items():
-            np.testing.assert_array_equal(array, theirs[key])
 
 
 @pytest.mark.slow
@@ -327,9 +310,3 @@ def test_files_that_do_not_fit(settings, message, recipe, tmp_path):
 def test_lengths_that_leave_no_room(recipe):
     with pytest.raises(UserError, match="max_seq_length.* 7 or more, so that"):
         recipe.override(["max_seq_length=6"])
-
-
-def test_models_of_other_tasks(finished, recipe, tmp_path):
-    recipe = recipe.override([f"init_from={finished[0]}"])
-    with pytest.raises(UserError, match="was fine-tuned for squad_v1, not squ"):
-        run_finetuning(V2, recipe, tmp_path / "new", ["eval"])

@@ -23,7 +23,6 @@ from bert_tf.finetuning.token_classification.conll_files import (
 from bert_tf.finetuning.token_classification.task import (
     UserTokenClassificationTask,
 )
-from bert_tf.training.loop import TrainingLoop
 from bert_tf.training.strategies import make_strategy
 from tests.finetuning.sentence_runs import BAD, FILLER, GOOD, tokenizer
 from tests.finetuning.token_classification.tag_runs import (
@@ -144,32 +143,6 @@ def test_dev_predictions_hold_every_sentence(finished, files):
     assert words.tags == [tag for x in found for tag in x["predictions"]]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("step", [7])
-def test_interrupted_is_uninterrupted(
-    step, finished, recipe, tmp_path, monkeypatch
-):
-    train = TrainingLoop._train
-
-    def interrupt(self, phase, batch, number, progress, history):
-        if number == step:
-            raise KeyboardInterrupt
-        train(self, phase, batch, number, progress, history)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainingLoop, "_train", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            run_finetuning(TASK, recipe, tmp_path, ["train"])
-    run_finetuning(TASK, recipe, tmp_path, ["train"])
-    whole = finished[0]
-    assert history(tmp_path) == history(whole)
-    for part in (".", "last"):
-        theirs = weights(whole / part)
-        for name, array in weights(tmp_path / part).items():
-            np.testing.assert_array_equal(array, theirs[name])
-    assert answer_lines(tmp_path) == answer_lines(whole)
-
-
 def test_a_loaded_model_answers_as_it_did(finished, recipe, files):
     folder, _ = finished
     model, tokenizer, facts = load_model(folder, TASK)
@@ -227,21 +200,6 @@ def test_test_is_left_alone_unless_it_is_to_be_scored(
     assert "has no eng.testb nor test.txt; continuing with dev alone." in (
         capsys.readouterr().err
     )
-
-
-@pytest.mark.slow
-def test_sentences_alone(finished, recipe, tmp_path):
-    alone = recipe.override(["context=sentence", "num_train_epochs=1"])
-    run_finetuning(TASK, alone, tmp_path, ["train", "eval"])
-    _, tokenizer, facts = load_model(tmp_path, TASK)
-    assert facts.context == "sentence"
-    dev = TASK.load("dev", recipe)
-    short = TASK.encode(dev, tokenizer, facts)
-    _, _, theirs = load_model(finished[0], TASK)
-    wide = TASK.encode(dev, tokenizer, theirs)
-    # As many questions, fewer tokens around them.
-    assert short.lengths.sum() < wide.lengths.sum()
-    assert len(short.places) == len(wide.places) == len(dev.words)
 
 
 @pytest.mark.parametrize("length", [1, 500])
