@@ -136,7 +136,7 @@ def show_equality(task: str) -> None:
     import numpy as np
 
     from bert_tf.encoder import BertEncoder
-    from bert_tf.finetuning.encoding import encode
+    from bert_tf.finetuning.text_classification.encoding import encode
     from bert_tf.text.tokenizer import BertTokenizer
     from tools.task_files import load_task, recipe_of
 
@@ -144,7 +144,7 @@ def show_equality(task: str) -> None:
     ids, mask = theirs["input_ids"], theirs["input_mask"]
     found = load_task(task)
     recipe = recipe_of(found, task, [f"data_dir={_DATA_DIR.value}"])
-    examples = found.read("dev", recipe)[: len(ids)]
+    examples = found.load("dev", recipe)[: len(ids)]
     tokenizer = BertTokenizer.from_checkpoint(_INIT_FROM.value)
     rows = encode(examples, tokenizer, recipe.max_seq_length)
     batch = rows.batch(np.arange(len(ids)))
@@ -193,7 +193,7 @@ def count_rows(task: str) -> int:
 
     found = load_task(task)
     recipe = recipe_of(found, task, [f"data_dir={_DATA_DIR.value}"])
-    return len(found.read("train", recipe))
+    return len(found.load("train", recipe))
 
 
 def show_speeds(task: str) -> None:

@@ -10,11 +10,6 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bert_tf.finetuning.choices.choice_data import SwagFiles
-    from bert_tf.finetuning.choices.choice_task import (
-        MultipleChoiceTask,
-        UserChoiceTask,
-    )
     from bert_tf.finetuning.data.glue import (
         PAPER_RECIPE,
         DataSet,
@@ -22,7 +17,18 @@ if TYPE_CHECKING:
         GlueFile,
         train_dev_test,
     )
-    from bert_tf.finetuning.kinds.metrics import (
+    from bert_tf.finetuning.multiple_choice.files import SwagFiles
+    from bert_tf.finetuning.multiple_choice.task import (
+        MultipleChoiceTask,
+        UserChoiceTask,
+    )
+    from bert_tf.finetuning.question_answering.task import QuestionAnsweringTask
+    from bert_tf.finetuning.text_classification.kinds import (
+        MultiLabelTask,
+        RegressionTask,
+        SentenceTask,
+    )
+    from bert_tf.finetuning.text_classification.metrics import (
         accuracy,
         binary_f1,
         label_macro_f1,
@@ -33,11 +39,7 @@ if TYPE_CHECKING:
         spearman,
         subset_accuracy,
     )
-    from bert_tf.finetuning.kinds.multi_label_task import MultiLabelTask
-    from bert_tf.finetuning.kinds.own_file import UserFileTask
-    from bert_tf.finetuning.kinds.regression_task import RegressionTask
-    from bert_tf.finetuning.kinds.sentence_task import SentenceTask
-    from bert_tf.finetuning.question_answering.task import QuestionAnsweringTask
+    from bert_tf.finetuning.text_classification.user_file import UserFileTask
     from bert_tf.finetuning.token_classification.task import (
         ConllFolder,
         FeatureTaggingTask,
@@ -52,26 +54,26 @@ _HOME = {
     "FeatureTaggingTask": "token_classification.task",
     "GlueData": "data.glue",
     "GlueFile": "data.glue",
-    "MultiLabelTask": "kinds.multi_label_task",
-    "MultipleChoiceTask": "choices.choice_task",
+    "MultiLabelTask": "text_classification.kinds",
+    "MultipleChoiceTask": "multiple_choice.task",
     "PAPER_RECIPE": "data.glue",
     "QuestionAnsweringTask": "question_answering.task",
-    "RegressionTask": "kinds.regression_task",
-    "SentenceTask": "kinds.sentence_task",
-    "SwagFiles": "choices.choice_data",
+    "RegressionTask": "text_classification.kinds",
+    "SentenceTask": "text_classification.kinds",
+    "SwagFiles": "multiple_choice.files",
     "TokenClassificationTask": "token_classification.task",
-    "UserChoiceTask": "choices.choice_task",
-    "UserFileTask": "kinds.own_file",
+    "UserChoiceTask": "multiple_choice.task",
+    "UserFileTask": "text_classification.user_file",
     "UserTokenClassificationTask": "token_classification.task",
-    "accuracy": "kinds.metrics",
-    "binary_f1": "kinds.metrics",
-    "label_macro_f1": "kinds.metrics",
-    "label_micro_f1": "kinds.metrics",
-    "macro_f1": "kinds.metrics",
-    "matthews": "kinds.metrics",
-    "pearson": "kinds.metrics",
-    "spearman": "kinds.metrics",
-    "subset_accuracy": "kinds.metrics",
+    "accuracy": "text_classification.metrics",
+    "binary_f1": "text_classification.metrics",
+    "label_macro_f1": "text_classification.metrics",
+    "label_micro_f1": "text_classification.metrics",
+    "macro_f1": "text_classification.metrics",
+    "matthews": "text_classification.metrics",
+    "pearson": "text_classification.metrics",
+    "spearman": "text_classification.metrics",
+    "subset_accuracy": "text_classification.metrics",
     "train_dev_test": "data.glue",
 }
 

@@ -23,13 +23,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bert_tf.errors import excerpt
-from bert_tf.finetuning.data.examples import Example
-from bert_tf.finetuning.kinds.labels import sorted_labels
+from bert_tf.finetuning.data.examples import Example, sorted_labels
 from bert_tf.finetuning.task import Examination
 
 if TYPE_CHECKING:
     # A run of one family needs nothing of the others, a report no TensorFlow.
-    from bert_tf.finetuning.choices.choice_file import ChoiceExample
+    from bert_tf.finetuning.multiple_choice.files import ChoiceExample
     from bert_tf.finetuning.question_answering.squad_files import Question
     from bert_tf.finetuning.token_classification.conll_files import (
         TaggedWords,

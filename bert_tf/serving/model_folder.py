@@ -16,15 +16,15 @@ from bert_tf.checkpoints import (
 )
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
-from bert_tf.finetuning.choices.choice_task import ChoiceFacts
-from bert_tf.finetuning.kinds.text_data import SentenceFacts
 from bert_tf.finetuning.model_folder import (
     TASK_FILE,
     read_config_as,
     task_of,
 )
+from bert_tf.finetuning.multiple_choice.task import MultipleChoiceConfig
 from bert_tf.finetuning.question_answering.task import QuestionAnsweringConfig
 from bert_tf.finetuning.results import RESULTS_FILE
+from bert_tf.finetuning.text_classification.task import TextClassificationConfig
 from bert_tf.finetuning.token_classification.task import (
     TokenClassificationConfig,
 )
@@ -111,7 +111,7 @@ def _fine_tuned(
     """A model with a head, used as its task.json says."""
     encoder = BertEncoder(checkpoint.config, dtype=precision)
     if head == CLASSIFIER:
-        config = read_config_as(folder, SentenceFacts)
+        config = read_config_as(folder, TextClassificationConfig)
         model = bert_classifier(encoder, config.num_outputs)
         restore(model, checkpoint)
         multi_label = config.label_kind == "multi_label"
@@ -150,7 +150,7 @@ def _fine_tuned(
             model, tokenizer, config.labels, config.max_seq_length, stride
         )
     assert head == MULTIPLE_CHOICE
-    config = read_config_as(folder, ChoiceFacts)
+    config = read_config_as(folder, MultipleChoiceConfig)
     model = bert_multiple_choice(encoder)
     restore(model, checkpoint)
     return ChoiceModel(

@@ -12,8 +12,8 @@ from bert_tf.finetuning.batches import (
     prediction_batches,
     training_batches,
 )
-from bert_tf.finetuning.encoding import encode
 from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS, LabelledRows
+from bert_tf.finetuning.text_classification.encoding import encode
 from tests.finetuning.sentence_runs import texts, tokenizer
 
 

@@ -13,8 +13,8 @@ from bert_tf.finetuning.checks import (
     REPLACEMENT,
     suspicious,
 )
-from bert_tf.finetuning.kinds.own_file import UserFileTask
 from bert_tf.finetuning.recipe import OwnFileRecipe
+from bert_tf.finetuning.text_classification.user_file import UserFileTask
 from bert_tf.text.tokenizer import BertTokenizer
 
 TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c ##d e ; &".split()
@@ -33,9 +33,9 @@ DEV = "t\tl\ne e e\tx\na zebra\tx\nb\tz\n"
 
 
 def look(task, recipe, tokenizer):
-    names = (task.train_split, *task.present_splits(task.dev_splits, recipe))
-    splits = {name: task.read(name, recipe) for name in names}
-    return task.examine(recipe, tokenizer, splits)
+    names = (task.train_split, *task.splits(task.dev_splits, recipe))
+    splits = {name: task.load(name, recipe) for name in names}
+    return task.examine(recipe, tokenizer, splits).numbers
 
 
 @pytest.fixture(scope="module")

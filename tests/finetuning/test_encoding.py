@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example
-from bert_tf.finetuning.encoding import encode
+from bert_tf.finetuning.text_classification.encoding import encode
 from bert_tf.text.packing_graph import SentencePacker
 from tests.finetuning.sentence_runs import FILLER, GOOD, tokenizer
 

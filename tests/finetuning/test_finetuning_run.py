@@ -15,12 +15,6 @@ from bert_tf.checkpoints import load_checkpoint, read_arrays, save_checkpoint
 from bert_tf.errors import UserError
 from bert_tf.finetuning.batches import epoch_batches
 from bert_tf.finetuning.data.examples import Example
-from bert_tf.finetuning.encoding import encode
-from bert_tf.finetuning.kinds.labels import class_weights_of
-from bert_tf.finetuning.kinds.multi_label_task import MultiLabelTask
-from bert_tf.finetuning.kinds.objectives import ClassesObjective
-from bert_tf.finetuning.kinds.regression_task import RegressionTask
-from bert_tf.finetuning.kinds.sentence_task import SentenceTask
 from bert_tf.finetuning.model_folder import load_model, read_config
 from bert_tf.finetuning.prediction import Predictor
 from bert_tf.finetuning.recipe import MultiLabelRecipe
@@ -29,6 +23,14 @@ from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import lr_multipliers
 from bert_tf.finetuning.task_model import TaskModel
+from bert_tf.finetuning.text_classification.encoding import encode
+from bert_tf.finetuning.text_classification.kinds import (
+    MultiLabelTask,
+    RegressionTask,
+    SentenceTask,
+    class_weights_of,
+)
+from bert_tf.finetuning.text_classification.objectives import ClassesObjective
 from bert_tf.models import bert_classifier
 from bert_tf.training.loop import TrainingLoop
 from bert_tf.training.saved_states import SavedStates
@@ -277,7 +279,7 @@ def test_dev_is_answered_again_only_by_other_weights(
     """Once an evaluation, and once more if the last one was not the best."""
     left, asked = iter(scores), []
     monkeypatch.setattr(
-        SentenceTask, "score", lambda *_: {"accuracy": next(left, 0.0)}
+        SentenceTask, "label_scores", lambda *_: {"accuracy": next(left, 0.0)}
     )
     outputs = Predictor.outputs
 
@@ -293,7 +295,7 @@ def test_dev_is_answered_again_only_by_other_weights(
     lines = (tmp_path / "dev_predictions.jsonl").read_text().splitlines()
     kept = [json.loads(line)["probabilities"] for line in lines]
     model, own, facts = load_model(tmp_path, TASK, "float32")
-    dev = TASK.read("dev", recipe)
+    dev = TASK.load("dev", recipe)
     rows = TASK.resolve(recipe).encode(dev, own, facts)
     predictor = Predictor([model], tf.distribute.get_strategy(), 16)
     logits = outputs(predictor, rows)["logits"]
@@ -315,7 +317,7 @@ def test_early_stopping_and_its_resume(recipe, tmp_path, monkeypatch, capsys):
         current[0] = number
         train(self, phase, batch, number, progress, history)
 
-    monkeypatch.setattr(SentenceTask, "score", score)
+    monkeypatch.setattr(SentenceTask, "label_scores", score)
     monkeypatch.setattr(TrainingLoop, "_train", follow)
     run_finetuning(TASK, recipe, tmp_path / "whole", ["train"])
     assert history(tmp_path / "whole")[-1]["step"] == 8

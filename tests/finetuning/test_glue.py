@@ -149,20 +149,16 @@ def test_layout(glue, name, own_folder):
     if own_folder:
         folder = glue / next(iter(FILES[name])).partition("/")[0]
     recipe = recipe_of(task, folder)
-    train = task.read(task.train_split, recipe)
+    train = task.load(task.train_split, recipe)
     assert [(e.text_a, e.text_b, e.label) for e in train] == TRAIN[name]
-    labels = task.labels_of(train)
+    labels = task.find_labels(train)
     assert len(labels) == {"stsb": 0, "mnli": 3}.get(name, 2)
-    assert task.num_outputs(labels) == max(len(labels), 1)
     task.targets(train, labels)
-    for split in task.present_splits(task.dev_splits, recipe):
-        dev = task.read(split, recipe)
+    for split in task.splits(task.dev_splits, recipe):
+        dev = task.load(split, recipe)
         assert len(dev) == 1
         task.targets(dev, labels)
-        majority = task.majority_score(
-            [e.label for e in train], [e.label for e in dev]
-        )
-        assert task.main_metric in majority
+        assert task.main_metric in task.baseline(train, dev)
     assert set(task.paper) <= {*task.scores, "accuracy_mismatched"}
 
 
@@ -170,14 +166,14 @@ def test_layout(glue, name, own_folder):
 def test_submission_files(glue, tmp_path, name):
     task = task_of(name)
     recipe = recipe_of(task, glue)
-    splits = task.present_splits(task.test_splits, recipe)
+    splits = task.splits(task.test_splits, recipe)
     assert set(splits) == set(SUBMISSIONS[name])
     for split in splits:
-        examples = task.read(split, recipe)
+        examples = task.load(split, recipe)
         assert [(e.label, e.identifier) for e in examples] == [(None, "0")]
-        logits = np.zeros((1, task.num_outputs(task.labels)), np.float32)
+        logits = np.zeros((1, max(len(task.labels), 1)), np.float32)
         logits[0, 0] = 0.9
-        predictions = task.decode(logits, task.labels, 0.5)
+        predictions = task.predictions_of(logits, task.labels, 0.5)
         file, answer = SUBMISSIONS[name][split]
         path = task.write_predictions(
             tmp_path, split, examples, predictions, None
@@ -196,48 +192,48 @@ def test_defaults_are_fields_of_the_recipe():
 
 def test_qqp_says_what_it_passes_over(glue, capsys):
     task = task_of("qqp")
-    rows = task.read("train", recipe_of(task, glue))
+    rows = task.load("train", recipe_of(task, glue))
     assert [e.identifier for e in rows] == ["0", "2"]
     assert "QQP/train.tsv: 1 broken row" in capsys.readouterr().err
     strict = recipe_of(task, glue, bad_rows="error", empty_text="error")
     with pytest.raises(UserError, match="row 3: has 4 cells and the header 6"):
-        task.read("train", strict)
+        task.load("train", strict)
 
 
 def test_a_missing_dev_file_is_said(glue, capsys):
     task = task_of("mnli")
     (glue / "MNLI" / "dev_mismatched.tsv").unlink()
     recipe = recipe_of(task, glue)
-    assert task.present_splits(task.dev_splits, recipe) == ("dev_matched",)
+    assert task.splits(task.dev_splits, recipe) == ("dev_matched",)
     assert capsys.readouterr().err == (
         f"{glue}: has no dev_mismatched.tsv; continuing with dev_matched "
         "alone.\n"
     )
     (glue / "MNLI" / "dev_matched.tsv").unlink()
     with pytest.raises(UserError, match="neither MNLI/dev_matched.tsv nor"):
-        task.present_splits(task.dev_splits, recipe)
+        task.splits(task.dev_splits, recipe)
 
 
 def test_missing_data(tmp_path):
     task = task_of("mrpc")
     with pytest.raises(UserError) as caught:
-        task.read("train", recipe_of(task, tmp_path))
+        task.load("train", recipe_of(task, tmp_path))
     assert str(caught.value) == (
         f"`data_dir`={tmp_path}: has neither MRPC/train.tsv nor train.tsv; "
         "give the task's folder in the layout of gluebenchmark.com, or the one "
         "above it."
     )
     with pytest.raises(UserError, match="no such folder"):
-        task.read("train", recipe_of(task, tmp_path / "none"))
+        task.load("train", recipe_of(task, tmp_path / "none"))
 
 
 def test_data_of_another_task(glue):
     task = task_of("wnli")
     with pytest.raises(UserError, match="row 2: unknown label 'entailment'"):
-        task.read("train", recipe_of(task, glue / "RTE"))
+        task.load("train", recipe_of(task, glue / "RTE"))
     task = task_of("mrpc")
     with pytest.raises(UserError, match="has no column '#1 String'"):
-        task.read("train", recipe_of(task, glue / "RTE"))
+        task.load("train", recipe_of(task, glue / "RTE"))
 
 
 # TensorFlow Datasets.
@@ -258,7 +254,7 @@ def test_data_sets_have_these_features(data_sets, name):
     recipe = recipe_of(task)
     with data_sets.testing.mock_data(num_examples=7):
         for split in (*task.dev_splits, *task.test_splits):
-            rows = task.read(split, recipe)
+            rows = task.load(split, recipe)
             assert len(rows) == 7
             assert [e.row for e in rows] == sorted(e.row for e in rows)
             assert all(e.text_a for e in rows)
@@ -280,7 +276,7 @@ def test_labels_of_data_sets_are_those_of_the_files(data_sets, monkeypatch):
     }
     monkeypatch.setattr(data_glue, "_batches", lambda name, split: [batch])
     task = task_of("mnli")
-    rows = task.read("dev_matched", recipe_of(task))
+    rows = task.load("dev_matched", recipe_of(task))
     assert [tuple(e)[:5] for e in rows] == [
         ("f\u00fcrst", "y", order[0], "3", 4),
         ("second", "x", order[2], "8", 9),
@@ -304,7 +300,7 @@ def test_no_connection(monkeypatch):
     monkeypatch.setattr(urllib.request, "urlopen", refuse)
     task = task_of("rte")
     with pytest.raises(UserError) as caught:
-        task.read("dev", recipe_of(task))
+        task.load("dev", recipe_of(task))
     line = str(caught.value)
     assert "\n" not in line
     assert line.startswith("TensorFlow Datasets cannot give glue/rte (")
@@ -329,7 +325,7 @@ def test_a_download_that_fails(monkeypatch):
     monkeypatch.setattr(urllib.request, "urlopen", not_found)
     task = task_of("rte")
     with pytest.raises(UserError, match="importlib_resources.*`data_dir`"):
-        task.read("dev", recipe_of(task))
+        task.load("dev", recipe_of(task))
 
 
 # The real files.
@@ -365,8 +361,8 @@ def test_real_files(shared_data, name):
     task = task_of(name)
     recipe = recipe_of(task, shared_data / "glue")
     for split, count in REAL[name].items():
-        assert task.present_splits((split,), recipe) == (split,)
-        examples = task.read(split, recipe)
+        assert task.splits((split,), recipe) == (split,)
+        examples = task.load(split, recipe)
         assert len(examples) == count, split
         assert [e.identifier for e in examples] == [*map(str, range(count))]
         if split in task.test_splits:

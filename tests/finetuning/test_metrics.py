@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.kinds import metrics
+from bert_tf.finetuning.text_classification import metrics
 
 RANDOM = np.random.default_rng(7)
 

@@ -10,8 +10,6 @@ from bert_tf.checkpoints import load_checkpoint, save_checkpoint
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.extraction.embed import embed
-from bert_tf.finetuning.kinds.sentence_task import SentenceTask
-from bert_tf.finetuning.kinds.text_data import SentenceFacts
 from bert_tf.finetuning.model_folder import (
     load_model,
     read_config,
@@ -20,7 +18,8 @@ from bert_tf.finetuning.model_folder import (
 )
 from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.setup import open_initial
-from bert_tf.finetuning.task_model import TaskModel
+from bert_tf.finetuning.text_classification.kinds import SentenceTask
+from bert_tf.finetuning.text_classification.task import TextClassificationConfig
 from bert_tf.serving.model_folder import served_model
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
@@ -29,7 +28,7 @@ from tests.finetuning.sentence_runs import model_folder
 from tests.model_helpers import encoder_inputs, fill
 
 TASK = SentenceTask(name="mood", data=None)
-FACTS = SentenceFacts(
+FACTS = TextClassificationConfig(
     task="mood",
     label_kind="classes",
     labels=("négatif", "neutral", "positive"),
@@ -47,9 +46,7 @@ FACTS = SentenceFacts(
 @pytest.fixture
 def saved(tmp_path):
     start = model_folder(tmp_path / "start")
-    model = TaskModel(
-        TASK.make_network(BertEncoder.from_checkpoint(start), FACTS)
-    )
+    model = TASK.build(BertEncoder.from_checkpoint(start), FACTS)
     fill(model, seed=8)
     tokenizer = BertTokenizer.from_checkpoint(start)
     save_model(tmp_path / "model", model, tokenizer, FACTS)
@@ -132,9 +129,9 @@ def test_other_settings_of_the_tokenizer_go_along(tmp_path):
     values = json.loads((theirs / "tokenizer_config.json").read_text())
     assert {key: values[key] for key in SETTINGS} == SETTINGS
     tokenizer = BertTokenizer.from_checkpoint(theirs)
-    network = TASK.make_network(BertEncoder.from_checkpoint(theirs), FACTS)
+    model = TASK.build(BertEncoder.from_checkpoint(theirs), FACTS)
     folder = tmp_path / "model"
-    save_model(folder, TaskModel(network), tokenizer, FACTS)
+    save_model(folder, model, tokenizer, FACTS)
     checkpoint = load_checkpoint(folder)
     assert checkpoint.tokenizer_config == TokenizerConfig.of(True, False, False)
     wanted = [tokens.index(token) for token in ("é", "中國")]

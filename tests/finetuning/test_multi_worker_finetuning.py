@@ -14,16 +14,18 @@ pytestmark = pytest.mark.slow
 TASK_FILE = """
 import dataclasses
 
-from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+from bert_tf.finetuning import SentenceTask
+from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.models import bert_classifier
 from tasks.sst2 import TASK as SST2
 
 
 class WithoutDropout(SentenceTask):
-    def make_network(self, encoder, facts):
-        return bert_classifier(
-            encoder, facts.num_outputs, dropout=0.0, unpadded=True
+    def build(self, encoder, config):
+        network = bert_classifier(
+            encoder, config.num_outputs, dropout=0.0, unpadded=True
         )
+        return TaskModel(network)
 
 
 fields = {f.name: getattr(SST2, f.name) for f in dataclasses.fields(SST2)}

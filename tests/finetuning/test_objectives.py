@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_tf.finetuning.kinds.objectives import (
+from bert_tf.finetuning.text_classification.objectives import (
     ClassesObjective,
     MultiLabelObjective,
     RegressionObjective,

@@ -8,8 +8,8 @@ import pytest
 
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.data.user_files import split_off_dev
-from bert_tf.finetuning.kinds.own_file import UserFileTask
 from bert_tf.finetuning.recipe import OwnFileRecipe
+from bert_tf.finetuning.text_classification.user_file import UserFileTask
 from tests.finetuning.own_files import error_of, recipe, rows
 
 OWN = UserFileTask(name="sentence")
@@ -32,7 +32,7 @@ OWN = UserFileTask(name="sentence")
     ],
 )
 def test_columns_that_cannot_be(settings, expected):
-    line = error_of(OWN.prepared, recipe(**settings))
+    line = error_of(OWN.resolve, recipe(**settings))
     assert line.startswith(expected)
 
 
@@ -71,7 +71,7 @@ def test_pairs_in_all_formats(tmp_path):
             text_columns="q,a",
             label_column="y",
         )
-        examples = OWN.prepared(settings).read("train", settings)
+        examples = OWN.resolve(settings).load("train", settings)
         assert [e[:4] for e in examples] == [
             ('who "', "me, me", "1", "0"),
             ("why", "so", "0", "1"),
@@ -82,17 +82,17 @@ def test_pairs_in_all_formats(tmp_path):
 def test_missing_files_and_columns(tmp_path):
     path = rows(tmp_path, "l\tt\na\tx\nb\ty\n")
     settings = recipe(train_file=path)
-    task = OWN.prepared(settings)
-    line = error_of(task.read, "train", settings)
+    task = OWN.resolve(settings)
+    line = error_of(task.load, "train", settings)
     assert line.startswith("`label_column`=...: name the column")
     settings = recipe(test_file=path)
-    assert error_of(task.read, "train", settings).startswith(
+    assert error_of(task.load, "train", settings).startswith(
         "`train_file`=...: name the file"
     )
-    assert error_of(task.present_splits, ("test",), recipe()).startswith(
+    assert error_of(task.splits, ("test",), recipe()).startswith(
         "`test_file`=...: name the file"
     )
-    assert task.present_splits(("test",), settings) == ("test",)
+    assert task.splits(("test",), settings) == ("test",)
 
 
 def test_a_test_file_needs_no_labels(tmp_path):
@@ -100,8 +100,8 @@ def test_a_test_file_needs_no_labels(tmp_path):
     some = rows(tmp_path, "t\tl\nx\ta\ny\t\n", "b.tsv")
     for path, labels in ((without, [None, None]), (some, ["a", None])):
         settings = recipe(test_file=path, label_column="l")
-        task = OWN.prepared(settings)
-        examples = task.read("test", settings)
+        task = OWN.resolve(settings)
+        examples = task.load("test", settings)
         assert [e.label for e in examples] == labels
     line = error_of(task.targets, examples, ("a", "b"))
     assert line.startswith(f"{some}, row 3: has no label")
@@ -170,9 +170,9 @@ def test_without_a_dev_file(tmp_path, capsys):
     body = "".join(f"{'ab'[n % 2]}\ttext {n}\n" for n in range(40))
     path = rows(tmp_path, "l\tt\n" + body)
     settings = recipe(train_file=path, label_column="l", dev_share=0.2)
-    task = OWN.prepared(settings)
-    assert task.present_splits(("dev",), settings) == ("dev",)
-    train, dev = task.read("train", settings), task.read("dev", settings)
+    task = OWN.resolve(settings)
+    assert task.splits(("dev",), settings) == ("dev",)
+    train, dev = task.load("train", settings), task.load("dev", settings)
     assert (len(train), len(dev)) == (32, 8)
     assert not set(train) & set(dev)
     lines = capsys.readouterr().err.splitlines()
@@ -182,6 +182,6 @@ def test_without_a_dev_file(tmp_path, capsys):
     ]
     # Another training seed, the same dev set.
     other = dataclasses.replace(settings, seed=5)
-    assert OWN.prepared(other).read("dev", other) == dev
+    assert OWN.resolve(other).load("dev", other) == dev
     other = dataclasses.replace(settings, dev_seed=5)
-    assert OWN.prepared(other).read("dev", other) != dev
+    assert OWN.resolve(other).load("dev", other) != dev

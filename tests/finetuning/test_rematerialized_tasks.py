@@ -8,11 +8,11 @@ import pytest
 
 import bert_tf.encoder
 from bert_tf.errors import UserError
-from bert_tf.finetuning.choices.choice_task import UserChoiceTask
-from bert_tf.finetuning.kinds.sentence_task import SentenceTask
+from bert_tf.finetuning.multiple_choice.task import UserChoiceTask
 from bert_tf.finetuning.question_answering.task import QuestionAnsweringTask
 from bert_tf.finetuning.recipe import FeatureRecipe, SpanRecipe
 from bert_tf.finetuning.run import run_finetuning
+from bert_tf.finetuning.text_classification.kinds import SentenceTask
 from tests.finetuning.choices import choice_runs
 from tests.finetuning.sentence_runs import data, model_folder, small_recipe
 from tests.finetuning.token_classification import tag_runs

@@ -8,10 +8,10 @@ import pytest
 
 from bert_tf.checkpoints import read_arrays
 from bert_tf.errors import UserError
-from bert_tf.finetuning.kinds.sentence_task import SentenceTask
 from bert_tf.finetuning.report.make import make_report
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.seeds import summary
+from bert_tf.finetuning.text_classification.kinds import SentenceTask
 from bert_tf.training.loop import TrainingLoop
 from tests.finetuning.sentence_runs import data, model_folder, small_recipe
 

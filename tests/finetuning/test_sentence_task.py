@@ -8,13 +8,15 @@ import pytest
 
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.data.predictions import read_predictions
-from bert_tf.finetuning.kinds.multi_label_task import MultiLabelTask
-from bert_tf.finetuning.kinds.own_file import (
+from bert_tf.finetuning.text_classification.kinds import (
+    MultiLabelTask,
+    RegressionTask,
+    SentenceTask,
+)
+from bert_tf.finetuning.text_classification.user_file import (
     OwnTexts,
     UserFileTask,
 )
-from bert_tf.finetuning.kinds.regression_task import RegressionTask
-from bert_tf.finetuning.kinds.sentence_task import SentenceTask
 from tests.finetuning.own_files import error_of, recipe, rows
 
 OWN = UserFileTask(name="sentence")
@@ -24,8 +26,15 @@ def read(train, **settings):
     settings = recipe(
         train_file=train, dev_file=train, label_column="l", **settings
     )
-    task = OWN.prepared(settings)
-    return task, task.read("train", settings)
+    task = OWN.resolve(settings)
+    return task, task.load("train", settings)
+
+
+def many(labels):
+    return [
+        Example(f"text {n}", None, label, str(n), n + 2, "f")
+        for n, label in enumerate(labels)
+    ]
 
 
 # Classes.
@@ -36,28 +45,26 @@ def test_classes(tmp_path):
     task, examples = read(path)
     assert type(task) is SentenceTask
     assert examples[1] == Example("y", None, "yes", "1", 3, path)
-    labels = task.labels_of(examples)
+    labels = task.find_labels(examples)
     assert labels == ("no", "yes")
-    assert task.num_outputs(labels) == 2
     targets = task.targets(examples, labels)
     np.testing.assert_array_equal(targets, [0, 1, 0])
     assert targets.dtype == np.int32
     # Always "no", of which two in three are right: F1 0.8 and 0.
-    references = ["yes", "no", "no"]
-    score = task.majority_score(["no", "yes", "no"], references)
+    score = task.baseline(examples, many(["yes", "no", "no"]))
     assert score == {"accuracy": pytest.approx(2 / 3), "macro_f1": 0.4}
 
 
 def test_labels_that_are_numbers_are_sorted_as_such(tmp_path):
     path = rows(tmp_path, "l\tt\n10\tx\n9\ty\n-1.5\tz\n")
     task, examples = read(path)
-    assert task.labels_of(examples) == ("-1.5", "9", "10")
+    assert task.find_labels(examples) == ("-1.5", "9", "10")
 
 
 def test_decoding_classes():
     task = SentenceTask(name="x", data=OwnTexts(("t",)))
     logits = np.array([[1, 3, 2], [900, -900, 0]], np.float32)
-    found = task.decode(logits, ("a", "b", "c"), 0.5)
+    found = task.predictions_of(logits, ("a", "b", "c"), 0.5)
     assert found.values == ("b", "a")
     expected = np.exp([1, 3, 2]) / np.exp([1, 3, 2]).sum()
     np.testing.assert_allclose(found.probabilities[0], expected, rtol=1e-6)
@@ -82,9 +89,9 @@ def test_an_unknown_label_in_dev(tmp_path):
     train = rows(tmp_path, "l\tt\na\tx\nb\ty\n")
     dev = rows(tmp_path, "t\tl\nx\ta\ny\tc\n", "dev.tsv")
     settings = recipe(train_file=train, dev_file=dev, label_column="l")
-    task = OWN.prepared(settings)
-    labels = task.labels_of(task.read("train", settings))
-    examples = task.read("dev", settings)
+    task = OWN.resolve(settings)
+    labels = task.find_labels(task.load("train", settings))
+    examples = task.load("dev", settings)
     assert error_of(task.targets, examples, labels) == (
         f"{dev}, row 3: unknown label 'c'; the labels are 'a', 'b'."
     )
@@ -93,7 +100,7 @@ def test_an_unknown_label_in_dev(tmp_path):
 def test_one_class_only(tmp_path):
     path = rows(tmp_path, "l\tt\na\tx\na\ty\n")
     task, examples = read(path)
-    line = error_of(task.labels_of, examples)
+    line = error_of(task.find_labels, examples)
     assert line.startswith(f"{path}: every row has the label 'a'; at least")
 
 
@@ -101,7 +108,7 @@ def test_a_label_column_of_free_text(tmp_path):
     body = "".join(f"text {n}\tx\n" for n in range(30))
     path = rows(tmp_path, "l\tt\n" + body)
     task, examples = read(path)
-    line = error_of(task.labels_of, examples)
+    line = error_of(task.find_labels, examples)
     assert "30 different labels in 30 rows, for example 'text 0'" in line
 
 
@@ -120,19 +127,18 @@ def test_regression(tmp_path):
     task, examples = read(path, label_kind="regression")
     assert type(task) is RegressionTask
     assert [e.label for e in examples] == [0.5, -2.0, 30.0]
-    assert task.labels_of(examples) == ()
-    assert task.num_outputs(()) == 1
+    assert task.find_labels(examples) == ()
     targets = task.targets(examples, ())
     assert targets.dtype == np.float32
     np.testing.assert_array_equal(targets, [0.5, -2, 30])
-    found = task.decode(np.array([[1.5], [-9]], np.float32), (), 0.5)
+    found = task.predictions_of(np.array([[1.5], [-9]], np.float32), (), 0.5)
     assert found.values == (1.5, -9.0)
     assert found.probabilities is None
-    assert task.score([1.0, 2.0, 3.0], [2.0, 4.0, 6.0], ()) == {
+    assert task.label_scores([1.0, 2.0, 3.0], [2.0, 4.0, 6.0], ()) == {
         "pearson": pytest.approx(1),
         "spearman": pytest.approx(1),
     }
-    assert task.majority_score([1.0, 2.0], [1.0, 3.0]) == {
+    assert task.baseline(many([1.0, 2.0]), many([1.0, 3.0])) == {
         "pearson": 0,
         "spearman": 0,
     }
@@ -141,7 +147,7 @@ def test_regression(tmp_path):
 @pytest.mark.parametrize(
     ("label", "expected"),
     [
-        ("", "row 3: the label '' is not a number; mend it, or pass "),
+        ("", "row 3: the label '' is not a number; correct it, or pass "),
         ("high", "row 3: the label 'high' is not a number"),
         ("nan", "row 3: the label is nan; every row needs a finite number"),
         ("-inf", "row 3: the label is -inf"),
@@ -157,7 +163,7 @@ def test_no_number(tmp_path, label, expected):
 def test_one_number_only(tmp_path):
     path = rows(tmp_path, "l\tt\n1\tx\n1.0\ty\n")
     task, examples = read(path, label_kind="regression")
-    line = error_of(task.labels_of, examples)
+    line = error_of(task.find_labels, examples)
     assert "every row has the label 1.0" in line
 
 
@@ -170,24 +176,27 @@ def test_several_labels(tmp_path):
     task, examples = read(path, **settings)
     assert type(task) is MultiLabelTask
     assert [e.label for e in examples] == [("a", "b"), (), ("c",)]
-    labels = task.labels_of(examples)
+    labels = task.find_labels(examples)
     assert labels == ("a", "b", "c")
     targets = task.targets(examples, labels)
     assert targets.dtype == np.float32
     np.testing.assert_array_equal(targets, [[1, 1, 0], [0, 0, 0], [0, 0, 1]])
     logits = np.array([[-0.4, 2, -1e4], [-5, -5, -0.1]], np.float32)
-    found = task.decode(logits, labels, 0.4)
+    found = task.predictions_of(logits, labels, 0.4)
     assert found.values == (("a", "b"), ("c",))
     np.testing.assert_allclose(
         found.probabilities[0], [1 / (1 + np.exp(0.4)), 0.880797, 0], rtol=1e-5
     )
-    score = task.score([("a", "b"), ()], [("b",), ()], labels)
+    score = task.label_scores([("a", "b"), ()], [("b",), ()], labels)
     assert score["micro_f1"] == pytest.approx(2 / 3)
     assert score["subset_accuracy"] == 0.5
     # A label that is nowhere is no label that was missed.
-    assert score == task.score([("a", "b"), ()], [("b",), ()], ("a", "b"))
+    assert score == task.label_scores(
+        [("a", "b"), ()], [("b",), ()], ("a", "b")
+    )
     # The commonest answer is "c" alone.
-    score = task.majority_score([("c",), ("c",), ()], [("c",), ("a", "c")])
+    train, dev = many([("c",), ("c",), ()]), many([("c",), ("a", "c")])
+    score = task.baseline(train, dev)
     assert score["micro_f1"] == pytest.approx(4 / 5)
 
 
@@ -208,46 +217,37 @@ def test_several_labels_gone_wrong(tmp_path):
     assert "'a,b' holds the separator ','" in line
     path = rows(tmp_path, "l\tt\n\tx\n\ty\n")
     task, examples = read(path, label_kind="multi_label")
-    assert "no row has a label" in error_of(task.labels_of, examples)
+    assert "no row has a label" in error_of(task.find_labels, examples)
     path = rows(tmp_path, "l\tt\na,b\tx\nb,a\ty\n")
     task, examples = read(path, label_kind="multi_label")
-    line = error_of(task.labels_of, examples)
+    line = error_of(task.find_labels, examples)
     assert "every row has the same labels, 'a,b'" in line
     body = "".join(f"a{n};b\tx\n" for n in range(30))
     path = rows(tmp_path, "l\tt\n" + body)
     task, examples = read(path, label_kind="multi_label")
-    assert "is ',' what stands between" in error_of(task.labels_of, examples)
+    assert "is ',' what stands between" in error_of(task.find_labels, examples)
     line = error_of(task.targets, examples, ("a0;b",))
     assert "row 3: unknown label 'a1;b'" in line
 
 
-def test_class_weights_are_for_classes():
-    data = OwnTexts(("t",))
-    for task in (
-        RegressionTask(name="x", data=data),
-        MultiLabelTask(name="x", data=data),
-    ):
-        assert "class_weights" in error_of(task.weighted_objective, [1.0, 2.0])
-        assert task.weighted_objective(None) is not None
-    task = SentenceTask(name="x", data=data)
-    assert task.weighted_objective([1.0, 2.0]).class_weights == [1.0, 2.0]
+@pytest.mark.parametrize("label_kind", ["regression", "multi_label"])
+def test_class_weights_are_for_classes(tmp_path, label_kind):
+    path = rows(tmp_path, "l\tt\n1\tx\n2\ty\n")
+    task, examples = read(path, label_kind=label_kind)
+    config = task.configure(recipe(label_kind=label_kind), examples)
+    weighted = recipe(label_kind=label_kind, class_weights="1,2")
+    line = error_of(task.loss, weighted, examples, config)
+    assert line.startswith("class_weights: sentence has no classes")
 
 
 # Prediction files.
-
-
-def many(labels):
-    return [
-        Example(f"text {n}", None, label, str(n), n + 2, "f")
-        for n, label in enumerate(labels)
-    ]
 
 
 def test_prediction_files(tmp_path):
     task = MultiLabelTask(name="x", data=OwnTexts(("t",)), separator="|")
     examples = many([None, None])
     logits = np.array([[1, -1, 1], [-1, -1, -1]], np.float32)
-    predictions = task.decode(logits, ("a", "b", "c"), 0.5)
+    predictions = task.predictions_of(logits, ("a", "b", "c"), 0.5)
     path = task.write_predictions(tmp_path, "dev", examples, predictions, None)
     assert path == tmp_path / "predictions_dev.tsv"
     assert path.read_text() == "index\tprediction\n0\ta|c\n1\t\n"
@@ -261,7 +261,7 @@ def test_numbers_are_cut_to_the_range_before_they_are_scored(tmp_path):
     stsb = importlib.import_module("tasks.stsb").TASK
     logits = np.array([[5.25], [-0.5], [2.71828], [5.125]], np.float32)
     examples = many([5.0, 1.5, 2.0, 4.0])
-    predictions = stsb.decode(logits, (), 0.5)
+    predictions = stsb.predictions_of(logits, (), 0.5)
     assert predictions.values == pytest.approx((5.0, 0.0, 2.71828, 5.0))
     path = stsb.write_predictions(tmp_path, "test", examples, predictions, None)
     assert path.name == "STS-B.tsv"
@@ -271,9 +271,10 @@ def test_numbers_are_cut_to_the_range_before_they_are_scored(tmp_path):
     )
     answers = read_predictions(str(path), examples, "f")
     written = [float(cell) for _, cell, _ in answers]
-    scores = stsb.score(stsb.references(examples), predictions.values, ())
-    assert scores == pytest.approx(stsb.score([5, 1.5, 2, 4], written, ()))
-    uncut = stsb.score([5, 1.5, 2, 4], logits[:, 0].tolist(), ())
+    gold = stsb.references(examples)
+    scores = stsb.label_scores(gold, predictions.values, ())
+    assert scores == pytest.approx(stsb.label_scores(gold, written, ()))
+    uncut = stsb.label_scores(gold, logits[:, 0].tolist(), ())
     # Two rows beyond the range are alike once they are cut.
     assert scores["spearman"] != pytest.approx(uncut["spearman"])
     assert scores["pearson"] != pytest.approx(uncut["pearson"])
@@ -307,5 +308,5 @@ def test_prediction_files_gone_wrong(tmp_path):
 def test_json_of_scores(tmp_path):
     """Scores are plain numbers, so results.json can hold them."""
     task = SentenceTask(name="x", data=OwnTexts(("t",)))
-    score = task.score(["a", "b"], ["a", "a"], ("a", "b"))
+    score = task.label_scores(["a", "b"], ["a", "a"], ("a", "b"))
     assert json.loads(json.dumps(score)) == score

@@ -5,16 +5,18 @@ import dataclasses
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.kinds.multi_label_task import MultiLabelTask
-from bert_tf.finetuning.kinds.own_file import UserFileTask
-from bert_tf.finetuning.kinds.regression_task import RegressionTask
-from bert_tf.finetuning.kinds.sentence_task import SentenceTask
 from bert_tf.finetuning.recipe import (
     FinetuningRecipe,
     MultiLabelRecipe,
     OwnFileRecipe,
     SentenceRecipe,
 )
+from bert_tf.finetuning.text_classification.kinds import (
+    MultiLabelTask,
+    RegressionTask,
+    SentenceTask,
+)
+from bert_tf.finetuning.text_classification.user_file import UserFileTask
 from bert_tf.recipe import setting
 from tests.finetuning.sentence_runs import data
 from tools.task_files import load_task, recipe_of, task_named, task_names

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.finetuning.choices.choice_encoding import (
-    best_choices,
-    encode_choices,
-)
-from bert_tf.finetuning.choices.choice_file import (
+from bert_tf.finetuning.multiple_choice.files import (
     SWAG_COLUMNS,
     ChoiceExample,
     read_choices,
+)
+from bert_tf.finetuning.multiple_choice.task import (
+    choice_predictions,
+    encode_choices,
 )
 from bert_tf.serving.choice import ChoiceModel
 from tests.serving import serving_models as models
@@ -44,7 +44,7 @@ def python_answers(examples):
     mask = batch.pop("choice_mask")
     logits = models.chooser()(batch, training=False).numpy()
     shares = tf.nn.softmax(np.where(mask > 0, logits, -np.inf)).numpy()
-    best = best_choices(logits, mask)
+    best = choice_predictions(logits, data.counts).values
     chosen = [e.choices[k] for e, k in zip(examples, best, strict=True)]
     return shares, chosen
 

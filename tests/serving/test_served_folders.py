@@ -9,13 +9,10 @@ import pytest
 from bert_tf.checkpoints import load_checkpoint, save_checkpoint
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
-from bert_tf.finetuning.choices.choice_task import ChoiceFacts
+from bert_tf.finetuning import MultiLabelTask, RegressionTask, SentenceTask
 from bert_tf.finetuning.data.examples import Example
-from bert_tf.finetuning.kinds.multi_label_task import MultiLabelTask
-from bert_tf.finetuning.kinds.regression_task import RegressionTask
-from bert_tf.finetuning.kinds.sentence_task import SentenceTask
-from bert_tf.finetuning.kinds.text_data import SentenceFacts
 from bert_tf.finetuning.model_folder import save_model
+from bert_tf.finetuning.multiple_choice.task import MultipleChoiceConfig
 from bert_tf.finetuning.question_answering.squad_files import Question
 from bert_tf.finetuning.question_answering.task import (
     QuestionAnsweringConfig,
@@ -23,6 +20,7 @@ from bert_tf.finetuning.question_answering.task import (
 )
 from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.task_model import TaskModel
+from bert_tf.finetuning.text_classification.task import TextClassificationConfig
 from bert_tf.finetuning.token_classification.task import (
     TokenClassificationConfig,
 )
@@ -43,9 +41,11 @@ def start(tmp_path_factory):
     return model_folder(tmp_path_factory.mktemp("start") / "model")
 
 
-def saved(folder, start, facts, make_network):
-    network = make_network(BertEncoder.from_checkpoint(start))
-    model = TaskModel(fill(network, seed=5, scale=0.5))
+def saved(folder, start, facts, build):
+    model = build(BertEncoder.from_checkpoint(start))
+    if not isinstance(model, TaskModel):
+        model = TaskModel(model)
+    fill(model, seed=5, scale=0.5)
     save_model(folder, model, tokenizer(), facts)
     return model
 
@@ -65,7 +65,7 @@ def sentence_facts(task, num_outputs, num_texts, **changes):
         "threshold": 0.5,
         **changes,
     }
-    return SentenceFacts(**values)
+    return TextClassificationConfig(**values)
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,13 @@ def sentence_facts(task, num_outputs, num_texts, **changes):
 def test_sentences(kind, labels, count, pairs, changes, start, tmp_path):
     task = kind(name="mood", data=None, labels=labels)
     facts = sentence_facts(task, count, 1 + pairs, **changes)
-    model = saved(tmp_path, start, facts, lambda e: task.make_network(e, facts))
+    model = saved(tmp_path, start, facts, lambda e: task.build(e, facts))
     examples = texts(9, 3, pairs)
     rows = task.encode(examples, tokenizer(), facts)
     everything = np.arange(len(rows))
     outputs = {k: np.array(v) for k, v in model(rows.batch(everything)).items()}
-    found = task.collect(rows, [(everything, outputs)])
-    wanted = task.answer(found, Split(examples, rows), tokenizer(), facts)
+    found = rows.gather([(everything, outputs)])
+    wanted = task.decode(found, Split(examples, rows), tokenizer(), facts)
     served = served_model(tmp_path)
     inputs = {"text": np.array([e.text_a for e in examples])}
     if pairs:
@@ -156,7 +156,7 @@ def test_tags_and_choices_open_too(start, tmp_path):
         text=np.array(["a good film"])
     )
     assert {"entities", "labels", "starts", "ends", "count"} <= set(found)
-    facts = ChoiceFacts("swag", (), LENGTH, True)
+    facts = MultipleChoiceConfig("swag", (), LENGTH, True)
     saved(tmp_path / "c", start, facts, bert_multiple_choice)
     served = served_model(tmp_path / "c")
     found = served.signatures()["serving_default"](
@@ -177,7 +177,7 @@ def test_folders_that_cannot_be_served(start, tmp_path):
     }
     task = SentenceTask(name="mood", data=None, labels=("bad", "good"))
     facts = sentence_facts(task, 2, 1)
-    saved(tmp_path, start, facts, lambda e: task.make_network(e, facts))
+    saved(tmp_path, start, facts, lambda e: task.build(e, facts))
     values = json.loads((tmp_path / "task.json").read_text())
     (tmp_path / "task.json").write_text(json.dumps({**values, "more": 1}))
     with pytest.raises(UserError, match="the keys more are missing or too m"):
@@ -201,7 +201,7 @@ def test_folders_that_cannot_be_served(start, tmp_path):
 def test_an_empty_text_is_served(start, tmp_path):
     task = SentenceTask(name="mood", data=None, labels=("bad", "good"))
     facts = sentence_facts(task, 2, 1)
-    saved(tmp_path, start, facts, lambda e: task.make_network(e, facts))
+    saved(tmp_path, start, facts, lambda e: task.build(e, facts))
     served = served_model(tmp_path)
     empty = Example("", None, None, "0", 1)
     rows = task.encode([empty], tokenizer(), facts)

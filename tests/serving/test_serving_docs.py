@@ -18,11 +18,11 @@ import pytest
 
 import bert_tf
 from bert_tf.encoder import BertEncoder
-from bert_tf.finetuning.choices.choice_task import ChoiceFacts
-from bert_tf.finetuning.kinds.sentence_task import SentenceTask
 from bert_tf.finetuning.model_folder import save_model
+from bert_tf.finetuning.multiple_choice.task import MultipleChoiceConfig
 from bert_tf.finetuning.question_answering.task import QuestionAnsweringConfig
 from bert_tf.finetuning.task_model import TaskModel
+from bert_tf.finetuning.text_classification.kinds import SentenceTask
 from bert_tf.models import (
     bert_classifier,
     bert_multiple_choice,
@@ -94,7 +94,7 @@ def folder(tmp_path_factory) -> pathlib.Path:
         save(name, facts, bert_classifier(encoder(), 3))
     facts = QuestionAnsweringConfig("squad", (), 16, 4, 4, 5, 6, False, 0.0)
     save("squad", facts, bert_span_labeler(encoder()))
-    facts = ChoiceFacts("swag", (), 16, False)
+    facts = MultipleChoiceConfig("swag", (), 16, False)
     save("swag", facts, bert_multiple_choice(encoder()))
     pretrained = root / "out" / "pretraining"
     model = fill(BertPretrainer(encoder().config), seed=5, scale=0.5)

@@ -184,7 +184,7 @@ def test_names():
     [
         ("x = 1\n", "the file defines no TASK"),
         (
-            "from bert_tf.finetuning.kinds.sentence_task import SentenceTask\n"
+            "from bert_tf.finetuning import SentenceTask\n"
             "TASK = SentenceTask(name='x', data=None)\n",
             "TASK has data=None; say where its rows come from",
         ),
@@ -193,7 +193,7 @@ def test_names():
         ("import json\n\nTASK = undefined\n", ", line 3: NameError: name"),
         ("import no_such_module\n", ", line 1: ModuleNotFoundError: No module"),
         (
-            "from bert_tf.finetuning.kinds.sentence_task import SentenceTask\n"
+            "from bert_tf.finetuning import SentenceTask\n"
             "TASK = SentenceTask(name='x')\n",
             ", line 2: TypeError: ",
         ),

@@ -1,8 +1,10 @@
 """Examples of one text or a pair: what text classification reads."""
 
-from collections.abc import Callable
+import collections
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from bert_tf.errors import UserError
 from bert_tf.finetuning.data.tables import (
     Cell,
     Table,
@@ -86,3 +88,29 @@ def examples_of(
             )
         )
     return examples
+
+
+def known_label(example: Any) -> Any:
+    """An example's label; raises `UserError` if it has none."""
+    if example.label is None:
+        raise UserError(
+            f"{example.path}, row {example.row}: has no label; a file with "
+            "labels is needed to train and to evaluate."
+        )
+    return example.label
+
+
+def sorted_labels(labels: Iterable[str]) -> tuple[str, ...]:
+    """Different labels, sorted; by value where all are numbers."""
+    labels = set(labels)
+    try:
+        return tuple(sorted(labels, key=lambda label: (float(label), label)))
+    except ValueError:
+        return tuple(sorted(labels))
+
+
+def commonest(labels: Sequence[Label]) -> Label:
+    """The commonest label, the first in order of equally common ones."""
+    counts = collections.Counter(labels)
+    most = max(counts.values())
+    return min(label for label in counts if counts[label] == most)

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.choices.choice_encoding import (
-    best_choices,
-    encode_choices,
-)
-from bert_tf.finetuning.choices.choice_file import (
+from bert_tf.finetuning.multiple_choice.files import (
     SWAG_COLUMNS,
     ChoiceExample,
     read_choices,
+)
+from bert_tf.finetuning.multiple_choice.task import (
+    choice_predictions,
+    encode_choices,
 )
 from bert_tf.text.packing_graph import SentencePacker
 from bert_tf.text.tokenizer import BertTokenizer
@@ -58,7 +58,7 @@ def test_a_row_by_hand():
         "[CLS] the film was [SEP] it bad [SEP]",
     ]
     assert data.rows.first.tolist() == [5, 5]
-    assert (len(data), data.cut_rows) == (1, 0)
+    assert (len(data), data.truncated_rows) == (1, 0)
 
 
 @pytest.mark.parametrize("length", [5, 8, 13, 40])
@@ -82,7 +82,7 @@ def test_rows_are_those_of_the_packer(length):
             assert data.rows.first[row] == (segments == 0).sum()
             words = example.context.split() + second[k].split()
             cut += len(words) + 3 > length
-    assert data.cut_rows == cut
+    assert data.truncated_rows == cut
 
 
 def test_a_batch_of_as_many_choices():
@@ -110,7 +110,7 @@ def test_a_batch_of_as_many_choices():
             )
 
 
-def test_fewer_choices_are_filled_up_and_masked():
+def test_fewer_choices_are_padded_and_masked():
     data = encode_choices(examples_of([2, 4]), TOKENIZER, 32)
     batch = data.batch(np.array([0, 1]))
     assert batch["choice_mask"].tolist() == [[1, 1, 0, 0], [1, 1, 1, 1]]
@@ -118,9 +118,9 @@ def test_fewer_choices_are_filled_up_and_masked():
     np.testing.assert_array_equal(ids[2], ids[0])
     np.testing.assert_array_equal(ids[3], ids[0])
     assert (ids[1] != ids[0]).any()
-    # What fills up is never chosen.
+    # What pads is never chosen.
     logits = np.array([[-3.0, -2.0, 5.0, 6.0], [0.5, 0.1, 0.9, -1.0]])
-    assert best_choices(logits, batch["choice_mask"]).tolist() == [1, 2]
+    assert choice_predictions(logits, data.counts).values == [1, 2]
     alone = data.batch(np.array([0]))
     assert alone["choice_mask"].tolist() == [[1, 1]]
 
@@ -137,7 +137,7 @@ def test_real_rows(shared_data):
     examples = read_choices(str(path), SWAG_COLUMNS)
     data = encode_choices(examples, real, 128)
     assert len(data.rows) == 4 * len(data) == 1400
-    assert data.cut_rows == 0
+    assert data.truncated_rows == 0
     for number in range(0, 350, 50):
         example = examples[number]
         for k, choice in enumerate(example.choices):

@@ -5,13 +5,13 @@ import json
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.choices.choice_file import (
+from bert_tf.finetuning.data.tables import Dialect
+from bert_tf.finetuning.multiple_choice.files import (
     SWAG_COLUMNS,
     ChoiceColumns,
     ChoiceExample,
     read_choices,
 )
-from bert_tf.finetuning.data.tables import Dialect
 
 SWAG = """\
 ,video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,\

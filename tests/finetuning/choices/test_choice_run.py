@@ -9,8 +9,8 @@ import pytest
 
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.errors import UserError
-from bert_tf.finetuning.choices.choice_task import UserChoiceTask
 from bert_tf.finetuning.model_folder import load_model, read_config
+from bert_tf.finetuning.multiple_choice.task import UserChoiceTask
 from bert_tf.finetuning.prediction import Predictor
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.task import Split
@@ -191,7 +191,7 @@ def test_padding_changes_nothing(finished, recipe):
 
 def test_the_prediction_file_scores_as_the_run(finished, recipe, tmp_path):
     folder, done = finished
-    task = TASK.prepared(recipe)
+    task = TASK.resolve(recipe)
     found = task.score_file(
         recipe, recipe.dev_file, str(folder / "predictions_dev.tsv")
     )
@@ -213,7 +213,7 @@ def test_files_name_choices_as_they_were_given(
     other = recipe.override([f"label_form={form}", f"dev_file={path}"])
     other = other.override([f"init_from={finished[0]}"])
     run_finetuning(TASK, other, tmp_path / "out", ["eval"])
-    task = TASK.prepared(other)
+    task = TASK.resolve(other)
     file = tmp_path / "out" / "predictions_dev.tsv"
     cells = [line.split("\t")[1] for line in file.read_text().splitlines()[1:]]
     for cell, row in zip(cells, named, strict=True):

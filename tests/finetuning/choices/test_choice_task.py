@@ -5,15 +5,14 @@ import pytest
 from keras import ops
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.choices.choice_answers import choice_answers
-from bert_tf.finetuning.choices.choice_data import SwagFiles
-from bert_tf.finetuning.choices.choice_file import ChoiceExample
-from bert_tf.finetuning.choices.choice_objective import ChoicesObjective
-from bert_tf.finetuning.choices.choice_task import (
+from bert_tf.finetuning.data.user_files import split_off_dev
+from bert_tf.finetuning.multiple_choice.files import ChoiceExample, SwagFiles
+from bert_tf.finetuning.multiple_choice.objective import ChoicesObjective
+from bert_tf.finetuning.multiple_choice.task import (
     MultipleChoiceTask,
     UserChoiceTask,
+    choice_predictions,
 )
-from bert_tf.finetuning.data.user_files import split_off_dev
 from bert_tf.finetuning.recipe import ChoiceRecipe, OwnChoiceRecipe
 from tests.finetuning.choices.choice_runs import COLUMNS, rows, written
 from tests.finetuning.sentence_runs import tokenizer
@@ -73,11 +72,11 @@ def test_official_files(tmp_path, capsys):
     swag_file(tmp_path, "val.csv", 5, first=100)
     swag_file(tmp_path, "test.csv", 3, first=200)
     task, recipe = load_task("swag"), swag_recipe(tmp_path)
-    assert task.present_splits(task.dev_splits, recipe) == ("dev",)
-    assert task.present_splits(task.test_splits, recipe) == ("test",)
-    sizes = [len(task.read(name, recipe)) for name in ("train", "dev", "test")]
+    assert task.splits(task.dev_splits, recipe) == ("dev",)
+    assert task.splits(task.test_splits, recipe) == ("test",)
+    sizes = [len(task.load(name, recipe)) for name in ("train", "dev", "test")]
     assert sizes == [12, 5, 3]
-    assert task.read("dev", recipe)[0].context == "the film 100"
+    assert task.load("dev", recipe)[0].context == "the film 100"
     assert capsys.readouterr().err == ""
 
 
@@ -86,8 +85,8 @@ def test_one_official_file_is_split(tmp_path, capsys, name):
     swag_file(tmp_path, name, 40)
     task = MultipleChoiceTask(name="swag", data=SwagFiles())
     recipe = swag_recipe(tmp_path, dev_share=0.2)
-    assert task.present_splits(task.dev_splits, recipe) == ("dev",)
-    train, dev = task.read("train", recipe), task.read("dev", recipe)
+    assert task.splits(task.dev_splits, recipe) == ("dev",)
+    train, dev = task.load("train", recipe), task.load("dev", recipe)
     told = capsys.readouterr().err
     assert f"holds {name} alone of train.csv and val.csv; it is split" in told
     assert "8 of 40 rows are kept for dev (dev_share=0.2" in told
@@ -96,19 +95,19 @@ def test_one_official_file_is_split(tmp_path, capsys, name):
     assert [e.row for e in train] == sorted(e.row for e in train)
     # Both parts are of one draw, which the seed decides.
     again = MultipleChoiceTask(name="swag", data=SwagFiles())
-    assert again.read("dev", recipe) == dev
+    assert again.load("dev", recipe) == dev
     other = recipe.override(["dev_seed=1"])
-    assert again.read("dev", other) != dev
+    assert again.load("dev", other) != dev
 
 
 def test_no_official_file(tmp_path):
     task, recipe = load_task("swag"), swag_recipe(tmp_path)
-    line = message_of(task.read, "train", recipe)
+    line = message_of(task.load, "train", recipe)
     assert line.startswith(f"`data_dir`={tmp_path}: holds neither train.csv no")
     named = recipe.override(["dev_file=", "train_file=mine.csv"])
-    line = message_of(task.read, "train", named)
+    line = message_of(task.load, "train", named)
     assert line == f"{tmp_path}/mine.csv: no such file."
-    assert "test.csv: no such file" in message_of(task.read, "test", recipe)
+    assert "test.csv: no such file" in message_of(task.load, "test", recipe)
 
 
 def test_rows_of_a_context_stay_together():
@@ -120,12 +119,12 @@ def test_rows_of_a_context_stay_together():
 
 
 def test_own_columns_that_are_not_named():
-    prepared = OWN.prepared
+    prepared = OWN.resolve
     line = message_of(prepared, OwnChoiceRecipe(choice_columns="a,b"))
     assert line.startswith("`context_column`=...: name it, for example")
     line = message_of(prepared, OwnChoiceRecipe(context_column="q"))
     assert line.startswith("`choice_columns`=...: name it")
-    columns = OWN.prepared(
+    columns = OWN.resolve(
         OwnChoiceRecipe(context_column="q", choice_columns="a, b")
     ).data.columns
     assert (columns.choices, columns.start, columns.label) == (
@@ -137,18 +136,18 @@ def test_own_columns_that_are_not_named():
 
 def test_own_files_that_are_not_named(tmp_path):
     recipe = OwnChoiceRecipe(**{**COLUMNS, "label_column": ""})
-    task = OWN.prepared(recipe)
-    line = message_of(task.present_splits, ("dev",), recipe)
+    task = OWN.resolve(recipe)
+    line = message_of(task.splits, ("dev",), recipe)
     assert line == "`dev_file`=...: name the file; this mode reads it."
     path = written(tmp_path / "a.jsonl", rows(9, 1))
     line = message_of(
-        task.read, "train", recipe.override([f"train_file={path}"])
+        task.load, "train", recipe.override([f"train_file={path}"])
     )
     assert line.startswith("`label_column`=...: name the column of the rig")
     assert path in line
     # To predict, no label is needed.
     tests = recipe.override([f"test_file={path}"])
-    assert [e.label for e in task.read("test", tests)] == [None] * 9
+    assert [e.label for e in task.load("test", tests)] == [None] * 9
 
 
 def test_own_files_of_csv(tmp_path, capsys):
@@ -162,10 +161,10 @@ def test_own_files_of_csv(tmp_path, capsys):
         label_column="l",
         label_form="letter",
     )
-    line = message_of(OWN.prepared(recipe).read, "dev", recipe)
+    line = message_of(OWN.resolve(recipe).load, "dev", recipe)
     assert "quiz.csv, row 3: the choice in 'b' is empty" in line
     skipping = recipe.override(["bad_rows=skip"])
-    found = OWN.prepared(skipping).read("dev", skipping)
+    found = OWN.resolve(skipping).load("dev", skipping)
     assert [e.label for e in found] == [1, 2]
     assert "1 rows have no usable choices or label" in capsys.readouterr().err
 
@@ -208,7 +207,7 @@ def test_the_loss_by_hand():
     assert (float(right), float(count)) == (1.0, 2.0)
 
 
-def test_what_fills_up_has_no_gradient():
+def test_what_pads_has_no_gradient():
     import tensorflow as tf
 
     logits = tf.Variable([[0.3, -0.7, 5.0], [0.1, 0.2, -0.4]])
@@ -222,7 +221,7 @@ def test_what_fills_up_has_no_gradient():
 
 
 def test_answers_by_hand():
-    found = choice_answers(
+    found = choice_predictions(
         np.float32([[1.0, 3.0, 9.0], [2.0, -2.0, 0.0]]), np.array([2, 3])
     )
     assert found.values == [1, 0]
@@ -233,7 +232,7 @@ def test_answers_by_hand():
     wanted = -(np.log(first) + np.log(odds[2] / odds.sum())) / 2
     assert found.mean_loss([1, 2]) == pytest.approx(wanted)
     # Scores that are far apart overflow nothing.
-    far = choice_answers(np.float32([[1e4, -1e4]]), np.array([2]))
+    far = choice_predictions(np.float32([[1e4, -1e4]]), np.array([2]))
     assert far.mean_loss([1]) == pytest.approx(2e4)
 
 
@@ -306,7 +305,7 @@ def scored(tmp_path, cells, recipe=None):
     file = tmp_path / "predictions.tsv"
     file.write_text("index\tprediction\n" + "".join(cells))
     recipe = recipe or OwnChoiceRecipe(**COLUMNS)
-    task = OWN.prepared(recipe)
+    task = OWN.resolve(recipe)
     return lambda: task.score_file(recipe, path, str(file))
 
 
@@ -322,7 +321,7 @@ def test_prediction_files(tmp_path):
         (["0\t1\n", "1\t\n"], f"{file}, row 3: the label '' is none of 0 to 1"),
     ):
         assert message_of(scored(tmp_path, cells)).startswith(wanted)
-    task = OWN.prepared(OwnChoiceRecipe(**COLUMNS))
+    task = OWN.resolve(OwnChoiceRecipe(**COLUMNS))
     line = message_of(task.score_file, OwnChoiceRecipe(), "a", "b", "odds.json")
     assert line.startswith("`null_odds`=odds.json: is of use for questions")
 
@@ -330,15 +329,15 @@ def test_prediction_files(tmp_path):
 def test_texts_with_line_ends_fit_in_a_file(tmp_path):
     """And of two choices that are the same, a prediction may be either."""
     recipe = OwnChoiceRecipe(**COLUMNS, label_form="text")
-    task = OWN.prepared(recipe)
+    task = OWN.resolve(recipe)
     examples = [
         example(0, 0)._replace(choices=(" two\n\tlines ", "one")),
         example(1, 2)._replace(choices=("same", "same", "other")),
     ]
-    answers = choice_answers(
+    answers = choice_predictions(
         np.float32([[2, 1, 0], [1, 0, 0]]), np.array([2, 3])
     )
-    facts = task.facts_of(recipe, examples)
+    facts = task.configure(recipe, examples)
     path = task.write_predictions(tmp_path, "dev", examples, answers, facts)
     lines = ["index\tprediction", "0\ttwo lines", "1\tsame"]
     assert path.read_text().splitlines() == lines
@@ -362,7 +361,7 @@ def test_more_choices_than_letters(tmp_path):
     row = {"text": "q", "start": "", "options": options, "answer": "a"}
     path = written(tmp_path / "a.jsonl", [row])
     recipe = OwnChoiceRecipe(**COLUMNS, label_form="letter", dev_file=path)
-    line = message_of(OWN.prepared(recipe).read, "dev", recipe)
+    line = message_of(OWN.resolve(recipe).load, "dev", recipe)
     assert "row 1: has 27 choices, and there are 26 letters" in line
 
 
@@ -380,7 +379,7 @@ def test_real_rows(shared_data):
         dev_file="val_subset350.csv",
         **columns,
     )
-    task = OWN.prepared(recipe)
-    assert len(task.read("train", recipe)) == 10
-    dev = task.read("dev", recipe)
+    task = OWN.resolve(recipe)
+    assert len(task.load("train", recipe)) == 10
+    dev = task.load("dev", recipe)
     assert task.baseline(dev, dev)["accuracy"] == pytest.approx(107 / 350)

@@ -5,9 +5,9 @@ from typing import Any
 
 from keras import ops
 
-from bert_tf.finetuning.choices.choice_encoding import CHOICE_MASK
-from bert_tf.finetuning.kinds.objectives import ClassesObjective
+from bert_tf.finetuning.multiple_choice.task import CHOICE_MASK
 from bert_tf.finetuning.objective import Sums
+from bert_tf.finetuning.text_classification.objectives import ClassesObjective
 
 # Its exponential is 0 in float32, and so is its gradient; an infinity would
 # make NaN of 0 times infinity.
@@ -18,7 +18,7 @@ class ChoicesObjective(ClassesObjective):
     """Cross-entropy over the choices of each example.
 
     Devlin et al. 2019, section 4.4: a softmax over the scores of the choices.
-    What fills up examples with fewer choices has no part in it. An example
+    What pads examples with fewer choices is left out of it. An example
     counts the same, however many choices it has.
     """
 
@@ -37,5 +37,5 @@ class ChoicesObjective(ClassesObjective):
           metrics: accuracy, as (weighted sum, weight).
         """
         logits = ops.cast(outputs["logits"], "float32")
-        shown = ops.where(batch[CHOICE_MASK] > 0, logits, _HIDDEN)
-        return super().__call__({"logits": shown}, batch)
+        visible = ops.where(batch[CHOICE_MASK] > 0, logits, _HIDDEN)
+        return super().__call__({"logits": visible}, batch)

@@ -1,4 +1,4 @@
-"""A task on the user's own file, described by settings alone."""
+"""Text classification of the user's own files, described by settings."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -8,12 +8,14 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example, ParseLabel, examples_of
 from bert_tf.finetuning.data.tables import read_table
 from bert_tf.finetuning.data.user_files import UserFiles, split_off_dev
-from bert_tf.finetuning.kinds.multi_label_task import MultiLabelTask
-from bert_tf.finetuning.kinds.regression_task import RegressionTask
-from bert_tf.finetuning.kinds.sentence_task import SentenceTask
-from bert_tf.finetuning.kinds.text_task import TextTask
-from bert_tf.finetuning.legacy_task import TaskTemplate
 from bert_tf.finetuning.recipe import OwnFileRecipe
+from bert_tf.finetuning.task import TaskTemplate
+from bert_tf.finetuning.text_classification.kinds import (
+    MultiLabelTask,
+    RegressionTask,
+    SentenceTask,
+)
+from bert_tf.finetuning.text_classification.task import TextClassificationTask
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -22,7 +24,7 @@ class UserFileTask(TaskTemplate):
 
     recipe_type: ClassVar[type[OwnFileRecipe]] = OwnFileRecipe
 
-    def prepared(self, recipe: OwnFileRecipe) -> TextTask:
+    def resolve(self, recipe: OwnFileRecipe) -> TextClassificationTask:
         """The task that a recipe describes.
 
         Raises:

@@ -1,1 +1,0 @@
-"""Choosing one of several texts: files of choices and their token ids."""

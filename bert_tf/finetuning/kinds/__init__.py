@@ -1,1 +1,0 @@
-"""The kinds of task: their labels, objectives, answers and metrics."""

@@ -1,0 +1,1 @@
+"""Text classification: a class, a number or several labels."""
