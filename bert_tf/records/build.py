@@ -302,7 +302,7 @@ def make_records(
         manifest = _make(task, output_dir, build)
     seconds = 0.0 if manifest is None else time.monotonic() - started
     manifest = manifest or Manifest.load(output_dir)
-    return RecordsReport.of(output_dir, manifest, plan.input_bytes, seconds)
+    return RecordsReport(output_dir, manifest, seconds)
 
 
 def _make(

@@ -3,7 +3,6 @@
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Self
 
 import numpy as np
 
@@ -125,37 +124,23 @@ class RecordsReport:
 
     Attributes:
       output_dir: the folder; a string if it is a URL.
-      statistics: counts, as in the manifest.
-      input_bytes: bytes of the input files.
+      manifest: of the folder.
       seconds: time of this run; 0 where everything was there already.
-      corpora: what was taken of each corpus, as in the manifest.
-      packing: how full packed records are, as in the manifest.
     """
 
     output_dir: pathlib.Path | str
-    statistics: dict[str, int]
-    input_bytes: int
+    manifest: Manifest
     seconds: float
-    corpora: dict[str, dict[str, float]]
-    packing: Packing | None
 
-    @classmethod
-    def of(
-        cls,
-        output_dir: pathlib.Path | str,
-        manifest: Manifest,
-        input_bytes: int,
-        seconds: float,
-    ) -> Self:
-        """The report of a folder that has a manifest."""
-        return cls(
-            output_dir,
-            manifest.statistics,
-            input_bytes,
-            seconds,
-            manifest.corpora,
-            manifest.packing,
-        )
+    @property
+    def statistics(self) -> dict[str, int]:
+        """Counts, as in the manifest."""
+        return self.manifest.statistics
+
+    @property
+    def corpora(self) -> dict[str, dict[str, float]]:
+        """What was taken of each corpus, as in the manifest."""
+        return self.manifest.corpora
 
     def _corpus_lines(self) -> list[str]:
         """What was left out, and what was taken of each corpus."""
@@ -178,7 +163,7 @@ class RecordsReport:
 
     def _packing_lines(self) -> list[str]:
         """How many sequences stand in a record, and how full it is."""
-        packing = self.packing
+        packing = self.manifest.packing
         if packing is None:
             return []
         mean = packing.sequences / max(self.statistics["records"], 1)
@@ -191,8 +176,8 @@ class RecordsReport:
     def __str__(self) -> str:
         s = self.statistics
         count, shown = s["records"], f"{s['records']:,} training records"
-        if self.packing is not None:
-            count = self.packing.sequences
+        if self.manifest.packing is not None:
+            count = self.manifest.packing.sequences
             shown = f"{count:,} training sequences in {s['records']:,} records"
         count = max(count, 1)
         passes = f"{s['passes']} pass{'es' if s['passes'] > 1 else ''}"
@@ -210,7 +195,8 @@ class RecordsReport:
             f"{s['held_out_documents']:,} documents",
         ]
         if self.seconds:
-            speed = self.input_bytes / 1e6 / self.seconds
+            size = sum(file.size for file in self.manifest.inputs)
+            speed = size / 1e6 / self.seconds
             lines.append(
                 f"{self.seconds:.1f} seconds, {speed:.2f} MB of input a second"
             )

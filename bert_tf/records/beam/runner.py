@@ -243,9 +243,7 @@ def _make_remote(
             _write_bytes(output_dir, path.name, path.read_bytes())
     remove_work_folder(output_dir)
     seconds = time.monotonic() - started
-    return RecordsReport.of(
-        output_dir, manifest, task.plan.input_bytes, seconds
-    )
+    return RecordsReport(output_dir, manifest, seconds)
 
 
 def _claim_remote(output_dir: str, plan: RecordsPlan) -> None:
