@@ -35,12 +35,7 @@ from bert_tf.records.folder import (
     InputFile,
     Manifest,
 )
-from bert_tf.records.plan import (
-    RecordsPlan,
-    ShardJob,
-    held_out_warnings,
-    plan_jobs,
-)
+from bert_tf.records.plan import RecordsPlan, held_out_warnings, plan_jobs
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.repeats import decide_repeats
 from bert_tf.records.report import (
@@ -50,7 +45,7 @@ from bert_tf.records.report import (
     manifest_of,
 )
 from bert_tf.records.shards import ShardBuilder, ShardResult, build_shards
-from bert_tf.records.token_blocks import block_path, pool_documents
+from bert_tf.records.token_blocks import ShardJob, block_path, pool_documents
 from bert_tf.records.tokenized_corpus import (
     BlockSummary,
     BlockWriter,

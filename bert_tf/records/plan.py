@@ -28,7 +28,7 @@ from bert_tf.records.folder import (
     shard_name,
 )
 from bert_tf.records.recipe import RecordsRecipe
-from bert_tf.records.token_blocks import deal_documents
+from bert_tf.records.token_blocks import ShardJob, deal_documents
 from bert_tf.text.tokenizer_config import (
     TokenizerConfig,
     read_tokenizer_config,
@@ -181,22 +181,6 @@ def _text_bytes(file: InputFile) -> int:
         if pattern.search(file.path):
             return int(size * factor)
     return int(size)
-
-
-@dataclasses.dataclass(frozen=True)
-class ShardJob:
-    """What a worker needs to write one shard.
-
-    Attributes:
-      name: file name of the records.
-      pools: the pools whose documents become records, in order.
-      borrowed_pools: pools whose documents may serve as random text B, in
-        order.
-    """
-
-    name: str
-    pools: tuple[int, ...]
-    borrowed_pools: tuple[int, ...]
 
 
 def plan_jobs(plan: RecordsPlan, counts: np.ndarray) -> list[ShardJob]:

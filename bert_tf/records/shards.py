@@ -22,10 +22,14 @@ from bert_tf.records.examples import (
 )
 from bert_tf.records.instances import make_instances
 from bert_tf.records.masking import predictions_by_length
-from bert_tf.records.plan import ShardJob
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.record_file import write_records
-from bert_tf.records.token_blocks import Documents, block_path, read_pool
+from bert_tf.records.token_blocks import (
+    Documents,
+    ShardJob,
+    block_path,
+    read_pool,
+)
 from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 
 

@@ -217,6 +217,22 @@ class BlockSummary:
         return values | {"end": dataclasses.astuple(self.end)}
 
 
+@dataclasses.dataclass(frozen=True)
+class ShardJob:
+    """What a worker needs to write one shard.
+
+    Attributes:
+      name: file name of the records.
+      pools: the pools whose documents become records, in order.
+      borrowed_pools: pools whose documents may serve as random text B, in
+        order.
+    """
+
+    name: str
+    pools: tuple[int, ...]
+    borrowed_pools: tuple[int, ...]
+
+
 def write_block(
     path: pathlib.Path,
     documents: Documents,

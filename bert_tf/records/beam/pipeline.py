@@ -27,7 +27,7 @@ from bert_tf.corpora.streams import Position
 from bert_tf.errors import UserError
 from bert_tf.records.beam.files import local_files, write_whole
 from bert_tf.records.corpus import Block, read_blocks
-from bert_tf.records.plan import RecordsPlan, ShardJob, plan_jobs
+from bert_tf.records.plan import RecordsPlan, plan_jobs
 from bert_tf.records.record_file import write_frames
 from bert_tf.records.repeats import (
     CorpusSummary,
@@ -40,6 +40,7 @@ from bert_tf.records.shards import ShardResult, write_shard
 from bert_tf.records.token_blocks import (
     BlockSummary,
     Documents,
+    ShardJob,
     block_path,
 )
 from bert_tf.records.tokenized_corpus import take_block, tokenize_block
