@@ -163,15 +163,6 @@ def test_real_contexts_are_cut_as_by_the_reference(
         assert_cut_as_reference(context, pair, random, 20)
 
 
-@pytest.mark.slow
-def test_all_dev_contexts_are_cut_as_by_the_reference(shared_data):
-    pair = real_pair(shared_data, "bert-base-uncased", True)
-    rows = read_questions(str(shared_data / "squad" / "dev-v1.1.json"))
-    random = np.random.default_rng(6)
-    for context in dict.fromkeys(row.context for row in rows):
-        assert_cut_as_reference(context, pair, random, 30)
-
-
 def test_a_case_worked_by_hand():
     asked = question("Steve Smith's a b")
     (tokens,) = [{0: (5, 1), 1: (3, 4), 4: (-8, 2), None: (2, 3)}]
