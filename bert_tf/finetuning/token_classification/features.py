@@ -79,45 +79,58 @@ def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
     return layers
 
 
-@dataclasses.dataclass(frozen=True)
-class FeatureSource:
-    """An encoder, and which of its layers are the features.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FeatureRows(WordRows):
+    """Sentences as rows of vectors, a vector for each of W words.
 
     Attributes:
+      windows: the rows of token ids that they are computed from, without tags.
       checkpoint: the encoder's weights.
-      layers: the K layers.
+      layers: the K layers of it that are the features.
       precision: a Keras dtype policy.
-      batch_size: rows computed at a time.
+      batch_size: windows computed at a time.
       folder: where vectors are kept.
+      split: what their file is called by.
     """
 
+    windows: WordWindows
     checkpoint: Checkpoint
     layers: tuple[int, ...]
     precision: str
     batch_size: int
     folder: pathlib.Path
+    split: str
 
-    def key(self, windows: WordWindows) -> str:
-        """A fingerprint of the vectors of some words."""
+    @functools.cached_property
+    def key(self) -> str:
+        """A fingerprint of the vectors."""
         config = self.checkpoint.config
         digest = hashlib.sha256(
             repr((self.layers, self.precision, config.to_dict())).encode()
         )
         arrays = map(self.checkpoint.arrays.__getitem__, encoder_shapes(config))
-        for array in itertools.chain(arrays, windows.arrays):
+        for array in itertools.chain(arrays, self.windows.arrays):
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
-    def write(self, path: pathlib.Path, windows: WordWindows) -> None:
+    @functools.cached_property
+    def vectors(self) -> np.ndarray:
+        """float16 [W, K, H], computed when first asked for, read from disk."""
+        path = self.folder / f"{self.split}-{self.key[:16]}.npy"
+        if not path.is_file():
+            self.write(path)
+        return np.load(path, mmap_mode="r")
+
+    def write(self, path: pathlib.Path) -> None:
         """Computes the vectors of all words into a .npy file."""
         width = self.checkpoint.config.hidden_size
-        shape = (windows.num_words, len(self.layers), width)
+        shape = (self.num_words, len(self.layers), width)
         with (
             written_beside(path) as beside,
             Progress("features", shape[0], 0, " words") as progress,
         ):
             kept = np.lib.format.open_memmap(beside, "w+", _DTYPE, shape)
-            for words, vectors in self._computed(windows):
+            for words, vectors in self._computed():
                 if not np.isfinite(vectors).all():
                     raise UserError(
                         f"{self.checkpoint.source}: what the encoder gives is "
@@ -128,9 +141,7 @@ class FeatureSource:
                 progress.update(len(words))
             kept.flush()
 
-    def _computed(
-        self, windows: WordWindows
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _computed(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Words by number, and their vectors [words, K, H]."""
         encoder = BertEncoder(self.checkpoint.config, dtype=self.precision)
         # Nobody reads the pooler.
@@ -156,40 +167,13 @@ class FeatureSource:
             found = [tf.gather_nd(hidden[n], places) for n in self.layers]
             return tf.cast(tf.stack(found, axis=1), _DTYPE)
 
+        windows = self.windows
         order = np.argsort(windows.lengths, kind="stable")
         for begin in range(0, len(order), self.batch_size):
             chosen = order[begin : begin + self.batch_size]
             row, place, word = windows.words(chosen)
             places_of = np.stack([row, place], axis=1)
             yield word, vectors(windows.batch(chosen), places_of).numpy()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FeatureRows(WordRows):
-    """Sentences as rows of vectors, a vector for each of W words.
-
-    Attributes:
-      source: what computes the vectors.
-      windows: the rows of token ids that they are computed from, without tags.
-      split: what the file of the vectors is called by.
-    """
-
-    source: FeatureSource
-    windows: WordWindows
-    split: str
-
-    @functools.cached_property
-    def key(self) -> str:
-        """A fingerprint of the vectors."""
-        return self.source.key(self.windows)
-
-    @functools.cached_property
-    def vectors(self) -> np.ndarray:
-        """float16 [W, K, H], computed when first asked for, read from disk."""
-        path = self.source.folder / f"{self.split}-{self.key[:16]}.npy"
-        if not path.is_file():
-            self.source.write(path, self.windows)
-        return np.load(path, mmap_mode="r")
 
     @functools.cached_property
     def sentence_starts(self) -> np.ndarray:

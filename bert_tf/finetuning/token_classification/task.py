@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from bert_tf.finetuning.token_classification.windows import WordWindows
     from bert_tf.text.tokenizer import BertTokenizer
 
-_FEATURES_FOLDER = "features"
-
 
 @dataclasses.dataclass(frozen=True)
 class ConllFolder:
@@ -480,7 +478,6 @@ class FeatureTaggingTask(TokenClassificationTask):
         """
         from bert_tf.finetuning.token_classification.features import (
             FeatureRows,
-            FeatureSource,
             layers_of,
         )
 
@@ -492,17 +489,14 @@ class FeatureTaggingTask(TokenClassificationTask):
                 f"{recipe.init_from}: its tagger is not read; a fresh one is "
                 "trained on features of its encoder."
             )
-        features = FeatureSource(
+        return FeatureRows(
+            tags=rows.tags,
+            windows=dataclasses.replace(rows, tags=None),
             checkpoint=source,
             layers=layers,
             precision=recipe.precision,
             batch_size=recipe.eval_batch_size,
-            folder=output_dir / _FEATURES_FOLDER,
-        )
-        return FeatureRows(
-            tags=rows.tags,
-            source=features,
-            windows=dataclasses.replace(rows, tags=None),
+            folder=output_dir / "features",
             split=split,
         )
 

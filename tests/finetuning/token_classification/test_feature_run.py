@@ -15,7 +15,6 @@ from bert_tf.finetuning.recipe import FEATURES, FeatureRecipe
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.token_classification.features import (
     FeatureRows,
-    FeatureSource,
     FeatureTagger,
     bilstm_tagger,
     layers_of,
@@ -80,18 +79,18 @@ def finished(recipe, tmp_path_factory):
     return folder, run_finetuning(FEATURE_TASK, recipe, folder, modes)
 
 
-def source_of(start, tmp_path, features, **changes):
+def rows_of(start, tmp_path, features, words, split="dev"):
     checkpoint = load_checkpoint(start)
     layers = layers_of(features, checkpoint.config.num_hidden_layers)
-    values = {
-        "checkpoint": checkpoint,
-        "layers": layers,
-        "precision": "float32",
-        "batch_size": 3,
-        "folder": tmp_path / "features",
-        **changes,
-    }
-    return FeatureSource(**values)
+    return FeatureRows(
+        windows=encode_words(words, tokenizer(), 32),
+        checkpoint=checkpoint,
+        layers=layers,
+        precision="float32",
+        batch_size=3,
+        folder=tmp_path / "features",
+        split=split,
+    )
 
 
 def error_of(call, *arguments):
@@ -148,9 +147,8 @@ def test_a_tagger_to_start_from_is_not_read(finished, recipe, tmp_path, capsys):
 
 def test_vectors_are_those_of_first_sub_tokens(start, recipe, tmp_path):
     words = FEATURE_TASK.load("test", recipe)
-    windows = encode_words(words, tokenizer(), 32)
-    source = source_of(start, tmp_path, "concat_last_four")
-    rows = FeatureRows(source=source, windows=windows, split="test")
+    rows = rows_of(start, tmp_path, "concat_last_four", words, "test")
+    windows = rows.windows
     encoder = BertEncoder.from_checkpoint(start)
     for chosen in ([2, 0, 7], [5]):
         batch = rows.batch(np.array(chosen))
@@ -179,53 +177,47 @@ def test_vectors_are_those_of_first_sub_tokens(start, recipe, tmp_path):
 
 def test_vectors_are_computed_once(start, recipe, tmp_path, monkeypatch):
     words = FEATURE_TASK.load("dev", recipe)
-    windows = encode_words(words, tokenizer(), 32)
-    source = source_of(start, tmp_path, "last")
-
-    def rows(source=source, windows=windows):
-        return FeatureRows(source=source, windows=windows, split="dev")
-
-    kept = np.array(rows().vectors)
+    rows = rows_of(start, tmp_path, "last", words)
+    kept = np.array(rows.vectors)
     assert kept.dtype == np.float16
-    (path,) = source.folder.iterdir()
+    (path,) = rows.folder.iterdir()
     with monkeypatch.context() as patch:
-        patch.setattr(FeatureSource, "write", None)
-        np.testing.assert_array_equal(rows().vectors, kept)
-        assert isinstance(rows().vectors, np.memmap)
+        patch.setattr(FeatureRows, "write", None)
+        again = dataclasses.replace(rows)
+        np.testing.assert_array_equal(again.vectors, kept)
+        assert isinstance(again.vectors, np.memmap)
     narrow = encode_words(words, tokenizer(), 16)
-    arrays = dict(source.checkpoint.arrays)
+    arrays = dict(rows.checkpoint.arrays)
     name = "bert/embeddings/word_embeddings"
     other = dataclasses.replace(
-        source.checkpoint, arrays=arrays | {name: arrays[name] * 0.9}
+        rows.checkpoint, arrays=arrays | {name: arrays[name] * 0.9}
     )
     keys = {
         part.key
         for part in (
-            rows(),
-            rows(source_of(start, tmp_path, "second_to_last")),
-            rows(windows=narrow),
-            rows(dataclasses.replace(source, checkpoint=other)),
+            rows,
+            rows_of(start, tmp_path, "second_to_last", words),
+            dataclasses.replace(rows, windows=narrow),
+            dataclasses.replace(rows, checkpoint=other),
         )
     }
     assert len(keys) == 4
-    assert path.name == f"dev-{rows().key[:16]}.npy"
+    assert path.name == f"dev-{rows.key[:16]}.npy"
 
 
 def test_an_encoder_that_gives_no_numbers(start, recipe, tmp_path):
     words = FEATURE_TASK.load("dev", recipe)
-    windows = encode_words(words, tokenizer(), 32)
-    source = source_of(start, tmp_path, "last")
-    arrays = dict(source.checkpoint.arrays)
+    rows = rows_of(start, tmp_path, "last", words)
+    arrays = dict(rows.checkpoint.arrays)
     name = "bert/encoder/layer_3/output/LayerNorm/beta"
     broken = dataclasses.replace(
-        source.checkpoint, arrays=arrays | {name: arrays[name] * np.nan}
+        rows.checkpoint, arrays=arrays | {name: arrays[name] * np.nan}
     )
-    source = dataclasses.replace(source, checkpoint=broken)
-    rows = FeatureRows(source=source, windows=windows, split="dev")
+    rows = dataclasses.replace(rows, checkpoint=broken)
     assert "what the encoder gives is not finite" in error_of(
         lambda: rows.vectors
     )
-    assert not list(source.folder.iterdir())
+    assert not list(rows.folder.iterdir())
 
 
 def tagger(weighted=False, layers=3):
