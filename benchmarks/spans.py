@@ -165,8 +165,8 @@ def prediction_speed(folder: pathlib.Path) -> float:
     """Questions of dev a second, from text to answers."""
     import tensorflow as tf
 
+    from bert_tf.finetuning.evaluation import Predictor
     from bert_tf.finetuning.model_folder import load_model
-    from bert_tf.finetuning.prediction import Predictor
     from bert_tf.finetuning.question_answering.squad_files import read_questions
     from bert_tf.finetuning.task import Split
     from tools.task_files import load_task

@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_tf.files import write_text
-from bert_tf.finetuning.recipe import FinetuningRecipe
-from bert_tf.finetuning.report.statistics import FinishedRun, finite_values
-from bert_tf.finetuning.scoring import (
+from bert_tf.finetuning.evaluation import (
     DEV_PREDICTIONS,
     Scored,
     Scorer,
-    shown,
+    summarize,
     write_scores,
 )
-from bert_tf.finetuning.setup import Material
+from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.finetuning.report.statistics import FinishedRun, finite_values
+from bert_tf.finetuning.setup import TrainingData
 from bert_tf.training.history import (
     LEARNING_CURVE,
     History,
@@ -34,7 +34,7 @@ _CURVES = 4
 def write_results(
     output_dir: pathlib.Path,
     recipe: FinetuningRecipe,
-    material: Material,
+    data: TrainingData,
     scorer: Scorer,
     scored: Mapping[str, Scored],
     loop: TrainingLoop,
@@ -45,9 +45,9 @@ def write_results(
     Args:
       output_dir: the folder of the run.
       recipe: what was run.
-      material: what was trained on.
+      data: what was trained on.
       scorer: of the best model, with its final config.
-      scored: split to what it answers and scores.
+      scored: split to what it predicts and scores.
       loop: the finished loop.
       history: the run's numbers.
 
@@ -55,62 +55,61 @@ def write_results(
       What is written, for the report.
     """
     for name, found in scored.items():
-        count = len(material.dev[name].examples)
+        count = len(data.dev[name].examples)
         write_scores(output_dir, name, found, count)
-        print(f"{material.task.name}, {name}: {shown(found.scores)}")
-    first = material.main_split
-    predictions = [
-        *material.task.prediction_lines(
-            material.dev[first].examples, scored[first].answers, scorer.config
+        print(f"{data.task.name}, {name}: {summarize(found.scores)}")
+    first = data.main_split
+    dev, found = data.dev[first], scored[first]
+    lines = [
+        *data.task.prediction_lines(
+            dev.examples, found.predictions, scorer.config
         )
     ]
-    text = "\n".join(map(json.dumps, predictions))
+    text = "\n".join(map(json.dumps, lines))
     write_text(output_dir / DEV_PREDICTIONS, text + "\n")
-    results = common_results(recipe, material, scored)
-    results |= _facts(recipe, material, scored[first], loop, history)
+    results = common_results(recipe, data, scored)
+    results |= _run_numbers(recipe, data, scored[first], loop, history)
     results |= scorer.config.summary()
     write_json(output_dir / RESULTS_FILE, results)
     with errors_become_warnings("the learning curve", output_dir):
-        _draw(output_dir, material, results, history)
-    return FinishedRun(
-        results, recipe.to_dict(), {"": history.rows}, predictions
-    )
+        _draw(output_dir, data, results, history)
+    return FinishedRun(results, recipe.to_dict(), {"": history.rows}, lines)
 
 
 def common_results(
     recipe: FinetuningRecipe,
-    material: Material,
+    data: TrainingData,
     scored: Mapping[str, Scored],
 ) -> dict[str, Any]:
     """What the task, the data and the scores are."""
-    task = material.task
-    train = material.train.examples
+    task = data.task
+    train = data.train.examples
     majority = {
         name: task.baseline(train, split.examples)
-        for name, split in material.dev.items()
+        for name, split in data.dev.items()
     }
     examples = {task.train_split: len(train)}
-    examples |= {name: len(s.examples) for name, s in material.dev.items()}
+    examples |= {name: len(s.examples) for name, s in data.dev.items()}
     return {
         "task": task.name,
         "model": recipe.init_from,
         "main_metric": task.main_metric,
-        "labels": list(material.config.labels),
+        "labels": list(data.config.labels),
         "examples": examples,
-        "train_rows": len(material.train.rows),
+        "train_rows": len(data.train.rows),
         "dev": {name: found.scores for name, found in scored.items()},
         "dev_loss": {name: found.loss for name, found in scored.items()},
         "majority": majority,
         "paper": {name: dict(value) for name, value in task.paper.items()},
-        "doctor": dict(material.doctor),
+        "doctor": dict(data.doctor),
         "recipe": recipe.to_dict(),
         "finished": datetime.datetime.now(datetime.UTC).isoformat(),
     }
 
 
-def _facts(
+def _run_numbers(
     recipe: FinetuningRecipe,
-    material: Material,
+    data: TrainingData,
     scored: Scored,
     loop: TrainingLoop,
     history: History,
@@ -135,11 +134,11 @@ def write_json(path: pathlib.Path, values: Mapping[str, Any]) -> None:
 
 def _draw(
     output_dir: pathlib.Path,
-    material: Material,
+    data: TrainingData,
     results: Mapping[str, Any],
     history: History,
 ) -> None:
-    first = material.main_split
+    first = data.main_split
     levels = {
         name: {"without a model": value}
         for name, value in results["majority"][first].items()
@@ -153,5 +152,5 @@ def _draw(
         history,
         ["loss", *[*results["dev"][first]][:_CURVES]],
         levels,
-        f"{material.task.name} from {name}",
+        f"{data.task.name} from {name}",
     )

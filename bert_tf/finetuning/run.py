@@ -1,4 +1,4 @@
-"""A fine-tuning, from a task and a recipe to a model folder and answers."""
+"""A fine-tuning, from a task and a recipe to a model folder and predictions."""
 
 import dataclasses
 import pathlib
@@ -9,13 +9,21 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import Checkpoint, load_checkpoint
 from bert_tf.errors import UserError
+from bert_tf.finetuning.evaluation import (
+    Predictor,
+    Scorer,
+    summarize,
+    write_scores,
+)
 from bert_tf.finetuning.model_folder import TASK_FILE, load_model
-from bert_tf.finetuning.prediction import Predictor
 from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.report.make import write_report
-from bert_tf.finetuning.scoring import Scorer, shown, write_scores
 from bert_tf.finetuning.seeds import train_seeds
-from bert_tf.finetuning.setup import gather, look_over, open_initial
+from bert_tf.finetuning.setup import (
+    load_and_check,
+    open_initial,
+    prepare_training,
+)
 from bert_tf.finetuning.task import Split, Task, TaskTemplate
 from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.text.tokenizer import BertTokenizer
@@ -40,7 +48,7 @@ def run_finetuning(
     modes: Sequence[str],
     devices: Devices = DEFAULT_DEVICES,
 ) -> dict[str, Any]:
-    """Fine-tunes a model on a task, scores it and answers the test rows.
+    """Fine-tunes a model on a task, scores it and predicts the test rows.
 
     Args:
       task: the task.
@@ -51,7 +59,7 @@ def run_finetuning(
 
     Returns:
       By mode: what results.json holds; split to scores; split to the path of
-      the answers; the data doctor's numbers.
+      the predictions; the data doctor's numbers.
 
     Raises:
       UserError: settings, data, model and output_dir that do not fit each
@@ -77,10 +85,10 @@ def run_finetuning(
     cluster = cluster_of(strategy)
     with (
         translate_worker_errors(cluster),
-        folders_of(output_dir, cluster) as places,
+        folders_of(output_dir, cluster) as run_dirs,
     ):
         check_agreement(strategy, recipe.to_dict() | {"mode": list(modes)})
-        done = _run(task.resolve(recipe), recipe, places, modes, strategy)
+        done = _run(task.resolve(recipe), recipe, run_dirs, modes, strategy)
         # The first worker writes longest, and its end would be their error.
         gather_numbers(strategy, [0])
     return done
@@ -89,51 +97,53 @@ def run_finetuning(
 def _run(
     prepared: Task,
     recipe: FinetuningRecipe,
-    places: RunFolders,
+    run_dirs: RunFolders,
     modes: Sequence[str],
     strategy: tf.distribute.Strategy,
 ) -> dict[str, Any]:
-    output_dir = places.own
+    output_dir = run_dirs.own
     # Before hours of training, not after them.
-    tests = _read(prepared, prepared.test_splits, recipe, "predict" in modes)
+    tests = _load(prepared, prepared.test_splits, recipe, "predict" in modes)
     done: dict[str, Any] = {}
     if "train" in modes:
         initial, tokenizer = open_initial(recipe)
-        material = gather(prepared, recipe, initial, tokenizer, output_dir)
+        data = prepare_training(
+            prepared, recipe, initial, tokenizer, output_dir
+        )
         if "check" in modes:
-            done["check"] = material.doctor
-        finished = train_seeds(material, recipe, places, strategy)
-        done["train"] = finished.results
+            done["check"] = data.doctor
+        trained = train_seeds(data, recipe, run_dirs, strategy)
+        done["train"] = trained.results
         with errors_become_warnings("the report", output_dir):
-            page = write_report(finished, output_dir)
+            page = write_report(trained, output_dir)
             print(f"the report is {page}", flush=True)
     elif "check" in modes:
         _, tokenizer = open_initial(recipe)
-        done["check"] = look_over(prepared, recipe, tokenizer).numbers
+        done["check"] = load_and_check(prepared, recipe, tokenizer).numbers
     if "eval" in modes or "predict" in modes:
-        devs = _read(prepared, prepared.dev_splits, recipe, "eval" in modes)
-        answers = _finished(prepared, recipe, places, strategy)
+        devs = _load(prepared, prepared.dev_splits, recipe, "eval" in modes)
+        finished = _load_finished(prepared, recipe, run_dirs, strategy)
         for examples in [*devs.values(), *tests.values()]:
-            prepared.check(examples, answers.config)
+            prepared.check(examples, finished.config)
         output_dir.mkdir(parents=True, exist_ok=True)
         if "eval" in modes:
-            done["eval"] = {k: answers.evaluate(k, v) for k, v in devs.items()}
+            done["eval"] = {k: finished.evaluate(k, v) for k, v in devs.items()}
         if "predict" in modes:
             done["predict"] = {
-                name: answers.predict(name, examples)
+                name: finished.predict(name, examples)
                 for name, examples in tests.items()
             }
     return done
 
 
-def _read(
+def _load(
     task: Task,
     splits: Sequence[str],
     recipe: FinetuningRecipe,
-    wanted: bool,
+    needed: bool,
 ) -> dict[str, Any]:
-    """The examples of those splits that are there, where they are wanted."""
-    names = task.splits(splits, recipe) if wanted else ()
+    """The examples of those splits that are there, where they are needed."""
+    names = task.splits(splits, recipe) if needed else ()
     return {name: task.load(name, recipe) for name in names}
 
 
@@ -146,14 +156,14 @@ def _check_modes(modes: Sequence[str]) -> None:
         )
 
 
-def _finished(
+def _load_finished(
     task: Task,
     recipe: FinetuningRecipe,
-    places: RunFolders,
+    run_dirs: RunFolders,
     strategy: tf.distribute.Strategy,
-) -> "_Answers":
+) -> "_FinishedModel":
     """The model of output_dir, or the one that init_from names."""
-    candidates = [places.own, places.shared]
+    candidates = [run_dirs.own, run_dirs.shared]
     if recipe.init_from:
         candidates.append(pathlib.Path(recipe.init_from))
     for folder in candidates:
@@ -161,7 +171,7 @@ def _finished(
             break
     else:
         raise UserError(
-            f"`output_dir`={places.shared}: holds no fine-tuned model "
+            f"`output_dir`={run_dirs.shared}: holds no fine-tuned model "
             f"({TASK_FILE}); add train to `modes`, or give one as `init_from`."
         )
     with strategy.scope():
@@ -173,7 +183,7 @@ def _finished(
         ]
     predictor = Predictor([model, *others], strategy, recipe.eval_batch_size)
     scorer = Scorer(task, config, tokenizer, predictor)
-    return _Answers(places.own, scorer, load_checkpoint(folder), recipe)
+    return _FinishedModel(run_dirs.own, scorer, load_checkpoint(folder), recipe)
 
 
 def _other(
@@ -205,7 +215,7 @@ def _other(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Answers:
+class _FinishedModel:
     """What finished models answer, written into the folder of the run."""
 
     output_dir: pathlib.Path
@@ -226,21 +236,26 @@ class _Answers:
         return Split(examples, rows)
 
     def evaluate(self, name: str, examples: Any) -> dict[str, float]:
-        """Scores a dev split and writes the scores and the answers."""
+        """Scores a dev split and writes the scores and the predictions."""
         found = self.scorer.score(self._split(name, examples))
         write_scores(self.output_dir, name, found, len(examples))
-        path = self._write(name, examples, found.answers)
-        print(f"{name}: {shown(found.scores)}; answers in {path}", flush=True)
+        path = self._write(name, examples, found.predictions)
+        print(
+            f"{name}: {summarize(found.scores)}; answers in {path}",
+            flush=True,
+        )
         return found.scores
 
     def predict(self, name: str, examples: Any) -> pathlib.Path:
         """Answers a test split."""
-        answers = self.scorer.answer(self._split(name, examples))
-        path = self._write(name, examples, answers)
+        predictions = self.scorer.predict(self._split(name, examples))
+        path = self._write(name, examples, predictions)
         print(f"{name}: {len(examples):,} answers in {path}", flush=True)
         return path
 
-    def _write(self, name: str, examples: Any, answers: Any) -> pathlib.Path:
+    def _write(
+        self, name: str, examples: Any, predictions: Any
+    ) -> pathlib.Path:
         return self.scorer.task.write_predictions(
-            self.output_dir, name, examples, answers, self.config
+            self.output_dir, name, examples, predictions, self.config
         )

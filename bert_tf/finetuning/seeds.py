@@ -12,12 +12,12 @@ import tensorflow as tf
 from bert_tf.checkpoints.checkpoint import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.files import locked, written_beside
+from bert_tf.finetuning.evaluation import DEV_PREDICTIONS
 from bert_tf.finetuning.model_folder import TASK_FILE
 from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.report.statistics import FinishedRun
 from bert_tf.finetuning.results import RESULTS_FILE, write_json
-from bert_tf.finetuning.scoring import DEV_PREDICTIONS
-from bert_tf.finetuning.setup import Material
+from bert_tf.finetuning.setup import TrainingData
 from bert_tf.finetuning.training import train_once
 from bert_tf.training.history import LEARNING_CURVE
 from bert_tf.training.run_folder import (
@@ -42,17 +42,17 @@ _KEPT = (
 
 
 def train_seeds(
-    material: Material,
+    data: TrainingData,
     recipe: FinetuningRecipe,
-    places: RunFolders,
+    run_dirs: RunFolders,
     strategy: tf.distribute.Strategy,
 ) -> FinishedRun:
     """Trains once, or with several seeds in folders of their own.
 
     Args:
-      material: what to train on and from.
+      data: what to train on and from.
       recipe: what to do; `seeds` trainings with `seed`, seed + 1 and so on.
-      places: the run's folder becomes that of the best model.
+      run_dirs: the run's folder becomes that of the best model.
       strategy: the distribution strategy.
 
     Returns:
@@ -61,10 +61,10 @@ def train_seeds(
     Raises:
       UserError: see `train_once`.
     """
-    output_dir = places.own
+    output_dir = run_dirs.own
     _refuse_other_numbers(output_dir, recipe)
     if recipe.seeds == 1:
-        run = train_once(material, recipe, places, strategy)
+        run = train_once(data, recipe, run_dirs, strategy)
         row = _row(run.results, recipe.seed, ".")
         _print_table(run.results, [row], output_dir)
         return run
@@ -83,7 +83,7 @@ def train_seeds(
         runs = {}
         for name, part in parts.items():
             print(f"seed {part.seed}, {name} of {recipe.seeds}", flush=True)
-            runs[name] = train_once(material, part, places.part(name), strategy)
+            runs[name] = train_once(data, part, run_dirs.part(name), strategy)
         found = {name: run.results for name, run in runs.items()}
         rows = [_row(found[n], part.seed, n) for n, part in parts.items()]
         best = _best(found)
@@ -95,7 +95,7 @@ def train_seeds(
             "seeds": rows,
             "summary": summary([row["dev"] for row in rows]),
         }
-        _keep(output_dir / best, output_dir, material)
+        _keep(output_dir / best, output_dir, data)
         write_json(output_dir / RESULTS_FILE, results)
         _print_table(results, rows, output_dir)
     return FinishedRun(
@@ -183,11 +183,11 @@ def summary(rows: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
 
 
 def _keep(
-    best: pathlib.Path, output_dir: pathlib.Path, material: Material
+    best: pathlib.Path, output_dir: pathlib.Path, data: TrainingData
 ) -> None:
     """Copies the best training's model and answers."""
-    names = [*_KEPT, *material.task.extra_files]
-    names[:0] = [f"eval_{split}.json" for split in material.dev]
+    names = [*_KEPT, *data.task.extra_files]
+    names[:0] = [f"eval_{split}.json" for split in data.dev]
     for name in names:
         # A task without labels has no file of them, and a picture may fail.
         if name in (LABELS_FILE, LEARNING_CURVE) and not (best / name).exists():
@@ -207,20 +207,20 @@ def _print_table(
     for row in rows:
         remarks = ["best"] if row.get("best") else []
         remarks += ["degenerate"] if row["degenerate"] else []
-        cells = [_hundredths(row["dev"][name]) for name in names]
+        cells = [_percent(row["dev"][name]) for name in names]
         lines.append([f"seed {row['seed']}", *cells, *remarks])
     for statistic in ("mean", "median", "standard_deviation"):
         if "summary" in results:
             parts = results["summary"]
-            cells = [_hundredths(parts[name][statistic]) for name in names]
+            cells = [_percent(parts[name][statistic]) for name in names]
             lines.append([statistic.replace("_", " "), *cells])
     majority = next(iter(results["majority"].values()))
-    cells = [_hundredths(majority[name]) for name in names]
+    cells = [_percent(majority[name]) for name in names]
     lines.append(["without a model", *cells])
     papers = {model for paper in results["paper"].values() for model in paper}
     for model in sorted(papers):
         cells = [
-            _hundredths(results["paper"].get(name, {}).get(model))
+            _percent(results["paper"].get(name, {}).get(model))
             for name in names
         ]
         lines.append([f"paper, {model.replace('_', ' ')}", *cells])
@@ -230,5 +230,5 @@ def _print_table(
     print(f"the best model is in {output_dir}", flush=True)
 
 
-def _hundredths(value: float | None) -> str:
+def _percent(value: float | None) -> str:
     return "-" if value is None or value != value else f"{100 * value:.2f}"

@@ -28,7 +28,7 @@ _PADDED_ROWS = 128
 
 
 @dataclasses.dataclass(frozen=True)
-class Material:
+class TrainingData:
     """All that the trainings of a task share, whatever their seed.
 
     Attributes:
@@ -60,8 +60,8 @@ class Material:
 
 
 @dataclasses.dataclass(frozen=True)
-class Looked:
-    """The rows of a task, read and looked over.
+class ExaminedData:
+    """The rows of a task, read and examined over.
 
     Attributes:
       examples: split to its examples; the first one is the one to train on.
@@ -117,9 +117,9 @@ def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, BertTokenizer]:
     return initial, BertTokenizer.from_checkpoint(recipe.init_from)
 
 
-def look_over(
+def load_and_check(
     task: Task, recipe: FinetuningRecipe, tokenizer: BertTokenizer
-) -> Looked:
+) -> ExaminedData:
     """Reads the training and dev rows and prints the data doctor's lines.
 
     Args:
@@ -137,16 +137,16 @@ def look_over(
     config = task.configure(recipe, examples[task.train_split])
     for rows in examples.values():
         task.check(rows, config)
-    return Looked(examples, config, found.numbers)
+    return ExaminedData(examples, config, found.numbers)
 
 
-def gather(
+def prepare_training(
     task: Task,
     recipe: FinetuningRecipe,
     initial: Checkpoint,
     tokenizer: BertTokenizer,
     output_dir: pathlib.Path,
-) -> Material:
+) -> TrainingData:
     """Reads and encodes the training and dev rows.
 
     Args:
@@ -159,23 +159,23 @@ def gather(
     Raises:
       UserError: the data are missing or broken, or do not fit the model.
     """
-    looked = look_over(task, recipe, tokenizer)
-    config = looked.config
+    examined = load_and_check(task, recipe, tokenizer)
+    config = examined.config
     if config.num_segments > initial.config.type_vocab_size:
         raise UserError(
             f"`init_from`={recipe.init_from}: type_vocab_size is "
             f"{initial.config.type_vocab_size}, so it cannot tell the two "
             "texts of a pair apart; choose another model."
         )
-    train_examples = looked.examples[task.train_split]
+    train_examples = examined.examples[task.train_split]
     objective = task.loss(recipe, train_examples, config)
     splits = {}
-    for name, examples in looked.examples.items():
+    for name, examples in examined.examples.items():
         labelled = name == task.train_split
         rows = task.encode(examples, tokenizer, config, labelled)
         rows = task.featurize(rows, name, initial, config, recipe, output_dir)
         splits[name] = Split(examples, rows)
-    return Material(
+    return TrainingData(
         task,
         initial,
         tokenizer,
@@ -184,7 +184,7 @@ def gather(
         splits,
         objective,
         _fresh_heads(task, recipe, initial, config),
-        looked.numbers,
+        examined.numbers,
     )
 
 
@@ -257,21 +257,21 @@ def lr_multipliers(
     return [decay ** depths.get(id(v), 0) for v in variables]
 
 
-def identity(
-    material: Material, frozen: Sequence[keras.Variable]
+def fingerprint(
+    data: TrainingData, frozen: Sequence[keras.Variable]
 ) -> dict[str, str]:
     """Digests of what a run must find again when it is resumed."""
-    dev = material.dev[material.main_split]
+    dev = data.dev[data.main_split]
     return {
-        "architecture": digest(material.initial.config.to_dict()),
-        "vocabulary": material.tokenizer.vocabulary.digest(),
-        "list of labels": digest(list(material.config.labels)),
-        "set of training rows": _digest_of(*material.train.rows.arrays),
+        "architecture": digest(data.initial.config.to_dict()),
+        "vocabulary": data.tokenizer.vocabulary.digest(),
+        "list of labels": digest(list(data.config.labels)),
+        "set of training rows": _digest_of(*data.train.rows.arrays),
         # The best score so far is compared with the scores to come.
         "set of dev rows": digest(
             [
                 _digest_of(*dev.rows.arrays),
-                material.task.references(dev.examples),
+                data.task.references(dev.examples),
             ]
         ),
         "set of frozen weights": _digest_of(*(v.numpy() for v in frozen)),

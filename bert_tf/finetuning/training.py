@@ -13,16 +13,15 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.files import locked
 from bert_tf.finetuning.batches import num_steps, training_batches
+from bert_tf.finetuning.evaluation import Predictor, Scored, Scorer
 from bert_tf.finetuning.model_folder import save_model
-from bert_tf.finetuning.prediction import Predictor
 from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.report.statistics import FinishedRun
 from bert_tf.finetuning.results import write_results
-from bert_tf.finetuning.scoring import Scored, Scorer
 from bert_tf.finetuning.setup import (
-    Material,
+    TrainingData,
+    fingerprint,
     freeze,
-    identity,
     lr_multipliers,
 )
 from bert_tf.finetuning.task import Split
@@ -49,17 +48,17 @@ LAST = "last"
 
 
 def train_once(
-    material: Material,
+    data: TrainingData,
     recipe: FinetuningRecipe,
-    places: RunFolders,
+    run_dirs: RunFolders,
     strategy: tf.distribute.Strategy,
 ) -> FinishedRun:
     """Trains with one seed, going on where an earlier run of it stopped.
 
     Args:
-      material: what to train on and from.
+      data: what to train on and from.
       recipe: what to do; its `seed` is the one.
-      places: the run's folder becomes a model folder, with its states and
+      run_dirs: the run's folder becomes a model folder, with its states and
         numbers.
       strategy: the distribution strategy.
 
@@ -70,48 +69,48 @@ def train_once(
       UserError: settings that do not fit each other or output_dir, or a step
         that was not finite.
     """
-    output_dir = places.own
-    phase = _phase(material, recipe, strategy)
+    output_dir = run_dirs.own
+    phase = _phase(data, recipe, strategy)
     refuse_other_folders(output_dir, recipe)
     keras.utils.set_random_seed(recipe.seed)
     with strategy.scope():
         encoder = BertEncoder(
-            material.initial.config,
+            data.initial.config,
             dtype=recipe.precision,
             rematerialize=recipe.rematerialize,
         )
-        model = material.task.build(encoder, material.config)
-        model.restore(material.initial, material.fresh)
-        step = _step(material, recipe, model, phase, strategy)
+        model = data.task.build(encoder, data.config)
+        model.restore(data.initial, data.fresh)
+        step = _step(data, recipe, model, phase, strategy)
     scorer = Scorer(
-        material.task,
-        material.config,
-        material.tokenizer,
+        data.task,
+        data.config,
+        data.tokenizer,
         Predictor([model], strategy, recipe.eval_batch_size),
     )
-    newest = _NewestScored(scorer, material.dev[material.main_split])
+    newest = _NewestScored(scorer, data.dev[data.main_split])
     best = BestWeights(
         step.variables,
         newest.score,
-        material.task.main_metric,
+        data.task.main_metric,
         recipe.early_stopping,
     )
     output_dir.mkdir(parents=True, exist_ok=True)
     with locked(output_dir / LOCK_FILE, output_dir):
         claim(output_dir, recipe)
-        _announce(model, phase, material)
-        loop = _loop(material, recipe, step, phase, places, best)
+        _announce(model, phase, data)
+        loop = _loop(data, recipe, step, phase, run_dirs, best)
         history = loop.run()
-        _save_last(output_dir / LAST, model, material, scorer, newest.scored)
-        scorer, scored = _score_best(material, scorer, best, newest)
-        save_model(output_dir, model, material.tokenizer, scorer.config)
+        _save_last(output_dir / LAST, model, data, scorer, newest.scored)
+        scorer, scored = _score_best(data, scorer, best, newest)
+        save_model(output_dir, model, data.tokenizer, scorer.config)
         return write_results(
-            output_dir, recipe, material, scorer, scored, loop, history
+            output_dir, recipe, data, scorer, scored, loop, history
         )
 
 
 class _NewestScored:
-    """Scores a split, and keeps the newest answers.
+    """Scores a split, and keeps the newest predictions.
 
     They are those of the last weights, since training ends with an
     evaluation, and often those of the best. Long splits take minutes.
@@ -131,7 +130,7 @@ class _NewestScored:
 
 
 def _score_best(
-    material: Material,
+    data: TrainingData,
     scorer: Scorer,
     best: BestWeights,
     newest: _NewestScored,
@@ -142,14 +141,14 @@ def _score_best(
       The scorer with the config of the best model, and scores by split.
     """
     best.assign()
-    main, scored = material.main_split, {}
-    for name, split in material.dev.items():
+    main, scored = data.main_split, {}
+    for name, split in data.dev.items():
         known = newest.scored if name == main and best.is_newest else None
         scored[name] = known or scorer.score(split)
-    if material.task.is_tuned:
-        scorer = scorer.tuned(material.dev[main], scored[main].answers)
+    if data.task.is_tuned:
+        scorer = scorer.tuned(data.dev[main], scored[main].predictions)
         scored = {
-            name: scorer.scored_again(material.dev[name], found)
+            name: scorer.rescored(data.dev[name], found)
             for name, found in scored.items()
         }
     return scorer, scored
@@ -158,7 +157,7 @@ def _score_best(
 def _save_last(
     folder: pathlib.Path,
     model: TaskModel,
-    material: Material,
+    data: TrainingData,
     scorer: Scorer,
     scored: Scored | None,
 ) -> None:
@@ -167,19 +166,19 @@ def _save_last(
     Args:
       folder: where it goes.
       model: the last one.
-      material: what it was trained on.
+      data: what it was trained on.
       scorer: of the model.
       scored: what it answered dev; None where that is not known.
     """
-    if material.task.is_tuned:
-        dev = material.dev[material.main_split]
-        answers = scored.answers if scored else scorer.answer(dev)
-        scorer = scorer.tuned(dev, answers)
-    save_model(folder, model, material.tokenizer, scorer.config)
+    if data.task.is_tuned:
+        dev = data.dev[data.main_split]
+        predictions = scored.predictions if scored else scorer.predict(dev)
+        scorer = scorer.tuned(dev, predictions)
+    save_model(folder, model, data.tokenizer, scorer.config)
 
 
 def _phase(
-    material: Material,
+    data: TrainingData,
     recipe: FinetuningRecipe,
     strategy: tf.distribute.Strategy,
 ) -> Phase:
@@ -187,7 +186,7 @@ def _phase(
     size, slices = recipe.train_batch_size, recipe.gradient_accumulation_steps
     check_batch_size("train_batch_size", size, strategy, slices)
     check_batch_size("eval_batch_size", recipe.eval_batch_size, strategy)
-    rows = len(material.train.rows)
+    rows = len(data.train.rows)
     steps = num_steps(rows, size, recipe.num_train_epochs)
     if not steps:
         raise UserError(
@@ -200,25 +199,25 @@ def _phase(
         size,
         functools.partial(
             training_batches,
-            material.train.rows,
+            data.train.rows,
             size,
             recipe.seed,
             shard=cluster_of(strategy).shard,
-            bucket_by_length=material.task.bucket_by_length,
+            bucket_by_length=data.task.bucket_by_length,
         ),
         None,
     )
 
 
 def _step(
-    material: Material,
+    data: TrainingData,
     recipe: FinetuningRecipe,
     model: TaskModel,
     phase: Phase,
     strategy: tf.distribute.Strategy,
 ) -> TrainingStep:
     # First, since what is frozen is no trainable variable any more.
-    reads_pooler = material.task.head in HEADS_ON_POOLER
+    reads_pooler = data.task.head in HEADS_ON_POOLER
     freeze(model.encoder, recipe.freeze_layers, reads_pooler)
     factors = lr_multipliers(
         model.encoder, model.trainable_variables, recipe.layer_decay
@@ -226,7 +225,7 @@ def _step(
     return make_step(
         recipe,
         model,
-        material.objective,
+        data.objective,
         strategy,
         phase.num_steps,
         model.non_trainable_weights,
@@ -235,43 +234,43 @@ def _step(
 
 
 def _loop(
-    material: Material,
+    data: TrainingData,
     recipe: FinetuningRecipe,
     step: TrainingStep,
     phase: Phase,
-    places: RunFolders,
+    run_dirs: RunFolders,
     best: BestWeights,
 ) -> TrainingLoop:
-    config = material.initial.config
+    config = data.initial.config
     limits = {
         "input_ids": config.vocab_size,
         "segment_ids": config.type_vocab_size,
     }
-    epoch = math.ceil(len(material.train.rows) / phase.batch_size)
+    epoch = math.ceil(len(data.train.rows) / phase.batch_size)
     return TrainingLoop(
         step,
         None,
         [phase],
-        places,
+        run_dirs,
         loop_settings(recipe, recipe.eval_steps or epoch),
         Diagnosis(
             limits,
             functools.partial(forward_tensors, step.model, step.objective),
         ),
         contextlib.nullcontext,
-        identity(material, step.frozen),
+        fingerprint(data, step.frozen),
         best,
     )
 
 
-def _announce(model: TaskModel, phase: Phase, material: Material) -> None:
-    config, rows = model.encoder.config, material.train.rows
-    examples = len(material.train.examples)
+def _announce(model: TaskModel, phase: Phase, data: TrainingData) -> None:
+    config, rows = model.encoder.config, data.train.rows
+    examples = len(data.train.examples)
     shown = ""
     if len(rows) != examples:
         shown = f" in {len(rows):,} rows"
     print(
-        f"{material.task.name}: {config.num_hidden_layers} layers of "
+        f"{data.task.name}: {config.num_hidden_layers} layers of "
         f"{config.hidden_size}, {model.count_params():,} parameters; "
         f"{examples:,} examples{shown} of {rows.lengths.mean():.0f} tokens on "
         f"average; {phase.num_steps:,} steps of {phase.batch_size}",

@@ -9,9 +9,9 @@ import pytest
 
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.errors import UserError
+from bert_tf.finetuning.evaluation import Predictor
 from bert_tf.finetuning.model_folder import load_model, read_config
 from bert_tf.finetuning.multiple_choice.task import UserChoiceTask
-from bert_tf.finetuning.prediction import Predictor
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.task import Split
 from bert_tf.training.strategies import make_strategy

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.errors import UserError
+from bert_tf.finetuning.evaluation import Predictor
 from bert_tf.finetuning.model_folder import load_model, read_config
-from bert_tf.finetuning.prediction import Predictor
 from bert_tf.finetuning.question_answering.squad_files import (
     read_null_odds,
     read_predictions,

@@ -9,11 +9,11 @@ import pytest
 
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.errors import UserError
+from bert_tf.finetuning.evaluation import Predictor
 from bert_tf.finetuning.model_folder import load_model
-from bert_tf.finetuning.prediction import Predictor
 from bert_tf.finetuning.recipe import OwnTagRecipe
 from bert_tf.finetuning.run import run_finetuning
-from bert_tf.finetuning.setup import gather
+from bert_tf.finetuning.setup import prepare_training
 from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.token_classification.conll_files import (
     ConllLayout,
@@ -174,7 +174,7 @@ def test_a_pooler_is_not_missed(start, recipe, tmp_path):
     task = TASK.resolve(recipe)
     for arrays, fresh in ((whole.arrays, ()), (without, ("pooler",))):
         initial = dataclasses.replace(whole, arrays=arrays)
-        found = gather(task, recipe, initial, tokenizer(), tmp_path)
+        found = prepare_training(task, recipe, initial, tokenizer(), tmp_path)
         assert found.fresh == fresh
 
 

@@ -1,0 +1,186 @@
+"""What models predict of the rows of a split, and what that is worth."""
+
+import dataclasses
+import json
+import math
+import pathlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.files import write_text
+from bert_tf.finetuning.batches import prediction_batches
+from bert_tf.finetuning.rows import ExampleRows, Outputs, Rows
+from bert_tf.finetuning.task import Split, Task
+from bert_tf.progress import Progress
+from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.training.strategies import (
+    cluster_of,
+    collect,
+    distribute,
+    share_rows,
+)
+
+DEV_PREDICTIONS = "dev_predictions.jsonl"
+
+
+class Predictor:
+    """Runs models over encoded examples.
+
+    Args:
+      models: each takes a batch and returns a dict of outputs; built under
+        `strategy`. The outputs of several are averaged.
+      strategy: the distribution strategy.
+      batch_size: B, over all devices.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[keras.Model],
+        strategy: tf.distribute.Strategy,
+        batch_size: int,
+    ):
+        self.models = tuple(models)
+        self.strategy = strategy
+        self.batch_size = batch_size
+        self._compiled: Any = None
+
+    def outputs(self, rows: ExampleRows) -> Outputs:
+        """The outputs to all rows, as these gather them."""
+        return rows.gather(self._batches(rows))
+
+    def _batches(self, rows: Rows) -> Iterator[tuple[np.ndarray, Outputs]]:
+        """Rows by number and the outputs to them, batch by batch."""
+        cluster = cluster_of(self.strategy)
+        batches, order = prediction_batches(
+            rows, self.batch_size, cluster.shard
+        )
+        batches = distribute(self.strategy, batches)
+        if self._compiled is None:
+            # One graph for all lengths, since others round differently.
+            signature = [batches.element_spec]
+            self._compiled = tf.function(
+                self._run, input_signature=signature, autograph=False
+            )
+        with Progress(
+            *("answering", len(order), 0, " rows"),
+            shown=cluster.is_chief,
+            passing=True,
+        ) as progress:
+            for number, batch in enumerate(batches):
+                begin = number * self.batch_size
+                found = {
+                    name: collect(self.strategy, values)
+                    for name, values in self._compiled(batch).items()
+                }
+                answered = order[begin : begin + self.batch_size]
+                yield answered, found
+                progress.update(len(answered))
+
+    def _run(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        def mean(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            found = [model(batch, training=False) for model in self.models]
+            means = {
+                name: tf.add_n(
+                    [tf.cast(one[name], tf.float32) for one in found]
+                )
+                / len(found)
+                for name in found[0]
+            }
+            return {k: share_rows(self.strategy, v) for k, v in means.items()}
+
+        return self.strategy.run(mean, (batch,))
+
+
+@dataclasses.dataclass(frozen=True)
+class Scored:
+    """A model's predictions for a split and what they are worth.
+
+    Attributes:
+      predictions: as the task has them.
+      scores: the task's official scores by name.
+      loss: the mean loss of an example; None where it has no meaning.
+      examples_per_second: speed of the prediction.
+    """
+
+    predictions: Any
+    scores: dict[str, float]
+    loss: float | None
+    examples_per_second: float
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The scores, and the loss before them where there is one."""
+        loss = {} if self.loss is None else {"loss": self.loss}
+        return loss | self.scores
+
+
+@dataclasses.dataclass(frozen=True)
+class Scorer:
+    """Scores a model on splits of a task.
+
+    Attributes:
+      task: the task, prepared.
+      config: of the model.
+      tokenizer: of the model.
+      predictor: runs the model.
+    """
+
+    task: Task
+    config: Any
+    tokenizer: BertTokenizer
+    predictor: Predictor
+
+    def predict(self, split: Split) -> Any:
+        """The model's predictions for a split."""
+        outputs = self.predictor.outputs(split.rows)
+        return self.task.decode(outputs, split, self.tokenizer, self.config)
+
+    def score(self, split: Split) -> Scored:
+        """The predictions for a split with labels, and their scores."""
+        started = time.monotonic()
+        predictions = self.predict(split)
+        seconds = time.monotonic() - started
+        found = self.task.score(split.examples, predictions, self.config)
+        speed = len(split.examples) / seconds
+        return Scored(predictions, found.values, found.loss, speed)
+
+    def tuned(self, split: Split, predictions: Any) -> "Scorer":
+        """The same with a config that is chosen by predictions for a split."""
+        config = self.task.tune(split.examples, predictions, self.config)
+        return dataclasses.replace(self, config=config)
+
+    def rescored(self, split: Split, scored: Scored) -> Scored:
+        """What the same predictions are worth by another config."""
+        found = self.task.score(split.examples, scored.predictions, self.config)
+        return dataclasses.replace(scored, scores=found.values)
+
+
+def write_scores(
+    folder: pathlib.Path, split: str, scored: Scored, num_examples: int
+) -> None:
+    """Writes eval_SPLIT.json; what is no finite number is null there."""
+    values = {
+        "split": split,
+        "examples": num_examples,
+        "loss": finite(scored.loss),
+        "scores": {name: finite(v) for name, v in scored.scores.items()},
+    }
+    text = json.dumps(values, indent=2)
+    write_text(folder / f"eval_{split}.json", text + "\n")
+
+
+def finite(value: float | None) -> float | None:
+    """The value, or None where JSON has no number for it."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def summarize(scores: dict[str, float]) -> str:
+    """Scores in a line, times 100."""
+    return ", ".join(f"{k} {100 * v:.2f}" for k, v in scores.items())
