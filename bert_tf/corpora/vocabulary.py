@@ -15,6 +15,7 @@ from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.vocabulary_trainer import (
     CountedText,
     TrainedVocabulary,
+    VocabularySettings,
     train_vocab_from,
 )
 from bert_tf.text.word_counts import (
@@ -64,6 +65,14 @@ def train_corpus_vocab(
     config = TokenizerConfig.of(
         lower_case, strip_accents, tokenize_chinese_chars
     )
+    settings = VocabularySettings(
+        vocab_size,
+        google_layout,
+        min_frequency,
+        character_coverage,
+        held_out,
+        max_unique_words,
+    )
 
     def count(advance: Callable[[int], object]) -> CorpusCounts:
         counted = {}
@@ -86,17 +95,7 @@ def train_corpus_vocab(
         sum(file.size() for file in files),
         count,
     )
-    return train_vocab_from(
-        text,
-        vocab_size,
-        config,
-        google_layout,
-        min_frequency,
-        character_coverage,
-        held_out,
-        max_unique_words,
-        progress,
-    )
+    return train_vocab_from(text, settings, config, progress)
 
 
 def corpus_chunks(

@@ -50,6 +50,40 @@ def special_tokens(google_layout: bool = False) -> tuple[str, ...]:
 
 
 @dataclasses.dataclass(frozen=True)
+class VocabularySettings:
+    """How a vocabulary is learned; see `train_vocab` for the attributes."""
+
+    vocab_size: int
+    google_layout: bool
+    min_frequency: int
+    character_coverage: float
+    held_out: float
+    max_unique_words: int
+
+    def __post_init__(self) -> None:
+        if self.vocab_size <= len(SPECIAL_TOKENS):
+            raise UserError(
+                f"`vocab_size`={self.vocab_size}: give more than the "
+                f"{len(SPECIAL_TOKENS)} special tokens."
+            )
+        if self.min_frequency < 1:
+            raise UserError(
+                f"`min_frequency`={self.min_frequency}: at least 1."
+            )
+        if not 0 < self.character_coverage <= 1:
+            raise UserError(
+                f"`character_coverage`={self.character_coverage}: above 0, at "
+                "most 1."
+            )
+        if not 0 <= self.held_out < 1:
+            raise UserError(f"`held_out`={self.held_out}: from 0 to below 1.")
+        if self.max_unique_words < 1:
+            raise UserError(
+                f"max_unique_words={self.max_unique_words}: at least 1."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
 class VocabularyReport:
     """What a vocabulary was learned from and how well it fits.
 
@@ -196,6 +230,14 @@ def train_vocab(
     config = TokenizerConfig.of(
         lower_case, strip_accents, tokenize_chinese_chars
     )
+    settings = VocabularySettings(
+        vocab_size,
+        google_layout,
+        min_frequency,
+        character_coverage,
+        held_out,
+        max_unique_words,
+    )
 
     def count(advance: Callable[[int], object]) -> CorpusCounts:
         return count_words(
@@ -207,19 +249,9 @@ def train_vocab(
             advance,
         )
 
-    return train_vocab_from(
-        CountedText(
-            input_files, len(files), sum(f.stat().st_size for f in files), count
-        ),
-        vocab_size,
-        config,
-        google_layout,
-        min_frequency,
-        character_coverage,
-        held_out,
-        max_unique_words,
-        progress,
-    )
+    size = sum(file.stat().st_size for file in files)
+    text = CountedText(input_files, len(files), size, count)
+    return train_vocab_from(text, settings, config, progress)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,7 +262,7 @@ class CountedText:
       name: what the user calls it.
       files: number of files.
       size: their bytes.
-      count: counts the words; is given what to tell the bytes read to.
+      count: counts the words; takes a function to call with the bytes read.
     """
 
     name: str
@@ -241,40 +273,27 @@ class CountedText:
 
 def train_vocab_from(
     text: CountedText,
-    vocab_size: int,
+    settings: VocabularySettings,
     config: TokenizerConfig,
-    google_layout: bool,
-    min_frequency: int,
-    character_coverage: float,
-    held_out: float,
-    max_unique_words: int,
     progress: bool,
 ) -> TrainedVocabulary:
     """Learns a vocabulary from any text; see `train_vocab` for the rest."""
-    _check_settings(
-        vocab_size,
-        min_frequency,
-        character_coverage,
-        held_out,
-        max_unique_words,
-    )
     started = time.monotonic()
     with Progress("reading", text.size, 0, "B", shown=progress) as bar:
         counts = text.count(bar.update)
     read = time.monotonic()
     if not counts.learned.counts:
         raise UserError(f"{text.name}: holds no words.")
-    alphabet, left_out = _alphabet(counts.learned.counts, character_coverage)
+    alphabet, left_out = _alphabet(
+        counts.learned.counts, settings.character_coverage
+    )
     if progress:
         print("learning the pieces", file=sys.stderr, flush=True)
-    first = special_tokens(google_layout)
     tokens = _learn(
         counts.learned.counts,
-        first,
         alphabet,
         unicode_tables.stand_alone(config.tokenize_chinese_chars),
-        vocab_size,
-        min_frequency,
+        settings,
     )
     learned = time.monotonic()
     vocabulary = Vocabulary(tokens)
@@ -301,30 +320,6 @@ def train_vocab_from(
     return TrainedVocabulary(vocabulary, report)
 
 
-def _check_settings(
-    vocab_size: int,
-    min_frequency: int,
-    character_coverage: float,
-    held_out: float,
-    max_unique_words: int,
-) -> None:
-    if vocab_size <= len(SPECIAL_TOKENS):
-        raise UserError(
-            f"`vocab_size`={vocab_size}: give more than the "
-            f"{len(SPECIAL_TOKENS)} special tokens."
-        )
-    if min_frequency < 1:
-        raise UserError(f"`min_frequency`={min_frequency}: at least 1.")
-    if not 0 < character_coverage <= 1:
-        raise UserError(
-            f"`character_coverage`={character_coverage}: above 0, at most 1."
-        )
-    if not 0 <= held_out < 1:
-        raise UserError(f"`held_out`={held_out}: from 0 to below 1.")
-    if max_unique_words < 1:
-        raise UserError(f"max_unique_words={max_unique_words}: at least 1.")
-
-
 def _alphabet(
     counts: Mapping[str, int], coverage: float
 ) -> tuple[list[str], int]:
@@ -349,11 +344,9 @@ def _alphabet(
 
 def _learn(
     counts: Mapping[str, int],
-    special: Sequence[str],
     alphabet: Sequence[str],
     alone: Collection[int],
-    vocab_size: int,
-    min_frequency: int,
+    settings: VocabularySettings,
 ) -> list[str]:
     """The tokens: special ones, alphabet, joined pieces, most frequent first.
 
@@ -363,6 +356,8 @@ def _learn(
       UserError: the size is too small for the alphabet or too large for the
         text.
     """
+    special = special_tokens(settings.google_layout)
+    vocab_size, min_frequency = settings.vocab_size, settings.min_frequency
     # Letters get both forms, so that a word of known letters is never [UNK].
     # Given to the trainer as fixed tokens, they have the same ids in every
     # run; it would number them by an order that changes with each process.
