@@ -81,8 +81,9 @@ class _PairMaker:
         self, a_first: int, a_last: int, b_first: int, b_last: int, other: bool
     ) -> None:
         """Adds a pair of sentence ranges, truncated."""
-        a_start, a_end = self.sentences[a_first], self.sentences[a_last]
-        b_start, b_end = self.sentences[b_first], self.sentences[b_last]
+        sentences = self.sentences
+        a_start, a_end = sentences[a_first], sentences[a_last]
+        b_start, b_end = sentences[b_first], sentences[b_last]
         length_a, length_b = a_end - a_start, b_end - b_start
         if length_a + length_b > self.max_tokens:
             kept_a, kept_b = truncated_lengths(

@@ -40,7 +40,7 @@ def tokenize(tokenizer: BertTokenizer, texts: tf.Tensor) -> TokenIds:
 def take(
     texts: TokenIds,
     chosen: tf.Tensor,
-    offset: tf.Tensor | int = 0,
+    offset: tf.Tensor | None = None,
     count: tf.Tensor | None = None,
 ) -> TokenIds:
     """Texts, or ranges of them.
@@ -48,12 +48,15 @@ def take(
     Args:
       texts: N texts.
       chosen: int32 [R], texts by number.
-      offset: int32 [R], the first token of each that is taken.
-      count: int32 [R], how many are; None for all.
+      offset: int32 [R], the first token of each that is taken; None for its
+        first.
+      count: int32 [R], how many are; with None, all from the text's first.
     """
+    begin = tf.gather(texts.begin, chosen)
+    if offset is not None:
+        begin += offset
     if count is None:
-        count = tf.gather(texts.count, chosen) - offset
-    begin = tf.gather(texts.begin, chosen) + offset
+        count = tf.gather(texts.count, chosen)
     return TokenIds(texts.ids, begin, count)
 
 
@@ -272,16 +275,24 @@ class SentencePacker(tf.Module):
         with tf.device("/CPU:0"):
             is_single = ids_a.shape.rank == 1
             first, second = token_ids(_as_rows(ids_a)), None
+            room, checks = self.seq_length - 2, []
             if ids_b is not None:
                 self._check_pair(ids_a, ids_b)
                 second = token_ids(_as_rows(ids_b))
-                second = _of_one_batch(first, second)
-            room = self.seq_length - (2 if second is None else 3)
-            packed = pack_rows(
-                *truncate(first, second, room),
-                self.tokenizer.vocabulary,
-                self.seq_length,
-            )
+                room -= 1
+                check = tf.debugging.assert_equal(
+                    tf.size(first.count),
+                    tf.size(second.count),
+                    "text_a and text_b: unequal batches",
+                )
+                # None when run eagerly.
+                checks = [check] if check is not None else []
+            with tf.control_dependencies(checks):
+                packed = pack_rows(
+                    *truncate(first, second, room),
+                    self.tokenizer.vocabulary,
+                    self.seq_length,
+                )
             if is_single:
                 packed = {name: rows[0] for name, rows in packed.items()}
             return packed
@@ -300,17 +311,6 @@ class SentencePacker(tf.Module):
                 f"text_a has shape {ids_a.shape[:-1]} and text_b "
                 f"{ids_b.shape[:-1]}; they must have one shape."
             )
-
-
-def _of_one_batch(first: TokenIds, second: TokenIds) -> TokenIds:
-    """The second texts, after a check that there is one for each first."""
-    same = tf.debugging.assert_equal(
-        tf.size(first.count),
-        tf.size(second.count),
-        "text_a and text_b: unequal batches",
-    )
-    with tf.control_dependencies([same] if same is not None else []):
-        return dataclasses.replace(second, count=tf.identity(second.count))
 
 
 def _as_rows(ids: Ids) -> tf.RaggedTensor:

@@ -254,7 +254,7 @@ def test_pieces_stay_short_enough_for_the_tokenizer(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"vocab_size": 5}, "`vocab_size`=5: more than the 5 special"),
+        ({"vocab_size": 5}, "`vocab_size`=5: give more than the 5 special"),
         ({"vocab_size": 20}, "at least .* are needed for 5 special tokens"),
         ({"vocab_size": 9000}, "this text gives .* tokens .*lower `min_f"),
         ({"vocab_size": 9000, "min_frequency": 1}, r"at most that many\.$"),
