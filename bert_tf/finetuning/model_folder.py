@@ -81,8 +81,6 @@ def read_config(folder: str | os.PathLike, task: Task) -> Any:
     Raises:
       UserError: there is none, it is broken or of another task.
     """
-    # A family of the old form.
-    task = task.resolve(None)
     name = task_of(folder)
     if name is not None and name != task.name:
         raise UserError(
@@ -149,7 +147,6 @@ def load_model(
     Raises:
       UserError: the folder is not a model that was fine-tuned for the task.
     """
-    task = task.resolve(None)
     config = read_config(folder, task)
     checkpoint = load_checkpoint(folder)
     encoder = BertEncoder(checkpoint.config, dtype=precision)

@@ -15,6 +15,7 @@ from bert_tf.checkpoints import load_checkpoint, read_arrays, save_checkpoint
 from bert_tf.errors import UserError
 from bert_tf.finetuning.batches import epoch_batches
 from bert_tf.finetuning.data.examples import Example
+from bert_tf.finetuning.evaluation import Predictor
 from bert_tf.finetuning.model_folder import load_model, read_config
 from bert_tf.finetuning.recipe import MultiLabelRecipe
 from bert_tf.finetuning.report.make import make_report
