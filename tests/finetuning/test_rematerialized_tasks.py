@@ -13,7 +13,7 @@ from bert_tf.finetuning.question_answering.task import QuestionAnsweringTask
 from bert_tf.finetuning.recipe import FeatureRecipe, SpanRecipe
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.text_classification.kinds import SentenceTask
-from tests.finetuning.choices import choice_runs
+from tests.finetuning.multiple_choice import choice_runs
 from tests.finetuning.sentence_runs import data, model_folder, small_recipe
 from tests.finetuning.token_classification import tag_runs
 from tests.run_folders import history, weights

@@ -14,8 +14,8 @@ from bert_tf.finetuning.text_classification.kinds import (
     SentenceTask,
 )
 from bert_tf.finetuning.text_classification.user_file import (
-    OwnTexts,
     UserFileTask,
+    UserTexts,
 )
 from tests.finetuning.own_files import error_of, recipe, rows
 
@@ -62,7 +62,7 @@ def test_labels_that_are_numbers_are_sorted_as_such(tmp_path):
 
 
 def test_decoding_classes():
-    task = SentenceTask(name="x", data=OwnTexts(("t",)))
+    task = SentenceTask(name="x", data=UserTexts(("t",)))
     logits = np.array([[1, 3, 2], [900, -900, 0]], np.float32)
     found = task.predictions_of(logits, ("a", "b", "c"), 0.5)
     assert found.values == ("b", "a")
@@ -244,7 +244,7 @@ def test_class_weights_are_for_classes(tmp_path, label_kind):
 
 
 def test_prediction_files(tmp_path):
-    task = MultiLabelTask(name="x", data=OwnTexts(("t",)), separator="|")
+    task = MultiLabelTask(name="x", data=UserTexts(("t",)), separator="|")
     examples = many([None, None])
     logits = np.array([[1, -1, 1], [-1, -1, -1]], np.float32)
     predictions = task.predictions_of(logits, ("a", "b", "c"), 0.5)
@@ -307,6 +307,6 @@ def test_prediction_files_gone_wrong(tmp_path):
 
 def test_json_of_scores(tmp_path):
     """Scores are plain numbers, so results.json can hold them."""
-    task = SentenceTask(name="x", data=OwnTexts(("t",)))
+    task = SentenceTask(name="x", data=UserTexts(("t",)))
     score = task.label_scores(["a", "b"], ["a", "a"], ("a", "b"))
     assert json.loads(json.dumps(score)) == score

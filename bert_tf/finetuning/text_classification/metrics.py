@@ -1,7 +1,9 @@
 """The official scores of GLUE, and those of several labels a row.
 
-All take NumPy arrays and compute in float64 or whole numbers. Where a score
-is not defined (nothing varies, nothing was found) it is 0, without a warning.
+A metric takes the labels of N examples and the predictions for them, in two
+NumPy arrays of one shape, and computes in float64 or whole numbers. Where a
+score is not defined (nothing varies, nothing was predicted) it is 0, without a
+warning.
 """
 
 import math
@@ -19,7 +21,7 @@ def _checked(
     if references.shape != predictions.shape:
         raise UserError(
             f"references have shape {references.shape} and predictions "
-            f"{predictions.shape}; they must be alike."
+            f"{predictions.shape}; they must have the same."
         )
     if not references.size:
         raise UserError("references: there are none to score.")
@@ -27,42 +29,34 @@ def _checked(
 
 
 def accuracy(references: np.ndarray, predictions: np.ndarray) -> float:
-    """The share of predictions that are right.
-
-    Args:
-      references: the answers, of any type [N].
-      predictions: what was predicted, alike.
-    """
+    """The share of correct predictions; values of any type [N]."""
     references, predictions = _checked(references, predictions)
     return int(np.sum(references == predictions)) / len(references)
 
 
-def _f1(true_positives: int, found: int, wanted: int) -> float:
-    """F1 of a class, from counts: found by the model, wanted by the file."""
-    return 2 * true_positives / (found + wanted) if found + wanted else 0.0
-
-
-def binary_f1(references: np.ndarray, predictions: np.ndarray) -> float:
-    """The harmonic mean of precision and recall of class 1.
-
-    Args:
-      references: classes 0 and 1, int [N].
-      predictions: alike.
-    """
+def _counts(
+    references: np.ndarray, predictions: np.ndarray
+) -> tuple[int, int, int]:
+    """Rows of class 1 in both, in the references, and in the predictions."""
     references, predictions = _checked(references, predictions)
-    wanted, found = references == 1, predictions == 1
-    return _f1(
-        int(np.sum(wanted & found)), int(np.sum(found)), int(np.sum(wanted))
+    gold, predicted = references == 1, predictions == 1
+    # Python's whole numbers: a product of four counts outgrows int64.
+    return (
+        int(np.sum(gold & predicted)),
+        int(np.sum(gold)),
+        int(np.sum(predicted)),
     )
 
 
-def macro_f1(references: np.ndarray, predictions: np.ndarray) -> float:
-    """The mean F1 of the classes that occur in either.
+def binary_f1(references: np.ndarray, predictions: np.ndarray) -> float:
+    """Harmonic mean of precision and recall of class 1; classes 0 and 1 [N]."""
+    num_correct, num_gold, num_predicted = _counts(references, predictions)
+    total = num_gold + num_predicted
+    return 2 * num_correct / total if total else 0.0
 
-    Args:
-      references: the classes, of any type [N].
-      predictions: alike.
-    """
+
+def macro_f1(references: np.ndarray, predictions: np.ndarray) -> float:
+    """The mean F1 of the classes that occur in either; of any type [N]."""
     references, predictions = _checked(references, predictions)
     classes = np.union1d(references, predictions)
     return math.fsum(
@@ -71,37 +65,21 @@ def macro_f1(references: np.ndarray, predictions: np.ndarray) -> float:
 
 
 def matthews(references: np.ndarray, predictions: np.ndarray) -> float:
-    """Matthews' correlation of two classes (Matthews 1975).
-
-    Args:
-      references: classes 0 and 1, int [N].
-      predictions: alike.
-    """
-    references, predictions = _checked(references, predictions)
-    wanted, found = references == 1, predictions == 1
-    # Python's whole numbers: the product of four counts outgrows int64.
-    both = int(np.sum(wanted & found))
-    neither = int(np.sum(~wanted & ~found))
-    missed = int(np.sum(wanted & ~found))
-    wrong = int(np.sum(~wanted & found))
+    """Matthews' correlation (Matthews 1975) of classes 0 and 1 [N]."""
+    num_correct, num_gold, num_predicted = _counts(references, predictions)
+    count = len(references)
     product = (
-        (both + wrong)
-        * (both + missed)
-        * (neither + wrong)
-        * (neither + missed)
+        num_predicted * num_gold * (count - num_gold) * (count - num_predicted)
     )
     if not product:
         return 0.0
-    return (both * neither - wrong * missed) / math.sqrt(product)
+    # true positives * true negatives - false positives * false negatives
+    covariance = num_correct * count - num_gold * num_predicted
+    return covariance / math.sqrt(product)
 
 
 def pearson(references: np.ndarray, predictions: np.ndarray) -> float:
-    """Pearson's correlation.
-
-    Args:
-      references: numbers [N].
-      predictions: numbers [N].
-    """
+    """Pearson's correlation of numbers [N]."""
     references, predictions = _checked(references, predictions)
     if np.ptp(references) == 0 or np.ptp(predictions) == 0:
         return 0.0
@@ -119,14 +97,7 @@ def _standardised(values: np.ndarray) -> np.ndarray:
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks from 1; equal values share the mean of their ranks.
-
-    Args:
-      values: numbers [N].
-
-    Returns:
-      float64 [N].
-    """
+    """Ranks of numbers [N] from 1; equal ones share the mean of their ranks."""
     _, group, counts = np.unique(
         values, return_inverse=True, return_counts=True
     )
@@ -135,45 +106,25 @@ def ranks(values: np.ndarray) -> np.ndarray:
 
 
 def spearman(references: np.ndarray, predictions: np.ndarray) -> float:
-    """Spearman's correlation: Pearson's, of the ranks.
-
-    Args:
-      references: numbers [N].
-      predictions: numbers [N].
-    """
+    """Spearman's correlation of numbers [N]: Pearson's, of the ranks."""
     references, predictions = _checked(references, predictions)
     return pearson(ranks(references), ranks(predictions))
 
 
 def subset_accuracy(references: np.ndarray, predictions: np.ndarray) -> float:
-    """The share of rows whose labels are all right.
-
-    Args:
-      references: which labels hold, bool [N, C].
-      predictions: alike.
-    """
+    """The share of rows whose labels, bool [N, C], are all correct."""
     references, predictions = _checked(references, predictions)
-    right = np.all(references == predictions, axis=1)
-    return int(np.sum(right)) / len(right)
+    correct = np.all(references == predictions, axis=1)
+    return int(np.sum(correct)) / len(correct)
 
 
 def label_micro_f1(references: np.ndarray, predictions: np.ndarray) -> float:
-    """F1 over all decisions of all labels together.
-
-    Args:
-      references: which labels hold, bool [N, C].
-      predictions: alike.
-    """
+    """F1 over the decisions on all labels together, bool [N, C]."""
     return binary_f1(np.ravel(references), np.ravel(predictions))
 
 
 def label_macro_f1(references: np.ndarray, predictions: np.ndarray) -> float:
-    """The mean F1 of the C labels; a label that never occurs counts 0.
-
-    Args:
-      references: which labels hold, bool [N, C].
-      predictions: alike.
-    """
+    """The mean F1 of C labels, bool [N, C]; one that never occurs counts 0."""
     references, predictions = _checked(references, predictions)
     count = references.shape[1]
     return (

@@ -48,7 +48,7 @@ class UserFileTask(TaskTemplate):
         # Task and data of one run, so that a file is read once.
         common: dict[str, Any] = {
             "name": self.name,
-            "data": OwnTexts(texts),
+            "data": UserTexts(texts),
             "text_columns": recipe.text_columns,
             "separator": recipe.label_separator,
         }
@@ -59,7 +59,7 @@ class UserFileTask(TaskTemplate):
         return SentenceTask(**common)
 
 
-class OwnTexts:
+class UserTexts:
     """The rows of the files that a recipe names; see `TextData`.
 
     Args:

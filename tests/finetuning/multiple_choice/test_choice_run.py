@@ -15,7 +15,11 @@ from bert_tf.finetuning.multiple_choice.task import UserChoiceTask
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.task import Split
 from bert_tf.training.strategies import make_strategy
-from tests.finetuning.choices.choice_runs import rows, small_recipe, written
+from tests.finetuning.multiple_choice.choice_runs import (
+    rows,
+    small_recipe,
+    written,
+)
 from tests.finetuning.sentence_runs import model_folder
 from tests.run_folders import (
     answer_lines,

@@ -14,7 +14,7 @@ from bert_tf.finetuning.multiple_choice.task import (
     choice_predictions,
 )
 from bert_tf.finetuning.recipe import ChoiceRecipe, OwnChoiceRecipe
-from tests.finetuning.choices.choice_runs import COLUMNS, rows, written
+from tests.finetuning.multiple_choice.choice_runs import COLUMNS, rows, written
 from tests.finetuning.sentence_runs import tokenizer
 from tools.task_files import load_task, recipe_of
 
