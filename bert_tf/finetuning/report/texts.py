@@ -34,6 +34,8 @@ def showable(text: str) -> str:
     text = _UNSHOWABLE.sub(
         "\ufffd", text.replace("\r\n", "\n").translate(_PICTURES)
     )
+    if not any(mark in text for mark in _ISOLATES + _END_OF_ISOLATE):
+        return text
     depth, kept = 0, []
     for character in text:
         if character in _ISOLATES:
