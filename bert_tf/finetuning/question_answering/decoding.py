@@ -4,11 +4,12 @@ The rules are those of google-research/bert, run_squad.py,
 `write_predictions`; unlike there, the padding behind a window takes no place
 among the best positions. And of its `get_final_text`: the predicted tokens,
 joined to words, are looked for in the normalised words of the context that
-they are of; where both have as many characters, blanks aside, the characters
+they are of; where both have equally many characters, blanks aside, these
 are paired one by one, and else the words are given whole. Here every word is
 normalised once, and all that is the same for every answer of a context is
-kept. `bert_tf.serving` has the same rules in the graph, for whole batches of
-texts; here an answer is cut from strings, which is faster on a CPU.
+kept. `bert_tf.serving.span` does the same in the graph, where a context's
+characters are tensors, and shares `may_answer`; tests/serving holds the two
+equal.
 """
 
 import dataclasses

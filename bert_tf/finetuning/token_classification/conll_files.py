@@ -106,7 +106,7 @@ def read_conll(
     """Reads a CoNLL-style file.
 
     Columns are what stands between tabs if the first word's line has one, and
-    else between blanks. Every word's line has as many as the first. Tags may
+    else between blanks. Every word's line has the same number. Tags may
     be IOB1, IOB2 or of another scheme; see `entities`.
 
     Args:
@@ -212,7 +212,7 @@ class _Columns:
                 f"{self._path}, row {row}: has {_columns(len(cells))} and row "
                 f"{self._first_row} has {self._width} ({excerpt(line)}); "
                 f"columns are divided by {'tabs' if self.tabs else 'blanks'}, "
-                "and every word has as many."
+                "and every word has the same number."
             )
         word = cells[self._layout.token_column]
         if not word:
@@ -317,7 +317,7 @@ def split_off_documents(
 def _drawn(
     documents: list[list[int]], sizes: np.ndarray, target: float, seed: int
 ) -> list[int]:
-    """Documents of about as many sentences as target; at least one.
+    """Documents of about `target` sentences; at least one.
 
     Args:
       documents: the numbers of those that have the same words.

@@ -290,7 +290,7 @@ def score_entities(
       sentence_starts: [N + 1], where each sentence begins; the last is W.
 
     Raises:
-      UserError: there are no tags, or not as many predictions as references.
+      UserError: there are no tags, or the two differ in number.
     """
     _check(references, predictions)
     gold = entities(references, sentence_starts)
@@ -329,7 +329,7 @@ def entity_confusion(
       the predicted ones by columns, the last of both being no entity.
 
     Raises:
-      UserError: there are no tags, or not as many predictions as references.
+      UserError: there are no tags, or the two differ in number.
     """
     _check(references, predictions)
     gold, predicted = (

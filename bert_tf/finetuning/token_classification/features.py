@@ -59,7 +59,7 @@ def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
       num_hidden_layers: L, the last one's number.
 
     Raises:
-      UserError: the encoder does not have as many.
+      UserError: the encoder has fewer.
     """
     last = num_hidden_layers
     last_four = tuple(range(last - 3, last + 1))
@@ -294,7 +294,7 @@ def bilstm_tagger(
         hidden = keras.layers.Dropout(
             dropout, name=f"dropout_{number}", dtype=dtype
         )(hidden)
-        # By a name of its own, so that weights are called alike everywhere.
+        # By a name of its own, so that weights have the same names everywhere.
         lstm = keras.layers.LSTM(
             units, return_sequences=True, name="lstm", dtype=dtype
         )
