@@ -1,0 +1,361 @@
+"""A tiny training of every family, from files as users have them."""
+
+import csv
+import dataclasses
+import json
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_tf.checkpoints import Checkpoint, save_checkpoint
+from bert_tf.config import BertConfig
+from bert_tf.encoder import BertEncoder
+from bert_tf.text.vocabulary import Vocabulary
+from tests.model_helpers import fill
+from tools.task_files import load_task, recipe_of
+
+GOOD = ["good", "fine", "great", "lovely"]
+BAD = ["bad", "dull", "poor", "awful"]
+FILLER = ["a", "film", "the", "plot", "was", "and", "very", "it", "so"]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *GOOD, *BAD, *FILLER]
+NUM_TRAIN, NUM_DEV, NUM_TEST = 72, 14, 9
+SETTINGS: dict[str, Any] = {
+    "max_seq_length": 32,
+    "train_batch_size": 8,
+    "eval_batch_size": 4,
+    "learning_rate": 1e-2,
+    "num_train_epochs": 3.0,
+    "log_steps": 3,
+    "save_checkpoints_steps": 4,
+}
+
+
+def model_folder(folder: pathlib.Path, **changes: Any) -> pathlib.Path:
+    """An encoder of two layers that tells words apart from the start."""
+    values = {
+        "vocab_size": len(TOKENS),
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 40,
+        **changes,
+    }
+    config = BertConfig(**values)
+    arrays = fill(BertEncoder(config), seed=3, scale=0.3).to_arrays()
+    for name in arrays:
+        if "LayerNorm" not in name:
+            arrays[name] *= 3.0 if "word_embeddings" in name else 0.3
+    checkpoint = Checkpoint(config, arrays, Vocabulary(TOKENS), True)
+    save_checkpoint(folder, checkpoint)
+    return folder
+
+
+def write_files(
+    write: Callable[[pathlib.Path, int, int, bool], None],
+    folder: pathlib.Path,
+    names: Sequence[str],
+) -> None:
+    """Writes train, dev and test, each from a seed of its own."""
+    counts = (NUM_TRAIN, NUM_DEV, NUM_TEST)
+    for seed, (name, count) in enumerate(zip(names, counts, strict=False)):
+        write(folder / name, count, seed, seed == 2)
+
+
+def sentence(random: np.random.Generator) -> tuple[str, bool]:
+    """3 to 14 words, half of them good, or half of them bad."""
+    good = bool(random.random() < 0.4)
+    words = list(random.choice(FILLER, random.integers(3, 15)))
+    words[::2] = random.choice(GOOD if good else BAD, len(words[::2]))
+    return " ".join(words), good
+
+
+def write_reviews(label: Callable[[str, bool, int], str]) -> Callable:
+    """A writer of CSV files with a text and a label."""
+
+    def write(path: pathlib.Path, count: int, seed: int, test: bool) -> None:
+        random = np.random.default_rng(seed)
+        with path.open("w", newline="", encoding="utf-8") as file:
+            table = csv.writer(file)
+            table.writerow(["text"] if test else ["text", "label"])
+            for number in range(count):
+                text, good = sentence(random)
+                cells = [text] if test else [text, label(text, good, number)]
+                table.writerow(cells)
+
+    return write
+
+
+def write_pairs(path: pathlib.Path, count: int, seed: int, test: bool) -> None:
+    """MRPC's columns: are both sentences good?"""
+    random = np.random.default_rng(seed)
+    head = ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"]
+    rows = [["index", *head[1:]] if test else head]
+    for number in range(count):
+        text, good = sentence(random)
+        words = text.split()
+        first = number if test else int(good)
+        halves = " ".join(words[:2]), " ".join(words[2:])
+        rows.append([str(first), "1", "2", *halves])
+    path.write_text("".join("\t".join(row) + "\n" for row in rows))
+
+
+def write_choices(
+    path: pathlib.Path, count: int, seed: int, test: bool
+) -> None:
+    """Rows of 2 to 5 choices; the right one alone has good words."""
+    random = np.random.default_rng(seed)
+    lines = []
+    for _ in range(count):
+        label = int(random.integers(number := int(random.integers(2, 6))))
+        options = []
+        for place in range(number):
+            words = list(random.choice(FILLER, random.integers(2, 9)))
+            kind = GOOD if place == label else BAD
+            words[::2] = random.choice(kind, len(words[::2]))
+            options.append(" ".join(words))
+        context = " ".join(random.choice(FILLER, random.integers(2, 8)))
+        row = {"text": context, "options": options, "answer": label}
+        if test:
+            del row["answer"]
+        lines.append(json.dumps(row))
+    path.write_text("\n".join(lines) + "\n")
+
+
+def write_tags(path: pathlib.Path, count: int, seed: int, test: bool) -> None:
+    """Sentences whose good words are PER and bad words LOC, in IOB1."""
+    del test
+    random = np.random.default_rng(seed)
+    lines = []
+    for number in range(count):
+        if number % 4 == 0:
+            lines += ["-DOCSTART- -X- O O", ""]
+        for _ in range(int(random.integers(1, 6))):
+            words, kind = [(GOOD, "PER"), (BAD, "LOC")][
+                int(random.random() < 0.5)
+            ]
+            name = str(random.choice(words))
+            if random.random() < 0.3:
+                name = f"{name}-{random.choice(words)}"
+            filler = random.choice(FILLER, int(random.integers(1, 4)))
+            lines += [f"{word} N I-NP O" for word in filler]
+            lines.append(f"{name} N I-NP I-{kind}")
+        lines.append("")
+    path.write_text("\n".join(lines) + "\n")
+
+
+def write_questions(with_null: bool) -> Callable:
+    """A writer of SQuAD's files: which word of the context is good?"""
+
+    def write(path: pathlib.Path, count: int, seed: int, test: bool) -> None:
+        del test
+        random = np.random.default_rng(seed)
+        paragraphs = []
+        for number in range(count):
+            words = list(random.choice(FILLER + BAD, random.integers(4, 18)))
+            asked: dict[str, Any] = {"id": f"{seed}-{number}", "answers": []}
+            asked["question"] = "the good"
+            asked["is_impossible"] = with_null and random.random() < 0.4
+            if not asked["is_impossible"]:
+                place = int(random.integers(len(words)))
+                words[place] = str(random.choice(GOOD))
+                start = len(" ".join(words[:place])) + (place > 0)
+                answer = {"text": words[place], "answer_start": start}
+                asked["answers"].append(answer)
+            paragraphs.append({"context": " ".join(words), "qas": [asked]})
+        data = {"data": [{"title": "t", "paragraphs": paragraphs}]}
+        path.write_text(json.dumps(data))
+
+    return write
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A family's training.
+
+    Attributes:
+      task: what `--task` is given.
+      write: writes one file: path, rows, seed, whether of test rows.
+      files: the names of train, dev and, where there is one, test.
+      settings: besides `SETTINGS`.
+      score: which score is to reach `reached`; perfect is 1.
+      scale: of a scored file's values to those of results.json.
+      rounding: of a scored file's values, relative.
+      slow: whether another case of its kind runs before every commit.
+    """
+
+    task: str
+    write: Callable[[pathlib.Path, int, int, bool], None]
+    files: tuple[str, ...]
+    settings: dict[str, Any]
+    score: str
+    reached: float
+    scale: float = 1.0
+    rounding: float = 1e-6
+    slow: bool = False
+
+    def make(self, folder: pathlib.Path, start: pathlib.Path) -> Any:
+        """Writes the files, and returns task and recipe.
+
+        Args:
+          folder: takes the files.
+          start: the model to start from.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        data = folder / "MRPC" if self.task == "mrpc" else folder
+        data.mkdir(exist_ok=True)
+        write_files(self.write, data, self.files)
+        settings = SETTINGS | self.settings | {"init_from": str(start)}
+        if "train_file" in settings:
+            for name in ("train_file", "dev_file", "test_file"):
+                if name in settings:
+                    settings[name] = str(folder / settings[name])
+        else:
+            settings["data_dir"] = str(folder)
+        task = load_task(self.task)
+        pairs = [f"{name}={value}" for name, value in settings.items()]
+        return task, recipe_of(task, self.task, [f"task={self.task}", *pairs])
+
+    def train_path(self, folder: pathlib.Path) -> pathlib.Path:
+        """The file to train on."""
+        data = folder / "MRPC" if self.task == "mrpc" else folder
+        return data / self.files[0]
+
+
+_CSV = ("train.csv", "dev.csv", "test.csv")
+_OWN = {
+    "train_file": "train.csv",
+    "dev_file": "dev.csv",
+    "test_file": "test.csv",
+    "text_columns": "text",
+    "label_column": "label",
+}
+_JSONL = ("train.jsonl", "dev.jsonl", "test.jsonl")
+_TAGGER = {"learning_rate": 2e-2, "num_train_epochs": 4.0}
+_SPANS = {
+    # Some contexts take two windows.
+    "max_seq_length": 16,
+    "max_query_length": 3,
+    "doc_stride": 5,
+    "num_train_epochs": 6.0,
+}
+CASES = {
+    "classes": Case(
+        "sentence",
+        write_reviews(lambda text, good, number: "up" if good else "down"),
+        _CSV,
+        _OWN,
+        "accuracy",
+        0.9,
+    ),
+    "numbers": Case(
+        "sentence",
+        write_reviews(
+            lambda text, good, number: str(1 + 2 * good + 0.01 * number)
+        ),
+        _CSV,
+        _OWN | {"label_kind": "regression", "num_train_epochs": 6.0},
+        "pearson",
+        0.8,
+        # The file has three decimals.
+        rounding=1e-3,
+        slow=True,
+    ),
+    "several_labels": Case(
+        "sentence",
+        write_reviews(
+            lambda text, good, number: ",".join(
+                ["up"] * good + ["film"] * ("film" in text)
+            )
+        ),
+        _CSV,
+        _OWN
+        | {
+            "label_kind": "multi_label",
+            "threshold": 0.45,
+            "num_train_epochs": 6.0,
+        },
+        "micro_f1",
+        0.6,
+        slow=True,
+    ),
+    "windows": Case(
+        "sentence",
+        write_reviews(lambda text, good, number: "up" if good else "down"),
+        _CSV,
+        _OWN | {"max_seq_length": 9, "long_inputs": "windows", "doc_stride": 4},
+        "accuracy",
+        0.8,
+        slow=True,
+    ),
+    "pairs": Case(
+        "mrpc",
+        write_pairs,
+        ("train.tsv", "dev.tsv", "test.tsv"),
+        {"num_train_epochs": 6.0, "learning_rate": 5e-3},
+        "accuracy",
+        0.9,
+        slow=True,
+    ),
+    "choices": Case(
+        "choice",
+        write_choices,
+        _JSONL,
+        {
+            "train_file": "train.jsonl",
+            "dev_file": "dev.jsonl",
+            "test_file": "test.jsonl",
+            "context_column": "text",
+            "choice_columns": "options",
+            "label_column": "answer",
+        },
+        "accuracy",
+        0.9,
+    ),
+    "tags": Case(
+        "tagging",
+        write_tags,
+        ("train.csv", "dev.csv", "test.csv"),
+        _TAGGER
+        | {name: _OWN[name] for name in ("train_file", "dev_file", "test_file")}
+        | {"token_column": 0, "tag_column": -1},
+        "f1",
+        0.9,
+    ),
+    "features": Case(
+        "conll2003_features",
+        write_tags,
+        ("eng.train", "eng.testa", "eng.testb"),
+        _TAGGER
+        | {
+            "learning_rate": 5e-2,
+            "num_train_epochs": 6.0,
+            "lstm_units": 12,
+            "features": "last",
+        },
+        "f1",
+        0.6,
+        slow=True,
+    ),
+    "questions": Case(
+        "squad_v1",
+        write_questions(False),
+        ("train-v1.1.json", "dev-v1.1.json"),
+        _SPANS,
+        "f1",
+        0.75,
+        scale=100.0,
+    ),
+    "questions_without_answer": Case(
+        "squad_v2",
+        write_questions(True),
+        ("train-v2.0.json", "dev-v2.0.json"),
+        _SPANS,
+        "best_f1",
+        0.6,
+        scale=100.0,
+        slow=True,
+    ),
+}

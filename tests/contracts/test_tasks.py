@@ -1,0 +1,325 @@
+"""What every fine-tuning task promises, whatever it predicts."""
+
+import dataclasses
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+
+import bert_tf.encoder
+from bert_tf.checkpoints import (
+    CLASSIFIER,
+    TOKEN_CLASSIFIER,
+    load_checkpoint,
+    read_arrays,
+)
+from bert_tf.errors import UserError
+from bert_tf.finetuning.run import run_finetuning
+from bert_tf.layers.dropout import Dropout
+from tests.contracts.task_cases import (
+    CASES,
+    NUM_DEV,
+    NUM_TRAIN,
+    Case,
+    model_folder,
+)
+from tests.run_folders import answer_lines, history, stop_at, weights
+from tools.task_files import load_task, task_names
+
+MODES = ["train", "eval", "predict"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    """A case's whole run."""
+
+    case: Case
+    task: object
+    recipe: object
+    files: pathlib.Path
+    folder: pathlib.Path
+    done: dict
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory) -> pathlib.Path:
+    return model_folder(tmp_path_factory.mktemp("start") / "model")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=[pytest.mark.slow] * case.slow)
+        for name, case in CASES.items()
+    ],
+)
+def finished(request, start, tmp_path_factory) -> Finished:
+    case = CASES[request.param]
+    place = tmp_path_factory.mktemp(request.param)
+    task, recipe = case.make(place / "files", start)
+    done = run_finetuning(task, recipe, place / "run", MODES)
+    return Finished(case, task, recipe, place / "files", place / "run", done)
+
+
+def error_of(call, *arguments) -> str:
+    """The line of the `UserError` that a call ends with."""
+    with pytest.raises(UserError) as caught:
+        call(*arguments)
+    line = str(caught.value)
+    assert "\n" not in line
+    return line
+
+
+def contents(folder: pathlib.Path) -> dict[str, bytes]:
+    """The files of a run that do not depend on the clock."""
+    names = ("task.json", "dev_predictions.jsonl", "eval_dev.json")
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+def test_every_family_is_here(start, tmp_path) -> None:
+    covered = set()
+    for name, case in CASES.items():
+        task, recipe = case.make(tmp_path / name, start)
+        covered |= {type(task), type(task.resolve(recipe))}
+    for name in task_names():
+        kind = type(load_task(name))
+        assert any(issubclass(case, kind) for case in covered), name
+
+
+def test_it_learns(finished: Finished) -> None:
+    case, results = finished.case, finished.done["train"]
+    scores = results["dev"]["dev"]
+    assert scores[case.score] >= case.reached
+    assert not scores[case.score] <= results["majority"]["dev"][case.score]
+    assert results["examples"]["train"] == NUM_TRAIN or case.task.startswith(
+        "conll"
+    )
+    losses = [r["loss"] for r in history(finished.folder) if "loss" in r]
+    assert losses[-1] < losses[0] * 0.8
+
+
+def test_the_files_of_a_run_say_the_same(finished: Finished) -> None:
+    folder, done = finished.folder, finished.done
+    written = json.loads((folder / "results.json").read_text())
+    # NaN is null in the file.
+    assert written["dev"] == json.loads(json.dumps(done["train"]["dev"]))
+    assert done["eval"]["dev"] == pytest.approx(
+        done["train"]["dev"]["dev"], nan_ok=True
+    )
+    recipe = json.loads((folder / "recipe.json").read_text())
+    assert recipe == finished.recipe.to_dict()
+    config = json.loads((folder / "task.json").read_text())
+    assert config["task"] == finished.task.name
+    assert config["max_seq_length"] == finished.recipe.max_seq_length
+    checkpoint = load_checkpoint(folder)
+    if set(checkpoint.heads) & {CLASSIFIER, TOKEN_CLASSIFIER}:
+        assert tuple(config["labels"]) == (checkpoint.labels or ())
+    lines = answer_lines(folder)
+    assert len(lines) == NUM_DEV
+    report = json.loads((folder / "report.json").read_text())
+    assert report["task"] == finished.task.name
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert page.count("<h2") >= 3
+    assert finished.task.name in page
+    assert (folder / "learning_curve.png").stat().st_size > 1000
+    (test,) = done["predict"].values()
+    assert pathlib.Path(test).stat().st_size > 0
+    assert not list(folder.rglob("*.partial"))
+
+
+def test_the_prediction_file_scores_as_the_run(finished: Finished) -> None:
+    case = finished.case
+    task = finished.task.resolve(finished.recipe)
+    dev = case.train_path(finished.files).with_name(case.files[1])
+    (path,) = (
+        path
+        for path in finished.folder.iterdir()
+        if path.name
+        in (
+            "predictions_dev.tsv",
+            "predictions_dev.txt",
+            "dev_predictions.json",
+        )
+    )
+    found = task.score_file(finished.recipe, str(dev), str(path))
+    scores = finished.done["eval"]["dev"]
+    same = set(found) & set(scores)
+    assert same
+    for name in same:
+        assert found[name] / case.scale == pytest.approx(
+            scores[name], rel=case.rounding, nan_ok=True
+        )
+
+
+def test_a_model_is_used_from_elsewhere(finished: Finished, tmp_path) -> None:
+    moved = dataclasses.replace(finished.recipe, init_from=str(finished.folder))
+    done = run_finetuning(finished.task, moved, tmp_path / "new", ["eval"])
+    assert done["eval"]["dev"] == pytest.approx(
+        finished.done["eval"]["dev"], nan_ok=True
+    )
+    assert not (tmp_path / "new" / "bert_model.safetensors").exists()
+
+
+def test_models_of_other_tasks_are_refused(finished: Finished, start) -> None:
+    task, recipe = finished.task, finished.recipe
+    raw = dataclasses.replace(recipe, init_from=str(start))
+    line = error_of(run_finetuning, task, raw, start, ["eval"])
+    assert str(start) in line
+    other = dataclasses.replace(task, name="another")
+    line = error_of(run_finetuning, other, recipe, finished.folder, ["eval"])
+    assert "another" in line
+    assert finished.task.name in line
+
+
+def test_a_finished_run_stays(finished: Finished, capsys) -> None:
+    before = contents(finished.folder)
+    stamp = (finished.folder / "bert_model.safetensors").read_bytes()
+    done = run_finetuning(
+        finished.task, finished.recipe, finished.folder, ["train"]
+    )
+    assert "already finished" in capsys.readouterr().out
+    assert done["train"]["dev"] == finished.done["train"]["dev"]
+    assert contents(finished.folder) == before
+    assert (finished.folder / "bert_model.safetensors").read_bytes() == stamp
+
+
+def test_other_settings_and_rows_do_not_resume(
+    finished: Finished, tmp_path
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(finished.folder, folder)
+    other = dataclasses.replace(finished.recipe, learning_rate=1e-4)
+    line = error_of(run_finetuning, finished.task, other, folder, ["train"])
+    assert "learning_rate was" in line
+    train = finished.case.train_path(finished.files)
+    content = train.read_bytes()
+    try:
+        finished.case.write(train, NUM_TRAIN, 9, False)
+        line = error_of(
+            run_finetuning, finished.task, finished.recipe, folder, ["train"]
+        )
+        assert "training rows" in line
+    finally:
+        train.write_bytes(content)
+
+
+def test_check_writes_nothing(finished: Finished, tmp_path, capsys) -> None:
+    done = run_finetuning(
+        finished.task, finished.recipe, tmp_path / "new", ["check"]
+    )
+    assert done["check"]
+    assert "train" in capsys.readouterr().out
+    assert not (tmp_path / "new").exists()
+
+
+def test_bad_input_gets_one_line(finished: Finished, tmp_path) -> None:
+    task, recipe = finished.task, finished.recipe
+    train = finished.case.train_path(finished.files)
+    content = train.read_bytes()
+    folder = tmp_path / "run"
+
+    def line() -> str:
+        return error_of(run_finetuning, task, recipe, folder, ["train"])
+
+    try:
+        train.write_bytes(b"")
+        assert train.name in line()
+        train.write_bytes(content[:200] + b"\xff\xfe" + content[200:])
+        assert train.name in line()
+        train.unlink()
+        assert train.name in line()
+    finally:
+        train.write_bytes(content)
+    recipe = dataclasses.replace(recipe, init_from="")
+    assert "`init_from`" in line()
+    recipe = dataclasses.replace(finished.recipe, init_from=str(tmp_path))
+    assert str(tmp_path) in line()
+    assert not folder.exists() or not list(folder.glob("*.json"))
+
+
+def test_rematerialize_is_reached(
+    finished: Finished, tmp_path, monkeypatch
+) -> None:
+    if finished.case.task.endswith("_features"):
+        # Nothing of the encoder is trained, so the setting is refused.
+        with pytest.raises(UserError, match="rematerialize=True: is of no"):
+            dataclasses.replace(finished.recipe, rematerialize=True)
+        return
+
+    class ReachedError(Exception):
+        pass
+
+    def stand_in(*_: object) -> None:
+        raise ReachedError
+
+    recipe = dataclasses.replace(finished.recipe, rematerialize=True)
+    monkeypatch.setattr(bert_tf.encoder, "rematerialized", stand_in)
+    with pytest.raises(ReachedError):
+        run_finetuning(finished.task, recipe, tmp_path / "run", ["train"])
+
+
+@pytest.mark.slow
+def test_interrupted_is_uninterrupted(
+    finished: Finished, tmp_path, monkeypatch, capsys
+) -> None:
+    with monkeypatch.context() as patch:
+        stop_at(patch, 7)
+        with pytest.raises(KeyboardInterrupt):
+            run_finetuning(finished.task, finished.recipe, tmp_path, ["train"])
+    run_finetuning(finished.task, finished.recipe, tmp_path, ["train"])
+    assert "resuming from step 4 of" in capsys.readouterr().out
+    assert history(tmp_path) == history(finished.folder)
+    for part in (".", "last"):
+        theirs = weights(finished.folder / part)
+        for name, array in weights(tmp_path / part).items():
+            np.testing.assert_array_equal(array, theirs[name])
+    for name in ("task.json", "dev_predictions.jsonl"):
+        ours = (tmp_path / name).read_text()
+        assert ours == (finished.folder / name).read_text()
+
+
+@pytest.mark.slow
+def test_two_replicas_and_accumulation_give_one_result(
+    finished: Finished, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(
+        Dropout, "call", lambda self, inputs, training=False: inputs
+    )
+    recipe = dataclasses.replace(
+        finished.recipe, learning_rate=1e-3, num_train_epochs=1.0
+    )
+    run_finetuning(finished.task, recipe, tmp_path / "one", ["train"])
+    other = dataclasses.replace(
+        recipe, strategy="mirrored", gradient_accumulation_steps=2
+    )
+    run_finetuning(finished.task, other, tmp_path / "two", ["train"])
+    name = "bert_model.safetensors"
+    if finished.case.task.endswith("_features"):
+        name = "tagger.safetensors"
+    ours = read_arrays(tmp_path / "one" / "last" / name)
+    theirs = read_arrays(tmp_path / "two" / "last" / name)
+    assert ours.keys() == theirs.keys()
+    for key, array in theirs.items():
+        # Softmax over choices does not feel the bias: its gradient is rounding.
+        if key != "cls/multiple_choice/output_bias":
+            np.testing.assert_allclose(array, ours[key], atol=3e-5, err_msg=key)
+
+
+@pytest.mark.slow
+def test_seeds_keep_the_best(finished: Finished, tmp_path) -> None:
+    """Every kind of folder; kinds of labels leave the same files."""
+    if finished.case.slow and not finished.task.extra_files:
+        return
+    recipe = dataclasses.replace(finished.recipe, seeds=2, num_train_epochs=1.0)
+    done = run_finetuning(finished.task, recipe, tmp_path, ["train", "eval"])
+    rows = done["train"]["seeds"]
+    assert [row["seed"] for row in rows] == [recipe.seed, recipe.seed + 1]
+    (best,) = (row for row in rows if row["best"])
+    metric = done["train"]["main_metric"]
+    assert not any(row["dev"][metric] > best["dev"][metric] for row in rows)
+    assert done["eval"]["dev"] == pytest.approx(best["dev"], nan_ok=True)
+    for name in ("task.json", "dev_predictions.jsonl"):
+        kept = (tmp_path / name).read_bytes()
+        assert kept == (tmp_path / best["folder"] / name).read_bytes()
