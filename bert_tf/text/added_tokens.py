@@ -188,7 +188,7 @@ class _Finder(tf.Module):
     """Finds some added tokens in texts.
 
     Args:
-      tokens: the tokens, at least one; of two that are spelled alike the first
+      tokens: the tokens, at least one; of two spelled the same the first
         is found.
       spelled: how each is spelled in the texts.
       ids: their ids.
