@@ -1,4 +1,9 @@
-"""The model of a task, in the form that the loop trains."""
+"""The model of a task as the loop trains it, and what objectives share.
+
+An objective gives sums and the weights that belong to them, so that a batch
+may be split over replicas and accumulation steps; see `Objective` in
+bert_tf/training/step.py.
+"""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -6,10 +11,34 @@ from typing import Any, ClassVar
 
 import keras
 import numpy as np
+from keras import ops
 
 from bert_tf.checkpoints import Checkpoint
 from bert_tf.encoder import BertEncoder
+from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS
 from bert_tf.models import model_arrays, restore
+
+LOSS = "loss"
+Sums = tuple[dict[str, Any], dict[str, tuple[Any, Any]]]
+
+
+def weighted(values: Any, weights: Any) -> tuple[Any, Any]:
+    """The sum of weighted values, and that of the weights."""
+    return ops.sum(values * weights), ops.sum(weights)
+
+
+class MeanOverRows:
+    """A loss that is the mean over rows, weighted by example_weights."""
+
+    def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """What the loss's sum is divided by, from the batch alone."""
+        return {LOSS: ops.sum(batch[EXAMPLE_WEIGHTS])}
+
+    def normalise(
+        self, losses: Mapping[str, Any], weights: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Divides the summed loss by the summed weights."""
+        return {LOSS: losses[LOSS] / weights[LOSS]}
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

@@ -6,7 +6,7 @@ from typing import Any
 from keras import ops
 
 from bert_tf.finetuning.multiple_choice.task import CHOICE_MASK
-from bert_tf.finetuning.objective import Sums
+from bert_tf.finetuning.task_model import Sums
 from bert_tf.finetuning.text_classification.objectives import ClassesObjective
 
 # Its exponential is 0 in float32, and so is its gradient; an infinity would

@@ -16,9 +16,9 @@ from keras import ops
 
 from bert_tf.errors import UserError
 from bert_tf.features import INPUT_MASK
-from bert_tf.finetuning.objective import LOSS, MeanOverRows, Sums, weighted
 from bert_tf.finetuning.question_answering.squad_files import BLANKS, Question
 from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS, Outputs, RowsAround
+from bert_tf.finetuning.task_model import LOSS, MeanOverRows, Sums, weighted
 from bert_tf.text import packing
 from bert_tf.text.packing import (
     EncodedRows,

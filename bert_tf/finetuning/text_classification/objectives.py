@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from keras import ops
 
-from bert_tf.finetuning.objective import LOSS, MeanOverRows, Sums, weighted
 from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS
+from bert_tf.finetuning.task_model import LOSS, MeanOverRows, Sums, weighted
 
 
 class LogitsObjective(MeanOverRows, abc.ABC):

@@ -17,9 +17,9 @@ from keras import ops
 
 from bert_tf.errors import UserError
 from bert_tf.features import INPUT_MASK
-from bert_tf.finetuning.objective import LOSS, Sums, weighted
 from bert_tf.finetuning.recipe import CONTEXTS
 from bert_tf.finetuning.rows import Outputs
+from bert_tf.finetuning.task_model import LOSS, Sums, weighted
 from bert_tf.finetuning.token_classification.conll_files import TaggedWords
 from bert_tf.text.packing import (
     EncodedRows,
