@@ -35,7 +35,7 @@ DEV = "t\tl\ne e e\tx\na zebra\tx\nb\tz\n"
 def look(task, recipe, tokenizer):
     names = (task.train_split, *task.splits(task.dev_splits, recipe))
     splits = {name: task.load(name, recipe) for name in names}
-    return task.examine(recipe, tokenizer, splits).numbers
+    return task.examine(recipe, tokenizer, splits)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def examined(tmp_path, tokenizer):
         label_column="l",
         max_seq_length=6,
     )
-    task = UserFileTask(name="own").prepared(recipe)
+    task = UserFileTask(name="own").resolve(recipe)
     return look(task, recipe, tokenizer)
 
 
@@ -100,7 +100,7 @@ def test_pairs_count_both_texts(tmp_path, tokenizer):
         label_column="l",
         label_kind="regression",
     )
-    task = UserFileTask(name="own").prepared(recipe)
+    task = UserFileTask(name="own").resolve(recipe)
     examined = look(task, recipe, tokenizer)
     numbers = examined.numbers
     part = numbers["splits"]["train"]
@@ -176,7 +176,7 @@ def test_empty_texts_and_several_labels(tmp_path, tokenizer):
         label_kind="multi_label",
         empty_text="keep",
     )
-    task = UserFileTask(name="own").prepared(recipe)
+    task = UserFileTask(name="own").resolve(recipe)
     examined = look(task, recipe, tokenizer)
     numbers = examined.numbers
     part = numbers["splits"]["train"]
