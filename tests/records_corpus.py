@@ -133,7 +133,7 @@ class Workshop:
     """A folder of text files, a vocabulary, and records made of them.
 
     Attributes:
-      folder: holds a.txt and b.txt, which `build` reads unless told otherwise.
+      folder: holds a.txt and b.txt, which `build` reads by default.
       vocab_file: the vocabulary.
     """
 

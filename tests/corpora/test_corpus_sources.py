@@ -14,7 +14,7 @@ from bert_tf.errors import UserError
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
+    ("name", "expected"),
     [
         ("a.txt", "sentences"),
         ("a", "sentences"),
@@ -29,8 +29,8 @@ from bert_tf.errors import UserError
         ("enwiki-x-articles27.xml-p68475910p69975909.bz2", "wikipedia"),
     ],
 )
-def test_formats_by_name(name: str, wanted: str) -> None:
-    assert format_of(name) == wanted
+def test_formats_by_name(name: str, expected: str) -> None:
+    assert format_of(name) == expected
     assert format_of(name, "text") == "text"
 
 
@@ -89,15 +89,15 @@ def test_paths_are_completed(folder: pathlib.Path) -> None:
 
 
 def test_inputs_with_names_and_weights(folder: pathlib.Path) -> None:
-    wanted = [
+    expected = [
         ("c.jsonl", "jsonl", "books", 2.5),
         ("a.txt", "sentences", "en", 1.0),
         ("b.txt", "sentences", "en", 1.0),
         ("tfds:wiki", "tfds", "zh_tw", 0.5),
     ]
     text = ["en=a.txt", "books:2.5=c.jsonl", "zh_tw:.5=tfds:wiki", "en=b*"]
-    assert parse(",".join(text)) == wanted
-    assert parse(",".join(reversed(text))) == wanted
+    assert parse(",".join(text)) == expected
+    assert parse(",".join(reversed(text))) == expected
 
 
 @pytest.mark.parametrize(

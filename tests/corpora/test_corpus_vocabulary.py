@@ -55,7 +55,7 @@ def test_formats_give_the_vocabulary_of_their_sentences(
     packed.write_bytes(bz2.compress(lines.read_bytes()))
     text.write_text(" ".join(SENTENCES))
     rows.write_text(json.dumps({"text": " ".join(SENTENCES)}))
-    wanted = train_vocab([lines], 45, held_out=0.0)
+    expected = train_vocab([lines], 45, held_out=0.0)
     found = [
         trained(str(lines)),
         trained(str(packed)),
@@ -63,8 +63,8 @@ def test_formats_give_the_vocabulary_of_their_sentences(
         trained(str(rows)),
     ]
     for vocabulary in found:
-        assert vocabulary.tokens == wanted.tokens
-        assert vocabulary.report.words == wanted.report.words
+        assert vocabulary.tokens == expected.tokens
+        assert vocabulary.report.words == expected.report.words
         assert vocabulary.report.lines == 60
 
 

@@ -43,7 +43,7 @@ TEXT = "\ufeffOne two\nthree. Four!\n\n \nFive\n六。七。\n\n\n\nEight?"
 
 
 @pytest.mark.parametrize(
-    ("ends", "wanted"),
+    ("ends", "expected"),
     [
         (
             "blank_line",
@@ -62,13 +62,13 @@ TEXT = "\ufeffOne two\nthree. Four!\n\n \nFive\n六。七。\n\n\n\nEight?"
 )
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.bz2"])
 def test_text(
-    tmp_path: pathlib.Path, ends: str, wanted: list[list[str]], name: str
+    tmp_path: pathlib.Path, ends: str, expected: list[list[str]], name: str
 ) -> None:
     pack = {"gz": gzip.compress, "bz2": bz2.compress}
     data = pack.get(name[6:], bytes)(TEXT.encode())
     (tmp_path / name).write_bytes(data)
     found = read(tmp_path / name, input_format="text", document_end=ends)
-    assert sentences(found) == wanted
+    assert sentences(found) == expected
     assert found[-1].disk_bytes == len(data)
     for number, document in enumerate(found):
         rest = read(
@@ -77,7 +77,7 @@ def test_text(
             input_format="text",
             document_end=ends,
         )
-        assert sentences(rest) == wanted[number + 1 :]
+        assert sentences(rest) == expected[number + 1 :]
         assert [d.line for d in rest] == [d.line for d in found[number + 1 :]]
 
 
@@ -103,15 +103,15 @@ def test_json_lines(tmp_path: pathlib.Path) -> None:
     (tmp_path / "a.jsonl").write_text(text)
     with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
         file.write(text)
-    wanted = [
+    expected = [
         ["One.", "Two!", "Three"],
         ["Ein Satz.", "Noch \U0001f600 einer."],
     ]
     for name in ("a.jsonl", "a.jsonl.gz"):
         found = read(tmp_path / name)
-        assert sentences(found) == wanted
+        assert sentences(found) == expected
         assert [d.line for d in found] == [1, 3, 5]
-        assert sentences(read(tmp_path / name, found[1].end)) == wanted[1:]
+        assert sentences(read(tmp_path / name, found[1].end)) == expected[1:]
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,11 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_sentences_of_many_languages(case: str) -> None:
-    wanted = case.split("|")
+    expected = case.split("|")
     no_blanks = any("\u3000" <= character <= "\u9fff" for character in case)
-    assert split_sentences(("" if no_blanks else " ").join(wanted)) == wanted
+    assert (
+        split_sentences(("" if no_blanks else " ").join(expected)) == expected
+    )
 
 
 def test_line_ends_and_runs_of_blanks_are_blanks() -> None:

@@ -53,7 +53,7 @@ def test_a_page_with_every_construct() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "wanted"),
+    ("source", "expected"),
     [
         ("a [[b|c]] d", "a c d"),
         ("a [[b]]s [[:File:x]] [[:de:Y]]", "a bs File:x de:Y"),
@@ -81,8 +81,8 @@ def test_a_page_with_every_construct() -> None:
         ("\x01" + "5\x02 a", "5 a"),
     ],
 )
-def test_constructs(source: str, wanted: str) -> None:
-    assert " ".join(passages(source, UNSHOWN)) == wanted
+def test_constructs(source: str, expected: str) -> None:
+    assert " ".join(passages(source, UNSHOWN)) == expected
 
 
 def test_what_holds_no_text_gives_none() -> None:

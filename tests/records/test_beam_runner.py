@@ -88,9 +88,11 @@ def with_beam(
     ],
 )
 def test_bad_options_are_told(options: str, message: str) -> None:
-    with pytest.raises(UserError, match=f"`beam_options`=.*{message}") as told:
+    with pytest.raises(
+        UserError, match=f"`beam_options`=.*{message}"
+    ) as caught:
         parse_options(options)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(caught.value)
 
 
 @needs_beam
@@ -204,10 +206,10 @@ def test_warnings_are_told_as_on_this_machine(workshop: Workshop) -> None:
     settings = {"long_lines": "cut", "held_out": 0.01}
     here(workshop, path, **settings)
     with_beam(workshop, path, log=lines.append, **settings)
-    told = "\n".join(lines)
-    assert f"warning: {path}, line" in told
-    assert "one sentence of more than 10,000 characters" in told
-    assert "too few to hold out 1.0%" in told
+    log = "\n".join(lines)
+    assert f"warning: {path}, line" in log
+    assert "one sentence of more than 10,000 characters" in log
+    assert "too few to hold out 1.0%" in log
     assert workshop.digests("here") == workshop.digests("beam")
 
 

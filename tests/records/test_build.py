@@ -634,7 +634,8 @@ def test_recipe_warns_of_predictions_that_do_not_fit_the_share() -> None:
 
 def test_workers_do_not_import_tensorflow() -> None:
     script = (
-        "import sys, bert_tf.records.shards\n"
+        "import sys\n"
+        "import bert_tf.records.shards, bert_tf.records.tokenized_corpus\n"
         "assert 'tensorflow' not in sys.modules\n"
         "assert 'keras' not in sys.modules\n"
     )

@@ -240,15 +240,15 @@ def test_block_files_give_back_every_document(
         np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         np.cumsum([0, *(len(d) for d in corpus)]).astype(np.int64),
     ).without_empty()
-    wanted = [[s for s in d if s] for d in corpus]
-    wanted = [d for d in wanted if d]
-    assert as_lists(documents) == wanted
-    dealt = np.random.default_rng(seed).integers(0, pools, len(wanted))
+    expected = [[s for s in d if s] for d in corpus]
+    expected = [d for d in expected if d]
+    assert as_lists(documents) == expected
+    dealt = np.random.default_rng(seed).integers(0, pools, len(expected))
     write_block(path, documents, dealt, pools, {"note": "kept"})
     assert read_header(path)["note"] == "kept"
     counts = pool_documents(path)
     for pool in range(pools):
-        mine = [d for d, p in zip(wanted, dealt, strict=True) if p == pool]
+        mine = [d for d, p in zip(expected, dealt, strict=True) if p == pool]
         assert counts[pool] == len(mine)
         assert as_lists(read_pool([path], pool)) == mine
         assert as_lists(read_pool([path, path], pool)) == mine + mine
@@ -280,7 +280,7 @@ def test_documents_are_dealt_evenly_and_by_seed() -> None:
     assert abs(shares[4] - 0.1) < 4 * (0.09 / count) ** 0.5
     assert abs(shares[:4] - 0.225).max() < 4 * (0.18 / count) ** 0.5
     assert (pools == deal_documents(count, 3, 5, 4, 0.1)).all()
-    # A document's fate does not hang on how many follow it.
+    # A document's pool does not depend on how many follow it.
     assert (pools[:50] == deal_documents(50, 3, 5, 4, 0.1)).all()
     for block, seed in ((4, 5), (3, 6)):
         other = deal_documents(count, block, seed, 4, 0.1)

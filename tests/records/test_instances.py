@@ -170,7 +170,7 @@ def test_shares_are_those_of_the_plain_algorithm(length: int) -> None:
 
     def close(a: np.ndarray, b: np.ndarray) -> bool:
         spread = (a.var() / len(a) + b.var() / len(b)) ** 0.5
-        # Pairs of one document and pass hang together, hence six.
+        # Pairs of one document and pass are correlated, hence six.
         return abs(a.mean() - b.mean()) < 6 * spread
 
     their_random = np.array([i.is_random for i in theirs], float)

@@ -102,11 +102,11 @@ def test_every_row_keeps_the_rule(
         assert (masked.masked_lm_ids[row, used:] == 0).all()
         assert (masked.masked_lm_positions[row, used:] == 0).all()
         restored[row, positions] = labels
-        wanted = min(most, max(1, round(int(lengths[row]) * prob)))
+        expected = min(most, max(1, round(int(lengths[row]) * prob)))
         if whole_words:
-            assert used <= wanted
+            assert used <= expected
         else:
-            assert used == min(wanted, lengths[row] - 3)
+            assert used == min(expected, lengths[row] - 3)
     assert (restored == ids).all()
 
 
@@ -145,7 +145,7 @@ def test_same_noise_gives_the_same_masks_and_those_of_a_plain_loop(
         )
 
 
-def test_words_too_long_for_what_is_wanted_are_passed_over() -> None:
+def test_words_longer_than_what_remains_are_skipped() -> None:
     """More of them than predictions, before the first that fits."""
     word, piece = np.flatnonzero(~CONTINUES)[20], np.flatnonzero(CONTINUES)[3]
     text = [word, piece, piece] * 10 + [word, piece, word]
@@ -183,9 +183,9 @@ def visit_groups(
         range(len(groups)),
         key=lambda g: noise[g] if whole_words else noise[groups[g][0]],
     )
-    wanted, chosen = law.num_to_predict[len(tokens)], set()
+    expected, chosen = law.num_to_predict[len(tokens)], set()
     for group in order:
-        if len(chosen) + len(groups[group]) <= wanted:
+        if len(chosen) + len(groups[group]) <= expected:
             chosen.update(groups[group])
     return chosen
 
