@@ -275,24 +275,40 @@ def write_block(
         os.fsync(file.fileno())
 
 
-def _read_header(file: BinaryIO) -> dict[str, Any]:
-    magic, length = file.read(8), int.from_bytes(file.read(8), "little")
-    if magic != _MAGIC:
-        raise ValueError(f"{file.name}: not a file of tokenised text")
-    return json.loads(file.read(length))
+class _BlockFile:
+    """The header of a block file, and slices of its arrays."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        magic, length = file.read(8), int.from_bytes(file.read(8), "little")
+        if magic != _MAGIC:
+            raise ValueError(f"{file.name}: not a file of tokenised text")
+        self.header: dict[str, Any] = json.loads(file.read(length))
+        self._file = file
+        self._arrays: dict[str, tuple[int, np.dtype, int]] = {}
+        start = file.tell()
+        for name, count, dtype in (
+            ("pools", self.header["num_pools"] + 1, "<i8"),
+            ("documents", self.header["documents"] + 1, "<i8"),
+            ("sentences", self.header["sentences"] + 1, "<i8"),
+            ("ids", self.header["tokens"], self.header["dtype"]),
+        ):
+            self._arrays[name] = start, np.dtype(dtype), count
+            start += count * np.dtype(dtype).itemsize
+
+    def read(
+        self, name: str, first: int = 0, last: int | None = None
+    ) -> np.ndarray:
+        """A slice of the pool, document or sentence starts, or of the ids."""
+        start, dtype, count = self._arrays[name]
+        self._file.seek(start + first * dtype.itemsize)
+        last = count if last is None else last
+        return np.fromfile(self._file, dtype=dtype, count=last - first)
 
 
 def read_header(path: pathlib.Path) -> dict[str, Any]:
     """Reads the header of a block file."""
     with open(path, "rb") as file:
-        return _read_header(file)
-
-
-def _read_slice(
-    file: BinaryIO, start: int, dtype: np.dtype, first: int, last: int
-) -> np.ndarray:
-    file.seek(start + first * dtype.itemsize)
-    return np.fromfile(file, dtype=dtype, count=last - first)
+        return _BlockFile(file).header
 
 
 def repeats_path(block: pathlib.Path) -> pathlib.Path:
@@ -317,21 +333,15 @@ def _read_repeats(
 
 def document_tokens(path: pathlib.Path) -> np.ndarray:
     """The tokens of each document, in the order of the file, int64 [d]."""
-    int64 = np.dtype("<i8")
     with open(path, "rb") as file:
-        header = _read_header(file)
-        at = file.tell() + 8 * (header["num_pools"] + 1)
-        documents = _read_slice(file, at, int64, 0, header["documents"] + 1)
-        at += 8 * len(documents)
-        sentences = _read_slice(file, at, int64, 0, header["sentences"] + 1)
-    return np.diff(sentences[documents])
+        block = _BlockFile(file)
+        return np.diff(block.read("sentences")[block.read("documents")])
 
 
 def pool_documents(path: pathlib.Path) -> np.ndarray:
     """The documents to be used of each pool of a block file, int64 [pools]."""
     with open(path, "rb") as file:
-        count = _read_header(file)["num_pools"] + 1
-        starts = np.fromfile(file, dtype="<i8", count=count)
+        starts = _BlockFile(file).read("pools")
     repeats = _read_repeats(path)
     if repeats is None:
         return np.diff(starts)
@@ -340,40 +350,17 @@ def pool_documents(path: pathlib.Path) -> np.ndarray:
 
 
 def _read_block_pool(path: pathlib.Path, pool: int) -> Documents:
-    int64 = np.dtype("<i8")
     with open(path, "rb") as file:
-        header = _read_header(file)
-        pools_at = file.tell()
-        documents_at = pools_at + 8 * (header["num_pools"] + 1)
-        sentences_at = documents_at + 8 * (header["documents"] + 1)
-        ids_at = sentences_at + 8 * (header["sentences"] + 1)
-        first, last = _read_slice(file, pools_at, int64, pool, pool + 2)
-        document_starts = _read_slice(
-            file, documents_at, int64, first, last + 1
-        )
-        sentence_starts = _read_slice(
-            file,
-            sentences_at,
-            int64,
-            document_starts[0],
-            document_starts[-1] + 1,
-        )
-        ids = _read_slice(
-            file,
-            ids_at,
-            np.dtype(header["dtype"]),
-            sentence_starts[0],
-            sentence_starts[-1],
-        )
-    documents = Documents(
-        ids,
-        sentence_starts - sentence_starts[0],
-        document_starts - document_starts[0],
-        _read_repeats(path, first, last),
+        block = _BlockFile(file)
+        first, last = block.read("pools", pool, pool + 2)
+        documents = block.read("documents", first, last + 1)
+        sentences = block.read("sentences", documents[0], documents[-1] + 1)
+        ids = block.read("ids", sentences[0], sentences[-1])
+    repeats = _read_repeats(path, first, last)
+    found = Documents(
+        ids, sentences - sentences[0], documents - documents[0], repeats
     )
-    if documents.repeats is None:
-        return documents
-    return documents.take(np.flatnonzero(documents.repeats))
+    return found if repeats is None else found.take(np.flatnonzero(repeats))
 
 
 def read_pool(paths: Sequence[pathlib.Path], pool: int) -> Documents:
