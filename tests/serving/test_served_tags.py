@@ -15,8 +15,7 @@ from bert_tf.finetuning.token_classification.entities import entities, in_scheme
 from bert_tf.finetuning.token_classification.windows import (
     encode_words,
 )
-from bert_tf.serving.tags import TagModel
-from bert_tf.serving.words import WordFinder
+from bert_tf.serving.tags import TagModel, WordFinder
 from tests.model_helpers import fill, small_config
 from tests.serving import serving_models as models
 
