@@ -278,7 +278,7 @@ def _check_in_fresh_process(
       UserError: it does not load, or an answer differs.
     """
     answers = _fresh_answers(folder, requests, name)
-    tolerance = TOLERANCES[compute_dtype]
+    tolerance = TOLERANCES.get(compute_dtype, TOLERANCES["float32"])
     for request, given in zip(requests, answers, strict=True):
         # Where the fresh process computes: a GPU rounds otherwise.
         with tf.device(HOST):
