@@ -21,8 +21,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from bert_tf.checkpoints.checkpoint import write_labels
 from bert_tf.errors import UserError
-from bert_tf.files import new_folder
-from bert_tf.finetuning.results import write_json
+from bert_tf.files import new_folder, write_text
 from bert_tf.serving.requests import Request
 from bert_tf.serving.rows import HOST
 from bert_tf.serving.text_model import TextModel
@@ -114,9 +113,9 @@ def write_version(
         write_labels(extra, served.labels or None)
         if recipe is not None:
             (extra / RECIPE_FILE).write_text(recipe, encoding="utf-8")
-        write_json(
-            extra / MODEL_FILE, describe_model(served) | dict(training or {})
-        )
+        description = describe_model(served) | dict(training or {})
+        text = json.dumps(description, indent=2)
+        write_text(extra / MODEL_FILE, text + "\n")
         methods = served.method_names()
         with tf.io.TFRecordWriter(str(extra / WARM_UP_FILE)) as writer:
             for request in requests:
