@@ -120,7 +120,7 @@ def write_version(
         with tf.io.TFRecordWriter(str(extra / WARM_UP_FILE)) as writer:
             for request in requests:
                 log = prediction_log(folder.parent.name, request, methods)
-                writer.write(log.SerializeToString())
+                writer.write(log.SerializeToString(deterministic=True))
         _check_in_fresh_process(
             beside, signatures, requests, served.compute_dtype, str(folder)
         )
