@@ -20,8 +20,7 @@ import tensorflow as tf
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS
-from bert_tf.finetuning.task_model import TaskModel
-from bert_tf.finetuning.text_classification.objectives import ClassesObjective
+from bert_tf.finetuning.task_model import ClassesObjective, TaskModel
 from bert_tf.memory.prediction import Workload
 from bert_tf.models import bert_classifier
 from bert_tf.pretraining.objective import PretrainingObjective

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from bert_tf.finetuning.task_model import ClassesObjective
 from bert_tf.finetuning.text_classification.objectives import (
-    ClassesObjective,
     MultiLabelObjective,
     RegressionObjective,
 )

@@ -6,8 +6,7 @@ from typing import Any
 from keras import ops
 
 from bert_tf.finetuning.multiple_choice.task import CHOICE_MASK
-from bert_tf.finetuning.task_model import Sums
-from bert_tf.finetuning.text_classification.objectives import ClassesObjective
+from bert_tf.finetuning.task_model import ClassesObjective, Sums
 
 # Its exponential is 0 in float32, and so is its gradient; an infinity would
 # make NaN of 0 times infinity.

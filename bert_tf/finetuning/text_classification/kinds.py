@@ -124,9 +124,7 @@ class SentenceTask(TextClassificationTask):
     ) -> Any:
         """Cross-entropy of one class in C."""
         # Imported here, because scoring a file needs no Keras.
-        from bert_tf.finetuning.text_classification.objectives import (
-            ClassesObjective,
-        )
+        from bert_tf.finetuning.task_model import ClassesObjective
 
         return ClassesObjective(class_weights)
 
