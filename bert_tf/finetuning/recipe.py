@@ -6,18 +6,14 @@ makes no use of is refused.
 """
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 from bert_tf.errors import UserError
 from bert_tf.files import ENCODING_ERRORS
-from bert_tf.finetuning.data.tables import FORMATS, Dialect
 from bert_tf.recipe import setting
 from bert_tf.training.recipe import LARGEST_SEED, TrainingRecipe
 
-if TYPE_CHECKING:
-    # A run of another family needs none of it.
-    from bert_tf.finetuning.token_classification.conll_files import ConllLayout
-
+# How a table writes its rows.
+TSV, CSV, JSONL = FORMATS = ("tsv", "csv", "jsonl")
 EMPTY_TEXT = ("error", "keep", "drop")
 BAD_ROWS = ("error", "skip")
 LONG_INPUTS = ("cut", "windows")
@@ -183,17 +179,6 @@ class OwnFilesRecipe(TableRecipe):
         "the first row names the columns; if not, they are called 0, 1, ...",
     )
 
-    @property
-    def dialect(self) -> Dialect:
-        """How the tables are to be read."""
-        return Dialect(
-            format=self.format,
-            header=self.header,
-            encoding_errors=self.encoding_errors,
-            skip_bad_rows=self.bad_rows == "skip",
-            chosen=True,
-        )
-
 
 @dataclasses.dataclass(frozen=True)
 class OwnFileRecipe(OwnFilesRecipe, MultiLabelRecipe):
@@ -327,24 +312,6 @@ class TagRecipe(FinetuningRecipe):
         "the test file has tags: score it too, when training ends and by "
         "eval; the best model is chosen by dev alone",
     )
-
-    def layout(self, tagged: bool = True) -> "ConllLayout":
-        """How the files are laid out.
-
-        Args:
-          tagged: whether their tags are to be read.
-        """
-        from bert_tf.finetuning.token_classification.conll_files import (
-            ConllLayout,
-        )
-
-        return ConllLayout(
-            token_column=self.token_column,
-            tag_column=self.tag_column if tagged else None,
-            comment=self.comment,
-            unmarked=self.unmarked,
-            encoding_errors=self.encoding_errors,
-        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,13 +11,12 @@ from bert_tf.corpora.data_sets import quiet
 from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example, ParseLabel, examples_of
 from bert_tf.finetuning.data.tables import (
-    TSV,
     Dialect,
     Row,
     Table,
     read_table,
 )
-from bert_tf.finetuning.recipe import FinetuningRecipe, TableRecipe
+from bert_tf.finetuning.recipe import TSV, FinetuningRecipe, TableRecipe
 from bert_tf.progress import notice
 
 # Where TensorFlow Datasets gets GLUE from.

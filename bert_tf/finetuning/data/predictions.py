@@ -6,7 +6,8 @@ from typing import Any
 
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
-from bert_tf.finetuning.data.tables import TSV, Dialect, read_table
+from bert_tf.finetuning.data.tables import Dialect, read_table
+from bert_tf.finetuning.recipe import TSV
 
 _COLUMNS = ("index", "prediction")
 

@@ -9,10 +9,17 @@ import dataclasses
 import difflib
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from bert_tf.errors import UserError, excerpt
 from bert_tf.files import json_object, read_lines, whole_text
+from bert_tf.finetuning.recipe import (
+    CSV,
+    FORMATS,
+    JSONL,
+    TSV,
+    OwnFilesRecipe,
+)
 from bert_tf.progress import notice
 
 # What one cell holds: text, or in JSON a list of texts; None where the row of a
@@ -22,8 +29,6 @@ Cell: TypeAlias = str | tuple[str, ...] | None
 _CellRow: TypeAlias = tuple[int, list[str]]
 _ObjectRow: TypeAlias = tuple[int, dict[str, Cell] | None]
 R = TypeVar("R")
-
-TSV, CSV, JSONL = "tsv", "csv", "jsonl"
 
 
 class Row(NamedTuple):
@@ -77,6 +82,17 @@ class Dialect:
     encoding_errors: str = "strict"
     skip_bad_rows: bool = False
     chosen: bool = False
+
+    @classmethod
+    def of_recipe(cls, recipe: OwnFilesRecipe) -> Self:
+        """How a recipe says that the user's own files are to be read."""
+        return cls(
+            format=recipe.format,
+            header=recipe.header,
+            encoding_errors=recipe.encoding_errors,
+            skip_bad_rows=recipe.bad_rows == "skip",
+            chosen=True,
+        )
 
 
 def read_table(
@@ -250,7 +266,6 @@ def _read_jsonl(path: str, encoding_errors: str) -> Iterator[_ObjectRow]:
 
 _CELL_READERS = {TSV: _read_tsv, CSV: _read_csv}
 _OBJECT_READERS = {JSONL: _read_jsonl}
-FORMATS = (*_CELL_READERS, *_OBJECT_READERS)
 
 
 def _format_of(path: str) -> str:

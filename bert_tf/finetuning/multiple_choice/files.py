@@ -327,7 +327,7 @@ class ChoiceFiles:
         return read_choices(
             path,
             self.columns,
-            recipe.dialect,
+            Dialect.of_recipe(recipe),
             recipe.empty_text,
             label_needed,
         )

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example, ParseLabel, examples_of
-from bert_tf.finetuning.data.tables import read_table
+from bert_tf.finetuning.data.tables import Dialect, read_table
 from bert_tf.finetuning.data.user_files import UserFiles, split_off_dev
 from bert_tf.finetuning.recipe import OwnFileRecipe
 from bert_tf.finetuning.task import TaskTemplate
@@ -106,9 +106,11 @@ class UserTexts:
                     "`label_column`=...: name the column of the label in "
                     f"{path}."
                 )
-            table = read_table(path, [*self._texts, *label], (), recipe.dialect)
+            required, optional = [*self._texts, *label], []
         else:
-            table = read_table(path, self._texts, label, recipe.dialect)
+            required, optional = [*self._texts], label
+        dialect = Dialect.of_recipe(recipe)
+        table = read_table(path, required, optional, dialect)
         return examples_of(
             table, self._texts, bool(label), recipe.empty_text, parse_label
         )

@@ -11,12 +11,13 @@ import functools
 import itertools
 import re
 from collections.abc import Iterator, Sequence
+from typing import Self
 
 import numpy as np
 
 from bert_tf.errors import UserError, excerpt
 from bert_tf.files import read_lines, write_text
-from bert_tf.finetuning.recipe import UNMARKED
+from bert_tf.finetuning.recipe import UNMARKED, TagRecipe
 from bert_tf.finetuning.token_classification.entities import (
     OUTSIDE,
     EntityScores,
@@ -51,6 +52,22 @@ class ConllLayout:
     comment: str = ""
     unmarked: str = "sentences"
     encoding_errors: str = "strict"
+
+    @classmethod
+    def of_recipe(cls, recipe: TagRecipe, tagged: bool = True) -> Self:
+        """How a recipe says that files are laid out.
+
+        Args:
+          recipe: of the task.
+          tagged: whether their tags are to be read.
+        """
+        return cls(
+            token_column=recipe.token_column,
+            tag_column=recipe.tag_column if tagged else None,
+            comment=recipe.comment,
+            unmarked=recipe.unmarked,
+            encoding_errors=recipe.encoding_errors,
+        )
 
 
 # The word first and its tag last, as in the files of CoNLL-2003.

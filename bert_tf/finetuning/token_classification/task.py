@@ -189,7 +189,7 @@ class TokenClassificationTask(
 
         def read_rows(path: str, tags_needed: bool) -> TaggedWords:
             tagged = tags_needed or recipe.score_test
-            return read_conll(path, recipe.layout(tagged))
+            return read_conll(path, ConllLayout.of_recipe(recipe, tagged))
 
         return self.data.read(split, recipe, read_rows)
 
@@ -381,7 +381,7 @@ class TokenClassificationTask(
         found = score_tag_file(
             references,
             predictions,
-            recipe.layout(),
+            ConllLayout.of_recipe(recipe),
             ConllLayout(encoding_errors=recipe.encoding_errors),
         )
         by_type = {
