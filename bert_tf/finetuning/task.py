@@ -22,6 +22,7 @@ from typing import (
 
 from bert_tf.checkpoints import Checkpoint
 from bert_tf.errors import UserError
+from bert_tf.finetuning.checks import Examination
 from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.rows import Outputs, Rows
 
@@ -57,19 +58,6 @@ class TaskConfig:
     def summary(self) -> dict[str, Any]:
         """What results.json repeats of it."""
         return {}
-
-
-@dataclasses.dataclass(frozen=True)
-class Examination:
-    """What the data doctor found in the rows of a task.
-
-    Attributes:
-      numbers: for results.json.
-      text: lines for a person.
-    """
-
-    numbers: Mapping[str, Any]
-    text: str
 
 
 @dataclasses.dataclass(frozen=True)

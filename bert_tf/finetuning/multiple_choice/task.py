@@ -9,11 +9,13 @@ import numpy as np
 
 from bert_tf.checkpoints import MULTIPLE_CHOICE
 from bert_tf.errors import UserError
+from bert_tf.finetuning.checks import Examination
 from bert_tf.finetuning.data.examples import commonest, known_label
 from bert_tf.finetuning.data.predictions import (
     read_predictions,
     write_predictions,
 )
+from bert_tf.finetuning.multiple_choice.checks import examine_choices
 from bert_tf.finetuning.multiple_choice.files import (
     ChoiceColumns,
     ChoiceExample,
@@ -28,7 +30,6 @@ from bert_tf.finetuning.recipe import (
 )
 from bert_tf.finetuning.rows import LabelledRows, Outputs
 from bert_tf.finetuning.task import (
-    Examination,
     Score,
     Split,
     Task,
@@ -262,8 +263,6 @@ class MultipleChoiceTask(
         splits: Mapping[str, list[ChoiceExample]],
     ) -> Examination:
         """Counts choices, where the right ones stand, lengths, repeats."""
-        from bert_tf.finetuning.checks import examine_choices
-
         return examine_choices(
             self.name, recipe.max_seq_length, tokenizer, splits
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from bert_tf.checkpoints import SPAN
 from bert_tf.errors import UserError
+from bert_tf.finetuning.checks import Examination
 from bert_tf.finetuning.question_answering import squad_metrics
 from bert_tf.finetuning.question_answering.squad_files import (
     PREDICTIONS_FILE,
@@ -24,7 +25,6 @@ from bert_tf.finetuning.question_answering.squad_files import (
 from bert_tf.finetuning.recipe import SpanRecipe
 from bert_tf.finetuning.rows import Outputs
 from bert_tf.finetuning.task import (
-    Examination,
     Score,
     Split,
     Task,
@@ -156,7 +156,9 @@ class QuestionAnsweringTask(
         splits: Mapping[str, list[Question]],
     ) -> Examination:
         """See `examine_questions`."""
-        from bert_tf.finetuning.checks import examine_questions
+        from bert_tf.finetuning.question_answering.checks import (
+            examine_questions,
+        )
 
         return examine_questions(self.name, recipe, tokenizer, splits)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bert_tf.extras import require_extra
-from bert_tf.finetuning.checks import DESCRIPTIONS, text_remarks
+from bert_tf.finetuning.checks import DESCRIPTIONS
 from bert_tf.finetuning.report import figures
 from bert_tf.finetuning.report.texts import (
     answer_marks,
@@ -22,6 +22,7 @@ from bert_tf.finetuning.report.texts import (
     showable,
     stretches,
 )
+from bert_tf.finetuning.text_classification.checks import text_remarks
 
 _LISTED_LABELS = 60
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from bert_tf.checkpoints import CLASSIFIER
 from bert_tf.errors import UserError, excerpt
+from bert_tf.finetuning.checks import Examination
 from bert_tf.finetuning.data.examples import (
     Example,
     Label,
@@ -30,13 +31,13 @@ from bert_tf.finetuning.data.tables import Cell
 from bert_tf.finetuning.recipe import SentenceRecipe
 from bert_tf.finetuning.rows import LabelledRows, Outputs, RowsAround
 from bert_tf.finetuning.task import (
-    Examination,
     Score,
     Split,
     Task,
     TaskConfig,
     refuse_null_odds,
 )
+from bert_tf.finetuning.text_classification.checks import examine_texts
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
@@ -198,8 +199,6 @@ class TextClassificationTask(
         splits: Mapping[str, list[Example]],
     ) -> Examination:
         """Counts labels, lengths, unknown words, repeated and odd texts."""
-        from bert_tf.finetuning.checks import examine_texts
-
         return examine_texts(
             self.name,
             self.label_kind,

@@ -9,6 +9,7 @@ import numpy as np
 
 from bert_tf.checkpoints import TOKEN_CLASSIFIER, Checkpoint
 from bert_tf.errors import UserError
+from bert_tf.finetuning.checks import Examination
 from bert_tf.finetuning.data.user_files import ReadRows, UserFiles
 from bert_tf.finetuning.recipe import (
     TAGGER_FILE,
@@ -20,7 +21,6 @@ from bert_tf.finetuning.recipe import (
 )
 from bert_tf.finetuning.rows import Outputs
 from bert_tf.finetuning.task import (
-    Examination,
     Score,
     Split,
     Task,
@@ -200,7 +200,7 @@ class TokenClassificationTask(
         splits: Mapping[str, TaggedWords],
     ) -> Examination:
         """See `examine_words`."""
-        from bert_tf.finetuning.checks import examine_words
+        from bert_tf.finetuning.token_classification.checks import examine_words
 
         return examine_words(self.name, recipe, tokenizer, splits)
 

@@ -1,0 +1,242 @@
+"""What the data doctor examines in rows of a text or a pair.
+
+The findings are made of the numbers alone, which results.json has, so that a
+report can make them too.
+"""
+
+import collections
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bert_tf.errors import excerpt
+from bert_tf.finetuning.checks import (
+    DESCRIPTIONS,
+    IN_TRAIN,
+    REMARK,
+    REPEATED,
+    SPLIT,
+    Examination,
+    Finding,
+    RowKey,
+    count_tokens,
+    flattering,
+    lengths_shown,
+    not_in_train,
+    number_of_rows,
+    overlaps,
+    percent,
+    repeats,
+    suspicious_findings,
+    suspicious_texts,
+    token_remarks,
+    with_words,
+)
+from bert_tf.finetuning.data.examples import Example, sorted_labels
+
+if TYPE_CHECKING:
+    # TensorFlow takes seconds to import, and a report needs none of it.
+    from bert_tf.text.tokenizer import BertTokenizer
+
+_LABELS_SHOWN = 12
+# A larger share of the rows is worth a remark.
+_MAJORITY = 0.9
+
+
+def examine_texts(
+    task: str,
+    label_kind: str,
+    labels: Sequence[str],
+    max_seq_length: int,
+    tokenizer: "BertTokenizer",
+    splits: Mapping[str, Sequence[Example]],
+) -> Examination:
+    """Examines rows of a text or a pair; see `Task.examine`."""
+    rows = {
+        name: [RowKey(e.text_key, e.row, e.label) for e in examples]
+        for name, examples in splits.items()
+    }
+    parts: dict[str, dict[str, Any]] = {
+        split: {
+            "file": examples[0].path,
+            "rows": len(examples),
+            "texts_per_row": 1 if examples[0].text_b is None else 2,
+            "labels": _label_counts(labels, examples),
+            "empty_texts": sum(
+                not e.text_a.strip()
+                or (e.text_b is not None and not e.text_b.strip())
+                for e in examples
+            ),
+            "tokens": count_tokens(examples, max_seq_length, tokenizer),
+            "suspicious": suspicious_texts(examples),
+        }
+        for split, examples in splits.items()
+    }
+    train = next(iter(splits))
+    numbers = {
+        "task": task,
+        "max_seq_length": max_seq_length,
+        "train_split": train,
+        "label_kind": label_kind,
+        "splits": parts,
+        "repeated": _repeated_texts(rows[train]),
+        "in_train": overlaps(rows, "rows", "with_another_label"),
+        "labels_not_in_train": not_in_train(
+            {k: part["labels"].get("counts", {}) for k, part in parts.items()}
+        ),
+    }
+    return Examination.of(numbers, _findings(numbers))
+
+
+def _label_counts(
+    order: Sequence[str], examples: Sequence[Example]
+) -> dict[str, Any]:
+    """How often each label occurs, or where the numbers lie."""
+    labels = [e.label for e in examples if e.label is not None]
+    if not labels:
+        return {"counts": {}}
+    if isinstance(labels[0], float):
+        return {
+            "lowest": min(labels),
+            "highest": max(labels),
+            "mean": math.fsum(labels) / len(labels),
+            "deviation": float(np.std(labels)),
+            "different": len(set(labels)),
+        }
+    sets = isinstance(labels[0], tuple)
+    names = [n for label in labels for n in label] if sets else labels
+    counts = collections.Counter(names)
+    order = order or sorted_labels(counts)
+    result: dict[str, Any] = {"counts": {n: counts[n] for n in order}}
+    if sets:
+        result["labels_per_row"] = len(names) / len(labels)
+        result["rows_without"] = sum(not label for label in labels)
+    else:
+        result["majority_share"] = max(counts.values()) / len(labels)
+    return result
+
+
+def _repeated_texts(rows: Sequence[RowKey]) -> dict[str, Any]:
+    """Rows of a text that an earlier row had, and texts of two labels."""
+    count, first = repeats(rows)
+    labels = collections.defaultdict(set)
+    for each in rows:
+        labels[each.key].add(each.answer)
+    contradicting = [each for each in rows if len(labels[each.key]) > 1]
+    return {
+        "rows": count,
+        "share": count / len(rows),
+        "first": first,
+        "contradicting_texts": len({each.key for each in contradicting}),
+        "first_contradicting_row": next(
+            (each.row for each in contradicting), None
+        ),
+    }
+
+
+def _findings(numbers: Mapping[str, Any]) -> Iterator[Finding]:
+    for split, part in numbers["splits"].items():
+        yield from _split_findings(split, part, numbers["max_seq_length"])
+    repeated, train = numbers["repeated"], numbers["train_split"]
+    shown = number_of_rows(repeated["rows"])
+    pair = repeated["first"] or ()
+    if pair:
+        share = percent(repeated["share"])
+        shown += f", {share} (rows {pair[0]} and {pair[1]})"
+    text = f"texts that occur again in {train}: {shown}"
+    yield Finding(REPEATED, text, train, pair)
+    for split, shared in numbers["in_train"].items():
+        shown = number_of_rows(shared["rows"])
+        pair = shared["first"] or ()
+        if pair:
+            shown += (
+                f", {percent(shared['share'])}, {shared['with_another_label']}"
+                f" with another label (row {pair[0]} of {train}, row {pair[1]} "
+                f"of {split})"
+            )
+        text = f"texts of {split} that are in {train}: {shown}"
+        yield Finding(IN_TRAIN, text, split, pair[1:])
+    yield from text_remarks(numbers)
+
+
+def _split_findings(
+    split: str, part: Mapping[str, Any], max_seq_length: int
+) -> Iterator[Finding]:
+    pair = ", pairs" if part["texts_per_row"] == 2 else ""
+    shown = f"{number_of_rows(part['rows'])}{pair} ({part['file']})"
+    yield Finding(SPLIT, f"{split}: {shown}", split)
+    yield Finding("labels", f"labels: {_labels_shown(part)}", split)
+    tokens = part["tokens"]
+    shown = lengths_shown(tokens["percentiles"])
+    yield Finding("tokens", f"tokens: {shown}", split)
+    shown = f"{number_of_rows(tokens['cut'])}, {percent(tokens['cut_share'])}"
+    yield Finding("cut", f"cut at {max_seq_length} tokens: {shown}", split)
+    shown = (
+        f"[UNK]: {percent(tokens['unknown_word_share'])} of words, in "
+        f"{number_of_rows(tokens['rows_with_unknown'])}"
+    )
+    words = tokens["unknown_words"]
+    yield Finding("unknown", with_words(shown, words), split)
+    if part["empty_texts"]:
+        shown = number_of_rows(part["empty_texts"])
+        yield Finding("empty_texts", f"empty texts: {shown}", split)
+    yield from suspicious_findings(split, part, "rows", number_of_rows)
+
+
+def _labels_shown(part: Mapping[str, Any]) -> str:
+    labels = part["labels"]
+    if "mean" in labels:
+        return (
+            f"{labels['lowest']:g} to {labels['highest']:g}, mean "
+            f"{labels['mean']:.3f}, deviation {labels['deviation']:.3f}, "
+            f"{labels['different']} different"
+        )
+    counts = labels["counts"]
+    if not counts:
+        return "none"
+    shown = ", ".join(
+        f"{label} {count} ({percent(count / part['rows'])})"
+        for label, count in list(counts.items())[:_LABELS_SHOWN]
+    )
+    if len(counts) > _LABELS_SHOWN:
+        shown += f" and {len(counts) - _LABELS_SHOWN} more"
+    if "labels_per_row" in labels:
+        shown += (
+            f"; {labels['labels_per_row']:.2f} a row, "
+            f"{number_of_rows(labels['rows_without'])} without"
+        )
+    return shown
+
+
+def text_remarks(numbers: Mapping[str, Any]) -> Iterator[Finding]:
+    """What is worth doing something about, and what would do.
+
+    Args:
+      numbers: of `examine_texts`; results.json has them as "doctor".
+    """
+    name = numbers["train_split"]
+    train = numbers["splits"][name]
+    yield from token_remarks(numbers, "inputs")
+    count = numbers["repeated"]["contradicting_texts"]
+    if count:
+        row = numbers["repeated"]["first_contradicting_row"]
+        text = f"{count} texts have two labels; the first is row {row}."
+        yield Finding(REMARK, text, name, (row,))
+    yield from flattering(numbers)
+    for split, labels in numbers["labels_not_in_train"].items():
+        for label, count in labels.items():
+            shown = (
+                f"label {excerpt(label)} of {split} ({number_of_rows(count)})"
+            )
+            yield Finding(REMARK, f"{shown} is not in {name}.", split)
+    if train["labels"].get("majority_share", 0) > _MAJORITY:
+        text = (
+            "one label has more than 90 % of the rows; look at macro F1, and "
+            "try class_weights=balanced."
+        )
+        yield Finding(REMARK, text, name)
+    if train["suspicious"]:
+        kinds = ", ".join(DESCRIPTIONS[kind] for kind in train["suspicious"])
+        yield Finding(REMARK, f"look at the rows of {name} with {kinds}.", name)
