@@ -24,7 +24,7 @@ SIZES = {
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
 # A damaged file may ask for more than fits into any memory.
-_MOST_LAYERS = 10_000
+_MAX_LAYERS = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,10 +70,10 @@ class BertConfig(Settings):
                 raise UserError(f"{name} is {value}; it must be a number.")
             if kind is int and value < 1:
                 raise UserError(f"{name} is {value}; it must be at least 1.")
-        if self.num_hidden_layers > _MOST_LAYERS:
+        if self.num_hidden_layers > _MAX_LAYERS:
             raise UserError(
                 f"num_hidden_layers is {self.num_hidden_layers}; it must be "
-                f"at most {_MOST_LAYERS}."
+                f"at most {_MAX_LAYERS}."
             )
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             value = getattr(self, name)

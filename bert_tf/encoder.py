@@ -31,7 +31,7 @@ from bert_tf.named_weights import (
     norm_weights,
     restore_weights,
 )
-from bert_tf.progress import notice
+from bert_tf.progress import log
 
 # What an option of a call computes nothing of, outputs and inputs.
 _EXCLUDED = {
@@ -405,7 +405,7 @@ class BertEncoder(keras.Model):
         )
         for head in checkpoint.heads:
             if head in TASK_HEADS:
-                notice(
+                log(
                     f"{source}: its {head} is left out; restore(model, "
                     f"{str(source)!r}) loads it into a model that has one."
                 )

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 from bert_tf.errors import UserError, excerpt
-from bert_tf.progress import notice
+from bert_tf.progress import log
 
 try:
     import fcntl
@@ -481,7 +481,7 @@ def locked(
     """
     with open(lock_file, "w") as lock:
         if fcntl is None:
-            notice(
+            log(
                 f"warning: {folder}: this system has no fcntl to lock it with; "
                 "see to it yourself that no other run writes there."
             )

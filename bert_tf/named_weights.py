@@ -11,7 +11,7 @@ from bert_tf.checkpoints import MASKED_LM, Checkpoint, head_shapes
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, first_few
 from bert_tf.lazy_arrays import shapes_of_arrays
-from bert_tf.progress import notice
+from bert_tf.progress import log
 
 # What a config says beside sizes: arrays of any values fit the model, but
 # only with the same of these do they compute the same.
@@ -202,5 +202,5 @@ def restore_weights(
     )
     if missing := [head for head in drawn if head not in fresh]:
         lacking = " and no ".join(missing)
-        notice(f"{checkpoint.source}: has no {lacking}; starts fresh.")
+        log(f"{checkpoint.source}: has no {lacking}; starts fresh.")
     return drawn

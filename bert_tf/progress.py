@@ -27,8 +27,8 @@ def reword(how: Callable[[str], str]) -> None:
     _reworded = how
 
 
-def notice(line: str, stream: TextIO | None = None) -> None:
-    """Tells the user one thing.
+def log(line: str, stream: TextIO | None = None) -> None:
+    """Writes a line for the user.
 
     Args:
       line: what; names of arguments are in backticks.
@@ -108,10 +108,10 @@ class Progress:
         self._last_line = time.monotonic()
         self._unprinted = False
 
-    def say(self, line: str) -> None:
+    def log(self, line: str) -> None:
         """Prints a line on standard output, above the bar."""
         self._bar.clear()
-        notice(line, sys.stdout)
+        log(line, sys.stdout)
         self._bar.refresh()
 
     def __enter__(self) -> Self:

@@ -32,7 +32,7 @@ if sys.argv[1] == "widgets":
 from bert_tf.progress import Progress
 with Progress("training", 4, 1, " steps") as bar:
     bar.update(3, "loss 0.1")
-    bar.say("in between")
+    bar.log("in between")
 with Progress("unseen", 4, 0, " steps", shown=False) as bar:
     bar.update(4)
 for container in displayed:

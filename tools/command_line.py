@@ -147,7 +147,7 @@ def run_on_words(
 
     def guarded(arguments: list[str]) -> int:
         from bert_tf.errors import RunStopped, UserError, WorkerLost
-        from bert_tf.progress import notice, reword
+        from bert_tf.progress import log, reword
 
         reword(with_flags)
         # Names in other scripts shall not end a run on an ASCII terminal.
@@ -162,7 +162,7 @@ def run_on_words(
         except UserError as error:
             return fail(str(error))
         except RunStopped as stopped:
-            notice(str(stopped))
+            log(str(stopped))
             return STOPPED
         except WorkerLost as lost:
             _start_anew(str(lost))

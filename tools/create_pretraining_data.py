@@ -31,7 +31,7 @@ from absl import flags
 from bert_tf.corpora.data_sets import PREFIX
 from bert_tf.corpora.sources import parse_inputs
 from bert_tf.errors import UserError
-from bert_tf.progress import notice
+from bert_tf.progress import log
 from bert_tf.quiet_tensorflow import import_tensorflow
 from bert_tf.records.beam.options import parse_options
 from bert_tf.records.recipe import RecordsRecipe
@@ -88,7 +88,7 @@ def _build_here(recipe: RecordsRecipe) -> RecordsReport:
         recipe,
         _WORKERS.value,
         _OVERWRITE.value,
-        notice,
+        log,
     )
 
 
@@ -110,7 +110,7 @@ def _build_with_beam(recipe: RecordsRecipe) -> RecordsReport:
         recipe,
         options,
         _OVERWRITE.value,
-        notice,
+        log,
     )
 
 

@@ -74,7 +74,7 @@ def main() -> None:
     from bert_tf.extraction.extract import STANDARD_STREAM, extract_features
     from bert_tf.extraction.extractor import Settings, parse_layers
     from bert_tf.files import expand_inputs
-    from bert_tf.progress import notice
+    from bert_tf.progress import log
 
     settings = Settings(
         parse_layers(_LAYERS.value, _POOLING.value),
@@ -95,7 +95,7 @@ def main() -> None:
         _ENCODING_ERRORS.value,
     )
     # Standard output may be the features' place.
-    notice(summary)
+    log(summary)
 
 
 if __name__ == "__main__":

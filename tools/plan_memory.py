@@ -24,7 +24,7 @@ _MEASURE = flags.DEFINE_bool(
 
 def main() -> None:
     """Resolves the settings and prints the plan."""
-    from bert_tf.progress import notice
+    from bert_tf.progress import log
 
     settings = PlanSettings(**{n: f.value for n, f in _SETTINGS.items()})
     # The advice is on flags of the command that trains.
@@ -37,7 +37,7 @@ def main() -> None:
     plan_memory(
         settings,
         _MEASURE.value,
-        lambda line: notice(line, sys.stdout),
+        lambda line: log(line, sys.stdout),
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from absl import flags
 
 from bert_tf.errors import UserError
-from bert_tf.progress import notice
+from bert_tf.progress import log
 
 from . import command_line
 
@@ -297,7 +297,7 @@ def _check_flags_of_tf_serving() -> None:
     for name, why in _WITHOUT_EFFECT.items():
         value = flags.FLAGS[name].value
         if value is not None:
-            notice(f"--{name}={value} has no effect: {why}.")
+            log(f"--{name}={value} has no effect: {why}.")
 
 
 def _grpc_options() -> tuple[tuple[str, str | int], ...]:

@@ -16,7 +16,7 @@ _POSITIONS = "bert/embeddings/position_embeddings"
 # The normal distribution is cut here, as by the initializer of the model
 # (google-research/bert, modeling.py, create_initializer).
 _CUT = 2.0
-_MOST_POSITIONS = 1_000_000
+_MAX_POSITIONS = 1_000_000
 
 
 def replace_vocabulary(
@@ -104,10 +104,10 @@ def resize_positions(
     Raises:
       UserError: the length is below 1 or above 1,000,000.
     """
-    if not 1 <= length <= _MOST_POSITIONS:
+    if not 1 <= length <= _MAX_POSITIONS:
         raise UserError(
             f"`max_position_embeddings`={length}: must be at least 1 and at "
-            f"most {_MOST_POSITIONS}."
+            f"most {_MAX_POSITIONS}."
         )
     old = checkpoint.config.max_position_embeddings
     kept, new_rows = min(old, length), max(0, length - old)

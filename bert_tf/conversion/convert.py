@@ -30,7 +30,7 @@ from bert_tf.conversion.sources import open_variables
 from bert_tf.errors import UserError, first_few
 from bert_tf.files import new_folder, refuse_filled
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
-from bert_tf.progress import notice
+from bert_tf.progress import log
 from bert_tf.sources import local_folder
 from bert_tf.text.tokenizer_config import (
     TokenizerConfig,
@@ -171,7 +171,7 @@ def _check(to: str, seed: int) -> None:
 
 
 def _say(line: str) -> None:
-    notice(line, sys.stdout)
+    log(line, sys.stdout)
 
 
 def _peak_bytes() -> int:

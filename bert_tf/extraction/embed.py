@@ -15,7 +15,7 @@ from bert_tf.extraction.extractor import (
     Text,
     check_pooling,
 )
-from bert_tf.progress import notice
+from bert_tf.progress import log
 from bert_tf.text.tokenizer import BertTokenizer
 
 # As torch.nn.functional.normalize: a vector of zeros stays one.
@@ -89,7 +89,7 @@ class Embedder:
                 vectors = vectors / np.maximum(norms, _SHORTEST)
             yield vectors
         if num_truncated:
-            notice(
+            log(
                 truncation_line(
                     num_truncated, num_texts, self.extractor.max_seq_length
                 )

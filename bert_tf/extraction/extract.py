@@ -36,7 +36,7 @@ from bert_tf.files import (
     whole_text,
     written_beside,
 )
-from bert_tf.progress import Progress, notice
+from bert_tf.progress import Progress, log
 from bert_tf.text.vocabulary import Vocabulary
 
 STANDARD_STREAM = "-"
@@ -207,12 +207,12 @@ def extract_features(
         if not source.num_texts:
             raise UserError(f"`inputs`={_named(inputs)}: has no text.")
     if source.num_empty:
-        notice(
+        log(
             f"{source.num_empty:,} of {source.num_texts:,} lines are empty; "
             "their rows are [CLS] [SEP]."
         )
     if num_truncated:
-        notice(
+        log(
             truncation_line(
                 num_truncated, source.num_texts, extractor.max_seq_length
             )

@@ -20,7 +20,7 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.model_folder import task_of
 from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.task import Split, Task
-from bert_tf.progress import notice
+from bert_tf.progress import log
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.training.run_folder import digest
 
@@ -213,7 +213,7 @@ def _fresh_heads(
     }[task.head_from]:
         return unread
     theirs = trained_for or ", ".join(initial.labels or ("unknown labels",))
-    notice(
+    log(
         f"{recipe.init_from}: its {task.head} is of another task ({theirs}); "
         "starts fresh."
     )

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-_MOST_BATCHES = 2000
+_MAX_BATCHES = 2000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,7 @@ def unigram_baseline(
       held_out: the batches to score.
       vocab_size: number of tokens, V.
     """
-    seen = _counts(training.take(min(num_batches, _MOST_BATCHES)), vocab_size)
+    seen = _counts(training.take(min(num_batches, _MAX_BATCHES)), vocab_size)
     scored = _counts(held_out, vocab_size)
     probabilities = (seen + 1) / (seen.sum() + vocab_size)
     entropy = -(scored * np.log(probabilities)).sum() / scored.sum()

@@ -23,9 +23,9 @@ from bert_tf.pretraining.report import PretrainingResult, report
 from bert_tf.pretraining.setup import (
     choose_configuration,
     choose_tokenizer,
-    identity,
+    fingerprint,
 )
-from bert_tf.progress import notice
+from bert_tf.progress import log
 from bert_tf.records.dataset import (
     check_streams,
     held_out_batches,
@@ -162,7 +162,7 @@ def _loop(
         loop_settings(recipe, recipe.eval_steps),
         diagnosis,
         functools.partial(reading_errors, *folders),
-        identity(model.config, folders)
+        fingerprint(model.config, folders)
         | {"number of data streams": str(_streams(recipe, step.strategy))},
     )
 
@@ -233,7 +233,7 @@ def _announce(
     workers = len(cluster_of(strategy).workers)
     for folder in folders:
         if len(folder.training_files) < workers:
-            notice(
+            log(
                 f"{folder.path}: {len(folder.training_files)} files for "
                 f"{workers} workers, so several read one file, each its own "
                 "records of it; tools.create_pretraining_data --num_shards "

@@ -134,7 +134,7 @@ def choose_configuration(
     return config
 
 
-def identity(
+def fingerprint(
     config: BertConfig, folders: Sequence[RecordFolder]
 ) -> dict[str, str]:
     """Digests of what a run must find again when it is resumed."""

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from tensorflow_serving.apis import prediction_log_pb2
 
 from bert_tf.errors import UserError
-from bert_tf.progress import notice
+from bert_tf.progress import log
 from bert_tf.server.batching import Runner
 from bert_tf.server.config import ModelConfig, ServerConfig, read_models
 from bert_tf.server.loaded_model import (
@@ -187,7 +187,7 @@ class Manager:
         """Says a line once, not at every look."""
         if self._noticed.get(about) != line:
             self._noticed[about] = line
-            notice(line)
+            log(line)
 
     async def update(self) -> None:
         """Looks at the folders once and follows them."""
@@ -276,14 +276,14 @@ class Manager:
         except LoadError as error:
             await self._close(version)
             version.state, version.error = State.END, str(error)
-            notice(
+            log(
                 f"model {version.model}: version {version.number} does not "
                 f"load: {error}"
             )
             return False
         versions[version.number] = version
         version.state = State.AVAILABLE
-        notice(f"model {version.model}: version {version.number} serves")
+        log(f"model {version.model}: version {version.number} serves")
         if before is not None:
             self._start_unloading(before)
         return True
@@ -322,7 +322,7 @@ class Manager:
         await version.unused()
         await self._close(version)
         version.state = State.END
-        notice(f"model {version.model}: version {version.number} has gone")
+        log(f"model {version.model}: version {version.number} has gone")
 
     async def _close(self, version: Version) -> None:
         loaded = version.release()
@@ -369,8 +369,8 @@ async def warm_up(
         for record in await asyncio.to_thread(_records, path):
             if count == _MAX_RECORDS:
                 raise LoadError(f"more than {_MAX_RECORDS} requests")
-            log = prediction_log_pb2.PredictionLog.FromString(record)
-            await predictor.replay(version, log)
+            request = prediction_log_pb2.PredictionLog.FromString(record)
+            await predictor.replay(version, request)
             count += 1
     except (LoadError, DecodeError) as error:
         status = grpc.StatusCode.INVALID_ARGUMENT

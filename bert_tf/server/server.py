@@ -12,7 +12,7 @@ from aiohttp import web
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from bert_tf.errors import UserError
-from bert_tf.progress import notice
+from bert_tf.progress import log
 from bert_tf.server.batching import Runner
 from bert_tf.server.config import ServerConfig
 from bert_tf.server.grpc_api import (
@@ -217,15 +217,15 @@ async def serve(config: ServerConfig) -> None:
     try:
         await starting
         if server.grpc_port is not None:
-            notice(f"gRPC: {config.host}:{server.grpc_port}")
+            log(f"gRPC: {config.host}:{server.grpc_port}")
         if server.rest_port is not None:
             scheme = "https" if config.tls else "http"
             address = f"{scheme}://{config.host}:{server.rest_port}"
-            notice(f"REST: {address}/v1/models")
-            notice(f"page: {address}/")
-        notice("ready")
+            log(f"REST: {address}/v1/models")
+            log(f"page: {address}/")
+        log("ready")
         await stopping
-        notice("stopping: no new requests")
+        log("stopping: no new requests")
     finally:
         stopping.cancel()
         freed = await server.stop()
@@ -235,5 +235,5 @@ async def serve(config: ServerConfig) -> None:
 
 def _end(line: str) -> NoReturn:
     """Ends the process at once, with the exit code of success."""
-    notice(line)
+    log(line)
     os._exit(0)

@@ -3,7 +3,7 @@
 import grpc
 import tensorflow as tf
 
-from bert_tf.progress import notice
+from bert_tf.progress import log
 
 _HTTP = {
     grpc.StatusCode.OK: 200,
@@ -64,5 +64,5 @@ def request_error(error: Exception) -> RequestError:
         return RequestError(
             grpc.StatusCode.RESOURCE_EXHAUSTED, "Out of memory."
         )
-    notice(f"a request failed: {type(error).__name__}: {error}")
+    log(f"a request failed: {type(error).__name__}: {error}")
     return RequestError(grpc.StatusCode.INTERNAL, "Internal error.")

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.progress import notice
+from bert_tf.progress import log
 from bert_tf.serving.requests import (
     Request,
     requests_of,
@@ -132,6 +132,6 @@ def export_saved_model(
             f"`export_dir`={folder}: exists already; export to a new version, "
             "TF Serving takes the highest number."
         )
-    notice(f"{folder}: appears once a fresh process has checked its answers")
+    log(f"{folder}: appears once a fresh process has checked its answers")
     served = PackedClassifier(model, text_input, labels or ())
     write_version(served, folder, argument="export_dir")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bert_tf.errors import UserError
 from bert_tf.extras import require_extra
 from bert_tf.files import write_text, written_beside
-from bert_tf.progress import notice
+from bert_tf.progress import log
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +33,7 @@ def errors_become_warnings(
         why = " ".join(str(error).split())
         if not isinstance(error, UserError):
             why = f"{type(error).__name__}: {why}"
-        notice(
+        log(
             f"warning: {what} could not be made ({why.rstrip('.')}). The model "
             f"and its scores are in {output_dir}; the same command tries again."
         )

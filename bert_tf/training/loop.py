@@ -12,7 +12,7 @@ from typing import Any, Self
 import tensorflow as tf
 
 from bert_tf.errors import RunStopped
-from bert_tf.progress import Progress, notice
+from bert_tf.progress import Progress, log
 from bert_tf.training.best_weights import BestWeights
 from bert_tf.training.history import History
 from bert_tf.training.run_folder import CHECKPOINTS, RunFolders
@@ -112,7 +112,7 @@ class StopRequest:
             line = "asked to stop (SIGTERM): ending after this step"
         # A handler may come in the middle of another write.
         with contextlib.suppress(RuntimeError):
-            notice(line)
+            log(line)
 
     def _put_back(self, number: int) -> None:
         signal.signal(number, self._before.pop(number) or signal.SIG_DFL)
@@ -178,8 +178,8 @@ class TrainingLoop:
       settings: how often what is done.
       diagnosis: for steps that are not finite.
       reading: context that turns damaged input into a `UserError`.
-      identity: what a resumed run must share with the run it resumes, such as
-        digests of its data, by name.
+      fingerprint: what a resumed run must share with the run it resumes, such
+        as digests of its data, by name.
       best: scores the model in place of `evaluation`, and keeps the weights
         that were best; may end the run before its last step.
     """
@@ -193,7 +193,7 @@ class TrainingLoop:
         settings: LoopSettings,
         diagnosis: Diagnosis,
         reading: Callable[[], contextlib.AbstractContextManager],
-        identity: Mapping[str, str],
+        fingerprint: Mapping[str, str],
         best: BestWeights | None = None,
     ):
         self.step = step
@@ -202,7 +202,7 @@ class TrainingLoop:
         self.output_dir = places.own
         self.settings = settings
         self.reading = reading
-        self.identity = dict(identity)
+        self.fingerprint = dict(fingerprint)
         self.best = best
         self.cluster = cluster_of(step.strategy)
         self._states = SavedStates(
@@ -210,7 +210,7 @@ class TrainingLoop:
             settings.keep_checkpoint_max,
             step,
             best,
-            identity,
+            fingerprint,
         )
         self._sentinel = Sentinel(step, diagnosis, places.shared)
         self.total = sum(phase.num_steps for phase in phases)
@@ -231,7 +231,7 @@ class TrainingLoop:
           UserError: damaged records or states, states of another model, or
             workers that are not about to do the same.
         """
-        check_agreement(self.step.strategy, self.identity)
+        check_agreement(self.step.strategy, self.fingerprint)
         done, self._window = self._states.restore()
         history = History(self.output_dir / "history.jsonl", until=done)
         if done == self.total or self._stopped():
@@ -265,7 +265,7 @@ class TrainingLoop:
                     self._states.save(number, self._window)
                     self._speed.pause(time.monotonic() - started)
                 if self.best is not None and self.best.exhausted:
-                    progress.say(
+                    progress.log(
                         f"stopping at step {number:,}: no evaluation was "
                         f"better than that of step {self.best.step:,}"
                     )
@@ -328,7 +328,7 @@ class TrainingLoop:
         result = self.step(batch, self._request.made)
         self._asked = float(result.stop) > 0
         if not bool(result.finite):
-            progress.say(self._sentinel.not_finite(batch, number, result))
+            progress.log(self._sentinel.not_finite(batch, number, result))
             progress.update(1, "not finite, step not applied")
             return
         losses = {name: float(v) for name, v in result.losses.items()}
@@ -393,7 +393,7 @@ class TrainingLoop:
         )
         if self.best is not None and self.best.offer(number, scores):
             shown += ", the best so far"
-        progress.say(f"step {number:,}, held-out: {shown}")
+        progress.log(f"step {number:,}, held-out: {shown}")
         self._speed.pause(time.monotonic() - started)
         return self.best is None and self._states.offer(number, scores["loss"])
 

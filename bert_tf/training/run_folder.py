@@ -13,7 +13,7 @@ from typing import Self
 
 from bert_tf.errors import UserError
 from bert_tf.files import remove_partials
-from bert_tf.progress import notice
+from bert_tf.progress import log
 from bert_tf.recipe import read_json_object
 from bert_tf.training.cluster import Cluster
 from bert_tf.training.recipe import TrainingRecipe
@@ -66,7 +66,7 @@ def folders_of(
     if cluster.is_chief:
         yield RunFolders(shared, shared)
         return
-    notice(
+    log(
         f"{cluster.name(cluster.index)} has met the others; "
         f"{cluster.name(0)} writes and tells"
     )

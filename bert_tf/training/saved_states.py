@@ -175,7 +175,7 @@ class SavedStates:
       keep: how many stay, besides the one with the lowest held-out loss.
       step: holds the weights, the optimizer and what else changes.
       best: see `TrainingLoop`.
-      identity: see `TrainingLoop`.
+      fingerprint: see `TrainingLoop`.
     """
 
     def __init__(
@@ -184,13 +184,13 @@ class SavedStates:
         keep: int,
         step: TrainingStep,
         best: BestWeights | None,
-        identity: Mapping[str, str],
+        fingerprint: Mapping[str, str],
     ):
         self.folder = folder
         self.keep = keep
         self.step = step
         self.best = best
-        self.identity = dict(identity)
+        self.fingerprint = dict(fingerprint)
         self._cluster = cluster_of(step.strategy)
         self._lowest: dict[str, float | int] | None = None
 
@@ -217,7 +217,7 @@ class SavedStates:
             arrays = {k: v.numpy() for k, v in self._variables().items()}
             facts = {
                 "window": dict(window),
-                "identity": self.identity,
+                "identity": self.fingerprint,
                 "lowest": self._lowest,
             }
             if self.best is not None:
@@ -296,7 +296,7 @@ class SavedStates:
     def _refuse_others(self, state: TrainingState) -> None:
         """Raises `UserError` where a state is of another run."""
         before = state.facts["identity"]
-        changed = [k for k, v in self.identity.items() if before.get(k) != v]
+        changed = [k for k, v in self.fingerprint.items() if before.get(k) != v]
         if changed:
             raise UserError(
                 f"{self.folder}: the run so far had another "

@@ -126,10 +126,10 @@ def test_tensorflow_starts_in_silence():
 
 def test_flags_for_the_names_of_arguments():
     body = """
-    from bert_tf.progress import notice
+    from bert_tf.progress import log
 
     command_line.name_fields(["rate", "kind"])
-    notice("`kind`=a and `rate` and `rate`=1, with `code` and `a b` as it is")
+    log("`kind`=a and `rate` and `rate`=1, with `code` and `a b` as it is")
     raise UserError("`inputs`=x: pass `kind`=good.")
 """
     script = SCRIPT.replace('    print("done")\n', body)

@@ -17,7 +17,7 @@ from bert_tf.finetuning.data.tables import (
     read_table,
 )
 from bert_tf.finetuning.recipe import TSV, FinetuningRecipe, TableRecipe
-from bert_tf.progress import notice
+from bert_tf.progress import log
 
 # Where TensorFlow Datasets gets GLUE from.
 _SOURCE = "https://dl.fbaipublicfiles.com/"
@@ -110,7 +110,7 @@ class GlueData:
             raise self._missing(splits[0], recipe)
         for split in splits:
             if split not in there:
-                notice(
+                log(
                     f"{recipe.data_dir}: has no {self.files[split].name}; "
                     f"continuing with {', '.join(there)} alone."
                 )

@@ -20,7 +20,7 @@ from bert_tf.finetuning.recipe import (
     TSV,
     OwnFilesRecipe,
 )
-from bert_tf.progress import notice
+from bert_tf.progress import log
 
 # What one cell holds: text, or in JSON a list of texts; None where the row of a
 # JSON-lines file lacks the key, or no row has the column.
@@ -129,7 +129,7 @@ def read_table(
             else f"{path}: is empty."
         )
     if table.broken_rows:
-        notice(
+        log(
             f"{path}: {table.broken_rows} broken rows are skipped "
             "(bad_rows=skip)."
         )
@@ -180,7 +180,7 @@ def handle_empty_texts(
     if not kept:
         raise UserError(f"{path}: all texts are empty.")
     if len(kept) < len(rows):
-        notice(
+        log(
             f"{path}: {len(rows) - len(kept)} of {len(rows)} rows have an "
             "empty text and are dropped (empty_text=drop)."
         )

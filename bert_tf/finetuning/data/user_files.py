@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from bert_tf.errors import UserError
-from bert_tf.progress import notice
+from bert_tf.progress import log
 
 _FILE_SETTINGS = {"train": "train_file", "dev": "dev_file", "test": "test_file"}
 # Numbers are stratified by tenths of their distribution.
@@ -113,7 +113,7 @@ class UserFiles:
             train, dev = self._split_off(
                 rows, recipe.dev_share, recipe.dev_seed
             )
-            notice(
+            log(
                 f"{path}: no dev_file, so {len(dev)} of {len(rows)} "
                 f"{self._unit} are kept for dev (dev_share={recipe.dev_share}, "
                 f"dev_seed={recipe.dev_seed})."

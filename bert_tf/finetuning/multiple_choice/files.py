@@ -25,7 +25,7 @@ from bert_tf.finetuning.data.user_files import (
     split_off_dev,
 )
 from bert_tf.finetuning.recipe import LABEL_FORMS, ChoiceRecipe
-from bert_tf.progress import notice
+from bert_tf.progress import log
 
 _MIN_CHOICES = 2
 _LETTERS = string.ascii_uppercase
@@ -137,7 +137,7 @@ def read_choices(
             f"{broken[0]}"
         )
     if broken:
-        notice(
+        log(
             f"{path}: {len(broken)} rows have no usable choices or label and "
             f"are skipped (bad_rows=skip). The first: {broken[0]}"
         )
@@ -372,7 +372,7 @@ class SwagFiles(ChoiceFiles):
         if len(there) == 2:
             return recipe
         if split == "train":
-            notice(
+            log(
                 f"{recipe.data_dir}: holds {there[0]} alone of "
                 f"{' and '.join(names)}; it is split for training and dev."
             )

@@ -31,7 +31,7 @@ from bert_tf.finetuning.task import (
     TaskConfig,
     refuse_null_odds,
 )
-from bert_tf.progress import notice
+from bert_tf.progress import log
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
@@ -139,7 +139,7 @@ class QuestionAnsweringTask(
         if split == "train":
             questions = trainable(questions, located, path, self.with_null)
         for line in lines:
-            notice(line)
+            log(line)
         if split == "dev" and not self.with_null:
             for question in questions:
                 if not question.answers:
@@ -375,7 +375,7 @@ class QuestionAnsweringTask(
         )
         found = read_predictions(predictions)
         for line in squad_metrics.coverage_lines(questions, found, predictions):
-            notice(line)
+            log(line)
         if not self.with_null:
             refuse_null_odds(self.name, null_odds)
             return squad_metrics.score_squad_v1(questions, found)

@@ -26,7 +26,7 @@ from bert_tf.finetuning.token_classification.entities import (
     scheme_of,
     score_entities,
 )
-from bert_tf.progress import notice
+from bert_tf.progress import log
 
 DOCUMENT_MARK = "-DOCSTART-"
 _BLANKS = " \t\r\n"
@@ -186,10 +186,10 @@ def _tell_oddities(
     path: str, words: list[str], tabs: bool, comments: int
 ) -> None:
     if comments:
-        notice(f"{path}: {comments} comment lines are skipped.")
+        log(f"{path}: {comments} comment lines are skipped.")
     # Intended, or else a file that has tabs between some columns alone.
     if tabs and (odd := [word for word in words if " " in word]):
-        notice(
+        log(
             f"{path}: {len(odd)} of {len(words)} words hold blanks "
             f"({excerpt(odd[0])} first), since tabs divide the columns."
         )
@@ -464,7 +464,7 @@ def score_tag_file(
     found = read_tag_predictions(predictions, gold, prediction_layout)
     scheme = scheme_of(found, gold.sentence_starts)
     if scheme != gold.scheme and set(found) != {OUTSIDE}:
-        notice(
+        log(
             f"{predictions}: has tags in {scheme} and {references} in "
             f"{gold.scheme}; accuracy compares them as they are, like "
             "conlleval, so put them in one scheme. Other scores are the same."

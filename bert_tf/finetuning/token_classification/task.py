@@ -44,7 +44,7 @@ from bert_tf.finetuning.token_classification.entities import (
     score_entities,
     tag_numbers,
 )
-from bert_tf.progress import notice
+from bert_tf.progress import log
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
@@ -80,7 +80,7 @@ class ConllFolder:
             raise self._missing(splits[0], recipe)
         for split in splits:
             if split not in there:
-                notice(
+                log(
                     f"{recipe.data_dir}: has no "
                     f"{' nor '.join(self.files[split])}; continuing with "
                     f"{', '.join(there)} alone."
@@ -231,7 +231,7 @@ class TokenClassificationTask(
         gold = entities(examples.tags, examples.sentence_starts)
         kinds = [entity.kind for entity in gold if entity.kind not in known]
         if kinds:
-            notice(
+            log(
                 f"{examples.path}: {len(kinds)} of {len(gold)} entities are "
                 f"of types that the model does not learn "
                 f"({', '.join(sorted(set(kinds)))}); they count as missed."
@@ -250,7 +250,7 @@ class TokenClassificationTask(
         alone = len(examples.document_starts) == len(examples) + 1 > 2
         if config.context == "document" and alone and not examples.marks:
             if not self._unmarked:
-                notice(
+                log(
                     f"{examples.path}: has no {DOCUMENT_MARK} lines, so its "
                     "sentences stand alone, and likewise in other files; if a "
                     "file is one text, pass `unmarked`=file."
@@ -485,7 +485,7 @@ class FeatureTaggingTask(TokenClassificationTask):
         layers = layers_of(config.features, source.config.num_hidden_layers)
         is_training = rows.tags is not None
         if is_training and pathlib.Path(recipe.init_from, TAGGER_FILE).exists():
-            notice(
+            log(
                 f"{recipe.init_from}: its tagger is not read; a fresh one is "
                 "trained on features of its encoder."
             )
