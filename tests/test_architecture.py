@@ -1,4 +1,4 @@
-"""The import rule: a room imports only lower rooms."""
+"""The import rule: a room, or a part of finetuning, imports only lower ones."""
 
 import ast
 import pathlib
@@ -41,6 +41,28 @@ LEVELS = {
     "server": 7,
     "conversion": 7,
 }
+# The parts of the room finetuning. Families of tasks are peers.
+FINETUNING = {
+    "rows": 0,
+    "recipe": 0,
+    "data": 1,
+    "batches": 1,
+    "task_model": 1,
+    "checks": 2,
+    "task": 3,
+    "text_classification": 4,
+    "multiple_choice": 4,
+    "token_classification": 4,
+    "question_answering": 4,
+    "model_folder": 4,
+    "evaluation": 4,
+    "report": 5,
+    "setup": 5,
+    "results": 6,
+    "training": 7,
+    "seeds": 8,
+    "run": 9,
+}
 KERAS_ONLY = ("layers", "optimization", "encoder", "models")
 FILES = sorted((ROOT / "bert_tf").rglob("*.py"))
 
@@ -51,10 +73,20 @@ def room_of(module: str) -> str:
     return parts[1] if len(parts) > 1 else ""
 
 
-def imports(path: pathlib.Path) -> list[str]:
-    """Every module a file imports, inside functions too."""
+def imports(path: pathlib.Path, for_types: bool = True) -> list[str]:
+    """Every module a file imports, inside functions too.
+
+    Args:
+      path: the file.
+      for_types: whether those for type checkers alone count.
+    """
     names = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and not for_types:
+            if ast.unparse(node.test) == "TYPE_CHECKING":
+                node.body = []
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -102,6 +134,20 @@ def breaches(path: pathlib.Path) -> list[str]:
     return found
 
 
+def inner_breaches(path: pathlib.Path) -> list[str]:
+    """The imports of a file of finetuning from no lower part of the room."""
+    inside = path.relative_to(ROOT / "bert_tf" / "finetuning")
+    part = inside.with_suffix("").parts[0]
+    found = []
+    for name in imports(path, for_types=False):
+        if room_of(name) == "finetuning":
+            target = name.split(".")[2]
+            assert target in FINETUNING, f"{path} imports unknown part {target}"
+            if target != part and FINETUNING[target] >= FINETUNING[part]:
+                found.append(name)
+    return found
+
+
 @pytest.mark.parametrize(
     "path", FILES, ids=[str(f.relative_to(ROOT)) for f in FILES]
 )
@@ -137,6 +183,38 @@ def test_a_breach_is_found(tmp_path: pathlib.Path, monkeypatch) -> None:
         "bert_tf.encoder.BertEncoder",
         "bert_tf.text.packing_graph",
         "tools.demo",
+    ]
+
+
+def test_parts_of_finetuning_import_only_lower_parts() -> None:
+    room = ROOT / "bert_tf" / "finetuning"
+    parts = {path.stem for path in room.iterdir() if path.stem[0] != "_"}
+    assert parts == set(FINETUNING)
+    files = [path for path in FILES if room in path.parents]
+    found = {str(path): inner_breaches(path) for path in files}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_a_breach_inside_finetuning_is_found(
+    tmp_path: pathlib.Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    bad = tmp_path / "bert_tf" / "finetuning" / "multiple_choice" / "bad.py"
+    bad.parent.mkdir(parents=True)
+    bad.write_text(
+        "from typing import TYPE_CHECKING\n"
+        "from bert_tf.finetuning import report, rows\n"
+        "from bert_tf.finetuning.multiple_choice.files import SwagFiles\n"
+        "if TYPE_CHECKING:\n"
+        "    from bert_tf.finetuning.run import prepare\n"
+        "def f():\n"
+        "    from bert_tf.finetuning.text_classification.kinds import Kind\n"
+        "    import bert_tf.finetuning.training\n"
+    )
+    assert inner_breaches(bad) == [
+        "bert_tf.finetuning.report",
+        "bert_tf.finetuning.text_classification.kinds.Kind",
+        "bert_tf.finetuning.training",
     ]
 
 
