@@ -165,6 +165,28 @@ def test_lines(examined, tmp_path):
         assert f"  remark: {remark}" in text
 
 
+def test_findings_name_the_rows_that_show_them(examined, tmp_path):
+    found = {
+        (each.kind, each.split): (each.file, list(each.rows))
+        for each in examined.findings
+        if each.rows and each.kind != "remark"
+    }
+    train, dev = str(tmp_path / "train.tsv"), str(tmp_path / "dev.tsv")
+    assert found == {
+        (HTML, "train"): (train, [8]),
+        ("repeated", "train"): (train, [2, 5]),
+        ("in_train", "dev"): (dev, [3]),
+    }
+    remarks = {
+        each.text.split()[0]: (each.file, list(each.rows))
+        for each in examined.findings
+        if each.kind == "remark"
+    }
+    assert remarks["1"] == (train, [2])
+    assert remarks["dev"] == (dev, [3])
+    assert remarks["label"] == (dev, [])
+
+
 def test_empty_texts_and_several_labels(tmp_path, tokenizer):
     path = tmp_path / "t.tsv"
     path.write_text("t\tl\na\tu,v\n \tu\nb\t\nc\tv\n")

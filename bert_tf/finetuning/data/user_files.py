@@ -7,11 +7,12 @@ examples are split off.
 import collections
 import pathlib
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from bert_tf.errors import UserError
+from bert_tf.finetuning.recipe import OwnFilesRecipe, OwnTagRecipe
 from bert_tf.progress import log
 
 _FILE_SETTINGS = {"train": "train_file", "dev": "dev_file", "test": "test_file"}
@@ -21,30 +22,8 @@ _BINS = 10
 SplitOff = Callable[[Any, float, int], tuple[Any, Any]]
 # The examples of a file, given its path and whether labels are needed.
 ReadRows = Callable[[str, bool], Any]
-
-
-class FileSettings(Protocol):
-    """The fields of a recipe that name files; see `OwnFilesRecipe`."""
-
-    @property
-    def data_dir(self) -> str:
-        """Folder that the files' names begin in."""
-
-    @property
-    def train_file(self) -> str:
-        """File to train on."""
-
-    @property
-    def dev_file(self) -> str:
-        """File to evaluate on; empty splits it off the training file."""
-
-    @property
-    def dev_share(self) -> float:
-        """Share of the training file that is split off."""
-
-    @property
-    def dev_seed(self) -> int:
-        """Seed of that split."""
+# The recipes that name files.
+FileSettings: TypeAlias = OwnFilesRecipe | OwnTagRecipe
 
 
 # Examples with a `label`, a `text_key` and a `path`.

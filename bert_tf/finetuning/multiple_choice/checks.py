@@ -4,26 +4,8 @@ import collections
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bert_tf.finetuning.checks import (
-    IN_TRAIN,
-    REMARK,
-    REPEATED,
-    SPLIT,
-    Examination,
-    Finding,
-    RowKey,
-    count_tokens,
-    flattering,
-    lengths_shown,
-    overlaps,
-    percent,
-    repeats,
-    suspicious_findings,
-    suspicious_texts,
-    table,
-    token_remarks,
-    with_words,
-)
+from bert_tf.finetuning import checks
+from bert_tf.finetuning.checks import Finding, percent
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.multiple_choice.files import ChoiceExample
 
@@ -40,14 +22,14 @@ def examine_choices(
     max_seq_length: int,
     tokenizer: "BertTokenizer",
     splits: Mapping[str, Sequence[ChoiceExample]],
-) -> Examination:
+) -> checks.Examination:
     """Examines rows of a text and its choices; see `Task.examine`."""
     rows = {
-        name: [RowKey(_key_of(e), e.row) for e in examples]
+        name: [checks.RowKey(_key_of(e), e.row) for e in examples]
         for name, examples in splits.items()
     }
     train = next(iter(splits))
-    repeated, pair = repeats(rows[train])
+    repeated, pair = checks.repeats(rows[train])
     contexts = {example.context.strip() for example in splits[train]}
     numbers: dict[str, Any] = {
         "task": task,
@@ -66,11 +48,11 @@ def examine_choices(
                     e.context.strip() in contexts for e in splits[split]
                 ),
             }
-            for split, shared in overlaps(rows).items()
+            for split, shared in checks.overlaps(rows).items()
         },
     }
-    found = Examination.of(numbers, _findings(numbers))
-    numbers["lines"] = table(task, found.findings)
+    found = checks.Examination.of(numbers, _findings(numbers))
+    numbers["lines"] = checks.table(task, found.findings)
     return found
 
 
@@ -110,8 +92,8 @@ def _counts(
             len({choice.strip() for choice in e.choices}) < len(e.choices)
             for e in examples
         ),
-        "tokens": count_tokens(inputs, max_seq_length, tokenizer),
-        "suspicious": suspicious_texts(inputs),
+        "tokens": checks.count_tokens(inputs, max_seq_length, tokenizer),
+        "suspicious": checks.suspicious_texts(inputs),
     }
 
 
@@ -123,15 +105,15 @@ def _findings(numbers: Mapping[str, Any]) -> Iterator[Finding]:
     text = (
         f"rows that occur again in {train}: {repeated['rows']:,}{_places(pair)}"
     )
-    yield Finding(REPEATED, text, train, pair or ())
+    yield Finding(checks.REPEATED, text, train, pair or ())
     for split, shared in numbers["in_train"].items():
         pair = shared["first"]
         text = (
             f"rows of {split} that are in {train}: {shared['rows']:,}"
             f"{_places(pair)}; with a context that is: {shared['contexts']:,}"
         )
-        yield Finding(IN_TRAIN, text, split, pair[1:] if pair else ())
-    yield from token_remarks(numbers, "choices or their texts")
+        yield Finding(checks.IN_TRAIN, text, split, pair[1:] if pair else ())
+    yield from checks.token_remarks(numbers, "choices or their texts")
     part = numbers["splits"][train]
     for place, count in part["right"].items():
         if count > _UNEVEN * part["right_if_even"][place]:
@@ -139,8 +121,8 @@ def _findings(numbers: Mapping[str, Any]) -> Iterator[Finding]:
                 f"the right choice is at position {place} far more often than "
                 "chance has it; is label_column right?"
             )
-            yield Finding(REMARK, text, train)
-    yield from flattering(numbers, ",")
+            yield Finding(checks.REMARK, text, train)
+    yield from checks.flattering(numbers, ",")
 
 
 def _places(rows: Sequence[int] | None) -> str:
@@ -151,7 +133,9 @@ def _split_findings(
     split: str, part: Mapping[str, Any], max_seq_length: int
 ) -> Iterator[Finding]:
     rows = part["rows"]
-    yield Finding(SPLIT, f"{split}: {rows:,} rows ({part['file']})", split)
+    yield Finding(
+        checks.SPLIT, f"{split}: {rows:,} rows ({part['file']})", split
+    )
     sizes = part["choices"]
     if len(sizes) == 1:
         shown = f"{next(iter(sizes))} a row"
@@ -164,7 +148,7 @@ def _split_findings(
     )
     yield Finding("right", f"right ones, by position: {shown}", split)
     tokens = part["tokens"]
-    shown = lengths_shown(tokens["percentiles"])
+    shown = checks.lengths_shown(tokens["percentiles"])
     yield Finding("tokens", f"tokens of a choice with its text: {shown}", split)
     text = (
         f"cut at {max_seq_length} tokens: {tokens['cut']:,} of "
@@ -172,10 +156,12 @@ def _split_findings(
     )
     yield Finding("cut", text, split)
     text = f"[UNK]: {percent(tokens['unknown_word_share'])} of words"
-    yield Finding("unknown", with_words(text, tokens["unknown_words"]), split)
+    yield Finding(
+        "unknown", checks.with_words(text, tokens["unknown_words"]), split
+    )
     if part["same_choice_twice"]:
         text = f"rows with one choice twice: {part['same_choice_twice']:,}"
         yield Finding("same_choice_twice", text, split)
-    yield from suspicious_findings(
+    yield from checks.suspicious_findings(
         split, part, "rows", "in {:,} choices or their texts".format
     )

@@ -5,16 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.finetuning.checks import (
-    MUCH_UNKNOWN,
-    SPLIT,
-    Examination,
-    Finding,
-    RowKey,
-    overlaps,
-    percent,
-    table,
-)
+from bert_tf.finetuning import checks
+from bert_tf.finetuning.checks import Finding
 from bert_tf.finetuning.question_answering.squad_files import Question
 from bert_tf.finetuning.question_answering.windows import make_windows
 from bert_tf.finetuning.recipe import SpanRecipe
@@ -26,7 +18,7 @@ def examine_questions(
     recipe: SpanRecipe,
     tokenizer: BertTokenizer,
     splits: Mapping[str, Sequence[Question]],
-) -> Examination:
+) -> checks.Examination:
     """Examines questions on contexts; see `Task.examine`."""
     parts = {
         split: _counts(questions, recipe, tokenizer)
@@ -34,14 +26,16 @@ def examine_questions(
     }
     # Questions have names, and no rows of a file.
     rows = {
-        name: [RowKey((q.question.strip(), q.context), 0) for q in questions]
+        name: [
+            checks.RowKey((q.question.strip(), q.context), 0) for q in questions
+        ]
         for name, questions in splits.items()
     }
-    for split, shared in overlaps(rows).items():
+    for split, shared in checks.overlaps(rows).items():
         parts[split]["in_train"] = shared["rows"]
     numbers: dict[str, Any] = {"task": task, "splits": parts}
-    found = Examination.of(numbers, _findings(parts, recipe))
-    numbers["lines"] = table(task, found.findings)
+    found = checks.Examination.of(numbers, _findings(parts, recipe))
+    numbers["lines"] = checks.table(task, found.findings)
     return found
 
 
@@ -81,7 +75,7 @@ def _findings(
             f"{numbers['contexts']:,} contexts of {numbers['articles']:,} "
             f"articles, {numbers['without_answer']:,} without an answer"
         )
-        yield Finding(SPLIT, text, split)
+        yield Finding(checks.SPLIT, text, split)
         text = (
             f"windows of {recipe.max_seq_length} tokens: "
             f"{numbers['windows']:,}; {numbers['several_windows']:,} questions "
@@ -90,7 +84,7 @@ def _findings(
         )
         yield Finding("windows", text, split)
         unknown = numbers["unknown_share"]
-        text = f"[UNK]: {percent(unknown, 2)} of the tokens of contexts"
+        text = f"[UNK]: {checks.percent(unknown, 2)} of the tokens of contexts"
         yield Finding("unknown", text, split)
         if numbers["cut_questions"]:
             text = (
@@ -104,6 +98,6 @@ def _findings(
                 "with their contexts"
             )
             yield Finding("questions_in_train", text, split)
-        if unknown > MUCH_UNKNOWN:
+        if unknown > checks.MUCH_UNKNOWN:
             text = "remark: much is [UNK]; is the vocabulary of this language?"
             yield Finding("much_unknown", text, split)

@@ -12,32 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bert_tf.errors import excerpt
-from bert_tf.finetuning.checks import (
-    DESCRIPTIONS,
-    IN_TRAIN,
-    REMARK,
-    REPEATED,
-    SPLIT,
-    Examination,
-    Finding,
-    RowKey,
-    count_tokens,
-    flattering,
-    lengths_shown,
-    not_in_train,
-    number_of_rows,
-    overlaps,
-    percent,
-    repeats,
-    suspicious_findings,
-    suspicious_texts,
-    token_remarks,
-    with_words,
-)
+from bert_tf.finetuning import checks
+from bert_tf.finetuning.checks import Finding, number_of_rows, percent
 from bert_tf.finetuning.data.examples import Example, sorted_labels
+from bert_tf.finetuning.recipe import SentenceRecipe
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and a report needs none of it.
+    from bert_tf.finetuning.text_classification.task import (
+        TextClassificationTask,
+    )
     from bert_tf.text.tokenizer import BertTokenizer
 
 _LABELS_SHOWN = 12
@@ -46,48 +30,47 @@ _MAJORITY = 0.9
 
 
 def examine_texts(
-    task: str,
-    label_kind: str,
-    labels: Sequence[str],
-    max_seq_length: int,
+    task: "TextClassificationTask",
+    recipe: SentenceRecipe,
     tokenizer: "BertTokenizer",
     splits: Mapping[str, Sequence[Example]],
-) -> Examination:
+) -> checks.Examination:
     """Examines rows of a text or a pair; see `Task.examine`."""
     rows = {
-        name: [RowKey(e.text_key, e.row, e.label) for e in examples]
+        name: [checks.RowKey(e.text_key, e.row, e.label) for e in examples]
         for name, examples in splits.items()
     }
+    longest = recipe.max_seq_length
     parts: dict[str, dict[str, Any]] = {
         split: {
             "file": examples[0].path,
             "rows": len(examples),
             "texts_per_row": 1 if examples[0].text_b is None else 2,
-            "labels": _label_counts(labels, examples),
+            "labels": _label_counts(task.labels, examples),
             "empty_texts": sum(
                 not e.text_a.strip()
                 or (e.text_b is not None and not e.text_b.strip())
                 for e in examples
             ),
-            "tokens": count_tokens(examples, max_seq_length, tokenizer),
-            "suspicious": suspicious_texts(examples),
+            "tokens": checks.count_tokens(examples, longest, tokenizer),
+            "suspicious": checks.suspicious_texts(examples),
         }
         for split, examples in splits.items()
     }
     train = next(iter(splits))
     numbers = {
-        "task": task,
-        "max_seq_length": max_seq_length,
+        "task": task.name,
+        "max_seq_length": longest,
         "train_split": train,
-        "label_kind": label_kind,
+        "label_kind": task.label_kind,
         "splits": parts,
         "repeated": _repeated_texts(rows[train]),
-        "in_train": overlaps(rows, "rows", "with_another_label"),
-        "labels_not_in_train": not_in_train(
+        "in_train": checks.overlaps(rows, "rows", "with_another_label"),
+        "labels_not_in_train": checks.not_in_train(
             {k: part["labels"].get("counts", {}) for k, part in parts.items()}
         ),
     }
-    return Examination.of(numbers, _findings(numbers))
+    return checks.Examination.of(numbers, _findings(numbers))
 
 
 def _label_counts(
@@ -118,9 +101,9 @@ def _label_counts(
     return result
 
 
-def _repeated_texts(rows: Sequence[RowKey]) -> dict[str, Any]:
+def _repeated_texts(rows: Sequence[checks.RowKey]) -> dict[str, Any]:
     """Rows of a text that an earlier row had, and texts of two labels."""
-    count, first = repeats(rows)
+    count, first = checks.repeats(rows)
     labels = collections.defaultdict(set)
     for each in rows:
         labels[each.key].add(each.answer)
@@ -146,7 +129,7 @@ def _findings(numbers: Mapping[str, Any]) -> Iterator[Finding]:
         share = percent(repeated["share"])
         shown += f", {share} (rows {pair[0]} and {pair[1]})"
     text = f"texts that occur again in {train}: {shown}"
-    yield Finding(REPEATED, text, train, pair)
+    yield Finding(checks.REPEATED, text, train, pair)
     for split, shared in numbers["in_train"].items():
         shown = number_of_rows(shared["rows"])
         pair = shared["first"] or ()
@@ -157,7 +140,7 @@ def _findings(numbers: Mapping[str, Any]) -> Iterator[Finding]:
                 f"of {split})"
             )
         text = f"texts of {split} that are in {train}: {shown}"
-        yield Finding(IN_TRAIN, text, split, pair[1:])
+        yield Finding(checks.IN_TRAIN, text, split, pair[1:])
     yield from text_remarks(numbers)
 
 
@@ -166,10 +149,10 @@ def _split_findings(
 ) -> Iterator[Finding]:
     pair = ", pairs" if part["texts_per_row"] == 2 else ""
     shown = f"{number_of_rows(part['rows'])}{pair} ({part['file']})"
-    yield Finding(SPLIT, f"{split}: {shown}", split)
+    yield Finding(checks.SPLIT, f"{split}: {shown}", split)
     yield Finding("labels", f"labels: {_labels_shown(part)}", split)
     tokens = part["tokens"]
-    shown = lengths_shown(tokens["percentiles"])
+    shown = checks.lengths_shown(tokens["percentiles"])
     yield Finding("tokens", f"tokens: {shown}", split)
     shown = f"{number_of_rows(tokens['cut'])}, {percent(tokens['cut_share'])}"
     yield Finding("cut", f"cut at {max_seq_length} tokens: {shown}", split)
@@ -178,11 +161,11 @@ def _split_findings(
         f"{number_of_rows(tokens['rows_with_unknown'])}"
     )
     words = tokens["unknown_words"]
-    yield Finding("unknown", with_words(shown, words), split)
+    yield Finding("unknown", checks.with_words(shown, words), split)
     if part["empty_texts"]:
         shown = number_of_rows(part["empty_texts"])
         yield Finding("empty_texts", f"empty texts: {shown}", split)
-    yield from suspicious_findings(split, part, "rows", number_of_rows)
+    yield from checks.suspicious_findings(split, part, "rows", number_of_rows)
 
 
 def _labels_shown(part: Mapping[str, Any]) -> str:
@@ -218,25 +201,29 @@ def text_remarks(numbers: Mapping[str, Any]) -> Iterator[Finding]:
     """
     name = numbers["train_split"]
     train = numbers["splits"][name]
-    yield from token_remarks(numbers, "inputs")
+    yield from checks.token_remarks(numbers, "inputs")
     count = numbers["repeated"]["contradicting_texts"]
     if count:
         row = numbers["repeated"]["first_contradicting_row"]
         text = f"{count} texts have two labels; the first is row {row}."
-        yield Finding(REMARK, text, name, (row,))
-    yield from flattering(numbers)
+        yield Finding(checks.REMARK, text, name, (row,))
+    yield from checks.flattering(numbers)
     for split, labels in numbers["labels_not_in_train"].items():
         for label, count in labels.items():
             shown = (
                 f"label {excerpt(label)} of {split} ({number_of_rows(count)})"
             )
-            yield Finding(REMARK, f"{shown} is not in {name}.", split)
+            yield Finding(checks.REMARK, f"{shown} is not in {name}.", split)
     if train["labels"].get("majority_share", 0) > _MAJORITY:
         text = (
             "one label has more than 90 % of the rows; look at macro F1, and "
             "try class_weights=balanced."
         )
-        yield Finding(REMARK, text, name)
+        yield Finding(checks.REMARK, text, name)
     if train["suspicious"]:
-        kinds = ", ".join(DESCRIPTIONS[kind] for kind in train["suspicious"])
-        yield Finding(REMARK, f"look at the rows of {name} with {kinds}.", name)
+        kinds = ", ".join(
+            checks.DESCRIPTIONS[kind] for kind in train["suspicious"]
+        )
+        yield Finding(
+            checks.REMARK, f"look at the rows of {name} with {kinds}.", name
+        )

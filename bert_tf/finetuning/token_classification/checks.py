@@ -6,27 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.finetuning.checks import (
-    IN_TRAIN,
-    MUCH_UNKNOWN,
-    REMARK,
-    SPLIT,
-    UNKNOWN_TEXTS,
-    UNKNOWN_WORDS,
-    Examination,
-    Finding,
-    RowKey,
-    count_suspicious,
-    lengths_shown,
-    not_in_train,
-    overlaps,
-    percent,
-    percentiles,
-    suspicious,
-    suspicious_findings,
-    table,
-    with_words,
-)
+from bert_tf.finetuning import checks
+from bert_tf.finetuning.checks import Finding, percent
 from bert_tf.finetuning.recipe import TagRecipe
 from bert_tf.finetuning.token_classification.conll_files import TaggedWords
 from bert_tf.finetuning.token_classification.entities import entities
@@ -46,11 +27,11 @@ def examine_words(
     recipe: TagRecipe,
     tokenizer: BertTokenizer,
     splits: Mapping[str, TaggedWords],
-) -> Examination:
+) -> checks.Examination:
     """Examines tagged words; see `Task.examine`."""
     rows = {
         name: [
-            RowKey(
+            checks.RowKey(
                 tuple(words.words[part]),
                 int(words.rows[part.start]),
                 tuple(words.iob2_tags[part]),
@@ -70,13 +51,13 @@ def examine_words(
         "train_split": next(iter(splits)),
         "lower_case": tokenizer.lower_case,
         "splits": parts,
-        "in_train": overlaps(rows, "sentences", "with_other_tags"),
-        "types_not_in_train": not_in_train(
+        "in_train": checks.overlaps(rows, "sentences", "with_other_tags"),
+        "types_not_in_train": checks.not_in_train(
             {split: part["entities"] for split, part in parts.items()}
         ),
     }
-    found = Examination.of(numbers, _findings(numbers))
-    numbers["lines"] = table(task, found.findings)
+    found = checks.Examination.of(numbers, _findings(numbers))
+    numbers["lines"] = checks.table(task, found.findings)
     return found
 
 
@@ -102,7 +83,7 @@ def _counts(
         recipe.doc_stride or None,
     )
     kinds_of = {
-        word: dict.fromkeys(suspicious(word), word[:30])
+        word: dict.fromkeys(checks.suspicious(word), word[:30])
         for word in set(words.words)
     }
     oddities = (
@@ -115,15 +96,17 @@ def _counts(
         "words": len(words.words),
         "documents": len(words.document_starts) - 1,
         "document_marks": words.marks,
-        "words_per_sentence": percentiles(np.diff(words.sentence_starts)),
+        "words_per_sentence": checks.percentiles(
+            np.diff(words.sentence_starts)
+        ),
         "entities": dict(sorted(counts.items())),
         "capital_share": capitals / len(words.words),
         "tokens_per_word": len(ids) / len(words.words),
         "unknown": int(is_unknown.sum()),
-        "unknown_words": dict(unknown.most_common(UNKNOWN_WORDS)),
+        "unknown_words": dict(unknown.most_common(checks.UNKNOWN_WORDS)),
         "long_sentences": int(np.sum(windows > 1)),
         "windows_of_long_sentences": int(windows[windows > 1].sum()),
-        "suspicious": count_suspicious(oddities, "words"),
+        "suspicious": checks.count_suspicious(oddities, "words"),
     }
 
 
@@ -144,9 +127,9 @@ def _findings(numbers: Mapping[str, Any]) -> Iterator[Finding]:
                 f"{shared['with_other_tags']:,} with other tags (row {pair[0]} "
                 f"of {train}, row {pair[1]} of {split})"
             )
-        yield Finding(IN_TRAIN, text, split, pair[1:])
+        yield Finding(checks.IN_TRAIN, text, split, pair[1:])
     yield from (
-        Finding(REMARK, text, train)
+        Finding(checks.REMARK, text, train)
         for text in _remarks(numbers["splits"][train], numbers["lower_case"])
     )
 
@@ -162,8 +145,8 @@ def _split_findings(
         f"{split}: {part['sentences']:,} sentences, {part['words']:,} words, "
         f"{part['documents']:,} documents{marked} ({part['file']})"
     )
-    yield Finding(SPLIT, text, split)
-    shown = lengths_shown(part["words_per_sentence"])
+    yield Finding(checks.SPLIT, text, split)
+    shown = checks.lengths_shown(part["words_per_sentence"])
     yield Finding("lengths", f"words of a sentence: {shown}", split)
     shown = ", ".join(
         f"{kind} {count:,}{' (not in train)' * (kind in new_types)}"
@@ -172,7 +155,9 @@ def _split_findings(
     yield Finding("entities", f"entities: {shown or 'none'}", split)
     share = percent(part["unknown"] / part["words"], 2)
     text = f"[UNK]: {part['unknown']:,} words, {share}"
-    yield Finding("unknown", with_words(text, part["unknown_words"]), split)
+    yield Finding(
+        "unknown", checks.with_words(text, part["unknown_words"]), split
+    )
     text = (
         f"sentences longer than {max_seq_length} tokens: "
         f"{part['long_sentences']:,}"
@@ -180,7 +165,9 @@ def _split_findings(
     if part["long_sentences"]:
         text += f", read in {part['windows_of_long_sentences']:,} windows"
     yield Finding("long_sentences", text, split)
-    yield from suspicious_findings(split, part, "words", "{:,} words".format)
+    yield from checks.suspicious_findings(
+        split, part, "words", "{:,} words".format
+    )
 
 
 def _remarks(train: Mapping[str, Any], lower_case: bool) -> Iterator[str]:
@@ -196,5 +183,5 @@ def _remarks(train: Mapping[str, Any], lower_case: bool) -> Iterator[str]:
             "the model is cased, and the words have hardly any capitals; an "
             "uncased model suits them better."
         )
-    if train["unknown"] / train["words"] > MUCH_UNKNOWN:
-        yield UNKNOWN_TEXTS.replace("the texts", "the words")
+    if train["unknown"] / train["words"] > checks.MUCH_UNKNOWN:
+        yield checks.UNKNOWN_TEXTS.replace("the texts", "the words")
