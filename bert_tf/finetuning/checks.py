@@ -85,19 +85,14 @@ class Examination:
         return cls(numbers, findings)
 
     @property
-    def text(self) -> str:
-        """The table of the findings."""
-        return "\n".join(table(self.numbers["task"], self.findings))
-
-
-def table(task: str, findings: Iterable[Finding]) -> list[str]:
-    """The lines that a person reads, of the findings of any family."""
-    lines = [f"data of {task}:"]
-    for found in findings:
-        outer = found.kind in (SPLIT, REPEATED, IN_TRAIN, REMARK)
-        mark = "remark: " if found.kind == REMARK else ""
-        lines.append(f"{'  ' if outer else '    '}{mark}{found.text}")
-    return lines
+    def lines(self) -> list[str]:
+        """The table of the findings, for every family."""
+        lines = [f"data of {self.numbers['task']}:"]
+        for found in self.findings:
+            outer = found.kind in (SPLIT, REPEATED, IN_TRAIN, REMARK)
+            mark = "remark: " if found.kind == REMARK else ""
+            lines.append(f"{'  ' if outer else '    '}{mark}{found.text}")
+        return lines
 
 
 def percent(share: float, digits: int = 1) -> str:

@@ -133,7 +133,7 @@ def load_and_check(
     dev = task.splits(task.dev_splits, recipe)
     examples = {k: task.load(k, recipe) for k in (task.train_split, *dev)}
     found = task.examine(recipe, tokenizer, examples)
-    print(found.text, flush=True)
+    print(*found.lines, sep="\n", flush=True)
     config = task.configure(recipe, examples[task.train_split])
     for rows in examples.values():
         task.check(rows, config)

@@ -118,7 +118,7 @@ def test_pairs_count_both_texts(tmp_path, tokenizer):
     }
     assert numbers["in_train"]["dev"]["rows"] == 2
     assert numbers["labels_not_in_train"] == {"dev": {}}
-    text = examined.text
+    text = "\n".join(examined.lines)
     assert "labels: -1 to 1.5, mean 0.250, deviation 1.250, 2 differ" in text
     assert "train: 2 rows, pairs" in text
 
@@ -140,7 +140,7 @@ def test_repeated_rows(numbers):
 
 
 def test_lines(examined, tmp_path):
-    lines = examined.text.splitlines()
+    lines = examined.lines
     assert lines[:7] == [
         "data of own:",
         f"  train: 8 rows ({tmp_path / 'train.tsv'})",
@@ -208,7 +208,7 @@ def test_empty_texts_and_several_labels(tmp_path, tokenizer):
         "labels_per_row": 1.0,
         "rows_without": 1,
     }
-    text = examined.text
+    text = "\n".join(examined.lines)
     assert "u 2 (50.0 %), v 2 (50.0 %); 1.00 a row, 1 row without" in text
     assert "empty texts: 1 row" in text
 

@@ -156,7 +156,7 @@ class QuestionAnsweringTask(
         splits: Mapping[str, list[Question]],
     ) -> Examination:
         """See `examine_questions`."""
-        from bert_tf.finetuning.question_answering.checks import (
+        from bert_tf.finetuning.question_answering.windows import (
             examine_questions,
         )
 

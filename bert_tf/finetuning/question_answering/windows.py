@@ -3,12 +3,12 @@
 The rules are those of google-research/bert, run_squad.py,
 `convert_examples_to_features`: [CLS] question [SEP] window [SEP], a window
 every `doc_stride` tokens until one reaches the end of the context. The loss is
-of the first and the last token of the answer.
+of the first and the last token of the answer. The data doctor counts windows.
 """
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,10 @@ from keras import ops
 
 from bert_tf.errors import UserError
 from bert_tf.features import INPUT_MASK
+from bert_tf.finetuning import checks
+from bert_tf.finetuning.checks import Finding
 from bert_tf.finetuning.question_answering.squad_files import BLANKS, Question
+from bert_tf.finetuning.recipe import SpanRecipe
 from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS, Outputs, RowsAround
 from bert_tf.finetuning.task_model import LOSS, MeanOverRows, Sums, weighted
 from bert_tf.text import packing
@@ -373,3 +376,95 @@ class SpanObjective(MeanOverRows):
             correct = correct * ops.cast(same, "float32")
         losses = {LOSS: ops.sum(total * weights)}
         return losses, {"exact_span": weighted(correct, weights)}
+
+
+def examine_questions(
+    task: str,
+    recipe: SpanRecipe,
+    tokenizer: "BertTokenizer",
+    splits: Mapping[str, Sequence[Question]],
+) -> checks.Examination:
+    """Examines questions on contexts; see `Task.examine`."""
+    parts = {
+        split: _window_counts(questions, recipe, tokenizer)
+        for split, questions in splits.items()
+    }
+    # Questions have names, and no rows of a file.
+    rows = {
+        name: [
+            checks.RowKey((q.question.strip(), q.context), 0) for q in questions
+        ]
+        for name, questions in splits.items()
+    }
+    for split, shared in checks.overlaps(rows).items():
+        parts[split]["in_train"] = shared["rows"]
+    numbers: dict[str, Any] = {"task": task, "splits": parts}
+    found = checks.Examination.of(numbers, _findings(parts, recipe))
+    numbers["lines"] = found.lines
+    return found
+
+
+def _window_counts(
+    questions: Sequence[Question],
+    recipe: SpanRecipe,
+    tokenizer: "BertTokenizer",
+) -> dict[str, Any]:
+    """Questions, contexts and windows of one split."""
+    windows = make_windows(
+        questions,
+        tokenizer,
+        recipe.max_seq_length,
+        recipe.doc_stride,
+        recipe.max_query_length,
+    )
+    of_question = np.bincount(windows.rows.example, minlength=len(questions))
+    ids = windows.contexts.tokens.ids
+    unknown = int(np.sum(ids == tokenizer.vocabulary.unk_id))
+    return {
+        "questions": len(questions),
+        "contexts": len({question.context for question in questions}),
+        "articles": len({question.title for question in questions}),
+        "without_answer": sum(not question.answers for question in questions),
+        "windows": len(windows),
+        "several_windows": int(np.sum(of_question > 1)),
+        "longest_context": int(windows.contexts.tokens.count.max(initial=0)),
+        "cut_questions": windows.num_truncated,
+        "unknown_share": unknown / max(len(ids), 1),
+    }
+
+
+def _findings(
+    parts: Mapping[str, Mapping[str, Any]], recipe: SpanRecipe
+) -> Iterator[Finding]:
+    for split, numbers in parts.items():
+        text = (
+            f"{split}: {numbers['questions']:,} questions on "
+            f"{numbers['contexts']:,} contexts of {numbers['articles']:,} "
+            f"articles, {numbers['without_answer']:,} without an answer"
+        )
+        yield Finding(checks.SPLIT, text, split)
+        text = (
+            f"windows of {recipe.max_seq_length} tokens: "
+            f"{numbers['windows']:,}; {numbers['several_windows']:,} questions "
+            f"have several, the longest context has "
+            f"{numbers['longest_context']:,} tokens"
+        )
+        yield Finding("windows", text, split)
+        unknown = numbers["unknown_share"]
+        text = f"[UNK]: {checks.percent(unknown, 2)} of the tokens of contexts"
+        yield Finding("unknown", text, split)
+        if numbers["cut_questions"]:
+            text = (
+                f"cut at {recipe.max_query_length} tokens: "
+                f"{numbers['cut_questions']:,} questions"
+            )
+            yield Finding("cut", text, split)
+        if numbers.get("in_train"):
+            text = (
+                f"in the training file too: {numbers['in_train']:,} questions "
+                "with their contexts"
+            )
+            yield Finding("questions_in_train", text, split)
+        if unknown > checks.MUCH_UNKNOWN:
+            text = "remark: much is [UNK]; is the vocabulary of this language?"
+            yield Finding("much_unknown", text, split)

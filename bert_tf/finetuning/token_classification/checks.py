@@ -57,7 +57,7 @@ def examine_words(
         ),
     }
     found = checks.Examination.of(numbers, _findings(numbers))
-    numbers["lines"] = checks.table(task, found.findings)
+    numbers["lines"] = found.lines
     return found
 
 
@@ -75,12 +75,10 @@ def _counts(
     unknown = collections.Counter(
         words.words[place][:30] for place in np.flatnonzero(is_unknown)
     )
+    lengths = np.diff(words.sentence_starts)
+    longest, stride = recipe.max_seq_length, recipe.doc_stride or None
     windows = windows_per_sentence(
-        words,
-        starts,
-        recipe.max_seq_length,
-        recipe.context,
-        recipe.doc_stride or None,
+        words, starts, longest, recipe.context, stride
     )
     kinds_of = {
         word: dict.fromkeys(checks.suspicious(word), word[:30])
@@ -96,9 +94,7 @@ def _counts(
         "words": len(words.words),
         "documents": len(words.document_starts) - 1,
         "document_marks": words.marks,
-        "words_per_sentence": checks.percentiles(
-            np.diff(words.sentence_starts)
-        ),
+        "words_per_sentence": checks.percentiles(lengths),
         "entities": dict(sorted(counts.items())),
         "capital_share": capitals / len(words.words),
         "tokens_per_word": len(ids) / len(words.words),

@@ -275,7 +275,7 @@ def test_the_doctor():
         "first": [2, 30],
         "contexts": 2,
     }
-    text = examined.text
+    text = "\n".join(examined.lines)
     assert text.startswith("data of swag:\n  train: 5 rows (f.csv)\n")
     for line in (
         "    choices: 2 in 1 rows, 4 in 4 rows",

@@ -149,7 +149,7 @@ def test_what_the_doctor_finds(tmp_path):
     recipe = tag_recipe(tmp_path, tmp_path, score_test=False)
     splits = {k: TASK.load(k, recipe) for k in ("train", "dev")}
     found = TASK.examine(recipe, tokenizer(), splits)
-    numbers, lines = found.numbers, found.text
+    numbers, lines = found.numbers, "\n".join(found.lines)
     train, part = (numbers["splits"][k] for k in splits)
     assert train["sentences"] == train["document_marks"] * 4 == 20
     assert part["sentences"] == 4
@@ -180,7 +180,7 @@ def test_case_of_words_and_of_the_vocabulary(tmp_path, lower_case, word):
     found = TASK.examine(
         TagRecipe(), BertTokenizer(tokens, lower_case), {"train": words}
     )
-    remarks = [x for x in found.text.splitlines() if "remark" in x]
+    remarks = [x for x in found.lines if "remark" in x]
     if lower_case and word == "Good":
         (line,) = remarks
         assert "the model is uncased, and 50.00 % of the words have" in line
