@@ -239,11 +239,11 @@ def test_bad_settings(settings, message):
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        (["a", 3], r"texts\[1\] is 3; a string or a pair"),
-        ([b"a"], r"texts\[0\] is b'a'; a string"),
-        ([("a", "b", "c")], r"texts\[0\] is \('a', 'b', 'c'\); a string or"),
-        ([("a",)], r"texts\[0\] is \('a',\); a string or a pair"),
-        (["a", ("a", None)], r"texts\[1\] is \('a', None\); a string"),
+        (["a", 3], r"texts\[1\] is 3; give a string or a pair"),
+        ([b"a"], r"texts\[0\] is b'a'; give a string"),
+        ([("a", "b", "c")], r"texts\[0\] is \('a', 'b', 'c'\); give a string"),
+        ([("a",)], r"texts\[0\] is \('a',\); give a string or a pair"),
+        (["a", ("a", None)], r"texts\[1\] is \('a', None\); give a string"),
         (["a \ud800"], r"texts\[0\] is 'a \\ud800', with half of a surrogate"),
     ],
 )
