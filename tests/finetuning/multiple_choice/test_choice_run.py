@@ -24,8 +24,6 @@ from tests.finetuning.sentence_runs import model_folder
 from tests.run_folders import (
     answer_lines,
     history,
-    stop_at,
-    weights,
 )
 
 TASK = UserChoiceTask(name="choice")
@@ -125,24 +123,6 @@ def test_predictions_of_test_rows(finished):
     assert np.mean(np.equal(found, right)) >= 0.75
 
 
-@pytest.mark.slow
-def test_interrupted_is_uninterrupted(
-    finished, recipe, tmp_path, monkeypatch, capsys
-):
-    with monkeypatch.context() as patch:
-        stop_at(patch, 7)
-        with pytest.raises(KeyboardInterrupt):
-            run_finetuning(TASK, recipe, tmp_path, ["train"])
-    run_finetuning(TASK, recipe, tmp_path, ["train"])
-    assert "resuming from step 4 of 20" in capsys.readouterr().out
-    whole = finished[0]
-    assert history(tmp_path) == history(whole)
-    theirs = weights(whole)
-    for name, array in weights(tmp_path).items():
-        np.testing.assert_array_equal(array, theirs[name])
-    assert answer_lines(tmp_path) == answer_lines(whole)
-
-
 def test_a_run_on_other_choices_is_refused(finished, recipe, tmp_path):
     """The digests know the choices, not their texts end to end alone."""
     copy = tmp_path / "copy"
@@ -191,15 +171,6 @@ def test_padding_changes_nothing(finished, recipe):
             together.probabilities(number, count),
             atol=1e-5,
         )
-
-
-def test_the_prediction_file_scores_as_the_run(finished, recipe, tmp_path):
-    folder, done = finished
-    task = TASK.resolve(recipe)
-    found = task.score_file(
-        recipe, recipe.dev_file, str(folder / "predictions_dev.tsv")
-    )
-    assert found == done["eval"]["dev"]
 
 
 @pytest.mark.parametrize("form", ["number_from_1", "letter", "text"])
@@ -255,38 +226,3 @@ def test_models_that_do_not_fit(finished, recipe, start, tmp_path):
     with pytest.raises(UserError, match="type_vocab_size is 1"):
         run_finetuning(TASK, short, tmp_path / "out", ["train"])
     assert not (tmp_path / "out" / "task.json").exists()
-
-
-@pytest.mark.slow
-def test_two_replicas_and_accumulation_give_one_result(
-    recipe, tmp_path, monkeypatch
-):
-    from bert_tf import models
-
-    model_folder(
-        tmp_path / "model",
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    make = models.bert_multiple_choice
-    monkeypatch.setattr(
-        models, "bert_multiple_choice", lambda encoder: make(encoder, 0.0)
-    )
-    recipe = recipe.override(
-        [
-            f"init_from={tmp_path / 'model'}",
-            "learning_rate=0.001",
-            "num_train_epochs=1",
-        ]
-    )
-    run_finetuning(TASK, recipe, tmp_path / "one", ["train"])
-    other = recipe.override(
-        ["strategy=mirrored", "gradient_accumulation_steps=2"]
-    )
-    run_finetuning(TASK, other, tmp_path / "two", ["train"])
-    theirs = weights(tmp_path / "two" / "last")
-    # Softmax does not feel the bias, so that its gradient is rounding alone.
-    del theirs["cls/multiple_choice/output_bias"]
-    ours = weights(tmp_path / "one" / "last")
-    for name, array in theirs.items():
-        np.testing.assert_allclose(array, ours[name], atol=2e-5)

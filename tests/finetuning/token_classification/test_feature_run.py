@@ -27,7 +27,6 @@ from bert_tf.finetuning.token_classification.windows import (
     TagObjective,
     encode_words,
 )
-from bert_tf.training.loop import TrainingLoop
 from bert_tf.training.sentinel import first_non_finite, ids_outside
 from bert_tf.training.setup import forward_tensors
 from tests.finetuning.sentence_runs import tokenizer
@@ -358,27 +357,6 @@ def test_the_search_for_a_bad_number_needs_no_token_ids(start):
 
 
 @pytest.mark.slow
-def test_interrupted_is_uninterrupted(finished, recipe, tmp_path, monkeypatch):
-    train = TrainingLoop._train
-
-    def interrupt(self, phase, batch, number, progress, history):
-        if number == 11:
-            raise KeyboardInterrupt
-        train(self, phase, batch, number, progress, history)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainingLoop, "_train", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            run_finetuning(FEATURE_TASK, recipe, tmp_path, ["train"])
-    run_finetuning(FEATURE_TASK, recipe, tmp_path, ["train"])
-    for part in (".", "last"):
-        theirs = read_arrays(finished[0] / part / "tagger.safetensors")
-        mine = read_arrays(tmp_path / part / "tagger.safetensors")
-        for name, array in theirs.items():
-            np.testing.assert_array_equal(mine[name], array)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("features", ["embeddings", "weighted_sum_all"])
 def test_one_layer_and_a_learned_sum_of_all_learn(
     features, start, files, tmp_path
@@ -388,16 +366,6 @@ def test_one_layer_and_a_learned_sum_of_all_learn(
     )
     done = run_finetuning(FEATURE_TASK, recipe, tmp_path, ["train", "eval"])
     assert done["eval"]["dev"]["f1"] > 0.7
-
-
-@pytest.mark.slow
-def test_several_seeds_hand_the_best_tagger_up(start, files, tmp_path):
-    recipe = feature_recipe(start, files, seeds=2, num_train_epochs=2.0)
-    done = run_finetuning(FEATURE_TASK, recipe, tmp_path, ["train", "eval"])
-    best = done["train"]["dev"]["dev"]
-    assert done["eval"]["dev"] == pytest.approx(best)
-    # Both were trained on the same vectors.
-    assert len(list((tmp_path / "features").glob("train-*"))) == 1
 
 
 def test_settings_that_cannot_be(start, files):
