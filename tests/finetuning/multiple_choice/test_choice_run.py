@@ -21,10 +21,7 @@ from tests.finetuning.multiple_choice.choice_runs import (
     written,
 )
 from tests.finetuning.sentence_runs import model_folder
-from tests.run_folders import (
-    answer_lines,
-    history,
-)
+from tests.run_folders import answer_lines, history, weights
 
 TASK = UserChoiceTask(name="choice")
 
@@ -226,3 +223,38 @@ def test_models_that_do_not_fit(finished, recipe, start, tmp_path):
     with pytest.raises(UserError, match="type_vocab_size is 1"):
         run_finetuning(TASK, short, tmp_path / "out", ["train"])
     assert not (tmp_path / "out" / "task.json").exists()
+
+
+@pytest.mark.slow
+def test_two_replicas_and_accumulation_give_one_result(
+    recipe, tmp_path, monkeypatch
+):
+    from bert_tf import models
+
+    model_folder(
+        tmp_path / "model",
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    make = models.bert_multiple_choice
+    monkeypatch.setattr(
+        models, "bert_multiple_choice", lambda encoder: make(encoder, 0.0)
+    )
+    recipe = recipe.override(
+        [
+            f"init_from={tmp_path / 'model'}",
+            "learning_rate=0.001",
+            "num_train_epochs=1",
+        ]
+    )
+    run_finetuning(TASK, recipe, tmp_path / "one", ["train"])
+    other = recipe.override(
+        ["strategy=mirrored", "gradient_accumulation_steps=2"]
+    )
+    run_finetuning(TASK, other, tmp_path / "two", ["train"])
+    theirs = weights(tmp_path / "two" / "last")
+    # Softmax does not feel the bias, so that its gradient is rounding alone.
+    del theirs["cls/multiple_choice/output_bias"]
+    ours = weights(tmp_path / "one" / "last")
+    for name, array in theirs.items():
+        np.testing.assert_allclose(array, ours[name], atol=2e-5)
