@@ -250,11 +250,7 @@ def test_the_best_and_the_last_model(recipe, tmp_path, monkeypatch):
     """With a score that is best in the middle, the best is not the last."""
     scores = iter([0.2, 0.9, 0.5])
     monkeypatch.setattr(
-        SentenceTask,
-        "score",
-        lambda self, references, values, labels: {
-            "accuracy": next(scores, 0.0),
-        },
+        SentenceTask, "label_scores", lambda *_: {"accuracy": next(scores, 0.0)}
     )
     recipe = recipe.override(["keep_checkpoint_max=9"])
     run_finetuning(TASK, recipe, tmp_path, ["train"])
