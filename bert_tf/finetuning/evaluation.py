@@ -1,8 +1,6 @@
 """What models predict of the rows of a split, and what that is worth."""
 
 import dataclasses
-import json
-import math
 import pathlib
 import time
 from collections.abc import Iterator, Sequence
@@ -12,12 +10,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.files import write_text
 from bert_tf.finetuning.batches import prediction_batches
 from bert_tf.finetuning.rows import ExampleRows, Outputs, Rows
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.progress import Progress
 from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.training.history import write_numbers
 from bert_tf.training.strategies import (
     cluster_of,
     collect,
@@ -124,7 +122,7 @@ class Scorer:
     """Scores a model on splits of a task.
 
     Attributes:
-      task: the task, prepared.
+      task: the task of one run.
       config: of the model.
       tokenizer: of the model.
       predictor: runs the model.
@@ -167,18 +165,10 @@ def write_scores(
     values = {
         "split": split,
         "examples": num_examples,
-        "loss": finite(scored.loss),
-        "scores": {name: finite(v) for name, v in scored.scores.items()},
+        "loss": scored.loss,
+        "scores": scored.scores,
     }
-    text = json.dumps(values, indent=2)
-    write_text(folder / f"eval_{split}.json", text + "\n")
-
-
-def finite(value: float | None) -> float | None:
-    """The value, or None where JSON has no number for it."""
-    if value is None or not math.isfinite(value):
-        return None
-    return float(value)
+    write_numbers(folder / f"eval_{split}.json", values)
 
 
 def summarize(scores: dict[str, float]) -> str:

@@ -16,13 +16,14 @@ from bert_tf.finetuning.evaluation import (
     write_scores,
 )
 from bert_tf.finetuning.recipe import FinetuningRecipe
-from bert_tf.finetuning.report.statistics import FinishedRun, finite_values
+from bert_tf.finetuning.report.statistics import FinishedRun
 from bert_tf.finetuning.setup import TrainingData
 from bert_tf.training.history import (
     LEARNING_CURVE,
     History,
     draw_curves,
     errors_become_warnings,
+    write_numbers,
 )
 from bert_tf.training.loop import TrainingLoop
 
@@ -70,7 +71,7 @@ def write_results(
     results = common_results(recipe, data, scored)
     results |= _run_numbers(recipe, data, scored[first], loop, history)
     results |= scorer.config.summary()
-    write_json(output_dir / RESULTS_FILE, results)
+    write_numbers(output_dir / RESULTS_FILE, results)
     with errors_become_warnings("the learning curve", output_dir):
         _draw(output_dir, data, results, history)
     return FinishedRun(results, recipe.to_dict(), {"": history.rows}, lines)
@@ -125,11 +126,6 @@ def _run_numbers(
         "examples_per_second": speeds[-1] if speeds else 0.0,
         "eval_examples_per_second": scored.examples_per_second,
     }
-
-
-def write_json(path: pathlib.Path, values: Mapping[str, Any]) -> None:
-    """Writes values as JSON; what is no finite number becomes null."""
-    write_text(path, json.dumps(finite_values(values), indent=2) + "\n")
 
 
 def _draw(

@@ -16,10 +16,10 @@ from bert_tf.finetuning.evaluation import DEV_PREDICTIONS
 from bert_tf.finetuning.model_folder import TASK_FILE
 from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.report.statistics import FinishedRun
-from bert_tf.finetuning.results import RESULTS_FILE, write_json
+from bert_tf.finetuning.results import RESULTS_FILE
 from bert_tf.finetuning.setup import TrainingData
 from bert_tf.finetuning.training import train_once
-from bert_tf.training.history import LEARNING_CURVE
+from bert_tf.training.history import LEARNING_CURVE, write_numbers
 from bert_tf.training.run_folder import (
     LOCK_FILE,
     RunFolders,
@@ -96,7 +96,7 @@ def train_seeds(
             "summary": summary([row["dev"] for row in rows]),
         }
         _keep(output_dir / best, output_dir, data)
-        write_json(output_dir / RESULTS_FILE, results)
+        write_numbers(output_dir / RESULTS_FILE, results)
         _print_table(results, rows, output_dir)
     return FinishedRun(
         results,

@@ -32,7 +32,7 @@ class TrainingData:
     """All that the trainings of a task share, whatever their seed.
 
     Attributes:
-      task: the task, prepared.
+      task: the task of one run.
       initial: the weights to start from.
       tokenizer: that of `initial`.
       config: how to use the model that is trained.
@@ -61,7 +61,7 @@ class TrainingData:
 
 @dataclasses.dataclass(frozen=True)
 class ExaminedData:
-    """The rows of a task, read and examined over.
+    """The rows of a task, read and examined.
 
     Attributes:
       examples: split to its examples; the first one is the one to train on.
@@ -123,7 +123,7 @@ def load_and_check(
     """Reads the training and dev rows and prints the data doctor's lines.
 
     Args:
-      task: the task, prepared.
+      task: the task of one run.
       recipe: says where the data are and how to read them.
       tokenizer: of the model that will be trained.
 
@@ -150,7 +150,7 @@ def prepare_training(
     """Reads and encodes the training and dev rows.
 
     Args:
-      task: the task, prepared.
+      task: the task of one run.
       recipe: what to do.
       initial: the model to start from.
       tokenizer: its tokenizer.

@@ -30,35 +30,38 @@ class PlanSettings(Settings):
     init_from: str = setting("", "a model folder, instead of a size")
     vocab_size: int = setting(30_522, "tokens of the vocabulary, with a size")
     objective: str = setting(
-        "pretraining", f"one of {', '.join(OBJECTIVES)} (of sentences)"
+        "pretraining",
+        f"one of {', '.join(OBJECTIVES)} (of sentences)",
+        choices=OBJECTIVES,
     )
     max_seq_length: int = setting(128, "tokens in a row")
     max_predictions_per_seq: int = setting(
         0, "masked tokens in a row; 0 = 15 % of the row"
     )
-    precision: str = setting("float32", f"one of {', '.join(PRECISIONS)}")
-    optimizer: str = setting("adamw", f"one of {', '.join(OPTIMIZERS)}")
+    precision: str = setting(
+        "float32", f"one of {', '.join(PRECISIONS)}", choices=PRECISIONS
+    )
+    optimizer: str = setting(
+        "adamw", f"one of {', '.join(OPTIMIZERS)}", choices=OPTIMIZERS
+    )
     rematerialize: bool = setting(
         False, "compute each block again in the backward pass"
     )
-    gradient_accumulation_steps: int = setting(1, "slices of a device's batch")
-    train_batch_size: int = setting(
-        0, "sequences in a step, over all devices; 0 = the most that fit"
+    gradient_accumulation_steps: int = setting(
+        1, "slices of a device's batch", at_least=1
     )
-    devices: int = setting(1, "devices that share the batch")
+    train_batch_size: int = setting(
+        0,
+        "sequences in a step, over all devices; 0 = the most that fit",
+        at_least=0,
+    )
+    devices: int = setting(1, "devices that share the batch", at_least=1)
     memory: str = setting(
         "", "of a device, such as 16GB; empty asks the device of this machine"
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("objective", self.objective in OBJECTIVES, OBJECTIVES)
-        self._check("precision", self.precision in PRECISIONS, PRECISIONS)
-        self._check("optimizer", self.optimizer in OPTIMIZERS, OPTIMIZERS)
-        for name in ("devices", "gradient_accumulation_steps"):
-            self._check(name, getattr(self, name) >= 1, "1 or more")
-        good = self.train_batch_size >= 0
-        self._check("train_batch_size", good, "0 or more")
         parts = self.devices * self.gradient_accumulation_steps
         good = self.train_batch_size % parts == 0
         self._check("train_batch_size", good, f"a multiple of {parts}")

@@ -1,29 +1,13 @@
 """The process of a trial; see `measurement`."""
 
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bert_tf.processes import serve
+from bert_tf.quiet_tensorflow import forget_log_level, import_tensorflow
 
 if TYPE_CHECKING:
     from bert_tf.memory.prediction import Workload
-
-
-def _import_tensorflow() -> None:
-    """Imports it without what it writes when it starts."""
-    standard_error = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        import tensorflow as tf
-
-        # Looks for CUDA, and says so where there is none.
-        tf.config.list_physical_devices()
-    finally:
-        os.dup2(standard_error, 2)
-        os.close(standard_error)
-        os.close(nowhere)
 
 
 def _answerer(limit: float | None) -> Callable:
@@ -40,5 +24,7 @@ def _answerer(limit: float | None) -> Callable:
 
 
 if __name__ == "__main__":
-    _import_tensorflow()
+    # An inherited level would be taken for the user's.
+    forget_log_level()
+    import_tensorflow()
     serve(_answerer)

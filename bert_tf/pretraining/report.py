@@ -1,13 +1,11 @@
 """What a finished pre-training run scored, in words, numbers and a picture."""
 
 import dataclasses
-import json
 import math
 import pathlib
 from collections.abc import Mapping
 
 from bert_tf.config import BertConfig
-from bert_tf.files import write_text
 from bert_tf.pretraining.baseline import Baseline, unigram_baseline
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.records.dataset import held_out_batches, training_batches
@@ -17,6 +15,7 @@ from bert_tf.training.history import (
     History,
     draw_curves,
     errors_become_warnings,
+    write_numbers,
 )
 from bert_tf.training.loop import TrainingLoop
 
@@ -106,8 +105,7 @@ def _write_scores(
         scores["unigram_perplexity"] = baseline.perplexity
         scores["most_frequent_token_accuracy"] = baseline.accuracy
     scores["sequences_per_second"] = speed
-    finite = {k: v if math.isfinite(v) else None for k, v in scores.items()}
-    write_text(output_dir / "results.json", json.dumps(finite, indent=2) + "\n")
+    write_numbers(output_dir / "results.json", scores)
 
 
 def _last_row(history: History) -> dict[str, float]:

@@ -2,9 +2,12 @@
 
 import contextlib
 import json
+import math
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from bert_tf.errors import UserError
 from bert_tf.extras import require_extra
@@ -37,6 +40,22 @@ def errors_become_warnings(
             f"warning: {what} could not be made ({why.rstrip('.')}). The model "
             f"and its scores are in {output_dir}; the same command tries again."
         )
+
+
+def finite_values(value: Any) -> Any:
+    """A value for JSON, with None for every number in it that is not finite."""
+    if isinstance(value, Mapping):
+        return {name: finite_values(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite_values(each) for each in value]
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else None
+    return value
+
+
+def write_numbers(path: pathlib.Path, values: Mapping[str, Any]) -> None:
+    """Writes values as JSON; what is no finite number becomes null."""
+    write_text(path, json.dumps(finite_values(values), indent=2) + "\n")
 
 
 class History:

@@ -21,12 +21,12 @@ from bert_tf.finetuning.report.question_answering import question_statistics
 from bert_tf.finetuning.report.render import render
 from bert_tf.finetuning.report.statistics import (
     FinishedRun,
-    finite_values,
     run_statistics,
 )
 from bert_tf.finetuning.report.text_classification import text_statistics
 from bert_tf.finetuning.report.token_classification import tag_statistics
 from bert_tf.recipe import read_json_object
+from bert_tf.training.history import finite_values
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,6 @@ Every function returns values of types that JSON knows.
 
 import dataclasses
 import datetime
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
@@ -50,17 +49,6 @@ class FinishedRun:
     recipe: Mapping[str, Any]
     histories: Mapping[str, Sequence[Mapping[str, float | None]]]
     predictions: Sequence[Mapping[str, Any]]
-
-
-def finite_values(value: Any) -> Any:
-    """A value for JSON, with None for every number in it that is not finite."""
-    if isinstance(value, Mapping):
-        return {name: finite_values(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite_values(each) for each in value]
-    if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else None
-    return value
 
 
 def run_statistics(
