@@ -16,14 +16,14 @@ from bert_tf.finetuning.recipe import (
     FeatureRecipe,
     FinetuningRecipe,
     MultiLabelRecipe,
-    OwnChoiceRecipe,
-    OwnFileRecipe,
-    OwnFilesRecipe,
-    OwnTagRecipe,
     SentenceRecipe,
     SpanRecipe,
     TableRecipe,
     TagRecipe,
+    UserChoiceRecipe,
+    UserFilesRecipe,
+    UserTableRecipe,
+    UserTagRecipe,
 )
 
 from . import command_line
@@ -36,14 +36,14 @@ _KINDS = {
     "Tasks on the rows of tables, besides": TableRecipe,
     "Tasks on a sentence or a pair, besides": SentenceRecipe,
     "Tasks with several labels a row, besides": MultiLabelRecipe,
-    "Own tables and files of choices (--task=swag), besides": OwnFilesRecipe,
-    "Your own file (--task=sentence), besides all of these": OwnFileRecipe,
+    "Own tables and files of choices (--task=swag), besides": UserFilesRecipe,
+    "Your own file (--task=sentence), besides all of these": UserTableRecipe,
     "Your own choices (--task=choice), besides those of tables": (
-        OwnChoiceRecipe
+        UserChoiceRecipe
     ),
     "Questions (--task=squad_v1, squad_v2), besides those of all": SpanRecipe,
     "Tasks that tag words, besides those of all": TagRecipe,
-    "Your own tagged words (--task=tagging), besides": OwnTagRecipe,
+    "Your own tagged words (--task=tagging), besides": UserTagRecipe,
     "Taggers on a frozen encoder, besides those of tags": FeatureRecipe,
 }
 _MODE = flags.DEFINE_string(

@@ -149,7 +149,7 @@ class MultiLabelRecipe(SentenceRecipe):
 
 
 @dataclasses.dataclass(frozen=True)
-class OwnFilesRecipe(TableRecipe):
+class UserFilesRecipe(TableRecipe):
     """What tasks on own tables add: which files, and how to read them."""
 
     data_dir: str = setting("", "folder that the files' names begin in")
@@ -181,7 +181,7 @@ class OwnFilesRecipe(TableRecipe):
 
 
 @dataclasses.dataclass(frozen=True)
-class OwnFileRecipe(OwnFilesRecipe, MultiLabelRecipe):
+class UserTableRecipe(UserFilesRecipe, MultiLabelRecipe):
     """What a task on own files of texts adds: columns and kind of label."""
 
     text_columns: str = setting(
@@ -209,7 +209,7 @@ class OwnFileRecipe(OwnFilesRecipe, MultiLabelRecipe):
 
 
 @dataclasses.dataclass(frozen=True)
-class ChoiceRecipe(OwnFilesRecipe):
+class ChoiceRecipe(UserFilesRecipe):
     """The settings of tasks on choices."""
 
     max_seq_length: int = setting(
@@ -218,7 +218,7 @@ class ChoiceRecipe(OwnFilesRecipe):
 
 
 @dataclasses.dataclass(frozen=True)
-class OwnChoiceRecipe(ChoiceRecipe):
+class UserChoiceRecipe(ChoiceRecipe):
     """What own files of choices add: where they have what."""
 
     context_column: str = setting("", "column of the text")
@@ -315,7 +315,7 @@ class TagRecipe(FinetuningRecipe):
 
 
 @dataclasses.dataclass(frozen=True)
-class OwnTagRecipe(TagRecipe):
+class UserTagRecipe(TagRecipe):
     """What a task on own files adds: the files and how to split them."""
 
     data_dir: str = setting("", "folder that the files' names begin in")

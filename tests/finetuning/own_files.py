@@ -3,11 +3,11 @@
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.recipe import OwnFileRecipe
+from bert_tf.finetuning.recipe import UserTableRecipe
 
 
 def recipe(**settings):
-    return OwnFileRecipe(**{"text_columns": "t", **settings})
+    return UserTableRecipe(**{"text_columns": "t", **settings})
 
 
 def rows(tmp_path, text, name="train.tsv"):

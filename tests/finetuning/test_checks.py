@@ -13,7 +13,7 @@ from bert_tf.finetuning.checks import (
     REPLACEMENT,
     suspicious,
 )
-from bert_tf.finetuning.recipe import OwnFileRecipe
+from bert_tf.finetuning.recipe import UserTableRecipe
 from bert_tf.finetuning.text_classification.user_file import UserFileTask
 from bert_tf.text.tokenizer import BertTokenizer
 
@@ -47,7 +47,7 @@ def tokenizer():
 def examined(tmp_path, tokenizer):
     (tmp_path / "train.tsv").write_text(TRAIN, encoding="utf-8")
     (tmp_path / "dev.tsv").write_text(DEV, encoding="utf-8")
-    recipe = OwnFileRecipe(
+    recipe = UserTableRecipe(
         data_dir=str(tmp_path),
         train_file="train.tsv",
         dev_file="dev.tsv",
@@ -93,7 +93,7 @@ def test_tokens(numbers):
 def test_pairs_count_both_texts(tmp_path, tokenizer):
     path = tmp_path / "t.tsv"
     path.write_text("p\tq\tl\na b\tc\t1.5\nzebra\ta \x07 zebra\t-1\n")
-    recipe = OwnFileRecipe(
+    recipe = UserTableRecipe(
         train_file=str(path),
         dev_file=str(path),
         text_columns="p,q",
@@ -190,7 +190,7 @@ def test_findings_name_the_rows_that_show_them(examined, tmp_path):
 def test_empty_texts_and_several_labels(tmp_path, tokenizer):
     path = tmp_path / "t.tsv"
     path.write_text("t\tl\na\tu,v\n \tu\nb\t\nc\tv\n")
-    recipe = OwnFileRecipe(
+    recipe = UserTableRecipe(
         train_file=str(path),
         dev_file=str(path),
         text_columns="t",

@@ -8,7 +8,7 @@ import pytest
 
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.data.user_files import split_off_dev
-from bert_tf.finetuning.recipe import OwnFileRecipe
+from bert_tf.finetuning.recipe import UserTableRecipe
 from bert_tf.finetuning.text_classification.user_file import UserFileTask
 from tests.finetuning.own_files import error_of, recipe, rows
 
@@ -50,7 +50,7 @@ def test_columns_that_cannot_be(settings, expected):
     ],
 )
 def test_settings_that_cannot_be(name, value, expected):
-    line = error_of(lambda: OwnFileRecipe(**{name: value}))
+    line = error_of(lambda: UserTableRecipe(**{name: value}))
     assert line.startswith(f"{name} is {value!r}; it takes ")
     assert expected in line
 
@@ -64,7 +64,7 @@ def test_pairs_in_all_formats(tmp_path):
     }
     for name, text in files.items():
         path = rows(tmp_path, text, name)
-        settings = OwnFileRecipe(
+        settings = UserTableRecipe(
             train_file=name,
             dev_file=name,
             data_dir=str(tmp_path),

@@ -13,7 +13,7 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.recipe import (
     FeatureRecipe,
     FinetuningRecipe,
-    OwnChoiceRecipe,
+    UserChoiceRecipe,
 )
 from bert_tf.finetuning.report.make import (
     FAMILIES,
@@ -202,7 +202,7 @@ def test_settings_that_differ_come_first():
 @pytest.mark.parametrize(
     ("key", "recipe", "name", "default"),
     [
-        ("choices", OwnChoiceRecipe(dev_share=0.2), "dev_share", 0.1),
+        ("choices", UserChoiceRecipe(dev_share=0.2), "dev_share", 0.1),
         # One of two recipes that the tasks of a family have.
         ("tags", FeatureRecipe(lstm_units=5), "lstm_units", 768),
     ],

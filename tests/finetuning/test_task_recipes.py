@@ -8,8 +8,8 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.recipe import (
     FinetuningRecipe,
     MultiLabelRecipe,
-    OwnFileRecipe,
     SentenceRecipe,
+    UserTableRecipe,
 )
 from bert_tf.finetuning.text_classification.kinds import (
     MultiLabelTask,
@@ -71,7 +71,7 @@ def test_own_files_take_all_of_them():
     found = assigned(
         "sentence", "label_kind=multi_label", "threshold=0.3", "header=no"
     )
-    assert type(found) is OwnFileRecipe
+    assert type(found) is UserTableRecipe
     assert (found.threshold, found.header) == (0.3, False)
 
 
@@ -104,7 +104,7 @@ def test_kinds_name_their_recipes():
         SentenceTask(name="a", data=data()).recipe_type: SentenceRecipe,
         RegressionTask(name="a", data=data()).recipe_type: SentenceRecipe,
         MultiLabelTask(name="a", data=data()).recipe_type: MultiLabelRecipe,
-        UserFileTask(name="a").recipe_type: OwnFileRecipe,
+        UserFileTask(name="a").recipe_type: UserTableRecipe,
     }
     assert all(mine is wanted for mine, wanted in found.items())
 

@@ -18,7 +18,7 @@ from bert_tf.finetuning.recipe import (
     FORMATS,
     JSONL,
     TSV,
-    OwnFilesRecipe,
+    UserFilesRecipe,
 )
 from bert_tf.progress import log
 
@@ -84,7 +84,7 @@ class Dialect:
     chosen: bool = False
 
     @classmethod
-    def of_recipe(cls, recipe: OwnFilesRecipe) -> Self:
+    def of_recipe(cls, recipe: UserFilesRecipe) -> Self:
         """How a recipe says that the user's own files are to be read."""
         return cls(
             format=recipe.format,

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.recipe import OwnFilesRecipe, OwnTagRecipe
+from bert_tf.finetuning.recipe import UserFilesRecipe, UserTagRecipe
 from bert_tf.progress import log
 
 _FILE_SETTINGS = {"train": "train_file", "dev": "dev_file", "test": "test_file"}
@@ -23,7 +23,7 @@ SplitOff = Callable[[Any, float, int], tuple[Any, Any]]
 # The examples of a file, given its path and whether labels are needed.
 ReadRows = Callable[[str, bool], Any]
 # The recipes that name files.
-FileSettings: TypeAlias = OwnFilesRecipe | OwnTagRecipe
+FileSettings: TypeAlias = UserFilesRecipe | UserTagRecipe
 
 
 # Examples with a `label`, a `text_key` and a `path`.

@@ -26,7 +26,7 @@ from bert_tf.finetuning.multiple_choice.files import (
 from bert_tf.finetuning.recipe import (
     SHORTEST_CHOICE,
     ChoiceRecipe,
-    OwnChoiceRecipe,
+    UserChoiceRecipe,
 )
 from bert_tf.finetuning.rows import LabelledRows, Outputs
 from bert_tf.finetuning.task import (
@@ -436,9 +436,9 @@ def _accuracy(
 class UserChoiceTask(TaskTemplate):
     """What the name choice stands for, until a recipe says what it is."""
 
-    recipe_type: ClassVar[type[OwnChoiceRecipe]] = OwnChoiceRecipe
+    recipe_type: ClassVar[type[UserChoiceRecipe]] = UserChoiceRecipe
 
-    def resolve(self, recipe: OwnChoiceRecipe) -> MultipleChoiceTask:
+    def resolve(self, recipe: UserChoiceRecipe) -> MultipleChoiceTask:
         """The task that a recipe describes.
 
         Raises:

@@ -11,10 +11,10 @@ from bert_tf.files import write_text
 from bert_tf.finetuning.recipe import (
     FeatureRecipe,
     FinetuningRecipe,
-    OwnChoiceRecipe,
-    OwnFileRecipe,
-    OwnTagRecipe,
     SpanRecipe,
+    UserChoiceRecipe,
+    UserTableRecipe,
+    UserTagRecipe,
 )
 from bert_tf.finetuning.report.multiple_choice import choice_statistics
 from bert_tf.finetuning.report.question_answering import question_statistics
@@ -47,18 +47,18 @@ class Family:
 # By a key of its rows that no other family has.
 FAMILIES = {
     "text_a": Family(
-        "text_classification.html.jinja", text_statistics, (OwnFileRecipe,)
+        "text_classification.html.jinja", text_statistics, (UserTableRecipe,)
     ),
     "question": Family(
         "question_answering.html.jinja", question_statistics, (SpanRecipe,)
     ),
     "choices": Family(
-        "multiple_choice.html.jinja", choice_statistics, (OwnChoiceRecipe,)
+        "multiple_choice.html.jinja", choice_statistics, (UserChoiceRecipe,)
     ),
     "tags": Family(
         "token_classification.html.jinja",
         tag_statistics,
-        (OwnTagRecipe, FeatureRecipe),
+        (UserTagRecipe, FeatureRecipe),
     ),
 }
 

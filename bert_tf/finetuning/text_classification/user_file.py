@@ -8,7 +8,7 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example, ParseLabel, examples_of
 from bert_tf.finetuning.data.tables import Dialect, read_table
 from bert_tf.finetuning.data.user_files import UserFiles, split_off_dev
-from bert_tf.finetuning.recipe import OwnFileRecipe
+from bert_tf.finetuning.recipe import UserTableRecipe
 from bert_tf.finetuning.task import TaskTemplate
 from bert_tf.finetuning.text_classification.kinds import (
     MultiLabelTask,
@@ -22,9 +22,9 @@ from bert_tf.finetuning.text_classification.task import TextClassificationTask
 class UserFileTask(TaskTemplate):
     """What the name sentence stands for, until a recipe says what it is."""
 
-    recipe_type: ClassVar[type[OwnFileRecipe]] = OwnFileRecipe
+    recipe_type: ClassVar[type[UserTableRecipe]] = UserTableRecipe
 
-    def resolve(self, recipe: OwnFileRecipe) -> TextClassificationTask:
+    def resolve(self, recipe: UserTableRecipe) -> TextClassificationTask:
         """The task that a recipe describes.
 
         Raises:
@@ -71,13 +71,13 @@ class UserTexts:
         self._files = UserFiles(split_off_dev)
 
     def present(
-        self, splits: Sequence[str], recipe: OwnFileRecipe
+        self, splits: Sequence[str], recipe: UserTableRecipe
     ) -> tuple[str, ...]:
         """The splits that the recipe names a file for."""
         return self._files.present(splits, recipe)
 
     def read(
-        self, split: str, recipe: OwnFileRecipe, parse_label: ParseLabel
+        self, split: str, recipe: UserTableRecipe, parse_label: ParseLabel
     ) -> list[Example]:
         """The rows of a split; see `TextData`."""
 
@@ -87,7 +87,7 @@ class UserTexts:
         return self._files.read(split, recipe, read_rows)
 
     def read_file(
-        self, path: str, recipe: OwnFileRecipe, parse_label: ParseLabel
+        self, path: str, recipe: UserTableRecipe, parse_label: ParseLabel
     ) -> list[Example]:
         """The rows of a file with labels."""
         return self._rows(path, True, recipe, parse_label)
@@ -96,7 +96,7 @@ class UserTexts:
         self,
         path: str,
         label_needed: bool,
-        recipe: OwnFileRecipe,
+        recipe: UserTableRecipe,
         parse_label: ParseLabel,
     ) -> list[Example]:
         label = [recipe.label_column] if recipe.label_column else []

@@ -16,8 +16,8 @@ from bert_tf.finetuning.recipe import (
     WEIGHTED_SUM_ALL,
     WEIGHTED_SUM_LAST_FOUR,
     FeatureRecipe,
-    OwnTagRecipe,
     TagRecipe,
+    UserTagRecipe,
 )
 from bert_tf.finetuning.rows import Outputs
 from bert_tf.finetuning.task import (
@@ -410,7 +410,7 @@ class UserTokenClassificationTask(TokenClassificationTask):
         default_factory=lambda: UserFiles(split_off_documents, "sentences")
     )
 
-    recipe_type: ClassVar[type[OwnTagRecipe]] = OwnTagRecipe
+    recipe_type: ClassVar[type[UserTagRecipe]] = UserTagRecipe
 
     def resolve(self, recipe: Any) -> Self:
         """The task of one run, in which a file is read once."""

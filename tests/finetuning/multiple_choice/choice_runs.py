@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.finetuning.recipe import OwnChoiceRecipe
+from bert_tf.finetuning.recipe import UserChoiceRecipe
 from tests.finetuning.sentence_runs import BAD, FILLER, GOOD
 
 COLUMNS = {
@@ -49,7 +49,7 @@ def written(path: pathlib.Path, found: list[dict[str, Any]]) -> str:
     return str(path)
 
 
-def small_recipe(folder: pathlib.Path, **changes: Any) -> OwnChoiceRecipe:
+def small_recipe(folder: pathlib.Path, **changes: Any) -> UserChoiceRecipe:
     """A recipe on 64 training, 14 dev and 8 test rows."""
     test = [{**row, "answer": None} for row in rows(8, 5)]
     for row in test:
@@ -69,4 +69,4 @@ def small_recipe(folder: pathlib.Path, **changes: Any) -> OwnChoiceRecipe:
         "save_checkpoints_steps": 4,
         **changes,
     }
-    return OwnChoiceRecipe(**values)
+    return UserChoiceRecipe(**values)

@@ -13,7 +13,7 @@ from bert_tf.finetuning.multiple_choice.task import (
     UserChoiceTask,
     choice_predictions,
 )
-from bert_tf.finetuning.recipe import ChoiceRecipe, OwnChoiceRecipe
+from bert_tf.finetuning.recipe import ChoiceRecipe, UserChoiceRecipe
 from tests.finetuning.multiple_choice.choice_runs import COLUMNS, rows, written
 from tests.finetuning.sentence_runs import tokenizer
 from tools.task_files import load_task, recipe_of
@@ -120,12 +120,12 @@ def test_rows_of_a_context_stay_together():
 
 def test_own_columns_that_are_not_named():
     prepared = OWN.resolve
-    line = message_of(prepared, OwnChoiceRecipe(choice_columns="a,b"))
+    line = message_of(prepared, UserChoiceRecipe(choice_columns="a,b"))
     assert line.startswith("`context_column`=...: name it, for example")
-    line = message_of(prepared, OwnChoiceRecipe(context_column="q"))
+    line = message_of(prepared, UserChoiceRecipe(context_column="q"))
     assert line.startswith("`choice_columns`=...: name it")
     columns = OWN.resolve(
-        OwnChoiceRecipe(context_column="q", choice_columns="a, b")
+        UserChoiceRecipe(context_column="q", choice_columns="a, b")
     ).data.columns
     assert (columns.choices, columns.start, columns.label) == (
         ("a", "b"),
@@ -135,7 +135,7 @@ def test_own_columns_that_are_not_named():
 
 
 def test_own_files_that_are_not_named(tmp_path):
-    recipe = OwnChoiceRecipe(**{**COLUMNS, "label_column": ""})
+    recipe = UserChoiceRecipe(**{**COLUMNS, "label_column": ""})
     task = OWN.resolve(recipe)
     line = message_of(task.splits, ("dev",), recipe)
     assert line == "`dev_file`=...: name the file; this mode reads it."
@@ -153,7 +153,7 @@ def test_own_files_that_are_not_named(tmp_path):
 def test_own_files_of_csv(tmp_path, capsys):
     lines = ["q;1,x,y,z,B", "q2,x2,,z2,A", "q3,x3,y3,z3,c"]
     (tmp_path / "quiz.csv").write_text("\n".join(["q,a,b,c,l", *lines]))
-    recipe = OwnChoiceRecipe(
+    recipe = UserChoiceRecipe(
         data_dir=str(tmp_path),
         dev_file="quiz.csv",
         context_column="q",
@@ -181,7 +181,7 @@ def test_own_files_of_csv(tmp_path, capsys):
     ],
 )
 def test_settings_that_cannot_be(changes, message):
-    assert message_of(lambda: OwnChoiceRecipe(**changes)).startswith(message)
+    assert message_of(lambda: UserChoiceRecipe(**changes)).startswith(message)
 
 
 def batch_of(logits, labels, mask, weights=None):
@@ -304,7 +304,7 @@ def scored(tmp_path, cells, recipe=None):
     )
     file = tmp_path / "predictions.tsv"
     file.write_text("index\tprediction\n" + "".join(cells))
-    recipe = recipe or OwnChoiceRecipe(**COLUMNS)
+    recipe = recipe or UserChoiceRecipe(**COLUMNS)
     task = OWN.resolve(recipe)
     return lambda: task.score_file(recipe, path, str(file))
 
@@ -321,14 +321,16 @@ def test_prediction_files(tmp_path):
         (["0\t1\n", "1\t\n"], f"{file}, row 3: the label '' is none of 0 to 1"),
     ):
         assert message_of(scored(tmp_path, cells)).startswith(wanted)
-    task = OWN.resolve(OwnChoiceRecipe(**COLUMNS))
-    line = message_of(task.score_file, OwnChoiceRecipe(), "a", "b", "odds.json")
+    task = OWN.resolve(UserChoiceRecipe(**COLUMNS))
+    line = message_of(
+        task.score_file, UserChoiceRecipe(), "a", "b", "odds.json"
+    )
     assert line.startswith("`null_odds`=odds.json: is of use for questions")
 
 
 def test_texts_with_line_ends_fit_in_a_file(tmp_path):
     """And of two choices that are the same, a prediction may be either."""
-    recipe = OwnChoiceRecipe(**COLUMNS, label_form="text")
+    recipe = UserChoiceRecipe(**COLUMNS, label_form="text")
     task = OWN.resolve(recipe)
     examples = [
         example(0, 0)._replace(choices=(" two\n\tlines ", "one")),
@@ -360,7 +362,7 @@ def test_more_choices_than_letters(tmp_path):
     options = [f"o{n}" for n in range(27)]
     row = {"text": "q", "start": "", "options": options, "answer": "a"}
     path = written(tmp_path / "a.jsonl", [row])
-    recipe = OwnChoiceRecipe(**COLUMNS, label_form="letter", dev_file=path)
+    recipe = UserChoiceRecipe(**COLUMNS, label_form="letter", dev_file=path)
     line = message_of(OWN.resolve(recipe).load, "dev", recipe)
     assert "row 1: has 27 choices, and there are 26 letters" in line
 
@@ -373,7 +375,7 @@ def test_real_rows(shared_data):
         "label_column": "label",
     }
     folder = shared_data / "swag"
-    recipe = OwnChoiceRecipe(
+    recipe = UserChoiceRecipe(
         data_dir=str(folder),
         train_file="train_first10.jsonl",
         dev_file="val_subset350.csv",

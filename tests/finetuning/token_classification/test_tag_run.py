@@ -11,7 +11,7 @@ from bert_tf.checkpoints import load_checkpoint
 from bert_tf.errors import UserError
 from bert_tf.finetuning.evaluation import Predictor
 from bert_tf.finetuning.model_folder import load_model
-from bert_tf.finetuning.recipe import OwnTagRecipe
+from bert_tf.finetuning.recipe import UserTagRecipe
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import prepare_training
 from bert_tf.finetuning.task import Split
@@ -114,7 +114,9 @@ def test_the_folder_of_a_finished_run(finished, files):
         gold = str(files / f"eng.test{'ab'[split == 'test']}")
         scored = score_tag_file(gold, path).scores()
         assert scored == pytest.approx(done["eval"][split])
-        assert TASK.score_file(OwnTagRecipe(), gold, path)["f1"] == scored["f1"]
+        assert (
+            TASK.score_file(UserTagRecipe(), gold, path)["f1"] == scored["f1"]
+        )
 
 
 def test_it_learns(finished):
@@ -264,7 +266,7 @@ def test_own_files_by_settings_alone(separator, start, tmp_path, capsys):
     (tmp_path / "new.conll").write_text(
         separator.join(["7", "?", "good"]) + "\n"
     )
-    recipe = OwnTagRecipe(
+    recipe = UserTagRecipe(
         **small_settings(
             start,
             task="tagging",
@@ -325,16 +327,16 @@ def test_settings_that_cannot_be(start, files):
         settings = {name: value}
         line = error_of(functools.partial(tag_recipe, start, files, **settings))
         assert line.startswith(f"{name} is {value!r}; it takes ")
-    line = error_of(lambda: OwnTagRecipe(score_test=True))
+    line = error_of(lambda: UserTagRecipe(score_test=True))
     assert line.startswith("score_test=True: there is nothing to score")
-    line = error_of(lambda: OwnTagRecipe(dev_share=1.0))
+    line = error_of(lambda: UserTagRecipe(dev_share=1.0))
     assert line == "dev_share is 1.0; it takes above 0, below 1."
-    own = UserTokenClassificationTask(name="tagging").resolve(OwnTagRecipe())
+    own = UserTokenClassificationTask(name="tagging").resolve(UserTagRecipe())
     for split in ("train", "test"):
-        line = error_of(own.load, split, OwnTagRecipe())
+        line = error_of(own.load, split, UserTagRecipe())
         assert line.startswith(f"`{split}_file`=...: name the file")
     with pytest.raises(UserError, match="`dev_file`=...: name the file"):
-        own.splits(("dev",), OwnTagRecipe())
+        own.splits(("dev",), UserTagRecipe())
 
 
 def test_a_model_of_another_kind(finished, recipe, start, tmp_path):
