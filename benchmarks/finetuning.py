@@ -136,7 +136,7 @@ def show_equality(task: str) -> None:
     import numpy as np
 
     from bert_tf.encoder import BertEncoder
-    from bert_tf.finetuning.text_classification.encoding import encode
+    from bert_tf.finetuning.text_classification.task import encode
     from bert_tf.text.tokenizer import BertTokenizer
     from tools.task_files import load_task, recipe_of
 

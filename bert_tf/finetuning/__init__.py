@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         MultiLabelTask,
         RegressionTask,
         SentenceTask,
+        UserFileTask,
     )
     from bert_tf.finetuning.text_classification.metrics import (
         accuracy,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
         spearman,
         subset_accuracy,
     )
-    from bert_tf.finetuning.text_classification.user_file import UserFileTask
     from bert_tf.finetuning.token_classification.task import (
         ConllFolder,
         FeatureTaggingTask,

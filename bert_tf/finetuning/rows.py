@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 
 EXAMPLE_WEIGHTS = "example_weights"
+CHOICE_MASK = "choice_mask"
 
 # A model's outputs by name.
 Outputs = dict[str, np.ndarray]

@@ -1,4 +1,4 @@
-"""The model of a task as the loop trains it, and what objectives share.
+"""The model of a task as the loop trains it, and the objectives on logits.
 
 An objective gives sums and the weights that belong to them, so that a batch
 may be split over replicas and accumulation steps; see `Objective` in
@@ -16,10 +16,13 @@ from keras import ops
 
 from bert_tf.checkpoints import Checkpoint
 from bert_tf.encoder import BertEncoder
-from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS
+from bert_tf.finetuning.rows import CHOICE_MASK, EXAMPLE_WEIGHTS
 from bert_tf.models import model_arrays, restore
 
 LOSS = "loss"
+# Its exponential is 0 in float32, and so is its gradient; an infinity would
+# make NaN of 0 times infinity.
+_HIDDEN = -1e9
 Sums = tuple[dict[str, Any], dict[str, tuple[Any, Any]]]
 
 
@@ -84,6 +87,13 @@ class LogitsObjective(MeanOverRows, abc.ABC):
         losses = {LOSS: ops.sum(loss * self.row_weights(batch))}
         return losses, {self.metric: weighted(metric, batch[EXAMPLE_WEIGHTS])}
 
+    def mean_loss(self, logits: np.ndarray, labels: np.ndarray) -> float:
+        """The mean loss of rows, all weighing the same; see `of_rows`."""
+        loss, _ = self.of_rows(
+            ops.convert_to_tensor(logits), ops.convert_to_tensor(labels)
+        )
+        return float(ops.sum(loss) / len(labels))
+
 
 class ClassesObjective(LogitsObjective):
     """Cross-entropy of one class in C (Devlin et al. 2019, section 4.1).
@@ -115,6 +125,50 @@ class ClassesObjective(LogitsObjective):
         guesses = ops.argmax(logits, axis=-1)
         correct = ops.equal(guesses, ops.cast(labels, guesses.dtype))
         return loss, ops.cast(correct, "float32")
+
+
+class RegressionObjective(LogitsObjective):
+    """Squared error of one number, as the paper's STS-B head is trained."""
+
+    label_name = "label_values"
+    metric = "absolute_error"
+
+    def of_rows(self, logits: Any, labels: Any) -> tuple[Any, Any]:
+        """Labels are numbers, float32 [B]; logits [B, 1]."""
+        error = logits[:, 0] - labels
+        return ops.square(error), ops.abs(error)
+
+
+class MultiLabelObjective(LogitsObjective):
+    """Binary cross-entropy of each of C labels, their mean a row's loss."""
+
+    label_name = "label_sets"
+    metric = "label_accuracy"
+
+    def of_rows(self, logits: Any, labels: Any) -> tuple[Any, Any]:
+        """Labels are zeros and ones, float32 [B, C]."""
+        # -log sigmoid, in the form that no large logit overflows.
+        loss = ops.relu(logits) - logits * labels
+        loss = loss + ops.log1p(ops.exp(-ops.abs(logits)))
+        correct = ops.cast(ops.equal(logits > 0, labels > 0.5), "float32")
+        return ops.mean(loss, axis=-1), ops.mean(correct, axis=-1)
+
+
+class ChoicesObjective(ClassesObjective):
+    """Cross-entropy over the choices of each example.
+
+    Devlin et al. 2019, section 4.4: a softmax over the scores of the choices.
+    What pads examples with fewer choices is left out of it. An example
+    counts the same, however many choices it has.
+    """
+
+    def __call__(
+        self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
+    ) -> Sums:
+        """As of classes, with the batch's choice_mask, float32 [B, C]."""
+        logits = ops.cast(outputs["logits"], "float32")
+        visible = ops.where(batch[CHOICE_MASK] > 0, logits, _HIDDEN)
+        return super().__call__({"logits": visible}, batch)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

@@ -176,7 +176,7 @@ class SentenceModel(TextModel):
     ) -> tuple[tf.Tensor, TokenIds, TokenIds | None]:
         """The example that each row of a batch is of, and the rows.
 
-        They are those of `bert_tf.finetuning.text_classification.encoding`.
+        They are those of `bert_tf.finetuning.text_classification.task`.
         """
         if len(texts) == 2:
             texts = equal_rows(text=texts[0], text_b=texts[1])

@@ -13,7 +13,7 @@ from bert_tf.finetuning.batches import (
     training_batches,
 )
 from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS, LabelledRows
-from bert_tf.finetuning.text_classification.encoding import encode
+from bert_tf.finetuning.text_classification.task import encode
 from tests.finetuning.sentence_runs import texts, tokenizer
 
 

@@ -14,7 +14,7 @@ from bert_tf.finetuning.checks import (
     suspicious,
 )
 from bert_tf.finetuning.recipe import UserTableRecipe
-from bert_tf.finetuning.text_classification.user_file import UserFileTask
+from bert_tf.finetuning.text_classification.kinds import UserFileTask
 from bert_tf.text.tokenizer import BertTokenizer
 
 TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c ##d e ; &".split()

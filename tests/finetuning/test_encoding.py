@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example
-from bert_tf.finetuning.text_classification.encoding import encode
+from bert_tf.finetuning.text_classification.task import encode
 from bert_tf.text.packing_graph import SentencePacker
 from tests.finetuning.sentence_runs import FILLER, GOOD, tokenizer
+from tests.user_errors import error_of
 
 TOKENIZER = tokenizer()
 WORDS = [*FILLER, *GOOD]
@@ -48,8 +48,8 @@ def test_cut_rows_are_those_of_the_packer(pairs, length):
     )
     for number in range(len(examples)):
         used = int(packed["input_mask"][number].numpy().sum())
-        wanted = packed["input_ids"][number].numpy()[:used]
-        np.testing.assert_array_equal(row_of(rows, number), wanted)
+        ids = packed["input_ids"][number].numpy()[:used]
+        np.testing.assert_array_equal(row_of(rows, number), ids)
         segments = packed["segment_ids"][number].numpy()[:used]
         assert rows.first[number] == (segments == 0).sum()
     np.testing.assert_array_equal(rows.example, np.arange(len(examples)))
@@ -118,18 +118,11 @@ def test_a_first_text_that_is_too_long_leaves_half_to_the_second():
     assert set(rows.first) == {6}
 
 
-def test_pairs_and_single_texts_do_not_mix():
-    examples = [
-        Example("good", "bad", None, "0", 1),
-        Example("good", None, None, "1", 2),
-    ]
-    with pytest.raises(UserError, match="row 2: has a pair|row 2: has one"):
-        encode(examples, TOKENIZER, 8)
-
-
 def test_unknown_long_inputs():
-    with pytest.raises(UserError, match="long_inputs is 'fold'"):
-        encode(examples_of(False), TOKENIZER, 8, "fold")
+    line = error_of(encode, examples_of(False), TOKENIZER, 8, "fold")
+    assert line.startswith(
+        "long_inputs is 'fold'; it takes one of cut, windows"
+    )
 
 
 def test_no_examples():

@@ -23,13 +23,13 @@ from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import lr_multipliers
 from bert_tf.finetuning.task_model import ClassesObjective, TaskModel
-from bert_tf.finetuning.text_classification.encoding import encode
 from bert_tf.finetuning.text_classification.kinds import (
     MultiLabelTask,
     RegressionTask,
     SentenceTask,
     class_weights_of,
 )
+from bert_tf.finetuning.text_classification.task import encode
 from bert_tf.models import bert_classifier
 from bert_tf.training.loop import TrainingLoop
 from bert_tf.training.saved_states import SavedStates

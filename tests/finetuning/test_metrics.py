@@ -5,21 +5,21 @@ import math
 import numpy as np
 import pytest
 
-from bert_tf.errors import UserError
 from bert_tf.finetuning.text_classification import metrics
+from tests.user_errors import error_of
 
 RANDOM = np.random.default_rng(7)
 
 
 def plain_counts(references, predictions):
-    """Rights and wrongs of class 1, counted one by one."""
+    """Hits and misses of class 1, counted one by one."""
     both = wrong = missed = neither = 0
-    for wanted, found in zip(references, predictions, strict=True):
-        if wanted == 1 and found == 1:
+    for gold, predicted in zip(references, predictions, strict=True):
+        if gold == 1 and predicted == 1:
             both += 1
-        elif found == 1:
+        elif predicted == 1:
             wrong += 1
-        elif wanted == 1:
+        elif gold == 1:
             missed += 1
         else:
             neither += 1
@@ -49,21 +49,21 @@ def plain_rank(values, value):
 
 
 def test_worked_by_hand():
-    wanted = np.array([1, 1, 1, 0, 0, 0, 0, 1])
-    found = np.array([1, 1, 0, 1, 0, 0, 0, 1])
+    gold = np.array([1, 1, 1, 0, 0, 0, 0, 1])
+    predicted = np.array([1, 1, 0, 1, 0, 0, 0, 1])
     # Three found of four, one too many: precision and recall 3/4.
-    assert metrics.accuracy(wanted, found) == 6 / 8
-    assert metrics.binary_f1(wanted, found) == pytest.approx(0.75)
+    assert metrics.accuracy(gold, predicted) == 6 / 8
+    assert metrics.binary_f1(gold, predicted) == pytest.approx(0.75)
     # (3 * 3 - 1 * 1) / sqrt(4 * 4 * 4 * 4)
-    assert metrics.matthews(wanted, found) == pytest.approx(0.5)
+    assert metrics.matthews(gold, predicted) == pytest.approx(0.5)
     # F1 of class 0 is 3/4 too.
-    assert metrics.macro_f1(wanted, found) == pytest.approx(0.75)
+    assert metrics.macro_f1(gold, predicted) == pytest.approx(0.75)
 
 
 def test_f1_is_of_class_one():
-    wanted, found = np.array([1, 0, 0, 0]), np.array([1, 1, 0, 0])
-    assert metrics.binary_f1(wanted, found) == pytest.approx(2 / 3)
-    assert metrics.binary_f1(1 - wanted, 1 - found) == pytest.approx(0.8)
+    gold, predicted = np.array([1, 0, 0, 0]), np.array([1, 1, 0, 0])
+    assert metrics.binary_f1(gold, predicted) == pytest.approx(2 / 3)
+    assert metrics.binary_f1(1 - gold, 1 - predicted) == pytest.approx(0.8)
 
 
 def test_correlations_by_hand():
@@ -77,39 +77,39 @@ def test_correlations_by_hand():
 
 
 def test_macro_f1_takes_the_classes_that_occur():
-    wanted, found = np.array([0, 0, 4, 4]), np.array([0, 4, 4, 7])
+    gold, predicted = np.array([0, 0, 4, 4]), np.array([0, 4, 4, 7])
     # 2/3 for 0, 1/2 for 4, 0 for 7.
-    assert metrics.macro_f1(wanted, found) == pytest.approx(7 / 18)
+    assert metrics.macro_f1(gold, predicted) == pytest.approx(7 / 18)
     names = np.array(["a", "a", "e", "e"]), np.array(["a", "e", "e", "h"])
     assert metrics.macro_f1(*names) == pytest.approx(7 / 18)
 
 
 def test_several_labels_by_hand():
-    wanted = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0]], bool)
-    found = np.array([[1, 0, 0], [1, 0, 0], [1, 0, 0], [0, 1, 0]], bool)
-    assert metrics.subset_accuracy(wanted, found) == 0.5
-    # Three right, four found, four wanted.
-    assert metrics.label_micro_f1(wanted, found) == pytest.approx(6 / 8)
-    # 4/5, 2/3, and a label that nobody ever wanted or found: 0.
+    gold = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0]], bool)
+    predicted = np.array([[1, 0, 0], [1, 0, 0], [1, 0, 0], [0, 1, 0]], bool)
+    assert metrics.subset_accuracy(gold, predicted) == 0.5
+    # Three correct, four predicted, four gold.
+    assert metrics.label_micro_f1(gold, predicted) == pytest.approx(6 / 8)
+    # 4/5, 2/3, and a label that never occurs: 0.
     macro = (4 / 5 + 2 / 3 + 0) / 3
-    assert metrics.label_macro_f1(wanted, found) == pytest.approx(macro)
+    assert metrics.label_macro_f1(gold, predicted) == pytest.approx(macro)
 
 
 @pytest.mark.parametrize("trial", range(30))
 def test_against_plain_definitions(trial):
     random = np.random.default_rng(trial)
     size = int(random.integers(3, 40))
-    wanted, found = random.integers(0, 2, (2, size))
-    both, wrong, missed, neither = plain_counts(wanted, found)
-    assert metrics.binary_f1(wanted, found) == pytest.approx(
-        plain_f1(wanted, found)
+    gold, predicted = random.integers(0, 2, (2, size))
+    both, wrong, missed, neither = plain_counts(gold, predicted)
+    assert metrics.binary_f1(gold, predicted) == pytest.approx(
+        plain_f1(gold, predicted)
     )
-    if np.ptp(wanted) and np.ptp(found):
-        assert metrics.matthews(wanted, found) == pytest.approx(
+    if np.ptp(gold) and np.ptp(predicted):
+        assert metrics.matthews(gold, predicted) == pytest.approx(
             # The correlation of zeros and ones is the same thing.
-            plain_correlation(wanted.tolist(), found.tolist())
+            plain_correlation(gold.tolist(), predicted.tolist())
         )
-    assert both + neither == round(metrics.accuracy(wanted, found) * size)
+    assert both + neither == round(metrics.accuracy(gold, predicted) * size)
     x = random.normal(size=size).round(1)
     y = (x + random.normal(size=size)).round(1)
     assert metrics.pearson(x, y) == pytest.approx(plain_correlation(x, y))
@@ -136,13 +136,13 @@ def test_large_and_small_numbers():
     x = np.array([1e-200, 2e-200, 4e-200])
     assert metrics.pearson(x, x * 1e300) == pytest.approx(1)
     # The four counts' product is beyond 2**63.
-    wanted = RANDOM.integers(0, 2, 400_000)
-    found = np.where(RANDOM.random(400_000) < 0.25, 1 - wanted, wanted)
-    assert metrics.matthews(wanted, found) == pytest.approx(0.5, abs=0.01)
+    gold = RANDOM.integers(0, 2, 400_000)
+    predicted = np.where(RANDOM.random(400_000) < 0.25, 1 - gold, gold)
+    assert metrics.matthews(gold, predicted) == pytest.approx(0.5, abs=0.01)
 
 
 def test_bad_arrays():
-    with pytest.raises(UserError, match=r"\(3,\) and predictions \(2,\)"):
-        metrics.accuracy(np.zeros(3), np.zeros(2))
-    with pytest.raises(UserError, match="none to score"):
-        metrics.pearson(np.zeros(0), np.zeros(0))
+    line = error_of(metrics.accuracy, np.zeros(3), np.zeros(2))
+    assert "(3,) and predictions (2,)" in line
+    line = error_of(metrics.pearson, np.zeros(0), np.zeros(0))
+    assert "none to score" in line

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bert_tf.finetuning.task_model import ClassesObjective
-from bert_tf.finetuning.text_classification.objectives import (
+from bert_tf.finetuning.task_model import (
+    ClassesObjective,
     MultiLabelObjective,
     RegressionObjective,
 )
@@ -34,8 +34,10 @@ def outputs_of(objective, rows=slice(None)):
 
 
 def negative_log_softmax():
-    odds = np.exp(LOGITS.astype("float64"))
-    return -np.log(odds / odds.sum(1, keepdims=True))[np.arange(ROWS), CLASSES]
+    exp_logits = np.exp(LOGITS.astype("float64"))
+    return -np.log(exp_logits / exp_logits.sum(1, keepdims=True))[
+        np.arange(ROWS), CLASSES
+    ]
 
 
 def loss_of(objective):
@@ -60,18 +62,18 @@ def test_class_weights():
     factors = [0.5, 2.0, 3.0]
     loss, metrics = loss_of(ClassesObjective(factors))
     weights = WEIGHTS * np.array(factors)[CLASSES]
-    wanted = np.average(negative_log_softmax(), weights=weights)
-    assert loss == pytest.approx(wanted, rel=1e-5)
+    expected = np.average(negative_log_softmax(), weights=weights)
+    assert loss == pytest.approx(expected, rel=1e-5)
     assert metrics == loss_of(ClassesObjective())[1]
 
 
 def test_regression():
     loss, metrics = loss_of(RegressionObjective())
     error = LOGITS[:, 0] - NUMBERS
-    wanted = np.average(error**2, weights=WEIGHTS)
-    assert loss == pytest.approx(wanted, rel=1e-5)
-    wanted = np.average(abs(error), weights=WEIGHTS)
-    assert metrics == {"absolute_error": pytest.approx(wanted, rel=1e-5)}
+    expected = np.average(error**2, weights=WEIGHTS)
+    assert loss == pytest.approx(expected, rel=1e-5)
+    expected = np.average(abs(error), weights=WEIGHTS)
+    assert metrics == {"absolute_error": pytest.approx(expected, rel=1e-5)}
 
 
 def test_multi_label():
@@ -80,8 +82,8 @@ def test_multi_label():
     nll = -np.log(np.where(SETS == 1, chance, 1 - chance)).mean(1)
     assert loss == pytest.approx(np.average(nll, weights=WEIGHTS), rel=1e-5)
     right = ((chance > 0.5) == (SETS == 1)).mean(1)
-    wanted = np.average(right, weights=WEIGHTS)
-    assert metrics == {"label_accuracy": pytest.approx(wanted, rel=1e-5)}
+    expected = np.average(right, weights=WEIGHTS)
+    assert metrics == {"label_accuracy": pytest.approx(expected, rel=1e-5)}
 
 
 def test_multi_label_does_not_overflow():

@@ -4,9 +4,9 @@ import gzip
 
 import pytest
 
-from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import examples_of
 from bert_tf.finetuning.data.tables import Dialect, read_table
+from tests import user_errors
 
 
 @pytest.fixture
@@ -23,16 +23,15 @@ def write(tmp_path):
     return write
 
 
-def cells(path, wanted, optional=(), **dialect):
-    table = read_table(path, wanted, optional, Dialect(**dialect))
-    return [row.cells for row in table.rows]
+def cells(path, required, optional=(), **dialect):
+    rows = read_table(path, required, optional, Dialect(**dialect))
+    return [row.cells for row in rows]
 
 
-def error_of(path, wanted=("a", "b"), **dialect):
-    with pytest.raises(UserError) as caught:
-        read_table(path, wanted, (), Dialect(**dialect))
-    line = str(caught.value)
-    assert "\n" not in line
+def error_of(path, required=("a", "b"), **dialect):
+    line = user_errors.error_of(
+        read_table, path, required, (), Dialect(**dialect)
+    )
     assert line.startswith(path)
     return line.removeprefix(path)
 
@@ -46,14 +45,10 @@ def test_tsv(write, end, last, bom, name):
         [f"{bom}a\tb\tc", 'a "\tx\u2028y\t', '"\t"q" \x85\t7', "é\t'\t "]
     )
     path = write(name, text + (end if last else ""))
-    table = read_table(path, ["b", "a"], ["none", "c"])
-    assert table.columns == ("a", "b", "c")
-    assert [row.number for row in table.rows] == [2, 3, 4]
-    assert [row.position for row in table.rows] == [0, 1, 2]
-    assert [row.cells for row in table.rows] == [
-        ("x\u2028y", 'a "', None, ""),
-        ('"q" \x85', '"', None, "7"),
-        ("'", "é", None, " "),
+    assert read_table(path, ["b", "a"], ["none", "c"]) == [
+        (2, 0, ("x\u2028y", 'a "', None, "")),
+        (3, 1, ('"q" \x85', '"', None, "7")),
+        (4, 2, ("'", "é", None, " ")),
     ]
 
 
@@ -62,11 +57,9 @@ def test_without_a_header(write):
     expected = [("He sat.", "1"), ("Him sat.", "0")]
     assert cells(path, ["3", "1"], header=False) == expected
     assert cells(path, ["-1", "1"], header=False) == expected
-    table = read_table(path, ["0"], (), Dialect(header=False))
-    assert [row.number for row in table.rows] == [1, 2]
-
-
-def test_a_name_comes_before_a_number(write):
+    rows = read_table(path, ["0"], (), Dialect(header=False))
+    assert [row.number for row in rows] == [1, 2]
+    # A name comes before a number.
     path = write("t.tsv", "1\tx\nnamed\tsecond\n")
     assert cells(path, ["1", "x", "0"]) == [("named", "second", "named")]
 
@@ -77,8 +70,8 @@ def test_csv(write):
         '2,plain \'s,b\r\n3,"",c\r\n'
     )
     path = write("t.csv", text)
-    table = read_table(path, ["text", "label"])
-    assert [(row.number, *row.cells) for row in table.rows] == [
+    rows = read_table(path, ["text", "label"])
+    assert [(row.number, *row.cells) for row in rows] == [
         (2, 'one, "two"\r\nthree', "a"),
         (4, "plain 's", "b"),
         (5, "", "c"),
@@ -86,9 +79,6 @@ def test_csv(write):
     assert cells(write("t.csv.gz", text), ["id"]) == [("1",), ("2",), ("3",)]
     other = write("export.txt", text)
     assert cells(other, ["id"], format="csv") == [("1",), ("2",), ("3",)]
-
-
-def test_a_long_cell(write):
     text = "word " * 60_000
     assert cells(write("t.csv", f'a,b\n"{text}",2\n'), ["a"]) == [(text,)]
 
@@ -100,9 +90,7 @@ def test_jsonl(write):
         '{"a": 3.50, "b": "\\u00e9\\n", "d": true}\n'
         '{"b": null, "a": NaN, "c": []}\n\n',
     )
-    table = read_table(path, ["a", "b"], ["c"])
-    assert table.columns == ("b", "a", "c", "d")
-    assert [row.cells for row in table.rows] == [
+    assert cells(path, ["a", "b"], ["c"]) == [
         ("1", "x", ("u", "2")),
         ("3.50", "é\n", None),
         ("NaN", "", ()),
@@ -117,25 +105,21 @@ def test_empty_lines(write):
         ("",),
         ("y",),
     ]
-    line = error_of(write("m.tsv", "a\tb\n1\t2\n\n3\t4\n"))
-    assert line.startswith(", row 3: has 1 cell and the header 2 ('')")
 
 
 @pytest.mark.parametrize(
-    ("content", "advice"),
+    ("name", "content", "advice"),
     [
-        ("1\tone\n2\ttwo\n", "pass `header`=False and name columns by"),
-        ("1,one\n2,two\n", "Its header has commas; pass `format`=csv."),
+        ("t.tsv", "1\tone\n2\ttwo\n", "pass `header`=False and name columns"),
+        ("t.csv", "1\t2\n3\t4\n", "has tabs; pass `format`=tsv."),
+        ("t.tsv", "1,one\n2,two\n", "has commas; pass `format`=csv."),
+        ("t.csv", "1;2\n3;4\n", "semicolons; write commas or tabs instead."),
     ],
 )
-def test_advice_for_files_of_the_users_own(tmp_path, content, advice):
-    """Where the settings are theirs, and only there."""
-    path = tmp_path / "rows.tsv"
-    path.write_text(content)
-    for chosen in (True, False):
-        with pytest.raises(UserError) as error:
-            read_table(str(path), ["text"], dialect=Dialect(chosen=chosen))
-        assert (advice in str(error.value)) is chosen
+def test_advice_where_the_settings_are_the_users(write, name, content, advice):
+    path = write(name, content)
+    assert advice in error_of(path, ["text"], chosen=True)
+    assert advice not in error_of(path, ["text"])
 
 
 @pytest.mark.parametrize(
@@ -155,6 +139,7 @@ def test_advice_for_files_of_the_users_own(tmp_path, content, advice):
             ", row 3: has 1 cell and the header 2 ('only one'); correct the "
             "row, or pass `bad_rows`=skip.",
         ),
+        ("t.tsv", "a\tb\n1\t2\n\n3\t4\n", ", row 3: has 1 cell and the h"),
         ("t.tsv", "a\tb\n1\t2\t3\n", ", row 2: has 3 cells and the header 2"),
         ("t.csv", 'a,b\n"1\n2",3\n4\n', ", row 4: has 1 cell and the header 2"),
         ("t.tsv", "a\tc\n1\t2\n", ": has no column 'b'. Its columns are 'a', "),
@@ -211,19 +196,6 @@ def test_a_column_of_nearly_that_name(write):
     assert "its 2 columns are called 0 to 1" in line
 
 
-@pytest.mark.parametrize(
-    ("name", "separator", "hint"),
-    [
-        ("t.csv", "\t", "pass `format`=tsv."),
-        ("t.tsv", ",", "pass `format`=csv."),
-        ("t.csv", ";", "write commas or tabs instead."),
-    ],
-)
-def test_another_separator(write, name, separator, hint):
-    path = write(name, f"a{separator}b\n1{separator}2\n")
-    assert hint in error_of(path, chosen=True)
-
-
 def test_no_such_file(tmp_path):
     assert "no such file" in error_of(str(tmp_path / "none.tsv"))
     folder = tmp_path / "folder.tsv"
@@ -256,10 +228,9 @@ def test_replacing_what_is_not_text(write):
 )
 def test_skipping_broken_rows(write, capsys, name, text):
     path = write(name, text)
-    table = read_table(path, ["a"] + ["b"], (), Dialect(skip_bad_rows=True))
-    assert [row.cells for row in table.rows] == [("1", "2"), ("3", "4")]
+    rows = read_table(path, ["a", "b"], (), Dialect(skip_bad_rows=True))
     # Others keep their place, for prediction files.
-    assert [row.position for row in table.rows] == [0, 2]
+    assert [row[1:] for row in rows] == [(0, ("1", "2")), (2, ("3", "4"))]
     assert f"{path}: 2 broken rows are skipped" in capsys.readouterr().err
 
 
@@ -270,21 +241,18 @@ def test_only_broken_rows(write):
     assert "has no 'b'" in line
 
 
-PAIRS = "a\tb\tl\none\ttwo\t1\n \ttwo\t0\nthree\t\t1\nfour\tfive\t0\n"
-
-
 def examples(path, empty_text):
-    table = read_table(path, ["a", "b", "l"])
+    rows = read_table(path, ["a", "b", "l"])
     return examples_of(
-        table, ("a", "b"), True, empty_text, lambda cell, _: cell
+        path, rows, ("a", "b"), True, empty_text, lambda cell, _: cell
     )
 
 
-def test_empty_texts(write, capsys):
-    path = write("t.tsv", PAIRS)
-    with pytest.raises(UserError) as caught:
-        examples(path, "error")
-    assert str(caught.value) == (
+def test_texts_that_are_empty_or_lists(write, capsys):
+    text = "a\tb\tl\none\ttwo\t1\n \ttwo\t0\nthree\t\t1\nfour\tfive\t0\n"
+    path = write("t.tsv", text)
+    line = user_errors.error_of(examples, path, "error")
+    assert line == (
         f"{path}, row 3: the text in 'a' is empty (' '); correct the row, or "
         "pass `empty_text`=keep or `empty_text`=drop."
     )
@@ -296,11 +264,9 @@ def test_empty_texts(write, capsys):
         ("3", 5, "four", "five"),
     ]
     assert "2 of 4 rows have an empty text" in capsys.readouterr().err
-    with pytest.raises(UserError, match="all texts are empty"):
-        examples(write("e.tsv", "a\tb\tl\n \tx\t1\n"), "drop")
-
-
-def test_a_text_that_is_a_list(write):
+    path = write("e.tsv", "a\tb\tl\n \tx\t1\n")
+    line = user_errors.error_of(examples, path, "drop")
+    assert line.startswith(f"{path}: all texts are empty")
     path = write("t.jsonl", '{"a": ["x"], "b": "y", "l": 1}\n')
-    with pytest.raises(UserError, match=r"row 1: 'a' is a list, \('x',\)"):
-        examples(path, "keep")
+    line = user_errors.error_of(examples, path, "keep")
+    assert line.startswith(f"{path}, row 1: 'a' is a list, ('x',); it must be")

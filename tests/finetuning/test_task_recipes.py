@@ -15,8 +15,8 @@ from bert_tf.finetuning.text_classification.kinds import (
     MultiLabelTask,
     RegressionTask,
     SentenceTask,
+    UserFileTask,
 )
-from bert_tf.finetuning.text_classification.user_file import UserFileTask
 from bert_tf.recipe import setting
 from tests.finetuning.sentence_runs import data
 from tools.task_files import load_task, recipe_of, task_named, task_names

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.finetuning.data.examples import Example
-from bert_tf.finetuning.text_classification.encoding import encode
+from bert_tf.finetuning.text_classification.task import encode
 from bert_tf.serving.requests import example_bytes, string_array
 from bert_tf.serving.rows import lengths_up_to
 from bert_tf.serving.sentences import SentenceModel

@@ -1,16 +1,21 @@
-"""Examples of one text or a pair: what text classification reads."""
+"""Examples of one text or a pair, and prediction files in the form of GLUE."""
 
 import collections
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from bert_tf.errors import UserError
+from bert_tf.files import write_text
 from bert_tf.finetuning.data.tables import (
     Cell,
-    Table,
+    Dialect,
+    Row,
     handle_empty_texts,
+    read_table,
     text_of,
 )
+from bert_tf.finetuning.recipe import TSV
 
 # The name of a class, a number (regression), the names of all classes that
 # hold (multi-label), or None where the file has no answer.
@@ -46,7 +51,8 @@ class Example(NamedTuple):
 
 
 def examples_of(
-    table: Table,
+    path: str,
+    rows: list[Row],
     columns: tuple[str, ...],
     has_label: bool,
     empty_text: str,
@@ -54,24 +60,24 @@ def examples_of(
 ) -> list[Example]:
     """Makes examples of the rows of a table.
 
+    Their identifiers are their places in the file, from 0, which stay when
+    others are dropped.
+
     Args:
-      table: its rows have the texts first, then the label where there is one.
+      path: the file, for errors.
+      rows: its rows: the texts first, then the label where there is one.
       columns: what its one or two text columns are called, for errors.
       has_label: whether the label's cell follows.
       empty_text: what becomes of empty texts; see `handle_empty_texts`.
       parse_label: what makes a label of a cell, or of None without one.
-
-    Returns:
-      Examples. Their identifiers are their places in the file, from 0, which
-      stay when others are dropped.
 
     Raises:
       UserError: a text is a list, or empty where that is not allowed, or
         whatever `parse_label` raises.
     """
     examples = []
-    for row in handle_empty_texts(table.path, table.rows, columns, empty_text):
-        place = f"{table.path}, row {row.number}"
+    for row in handle_empty_texts(path, rows, columns, empty_text):
+        place = f"{path}, row {row.number}"
         texts = [
             text_of(cell, column, place)
             for cell, column in zip(row.cells, columns, strict=False)
@@ -84,7 +90,7 @@ def examples_of(
                 label=parse_label(label, place),
                 identifier=str(row.position),
                 row=row.number,
-                path=table.path,
+                path=path,
             )
         )
     return examples
@@ -114,3 +120,51 @@ def commonest(labels: Sequence[Label]) -> Label:
     counts = collections.Counter(labels)
     most = max(counts.values())
     return min(label for label in counts if counts[label] == most)
+
+
+_COLUMNS = ("index", "prediction")
+
+
+def write_predictions(
+    path: str | os.PathLike, predictions: Mapping[str, str]
+) -> None:
+    """Writes index and prediction, in the form gluebenchmark.com takes."""
+    lines = ["\t".join(_COLUMNS)]
+    lines += [f"{index}\t{cell}" for index, cell in predictions.items()]
+    write_text(path, "\n".join(lines) + "\n")
+
+
+def read_predictions(
+    path: str, examples: Sequence[Any], references: str
+) -> list[tuple[Any, str, str]]:
+    """Reads such a file of answers to examples of the file `references`.
+
+    Returns:
+      To each example, in their order: the example, the cell of its answer,
+      and file and row of that, for errors.
+
+    Raises:
+      UserError: the file is broken, an index occurs twice, an answer is missing
+        or is to no example.
+    """
+    answers: dict[str, tuple[str, str]] = {}
+    for row in read_table(path, _COLUMNS, (), Dialect(format=TSV)):
+        index, cell = map(str, row.cells)
+        place = f"{path}, row {row.number}"
+        if index in answers:
+            raise UserError(f"{place}: the index {index!r} occurs twice.")
+        answers[index] = (cell, place)
+    found = []
+    for example in examples:
+        if example.identifier not in answers:
+            raise UserError(
+                f"{path}: has no index {example.identifier}, which is "
+                f"row {example.row} of {references}; predict every row."
+            )
+        found.append((example, *answers.pop(example.identifier)))
+    if answers:
+        raise UserError(
+            f"{path}: has an index {next(iter(answers))!r}, which "
+            f"{references} with its {len(examples)} rows does not have."
+        )
+    return found

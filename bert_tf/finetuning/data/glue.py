@@ -10,12 +10,7 @@ from typing import Any
 from bert_tf.corpora.data_sets import quiet
 from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example, ParseLabel, examples_of
-from bert_tf.finetuning.data.tables import (
-    Dialect,
-    Row,
-    Table,
-    read_table,
-)
+from bert_tf.finetuning.data.tables import Dialect, Row, read_table
 from bert_tf.finetuning.recipe import TSV, FinetuningRecipe, TableRecipe
 from bert_tf.progress import log
 
@@ -88,7 +83,7 @@ def train_dev_test(
 
 @dataclasses.dataclass(frozen=True)
 class GlueData:
-    """The rows of one task; see `TaskData`.
+    """The rows of one task, in the official files or TensorFlow Datasets.
 
     Attributes:
       folder: the task's folder in the official layout.
@@ -121,33 +116,29 @@ class GlueData:
     ) -> list[Example]:
         """The rows of a split; see `TextData`."""
         file = self.files[split]
-        if recipe.data_dir:
-            path = self._path(split, recipe)
-            if path is None:
-                raise self._missing(split, recipe)
-            table = _read_file(str(path), file, recipe)
-        else:
-            table = _read_data_set(file)
-        return _examples(table, file, recipe, parse_label)
+        if not recipe.data_dir:
+            path = f"glue/{file.data_set.name}, split {file.data_split}"
+            rows = _read_data_set(file)
+            return _examples(path, rows, file, recipe, parse_label)
+        found = self._path(split, recipe)
+        if found is None:
+            raise self._missing(split, recipe)
+        return _read_file(str(found), file, recipe, parse_label)
 
     def read_file(
         self, path: str, recipe: TableRecipe, parse_label: ParseLabel
     ) -> list[Example]:
         """The rows of a file that is laid out as the dev file is."""
         file = next(f for split, f in self.files.items() if "dev" in split)
-        table = _read_file(path, file, recipe)
-        return _examples(table, file, recipe, parse_label)
+        return _read_file(path, file, recipe, parse_label)
 
     def _places(self, split: str, recipe: FinetuningRecipe) -> list[str]:
         """Where a file may lie: data_dir is the task's folder or holds it."""
         file = self.files[split]
-        if file.folder:
-            return [
-                f"{file.folder}/{file.name}",
-                f"../{file.folder}/{file.name}",
-                file.name,
-            ]
-        return [f"{self.folder}/{file.name}", file.name]
+        if not file.folder:
+            return [f"{self.folder}/{file.name}", file.name]
+        inside = f"{file.folder}/{file.name}"
+        return [inside, f"../{inside}", file.name]
 
     def _path(
         self, split: str, recipe: FinetuningRecipe
@@ -170,37 +161,39 @@ class GlueData:
         )
 
 
-def _examples(
-    table: Table, file: GlueFile, recipe: TableRecipe, parse_label: ParseLabel
+def _read_file(
+    path: str, file: GlueFile, recipe: TableRecipe, parse_label: ParseLabel
 ) -> list[Example]:
-    has_label = file.label is not None
-    return examples_of(
-        table, file.texts, has_label, recipe.empty_text, parse_label
-    )
-
-
-def _read_file(path: str, file: GlueFile, recipe: TableRecipe) -> Table:
-    """Reads a file in the official layout: its texts, and its label."""
-    columns = [*file.texts] if file.label is None else [*file.texts, file.label]
+    """Reads a file in the official layout."""
+    columns = [*file.texts, *([] if file.label is None else [file.label])]
     dialect = Dialect(
         format=TSV,
         header=file.header,
         encoding_errors=recipe.encoding_errors,
         skip_bad_rows=recipe.bad_rows == "skip",
     )
-    return read_table(path, columns, (), dialect)
+    rows = read_table(path, columns, (), dialect)
+    return _examples(path, rows, file, recipe, parse_label)
 
 
-def _read_data_set(file: GlueFile) -> Table:
-    """The same rows, made by TensorFlow Datasets when first asked for.
+def _examples(
+    path: str,
+    rows: list[Row],
+    file: GlueFile,
+    recipe: TableRecipe,
+    parse_label: ParseLabel,
+) -> list[Example]:
+    has_label = file.label is not None
+    return examples_of(
+        path, rows, file.texts, has_label, recipe.empty_text, parse_label
+    )
 
-    Raises:
-      UserError: they cannot be downloaded or made.
-    """
+
+def _read_data_set(file: GlueFile) -> list[Row]:
+    """The same rows, made by TensorFlow Datasets when first asked for."""
     data_set = file.data_set
-    name = f"glue/{data_set.name}"
     with quiet():
-        batches = _batches(name, file.data_split)
+        batches = _batches(f"glue/{data_set.name}", file.data_split)
     rows = []
     for batch in batches:
         texts = [batch[feature] for feature in data_set.texts]
@@ -212,8 +205,7 @@ def _read_data_set(file: GlueFile) -> Table:
                 names = data_set.labels
                 cells.append(names[int(label)] if names else str(label))
             rows.append(Row(int(index) + 1, int(index), tuple(cells)))
-    path = f"{name}, split {file.data_split}"
-    return Table(path, data_set.texts, sorted(rows))
+    return sorted(rows)
 
 
 def _batches(name: str, split: str) -> list[dict[str, Any]]:

@@ -47,23 +47,6 @@ class Row(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Table:
-    """What was read of a file.
-
-    Attributes:
-      path: the file.
-      columns: all its columns; their numbers, from 0, where it has no header.
-      rows: its rows, at least one.
-      broken_rows: rows that were skipped.
-    """
-
-    path: str
-    columns: tuple[str, ...]
-    rows: list[Row]
-    broken_rows: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
 class Dialect:
     """How a file is to be read.
 
@@ -100,7 +83,7 @@ def read_table(
     required: Sequence[str],
     optional: Sequence[str] = (),
     dialect: Dialect = Dialect(),
-) -> Table:
+) -> list[Row]:
     """Reads some columns of a table.
 
     Args:
@@ -111,29 +94,19 @@ def read_table(
       dialect: how to read it.
 
     Returns:
-      The table; a row's cells are those of `required`, then of `optional`.
+      Its rows, at least one; their cells are those of `required`, then of
+      `optional`.
 
     Raises:
       UserError: the file cannot be read, is empty or a header alone, lacks a
         required column or names it twice, or has a broken row.
     """
     kind = dialect.format or _format_of(path)
-    if kind in _OBJECT_READERS:
-        table = _table_of_objects(path, kind, required, optional, dialect)
-    else:
-        table = _table_of_cells(path, kind, required, optional, dialect)
-    if not table.rows:
-        raise UserError(
-            f"{path}: has a header and no rows."
-            if table.columns
-            else f"{path}: is empty."
-        )
-    if table.broken_rows:
-        log(
-            f"{path}: {table.broken_rows} broken rows are skipped "
-            "(bad_rows=skip)."
-        )
-    return table
+    read = _rows_of_objects if kind in _OBJECT_READERS else _rows_of_cells
+    rows, broken = read(path, kind, required, optional, dialect)
+    if broken:
+        log(f"{path}: {broken} broken rows are skipped (bad_rows=skip).")
+    return rows
 
 
 def text_of(cell: Cell, column: str, place: str) -> str:
@@ -148,13 +121,9 @@ def text_of(cell: Cell, column: str, place: str) -> str:
 def handle_empty_texts(
     path: str, rows: list[Row], columns: Sequence[str], empty_text: str
 ) -> list[Row]:
-    """Keeps, drops or refuses rows with an empty text.
+    """Keeps, drops or refuses rows with an empty text, as `empty_text` says.
 
-    Args:
-      path: the file, for errors.
-      rows: its rows, at least one.
-      columns: the text columns, whose cells are a row's first ones.
-      empty_text: "error", "keep" or "drop".
+    The text columns' cells are a row's first ones.
 
     Raises:
       UserError: there is one and empty_text is "error", or nothing is left.
@@ -195,12 +164,7 @@ def _read_tsv(path: str, encoding_errors: str) -> Iterator[_CellRow]:
 
 
 def _read_csv(path: str, encoding_errors: str) -> Iterator[_CellRow]:
-    """Splits at commas outside of quotation marks, over lines if need be.
-
-    Raises:
-      UserError: a quotation mark that is not closed or stands inside a cell
-        that is not quoted.
-    """
+    """Splits at commas outside of quotation marks, over lines if need be."""
     # Python's own limit of 128 kB is below what a long text may have.
     csv.field_size_limit(2**31 - 1)
     lines = (line for _, line in read_lines(path, encoding_errors))
@@ -228,12 +192,7 @@ def _read_csv(path: str, encoding_errors: str) -> Iterator[_CellRow]:
 
 
 def _read_jsonl(path: str, encoding_errors: str) -> Iterator[_ObjectRow]:
-    """Reads one JSON object a line; numbers become text as they are written.
-
-    Raises:
-      UserError: a line that is not a JSON object of texts, numbers, truth
-        values, nulls or lists of them.
-    """
+    """Reads one JSON object a line; numbers become text as they are written."""
 
     def scalar(value: Any, place: str) -> str:
         if isinstance(value, bool):
@@ -266,6 +225,12 @@ def _read_jsonl(path: str, encoding_errors: str) -> Iterator[_ObjectRow]:
 
 _CELL_READERS = {TSV: _read_tsv, CSV: _read_csv}
 _OBJECT_READERS = {JSONL: _read_jsonl}
+# What else a header that was not split has, and what to do.
+_OTHER_SEPARATORS = {
+    "\t": "tabs; pass `format`=tsv.",
+    ",": "commas; pass `format`=csv.",
+    ";": "semicolons; write commas or tabs instead.",
+}
 
 
 def _format_of(path: str) -> str:
@@ -280,21 +245,25 @@ def _format_of(path: str) -> str:
     )
 
 
-def _table_of_cells(
+def _rows_of_cells(
     path: str,
     kind: str,
     required: Sequence[str],
     optional: Sequence[str],
     dialect: Dialect,
-) -> Table:
-    """Reads a file of cells, all rows as wide as the first one."""
+) -> tuple[list[Row], int]:
+    """Reads a file whose rows are all as wide as the first one.
+
+    Returns:
+      Its rows, and the number of broken ones, which are skipped.
+    """
     raw = _CELL_READERS[kind](path, dialect.encoding_errors)
     first = next(raw, None)
     # Nothing but blank lines is an empty file.
     while dialect.header and first is not None and first[1] == [""]:
         first = next(raw, None)
     if first is None:
-        return Table(path, (), [])
+        raise UserError(f"{path}: is empty.")
     width = len(first[1])
     if dialect.header:
         columns = tuple(cell.strip() for cell in first[1])
@@ -319,7 +288,9 @@ def _table_of_cells(
         if len(cells) == width:
             chosen = tuple(None if p is None else cells[p] for p in places)
             rows.append(Row(number, position, chosen))
-        elif not dialect.skip_bad_rows:
+        elif dialect.skip_bad_rows:
+            broken += 1
+        else:
             begin = excerpt(" | ".join(cells))
             named = "the header" if dialect.header else "others"
             raise UserError(
@@ -327,39 +298,53 @@ def _table_of_cells(
                 f"cell{'s' * (len(cells) != 1)} and {named} {width} "
                 f"({begin}); correct the row, or pass `bad_rows`=skip."
             )
-        else:
-            broken += 1
     if not rows and broken:
         raise UserError(f"{path}: all {broken} rows are broken.")
-    return Table(path, columns, rows, broken)
+    if not rows:
+        raise UserError(f"{path}: has a header and no rows.")
+    return rows, broken
 
 
-def _table_of_objects(
+def _rows_of_objects(
     path: str,
     kind: str,
     required: Sequence[str],
     optional: Sequence[str],
     dialect: Dialect,
-) -> Table:
-    """Reads a file of objects, whose rows may have keys in any order."""
+) -> tuple[list[Row], int]:
+    """Reads a file whose rows may have keys in any order.
+
+    Returns:
+      Its rows, and the number of broken ones, which are skipped.
+    """
     raw = _OBJECT_READERS[kind](path, dialect.encoding_errors)
-    columns: dict[str, None] = {}
     rows = []
     broken: list[UserError] = []
     for position, (number, cells) in enumerate(_without_last_blanks(raw, None)):
-        columns.update(dict.fromkeys(cells or ()))
         missing = [name for name in required if name not in (cells or ())]
-        if cells is None or missing:
-            broken.append(_lacks(f"{path}, row {number}", cells, missing))
-            if not dialect.skip_bad_rows:
-                raise broken[0]
+        if cells is not None and not missing:
+            chosen = tuple(cells.get(name) for name in (*required, *optional))
+            rows.append(Row(number, position, chosen))
             continue
-        chosen = tuple(cells.get(name) for name in (*required, *optional))
-        rows.append(Row(number, position, chosen))
+        fault = "is blank; remove it"
+        if cells is not None:
+            keys = _listed(tuple(cells))
+            fault = (
+                f"has no {missing[0]!r}; its keys are {keys}. Correct the row"
+            )
+        broken.append(
+            UserError(
+                f"{path}, row {number}: {fault}, or pass `bad_rows`=skip."
+            )
+        )
+        if not dialect.skip_bad_rows:
+            raise broken[0]
     if not rows and broken:
         # A misspelt column, more likely than so many broken rows.
         raise broken[0]
-    return Table(path, tuple(columns), rows, len(broken))
+    if not rows:
+        raise UserError(f"{path}: is empty.")
+    return rows, len(broken)
 
 
 def _without_last_blanks(
@@ -374,19 +359,6 @@ def _without_last_blanks(
         yield from blanks
         blanks.clear()
         yield row
-
-
-def _lacks(
-    place: str, cells: dict[str, Cell] | None, missing: Sequence[str]
-) -> UserError:
-    if cells is None:
-        return UserError(
-            f"{place}: is blank; remove it, or pass `bad_rows`=skip."
-        )
-    return UserError(
-        f"{place}: has no {missing[0]!r}; its keys are "
-        f"{_listed(tuple(cells))}. Correct the row, or pass `bad_rows`=skip."
-    )
 
 
 def _is_number(name: str, columns: Sequence[str]) -> bool:
@@ -418,28 +390,20 @@ def _place(
     near = difflib.get_close_matches(name, columns, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     advice = ""
-    if dialect.chosen and len(columns) == 1:
-        advice = _other_separator(columns[0])
-    if dialect.chosen and not (near or advice):
-        advice = (
-            " If its first row is a row like the others, pass "
-            "`header`=False and name columns by number, from 0."
-        )
+    if dialect.chosen:
+        if not near:
+            advice = (
+                " If its first row is a row like the others, pass "
+                "`header`=False and name columns by number, from 0."
+            )
+        for separator, remedy in _OTHER_SEPARATORS.items():
+            if len(columns) == 1 and separator in columns[0]:
+                advice = f" Its header has {remedy}"
+                break
     raise UserError(
         f"{path}: has no column {name!r}.{hint} Its columns are "
         f"{_listed(columns)}.{advice}"
     )
-
-
-def _other_separator(header: str) -> str:
-    """What to say of a header that was not split."""
-    if "\t" in header:
-        return " Its header has tabs; pass `format`=tsv."
-    if "," in header:
-        return " Its header has commas; pass `format`=csv."
-    if ";" in header:
-        return " Its header has semicolons; write commas or tabs instead."
-    return ""
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -25,7 +25,6 @@ ReadRows = Callable[[str, bool], Any]
 # The recipes that name files.
 FileSettings: TypeAlias = UserFilesRecipe | UserTagRecipe
 
-
 # Examples with a `label`, a `text_key` and a `path`.
 E = TypeVar("E", bound=Any)
 

@@ -1,6 +1,6 @@
 """Files of choices: a text, several that may follow it, and the right one.
 
-SWAG's files, and own ones: CSV, TSV or JSON lines, the choices in several
+SWAG's files, and users' own: CSV, TSV or JSON lines, the choices in several
 columns or, in JSON, in one that is a list.
 """
 
@@ -96,6 +96,9 @@ def read_choices(
 ) -> list[ChoiceExample]:
     """Reads a file of choices; rows may have different numbers of them.
 
+    An example's identifier is its place in the file, from 0, so it stays when
+    others are dropped.
+
     Args:
       path: a TSV, CSV or JSON-lines file; .gz is unpacked.
       columns: where it has what.
@@ -106,25 +109,32 @@ def read_choices(
         `handle_empty_texts`.
       label_needed: whether the label's column must be there.
 
-    Returns:
-      The examples. An example's identifier is its place in the file, from 0,
-      so it stays when others are dropped.
-
     Raises:
       UserError: see `read_table`; or a row with an empty choice, with fewer
         than two or with a label that names none of them.
     """
-    _check(columns)
-    wanted = [columns.context, *columns.choices]
-    if columns.start is not None:
-        wanted.insert(1, columns.start)
-    optional: list[str] = []
-    if columns.label is not None:
-        (wanted if label_needed else optional).append(columns.label)
-    table = read_table(path, wanted, optional, dialect)
+    if not columns.choices or not all(columns.choices):
+        raise UserError(
+            f"`choice_columns`={','.join(columns.choices)}: name the "
+            "columns of the choices, comma-separated, or the one that has "
+            "lists of them."
+        )
+    start = [] if columns.start is None else [columns.start]
+    label = [] if columns.label is None else [columns.label]
+    required = [columns.context, *start, *columns.choices]
+    names = [*required, *label]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(
+                f"the column {name!r} is named twice; context, start, choices "
+                "and label stand in columns of their own."
+            )
+    if label_needed:
+        required, label = names, []
+    rows = read_table(path, required, label, dialect)
     examples: dict[Row, ChoiceExample] = {}
     broken: list[UserError] = []
-    for row in table.rows:
+    for row in rows:
         try:
             examples[row] = _example(row, columns, path, label_needed)
         except UserError as error:
@@ -147,28 +157,6 @@ def read_choices(
     return [examples[row] for row in kept]
 
 
-def _check(columns: ChoiceColumns) -> None:
-    if columns.label_form not in LABEL_FORMS:
-        raise UserError(
-            f"label_form is {columns.label_form!r}; it takes one of "
-            f"{', '.join(LABEL_FORMS)}."
-        )
-    if not columns.choices or not all(columns.choices):
-        raise UserError(
-            f"`choice_columns`={','.join(columns.choices)}: name the "
-            "columns of the choices, comma-separated, or the one that has "
-            "lists of them."
-        )
-    named = [columns.context, *columns.choices]
-    named += [name for name in (columns.start, columns.label) if name]
-    for name in named:
-        if named.count(name) > 1:
-            raise UserError(
-                f"the column {name!r} is named twice; context, start, choices "
-                "and label stand in columns of their own."
-            )
-
-
 def _example(
     row: Row, columns: ChoiceColumns, path: str, label_needed: bool
 ) -> ChoiceExample:
@@ -184,7 +172,15 @@ def _example(
         cell = left[-1]
         if cell is not None and (label_needed or cell):
             text = text_of(cell, columns.label, place)
-            label = _label(text, choices, columns.label_form, place)
+            label = choice_number(text, choices, columns.label_form, place)
+            names = choice_names(choices, columns.label_form)
+            count = names.count(names[label])
+            if count > 1:
+                raise UserError(
+                    f"{place}: the label {excerpt(text)} is the text of "
+                    f"{count} of its {len(choices)} choices; it must be that "
+                    "of one."
+                )
     return ChoiceExample(
         context, start, choices, label, str(row.position), row.number, path
     )
@@ -230,37 +226,26 @@ def _choices(
     return choices
 
 
-def _label(cell: str, choices: tuple[str, ...], form: str, place: str) -> int:
-    """The right choice by number; one that stands twice is none in words."""
-    number = choice_number(cell, choices, form, place)
-    name = choice_name(number, choices, form)
-    count = [choice_name(n, choices, form) for n in range(len(choices))].count(
-        name
-    )
-    if count > 1:
-        raise UserError(
-            f"{place}: the label {excerpt(cell)} is the text of {count} of its "
-            f"{len(choices)} choices; it must be that of one."
-        )
-    return number
+def choice_names(choices: Sequence[str], form: str) -> list[str]:
+    """What files call the choices of a row; see `ChoiceColumns.label_form`."""
+    if form == "text":
+        # Texts with line ends are to fit in a cell as well.
+        return [" ".join(choice.split()) for choice in choices]
+    if form == "letter":
+        return list(_LETTERS[: len(choices)])
+    first = int(form == "number_from_1")
+    return [str(first + number) for number in range(len(choices))]
 
 
 def choice_number(
-    cell: str, choices: tuple[str, ...], form: str, place: str
+    cell: str, choices: Sequence[str], form: str, place: str
 ) -> int:
-    """The number of the choice that a cell names, from 0.
-
-    Args:
-      cell: the cell as a file has it.
-      choices: the texts to choose from.
-      form: how it names one; see `ChoiceColumns`. Of texts that are the same
-        it is the first.
-      place: file and row, for the error.
+    """The number, from 0, of the first choice that a cell names.
 
     Raises:
       UserError: it names none of them.
     """
-    names = [choice_name(n, choices, form) for n in range(len(choices))]
+    names = choice_names(choices, form)
     name = " ".join(cell.split())
     if form == "text":
         if name not in names:
@@ -275,16 +260,6 @@ def choice_number(
             f"it takes {', '.join(LABEL_FORMS)})."
         )
     return names.index(name)
-
-
-def choice_name(number: int, choices: tuple[str, ...], form: str) -> str:
-    """How a file names a choice; see `choice_number`."""
-    if form == "text":
-        # Texts with line ends are to fit in a cell as well.
-        return " ".join(choices[number].split())
-    if form == "letter":
-        return _LETTERS[number]
-    return str(number + (form == "number_from_1"))
 
 
 class ChoiceFiles:
@@ -307,18 +282,15 @@ class ChoiceFiles:
     def read(self, split: str, recipe: ChoiceRecipe) -> list[ChoiceExample]:
         """The rows of a split; see `UserFiles`."""
 
-        def rows(path: str, label_needed: bool) -> list[ChoiceExample]:
-            return self._rows(path, recipe, label_needed)
+        def read_rows(path: str, label_needed: bool) -> list[ChoiceExample]:
+            return self.read_file(path, recipe, label_needed)
 
-        return self._files.read(split, recipe, rows)
+        return self._files.read(split, recipe, read_rows)
 
-    def read_file(self, path: str, recipe: ChoiceRecipe) -> list[ChoiceExample]:
-        """The rows of a file with labels."""
-        return self._rows(path, recipe, True)
-
-    def _rows(
-        self, path: str, recipe: ChoiceRecipe, label_needed: bool
+    def read_file(
+        self, path: str, recipe: ChoiceRecipe, label_needed: bool = True
     ) -> list[ChoiceExample]:
+        """The rows of a file, with labels unless these are not needed."""
         if label_needed and self.columns.label is None:
             raise UserError(
                 "`label_column`=...: name the column of the right choice "

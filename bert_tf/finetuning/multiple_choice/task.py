@@ -10,8 +10,9 @@ import numpy as np
 from bert_tf.checkpoints import MULTIPLE_CHOICE
 from bert_tf.errors import UserError
 from bert_tf.finetuning.checks import Examination
-from bert_tf.finetuning.data.examples import commonest, known_label
-from bert_tf.finetuning.data.predictions import (
+from bert_tf.finetuning.data.examples import (
+    commonest,
+    known_label,
     read_predictions,
     write_predictions,
 )
@@ -20,15 +21,11 @@ from bert_tf.finetuning.multiple_choice.files import (
     ChoiceColumns,
     ChoiceExample,
     ChoiceFiles,
-    choice_name,
+    choice_names,
     choice_number,
 )
-from bert_tf.finetuning.recipe import (
-    SHORTEST_CHOICE,
-    ChoiceRecipe,
-    UserChoiceRecipe,
-)
-from bert_tf.finetuning.rows import LabelledRows, Outputs
+from bert_tf.finetuning.recipe import ChoiceRecipe, UserChoiceRecipe
+from bert_tf.finetuning.rows import CHOICE_MASK, LabelledRows, Outputs
 from bert_tf.finetuning.task import (
     Score,
     Split,
@@ -50,8 +47,6 @@ if TYPE_CHECKING:
     from bert_tf.finetuning.task_model import TaskModel
     from bert_tf.text.tokenizer import BertTokenizer
 
-CHOICE_MASK = "choice_mask"
-
 
 @dataclasses.dataclass(frozen=True)
 class MultipleChoiceConfig(TaskConfig):
@@ -66,7 +61,7 @@ class MultipleChoiceConfig(TaskConfig):
 
     @property
     def num_segments(self) -> int:
-        """Two: the context, and a choice."""
+        """Two: the context and a choice."""
         return 2
 
 
@@ -87,12 +82,7 @@ class ChoicePredictions:
         return self.log_probabilities.argmax(axis=1).tolist()
 
     def probabilities(self, example: int, count: int) -> list[float]:
-        """The probabilities of an example's choices, of which it has `count`.
-
-        Args:
-          example: its number.
-          count: how many choices it has.
-        """
+        """The probabilities of an example, by number, with `count` choices."""
         return np.exp(self.log_probabilities[example, :count]).tolist()
 
     def mean_loss(self, labels: Sequence[int]) -> float:
@@ -104,10 +94,10 @@ class ChoicePredictions:
 def choice_predictions(
     logits: np.ndarray, counts: np.ndarray
 ) -> ChoicePredictions:
-    """Turns the scores of choices into answers.
+    """Turns scores, float32 [N, C], into answers.
 
     Args:
-      logits: float32 [N, C].
+      logits: of each choice.
       counts: int64 [N], how many choices each example has.
     """
     is_choice = np.arange(logits.shape[1]) < counts[:, None]
@@ -125,12 +115,10 @@ class EncodedChoices:
       rows: a row [CLS] context [SEP] start and choice [SEP] for each choice,
         those of an example one after the other.
       starts: int64 [N + 1], where the rows of each example begin.
-      truncated_rows: how many rows were too long.
     """
 
     rows: EncodedRows
     starts: np.ndarray
-    truncated_rows: int
 
     @property
     def counts(self) -> np.ndarray:
@@ -148,10 +136,7 @@ class EncodedChoices:
         return *self.rows.arrays, self.starts
 
     def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
-        """A batch of some examples.
-
-        Args:
-          chosen: int64 [B], examples by number.
+        """A batch of some examples; see `Rows`.
 
         Returns:
           The encoder's inputs, int32 [B, C, S], padded to the longest row and
@@ -192,22 +177,9 @@ def encode_choices(
 
     Devlin et al. 2019, section 4.4: the given sentence is text A and a
     possible continuation text B; what the continuations have in common, as
-    SWAG's second sentence begins, is the beginning of B. Rows that are too
-    long are cut as by `SentencePacker`.
-
-    Args:
-      examples: N examples, at least one.
-      tokenizer: what turns texts into ids.
-      max_seq_length: S, the longest row.
-
-    Raises:
-      UserError: no room for a token of each text.
+    SWAG's second sentence begins, is the beginning of B. Rows that are longer
+    than max_seq_length are truncated as by `SentencePacker`.
     """
-    if max_seq_length < SHORTEST_CHOICE:
-        raise UserError(
-            f"max_seq_length is {max_seq_length}; [CLS], two [SEP] and a "
-            f"token of each text need {SHORTEST_CHOICE}."
-        )
     counts = np.array([len(example.choices) for example in examples], np.int64)
     example = np.repeat(np.arange(len(examples)), counts)
     contexts = tokenize_texts([e.context for e in examples], tokenizer)
@@ -218,12 +190,10 @@ def encode_choices(
     contexts = TokenIds(
         contexts.ids, contexts.begin[example], contexts.count[example]
     )
-    room = max_seq_length - 3
-    first, second = truncate(contexts, endings, room)
+    first, second = truncate(contexts, endings, max_seq_length - 3)
     return EncodedChoices(
         rows=pack_rows(example, first, second, len(examples), tokenizer),
         starts=np.concatenate([[0], np.cumsum(counts)]),
-        truncated_rows=int(np.sum(contexts.count + endings.count > room)),
     )
 
 
@@ -300,9 +270,7 @@ class MultipleChoiceTask(
         rows = encode_choices(examples, tokenizer, config.max_seq_length)
         if not labelled:
             return rows
-        from bert_tf.finetuning.multiple_choice.objective import (
-            ChoicesObjective,
-        )
+        from bert_tf.finetuning.task_model import ChoicesObjective
 
         labels = np.array(self.references(examples), np.int32)
         weights = np.ones(len(labels), np.float32)
@@ -324,9 +292,7 @@ class MultipleChoiceTask(
         config: MultipleChoiceConfig,
     ) -> Any:
         """Cross-entropy over the choices of each example."""
-        from bert_tf.finetuning.multiple_choice.objective import (
-            ChoicesObjective,
-        )
+        from bert_tf.finetuning.task_model import ChoicesObjective
 
         return ChoicesObjective()
 
@@ -376,7 +342,7 @@ class MultipleChoiceTask(
         """Writes index and prediction, named as the files name choices."""
         form = self.data.columns.label_form
         cells = {
-            example.identifier: choice_name(value, example.choices, form)
+            example.identifier: choice_names(example.choices, form)[value]
             for example, value in zip(examples, predictions.values, strict=True)
         }
         path = folder / f"predictions_{split}.tsv"

@@ -1,4 +1,4 @@
-"""The three kinds of text classification: a class, a number, several labels."""
+"""The kinds of text classification: a class, a number, several labels."""
 
 import collections
 import dataclasses
@@ -12,11 +12,19 @@ from bert_tf.errors import UserError, excerpt
 from bert_tf.finetuning.data.examples import (
     Example,
     Label,
+    ParseLabel,
+    examples_of,
     known_label,
     sorted_labels,
 )
-from bert_tf.finetuning.data.tables import Cell
-from bert_tf.finetuning.recipe import MultiLabelRecipe, SentenceRecipe
+from bert_tf.finetuning.data.tables import Cell, Dialect, read_table
+from bert_tf.finetuning.data.user_files import UserFiles, split_off_dev
+from bert_tf.finetuning.recipe import (
+    MultiLabelRecipe,
+    SentenceRecipe,
+    UserTableRecipe,
+)
+from bert_tf.finetuning.task import TaskTemplate
 from bert_tf.finetuning.text_classification import metrics
 from bert_tf.finetuning.text_classification.task import (
     Metric,
@@ -51,12 +59,7 @@ class SentenceTask(TextClassificationTask):
     target_dtype: ClassVar[str] = "int32"
 
     def parse_label(self, cell: Cell, place: str) -> str:
-        """Turns a cell into the name of a class.
-
-        Raises:
-          UserError: it is empty, NaN, a list or, where the classes are fixed,
-            none of them.
-        """
+        """Turns a cell into the name of a class."""
         if isinstance(cell, tuple):
             raise UserError(
                 f"{place}: the label is a list, {excerpt(cell)}; pass "
@@ -73,11 +76,7 @@ class SentenceTask(TextClassificationTask):
         return cell
 
     def find_labels(self, examples: Sequence[Example]) -> tuple[str, ...]:
-        """The task's own classes, or those of the training examples.
-
-        Raises:
-          UserError: there is one class alone, or almost as many as rows.
-        """
+        """The task's own classes, or those of the training examples."""
         if self.labels:
             return self.labels
         counts = collections.Counter(known_label(e) for e in examples)
@@ -129,7 +128,7 @@ class SentenceTask(TextClassificationTask):
         return ClassesObjective(class_weights)
 
     def predictions_of(
-        self, logits: np.ndarray, labels: Sequence[str], threshold: float = 0.5
+        self, logits: np.ndarray, labels: Sequence[str], threshold: float
     ) -> Predictions:
         """The class of the largest logit, and the softmax."""
         exp_logits = np.exp(logits - logits.max(axis=-1, keepdims=True))
@@ -162,7 +161,7 @@ class RegressionTask(TextClassificationTask):
     label_kind: ClassVar[str] = "regression"
 
     def parse_label(self, cell: Cell, place: str) -> float:
-        """Turns a cell into a number; raises `UserError` if it is none."""
+        """Turns a cell into a finite number."""
         try:
             number = float(cell if isinstance(cell, str) else "")
         except ValueError:
@@ -179,7 +178,7 @@ class RegressionTask(TextClassificationTask):
         return number
 
     def find_labels(self, examples: Sequence[Example]) -> tuple[str, ...]:
-        """No classes; raises `UserError` if all numbers are the same."""
+        """No labels; numbers that are all the same are refused."""
         numbers = {known_label(example) for example in examples}
         if len(numbers) < 2:
             raise UserError(
@@ -200,14 +199,14 @@ class RegressionTask(TextClassificationTask):
 
     def plain_objective(self) -> Any:
         """Squared error."""
-        from bert_tf.finetuning.text_classification.objectives import (
+        from bert_tf.finetuning.task_model import (
             RegressionObjective,
         )
 
         return RegressionObjective()
 
     def predictions_of(
-        self, logits: np.ndarray, labels: Sequence[str], threshold: float = 0.5
+        self, logits: np.ndarray, labels: Sequence[str], threshold: float
     ) -> Predictions:
         """The logits [N, 1], clipped to `value_range`."""
         values = logits[:, 0]
@@ -275,11 +274,7 @@ class MultiLabelTask(TextClassificationTask):
         return dataclasses.replace(config, threshold=recipe.threshold)
 
     def find_labels(self, examples: Sequence[Example]) -> tuple[str, ...]:
-        """The task's own labels, or all that occur, sorted.
-
-        Raises:
-          UserError: there are none, the same in every row, or too many.
-        """
+        """The task's own labels, or all that occur, sorted."""
         labels = self.all_labels([known_label(e) for e in examples])
         path = examples[0].path
         if not labels:
@@ -318,14 +313,14 @@ class MultiLabelTask(TextClassificationTask):
 
     def plain_objective(self) -> Any:
         """Binary cross-entropy of each label."""
-        from bert_tf.finetuning.text_classification.objectives import (
+        from bert_tf.finetuning.task_model import (
             MultiLabelObjective,
         )
 
         return MultiLabelObjective()
 
     def predictions_of(
-        self, logits: np.ndarray, labels: Sequence[str], threshold: float = 0.5
+        self, logits: np.ndarray, labels: Sequence[str], threshold: float
     ) -> Predictions:
         """Every label whose probability is above the threshold."""
         # The sigmoid, in the form that no logit overflows.
@@ -353,6 +348,92 @@ class MultiLabelTask(TextClassificationTask):
         return self.separator.join(value)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UserFileTask(TaskTemplate):
+    """What the name sentence stands for, until a recipe says what it is."""
+
+    recipe_type: ClassVar[type[UserTableRecipe]] = UserTableRecipe
+
+    def resolve(self, recipe: UserTableRecipe) -> TextClassificationTask:
+        """The task that a recipe describes.
+
+        Raises:
+          UserError: the columns are not named, or a text is the label too.
+        """
+        texts = tuple(map(str.strip, recipe.text_columns.split(",")))
+        if len(texts) > 2 or not all(texts):
+            raise UserError(
+                f"`text_columns`={recipe.text_columns}: name one column, "
+                "or two of a pair, for example text_columns=question,answer."
+            )
+        if len(set(texts)) < len(texts):
+            raise UserError(
+                f"`text_columns`={recipe.text_columns}: names one column twice."
+            )
+        if recipe.label_column in texts:
+            raise UserError(
+                f"`label_column`={recipe.label_column}: is one of the "
+                "text_columns; the label stands in another column."
+            )
+        kinds = (SentenceTask, RegressionTask, MultiLabelTask)
+        (kind,) = (k for k in kinds if k.label_kind == recipe.label_kind)
+        # Task and data of one run, so that a file is read once.
+        return kind(
+            name=self.name,
+            data=UserTexts(texts),
+            text_columns=recipe.text_columns,
+            separator=recipe.label_separator,
+        )
+
+
+class UserTexts:
+    """The rows of the files that a recipe names; see `TextData`.
+
+    Args:
+      texts: the text columns, one or two.
+    """
+
+    def __init__(self, texts: tuple[str, ...]):
+        self._texts = texts
+        self._files = UserFiles(split_off_dev)
+
+    def present(
+        self, splits: Sequence[str], recipe: UserTableRecipe
+    ) -> tuple[str, ...]:
+        """The splits that the recipe names a file for."""
+        return self._files.present(splits, recipe)
+
+    def read(
+        self, split: str, recipe: UserTableRecipe, parse_label: ParseLabel
+    ) -> list[Example]:
+        """The rows of a split; see `TextData`."""
+
+        def read_rows(path: str, label_needed: bool) -> list[Example]:
+            return self.read_file(path, recipe, parse_label, label_needed)
+
+        return self._files.read(split, recipe, read_rows)
+
+    def read_file(
+        self,
+        path: str,
+        recipe: UserTableRecipe,
+        parse_label: ParseLabel,
+        label_needed: bool = True,
+    ) -> list[Example]:
+        """The rows of a file, with labels unless these are not needed."""
+        label = [recipe.label_column] if recipe.label_column else []
+        if label_needed and not label:
+            raise UserError(
+                f"`label_column`=...: name the column of the label in {path}."
+            )
+        required = [*self._texts, *(label if label_needed else [])]
+        optional = [] if label_needed else label
+        rows = read_table(path, required, optional, Dialect.of_recipe(recipe))
+        return examples_of(
+            path, rows, self._texts, bool(label), recipe.empty_text, parse_label
+        )
+
+
 def _check_label_text(label: str, place: str) -> None:
     """Raises `UserError` if no prediction file could hold the label."""
     if any(character in label for character in "\t\r\n"):
@@ -365,19 +446,13 @@ def _check_label_text(label: str, place: str) -> None:
 def class_weights_of(
     setting: str, targets: np.ndarray, labels: Sequence[str]
 ) -> list[float] | None:
-    """The weights of the classes that the recipe asks for.
+    """The weights of the classes that the recipe asks for; None for none.
 
     Args:
-      setting: `class_weights` of the recipe.
+      setting: `class_weights` of the recipe. "balanced" gives each class the
+        same sum of weights over the training examples, and 1 on average.
       targets: int32 [N], the classes of the training examples.
       labels: the C classes.
-
-    Returns:
-      C weights; None for no weights. "balanced" gives each class the same
-      sum of weights over the training examples, and 1 on average.
-
-    Raises:
-      UserError: the setting is no list of one number for each class.
     """
     if not setting:
         return None

@@ -21,14 +21,12 @@ from bert_tf.finetuning.data.examples import (
     ParseLabel,
     commonest,
     known_label,
-    sorted_labels,
-)
-from bert_tf.finetuning.data.predictions import (
     read_predictions,
+    sorted_labels,
     write_predictions,
 )
 from bert_tf.finetuning.data.tables import Cell
-from bert_tf.finetuning.recipe import SentenceRecipe
+from bert_tf.finetuning.recipe import LONG_INPUTS, SentenceRecipe
 from bert_tf.finetuning.rows import LabelledRows, Outputs, RowsAround
 from bert_tf.finetuning.task import (
     Score,
@@ -38,11 +36,19 @@ from bert_tf.finetuning.task import (
     refuse_null_odds,
 )
 from bert_tf.finetuning.text_classification.checks import examine_texts
+from bert_tf.text.packing import (
+    EncodedRows,
+    TokenIds,
+    make_windows,
+    num_windows,
+    pack_rows,
+    tokenize_texts,
+    truncate,
+)
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
-    from bert_tf.finetuning.task_model import TaskModel
-    from bert_tf.text.packing import EncodedRows
+    from bert_tf.finetuning.task_model import LogitsObjective, TaskModel
     from bert_tf.text.tokenizer import BertTokenizer
 
 # A score of N answers: those of the examples, then those predicted.
@@ -91,7 +97,7 @@ class TextClassificationConfig(TaskConfig):
       label_kind: classes, regression or multi_label.
       num_outputs: C.
       num_texts: 1, or 2 where the rows are pairs.
-      text_columns: columns of an own file, as the recipe has them.
+      text_columns: columns of a user's file, as the recipe has them.
       label_separator: between several labels in a cell.
       long_inputs: cut or windows.
       doc_stride: tokens from the start of a window to that of the next.
@@ -109,7 +115,7 @@ class TextClassificationConfig(TaskConfig):
 
     @property
     def num_segments(self) -> int:
-        """As many as there are texts in a row."""
+        """The texts of a row."""
         return self.num_texts
 
     def summary(self) -> dict[str, Any]:
@@ -126,7 +132,7 @@ class TextRows(RowsAround):
       rows: the rows of N examples.
     """
 
-    rows: "EncodedRows"
+    rows: EncodedRows
 
     def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
         """The logits of each example, those of its windows averaged."""
@@ -141,6 +147,63 @@ class TextRows(RowsAround):
         return {"logits": logits.astype(np.float32)}
 
 
+def encode(
+    examples: Sequence[Example],
+    tokenizer: "BertTokenizer",
+    max_seq_length: int,
+    long_inputs: str = "cut",
+    doc_stride: int = 64,
+) -> EncodedRows:
+    """Tokenises and packs examples.
+
+    A pair that is too long is truncated as by `SentencePacker`: token by token
+    at the end of the longer text, the second where they are equally long. With
+    long_inputs="windows" a text that is too long becomes several rows that
+    overlap: of a pair, the second text is split into windows and the first is
+    repeated in each, itself truncated to half of the room where it is longer.
+
+    Args:
+      examples: the examples; in all of them, or in none, text_b is None.
+      tokenizer: what turns texts into ids.
+      max_seq_length: S, the longest row.
+      long_inputs: "cut" or "windows".
+      doc_stride: tokens from the start of a window to that of the next; where
+        it is longer than a window, windows follow one another.
+    """
+    if long_inputs not in LONG_INPUTS:
+        raise UserError(
+            f"long_inputs is {long_inputs!r}; it takes one of "
+            f"{', '.join(LONG_INPUTS)}."
+        )
+    first = tokenize_texts([e.text_a for e in examples], tokenizer)
+    second = None
+    if examples and examples[0].text_b is not None:
+        second = tokenize_texts([e.text_b or "" for e in examples], tokenizer)
+    room = max_seq_length - (2 if second is None else 3)
+    if long_inputs == "cut":
+        example = np.arange(len(examples))
+        first, second = truncate(first, second, room)
+    elif second is None:
+        example, first = _windows(first, room, doc_stride)
+    else:
+        fits = first.count + second.count <= room
+        half = np.minimum(first.count, room // 2)
+        count = np.where(fits, first.count, half)
+        example, second = _windows(second, room - count, doc_stride)
+        first = TokenIds(first.ids, first.begin[example], count[example])
+    return pack_rows(example, first, second, len(examples), tokenizer)
+
+
+def _windows(
+    texts: TokenIds, room: int | np.ndarray, doc_stride: int
+) -> tuple[np.ndarray, TokenIds]:
+    """Windows of `room` tokens, and the text that each of them is of."""
+    counts = num_windows(texts.count, room, doc_stride)
+    windows = make_windows(counts, texts.count, room, doc_stride)
+    begin = texts.begin[windows.text] + windows.offset
+    return windows.text, TokenIds(texts.ids, begin, windows.count)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextClassificationTask(
     Task[list[Example], TextClassificationConfig, Predictions]
@@ -153,7 +216,7 @@ class TextClassificationTask(
         they are found in the training rows, or there are none.
       scores: its official scores by name.
       submission_files: the name of each test split's prediction file.
-      text_columns: columns of an own file, as the recipe has them.
+      text_columns: columns of a user's file, as the recipe has them.
       separator: what stands between several labels of a cell.
     """
 
@@ -229,11 +292,11 @@ class TextClassificationTask(
             raise UserError(
                 f"{examples[0].path}: rows of {count} text(s), but the model "
                 f"was fine-tuned on {config.num_texts} "
-                f"(text_columns={config.text_columns}); name as many in "
-                "text_columns."
+                f"(text_columns={config.text_columns}); name that number of "
+                "columns in text_columns."
             )
-        known = [e for e in examples if e.label is not None]
-        self.targets(known, config.labels)
+        labelled = [e for e in examples if e.label is not None]
+        self.targets(labelled, config.labels)
 
     def check_config(
         self, config: TextClassificationConfig, folder: pathlib.Path
@@ -253,9 +316,7 @@ class TextClassificationTask(
         config: TextClassificationConfig,
         labelled: bool = False,
     ) -> TextRows | LabelledRows:
-        """Tokenises and packs; see `encode` of encoding.py."""
-        from bert_tf.finetuning.text_classification.encoding import encode
-
+        """Tokenises and packs; see the function `encode`."""
         rows = encode(
             examples,
             tokenizer,
@@ -301,7 +362,7 @@ class TextClassificationTask(
         tokenizer: "BertTokenizer",
         config: TextClassificationConfig,
     ) -> Predictions:
-        """See `predictions_of`."""
+        """Asks the kind; see `predictions_of`."""
         return self.predictions_of(
             outputs["logits"], config.labels, config.threshold
         )
@@ -313,16 +374,12 @@ class TextClassificationTask(
         config: TextClassificationConfig,
     ) -> Score:
         """The official scores, and the loss, all classes weighing the same."""
-        from bert_tf.finetuning.text_classification.objectives import mean_loss
-
         values = self.label_scores(
             self.references(examples), predictions.values, config.labels
         )
         targets = self.targets(examples, config.labels)
-        return Score(
-            values,
-            mean_loss(self.plain_objective(), predictions.logits, targets),
-        )
+        loss = self.plain_objective().mean_loss(predictions.logits, targets)
+        return Score(values, loss)
 
     def baseline(
         self, train: list[Example], examples: list[Example]
@@ -369,6 +426,7 @@ class TextClassificationTask(
         config: TextClassificationConfig,
     ) -> Iterator[dict[str, Any]]:
         """Every row with its label, the prediction and the probabilities."""
+        shares = predictions.probabilities
         for index, example in enumerate(examples):
             line = {
                 "identifier": example.identifier,
@@ -378,10 +436,8 @@ class TextClassificationTask(
                 "label": example.label,
                 "prediction": predictions.values[index],
             }
-            if predictions.probabilities is not None:
-                line["probabilities"] = predictions.probabilities[
-                    index
-                ].tolist()
+            if shares is not None:
+                line["probabilities"] = shares[index].tolist()
             yield line
 
     def score_file(
@@ -405,25 +461,14 @@ class TextClassificationTask(
 
     @abc.abstractmethod
     def parse_label(self, cell: Cell, place: str) -> Label:
-        """Turns a cell into a label.
-
-        Args:
-          cell: the cell as the file has it.
-          place: file and row, for the error.
-
-        Raises:
-          UserError: it is no label of this task.
-        """
+        """Turns a cell into a label; `place` is file and row, for errors."""
 
     @abc.abstractmethod
     def find_labels(self, examples: Sequence[Example]) -> tuple[str, ...]:
         """The labels in the order of the model's outputs.
 
-        Args:
-          examples: the training examples.
-
         Raises:
-          UserError: nothing can be learned from them.
+          UserError: nothing can be learned from these training examples.
         """
 
     @abc.abstractmethod
@@ -434,31 +479,17 @@ class TextClassificationTask(
     def label_array(
         self, values: Sequence[Label], labels: Sequence[str]
     ) -> np.ndarray:
-        """Labels as the metrics take them.
-
-        Args:
-          values: N labels of examples, or answers.
-          labels: the labels in the order of the outputs, among which they are.
-
-        Returns:
-          [N] or [N, C].
-        """
+        """Labels or answers as the metrics take them, [N] or [N, C]."""
 
     @abc.abstractmethod
-    def plain_objective(self) -> Any:
-        """What the model is trained for; see `bert_tf.training.step`."""
+    def plain_objective(self) -> "LogitsObjective":
+        """What the model is trained for, all classes weighing the same."""
 
     @abc.abstractmethod
     def predictions_of(
-        self, logits: np.ndarray, labels: Sequence[str], threshold: float = 0.5
+        self, logits: np.ndarray, labels: Sequence[str], threshold: float
     ) -> Predictions:
-        """Turns logits into answers.
-
-        Args:
-          logits: float32 [N, C].
-          labels: the labels in the order of the outputs.
-          threshold: probability above which one of several labels holds.
-        """
+        """Turns logits, float32 [N, C], into answers."""
 
     def majority(self, labels: Sequence[Label]) -> Label:
         """The answer to give without a model: the commonest."""
@@ -477,17 +508,10 @@ class TextClassificationTask(
     def targets(
         self, examples: Sequence[Example], labels: Sequence[str]
     ) -> np.ndarray:
-        """What the model is to learn.
-
-        Args:
-          examples: N examples with labels.
-          labels: the labels in the order of the model's outputs.
-
-        Returns:
-          [N, ...], of `target_dtype`.
+        """What the model is to learn, [N, ...], of `target_dtype`.
 
         Raises:
-          UserError: an example has no label or an unknown one.
+          UserError: an example has no label or one that is not in `labels`.
         """
         known = set(labels)
         for example in examples:
@@ -504,16 +528,7 @@ class TextClassificationTask(
         values: Sequence[Label],
         labels: Sequence[str],
     ) -> dict[str, float]:
-        """The official scores.
-
-        Args:
-          references: the labels of N examples.
-          values: N answers.
-          labels: the labels, among which both are.
-
-        Returns:
-          Score by name, from -1 or 0 to 1.
-        """
+        """The official scores by name, of labels and answers in `labels`."""
         gold = self.label_array(references, labels)
         predicted = self.label_array(values, labels)
         return {

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from bert_tf.errors import UserError
 from bert_tf.finetuning.data.tables import Dialect
 from bert_tf.finetuning.multiple_choice.files import (
     SWAG_COLUMNS,
@@ -12,6 +11,7 @@ from bert_tf.finetuning.multiple_choice.files import (
     ChoiceExample,
     read_choices,
 )
+from tests import user_errors
 
 SWAG = """\
 ,video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,\
@@ -37,10 +37,8 @@ def objects(tmp_path, *rows):
 
 
 def error_of(path, columns, **settings):
-    with pytest.raises(UserError) as caught:
-        read_choices(path, columns, **settings)
-    assert "\n" not in str(caught.value)
-    return str(caught.value).removeprefix(path)
+    line = user_errors.error_of(read_choices, path, columns, **settings)
+    return line.removeprefix(path)
 
 
 def test_swag(tmp_path):
@@ -66,9 +64,7 @@ def test_swag(tmp_path):
         ),
     ]
 
-
-def test_swag_without_labels(tmp_path):
-    """As its test.csv is."""
+    # Without labels, as its test.csv is.
     lines = [line.rpartition(",")[0] for line in SWAG.splitlines()]
     path = written(tmp_path, "\n".join(lines))
     examples = read_choices(path, SWAG_COLUMNS, label_needed=False)
@@ -179,21 +175,16 @@ def test_rows_that_are_wrong(tmp_path, row, expected):
     assert error_of(path, LISTS).startswith(f", row 2: {expected}")
 
 
-def test_an_empty_choice_in_a_column(tmp_path):
-    path = written(tmp_path, "q,a,b,c,y\nQ,1,,3,0\n")
-    line = error_of(path, COLUMNS)
-    assert line.startswith(", row 2: the choice in 'b' is empty ('')")
-
-
-def test_bad_rows_are_passed_over_and_counted(tmp_path, capsys):
+def test_bad_rows_are_skipped_and_counted(tmp_path, capsys):
     text = "q,a,b,c,y\nQ,1,,3,0\nR,1,2,3,0\nS,1,2,3,7\n"
     path = written(tmp_path, text)
+    line = error_of(path, COLUMNS)
+    assert line.startswith(", row 2: the choice in 'b' is empty ('')")
     (example,) = read_choices(path, COLUMNS, SKIPPING)
     assert (example.context, example.identifier, example.row) == ("R", "1", 3)
-    told = capsys.readouterr().err
-    assert f"{path}: 2 rows have no usable choices or label and are" in told
-    assert "The first:" in told
-    assert "row 2" in told
+    notice = capsys.readouterr().err
+    assert f"{path}: 2 rows have no usable choices or label and are" in notice
+    assert f"The first: {path}, row 2" in notice
     # Where all are bad, a setting is, more likely than the file.
     path = written(tmp_path, "q,a,b,c,y\nQ,1,2,3,X\n")
     line = error_of(path, COLUMNS, dialect=SKIPPING)
@@ -219,10 +210,6 @@ def test_empty_contexts(tmp_path, capsys):
         (ChoiceColumns("q", ("a", "a"), "y"), "the column 'a' is named twice"),
         (ChoiceColumns("q", ("a", "q"), "y"), "the column 'q' is named twice"),
         (ChoiceColumns("q", ("a", "b"), "b"), "the column 'b' is named twice"),
-        (
-            ChoiceColumns("q", ("a", "b"), "y", label_form="word"),
-            "label_form is 'word'; it takes one of number, number_from_1, let",
-        ),
         (ChoiceColumns("q", ("a", "x"), "y"), ": has no column 'x'."),
     ],
 )

@@ -1,32 +1,43 @@
-"""Tasks on choices: files, settings, objective, doctor and scores."""
+"""Tasks on choices: files, answers, scores, the doctor; what a model gives."""
+
+import json
 
 import numpy as np
 import pytest
 from keras import ops
 
-from bert_tf.errors import UserError
+from bert_tf import models
+from bert_tf.checkpoints import MULTIPLE_CHOICE, load_checkpoint
+from bert_tf.config import BertConfig
+from bert_tf.encoder import BertEncoder
 from bert_tf.finetuning.data.user_files import split_off_dev
+from bert_tf.finetuning.evaluation import Predictor
 from bert_tf.finetuning.multiple_choice.files import ChoiceExample, SwagFiles
-from bert_tf.finetuning.multiple_choice.objective import ChoicesObjective
 from bert_tf.finetuning.multiple_choice.task import (
     MultipleChoiceTask,
     UserChoiceTask,
     choice_predictions,
 )
 from bert_tf.finetuning.recipe import ChoiceRecipe, UserChoiceRecipe
-from tests.finetuning.multiple_choice.choice_runs import COLUMNS, rows, written
-from tests.finetuning.sentence_runs import tokenizer
+from bert_tf.finetuning.run import run_finetuning
+from bert_tf.finetuning.task import Split
+from bert_tf.finetuning.task_model import ChoicesObjective
+from bert_tf.training.strategies import make_strategy
+from tests.contracts.task_cases import CASES, model_folder
+from tests.finetuning.sentence_runs import TOKENS, tokenizer
+from tests.model_helpers import fill
+from tests.run_folders import weights
+from tests.user_errors import error_of
 from tools.task_files import load_task, recipe_of
 
-OWN = UserChoiceTask(name="choice")
+USER_TASK = UserChoiceTask(name="choice")
+COLUMNS = {
+    "context_column": "text",
+    "start_column": "start",
+    "choice_columns": "options",
+    "label_column": "answer",
+}
 HEADER = "n,sent1,sent2,ending0,ending1,ending2,ending3,label\n"
-
-
-def message_of(call, *arguments):
-    with pytest.raises(UserError) as caught:
-        call(*arguments)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def example(number, label, count=4, context=None):
@@ -39,6 +50,14 @@ def example(number, label, count=4, context=None):
         number + 2,
         "f.csv",
     )
+
+
+def write(path, rows):
+    """A file of JSON lines: text, options and answer."""
+    names = ("text", "options", "answer")
+    lines = [dict(zip(names, row, strict=True)) | {"start": ""} for row in rows]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(path)
 
 
 def swag_file(folder, name, count, first=0):
@@ -61,9 +80,7 @@ def test_the_recipe_of_swag():
     assert (recipe.train_batch_size, recipe.learning_rate) == (16, 2e-5)
     assert recipe.num_train_epochs == 3
     assert (recipe.train_file, recipe.dev_file) == ("train.csv", "val.csv")
-    line = message_of(
-        recipe_of, load_task("swag"), "swag", ["context_column=a"]
-    )
+    line = error_of(recipe_of, load_task("swag"), "swag", ["context_column=a"])
     assert "unknown key 'context_column'" in line
 
 
@@ -87,9 +104,9 @@ def test_one_official_file_is_split(tmp_path, capsys, name):
     recipe = swag_recipe(tmp_path, dev_share=0.2)
     assert task.splits(task.dev_splits, recipe) == ("dev",)
     train, dev = task.load("train", recipe), task.load("dev", recipe)
-    told = capsys.readouterr().err
-    assert f"holds {name} alone of train.csv and val.csv; it is split" in told
-    assert "8 of 40 rows are kept for dev (dev_share=0.2" in told
+    notice = capsys.readouterr().err
+    assert f"holds {name} alone of train.csv and val.csv; it is split" in notice
+    assert "8 of 40 rows are kept for dev (dev_share=0.2" in notice
     assert (len(train), len(dev)) == (32, 8)
     assert not {e.context for e in train} & {e.context for e in dev}
     assert [e.row for e in train] == sorted(e.row for e in train)
@@ -102,12 +119,12 @@ def test_one_official_file_is_split(tmp_path, capsys, name):
 
 def test_no_official_file(tmp_path):
     task, recipe = load_task("swag"), swag_recipe(tmp_path)
-    line = message_of(task.load, "train", recipe)
+    line = error_of(task.load, "train", recipe)
     assert line.startswith(f"`data_dir`={tmp_path}: holds neither train.csv no")
     named = recipe.override(["dev_file=", "train_file=mine.csv"])
-    line = message_of(task.load, "train", named)
+    line = error_of(task.load, "train", named)
     assert line == f"{tmp_path}/mine.csv: no such file."
-    assert "test.csv: no such file" in message_of(task.load, "test", recipe)
+    assert "test.csv: no such file" in error_of(task.load, "test", recipe)
 
 
 def test_rows_of_a_context_stay_together():
@@ -119,12 +136,12 @@ def test_rows_of_a_context_stay_together():
 
 
 def test_own_columns_that_are_not_named():
-    prepared = OWN.resolve
-    line = message_of(prepared, UserChoiceRecipe(choice_columns="a,b"))
+    prepared = USER_TASK.resolve
+    line = error_of(prepared, UserChoiceRecipe(choice_columns="a,b"))
     assert line.startswith("`context_column`=...: name it, for example")
-    line = message_of(prepared, UserChoiceRecipe(context_column="q"))
+    line = error_of(prepared, UserChoiceRecipe(context_column="q"))
     assert line.startswith("`choice_columns`=...: name it")
-    columns = OWN.resolve(
+    columns = USER_TASK.resolve(
         UserChoiceRecipe(context_column="q", choice_columns="a, b")
     ).data.columns
     assert (columns.choices, columns.start, columns.label) == (
@@ -136,18 +153,17 @@ def test_own_columns_that_are_not_named():
 
 def test_own_files_that_are_not_named(tmp_path):
     recipe = UserChoiceRecipe(**{**COLUMNS, "label_column": ""})
-    task = OWN.resolve(recipe)
-    line = message_of(task.splits, ("dev",), recipe)
+    task = USER_TASK.resolve(recipe)
+    line = error_of(task.splits, ("dev",), recipe)
     assert line == "`dev_file`=...: name the file; this mode reads it."
-    path = written(tmp_path / "a.jsonl", rows(9, 1))
-    line = message_of(
-        task.load, "train", recipe.override([f"train_file={path}"])
-    )
+    rows = [("q", ["x", "y"], 0), ("r", ["x", "y"], 1)]
+    path = write(tmp_path / "a.jsonl", rows)
+    line = error_of(task.load, "train", recipe.override([f"train_file={path}"]))
     assert line.startswith("`label_column`=...: name the column of the rig")
     assert path in line
     # To predict, no label is needed.
     tests = recipe.override([f"test_file={path}"])
-    assert [e.label for e in task.load("test", tests)] == [None] * 9
+    assert [e.label for e in task.load("test", tests)] == [None, None]
 
 
 def test_own_files_of_csv(tmp_path, capsys):
@@ -161,27 +177,12 @@ def test_own_files_of_csv(tmp_path, capsys):
         label_column="l",
         label_form="letter",
     )
-    line = message_of(OWN.resolve(recipe).load, "dev", recipe)
+    line = error_of(USER_TASK.resolve(recipe).load, "dev", recipe)
     assert "quiz.csv, row 3: the choice in 'b' is empty" in line
     skipping = recipe.override(["bad_rows=skip"])
-    found = OWN.resolve(skipping).load("dev", skipping)
+    found = USER_TASK.resolve(skipping).load("dev", skipping)
     assert [e.label for e in found] == [1, 2]
     assert "1 rows have no usable choices or label" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"max_seq_length": 4}, "max_seq_length is 4; it takes 5 or more."),
-        ({"label_form": "word"}, "label_form is 'word'; it takes one of numb"),
-        ({"dev_share": 1.0}, "dev_share is 1.0; it takes above 0, below 1."),
-        ({"dev_seed": -1}, "dev_seed is -1; it takes 0 to"),
-        ({"format": "xml"}, "format is 'xml'; it takes one of tsv, csv, jsonl"),
-        ({"bad_rows": "no"}, "bad_rows is 'no'"),
-    ],
-)
-def test_settings_that_cannot_be(changes, message):
-    assert message_of(lambda: UserChoiceRecipe(**changes)).startswith(message)
 
 
 def batch_of(logits, labels, mask, weights=None):
@@ -228,9 +229,9 @@ def test_answers_by_hand():
     first = 1 / (1 + np.exp(-2.0))
     assert found.probabilities(0, 2) == pytest.approx([1 - first, first])
     assert sum(found.probabilities(1, 3)) == pytest.approx(1)
-    odds = np.exp([2.0, -2.0, 0.0])
-    wanted = -(np.log(first) + np.log(odds[2] / odds.sum())) / 2
-    assert found.mean_loss([1, 2]) == pytest.approx(wanted)
+    exp_logits = np.exp([2.0, -2.0, 0.0])
+    loss = -(np.log(first) + np.log(exp_logits[2] / exp_logits.sum())) / 2
+    assert found.mean_loss([1, 2]) == pytest.approx(loss)
     # Scores that are far apart overflow nothing.
     far = choice_predictions(np.float32([[1e4, -1e4]]), np.array([2]))
     assert far.mean_loss([1]) == pytest.approx(2e4)
@@ -294,44 +295,49 @@ def test_the_doctor():
     assert "lose their end; max_seq_length=" in text
 
 
-def scored(tmp_path, cells, recipe=None):
-    path = written(
-        tmp_path / "gold.jsonl",
-        [
-            {"text": "q", "start": "", "options": ["x", "y z"], "answer": "1"},
-            {"text": "r", "start": "", "options": ["x", "x"], "answer": "0"},
-        ],
-    )
-    file = tmp_path / "predictions.tsv"
-    file.write_text("index\tprediction\n" + "".join(cells))
-    recipe = recipe or UserChoiceRecipe(**COLUMNS)
-    task = OWN.resolve(recipe)
-    return lambda: task.score_file(recipe, path, str(file))
+FILE = "predictions.tsv"
 
 
-def test_prediction_files(tmp_path):
-    assert scored(tmp_path, ["0\t1\n", "1\t1\n"])() == {"accuracy": 0.5}
-    assert scored(tmp_path, ["1\t0\n", "0\t1\n"])() == {"accuracy": 1.0}
-    file = f"{tmp_path / 'predictions.tsv'}"
-    for cells, wanted in (
-        (["0\t1\n"], f"{file}: has no index 1, which is row 2 of"),
-        (["0\t1\n", "1\t0\n", "2\t0\n"], f"{file}: has an index '2', which"),
-        (["0\t1\n", "1\t2\n"], f"{file}, row 3: the label '2' is none of 0 to"),
-        (["0\t1\n", "0\t1\n"], f"{file}, row 3: the index '0' occurs twice."),
-        (["0\t1\n", "1\t\n"], f"{file}, row 3: the label '' is none of 0 to 1"),
-    ):
-        assert message_of(scored(tmp_path, cells)).startswith(wanted)
-    task = OWN.resolve(UserChoiceRecipe(**COLUMNS))
-    line = message_of(
-        task.score_file, UserChoiceRecipe(), "a", "b", "odds.json"
-    )
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["0\t1", "1\t1"], {"accuracy": 0.5}),
+        (["1\t0", "0\t1"], {"accuracy": 1.0}),
+        (["0\t1", "1\t2"], f"{FILE}, row 3: the label '2' is none of 0 to 1"),
+        (["0\t1", "1\t"], f"{FILE}, row 3: the label '' is none of 0 to 1"),
+        (["0\t1"], f"{FILE}: has no index 1, which is row 2 of"),
+    ],
+)
+def test_prediction_files(tmp_path, cells, expected):
+    rows = [("q", ["x", "y z"], "1"), ("r", ["x", "x"], "0")]
+    gold = write(tmp_path / "gold.jsonl", rows)
+    file = tmp_path / FILE
+    file.write_text("\n".join(["index\tprediction", *cells, ""]))
+    recipe = UserChoiceRecipe(**COLUMNS)
+    arguments = (recipe, gold, str(file))
+    task = USER_TASK.resolve(recipe)
+    if isinstance(expected, dict):
+        assert task.score_file(*arguments) == expected
+    else:
+        line = error_of(task.score_file, *arguments)
+        assert line.startswith(f"{tmp_path}/{expected}")
+    line = error_of(task.score_file, recipe, "a", "b", "odds.json")
     assert line.startswith("`null_odds`=odds.json: is of use for questions")
 
 
-def test_texts_with_line_ends_fit_in_a_file(tmp_path):
-    """And of two choices that are the same, a prediction may be either."""
-    recipe = UserChoiceRecipe(**COLUMNS, label_form="text")
-    task = OWN.resolve(recipe)
+@pytest.mark.parametrize(
+    ("form", "cells"),
+    [
+        ("number", ["0", "0"]),
+        ("number_from_1", ["1", "1"]),
+        ("letter", ["A", "A"]),
+        ("text", ["two lines", "same"]),
+    ],
+)
+def test_files_name_choices_as_they_were_given(tmp_path, form, cells):
+    """Texts with line ends fit in a cell, and of two equal ones either is."""
+    recipe = UserChoiceRecipe(**COLUMNS, label_form=form)
+    task = USER_TASK.resolve(recipe)
     examples = [
         example(0, 0)._replace(choices=(" two\n\tlines ", "one")),
         example(1, 2)._replace(choices=("same", "same", "other")),
@@ -339,32 +345,172 @@ def test_texts_with_line_ends_fit_in_a_file(tmp_path):
     answers = choice_predictions(
         np.float32([[2, 1, 0], [1, 0, 0]]), np.array([2, 3])
     )
-    facts = task.configure(recipe, examples)
-    path = task.write_predictions(tmp_path, "dev", examples, answers, facts)
-    lines = ["index\tprediction", "0\ttwo lines", "1\tsame"]
-    assert path.read_text().splitlines() == lines
-    gold = written(
-        tmp_path / "gold.jsonl",
-        [
-            {
-                "text": e.context,
-                "start": "",
-                "options": e.choices,
-                "answer": e.choices[e.label],
-            }
-            for e in examples
-        ],
-    )
+    path = task.write_predictions(tmp_path, "dev", examples, answers, None)
+    lines = [f"{row}\t{cell}" for row, cell in enumerate(cells)]
+    assert path.read_text().splitlines() == ["index\tprediction", *lines]
+    names = {"number": "02", "number_from_1": "13", "letter": "AC"}
+    labels = names.get(form) or [e.choices[e.label] for e in examples]
+    rows = [
+        (e.context, e.choices, label)
+        for e, label in zip(examples, labels, strict=True)
+    ]
+    gold = write(tmp_path / "gold.jsonl", rows)
     assert task.score_file(recipe, gold, str(path)) == {"accuracy": 0.5}
 
 
+def test_the_lines_of_the_report():
+    examples = [example(0, 1, count=2), example(1, 2, count=3)]
+    answers = choice_predictions(
+        np.float32([[2, 1, 9], [1, 0, 0]]), np.array([2, 3])
+    )
+    task = USER_TASK.resolve(UserChoiceRecipe(**COLUMNS))
+    first, second = task.prediction_lines(examples, answers, None)
+    shares = first.pop("probabilities")
+    assert shares == pytest.approx([1 / (1 + np.exp(-1)), 1 / (1 + np.e)])
+    assert len(second["probabilities"]) == 3
+    assert first == {
+        "identifier": "0",
+        "row": 2,
+        "context": "context 0",
+        "start": "the",
+        "choices": ["film 0 0", "film 1 0"],
+        "label": 1,
+        "prediction": 0,
+    }
+
+
 def test_more_choices_than_letters(tmp_path):
-    options = [f"o{n}" for n in range(27)]
-    row = {"text": "q", "start": "", "options": options, "answer": "a"}
-    path = written(tmp_path / "a.jsonl", [row])
+    row = ("q", [f"o{n}" for n in range(27)], "a")
+    path = write(tmp_path / "a.jsonl", [row])
     recipe = UserChoiceRecipe(**COLUMNS, label_form="letter", dev_file=path)
-    line = message_of(OWN.resolve(recipe).load, "dev", recipe)
+    line = error_of(USER_TASK.resolve(recipe).load, "dev", recipe)
     assert "row 1: has 27 choices, and there are 26 letters" in line
+
+
+def test_models_with_another_beginning_are_refused(tmp_path):
+    recipe = UserChoiceRecipe(**COLUMNS)
+    config = USER_TASK.resolve(recipe).configure(recipe, [])
+    assert (config.has_start, config.num_segments) == (True, 2)
+    other = USER_TASK.resolve(recipe.override(["start_column="]))
+    line = error_of(other.check_config, config, tmp_path)
+    assert line.startswith(f"{tmp_path}: was fine-tuned with a start_column")
+
+
+# What a model gives.
+
+
+@pytest.fixture(scope="module")
+def answer():
+    """What a model with random weights gives to examples."""
+    recipe = UserChoiceRecipe(**COLUMNS, max_seq_length=32)
+    task = USER_TASK.resolve(recipe)
+    config = task.configure(recipe, [])
+    sizes = {"hidden_size": 16, "num_attention_heads": 2}
+    encoder = BertEncoder(
+        BertConfig(
+            vocab_size=len(TOKENS),
+            num_hidden_layers=2,
+            intermediate_size=32,
+            max_position_embeddings=40,
+            **sizes,
+        )
+    )
+    model = fill(task.build(encoder, config), seed=3, scale=0.3)
+    predictor = Predictor([model], make_strategy("one_device"), 4)
+
+    def answers(examples):
+        split = Split(examples, task.encode(examples, tokenizer(), config))
+        outputs = predictor.outputs(split.rows)
+        return task.decode(outputs, split, tokenizer(), config)
+
+    return answers
+
+
+def examples_of(counts):
+    random = np.random.default_rng(8)
+
+    def text(longest):
+        return " ".join(random.choice(TOKENS[5:], random.integers(1, longest)))
+
+    return [
+        example(row, 0, context=text(8))._replace(
+            choices=tuple(text(9) for _ in range(count))
+        )
+        for row, count in enumerate(counts)
+    ]
+
+
+def test_permuting_choices_permutes_probabilities(answer):
+    examples = examples_of([5, 2, 3, 4, 2, 5])
+    order = [
+        np.random.default_rng(3).permutation(len(e.choices)) for e in examples
+    ]
+    permuted = [
+        e._replace(choices=tuple(e.choices[k] for k in places))
+        for e, places in zip(examples, order, strict=True)
+    ]
+    first, second = answer(examples), answer(permuted)
+    for number, places in enumerate(order):
+        count = len(places)
+        shares = np.array(first.probabilities(number, count))
+        assert np.ptp(shares) > 1e-3
+        np.testing.assert_allclose(
+            second.probabilities(number, count), shares[places], atol=1e-5
+        )
+        assert places[second.values[number]] == first.values[number]
+
+
+def test_padding_changes_nothing(answer):
+    """Neither that of rows nor that of choices: alone as in a batch."""
+    counts = [2, 5, 3, 4]
+    examples = examples_of(counts)
+    together = answer(examples)
+    for number, count in enumerate(counts):
+        np.testing.assert_allclose(
+            answer(examples[number : number + 1]).probabilities(0, count),
+            together.probabilities(number, count),
+            atol=1e-5,
+        )
+
+
+@pytest.mark.slow
+def test_replicas_and_a_head_of_another_task(tmp_path, monkeypatch, capsys):
+    """Two replicas that accumulate train as one; any choices take the head."""
+    start = model_folder(
+        tmp_path / "model",
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    make = models.bert_multiple_choice
+    monkeypatch.setattr(
+        models, "bert_multiple_choice", lambda encoder: make(encoder, 0.0)
+    )
+    task, recipe = CASES["choices"].make(tmp_path / "files", start)
+    recipe = recipe.override(["learning_rate=0.001", "num_train_epochs=1"])
+    done = run_finetuning(task, recipe, tmp_path / "one", ["train"])
+    other = recipe.override(
+        ["strategy=mirrored", "gradient_accumulation_steps=2"]
+    )
+    run_finetuning(task, other, tmp_path / "two", ["train"])
+    theirs = weights(tmp_path / "two" / "last")
+    # Softmax does not feel the bias, so that its gradient is rounding alone.
+    del theirs["cls/multiple_choice/output_bias"]
+    ours = weights(tmp_path / "one" / "last")
+    for name, array in theirs.items():
+        np.testing.assert_allclose(array, ours[name], atol=2e-5)
+    assert MULTIPLE_CHOICE in load_checkpoint(tmp_path / "one").heads
+    # A head that scores choices has no labels, so another task starts from it.
+    other = recipe.override(
+        [
+            f"init_from={tmp_path / 'one'}",
+            "learning_rate=1e-9",
+            "num_train_epochs=0.2",
+        ]
+    )
+    named = UserChoiceTask(name="quiz")
+    again = run_finetuning(named, other, tmp_path / "three", ["train"])
+    assert "starts fresh" not in capsys.readouterr().err
+    assert again["train"]["dev"] == done["train"]["dev"]
 
 
 def test_real_rows(shared_data):
@@ -381,7 +527,7 @@ def test_real_rows(shared_data):
         dev_file="val_subset350.csv",
         **columns,
     )
-    task = OWN.resolve(recipe)
+    task = USER_TASK.resolve(recipe)
     assert len(task.load("train", recipe)) == 10
     dev = task.load("dev", recipe)
     assert task.baseline(dev, dev)["accuracy"] == pytest.approx(107 / 350)

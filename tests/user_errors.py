@@ -1,0 +1,17 @@
+"""The one line that a mistake of the user's gets."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bert_tf.errors import UserError
+
+
+def error_of(call: Callable, *arguments: Any, **settings: Any) -> str:
+    """The line of the `UserError` that a call ends with."""
+    with pytest.raises(UserError) as caught:
+        call(*arguments, **settings)
+    line = str(caught.value)
+    assert "\n" not in line
+    return line
