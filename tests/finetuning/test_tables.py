@@ -236,7 +236,8 @@ def test_skipping_broken_rows(write, capsys, name, text):
 
 def test_only_broken_rows(write):
     line = error_of(write("t.tsv", "a\tb\nx\n"), skip_bad_rows=True)
-    assert "all 1 rows are broken" in line
+    assert "all 1 rows are broken. The first:" in line
+    assert "row 2: has 1 cell" in line
     line = error_of(write("t.jsonl", '{"a": 1}\n'), skip_bad_rows=True)
     assert "has no 'b'" in line
 

@@ -106,6 +106,13 @@ def known_label(example: Any) -> Any:
     return example.label
 
 
+def names_in(label: Label) -> tuple[str, ...]:
+    """The names in a label: a class, all that hold, or none in a number."""
+    if isinstance(label, tuple):
+        return label
+    return (label,) if isinstance(label, str) else ()
+
+
 def sorted_labels(labels: Iterable[str]) -> tuple[str, ...]:
     """Different labels, sorted; by value where all are numbers."""
     labels = set(labels)

@@ -115,22 +115,20 @@ class GlueData:
         self, split: str, recipe: TableRecipe, parse_label: ParseLabel
     ) -> list[Example]:
         """The rows of a split; see `TextData`."""
-        file = self.files[split]
-        if not recipe.data_dir:
-            path = f"glue/{file.data_set.name}, split {file.data_split}"
-            rows = _read_data_set(file)
-            return _examples(path, rows, file, recipe, parse_label)
-        found = self._path(split, recipe)
-        if found is None:
-            raise self._missing(split, recipe)
-        return _read_file(str(found), file, recipe, parse_label)
+        path = None
+        if recipe.data_dir:
+            found = self._path(split, recipe)
+            if found is None:
+                raise self._missing(split, recipe)
+            path = str(found)
+        return _examples(path, self.files[split], recipe, parse_label)
 
     def read_file(
         self, path: str, recipe: TableRecipe, parse_label: ParseLabel
     ) -> list[Example]:
         """The rows of a file that is laid out as the dev file is."""
         file = next(f for split, f in self.files.items() if "dev" in split)
-        return _read_file(path, file, recipe, parse_label)
+        return _examples(path, file, recipe, parse_label)
 
     def _places(self, split: str, recipe: FinetuningRecipe) -> list[str]:
         """Where a file may lie: data_dir is the task's folder or holds it."""
@@ -161,36 +159,32 @@ class GlueData:
         )
 
 
-def _read_file(
-    path: str, file: GlueFile, recipe: TableRecipe, parse_label: ParseLabel
-) -> list[Example]:
-    """Reads a file in the official layout."""
-    columns = [*file.texts, *([] if file.label is None else [file.label])]
-    dialect = Dialect(
-        format=TSV,
-        header=file.header,
-        encoding_errors=recipe.encoding_errors,
-        skip_bad_rows=recipe.bad_rows == "skip",
-    )
-    rows = read_table(path, columns, (), dialect)
-    return _examples(path, rows, file, recipe, parse_label)
-
-
 def _examples(
-    path: str,
-    rows: list[Row],
+    path: str | None,
     file: GlueFile,
     recipe: TableRecipe,
     parse_label: ParseLabel,
 ) -> list[Example]:
-    has_label = file.label is not None
+    """The rows of a file in the official layout, or of TensorFlow Datasets."""
+    label = [] if file.label is None else [file.label]
+    if path is None:
+        path = f"glue/{file.data_set.name}, split {file.data_split}"
+        rows = _read_data_set(file)
+    else:
+        dialect = Dialect(
+            format=TSV,
+            header=file.header,
+            encoding_errors=recipe.encoding_errors,
+            skip_bad_rows=recipe.bad_rows == "skip",
+        )
+        rows = read_table(path, [*file.texts, *label], (), dialect)
     return examples_of(
-        path, rows, file.texts, has_label, recipe.empty_text, parse_label
+        path, rows, file.texts, bool(label), recipe.empty_text, parse_label
     )
 
 
 def _read_data_set(file: GlueFile) -> list[Row]:
-    """The same rows, made by TensorFlow Datasets when first asked for."""
+    """The rows of a file, made by TensorFlow Datasets when first asked for."""
     data_set = file.data_set
     with quiet():
         batches = _batches(f"glue/{data_set.name}", file.data_split)

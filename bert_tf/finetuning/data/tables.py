@@ -1,14 +1,14 @@
 """Tables of text, read strictly: every row whole, every error with its row.
 
-A format is a function here that reads the rows of a file: of cells in order
-(TSV, CSV) or of values by key (JSON lines).
+A format is a function here that reads the rows of a file: lists of cells (TSV,
+CSV) or values by key (JSON lines).
 """
 
 import csv
 import dataclasses
 import difflib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from bert_tf.errors import UserError, excerpt
@@ -17,7 +17,6 @@ from bert_tf.finetuning.recipe import (
     CSV,
     FORMATS,
     JSONL,
-    TSV,
     UserFilesRecipe,
 )
 from bert_tf.progress import log
@@ -25,9 +24,9 @@ from bert_tf.progress import log
 # What one cell holds: text, or in JSON a list of texts; None where the row of a
 # JSON-lines file lacks the key, or no row has the column.
 Cell: TypeAlias = str | tuple[str, ...] | None
-# A row as a file has it, with the line that it begins on, counted from 1.
-_CellRow: TypeAlias = tuple[int, list[str]]
-_ObjectRow: TypeAlias = tuple[int, dict[str, Cell] | None]
+# The line that each row begins on, counted from 1, and its requested cells, or
+# in words what is wrong with it and how to correct it.
+_Selected: TypeAlias = Iterator[tuple[int, tuple[Cell, ...] | str]]
 R = TypeVar("R")
 
 
@@ -102,10 +101,31 @@ def read_table(
         required column or names it twice, or has a broken row.
     """
     kind = dialect.format or _format_of(path)
-    read = _rows_of_objects if kind in _OBJECT_READERS else _rows_of_cells
-    rows, broken = read(path, kind, required, optional, dialect)
+    if kind == JSONL:
+        selected = _read_jsonl(path, required, optional, dialect)
+    else:
+        raw = (_read_csv if kind == CSV else _read_tsv)(path, dialect)
+        selected = _select_columns(path, raw, required, optional, dialect)
+    rows: list[Row] = []
+    broken: list[str] = []
+    for position, (number, cells) in enumerate(selected):
+        if not isinstance(cells, str):
+            rows.append(Row(number, position, cells))
+            continue
+        broken.append(
+            f"{path}, row {number}: {cells}, or pass `bad_rows`=skip."
+        )
+        if not dialect.skip_bad_rows:
+            raise UserError(broken[0])
+    if broken and not rows:
+        raise UserError(
+            f"{path}: all {len(broken)} rows are broken. The first: {broken[0]}"
+        )
+    if not rows:
+        fault = "is empty" if kind == JSONL else "has a header and no rows"
+        raise UserError(f"{path}: {fault}.")
     if broken:
-        log(f"{path}: {broken} broken rows are skipped (bad_rows=skip).")
+        log(f"{path}: {len(broken)} broken rows are skipped (bad_rows=skip).")
     return rows
 
 
@@ -156,18 +176,18 @@ def handle_empty_texts(
     return kept
 
 
-def _read_tsv(path: str, encoding_errors: str) -> Iterator[_CellRow]:
+def _read_tsv(path: str, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
     """Splits lines at tabs; a quotation mark is a character like any other."""
-    for number, line in read_lines(path, encoding_errors):
+    for number, line in read_lines(path, dialect.encoding_errors):
         line = line.removesuffix("\n").removesuffix("\r")
         yield number, line.split("\t")
 
 
-def _read_csv(path: str, encoding_errors: str) -> Iterator[_CellRow]:
+def _read_csv(path: str, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
     """Splits at commas outside of quotation marks, over lines if need be."""
     # Python's own limit of 128 kB is below what a long text may have.
     csv.field_size_limit(2**31 - 1)
-    lines = (line for _, line in read_lines(path, encoding_errors))
+    lines = (line for _, line in read_lines(path, dialect.encoding_errors))
     reader = csv.reader(lines, strict=True)
     number = 1
     while True:
@@ -191,7 +211,12 @@ def _read_csv(path: str, encoding_errors: str) -> Iterator[_CellRow]:
         number = reader.line_num + 1
 
 
-def _read_jsonl(path: str, encoding_errors: str) -> Iterator[_ObjectRow]:
+def _read_jsonl(
+    path: str,
+    required: Sequence[str],
+    optional: Sequence[str],
+    dialect: Dialect,
+) -> _Selected:
     """Reads one JSON object a line; numbers become text as they are written."""
 
     def scalar(value: Any, place: str) -> str:
@@ -206,13 +231,14 @@ def _read_jsonl(path: str, encoding_errors: str) -> Iterator[_ObjectRow]:
             )
         if "\0" in value:
             raise UserError(f"{place} holds a NUL character; remove it.")
-        return whole_text(value, place, encoding_errors)
+        return whole_text(value, place, dialect.encoding_errors)
 
-    for number, line in read_lines(path, encoding_errors):
-        if not line.strip():
-            yield number, None
-            continue
+    lines = read_lines(path, dialect.encoding_errors)
+    for number, line in _without_last_blanks(lines, _is_blank):
         place = f"{path}, row {number}"
+        if _is_blank(line):
+            yield number, "is blank; remove it"
+            continue
         cells: dict[str, Cell] = {}
         for key, value in json_object(line, place, as_written=True).items():
             where = f"{place}: {key!r}"
@@ -220,11 +246,15 @@ def _read_jsonl(path: str, encoding_errors: str) -> Iterator[_ObjectRow]:
                 cells[key] = tuple(scalar(each, where) for each in value)
             else:
                 cells[key] = scalar(value, where)
-        yield number, cells
+        missing = [name for name in required if name not in cells]
+        if missing:
+            keys = _listed(tuple(cells))
+            fault = f"has no {missing[0]!r}; its keys are {keys}"
+            yield number, f"{fault}. Correct the row"
+        else:
+            yield number, tuple(map(cells.get, (*required, *optional)))
 
 
-_CELL_READERS = {TSV: _read_tsv, CSV: _read_csv}
-_OBJECT_READERS = {JSONL: _read_jsonl}
 # What else a header that was not split has, and what to do.
 _OTHER_SEPARATORS = {
     "\t": "tabs; pass `format`=tsv.",
@@ -245,19 +275,14 @@ def _format_of(path: str) -> str:
     )
 
 
-def _rows_of_cells(
+def _select_columns(
     path: str,
-    kind: str,
+    raw: Iterator[tuple[int, list[str]]],
     required: Sequence[str],
     optional: Sequence[str],
     dialect: Dialect,
-) -> tuple[list[Row], int]:
-    """Reads a file whose rows are all as wide as the first one.
-
-    Returns:
-      Its rows, and the number of broken ones, which are skipped.
-    """
-    raw = _CELL_READERS[kind](path, dialect.encoding_errors)
+) -> _Selected:
+    """Selects cells of rows that are all as wide as the first one."""
     first = next(raw, None)
     # Nothing but blank lines is an empty file.
     while dialect.header and first is not None and first[1] == [""]:
@@ -272,7 +297,7 @@ def _rows_of_cells(
         raw = itertools.chain([first], raw)
     if width > 1:
         # Of one column, an empty line is a row with an empty text.
-        raw = _without_last_blanks(raw, [""])
+        raw = _without_last_blanks(raw, lambda cells: cells == [""])
     places: list[int | None] = [
         _place(path, columns, name, dialect) for name in required
     ]
@@ -282,78 +307,28 @@ def _rows_of_cells(
         else None
         for name in optional
     ]
-    rows: list[Row] = []
-    broken = 0
-    for position, (number, cells) in enumerate(raw):
+    named = "the header" if dialect.header else "others"
+    for number, cells in raw:
         if len(cells) == width:
-            chosen = tuple(None if p is None else cells[p] for p in places)
-            rows.append(Row(number, position, chosen))
-        elif dialect.skip_bad_rows:
-            broken += 1
+            yield number, tuple(None if p is None else cells[p] for p in places)
         else:
             begin = excerpt(" | ".join(cells))
-            named = "the header" if dialect.header else "others"
-            raise UserError(
-                f"{path}, row {number}: has {len(cells)} "
-                f"cell{'s' * (len(cells) != 1)} and {named} {width} "
-                f"({begin}); correct the row, or pass `bad_rows`=skip."
-            )
-    if not rows and broken:
-        raise UserError(f"{path}: all {broken} rows are broken.")
-    if not rows:
-        raise UserError(f"{path}: has a header and no rows.")
-    return rows, broken
+            count = f"{len(cells)} cell{'s' * (len(cells) != 1)}"
+            fault = f"has {count} and {named} {width} ({begin})"
+            yield number, f"{fault}; correct the row"
 
 
-def _rows_of_objects(
-    path: str,
-    kind: str,
-    required: Sequence[str],
-    optional: Sequence[str],
-    dialect: Dialect,
-) -> tuple[list[Row], int]:
-    """Reads a file whose rows may have keys in any order.
-
-    Returns:
-      Its rows, and the number of broken ones, which are skipped.
-    """
-    raw = _OBJECT_READERS[kind](path, dialect.encoding_errors)
-    rows = []
-    broken: list[UserError] = []
-    for position, (number, cells) in enumerate(_without_last_blanks(raw, None)):
-        missing = [name for name in required if name not in (cells or ())]
-        if cells is not None and not missing:
-            chosen = tuple(cells.get(name) for name in (*required, *optional))
-            rows.append(Row(number, position, chosen))
-            continue
-        fault = "is blank; remove it"
-        if cells is not None:
-            keys = _listed(tuple(cells))
-            fault = (
-                f"has no {missing[0]!r}; its keys are {keys}. Correct the row"
-            )
-        broken.append(
-            UserError(
-                f"{path}, row {number}: {fault}, or pass `bad_rows`=skip."
-            )
-        )
-        if not dialect.skip_bad_rows:
-            raise broken[0]
-    if not rows and broken:
-        # A misspelt column, more likely than so many broken rows.
-        raise broken[0]
-    if not rows:
-        raise UserError(f"{path}: is empty.")
-    return rows, len(broken)
+def _is_blank(line: str) -> bool:
+    return not line.strip()
 
 
 def _without_last_blanks(
-    rows: Iterator[tuple[int, R]], blank: R
+    rows: Iterator[tuple[int, R]], is_blank: Callable[[R], bool]
 ) -> Iterator[tuple[int, R]]:
     """Drops the blank lines at the end of a file, which are no rows."""
     blanks = []
     for row in rows:
-        if row[1] == blank:
+        if is_blank(row[1]):
             blanks.append(row)
             continue
         yield from blanks

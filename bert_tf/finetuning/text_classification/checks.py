@@ -14,7 +14,7 @@ import numpy as np
 from bert_tf.errors import excerpt
 from bert_tf.finetuning import checks
 from bert_tf.finetuning.checks import Finding, number_of_rows, percent
-from bert_tf.finetuning.data.examples import Example, sorted_labels
+from bert_tf.finetuning.data.examples import Example, names_in, sorted_labels
 from bert_tf.finetuning.recipe import SentenceRecipe
 
 if TYPE_CHECKING:
@@ -88,12 +88,11 @@ def _label_counts(
             "deviation": float(np.std(labels)),
             "different": len(set(labels)),
         }
-    sets = isinstance(labels[0], tuple)
-    names = [n for label in labels for n in label] if sets else labels
+    names = [name for label in labels for name in names_in(label)]
     counts = collections.Counter(names)
     order = order or sorted_labels(counts)
     result: dict[str, Any] = {"counts": {n: counts[n] for n in order}}
-    if sets:
+    if isinstance(labels[0], tuple):
         result["labels_per_row"] = len(names) / len(labels)
         result["rows_without"] = sum(not label for label in labels)
     else:

@@ -95,10 +95,6 @@ class SentenceTask(TextClassificationTask):
             )
         return sorted_labels(counts)
 
-    def label_names(self, label: Label) -> tuple[str, ...]:
-        """The class."""
-        return (label,)
-
     def label_array(
         self, values: Sequence[Label], labels: Sequence[str]
     ) -> np.ndarray:
@@ -185,10 +181,6 @@ class RegressionTask(TextClassificationTask):
                 f"{examples[0].path}: every row has the label "
                 f"{next(iter(numbers))}; there is nothing to learn from it."
             )
-        return ()
-
-    def label_names(self, label: Label) -> tuple[str, ...]:
-        """None: a number is no name."""
         return ()
 
     def label_array(
@@ -296,10 +288,6 @@ class MultiLabelTask(TextClassificationTask):
                 "`label_separator`=... or another `label_column`."
             )
         return labels
-
-    def label_names(self, label: Label) -> tuple[str, ...]:
-        """All labels that hold."""
-        return label
 
     def label_array(
         self, values: Sequence[Label], labels: Sequence[str]

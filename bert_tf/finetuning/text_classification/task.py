@@ -21,6 +21,7 @@ from bert_tf.finetuning.data.examples import (
     ParseLabel,
     commonest,
     known_label,
+    names_in,
     read_predictions,
     sorted_labels,
     write_predictions,
@@ -472,10 +473,6 @@ class TextClassificationTask(
         """
 
     @abc.abstractmethod
-    def label_names(self, label: Label) -> tuple[str, ...]:
-        """The names in a label; none where it is a number."""
-
-    @abc.abstractmethod
     def label_array(
         self, values: Sequence[Label], labels: Sequence[str]
     ) -> np.ndarray:
@@ -502,7 +499,7 @@ class TextClassificationTask(
     def all_labels(self, values: Sequence[Label]) -> tuple[str, ...]:
         """The task's own labels, or those that occur in `values`, sorted."""
         return self.labels or sorted_labels(
-            name for value in values for name in self.label_names(value)
+            name for value in values for name in names_in(value)
         )
 
     def targets(
@@ -515,7 +512,7 @@ class TextClassificationTask(
         """
         known = set(labels)
         for example in examples:
-            for name in self.label_names(known_label(example)):
+            for name in names_in(known_label(example)):
                 if name not in known:
                     place = f"{example.path}, row {example.row}"
                     raise unknown_label(name, labels, place)
