@@ -63,7 +63,7 @@ _HOME = {
     "SwagFiles": "multiple_choice.files",
     "TokenClassificationTask": "token_classification.task",
     "UserChoiceTask": "multiple_choice.task",
-    "UserFileTask": "text_classification.user_file",
+    "UserFileTask": "text_classification.kinds",
     "UserTokenClassificationTask": "token_classification.task",
     "accuracy": "text_classification.metrics",
     "binary_f1": "text_classification.metrics",
