@@ -1,5 +1,6 @@
 """Files of choices: SWAG's, own ones, every row that is wrong."""
 
+import collections
 import json
 
 import pytest
@@ -223,7 +224,8 @@ def test_real_swag(shared_data):
     rows = read_choices(str(folder / "val_subset350.csv"), SWAG_COLUMNS)
     assert len(rows) == 350
     assert {len(row.choices) for row in rows} == {4}
-    assert {row.label for row in rows} == {0, 1, 2, 3}
+    counts = collections.Counter(row.label for row in rows)
+    assert (len(counts), max(counts.values())) == (4, 107)
     assert (rows[0].start, rows[0].label) == ("She", 2)
     assert rows[0].choices[1] == "turns with two students."
     rows = read_choices(str(folder / "train_first10.jsonl"), SWAG_COLUMNS)

@@ -12,7 +12,11 @@ from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.finetuning.data.user_files import split_off_dev
 from bert_tf.finetuning.evaluation import Predictor
-from bert_tf.finetuning.multiple_choice.files import ChoiceExample, SwagFiles
+from bert_tf.finetuning.multiple_choice.files import (
+    ChoiceColumns,
+    ChoiceExample,
+    SwagFiles,
+)
 from bert_tf.finetuning.multiple_choice.task import (
     MultipleChoiceTask,
     UserChoiceTask,
@@ -135,43 +139,23 @@ def test_rows_of_a_context_stay_together():
     assert not {e.context for e in train} & {e.context for e in dev}
 
 
-def test_own_columns_that_are_not_named():
-    prepared = USER_TASK.resolve
-    line = error_of(prepared, UserChoiceRecipe(choice_columns="a,b"))
+def test_columns_that_are_not_named():
+    line = error_of(USER_TASK.resolve, UserChoiceRecipe(choice_columns="a,b"))
     assert line.startswith("`context_column`=...: name it, for example")
-    line = error_of(prepared, UserChoiceRecipe(context_column="q"))
+    line = error_of(USER_TASK.resolve, UserChoiceRecipe(context_column="q"))
     assert line.startswith("`choice_columns`=...: name it")
-    columns = USER_TASK.resolve(
-        UserChoiceRecipe(context_column="q", choice_columns="a, b")
-    ).data.columns
-    assert (columns.choices, columns.start, columns.label) == (
-        ("a", "b"),
-        None,
-        None,
-    )
+    recipe = UserChoiceRecipe(context_column="q", choice_columns="a, b")
+    columns = USER_TASK.resolve(recipe).data.columns
+    assert columns == ChoiceColumns("q", ("a", "b"), label=None)
 
 
-def test_own_files_that_are_not_named(tmp_path):
-    recipe = UserChoiceRecipe(**{**COLUMNS, "label_column": ""})
-    task = USER_TASK.resolve(recipe)
-    line = error_of(task.splits, ("dev",), recipe)
-    assert line == "`dev_file`=...: name the file; this mode reads it."
-    rows = [("q", ["x", "y"], 0), ("r", ["x", "y"], 1)]
-    path = write(tmp_path / "a.jsonl", rows)
-    line = error_of(task.load, "train", recipe.override([f"train_file={path}"]))
-    assert line.startswith("`label_column`=...: name the column of the rig")
-    assert path in line
-    # To predict, no label is needed.
-    tests = recipe.override([f"test_file={path}"])
-    assert [e.label for e in task.load("test", tests)] == [None, None]
-
-
-def test_own_files_of_csv(tmp_path, capsys):
+def test_users_files(tmp_path, capsys):
     lines = ["q;1,x,y,z,B", "q2,x2,,z2,A", "q3,x3,y3,z3,c"]
     (tmp_path / "quiz.csv").write_text("\n".join(["q,a,b,c,l", *lines]))
     recipe = UserChoiceRecipe(
         data_dir=str(tmp_path),
         dev_file="quiz.csv",
+        test_file="quiz.csv",
         context_column="q",
         choice_columns="a,b,c",
         label_column="l",
@@ -183,6 +167,13 @@ def test_own_files_of_csv(tmp_path, capsys):
     found = USER_TASK.resolve(skipping).load("dev", skipping)
     assert [e.label for e in found] == [1, 2]
     assert "1 rows have no usable choices or label" in capsys.readouterr().err
+    # To predict, no label is needed.
+    nameless = skipping.override(["label_column="])
+    task = USER_TASK.resolve(nameless)
+    assert [e.label for e in task.load("test", nameless)] == [None, None]
+    line = error_of(task.load, "dev", nameless)
+    assert line.startswith("`label_column`=...: name the column of the rig")
+    assert "quiz.csv" in line
 
 
 def batch_of(logits, labels, mask, weights=None):
@@ -511,23 +502,3 @@ def test_replicas_and_a_head_of_another_task(tmp_path, monkeypatch, capsys):
     again = run_finetuning(named, other, tmp_path / "three", ["train"])
     assert "starts fresh" not in capsys.readouterr().err
     assert again["train"]["dev"] == done["train"]["dev"]
-
-
-def test_real_rows(shared_data):
-    columns = {
-        "context_column": "sent1",
-        "start_column": "sent2",
-        "choice_columns": "ending0,ending1,ending2,ending3",
-        "label_column": "label",
-    }
-    folder = shared_data / "swag"
-    recipe = UserChoiceRecipe(
-        data_dir=str(folder),
-        train_file="train_first10.jsonl",
-        dev_file="val_subset350.csv",
-        **columns,
-    )
-    task = USER_TASK.resolve(recipe)
-    assert len(task.load("train", recipe)) == 10
-    dev = task.load("dev", recipe)
-    assert task.baseline(dev, dev)["accuracy"] == pytest.approx(107 / 350)
