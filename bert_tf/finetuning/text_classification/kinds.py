@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -363,10 +363,12 @@ class UserFileTask(TaskTemplate):
                 f"`label_column`={recipe.label_column}: is one of the "
                 "text_columns; the label stands in another column."
             )
-        kinds = (SentenceTask, RegressionTask, MultiLabelTask)
-        (kind,) = (k for k in kinds if k.label_kind == recipe.label_kind)
+        kinds: dict[str, Callable[..., TextClassificationTask]] = {
+            kind.label_kind: kind
+            for kind in (SentenceTask, RegressionTask, MultiLabelTask)
+        }
         # Task and data of one run, so that a file is read once.
-        return kind(
+        return kinds[recipe.label_kind](
             name=self.name,
             data=UserTexts(texts),
             text_columns=recipe.text_columns,

@@ -429,7 +429,7 @@ class TextClassificationTask(
         """Every row with its label, the prediction and the probabilities."""
         shares = predictions.probabilities
         for index, example in enumerate(examples):
-            line = {
+            line: dict[str, Any] = {
                 "identifier": example.identifier,
                 "row": example.row,
                 "text_a": example.text_a,
