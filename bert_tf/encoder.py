@@ -73,10 +73,10 @@ class BertEncoder(keras.Model):
       return_attention_probs: adds attention_probs.
       pooled_only: returns pooled_output alone, and computes of the last layer
         only what the first position needs of it.
-      unpadded: computes on the tokens alone; attention sees rows of like
-        length together. Every row must be tokens, at least one, and then
-        padding, whose outputs repeat those of tokens. Not on JAX under jit,
-        where the number of tokens would have to be known.
+      unpadded: computes on the tokens alone; attention sees rows of
+        similar length together. Every row must be tokens, at least one, and
+        then padding, whose outputs repeat those of tokens. Not on JAX under
+        jit, where the number of tokens would have to be known.
 
     Returns:
       A dict in the compute dtype: sequence_output [B, S, H] and pooled_output
@@ -183,8 +183,9 @@ class BertEncoder(keras.Model):
     def output(self) -> list[keras.KerasTensor]:
         """The outputs of that call on Keras inputs which had the most.
 
-        Keras takes each call for one with as many outputs as this has; of a
-        layer it is the first call, which may have had the pooled output alone.
+        Keras assumes that each call has the number of outputs that this has;
+        of a layer it is that of the first call, which may have had the pooled
+        output alone.
         """
         calls = symbolic_outputs(self)
         return max(calls, key=len) if calls else super().output

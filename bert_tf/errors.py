@@ -1,6 +1,6 @@
 """Errors that a user can correct."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 _MAX_NAMES = 8
 
@@ -25,6 +25,15 @@ def first_few(names: Sequence[str]) -> str:
     """The first names of a list for an error, and how many more there are."""
     more = len(names) - _MAX_NAMES
     return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" * (more > 0))
+
+
+def refuse_faults(what: str, faults: Mapping[str, Sequence[str]]) -> None:
+    """Raises `UserError` if there are faults, with the first of each kind."""
+    listed = [
+        f"{kind}: {first_few(names)}" for kind, names in faults.items() if names
+    ]
+    if listed:
+        raise UserError(f"{what}; {'; '.join(listed)}.")
 
 
 class WorkerLost(RuntimeError):

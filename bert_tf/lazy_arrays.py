@@ -35,6 +35,11 @@ class LazyArrays(Mapping[str, np.ndarray]):
     def __len__(self) -> int:
         return len(self.shapes)
 
+    def renamed(self, names: Mapping[str, str]) -> "LazyArrays":
+        """The arrays under other names: `names` has the old one of each."""
+        shapes = {new: self.shapes[old] for new, old in names.items()}
+        return LazyArrays(shapes, lambda name: self[names[name]])
+
 
 def shapes_of_arrays(
     arrays: Mapping[str, np.ndarray],

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_tf.checkpoints import MASKED_LM, Checkpoint, head_shapes
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError, first_few
+from bert_tf.errors import UserError, refuse_faults
 from bert_tf.lazy_arrays import shapes_of_arrays
 from bert_tf.progress import log
 
@@ -102,7 +102,17 @@ def assign_arrays(
     """
     heads = head_shapes(config).values()
     optional = {name for shapes in heads for name in shapes}
-    _check(named, shapes_of_arrays(arrays), owner, optional)
+    given = shapes_of_arrays(arrays)
+    faults = {
+        "missing": sorted(set(named) - set(given)),
+        "unexpected": sorted(set(given) - set(named) - optional),
+        "other shapes": [
+            f"{name} is {given[name]} where the model has {weight.shape}"
+            for name, weight in named.items()
+            if name in given and given[name] != weight.shape
+        ],
+    }
+    refuse_faults(f"the arrays do not fit the model {owner!r}", faults)
     parts: dict[int, dict[int, np.ndarray]] = {}
     for name, weight in named.items():
         array, variable = arrays[name], weight.variable
@@ -119,32 +129,13 @@ def assign_arrays(
             del parts[id(variable)]
 
 
-def _check(
-    named: NamedWeights,
-    given: Mapping[str, tuple[int, ...]],
-    owner: str,
-    optional: set[str],
-) -> None:
-    faults = []
-    if missing := sorted(set(named) - set(given)):
-        faults.append(f"missing: {first_few(missing)}")
-    if unexpected := sorted(set(given) - set(named) - optional):
-        faults.append(f"unexpected: {first_few(unexpected)}")
-    differing = [
-        f"{name} is {given[name]} where the model has {weight.shape}"
-        for name, weight in named.items()
-        if name in given and given[name] != weight.shape
-    ]
-    if differing:
-        faults.append(f"other shapes: {first_few(differing)}")
-    if faults:
-        raise UserError(
-            f"the arrays do not fit the model {owner!r}: {'; '.join(faults)}."
-        )
-
-
-def _computation(config: BertConfig) -> dict[str, Any]:
-    return {key: getattr(config, key) for key in _COMPUTATION}
+def _computation(config: BertConfig, masked_lm: bool) -> dict[str, Any]:
+    form = {key: getattr(config, key) for key in _COMPUTATION}
+    if masked_lm:
+        head = config.of_masked_lm_head()
+        form["masked_lm_act"] = head.hidden_act
+        form["masked_lm_layer_norm_eps"] = head.layer_norm_eps
+    return form
 
 
 def restore_weights(
@@ -165,7 +156,7 @@ def restore_weights(
         for other labels); nothing is printed of these.
 
     Returns:
-      The heads that stay as drawn. One line tells those not in `fresh`.
+      The heads that stay as drawn. One line names those not in `fresh`.
 
     Raises:
       UserError: the encoder or a head does not fit, or the architectures
@@ -180,17 +171,13 @@ def restore_weights(
         for head, names in heads.items()
         if names and (head in fresh or head not in checkpoint.heads)
     )
-    forms = [_computation(checkpoint.config), _computation(config)]
-    if heads[MASKED_LM] and MASKED_LM not in drawn:
-        for form, its in zip(forms, (checkpoint.config, config), strict=True):
-            head = its.of_masked_lm_head()
-            form["masked_lm_act"] = head.hidden_act
-            form["masked_lm_layer_norm_eps"] = head.layer_norm_eps
-    for key, theirs in forms[0].items():
-        if theirs != forms[1][key]:
+    masked_lm = bool(heads[MASKED_LM]) and MASKED_LM not in drawn
+    ours = _computation(config, masked_lm)
+    for key, theirs in _computation(checkpoint.config, masked_lm).items():
+        if theirs != ours[key]:
             raise UserError(
                 f"{checkpoint.source}: {key} is {theirs!r}, and "
-                f"{forms[1][key]!r} in the model {owner!r}; build the model "
+                f"{ours[key]!r} in the model {owner!r}; build the model "
                 "with the checkpoint's config."
             )
     left = {name for head in drawn for name in heads[head]}

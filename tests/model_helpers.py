@@ -1,5 +1,7 @@
 """Small models with distinct weights, and batches for them."""
 
+import pathlib
+
 import keras
 import numpy as np
 
@@ -80,3 +82,33 @@ def numpy(tensor) -> np.ndarray:
     if "float" in keras.backend.standardize_dtype(tensor.dtype):
         tensor = keras.ops.cast(tensor, "float32")
     return keras.ops.convert_to_numpy(tensor)
+
+
+def assert_both_compute(
+    folder: pathlib.Path,
+    batch: dict[str, np.ndarray],
+    wanted: dict[str, np.ndarray],
+) -> set[str]:
+    """Our models and the NumPy forward of a folder compute what is recorded.
+
+    Returns the names of all the outputs that they have.
+    """
+    from bert_tf.checkpoints import load_checkpoint, recognise
+    from bert_tf.conversion.numpy_forward import forward
+    from bert_tf.conversion.proof import model_outputs
+    from bert_tf.conversion.sources import open_variables
+
+    rows, length = batch["input_ids"].shape
+    places = np.tile(np.arange(length, dtype=np.int32), (rows, 1))
+    batch = {"position_ids": places, "masked_lm_positions": places, **batch}
+    ours = model_outputs(load_checkpoint(folder), batch)
+    plain = forward(open_variables(folder, recognise(folder)), batch)
+    assert set(ours) == set(plain)
+    for outputs, limit in ((ours, 1e-5), (plain, 5e-6)):
+        for name, value in wanted.items():
+            assert outputs[name].shape == value.shape
+            assert np.abs(value).max() > 0.01
+            np.testing.assert_allclose(
+                outputs[name], value, rtol=0, atol=limit, err_msg=name
+            )
+    return set(ours)

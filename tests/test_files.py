@@ -1,3 +1,4 @@
+import errno
 import gzip
 import multiprocessing
 import os
@@ -253,3 +254,45 @@ def test_a_lock_ends_with_its_process(tmp_path):
     process.join()
     with locked(lock, tmp_path):
         pass
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_what_others_put_into_a_new_folder_is_kept(is_there, tmp_path):
+    path = tmp_path / "out"
+    if is_there:
+        path.mkdir()
+
+    def write() -> None:
+        with new_folder(path) as beside:
+            (beside / "file").write_text("ours")
+            path.mkdir(exist_ok=True)
+            (path / "notes.txt").write_text("precious")
+
+    with pytest.raises(UserError, match="is not empty"):
+        write()
+    assert [p.name for p in path.iterdir()] == ["notes.txt"]
+
+
+def test_an_empty_folder_stays_the_same_folder(tmp_path):
+    path, link = tmp_path / "out", tmp_path / "link"
+    path.mkdir()
+    link.symlink_to(path)
+    before = path.stat().st_ino
+    with new_folder(link) as beside:
+        (beside / "file").write_text("ours")
+    assert path.stat().st_ino == before
+    assert [p.name for p in path.iterdir()] == ["file"]
+
+
+def test_parents_of_a_new_folder_that_fails_go_again(tmp_path):
+    def write(path) -> None:
+        with new_folder(path):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        write(tmp_path / "new" / "newer" / "out")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "out"):
+        with pytest.raises(UserError, match="is a file, no folder"):
+            write(path)

@@ -11,6 +11,7 @@ from bert_tf.checkpoints.layout import head_shapes
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
+from bert_tf.lazy_arrays import shapes_of_arrays
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_files import AddedToken
 from bert_tf.text.vocabulary import Vocabulary
@@ -19,11 +20,7 @@ LABELS_FILE = "labels.json"
 
 
 def read_labels(folder: pathlib.Path) -> tuple[str, ...] | None:
-    """The names in order, or None where the folder does not tell.
-
-    Raises:
-      UserError: the file holds no list of strings.
-    """
+    """The names in order, or None where the folder has no such file."""
     path = folder / LABELS_FILE
     if not path.exists():
         return None
@@ -40,11 +37,7 @@ def read_labels(folder: pathlib.Path) -> tuple[str, ...] | None:
 
 
 def check_labels(labels: Sequence[str], source: str) -> None:
-    """Refuses names that no file can hold, and duplicates.
-
-    Raises:
-      UserError: a name holds half a surrogate pair or occurs twice.
-    """
+    """Refuses names with half a surrogate pair, and duplicates."""
     for number, label in enumerate(labels):
         try:
             label.encode("utf-8")
@@ -120,3 +113,9 @@ class Checkpoint:
             for head, shapes in head_shapes(self.config).items()
             if any(name in self.arrays for name in shapes)
         )
+
+
+def num_labels(checkpoint: Checkpoint, head: str) -> int:
+    """How many labels a head of a checkpoint scores."""
+    weights = next(iter(head_shapes(checkpoint.config)[head]))
+    return shapes_of_arrays(checkpoint.arrays)[weights][0]

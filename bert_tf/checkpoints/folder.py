@@ -11,12 +11,16 @@ from bert_tf.checkpoints import (
     model_garden,
     own,
 )
-from bert_tf.checkpoints.checkpoint import LABELS_FILE, Checkpoint, check_labels
+from bert_tf.checkpoints.checkpoint import (
+    LABELS_FILE,
+    Checkpoint,
+    check_labels,
+    num_labels,
+)
 from bert_tf.checkpoints.layout import (
     CLASSIFIER,
     MASKED_LM,
     TOKEN_CLASSIFIER,
-    head_shapes,
 )
 from bert_tf.checkpoints.stored import read_stored, stored_as_ours
 from bert_tf.errors import UserError
@@ -161,10 +165,10 @@ def save_checkpoint(
         raise UserError(
             f"to={to}: unknown layout; it takes one of {', '.join(WRITTEN)}."
         )
-    says_how = (
+    has_rules = (
         checkpoint.vocabulary is None or checkpoint.lower_case is not None
     )
-    if checkpoint.other_rules and not says_how:
+    if checkpoint.other_rules and not has_rules:
         raise UserError(
             f"{checkpoint.other_rules[:-1]}; the written folder would say "
             "otherwise. Write the weights alone, with vocabulary=None."
@@ -199,10 +203,8 @@ def _check_labels(checkpoint: Checkpoint, source: str) -> None:
     if checkpoint.labels is None:
         return
     check_labels(checkpoint.labels, source)
-    heads = head_shapes(checkpoint.config)
-    shapes = shapes_of_arrays(checkpoint.arrays)
     rows = [
-        shapes[next(iter(heads[head]))][0]
+        num_labels(checkpoint, head)
         for head in (CLASSIFIER, TOKEN_CLASSIFIER)
         if head in checkpoint.heads
     ]

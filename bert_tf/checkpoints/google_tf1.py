@@ -33,7 +33,7 @@ from bert_tf.recipe import read_json_object
 
 CONFIG_FILE = "bert_config.json"
 # The keys that google-research/bert computes by, and the epsilon, which it
-# does not know: `write_google_config` adds it where it is not 1e-12.
+# does not know: `write` adds it where it is not 1e-12.
 _KEYS = (
     "vocab_size",
     "hidden_size",
@@ -63,8 +63,8 @@ _CONSTANT = {
 }
 # Where the key is absent, modeling.py takes these; ours differ.
 _DEFAULTS = {"type_vocab_size": 16}
-# The epsilon of its layer normalisation, which no key tells.
-GOOGLE_EPSILON = 1e-12
+# The epsilon of its layer normalisation, which has no key.
+_EPSILON = 1e-12
 PREFIX = "bert_model.ckpt"
 # What training leaves beside the weights: the slots of Google's own optimizer
 # and of tf.compat.v1.train.AdamOptimizer, and the step.
@@ -77,12 +77,7 @@ _IGNORED = (
 
 
 def read_google_config(path: pathlib.Path) -> BertConfig:
-    """Reads the architecture.
-
-    Raises:
-      UserError: the file is missing, no JSON object, has an unknown key or
-        describes a model that is no BERT.
-    """
+    """Reads the architecture in Google's keys."""
     if not path.exists():
         raise UserError(
             f"{path.parent}: has no {path.name}; put the one that the "
@@ -111,33 +106,6 @@ def read_google_config(path: pathlib.Path) -> BertConfig:
     return config
 
 
-def check_google_can_say(config: BertConfig) -> None:
-    """Raises `UserError` for what Google's file has no words for."""
-    if config.causal:
-        raise UserError(
-            "causal is true: google-research/bert computes no causal model; "
-            "write the bert_tf layout instead."
-        )
-
-
-def write_google_config(path: pathlib.Path, config: BertConfig) -> None:
-    """Writes the architecture in Google's keys.
-
-    "gelu_erf" is written as it is: Google's code stops at it, where any name
-    that it knows would make it compute something else.
-
-    Raises:
-      UserError: the model is causal.
-    """
-    check_google_can_say(config)
-    # The masked LM head's own forms are not among the keys: save_checkpoint
-    # has refused a head that computes otherwise than the encoder.
-    values = {key: getattr(config, key) for key in _KEYS}
-    if config.layer_norm_eps == GOOGLE_EPSILON:
-        del values["layer_norm_eps"]
-    write_text(path, json.dumps(values, indent=2) + "\n")
-
-
 def found_in(folder: pathlib.Path) -> bool:
     """Whether a folder holds a checkpoint with plain names, or its remains."""
     return bool(index_files(folder, False)) or remains(folder) is not None
@@ -164,12 +132,25 @@ def read(folder: pathlib.Path) -> Checkpoint:
 def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
     """Writes the configuration, the weights and the labels.
 
+    "gelu_erf" is written as it is: Google's code stops at it, where any name
+    that it knows would make it compute something else.
+
     Raises:
       UserError: the model is causal.
     """
-    check_google_can_say(checkpoint.config)
+    config = checkpoint.config
+    if config.causal:
+        raise UserError(
+            "causal is true: google-research/bert computes no causal model; "
+            "write the bert_tf layout instead."
+        )
     _write_variables(folder, checkpoint.arrays)
-    write_google_config(folder / CONFIG_FILE, checkpoint.config)
+    # The masked LM head's own forms are not among the keys: save_checkpoint
+    # has refused a head that computes otherwise than the encoder.
+    values = {key: getattr(config, key) for key in _KEYS}
+    if config.layer_norm_eps == _EPSILON:
+        del values["layer_norm_eps"]
+    write_text(folder / CONFIG_FILE, json.dumps(values, indent=2) + "\n")
     write_labels(folder, checkpoint.labels)
 
 
@@ -182,11 +163,11 @@ def notices(config: BertConfig) -> list[str]:
             'gelu is the tanh form; with "gelu" in bert_config.json it runs, '
             "and differs by about 1e-3."
         )
-    if config.layer_norm_eps != GOOGLE_EPSILON:
+    if config.layer_norm_eps != _EPSILON:
         lines.append(
             f"layer_norm_eps is {config.layer_norm_eps}, which "
             "google-research/bert does not read: it computes with "
-            f"{GOOGLE_EPSILON}."
+            f"{_EPSILON}."
         )
     return lines
 

@@ -34,9 +34,6 @@ def open_h5_arrays(path: pathlib.Path) -> LazyArrays:
 
     Links to other places and to other files are not followed, and an array
     that keeps its numbers in another file is refused.
-
-    Raises:
-      UserError: the file is missing or damaged, or points outside itself.
     """
     import h5py
 
@@ -60,19 +57,16 @@ def open_h5_arrays(path: pathlib.Path) -> LazyArrays:
         # Opened again each time: what was read is not kept in a cache.
         with _opened(path) as file:
             array = np.asarray(file[name][()])
-            return _numbers(array, file[name].attrs.get("dtype"), path, name)
+            if array.dtype.kind != "V":
+                return array
+            # HDF5 has no type for bfloat16.
+            kind = file[name].attrs.get("dtype")
+            if kind != "bfloat16" or array.dtype.itemsize != 2:
+                raise UserError(
+                    f"{path}: {name} holds {array.dtype}, no numbers."
+                )
+            import ml_dtypes
+
+            return array.view(ml_dtypes.bfloat16)
 
     return LazyArrays(shapes, read)
-
-
-def _numbers(
-    array: np.ndarray, kind: Any, path: pathlib.Path, name: str
-) -> np.ndarray:
-    """The array itself, or the bfloat16 that HDF5 has no type for."""
-    if array.dtype.kind != "V":
-        return array
-    if kind != "bfloat16" or array.dtype.itemsize != 2:
-        raise UserError(f"{path}: {name} holds {array.dtype}, no numbers.")
-    import ml_dtypes
-
-    return array.view(ml_dtypes.bfloat16)

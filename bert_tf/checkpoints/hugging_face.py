@@ -14,13 +14,13 @@ bias gamma and beta.
 import dataclasses
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from bert_tf.checkpoints.array_file import write_arrays
-from bert_tf.checkpoints.checkpoint import Checkpoint
+from bert_tf.checkpoints.checkpoint import Checkpoint, num_labels
 from bert_tf.checkpoints.hugging_face_files import (
     WEIGHTS_FILE,
     holds_weights,
@@ -38,13 +38,12 @@ from bert_tf.checkpoints.layout import (
     Kind,
     all_parts,
     encoder_parts,
-    head_shapes,
 )
 from bert_tf.checkpoints.stored import Stored, read_stored, write_stored
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
-from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
+from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.recipe import read_json_object
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
@@ -138,17 +137,9 @@ _IGNORED = (
 
 
 def read_config(values: Mapping[str, Any], path: pathlib.Path) -> BertConfig:
-    """Our configuration out of a config.json.
+    """Our configuration out of what config.json holds.
 
     Keys that change nothing in the computation are left alone.
-
-    Args:
-      values: what the file holds.
-      path: the file, for errors.
-
-    Raises:
-      UserError: another model than BERT, or a BERT that computes what ours
-        does not.
     """
     for key, only in _FIXED.items():
         if values.get(key, only) != only:
@@ -181,14 +172,12 @@ def read_labels(
       values: what config.json holds.
       rows: the number of labels that the head scores.
       path: the file, for errors.
-
-    Raises:
-      UserError: id2label is no list of names, or of another number of them.
     """
+    ids = [str(i) for i in range(rows)]
     names = values.get("id2label")
     if names is None:
         count = values.get("num_labels", _DEFAULT_LABELS)
-        names = {str(i): f"LABEL_{i}" for i in range(rows)}
+        names = dict(zip(ids, _default_labels(rows), strict=True))
     elif not isinstance(names, dict) or not all(
         isinstance(name, str) for name in names.values()
     ):
@@ -200,10 +189,9 @@ def read_labels(
         count = len(names)
     if count != rows:
         raise UserError(
-            f"{path}: tells {count} labels (id2label), but the head in the "
+            f"{path}: names {count} labels (id2label), but the head in the "
             f"weights has {rows}."
         )
-    ids = [str(i) for i in range(rows)]
     if set(names) != set(ids):
         raise UserError(
             f"{path}: id2label has the ids {', '.join(names)}; they must be "
@@ -215,47 +203,6 @@ def read_labels(
 
 def _default_labels(rows: int) -> tuple[str, ...]:
     return tuple(f"LABEL_{i}" for i in range(rows))
-
-
-def config_values(
-    checkpoint: Checkpoint, architecture: str, rows: int | None
-) -> dict[str, Any]:
-    """A config.json for a checkpoint.
-
-    Args:
-      checkpoint: what is written.
-      architecture: transformers' class for it.
-      rows: the number of labels of its head; None for a head without names.
-
-    Raises:
-      UserError: the checkpoint names another number of labels than the head
-        has.
-    """
-    config = checkpoint.config
-    values: dict[str, Any] = {
-        "architectures": [architecture],
-        "model_type": "bert",
-        **{key: getattr(config, key) for key in _DEFAULTS},
-        "hidden_act": _WRITTEN_ACTIVATIONS[config.hidden_act],
-        "is_decoder": config.causal,
-        "pad_token_id": 0,
-    }
-    if rows is not None:
-        labels = _labels_to_write(checkpoint.labels, rows)
-        values["id2label"] = {str(i): name for i, name in enumerate(labels)}
-        values["label2id"] = {name: i for i, name in enumerate(labels)}
-    return values
-
-
-def _labels_to_write(labels: Sequence[str] | None, rows: int) -> Sequence[str]:
-    if labels is None:
-        return _default_labels(rows)
-    if len(labels) != rows:
-        raise UserError(
-            f"the checkpoint names {len(labels)} labels, but its head has "
-            f"{rows}."
-        )
-    return labels
 
 
 def found_in(folder: pathlib.Path) -> bool:
@@ -285,11 +232,10 @@ def read(folder: pathlib.Path) -> Checkpoint:
     checkpoint = Checkpoint(config, arrays, left_out=left_out)
     _check_heads(checkpoint, values, path)
     _check_tied(found, f"{prefix}{_WORDS}", checkpoint, values, source)
-    if not set(checkpoint.heads) & set(_LABELLED):
+    if shared not in _LABELLED:
         return checkpoint
-    rows = found.shapes[f"{_SHARED_NAME}.weight"][0]
-    labels = read_labels(values, rows, path)
-    return Checkpoint(config, arrays, labels=labels, left_out=left_out)
+    labels = read_labels(values, num_labels(checkpoint, shared), path)
+    return dataclasses.replace(checkpoint, labels=labels)
 
 
 def _check_heads(
@@ -398,45 +344,35 @@ def _table(
 def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
     """Writes what AutoModel and AutoTokenizer load.
 
-    A pooler goes along where the checkpoint has one, even into classes that
+    A pooler is written where the checkpoint has one, even into classes that
     have none: those call it unexpected and do not use it.
 
     Raises:
       UserError: no class of transformers holds all the heads.
     """
-    architecture = _class_of(checkpoint)
+    config, architecture = checkpoint.config, _class_of(checkpoint)
+    values: dict[str, Any] = {
+        "architectures": [architecture],
+        "model_type": "bert",
+        **{key: getattr(config, key) for key in _DEFAULTS},
+        "hidden_act": _WRITTEN_ACTIVATIONS[config.hidden_act],
+        "is_decoder": config.causal,
+        "pad_token_id": 0,
+    }
     shared = _SHARING.get(architecture)
-    table = _table(
-        checkpoint.config,
-        shared,
-        "" if architecture == "BertModel" else "bert.",
-    )
-    rows = None
     if shared in _LABELLED:
-        shapes = shapes_of_arrays(checkpoint.arrays)
-        rows = shapes[next(iter(head_shapes(checkpoint.config)[shared]))][0]
-    values = config_values(checkpoint, architecture, rows)
+        labels = checkpoint.labels or _default_labels(
+            num_labels(checkpoint, shared)
+        )
+        values["id2label"] = {str(i): name for i, name in enumerate(labels)}
+        values["label2id"] = {name: i for i, name in enumerate(labels)}
+    prefix = "" if architecture == "BertModel" else "bert."
+    arrays = write_stored(checkpoint.arrays, _table(config, shared, prefix))
     # transformers asks for this entry.
-    metadata = {"format": "pt"}
-    arrays = write_stored(checkpoint.arrays, table)
-    write_arrays(folder / WEIGHTS_FILE, arrays, metadata)
+    write_arrays(folder / WEIGHTS_FILE, arrays, {"format": "pt"})
     _write_json(folder / CONFIG_FILE, values)
     if checkpoint.vocabulary is not None:
-        tokenizer = checkpoint.tokenizer_config or TokenizerConfig.of(
-            not checkpoint.vocabulary.looks_cased()
-        )
-        _write_json(
-            folder / TOKENIZER_CONFIG_FILE,
-            _tokenizer_values(
-                checkpoint.config, tokenizer, checkpoint.vocabulary
-            ),
-        )
-        # transformers adds the tokens of tokenizer_config.json behind.
-        tokens = list(checkpoint.vocabulary.tokens)
-        added = {token.content for token in checkpoint.added_tokens}
-        while tokens[-1] in added:
-            tokens.pop()
-        Vocabulary(tokens).save(folder / VOCABULARY_FILE)
+        _write_tokenizer(folder, checkpoint, checkpoint.vocabulary)
 
 
 def _class_of(checkpoint: Checkpoint) -> str:
@@ -452,19 +388,29 @@ def _class_of(checkpoint: Checkpoint) -> str:
     return fitting[0]
 
 
-def _tokenizer_values(
-    config: BertConfig, tokenizer: TokenizerConfig, vocabulary: Vocabulary
-) -> dict[str, Any]:
-    return {
+def _write_tokenizer(
+    folder: pathlib.Path, checkpoint: Checkpoint, vocabulary: Vocabulary
+) -> None:
+    tokenizer = checkpoint.tokenizer_config or TokenizerConfig.of(
+        not vocabulary.looks_cased()
+    )
+    values = {
         "tokenizer_class": "BertTokenizer",
         **tokenizer.to_dict(vocabulary),
-        "model_max_length": config.max_position_embeddings,
+        "model_max_length": checkpoint.config.max_position_embeddings,
         "pad_token": PAD,
         "unk_token": UNK,
         "cls_token": CLS,
         "sep_token": SEP,
         "mask_token": MASK,
     }
+    _write_json(folder / TOKENIZER_CONFIG_FILE, values)
+    # transformers adds the tokens of tokenizer_config.json behind.
+    tokens = list(vocabulary.tokens)
+    added = {token.content for token in checkpoint.added_tokens}
+    while tokens[-1] in added:
+        tokens.pop()
+    Vocabulary(tokens).save(folder / VOCABULARY_FILE)
 
 
 def _write_json(path: pathlib.Path, values: Mapping[str, Any]) -> None:

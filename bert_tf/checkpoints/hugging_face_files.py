@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.checkpoints.array_file import open_arrays
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, first_few
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.recipe import read_json_object
 
@@ -25,14 +25,7 @@ _OTHER_FRAMEWORKS = {
 
 
 def open_torch(path: pathlib.Path) -> LazyArrays:
-    """Opens a pytorch_model.bin whose arrays are read when asked for.
-
-    Half precision comes out as float32.
-
-    Raises:
-      UserError: torch is not installed, or the file is missing, damaged or
-        holds more than named tensors.
-    """
+    """Opens a pytorch_model.bin; half precision comes out as float32."""
     if not path.is_file():
         raise UserError(f"{path}: no such file.")
     try:
@@ -108,12 +101,7 @@ def holds_weights(folder: pathlib.Path) -> bool:
 
 
 def open_weights(folder: pathlib.Path) -> LazyArrays:
-    """Opens the weights of a folder; safetensors where there are several.
-
-    Raises:
-      UserError: a file is missing or damaged, an index and its files do not
-        fit each other, or the files need what is not installed.
-    """
+    """Opens the weights of a folder; safetensors where there are several."""
     for name, opener in _OPENERS.items():
         if (folder / name).exists():
             return opener(folder / name)
@@ -133,27 +121,6 @@ def _open_shards(
     index: pathlib.Path, opener: Callable[[pathlib.Path], LazyArrays]
 ) -> LazyArrays:
     """Opens the files that an index names, as one."""
-    file_of = _read_index(index)
-    shards = {}
-    for name in sorted(set(file_of.values())):
-        shards[name] = opener(_shard(index, name))
-        listed = {array for array, file in file_of.items() if file == name}
-        if absent := sorted(listed - set(shards[name])):
-            raise UserError(f"{index}: lists {_some(absent)}, not in {name}.")
-        if unlisted := sorted(set(shards[name]) - listed):
-            raise UserError(
-                f"{index}: does not list {_some(unlisted)}, in {name}."
-            )
-    shapes = {array: shards[file_of[array]].shapes[array] for array in file_of}
-
-    def read(array: str) -> np.ndarray:
-        return shards[file_of[array]][array]
-
-    return LazyArrays(shapes, read)
-
-
-def _read_index(index: pathlib.Path) -> dict[str, str]:
-    """The name of the file that holds each array."""
     file_of = read_json_object(index).get("weight_map")
     if (
         not isinstance(file_of, dict)
@@ -164,7 +131,24 @@ def _read_index(index: pathlib.Path) -> dict[str, str]:
             f"{index}: weight_map must be an object that gives a file name "
             "for each array."
         )
-    return file_of
+    shards = {}
+    for name in sorted(set(file_of.values())):
+        shards[name] = opener(_shard(index, name))
+        listed = {array for array, file in file_of.items() if file == name}
+        if absent := sorted(listed - set(shards[name])):
+            raise UserError(
+                f"{index}: lists {first_few(absent)}, not in {name}."
+            )
+        if unlisted := sorted(set(shards[name]) - listed):
+            raise UserError(
+                f"{index}: does not list {first_few(unlisted)}, in {name}."
+            )
+    shapes = {array: shards[file_of[array]].shapes[array] for array in file_of}
+
+    def read(array: str) -> np.ndarray:
+        return shards[file_of[array]][array]
+
+    return LazyArrays(shapes, read)
 
 
 def _shard(index: pathlib.Path, name: str) -> pathlib.Path:
@@ -189,8 +173,3 @@ def _shard(index: pathlib.Path, name: str) -> pathlib.Path:
             "the file itself there."
         )
     return path
-
-
-def _some(names: list[str]) -> str:
-    more = len(names) - 1
-    return names[0] + (f" and {more} more" * (more > 0))

@@ -22,7 +22,7 @@ from bert_tf.checkpoints.h5_file import open_h5_arrays
 from bert_tf.checkpoints.layout import Kind, all_parts, by_attention_head
 from bert_tf.checkpoints.stored import Stored, read_stored
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, refuse_faults
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.recipe import check_kind, read_json_object
 
@@ -58,20 +58,15 @@ def found_in(folder: pathlib.Path) -> bool:
 
 
 def read(folder: pathlib.Path) -> Checkpoint:
-    """Reads the configuration and the weights of a preset.
-
-    Raises:
-      UserError: a file is missing or damaged, the preset is no BERT, or its
-        weights do not fit its configuration.
-    """
+    """Reads the configuration and the weights of a preset."""
     config = _read_config(folder / CONFIG_FILE)
-    found = _prefixed("model/", _model_arrays(folder))
+    found = _model_arrays(folder)
     labels = None
     if (folder / TASK_FILE).exists():
         labels = _read_task(folder)
     if (folder / TASK_WEIGHTS_FILE).exists():
         head = _read_file(folder / TASK_WEIGHTS_FILE)
-        found = _joined(found, _prefixed("task/", head), folder)
+        found = _joined(found, head, folder)
     table = _table(config, labels)
     arrays, left_out = read_stored(config, table, found, _IGNORED, str(folder))
     checkpoint = Checkpoint(config, arrays, left_out=left_out)
@@ -102,18 +97,12 @@ def _read_config(path: pathlib.Path) -> BertConfig:
         raise UserError(
             f"{path}: the preset is a {name}; only BertBackbone is a BERT."
         )
-    faults = [
-        f"{kind} {', '.join(sorted(names))}"
-        for kind, names in (
-            ("missing", set(_ARGUMENTS) - set(arguments)),
-            ("unknown", set(arguments) - {*_ARGUMENTS, *_LAYER_ARGUMENTS}),
-        )
-        if names
-    ]
-    if faults:
-        raise UserError(
-            f"{path}: arguments of BertBackbone, {'; '.join(faults)}."
-        )
+    known = {*_ARGUMENTS, *_LAYER_ARGUMENTS}
+    faults = {
+        "missing": sorted(set(_ARGUMENTS) - set(arguments)),
+        "unknown": sorted(set(arguments) - known),
+    }
+    refuse_faults(f"{path}: other arguments than BertBackbone's", faults)
     policy = arguments.get("dtype")
     if isinstance(policy, dict) and policy.get("class_name") != "DTypePolicy":
         raise UserError(
@@ -180,7 +169,7 @@ def _shards(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def _read_file(path: pathlib.Path) -> LazyArrays:
-    """The arrays of a file; older files' names in the form of today's.
+    """The arrays of a file under model/ or task/, in today's names.
 
     Keras 2.13 wrote `_layer_checkpoint_dependencies` for `layers`, and early
     Keras 3 an underscore before the layers inside MultiHeadAttention.
@@ -196,13 +185,8 @@ def _read_file(path: pathlib.Path) -> LazyArrays:
         other = names.setdefault(today(name), name)
         if other != name:
             raise UserError(f"{path}: {other} and {name} are the same layer's.")
-    shapes = {new: arrays.shapes[old] for new, old in names.items()}
-    return LazyArrays(shapes, lambda name: arrays[names[name]])
-
-
-def _prefixed(prefix: str, arrays: LazyArrays) -> LazyArrays:
-    shapes = {prefix + name: shape for name, shape in arrays.shapes.items()}
-    return LazyArrays(shapes, lambda n: arrays[n.removeprefix(prefix)])
+    part = "task" if path.name == TASK_WEIGHTS_FILE else "model"
+    return arrays.renamed({f"{part}/{new}": old for new, old in names.items()})
 
 
 def _joined(
@@ -220,7 +204,7 @@ def _joined(
 
 
 def _table(config: BertConfig, labels: int | None) -> dict[str, Stored]:
-    """How each array of ours is stored; `labels` is what task.json tells."""
+    """How each array of ours is stored; `labels` is the number in task.json."""
     table = {}
     for part in all_parts(config):
         if not part.keras_hub:

@@ -7,11 +7,11 @@ no names for token classification and multiple choice; ours follow its form.
 
 import dataclasses
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from bert_tf.config import BertConfig
 
-# None stands for a size that the configuration does not tell (the number of
+# None stands for a size that the configuration does not have (the number of
 # labels of a head).
 Shape = tuple[int | None, ...]
 Shapes = dict[str, Shape]
@@ -189,7 +189,7 @@ _LAYER = (
         f"{_HUB}/_feedforward_layer_norm",
     ),
 )
-# Three heads share a name in transformers; its config.json tells them apart.
+# Three heads share a name in transformers; its config.json says which it is.
 HEAD_PARTS = {
     POOLER: (
         Part(
@@ -290,36 +290,30 @@ def all_parts(config: BertConfig) -> Iterator[Part]:
         yield from parts
 
 
+def _shapes(parts: Iterable[Part], config: BertConfig) -> Shapes:
+    return dict(item for part in parts for item in part.shapes(config).items())
+
+
 def encoder_shapes(config: BertConfig) -> Shapes:
     """The arrays of the encoder without its pooler."""
-    shapes: Shapes = {}
-    for part in encoder_parts(config):
-        shapes |= part.shapes(config)
-    return shapes
+    return _shapes(encoder_parts(config), config)
 
 
 def head_shapes(config: BertConfig) -> dict[str, Shapes]:
     """The arrays of each head by the head's name, the pooler among them."""
-    return {
-        head: {
-            name: shape
-            for part in parts
-            for name, shape in part.shapes(config).items()
-        }
-        for head, parts in HEAD_PARTS.items()
-    }
+    return {head: _shapes(p, config) for head, p in HEAD_PARTS.items()}
+
+
+def all_shapes(config: BertConfig) -> Shapes:
+    """The arrays of the encoder and of every head."""
+    return _shapes(all_parts(config), config)
 
 
 def by_attention_head(name: str, shape: Shape, config: BertConfig) -> Shape:
-    """The shape with the axis of the attention heads, [N, D], apart.
+    """Our shape of an array with the attention heads, [N, D], apart.
 
     Model Garden and KerasHub store query, key, value and the attention's
     output so.
-
-    Args:
-      name: our name of the array.
-      shape: our shape.
-      config: says N and D.
     """
     heads = config.num_attention_heads
     apart = (heads, config.hidden_size // heads)

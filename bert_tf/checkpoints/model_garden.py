@@ -89,12 +89,7 @@ _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 def read_params(path: pathlib.Path) -> BertConfig:
-    """Reads the encoder's architecture out of a run's parameters.
-
-    Raises:
-      UserError: the file is no YAML, has no encoder or one that is no BERT of
-        the paper, or has an unknown key.
-    """
+    """Reads the encoder's architecture out of a run's parameters."""
     # Only this family's users need the package.
     import yaml
 
@@ -185,12 +180,7 @@ def found_in(folder: pathlib.Path) -> bool:
 
 
 def read(folder: pathlib.Path) -> Checkpoint:
-    """Reads the configuration and the weights.
-
-    Raises:
-      UserError: a file is missing, damaged, or no BERT of Model Garden's; the
-        weights do not fit the configuration.
-    """
+    """Reads the configuration and the weights."""
     prefix = find_prefix(folder, object_based=True)
     params = folder / PARAMS_FILE
     if (folder / CONFIG_FILE).exists() or not params.exists():
@@ -255,11 +245,7 @@ class _Graph:
 
 
 def _places(graph: _Graph, prefix: pathlib.Path) -> dict[str, int]:
-    """The nodes of the encoder and of the parts of heads, by our words.
-
-    Raises:
-      UserError: no encoder, or two of one thing.
-    """
+    """The nodes of the encoder and of the parts of heads, by our words."""
     places: dict[str, int] = {}
     for place, node in _candidates(graph):
         if places.setdefault(place, node) != node:
@@ -301,7 +287,7 @@ def _candidates(graph: _Graph) -> Iterator[tuple[str, int]]:
 
 
 def _is_next_sentence(graph: _Graph, head: int) -> bool:
-    """Heads of BertPretrainerV2 are a list: their variables' names tell."""
+    """Heads of BertPretrainerV2 are a list: names of variables differ."""
     kernel = graph.at(head, "out_proj/kernel")
     name = graph.names.get(kernel, "") if kernel is not None else ""
     return re.fullmatch(rf"(.+/)?{_NEXT_SENTENCE}/.+/kernel", name) is not None
@@ -358,5 +344,4 @@ def _by_place(
     for key in opened:
         if key not in placed and key != OBJECT_GRAPH:
             keys[key.removesuffix(_VALUE)] = key
-    shapes = {path: opened.shapes[key] for path, key in sorted(keys.items())}
-    return LazyArrays(shapes, lambda path: opened[keys[path]])
+    return opened.renamed(dict(sorted(keys.items())))

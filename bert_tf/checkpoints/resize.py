@@ -13,9 +13,9 @@ from bert_tf.text.vocabulary import Vocabulary
 _WORDS = "bert/embeddings/word_embeddings"
 _WORD_BIAS = "cls/predictions/output_bias"
 _POSITIONS = "bert/embeddings/position_embeddings"
-# The normal distribution is cut here, as by the initializer of the model
+# The normal distribution is truncated here, as by the initializer of the model
 # (google-research/bert, modeling.py, create_initializer).
-_CUT = 2.0
+_MAX_DEVIATIONS = 2.0
 _MAX_POSITIONS = 1_000_000
 
 
@@ -54,11 +54,11 @@ def replace_vocabulary(
 
     def words() -> np.ndarray:
         drawn = _drawn(checkpoint, new_rows, (seed, 0))
-        return _moved(checkpoint.arrays[_WORDS], origin, drawn)
+        return _copied_or_drawn(checkpoint.arrays[_WORDS], origin, drawn)
 
     def word_bias() -> np.ndarray:
         zeros = np.zeros(new_rows, np.float32)
-        return _moved(checkpoint.arrays[_WORD_BIAS], origin, zeros)
+        return _copied_or_drawn(checkpoint.arrays[_WORD_BIAS], origin, zeros)
 
     changed = dataclasses.replace(
         checkpoint,
@@ -149,10 +149,10 @@ def _changed(
     )
 
 
-def _moved(
+def _copied_or_drawn(
     old: np.ndarray, origin: np.ndarray, drawn: np.ndarray
 ) -> np.ndarray:
-    """Rows of `old` where origin tells one, the drawn rows elsewhere."""
+    """Rows of `old` where origin is not -1, the drawn rows elsewhere."""
     rows = np.empty((len(origin), *old.shape[1:]), np.float32)
     rows[origin >= 0] = old[origin[origin >= 0]]
     rows[origin < 0] = drawn
@@ -168,7 +168,7 @@ def _drawn(
     values = random.standard_normal(
         (rows, config.hidden_size), dtype=np.float32
     )
-    while (outside := np.abs(values) > _CUT).any():
+    while (outside := np.abs(values) > _MAX_DEVIATIONS).any():
         values[outside] = random.standard_normal(
             int(outside.sum()), dtype=np.float32
         )

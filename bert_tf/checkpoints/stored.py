@@ -12,11 +12,12 @@ from bert_tf.checkpoints.layout import (
     POOLER,
     Shape,
     Shapes,
+    all_shapes,
     encoder_shapes,
     head_shapes,
 )
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError, first_few
+from bert_tf.errors import UserError, refuse_faults
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 
 
@@ -26,8 +27,7 @@ class Stored:
 
     Attributes:
       name: its name in the family's files.
-      shape: its shape there; None for a size that the configuration does not
-        tell.
+      shape: its shape there; None for the number of labels.
       transposed: whether it is a matrix stored the other way round. Any other
         difference between its shape and ours is a reshape.
     """
@@ -39,10 +39,9 @@ class Stored:
 
 def stored_as_ours(config: BertConfig) -> dict[str, Stored]:
     """The table of a family that stores every array as we do."""
-    shapes = encoder_shapes(config)
-    for arrays in head_shapes(config).values():
-        shapes |= arrays
-    return {name: Stored(name, shape) for name, shape in shapes.items()}
+    return {
+        name: Stored(name, shape) for name, shape in all_shapes(config).items()
+    }
 
 
 def read_stored(
@@ -87,13 +86,10 @@ def read_stored(
         if name not in names
         and any(re.fullmatch(pattern, name) for pattern in ignored)
     )
-    _check(config, table, required, found.shapes, names | set(left_out), source)
-    sizes = {**encoder_shapes(config)}
-    for arrays in heads.values():
-        sizes |= arrays
+    _check(table, required, found.shapes, names | set(left_out), source)
     shapes = {
-        ours: _our_shape(sizes[ours], found.shapes[table[ours].name])
-        for ours in sizes
+        ours: _our_shape(shape, found.shapes[table[ours].name])
+        for ours, shape in all_shapes(config).items()
         if ours in required
     }
     _check_labels(heads, table, shapes, found.shapes, source)
@@ -119,49 +115,40 @@ def read_stored(
 
 
 def _our_shape(shape: Shape, stored: tuple[int, ...]) -> tuple[int, ...]:
-    """Our shape with the size that only the file tells filled in."""
+    """Our shape with the number of labels, which only the file has."""
     known = math.prod(size for size in shape if size is not None)
     labels = math.prod(stored) // known
     return tuple(labels if size is None else size for size in shape)
 
 
 def _check(
-    config: BertConfig,
     table: Mapping[str, Stored],
     required: set[str],
     shapes: Mapping[str, tuple[int, ...]],
     accounted: set[str],
     source: str,
 ) -> None:
-    faults = []
-    missing = [
-        f"{table[ours].name} {_show(table[ours].shape)}"
-        for ours in sorted(required)
-        if table[ours].name not in shapes
-    ]
-    if missing:
-        faults.append(f"missing: {first_few(missing)}")
-    unexpected = [
-        f"{name} {_show(shape)}"
-        for name, shape in sorted(shapes.items())
-        if name not in accounted
-    ]
-    if unexpected:
-        faults.append(f"unexpected: {first_few(unexpected)}")
-    differing = [
-        f"{stored.name} is {_show(shapes[stored.name])} where the "
-        f"configuration says {_show(stored.shape)}"
-        for stored in (table[ours] for ours in sorted(required))
-        if stored.name in shapes
-        and not _fits(shapes[stored.name], stored.shape)
-    ]
-    if differing:
-        faults.append(f"other shapes: {first_few(differing)}")
-    if faults:
-        raise UserError(
-            f"{source}: the weights do not fit the configuration; "
-            f"{'; '.join(faults)}."
-        )
+    needed = [table[ours] for ours in sorted(required)]
+    faults = {
+        "missing": [
+            f"{stored.name} {_show(stored.shape)}"
+            for stored in needed
+            if stored.name not in shapes
+        ],
+        "unexpected": [
+            f"{name} {_show(shape)}"
+            for name, shape in sorted(shapes.items())
+            if name not in accounted
+        ],
+        "other shapes": [
+            f"{stored.name} is {_show(shapes[stored.name])} where the "
+            f"configuration says {_show(stored.shape)}"
+            for stored in needed
+            if stored.name in shapes
+            and not _fits(shapes[stored.name], stored.shape)
+        ],
+    }
+    refuse_faults(f"{source}: the weights do not fit the configuration", faults)
 
 
 def _check_labels(

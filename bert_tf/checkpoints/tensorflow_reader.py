@@ -83,7 +83,7 @@ def find_prefix(folder: pathlib.Path, object_based: bool) -> pathlib.Path:
       object_based: as for `index_files`, of which there is at least one.
 
     Raises:
-      UserError: there are several and no file tells which is the newest, or
+      UserError: there are several and no file names the newest, or
         the newest is not there.
     """
     prefixes = [
@@ -123,7 +123,7 @@ def open_checkpoint(prefix: pathlib.Path) -> LazyArrays:
       The variables by the names in the file; partitioned ones are whole.
 
     Raises:
-      UserError: a file is missing, cut short or damaged, or its path has a
+      UserError: a file is missing, truncated or damaged, or its path has a
         character that TensorFlow takes for a pattern. Damage in the middle of
         a variable is found when that is read.
     """
@@ -186,6 +186,6 @@ def _check_shards(prefix: pathlib.Path, expected: int) -> None:
     size = max(sum(path.stat().st_size for path in paths) for paths in whole)
     if size < expected:
         raise UserError(
-            f"{whole[0][0]}: cut short; the variables take {expected} bytes, "
+            f"{whole[0][0]}: truncated; the variables take {expected} bytes, "
             f"and {size} are there."
         )

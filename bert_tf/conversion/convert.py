@@ -13,7 +13,6 @@ from bert_tf.checkpoints import (
     CLASSIFIER,
     HEADS_ON_POOLER,
     MASKED_LM,
-    NEXT_SENTENCE,
     POOLER,
     TOKEN_CLASSIFIER,
     Checkpoint,
@@ -25,7 +24,12 @@ from bert_tf.checkpoints import (
 )
 from bert_tf.checkpoints.folder import WRITTEN
 from bert_tf.checkpoints.resize import replace_vocabulary, resize_positions
-from bert_tf.conversion.proof import Comparison, expect, prove
+from bert_tf.conversion.proof import (
+    PRETRAINING_OUTPUTS,
+    Comparison,
+    expect,
+    prove,
+)
 from bert_tf.conversion.sources import open_variables
 from bert_tf.errors import UserError, first_few
 from bert_tf.files import new_folder, refuse_filled
@@ -39,13 +43,6 @@ from bert_tf.text.tokenizer_config import (
 from bert_tf.text.vocabulary import Vocabulary
 
 _LABELLED = (CLASSIFIER, TOKEN_CLASSIFIER)
-# Outputs that the report always speaks of, and the heads they need.
-_OUTPUTS = {
-    "sequence_output": (),
-    "pooled_output": (POOLER,),
-    "masked_lm_logits": (MASKED_LM,),
-    "next_sentence_logits": (NEXT_SENTENCE, POOLER),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +53,7 @@ class ConversionReport:
       output_dir: the folder that was written.
       family: the source's family.
       to: the layout that was written.
-      heads: the heads that went along, the pooler among them.
+      heads: the heads that were kept, the pooler among them.
       comparisons: the proof, an entry for each output.
       not_compared: outputs that the conversion cannot have, and why.
       seconds: how long it took.
@@ -100,7 +97,7 @@ def convert_checkpoint(
 ) -> ConversionReport:
     """Converts a checkpoint and proves by numbers that it is the same model.
 
-    One line each is printed on what is left out, what goes along and what is
+    One line each is printed on what is left out, what is kept and what is
     new, then the proof.
 
     Args:
@@ -113,7 +110,7 @@ def convert_checkpoint(
       lower_case: whether text is lower-cased; None as the source says.
       max_position_embeddings: another length of the table of positions; 0
         keeps the source's.
-      drop_heads: heads of the source that do not go along.
+      drop_heads: heads of the source that are not written.
       seed: of new rows and of the ids of the proof.
 
     Raises:
@@ -121,7 +118,12 @@ def convert_checkpoint(
         the proof failed; nothing is written.
     """
     start = time.monotonic()
-    _check(to, seed)
+    if to not in WRITTEN:
+        raise UserError(
+            f"`to`={to}: unknown layout; it takes one of {', '.join(WRITTEN)}."
+        )
+    if seed < 0:
+        raise UserError(f"`seed`={seed}: must be 0 or more.")
     refuse_filled(output_dir)
     folder = local_folder(source)
     family = recognise(folder)
@@ -129,7 +131,12 @@ def convert_checkpoint(
     _describe(loaded, family)
     checkpoint = _drop_heads(loaded, drop_heads)
     checkpoint = _with_vocabulary(checkpoint, folder, vocab_file, seed)
-    checkpoint = _with_positions(checkpoint, max_position_embeddings, seed)
+    length = checkpoint.config.max_position_embeddings
+    if max_position_embeddings not in (0, length):
+        checkpoint, line = resize_positions(
+            checkpoint, max_position_embeddings, seed
+        )
+        _say(line)
     if checkpoint.lower_case is None or lower_case is not None:
         # Refuses a tokenizer whose rules would be lost.
         vocabulary = checkpoint.vocabulary
@@ -161,15 +168,6 @@ def convert_checkpoint(
     return report
 
 
-def _check(to: str, seed: int) -> None:
-    if to not in WRITTEN:
-        raise UserError(
-            f"`to`={to}: unknown layout; it takes one of {', '.join(WRITTEN)}."
-        )
-    if seed < 0:
-        raise UserError(f"`seed`={seed}: must be 0 or more.")
-
-
 def _say(line: str) -> None:
     log(line, sys.stdout)
 
@@ -199,7 +197,7 @@ def _describe(checkpoint: Checkpoint, family: str) -> None:
 
 
 def _drop_heads(checkpoint: Checkpoint, dropped: Sequence[str]) -> Checkpoint:
-    """The checkpoint without some heads; says which go along."""
+    """The checkpoint without some heads; says which are kept."""
     if isinstance(dropped, str):
         raise UserError(
             f"drop_heads={dropped!r}: takes a list of names of heads."
@@ -217,7 +215,7 @@ def _drop_heads(checkpoint: Checkpoint, dropped: Sequence[str]) -> Checkpoint:
             f"`drop_heads`={POOLER}: {', '.join(needing)} need it; drop "
             "these too."
         )
-    line = f"heads that go along: {', '.join(kept) or 'none'}"
+    line = f"heads kept: {', '.join(kept) or 'none'}"
     _say(f"{line}; dropped: {', '.join(dropped)}" if dropped else line)
     if not dropped:
         return checkpoint
@@ -245,7 +243,7 @@ def _with_vocabulary(
     vocab_file: str | os.PathLike,
     seed: int,
 ) -> Checkpoint:
-    """The checkpoint with the vocabulary that it shall have."""
+    """The checkpoint with the source's vocabulary or another one."""
     if not vocab_file:
         if checkpoint.vocabulary is None:
             raise UserError(
@@ -276,17 +274,6 @@ def _with_vocabulary(
     return dataclasses.replace(
         checkpoint, vocabulary=vocabulary, **vars(config)
     )
-
-
-def _with_positions(
-    checkpoint: Checkpoint, length: int, seed: int
-) -> Checkpoint:
-    """The checkpoint with a table of positions of another length, or as is."""
-    if length in (0, checkpoint.config.max_position_embeddings):
-        return checkpoint
-    checkpoint, line = resize_positions(checkpoint, length, seed)
-    _say(line)
-    return checkpoint
 
 
 def _say_what_is_odd(checkpoint: Checkpoint, to: str) -> None:
@@ -320,13 +307,12 @@ def _say_what_is_odd(checkpoint: Checkpoint, to: str) -> None:
 def _not_compared(source: Checkpoint, written: Checkpoint) -> dict[str, str]:
     """Outputs that the written model does not have, and why."""
     reasons = {}
-    for output, needed in _OUTPUTS.items():
+    for output, needed in PRETRAINING_OUTPUTS.items():
         absent = [head for head in needed if head not in written.heads]
         if absent:
-            head = absent[0]
             reasons[output] = (
-                f"{head} was dropped"
-                if head in source.heads
-                else f"the source has no {head}"
+                f"{absent[0]} was dropped"
+                if absent[0] in source.heads
+                else f"the source has no {absent[0]}"
             )
     return reasons

@@ -9,17 +9,12 @@ files under their own names and in their own layout.
 import abc
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 # Rows of the word table that are taken into float64 at a time.
 _ROWS_AT_A_TIME = 4096
-
-
-def _erf(inputs: np.ndarray) -> np.ndarray:
-    values = map(math.erf, inputs.ravel().tolist())
-    return np.fromiter(values, np.float64, inputs.size).reshape(inputs.shape)
 
 
 def _tanh_gelu(x: np.ndarray) -> np.ndarray:
@@ -29,7 +24,9 @@ def _tanh_gelu(x: np.ndarray) -> np.ndarray:
 
 
 def _erf_gelu(x: np.ndarray) -> np.ndarray:
-    return 0.5 * x * (1 + _erf(x / math.sqrt(2)))
+    values = map(math.erf, (x / math.sqrt(2)).ravel().tolist())
+    erf = np.fromiter(values, np.float64, x.size).reshape(x.shape)
+    return 0.5 * x * (1 + erf)
 
 
 ACTIVATIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -73,37 +70,83 @@ class SourceVariables(abc.ABC):
     masked_lm (a linear part and a norm), next_sentence, classifier, span,
     token_classifier and multiple_choice.
 
-    Attributes:
+    Args:
       form: how the source computes.
-      parts: the heads that the source has.
+      arrays: the arrays by the source's names.
+
+    Attributes:
+      heads: the names of the heads that the source has, by their parts.
     """
 
-    form: Form
-    parts: tuple[str, ...]
+    # Names by part; {} stands for the number of the layer. Those of linear
+    # parts and norms are followed by an end for each of their two arrays.
+    TABLES: Mapping[str, str]
+    LINEAR: Mapping[str, str]
+    NORMS: Mapping[str, str]
+    NORM_ENDS: tuple[str, str]
+    WORD_BIAS: str
+    heads: dict[str, str]
+
+    def __init__(self, form: Form, arrays: Mapping[str, np.ndarray]) -> None:
+        self.form = form
+        self.arrays = arrays
+
+    def array(self, name: str) -> np.ndarray:
+        """The array of a name."""
+        return self.arrays[name]
 
     @abc.abstractmethod
+    def kernel_and_bias(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Those of a linear part: [in, out] and [out].
+
+        With attention's heads apart, query, key and value are [in, N, D] and
+        [N, D], the attention's output is [N, D, out] and [out].
+        """
+
     def table(self, name: str) -> np.ndarray:
         """The embedding table word, segment or position: [rows, H]."""
+        return self.array(self.TABLES[name])
 
     def output_table(self) -> np.ndarray:
         """The table that masked LM logits are products with: [V, H]."""
         return self.table("word")
 
-    @abc.abstractmethod
     def linear(
         self, inputs: np.ndarray, part: str, layer: int | None = None
     ) -> np.ndarray:
         """Maps float64 [B, ..., in] to float64 [B, ..., out]."""
+        name = self.heads[part] if layer is None else self.LINEAR[part]
+        kernel, bias = self.kernel_and_bias(name.format(layer))
+        if kernel.ndim == 2:
+            return _affine(inputs, kernel, bias)
+        if part == "attention_output":
+            # The sum of what each head's share gives.
+            shares = np.split(inputs, len(kernel), axis=-1)
+            return sum(map(_affine, shares, kernel)) + bias.astype(np.float64)
+        # One head after the other.
+        heads = [
+            _affine(inputs, kernel[:, head], bias[head])
+            for head in range(kernel.shape[1])
+        ]
+        return np.concatenate(heads, axis=-1)
 
-    @abc.abstractmethod
     def norm(
         self, part: str, layer: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """The scale and the shift of a layer normalisation: [H] each."""
+        name = self.NORMS[part].format(layer)
+        scale, shift = self.NORM_ENDS
+        return self.array(name + scale), self.array(name + shift)
 
-    @abc.abstractmethod
     def word_bias(self) -> np.ndarray:
         """The masked LM head's bias of each word: [V]."""
+        return self.array(self.WORD_BIAS)
+
+
+def _affine(
+    inputs: np.ndarray, matrix: np.ndarray, bias: np.ndarray | float = 0.0
+) -> np.ndarray:
+    return inputs @ matrix.astype(np.float64) + np.asarray(bias, np.float64)
 
 
 def _normalise(
@@ -182,16 +225,12 @@ def _masked_lm_logits(
     masked = _normalise(
         masked, source.norm("masked_lm"), form.masked_lm_epsilon
     )
+    table = source.output_table()
     pieces = [
-        masked @ rows.astype(np.float64).T
-        for rows in _pieces(source.output_table())
+        masked @ table[row : row + _ROWS_AT_A_TIME].astype(np.float64).T
+        for row in range(0, len(table), _ROWS_AT_A_TIME)
     ]
     return np.concatenate(pieces, axis=-1) + source.word_bias()
-
-
-def _pieces(table: np.ndarray) -> Iterator[np.ndarray]:
-    for start in range(0, len(table), _ROWS_AT_A_TIME):
-        yield table[start : start + _ROWS_AT_A_TIME]
 
 
 def forward(
@@ -212,17 +251,17 @@ def forward(
     """
     hidden = _encode(source, batch)
     outputs = {"sequence_output": hidden}
-    if "masked_lm" in source.parts:
+    if "masked_lm" in source.heads:
         outputs["masked_lm_logits"] = _masked_lm_logits(
             source, hidden, batch["masked_lm_positions"]
         )
     for head in ("span", "token_classifier"):
-        if head in source.parts:
+        if head in source.heads:
             outputs[f"{head}_logits"] = source.linear(hidden, head)
-    if "pooler" in source.parts:
+    if "pooler" in source.heads:
         pooled = np.tanh(source.linear(hidden[:, 0], "pooler"))
         outputs["pooled_output"] = pooled
         for head in ("next_sentence", "classifier", "multiple_choice"):
-            if head in source.parts:
+            if head in source.heads:
                 outputs[f"{head}_logits"] = source.linear(pooled, head)
     return outputs

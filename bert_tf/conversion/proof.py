@@ -18,19 +18,19 @@ from bert_tf.checkpoints import (
     CLASSIFIER,
     HEADS_ON_POOLER,
     MASKED_LM,
-    MULTIPLE_CHOICE,
     NEXT_SENTENCE,
     POOLER,
     SPAN,
+    TASK_HEADS,
     TOKEN_CLASSIFIER,
     Checkpoint,
     head_shapes,
     load_checkpoint,
 )
+from bert_tf.checkpoints.checkpoint import num_labels
 from bert_tf.conversion.numpy_forward import SourceVariables, forward
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
-from bert_tf.lazy_arrays import shapes_of_arrays
 from bert_tf.models import (
     bert_classifier,
     bert_multiple_choice,
@@ -43,21 +43,14 @@ from bert_tf.pretraining.pretrainer import BertPretrainer
 # More than this in float32 is another model.
 LIMIT = 1e-4
 ROWS, LENGTH, PREDICTIONS = 4, 48, 8
-# What outputs need of a checkpoint, or they come from weights as drawn.
-_NEEDED = {
-    "pooled_output": {POOLER},
-    "masked_lm_logits": {MASKED_LM},
-    "next_sentence_logits": {NEXT_SENTENCE, POOLER},
-    f"{CLASSIFIER}_logits": {CLASSIFIER, POOLER},
-    f"{MULTIPLE_CHOICE}_logits": {MULTIPLE_CHOICE, POOLER},
+# The outputs of pre-training in the order of the report, and the heads that
+# they need, or they come from weights as drawn.
+PRETRAINING_OUTPUTS = {
+    "sequence_output": (),
+    "pooled_output": (POOLER,),
+    "masked_lm_logits": (MASKED_LM,),
+    "next_sentence_logits": (NEXT_SENTENCE, POOLER),
 }
-# Told first, in this order.
-_PRETRAINING = (
-    "sequence_output",
-    "pooled_output",
-    "masked_lm_logits",
-    "next_sentence_logits",
-)
 # Outputs [B, S, ...].
 _OF_TOKENS = (
     "sequence_output",
@@ -187,7 +180,7 @@ def _nothing_drawn() -> Iterator[None]:
         draw = arguments["initial_value"]
         if callable(draw):
             with tf.Graph().as_default():
-                # In a graph of its own this tells the shape, drawing nothing.
+                # In a graph of its own this gives the shape and draws nothing.
                 value = tf.convert_to_tensor(draw())
             arguments["initial_value"] = lambda: tf.raw_ops.Empty(
                 shape=value.shape.as_list(), dtype=value.dtype
@@ -222,37 +215,32 @@ def model_outputs(checkpoint: Checkpoint, batch: Batch) -> Batch:
         restore(model, checkpoint, fresh=absent)
         outputs = dict(model(batch, training=False))
         outputs |= _task_logits(encoder, checkpoint, outputs)
-    return {
-        name: keras.ops.convert_to_numpy(outputs[name])
-        for name in (*_PRETRAINING, *sorted(set(outputs) - set(_PRETRAINING)))
-        if name in outputs and not _NEEDED.get(name, set()) & set(absent)
-    }
+    names = [
+        name
+        for name, needed in PRETRAINING_OUTPUTS.items()
+        if name in outputs and not set(needed) & set(absent)
+    ]
+    names += sorted(set(outputs) - set(PRETRAINING_OUTPUTS))
+    return {name: keras.ops.convert_to_numpy(outputs[name]) for name in names}
 
 
 def _task_logits(
     encoder: BertEncoder, checkpoint: Checkpoint, outputs: Batch
 ) -> Batch:
     """The logits of the fine-tuned heads that a checkpoint has."""
-    shapes = shapes_of_arrays(checkpoint.arrays)
-    heads = head_shapes(checkpoint.config)
-
-    def labels(head: str) -> int:
-        return shapes[next(iter(heads[head]))][0]
-
-    models = {
-        CLASSIFIER: lambda: bert_classifier(encoder, labels(CLASSIFIER)),
-        TOKEN_CLASSIFIER: lambda: bert_token_classifier(
-            encoder, labels(TOKEN_CLASSIFIER)
-        ),
-        SPAN: lambda: bert_span_labeler(encoder),
-        MULTIPLE_CHOICE: lambda: bert_multiple_choice(encoder),
-    }
-    absent = [name for name in heads if name not in checkpoint.heads]
+    heads = checkpoint.heads
+    absent = [h for h in head_shapes(checkpoint.config) if h not in heads]
     logits = {}
-    for head in checkpoint.heads:
-        if head not in models:
-            continue
-        model = models[head]()
+    for head in set(TASK_HEADS) & set(heads):
+        labels = num_labels(checkpoint, head)
+        if head == CLASSIFIER:
+            model = bert_classifier(encoder, labels)
+        elif head == TOKEN_CLASSIFIER:
+            model = bert_token_classifier(encoder, labels)
+        elif head == SPAN:
+            model = bert_span_labeler(encoder)
+        else:
+            model = bert_multiple_choice(encoder)
         restore(model, checkpoint, fresh=absent)
         on = "pooled_output" if head in HEADS_ON_POOLER else "sequence_output"
         logits[f"{head}_logits"] = model.get_layer(head)(outputs[on])
@@ -300,11 +288,11 @@ def expect(
     Raises:
       UserError: the source's files lack a head of the conversion.
     """
-    absent = [head for head in converted.heads if head not in variables.parts]
+    absent = [head for head in converted.heads if head not in variables.heads]
     if absent:
         raise UserError(
-            f"{source.source}: {', '.join(absent)} shall be written, but the "
-            f"files hold {', '.join(variables.parts) or 'no head'}."
+            f"{source.source}: {', '.join(absent)} would be written, but the "
+            f"files hold {', '.join(variables.heads) or 'no head'}."
         )
     shared = shared_part(source, converted)
     source_batch, batch = random_batches(

@@ -1,7 +1,15 @@
-"""The variables in a source's own files, by its family."""
+"""The variables in a source's own files, by the part of BERT that they are.
+
+Names, layouts and configurations are written down here a second time, apart
+from `bert_tf.checkpoints`, so that a slip in one of the two shows as a
+difference of the outputs.
+"""
 
 import pathlib
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from bert_tf.checkpoints import open_arrays
 from bert_tf.checkpoints.h5_file import open_h5_arrays
@@ -11,12 +19,8 @@ from bert_tf.checkpoints.tensorflow_reader import (
     find_prefix,
     open_checkpoint,
 )
-from bert_tf.conversion.numpy_forward import SourceVariables
-from bert_tf.conversion.views import GoogleVariables, HuggingFaceVariables
-from bert_tf.conversion.views_keras import (
-    KerasHubVariables,
-    ModelGardenVariables,
-)
+from bert_tf.conversion.numpy_forward import Form, SourceVariables
+from bert_tf.errors import UserError
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.recipe import read_json_object
 
@@ -29,44 +33,296 @@ def open_variables(folder: pathlib.Path, family: str) -> SourceVariables:
       family: its family, see `recognise`.
     """
     return {
-        "bert_tf": _own,
-        "google_tf1": _google,
-        "model_garden": _model_garden,
-        "hugging_face": _hugging_face,
-        "keras_hub": _keras_hub,
+        "bert_tf": _open_bert_tf,
+        "google_tf1": _open_google,
+        "model_garden": _open_model_garden,
+        "hugging_face": _open_hugging_face,
+        "keras_hub": _open_keras_hub,
     }[family](folder)
 
 
-def _own(folder: pathlib.Path) -> SourceVariables:
+def _form(
+    config: Mapping[str, Any],
+    activations: Mapping[str, str],
+    causal_key: str = "causal",
+) -> Form:
+    """What a configuration says; a key that is missing is BERT base's."""
+    activation = config.get("hidden_act", "gelu").lower()
+    epsilon = config.get("layer_norm_eps", 1e-12)
+    return Form(
+        layers=config.get("num_hidden_layers", 12),
+        heads=config.get("num_attention_heads", 12),
+        activation=activations[activation],
+        epsilon=epsilon,
+        masked_lm_activation=activations[
+            config.get("masked_lm_act") or activation
+        ],
+        masked_lm_epsilon=config.get("masked_lm_layer_norm_eps") or epsilon,
+        causal=config.get(causal_key, False),
+    )
+
+
+class GoogleVariables(SourceVariables):
+    """Names of google-research/bert, which our own folders use too.
+
+    Kernels are [in, out]; the weights of output layers are [labels, H].
+
+    Args:
+      config: what bert_config.json holds.
+      arrays: the arrays of the files by name.
+    """
+
+    TABLES = {
+        "word": "bert/embeddings/word_embeddings",
+        "segment": "bert/embeddings/token_type_embeddings",
+        "position": "bert/embeddings/position_embeddings",
+    }
+    LINEAR = {
+        "query": "bert/encoder/layer_{}/attention/self/query/",
+        "key": "bert/encoder/layer_{}/attention/self/key/",
+        "value": "bert/encoder/layer_{}/attention/self/value/",
+        "attention_output": "bert/encoder/layer_{}/attention/output/dense/",
+        "intermediate": "bert/encoder/layer_{}/intermediate/dense/",
+        "output": "bert/encoder/layer_{}/output/dense/",
+    }
+    HEADS = {
+        "pooler": "bert/pooler/dense/",
+        "masked_lm": "cls/predictions/transform/dense/",
+        "next_sentence": "cls/seq_relationship/output_",
+        "classifier": "output_",
+        "span": "cls/squad/output_",
+        "token_classifier": "cls/token_classification/output_",
+        "multiple_choice": "cls/multiple_choice/output_",
+    }
+    NORMS = {
+        "embeddings": "bert/embeddings/LayerNorm/",
+        "attention": "bert/encoder/layer_{}/attention/output/LayerNorm/",
+        "output": "bert/encoder/layer_{}/output/LayerNorm/",
+        "masked_lm": "cls/predictions/transform/LayerNorm/",
+    }
+    NORM_ENDS = ("gamma", "beta")
+    WORD_BIAS = "cls/predictions/output_bias"
+    # modeling.py has the tanh form alone; our folders name the exact form.
+    ACTIVATIONS = {
+        "gelu": "tanh_gelu",
+        "gelu_erf": "erf_gelu",
+        "relu": "relu",
+        "tanh": "tanh",
+        "linear": "linear",
+    }
+
+    def __init__(
+        self, config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> None:
+        super().__init__(_form(config, self.ACTIVATIONS), arrays)
+        self.heads = {
+            part: name
+            for part, name in self.HEADS.items()
+            if f"{name}bias" in arrays
+        }
+
+    def kernel_and_bias(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Kernels are used as they lie, output weights transposed."""
+        bias = self.array(f"{name}bias")
+        if name.endswith("output_"):
+            return self.array(f"{name}weights").T, bias
+        return self.array(f"{name}kernel"), bias
+
+
+def _open_bert_tf(folder: pathlib.Path) -> GoogleVariables:
     return GoogleVariables(
         read_json_object(folder / "bert_config.json"),
         open_arrays(folder / "bert_model.safetensors"),
     )
 
 
-def _google(folder: pathlib.Path) -> SourceVariables:
+def _open_google(folder: pathlib.Path) -> GoogleVariables:
     return GoogleVariables(
         read_json_object(folder / "bert_config.json"),
         open_checkpoint(find_prefix(folder, object_based=False)),
     )
 
 
-def _hugging_face(folder: pathlib.Path) -> SourceVariables:
+class HuggingFaceVariables(SourceVariables):
+    """Names of transformers; every weight is [out, in].
+
+    Args:
+      config: what config.json holds.
+      arrays: the arrays of the files by name.
+    """
+
+    TABLES = {
+        "word": "embeddings.word_embeddings.weight",
+        "segment": "embeddings.token_type_embeddings.weight",
+        "position": "embeddings.position_embeddings.weight",
+    }
+    LINEAR = {
+        "query": "encoder.layer.{}.attention.self.query.",
+        "key": "encoder.layer.{}.attention.self.key.",
+        "value": "encoder.layer.{}.attention.self.value.",
+        "attention_output": "encoder.layer.{}.attention.output.dense.",
+        "intermediate": "encoder.layer.{}.intermediate.dense.",
+        "output": "encoder.layer.{}.output.dense.",
+    }
+    HEADS = {
+        "pooler": "pooler.dense.",
+        "masked_lm": "cls.predictions.transform.dense.",
+        "next_sentence": "cls.seq_relationship.",
+        "span": "qa_outputs.",
+    }
+    # These are all called classifier; the class says which it is.
+    CLASSIFIERS = {
+        "BertForSequenceClassification": "classifier",
+        "BertForTokenClassification": "token_classifier",
+        "BertForMultipleChoice": "multiple_choice",
+    }
+    NORMS = {
+        "embeddings": "embeddings.LayerNorm.",
+        "attention": "encoder.layer.{}.attention.output.LayerNorm.",
+        "output": "encoder.layer.{}.output.LayerNorm.",
+        "masked_lm": "cls.predictions.transform.LayerNorm.",
+    }
+    NORM_ENDS = ("weight", "bias")
+    WORD_BIAS = "cls.predictions.bias"
+    # transformers, activations.py, ACT2FN.
+    ACTIVATIONS = {
+        "gelu": "erf_gelu",
+        "gelu_python": "erf_gelu",
+        "gelu_new": "tanh_gelu",
+        "gelu_fast": "tanh_gelu",
+        "gelu_accurate": "tanh_gelu",
+        "gelu_pytorch_tanh": "tanh_gelu",
+        "gelu_python_tanh": "tanh_gelu",
+        "relu": "relu",
+        "tanh": "tanh",
+        "linear": "linear",
+    }
+
+    def __init__(self, config: Mapping[str, Any], arrays: LazyArrays) -> None:
+        # Without the prefix that all but a plain BertModel have. Old files
+        # call a norm's weight and bias gamma and beta, and some have the bias
+        # of the words under its tied name alone.
+        names = {
+            name.removeprefix("bert.")
+            .replace("LayerNorm.gamma", "LayerNorm.weight")
+            .replace("LayerNorm.beta", "LayerNorm.bias"): name
+            for name in arrays
+        }
+        tied = "cls.predictions.decoder.bias"
+        if tied in names:
+            names.setdefault(self.WORD_BIAS, tied)
+        super().__init__(
+            _form(config, self.ACTIVATIONS, "is_decoder"),
+            arrays.renamed(names),
+        )
+        heads = dict(self.HEADS)
+        for architecture in config.get("architectures") or ():
+            if architecture in self.CLASSIFIERS:
+                heads[self.CLASSIFIERS[architecture]] = "classifier."
+        self.heads = {
+            part: name for part, name in heads.items() if f"{name}bias" in names
+        }
+
+    def output_table(self) -> np.ndarray:
+        """The masked LM head's own copy of the word table, if it has one."""
+        name = "cls.predictions.decoder.weight"
+        return self.array(name) if name in self.arrays else self.table("word")
+
+    def kernel_and_bias(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Every weight is used transposed."""
+        return self.array(f"{name}weight").T, self.array(f"{name}bias")
+
+
+def _open_hugging_face(folder: pathlib.Path) -> HuggingFaceVariables:
     return HuggingFaceVariables(
         read_json_object(folder / "config.json"), open_weights(folder)
     )
 
 
-def _keras_hub(folder: pathlib.Path) -> SourceVariables:
+class KerasHubVariables(SourceVariables):
+    """Paths in KerasHub's HDF5 files, the first layer's number written out.
+
+    Kernels are [in, out], those of attention have the heads apart.
+
+    Args:
+      config: the arguments of the BertBackbone.
+      arrays: the arrays by file (model or task) and path.
+    """
+
+    _LAYER = "model/layers/transformer_encoder_{}/"
+    TABLES = {
+        "word": "model/layers/reversible_embedding/vars/0",
+        "segment": "model/layers/embedding/vars/0",
+        "position": "model/layers/position_embedding/vars/0",
+    }
+    LINEAR = {
+        "query": f"{_LAYER}_self_attention_layer/query_dense/vars/",
+        "key": f"{_LAYER}_self_attention_layer/key_dense/vars/",
+        "value": f"{_LAYER}_self_attention_layer/value_dense/vars/",
+        "attention_output": f"{_LAYER}_self_attention_layer/output_dense/vars/",
+        "intermediate": f"{_LAYER}_feedforward_intermediate_dense/vars/",
+        "output": f"{_LAYER}_feedforward_output_dense/vars/",
+    }
+    HEADS = {
+        "pooler": "model/layers/dense/vars/",
+        "masked_lm": "task/layers/masked_lm_head/_intermediate_dense/vars/",
+        "classifier": "task/layers/dense/vars/",
+    }
+    NORMS = {
+        "embeddings": "model/layers/layer_normalization/vars/",
+        "attention": f"{_LAYER}_self_attention_layer_norm/vars/",
+        "output": f"{_LAYER}_feedforward_layer_norm/vars/",
+        "masked_lm": (
+            "task/layers/masked_lm_head/_intermediate_layer_norm/vars/"
+        ),
+    }
+    NORM_ENDS = ("0", "1")
+    WORD_BIAS = "task/layers/masked_lm_head/vars/0"
+
+    def __init__(
+        self, config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> None:
+        # Not in the files: bert_backbone.py has the tanh form and 1e-12,
+        # masked_lm_head.py as bert_masked_lm.py builds it the exact form and
+        # 1e-5.
+        form = Form(
+            layers=config["num_layers"],
+            heads=config["num_heads"],
+            activation="tanh_gelu",
+            epsilon=1e-12,
+            masked_lm_activation="erf_gelu",
+            masked_lm_epsilon=1e-5,
+        )
+        super().__init__(form, arrays)
+        self.heads = {
+            part: name
+            for part, name in self.HEADS.items()
+            if f"{name}0" in arrays
+        }
+
+    def kernel_and_bias(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Kernels are used as they lie."""
+        return self.array(f"{name}0"), self.array(f"{name}1")
+
+
+def _open_keras_hub(folder: pathlib.Path) -> KerasHubVariables:
     whole = folder / "model.weights.h5"
     files = [whole] if whole.exists() else folder.glob("model_*.weights.h5")
     opened: dict[str, tuple[LazyArrays, str]] = {}
     for path in (*sorted(files), folder / "task.weights.h5"):
         if path.exists():
             arrays = open_h5_arrays(path)
-            place = path.name[: len("task")].replace("mode", "model")
+            place = "task" if path.name.startswith("task") else "model"
             for name in arrays:
-                opened[f"{place}/{_name_of_today(name)}"] = arrays, name
+                # Keras 2.13 and early Keras 3 wrote other names.
+                today = (
+                    name.replace("_layer_checkpoint_dependencies/", "layers/")
+                    .replace(
+                        "_self_attention_layer/_", "_self_attention_layer/"
+                    )
+                    .replace("transformer_encoder/", "transformer_encoder_0/")
+                )
+                opened[f"{place}/{today}"] = arrays, name
     return KerasHubVariables(
         read_json_object(folder / "config.json")["config"],
         LazyArrays(
@@ -76,13 +332,98 @@ def _keras_hub(folder: pathlib.Path) -> SourceVariables:
     )
 
 
-def _name_of_today(name: str) -> str:
-    """A path as Keras 3 writes it; Keras 2.13 and early 3 wrote others."""
-    name = name.replace("_layer_checkpoint_dependencies/", "layers/")
-    return name.replace("_self_attention_layer/_", "_self_attention_layer/")
+class ModelGardenVariables(SourceVariables):
+    """Variables by their own names in Model Garden.
+
+    A name is what it ends with: what stands before it is what the user called
+    the model. Kernels are [in, out], those of attention have the heads apart.
+
+    Args:
+      config: layers, heads, activation and epsilon in the keys of
+        bert_config.json.
+      arrays: the arrays by the full names of their variables.
+      source: the checkpoint, for errors.
+    """
+
+    _LAYER = "transformer/layer_{}/"
+    TABLES = {
+        "word": "word_embeddings/embeddings",
+        "segment": "type_embeddings/embeddings",
+        "position": "position_embedding/embeddings",
+    }
+    LINEAR = {
+        "query": f"{_LAYER}self_attention/query/",
+        "key": f"{_LAYER}self_attention/key/",
+        "value": f"{_LAYER}self_attention/value/",
+        "attention_output": f"{_LAYER}self_attention/attention_output/",
+        "intermediate": f"{_LAYER}intermediate/",
+        "output": f"{_LAYER}output/",
+    }
+    HEADS = {
+        "masked_lm": "cls/predictions/transform/dense/",
+        "next_sentence": "next_sentence/logits/",
+        "classifier": "sentence_prediction/logits/",
+        "token_classifier": "token/predictions/transform/logits/",
+        "span": "span/predictions/transform/logits/",
+    }
+    # The hidden layer of a head stands in for the encoder's pooler.
+    POOLERS = (
+        "next_sentence/pooler_dense/",
+        "sentence_prediction/pooler_dense/",
+        "pooler_transform/",
+    )
+    NORMS = {
+        "embeddings": "embeddings/layer_norm/",
+        "attention": f"{_LAYER}self_attention_layer_norm/",
+        "output": f"{_LAYER}output_layer_norm/",
+        "masked_lm": "cls/predictions/transform/LayerNorm/",
+    }
+    NORM_ENDS = ("gamma", "beta")
+    WORD_BIAS = "cls/predictions/output_bias/bias"
+    # official/modeling/activations/gelu.py is the tanh form.
+    ACTIVATIONS = {
+        "gelu": "tanh_gelu",
+        "relu": "relu",
+        "tanh": "tanh",
+        "linear": "linear",
+    }
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray],
+        source: str,
+    ) -> None:
+        super().__init__(_form(config, self.ACTIVATIONS), arrays)
+        self._source = source
+        poolers = [p for p in self.POOLERS if self._names(f"{p}kernel")]
+        self.heads = {"pooler": poolers[0]} if poolers else {}
+        self.heads |= {
+            part: name
+            for part, name in self.HEADS.items()
+            if self._names(f"{name}kernel")
+        }
+
+    def _names(self, end: str) -> list[str]:
+        return [n for n in self.arrays if n == end or n.endswith(f"/{end}")]
+
+    def array(self, name: str) -> np.ndarray:
+        """The one array whose name ends like this."""
+        names = self._names(name)
+        if len(names) != 1:
+            raise UserError(
+                f"{self._source}: has {len(names)} variables called {name}; a "
+                "conversion can be proved where Model Garden's own names were "
+                "kept, each once."
+            )
+        return self.arrays[names[0]]
+
+    def kernel_and_bias(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Kernels are used as they lie."""
+        return self.array(f"{name}kernel"), self.array(f"{name}bias")
 
 
-def _model_garden(folder: pathlib.Path) -> SourceVariables:
+def _open_model_garden(folder: pathlib.Path) -> ModelGardenVariables:
     from tensorflow.core.protobuf import trackable_object_graph_pb2
 
     prefix = find_prefix(folder, object_based=True)
@@ -102,17 +443,12 @@ def _model_garden(folder: pathlib.Path) -> SourceVariables:
                 name = f"{'span' if span else 'token'}/{name}"
             keys[name] = key
     return ModelGardenVariables(
-        _model_garden_config(folder),
-        LazyArrays(
-            {name: opened.shapes[key] for name, key in keys.items()},
-            lambda name: opened[keys[name]],
-        ),
-        str(prefix),
+        _model_garden_config(folder), opened.renamed(keys), str(prefix)
     )
 
 
 def _model_garden_config(folder: pathlib.Path) -> dict[str, Any]:
-    """What the computation depends on, of either file that tells it."""
+    """What the computation depends on, from either file."""
     if (folder / "bert_config.json").exists():
         return read_json_object(folder / "bert_config.json")
     import yaml

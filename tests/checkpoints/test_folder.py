@@ -1,24 +1,23 @@
+"""Our own folders, and what every family's reading and writing refuses."""
+
+import dataclasses
 import errno
 import json
 
 import numpy as np
 import pytest
-import safetensors
-import safetensors.numpy
 
 from bert_tf.checkpoints import (
     Checkpoint,
     load_checkpoint,
-    read_arrays,
+    own,
     recognise,
     save_checkpoint,
-    write_arrays,
 )
-from bert_tf.checkpoints import own as own_family
-from bert_tf.checkpoints.layout import encoder_shapes, head_shapes
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from tests.hugging_face_models import random_arrays
 
 CONFIG = BertConfig(
     vocab_size=7,
@@ -27,33 +26,33 @@ CONFIG = BertConfig(
     num_attention_heads=2,
     intermediate_size=6,
     max_position_embeddings=5,
-    causal=True,
 )
+WORDS = "bert/embeddings/word_embeddings"
+BIAS = "cls/predictions/output_bias"
+TARGETS = ("bert_tf", "google_tf1", "hugging_face")
+every_target = pytest.mark.parametrize("to", TARGETS)
 
 
-def arrays(*heads, config=CONFIG, labels=3):
-    """Distinct random values for the encoder and some heads."""
-    random = np.random.default_rng(len(heads))
-    shapes = encoder_shapes(config)
-    for head in heads:
-        shapes |= head_shapes(config)[head]
-    return {
-        name: random.normal(
-            size=[labels if n is None else n for n in shape]
-        ).astype(np.float32)
-        for name, shape in shapes.items()
-    }
+def model(*heads, labels=None, **changes):
+    """A checkpoint of three labels with some heads."""
+    return Checkpoint(
+        CONFIG, random_arrays(CONFIG, heads), labels=labels, **changes
+    )
+
+
+LABELLED = model("pooler", "classifier", labels=("no", "maybe", "yes"))
 
 
 def test_round_trip(tmp_path):
-    given = arrays("pooler", "masked_lm", "classifier")
+    config = dataclasses.replace(CONFIG, causal=True)
+    given = random_arrays(config, ("pooler", "masked_lm", "classifier"))
     vocabulary = Vocabulary([*SPECIAL_TOKENS, "a", "A"])
     checkpoint = Checkpoint(
-        CONFIG, given, vocabulary, True, labels=("no", "ja", "\u4e0d")
+        config, given, vocabulary, True, labels=("no", "ja", "\u4e0d")
     )
     save_checkpoint(tmp_path / "new", checkpoint)
     loaded = load_checkpoint(tmp_path / "new")
-    assert loaded.config == CONFIG
+    assert loaded.config == config
     assert loaded.vocabulary == vocabulary
     assert loaded.lower_case is True
     assert loaded.labels == checkpoint.labels
@@ -62,170 +61,170 @@ def test_round_trip(tmp_path):
     for name, array in given.items():
         np.testing.assert_array_equal(loaded.arrays[name], array)
         assert loaded.arrays[name].shape == array.shape
-    # Others may read what a user trains.
-    mode = (tmp_path / "new" / "bert_model.safetensors").stat().st_mode
-    assert mode & 0o444 == 0o444
     assert recognise(tmp_path / "new") == "bert_tf"
 
 
-def test_arrays_of_any_shape_come_back(tmp_path):
-    given = {
-        "a": np.arange(6, dtype=np.float32).reshape(3, 2).T,
-        "b": np.array(2.5, np.float32),
-        "c": np.zeros((0, 4), np.float32),
-    }
-    write_arrays(tmp_path / "w.safetensors", given)
-    loaded = read_arrays(tmp_path / "w.safetensors")
-    for name, array in given.items():
-        np.testing.assert_array_equal(loaded[name], array)
-        assert loaded[name].shape == array.shape
-
-
-def test_a_vocabulary_must_fit(tmp_path):
-    vocabulary = Vocabulary([*SPECIAL_TOKENS, "a", "b", "c"])
-    save_checkpoint(tmp_path, Checkpoint(CONFIG, arrays()))
-    vocabulary.save(tmp_path / "vocab.txt")
-    with pytest.raises(UserError, match="has 8 tokens, but vocab_size is 7"):
-        load_checkpoint(tmp_path)
-    Vocabulary(SPECIAL_TOKENS).save(tmp_path / "vocab.txt")
-    assert len(load_checkpoint(tmp_path).vocabulary) == 5
-
-
-def refused(source):
+def refused(source, *words):
+    """Loading is one line that names the source and holds the words."""
     with pytest.raises(UserError) as caught:
         load_checkpoint(source)
     line = str(caught.value)
     assert "\n" not in line
     assert str(source) in line
-    return line
+    for word in words:
+        assert word in line
 
 
 def test_folders_that_are_none(tmp_path):
-    assert "no such model folder" in refused(tmp_path / "absent")
-    line = refused(tmp_path)
-    assert "not a model folder; it holds no weights of bert_tf, " in line
-
+    refused(tmp_path / "absent", "no such model folder")
+    refused(tmp_path, "not a model folder; it holds no weights of bert_tf, ")
     CONFIG.save(tmp_path / "bert_config.json")
-    line = refused(tmp_path)
-    assert "bert_config.json is there, but neither bert_model.safetens" in line
+    refused(tmp_path, "bert_config.json is there, but neither bert_model.safe")
     (tmp_path / "bert_config.json").rename(tmp_path / "config.json")
-    line = refused(tmp_path)
-    assert "config.json is there, but neither model.safetensors" in line
-
+    refused(tmp_path, "config.json is there, but neither model.safetensors")
     (tmp_path / "weights.pkl").write_bytes(b"\x80\x04.")
-    assert "weights.pkl is a pickle, which may hold any" in refused(tmp_path)
+    refused(tmp_path, "weights.pkl is a pickle, which may hold any")
 
 
-def test_weights_without_a_configuration(tmp_path):
-    save_checkpoint(tmp_path, Checkpoint(CONFIG, arrays()))
-    (tmp_path / "bert_config.json").unlink()
-    assert "weights of bert_tf, but no bert_config.json" in refused(tmp_path)
+def test_folders_with_something_else_in_them(tmp_path):
+    save_checkpoint(tmp_path, model())
+    refused(tmp_path / "bert_model.safetensors", f"give its folder, {tmp_path}")
+    (tmp_path / "ckpt.index").write_bytes(b"")
+    refused(tmp_path / "ckpt", f"of a checkpoint; give its folder, {tmp_path}")
 
+    Vocabulary([*SPECIAL_TOKENS, "a", "b", "c"]).save(tmp_path / "vocab.txt")
+    refused(tmp_path, "has 8 tokens, but vocab_size is 7")
+    Vocabulary(SPECIAL_TOKENS).save(tmp_path / "vocab.txt")
+    assert len(load_checkpoint(tmp_path).vocabulary) == 5
 
-def test_a_folder_of_two_families(tmp_path):
-    save_checkpoint(tmp_path, Checkpoint(CONFIG, arrays()))
+    (tmp_path / "labels.json").write_text('["no"]')
+    refused(tmp_path, "has no head for labels")
     (tmp_path / "model.weights.h5").write_bytes(b"")
-    line = refused(tmp_path)
-    assert "holds weights of bert_tf and of keras_hub; put each" in line
+    refused(tmp_path, "holds weights of bert_tf and of keras_hub; put each")
+    (tmp_path / "model.weights.h5").unlink()
+    (tmp_path / "bert_config.json").unlink()
+    refused(tmp_path, "weights of bert_tf, but no bert_config.json")
 
 
-def test_a_file_in_place_of_its_folder(tmp_path):
-    save_checkpoint(tmp_path, Checkpoint(CONFIG, arrays()))
-    line = refused(tmp_path / "bert_model.safetensors")
-    assert line.endswith(f"is a file; give its folder, {tmp_path}")
-    (tmp_path / "bert_model.ckpt.index").write_bytes(b"")
-    line = refused(tmp_path / "bert_model.ckpt")
-    assert line.endswith(f"of a checkpoint; give its folder, {tmp_path}")
+@pytest.mark.parametrize("to", ["bert_tf", "google_tf1"])
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ("yes", "labels.json: holds no list of strings"),
+        (["yes", 1], "labels.json: holds no list of strings"),
+        (["no", "yes"], "names 2 labels, but its head has 3"),
+        (["no", "yes", "no"], "labels.json: the label 'no' occurs twice"),
+        (["no", "yes", "\ud800"], r"label 2 is '\ud800', which is no text"),
+    ],
+)
+def test_labels_that_do_not_fit(to, labels, words, tmp_path):
+    save_checkpoint(tmp_path, LABELLED, to=to)
+    assert load_checkpoint(tmp_path).labels == LABELLED.labels
+    (tmp_path / "labels.json").write_text(json.dumps(labels))
+    refused(tmp_path, words)
 
 
-def test_torn_weights(tmp_path):
-    path = tmp_path / "w.safetensors"
-    write_arrays(path, arrays())
-    path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(UserError, match="w.safetensors: damaged"):
-        read_arrays(path)
-    with pytest.raises(UserError, match="no such file"):
-        read_arrays(tmp_path / "absent")
+def arrays_with(**changes):
+    """A masked LM some of whose arrays are others, or missing."""
+    arrays = random_arrays(CONFIG, ("pooler", "masked_lm"))
+    arrays |= {
+        {"words": WORDS, "bias": BIAS}.get(name, name): array
+        for name, array in changes.items()
+    }
+    return {"arrays": {k: v for k, v in arrays.items() if v is not None}}
 
 
-def test_a_full_disk_is_an_error_of_the_system(tmp_path, monkeypatch):
-    def full(*_):
-        raise safetensors.SafetensorError("No space left on device")
-
-    monkeypatch.setattr(safetensors.numpy, "save_file", full)
-    with pytest.raises(OSError, match="No space left") as caught:
-        write_arrays(tmp_path / "w.safetensors", arrays())
-    assert caught.value.errno == errno.ENOSPC
+@every_target
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (arrays_with(words=None), f"missing: {WORDS} "),
+        (
+            arrays_with(words=np.zeros((3, 3), np.float32)),
+            r"word_emb.* is \[3, 3\]",
+        ),
+        (
+            arrays_with(words=np.zeros((7, 4), np.int32)),
+            "word_embeddings holds int32",
+        ),
+        (arrays_with(bias=None), f"missing: {BIAS} "),
+        (arrays_with(foo=np.zeros(2, np.float32)), r"unexpected: foo \[2\]"),
+        (
+            {"vocabulary": Vocabulary([*SPECIAL_TOKENS, "a", "b", "c"])},
+            "has 8 tokens, but vocab_size is 7",
+        ),
+        ({"labels": ("a", "b")}, "names 2 labels, but its head has 3"),
+        ({"labels": ("a", "b", "a")}, "the label 'a' occurs twice"),
+        (
+            {"labels": ("a",), "arrays": random_arrays(CONFIG, ())},
+            "names 1 labels, but has no head for labels",
+        ),
+    ],
+)
+def test_what_cannot_be_written(to, changes, message, tmp_path):
+    labels = None if "arrays" in changes else LABELLED.labels
+    wrong = dataclasses.replace(LABELLED, **{"labels": labels, **changes})
+    with pytest.raises(UserError, match=message):
+        save_checkpoint(tmp_path / "new", wrong, to=to)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
-    def full(path, text):
+@pytest.mark.parametrize("to", ["onnx", "keras_hub"])
+def test_a_layout_that_is_none(to, tmp_path):
+    with pytest.raises(UserError, match=f"to={to}: unknown layout; it takes"):
+        save_checkpoint(tmp_path / "x", model(), to=to)
+    assert not (tmp_path / "x").exists()
+
+
+def test_half_precision_is_written_as_float32(tmp_path):
+    given = {k: v.astype(np.float16) for k, v in model().arrays.items()}
+    save_checkpoint(tmp_path, Checkpoint(CONFIG, given))
+    for name, array in load_checkpoint(tmp_path).arrays.items():
+        assert array.dtype == np.float32
+        np.testing.assert_array_equal(array, given[name].astype(np.float32))
+
+
+def test_a_folder_that_holds_a_model(tmp_path):
+    save_checkpoint(tmp_path, LABELLED)
+    # Ours is replaced whole, labels included.
+    plain = model("pooler")
+    save_checkpoint(tmp_path, plain)
+    loaded = load_checkpoint(tmp_path)
+    assert loaded.heads == ("pooler",)
+    assert loaded.labels is None
+    before = sorted(p.name for p in tmp_path.iterdir())
+    for to in ("google_tf1", "hugging_face"):
+        with pytest.raises(UserError, match="holds weights of bert_tf already"):
+            save_checkpoint(tmp_path, plain, to=to)
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+    save_checkpoint(tmp_path / "theirs", plain, to="hugging_face")
+    with pytest.raises(UserError, match="holds weights of hugging_face"):
+        save_checkpoint(tmp_path / "theirs", plain, to="hugging_face")
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
+    def full(path, arrays):
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
-    vocabulary = Vocabulary([*SPECIAL_TOKENS, "a", "A"])
-    checkpoint = Checkpoint(
-        CONFIG,
-        arrays("pooler", "classifier"),
-        vocabulary,
-        True,
-        ("a", "b", "c"),
-    )
-    # The labels come after the weights.
-    monkeypatch.setattr(
-        own_family, "write_arrays", lambda path, _: full(path, "")
-    )
-    with pytest.raises(OSError, match="No space left"):
-        save_checkpoint(tmp_path / "new", checkpoint)
-    assert list(tmp_path.iterdir()) == []
-    # In a folder that is there, what was there stays.
-    monkeypatch.undo()
-    save_checkpoint(tmp_path / "old", checkpoint)
-    before = {p.name: p.read_bytes() for p in (tmp_path / "old").iterdir()}
-    monkeypatch.setattr(
-        own_family, "write_arrays", lambda path, _: full(path, "")
-    )
-    with pytest.raises(OSError, match="No space left"):
-        save_checkpoint(tmp_path / "old", Checkpoint(CONFIG, arrays()))
-    after = {p.name: p.read_bytes() for p in (tmp_path / "old").iterdir()}
-    assert after == before
-
-
-def test_a_layout_that_is_none(tmp_path):
-    with pytest.raises(UserError, match="to=onnx: unknown layout; it takes"):
-        save_checkpoint(tmp_path / "x", Checkpoint(CONFIG, arrays()), to="onnx")
-    with pytest.raises(UserError, match="to=keras_hub: unknown layout"):
-        save_checkpoint(
-            tmp_path / "x", Checkpoint(CONFIG, arrays()), to="keras_hub"
-        )
-    assert not (tmp_path / "x").exists()
+    old = tmp_path / "old"
+    save_checkpoint(old, LABELLED)
+    before = {p.name: p.read_bytes() for p in old.iterdir()}
+    monkeypatch.setattr(own, "write_arrays", full)
+    for folder in (tmp_path / "new", old):
+        with pytest.raises(OSError, match="No space left"):
+            save_checkpoint(folder, model())
+    assert list(tmp_path.iterdir()) == [old]
+    assert {p.name: p.read_bytes() for p in old.iterdir()} == before
 
 
 def test_a_source_of_a_hub_is_read_like_its_folder(tmp_path, monkeypatch):
     import huggingface_hub
 
-    save_checkpoint(tmp_path, Checkpoint(CONFIG, arrays("pooler")))
+    given = model("pooler")
+    save_checkpoint(tmp_path, given)
     monkeypatch.setattr(
         huggingface_hub, "snapshot_download", lambda *_, **__: str(tmp_path)
     )
     loaded = load_checkpoint("hf://somebody/something")
-    np.testing.assert_array_equal(
-        loaded.arrays["bert/pooler/dense/kernel"],
-        arrays("pooler")["bert/pooler/dense/kernel"],
-    )
-
-
-def test_labels_that_are_none(tmp_path):
-    save_checkpoint(
-        tmp_path, Checkpoint(CONFIG, arrays("pooler", "classifier"))
-    )
-    for labels in ("yes", ["yes", 1]):
-        (tmp_path / "labels.json").write_text(json.dumps(labels))
-        refused_line = refused_labels(tmp_path)
-        assert "labels.json" in refused_line
-
-
-def refused_labels(folder):
-    with pytest.raises(UserError) as caught:
-        load_checkpoint(folder)
-    return str(caught.value)
+    name = "bert/pooler/dense/kernel"
+    np.testing.assert_array_equal(loaded.arrays[name], given.arrays[name])

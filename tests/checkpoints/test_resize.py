@@ -3,13 +3,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+from bert_tf.checkpoints import Checkpoint
 from bert_tf.checkpoints.resize import replace_vocabulary, resize_positions
-from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
-from tests.hugging_face_models import random_arrays
+from tests.hugging_face_models import random_arrays, tiny_config
 
 WORDS = "bert/embeddings/word_embeddings"
 BIAS = "cls/predictions/output_bias"
@@ -18,18 +17,9 @@ TOKENS = (*SPECIAL_TOKENS, "a", "b", "##c", "d")
 HEADS = ("pooler", "masked_lm", "next_sentence")
 
 
-def checkpoint(heads=HEADS, rows=9, **changes):
-    config = BertConfig(
-        **{
-            "vocab_size": rows,
-            "hidden_size": 8,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-            "intermediate_size": 12,
-            "max_position_embeddings": 6,
-            "initializer_range": 0.04,
-            **changes,
-        }
+def checkpoint(heads=HEADS, rows=9):
+    config = tiny_config(
+        vocab_size=rows, max_position_embeddings=6, initializer_range=0.04
     )
     return Checkpoint(
         config, random_arrays(config, heads), Vocabulary(TOKENS), True
@@ -67,21 +57,14 @@ def test_rows_are_copied_by_token():
 
 
 def test_rows_without_a_token_are_dropped():
-    """A table may be longer than its vocabulary."""
-    old = checkpoint(rows=12)
+    """A table may be longer than its vocabulary; no head is made."""
+    old = checkpoint(("pooler",), rows=12)
     new, line = replace_vocabulary(old, Vocabulary([*TOKENS, "e"]))
     assert new.config.vocab_size == 10
     np.testing.assert_array_equal(new.arrays[WORDS][:9], old.arrays[WORDS][:9])
     assert (new.arrays[WORDS][9] != old.arrays[WORDS][9]).all()
     assert "9 of 10 rows" in line
     assert "3 of the old 12 dropped" in line
-
-
-def test_no_masked_lm_is_made():
-    new, _ = replace_vocabulary(
-        checkpoint(("pooler",)), Vocabulary([*TOKENS, "e"])
-    )
-    assert BIAS not in new.arrays
     assert new.heads == ("pooler",)
 
 
@@ -135,17 +118,6 @@ def test_positions_are_extended():
     )
 
 
-def test_both_are_written_and_read(tmp_path):
-    changed, _ = replace_vocabulary(checkpoint(), Vocabulary([*TOKENS, "e"]))
-    changed, _ = resize_positions(changed, 9)
-    save_checkpoint(tmp_path, changed)
-    loaded = load_checkpoint(tmp_path)
-    assert loaded.config == changed.config
-    assert loaded.vocabulary.tokens == (*TOKENS, "e")
-    for name in changed.arrays:
-        np.testing.assert_array_equal(loaded.arrays[name], changed.arrays[name])
-
-
 def test_nothing_is_read_before_it_is_asked_for():
     read = []
     old = checkpoint()
@@ -164,15 +136,14 @@ def test_nothing_is_read_before_it_is_asked_for():
     assert read == [POSITIONS]
 
 
-def test_what_cannot_be_done():
+def test_a_checkpoint_without_a_vocabulary():
     bare = dataclasses.replace(checkpoint(), vocabulary=None, source="there")
     with pytest.raises(UserError, match="there: has no vocabulary"):
         replace_vocabulary(bare, Vocabulary(TOKENS))
-    with pytest.raises(UserError, match="`max_position_embeddings`=0: must be"):
-        resize_positions(bare, 0)
 
 
 @pytest.mark.parametrize("length", [0, 1_000_001, 100_000_000_000])
 def test_a_length_that_no_table_has(length):
-    with pytest.raises(UserError, match="at least 1 and at most 1000000"):
+    message = f"`max_position_embeddings`={length}: must be .* at most 1000000"
+    with pytest.raises(UserError, match=message):
         resize_positions(checkpoint(), length)

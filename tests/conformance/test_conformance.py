@@ -221,13 +221,6 @@ def test_saved_model(name, tmp_path) -> None:
 
 
 @every_case
-def test_graph_is_eager(name) -> None:
-    model = made(name)
-    graph = tf.function(model)
-    assert_equal(outputs_of(graph, name), outputs_of(model, name), 1e-5)
-
-
-@every_case
 def test_bfloat16(name) -> None:
     model = made(name, "mixed_bfloat16")
     assert {w.dtype for w in model.weights} == {"float32"}

@@ -3,11 +3,9 @@
 import json
 import os
 import pathlib
-import pickle
 import re
 import shlex
 import shutil
-import struct
 import subprocess
 import sys
 
@@ -22,14 +20,11 @@ from bert_tf.checkpoints import (
     write_arrays,
 )
 from bert_tf.config import BertConfig
-from bert_tf.conversion import convert_checkpoint
-from bert_tf.errors import UserError
 from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from tests import commands
 from tests.hugging_face_models import random_arrays, tiny_checkpoint
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-GOLDEN = ROOT / "tests" / "golden"
 WEIGHTS = "model.safetensors"
 
 
@@ -41,95 +36,17 @@ def convert(*arguments: object) -> subprocess.CompletedProcess:
     return command("tools.convert_checkpoint", *arguments)
 
 
-def two_families(folder):
-    other = folder.with_name("other")
-    save_checkpoint(other, tiny_checkpoint("BertForPreTraining"), "google_tf1")
-    shutil.copytree(other, folder, dirs_exist_ok=True)
-    shutil.rmtree(other)
-    return "holds weights of google_tf1 and of hugging_face"
-
-
-def no_vocabulary(folder):
-    (folder / "vocab.txt").unlink()
-    return "holds no vocabulary (vocab.txt); pass the one it was trained with"
-
-
-def other_sizes(folder):
-    path = folder / "config.json"
-    values = json.loads(path.read_text()) | {"intermediate_size": 16}
-    path.write_text(json.dumps(values))
-    return "do not fit the configuration; other shapes: "
-
-
 def truncated(folder):
     path = folder / WEIGHTS
     path.write_bytes(path.read_bytes()[:-10])
     return f"{WEIGHTS}: damaged weights file"
 
 
-def truncated_tensorflow(folder):
-    shutil.rmtree(folder)
-    save_checkpoint(folder, tiny_checkpoint("BertForPreTraining"), "google_tf1")
-    (path,) = folder.glob("*.data-*")
-    path.write_bytes(path.read_bytes()[:-10])
-    return "cut short"
-
-
-def lying_header(folder):
-    """A header that gives an array more bytes than the file has."""
-    path = folder / WEIGHTS
-    data = path.read_bytes()
-    (size,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8 : 8 + size])
-    last = max(
-        (name for name in header if name != "__metadata__"),
-        key=lambda name: header[name]["data_offsets"][1],
-    )
-    header[last]["data_offsets"][1] += 1 << 40
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + size :])
-    return f"{WEIGHTS}: damaged weights file"
-
-
-def endless_header(folder):
-    path = folder / WEIGHTS
-    path.write_bytes(struct.pack("<Q", 1 << 62) + path.read_bytes()[8:])
-    return f"{WEIGHTS}: damaged weights file"
-
-
 def path_traversal(folder):
     shutil.move(folder / WEIGHTS, folder.parent / "stolen.safetensors")
-    arrays = load_checkpoint(GOLDEN / "hugging_face/saved/sharded").arrays
-    index = {"weight_map": dict.fromkeys(arrays, "../stolen.safetensors")}
+    index = {"weight_map": {"array": "../stolen.safetensors"}}
     (folder / f"{WEIGHTS}.index.json").write_text(json.dumps(index))
     return "names the file '../stolen.safetensors'; it takes the plain names"
-
-
-class _Bomb:
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return pathlib.Path.touch, (self.path,)
-
-
-def a_pickle(folder):
-    (folder / WEIGHTS).unlink()
-    bomb = _Bomb(folder / "exploded")
-    (folder / "model.pkl").write_bytes(pickle.dumps(bomb))
-    return "model.pkl is a pickle, which may hold any program and is not opened"
-
-
-def a_torch_pickle(folder):
-    (folder / WEIGHTS).unlink()
-    bomb = _Bomb(folder / "exploded")
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(bomb))
-    return "pytorch_model.bin: "
-
-
-def no_weights(folder):
-    (folder / WEIGHTS).unlink()
-    return "not a model folder; config.json is there, but neither"
 
 
 def not_finite(folder):
@@ -139,74 +56,23 @@ def not_finite(folder):
     return "cls.predictions.bias holds values that are not finite"
 
 
-BAD_FOLDERS = (
-    two_families,
-    no_vocabulary,
-    other_sizes,
-    truncated,
-    truncated_tensorflow,
-    lying_header,
-    endless_header,
-    path_traversal,
-    a_pickle,
-    a_torch_pickle,
-    no_weights,
-    not_finite,
-)
-
-
-@pytest.fixture
-def bad(request, tmp_path):
-    """A damaged folder, what is said of it, and where nothing may appear."""
-    source = tmp_path / "source"
+@pytest.mark.parametrize("damage", [truncated, path_traversal, not_finite])
+def test_bad_input_is_one_line_and_leaves_nothing(damage, tmp_path):
+    source, here = tmp_path / "source", tmp_path / "here"
     save_checkpoint(
         source, tiny_checkpoint("BertForPreTraining"), "hugging_face"
     )
-    message = request.param(source)
-    (tmp_path / "here").mkdir()
-    return source, message, tmp_path / "here"
-
-
-def check(error, bad):
-    source, message, here = bad
-    assert message in error
-    assert str(source) in error
-    assert list(here.iterdir()) == []
-    assert not (source / "exploded").exists()
-
-
-def names(damage):
-    return damage.__name__
-
-
-@pytest.mark.parametrize("bad", BAD_FOLDERS, ids=names, indirect=True)
-@pytest.mark.parametrize("to", ["google_tf1", "hugging_face"])
-def test_bad_input_leaves_nothing(to, bad):
-    source, _, here = bad
-    with pytest.raises(UserError) as caught:
-        convert_checkpoint(source, to, here / "out")
-    assert "\n" not in str(caught.value)
-    check(str(caught.value), bad)
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        *BAD_FOLDERS[:1],
-        *(pytest.param(d, marks=pytest.mark.slow) for d in BAD_FOLDERS[1:]),
-    ],
-    ids=names,
-    indirect=True,
-)
-def test_bad_input_is_one_line_of_the_command(bad):
-    source, _, here = bad
+    message = damage(source)
+    here.mkdir()
     done = convert(
         f"--input={source}", "--to=bert_tf", f"--output_dir={here / 'out'}"
     )
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
-    check(done.stderr, bad)
+    assert message in done.stderr
+    assert str(source) in done.stderr
+    assert list(here.iterdir()) == []
 
 
 def test_a_conversion_and_what_is_next(tmp_path):
@@ -247,20 +113,10 @@ def test_a_conversion_and_what_is_next(tmp_path):
     ("arguments", "line"),
     [
         (["--to=bert_tf", "--output_dir=x"], "error: --input is needed"),
-        (["--input=x", "--output_dir=x"], "error: --to is needed"),
-        (["--input=x", "--to=bert_tf"], "error: --output_dir is needed"),
         (
             ["--input=x", "--to=onnx", "--output_dir=x"],
             "error: --to=onnx: unknown layout; it takes one of bert_tf, "
             "google_tf1, hugging_face.",
-        ),
-        (
-            ["--input=x", "--to=bert_tf", "--output_dir=x", "--batch=2"],
-            "error: Unknown command line flag 'batch'",
-        ),
-        (
-            ["--input=hf://some/one", "--to=bert_tf", "--output_dir=/tmp/x-y"],
-            "error: hf://some/one: huggingface.co cannot be reached",
         ),
     ],
 )
@@ -273,7 +129,7 @@ def test_a_mistake_in_the_flags_is_one_line(arguments, line):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("to", ["bert_tf", "google_tf1", "hugging_face"])
+@pytest.mark.parametrize("to", ["google_tf1", "hugging_face"])
 def test_memory_of_a_base_size_conversion(to, tmp_path):
     """Less than three times the checkpoint's size, TensorFlow included."""
     config = BertConfig.from_size("base", 30522)
@@ -307,3 +163,8 @@ def test_memory_of_a_base_size_conversion(to, tmp_path):
     assert done.returncode == 0, done.stderr
     (megabytes,) = re.findall(r"at most (\d+) MB", done.stdout)
     assert float(megabytes) * 1e6 < 3 * size
+    # Only here are arrays of that size written and read.
+    written = load_checkpoint(tmp_path / "out").arrays
+    assert written.keys() == arrays.keys()
+    for name, array in arrays.items():
+        assert np.array_equal(written[name], array), name
