@@ -95,10 +95,6 @@ def assign_arrays(
       arrays: values by name.
       config: the architecture of the model they belong to.
       owner: the model's name, for the error.
-
-    Raises:
-      UserError: lists the missing and unexpected names and the shapes that
-        differ.
     """
     heads = head_shapes(config).values()
     optional = {name for shapes in heads for name in shapes}

@@ -28,17 +28,9 @@ def replace_vocabulary(
     truncated normal of `initializer_range`, its bias in the masked LM head is
     0.
 
-    Args:
-      checkpoint: a checkpoint with a vocabulary.
-      vocabulary: the new vocabulary.
-      seed: where the new rows come from; the same seed gives the same rows.
-
     Returns:
-      The checkpoint, with vocab_size the size of the new vocabulary, whose
-      arrays are read when asked for; and a line on what became of the rows.
-
-    Raises:
-      UserError: the checkpoint has no vocabulary.
+      The checkpoint, whose arrays are read when asked for, and a line on what
+      became of the rows.
     """
     if checkpoint.vocabulary is None:
         raise UserError(
@@ -90,19 +82,8 @@ def resize_positions(
     """Shortens or extends the table of positions.
 
     New rows are drawn from the truncated normal of `initializer_range`: they
-    mean nothing before the model is trained at that length.
-
-    Args:
-      checkpoint: the checkpoint.
-      length: the new max_position_embeddings.
-      seed: where the new rows come from; the same seed gives the same rows.
-
-    Returns:
-      The checkpoint, whose arrays are read when asked for; and a line on what
-      became of the rows.
-
-    Raises:
-      UserError: the length is below 1 or above 1,000,000.
+    mean nothing before the model is trained at that length. Returns as
+    `replace_vocabulary`.
     """
     if not 1 <= length <= _MAX_POSITIONS:
         raise UserError(

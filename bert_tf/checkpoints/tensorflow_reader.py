@@ -28,12 +28,7 @@ _TABLE_END = bytes.fromhex("57fb808b247547db")
 
 
 def index_files(folder: pathlib.Path, object_based: bool) -> list[pathlib.Path]:
-    """The index files of one kind, sorted.
-
-    Args:
-      folder: where to look.
-      object_based: those of tf.train.Checkpoint, else those with plain names.
-    """
+    """The index files of tf.train.Checkpoint, or those with plain names."""
     # The key is one of the first of the table and stored in full, so there is
     # no need of TensorFlow to see it. Other programs' files of that name, such
     # as search indexes, are no tables and have no data beside them.
@@ -76,15 +71,10 @@ def _ends_like_a_table(path: pathlib.Path) -> bool:
 
 
 def find_prefix(folder: pathlib.Path, object_based: bool) -> pathlib.Path:
-    """The prefix of the one checkpoint in a folder, or of its newest.
+    """The prefix of the one checkpoint of a kind, or of its newest.
 
-    Args:
-      folder: where to look.
-      object_based: as for `index_files`, of which there is at least one.
-
-    Raises:
-      UserError: there are several and no file names the newest, or
-        the newest is not there.
+    Raises `UserError` where there are several and no file names the newest,
+    or the newest is not there.
     """
     prefixes = [
         path.with_suffix("") for path in index_files(folder, object_based)
@@ -116,16 +106,11 @@ def find_prefix(folder: pathlib.Path, object_based: bool) -> pathlib.Path:
 def open_checkpoint(prefix: pathlib.Path) -> LazyArrays:
     """Opens a checkpoint whose variables are read when asked for.
 
+    Partitioned variables are whole. Damage in the middle of a variable is
+    found when that is read.
+
     Args:
       prefix: path of the files without .index and .data-*.
-
-    Returns:
-      The variables by the names in the file; partitioned ones are whole.
-
-    Raises:
-      UserError: a file is missing, truncated or damaged, or its path has a
-        character that TensorFlow takes for a pattern. Damage in the middle of
-        a variable is found when that is read.
     """
     import tensorflow as tf
 

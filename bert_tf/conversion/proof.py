@@ -194,12 +194,7 @@ def _nothing_drawn() -> Iterator[None]:
 def model_outputs(checkpoint: Checkpoint, batch: Batch) -> Batch:
     """What our Keras models compute with a checkpoint, in float32.
 
-    Args:
-      checkpoint: a checkpoint as it was loaded.
-      batch: as for `numpy_forward.forward`.
-
-    Returns:
-      As `numpy_forward.forward`, for the heads that the checkpoint has.
+    The batch and the outputs are those of `numpy_forward.forward`.
     """
     heads = checkpoint.heads
     absent = tuple(
@@ -284,9 +279,6 @@ def expect(
       converted: what will be written.
       variables: the same source's variables as they lie in its files.
       seed: of the random ids.
-
-    Raises:
-      UserError: the source's files lack a head of the conversion.
     """
     absent = [head for head in converted.heads if head not in variables.heads]
     if absent:
@@ -307,14 +299,7 @@ def expect(
 def prove(
     expected: Expectation, written: pathlib.Path
 ) -> tuple[Comparison, ...]:
-    """Runs a written folder and compares it with its source.
-
-    Args:
-      expected: what the source computes.
-      written: the folder that was written.
-
-    Returns:
-      A comparison for every output that the written model has.
+    """Runs a written folder and compares its outputs with the source's.
 
     Raises:
       UserError: an output differs by more than `LIMIT` or is not finite.

@@ -26,12 +26,7 @@ from bert_tf.recipe import read_json_object
 
 
 def open_variables(folder: pathlib.Path, family: str) -> SourceVariables:
-    """Opens a folder's own variables, which are read when asked for.
-
-    Args:
-      folder: a model folder that `load_checkpoint` can read.
-      family: its family, see `recognise`.
-    """
+    """Opens the variables of a folder, of a family that `recognise` names."""
     return {
         "bert_tf": _open_bert_tf,
         "google_tf1": _open_google,
