@@ -88,26 +88,19 @@ def test_settings_that_cannot_be(name, value, expected):
     assert expected in line
 
 
-def test_pairs_in_all_formats(tmp_path):
-    files = {
-        "t.tsv": 'q\ta\ty\nwho "\tme, me\t1\nwhy\tso\t0\n',
-        "t.csv": 'q,a,y\n"who ""","me, me",1\nwhy,so,0\n',
-        "t.jsonl": '{"q": "who \\"", "a": "me, me", "y": 1}\n'
-        '{"y": 0, "q": "why", "a": "so"}\n',
-    }
-    for name, text in files.items():
-        path = write(tmp_path, text, name)
-        recipe = recipe_of(
-            train_file=name,
-            dev_file=name,
-            data_dir=str(tmp_path),
-            text_columns="q,a",
-            label_column="y",
-        )
-        assert USER_TASK.resolve(recipe).load("train", recipe) == [
-            Example('who "', "me, me", "1", "0", 1 + (name != "t.jsonl"), path),
-            Example("why", "so", "0", "1", 2 + (name != "t.jsonl"), path),
-        ]
+def test_pairs(tmp_path):
+    path = write(tmp_path, 'q,a,y\n"who ""","me, me",1\nwhy,so,0\n', "t.csv")
+    recipe = recipe_of(
+        train_file="t.csv",
+        dev_file="t.csv",
+        data_dir=str(tmp_path),
+        text_columns="q, a",
+        label_column="y",
+    )
+    assert USER_TASK.resolve(recipe).load("train", recipe) == [
+        Example('who "', "me, me", "1", "0", 2, path),
+        Example("why", "so", "0", "1", 3, path),
+    ]
 
 
 def test_missing_files_and_columns(tmp_path):
