@@ -244,9 +244,7 @@ def test_only_broken_rows(write):
 
 def examples(path, empty_text):
     rows = read_table(path, ["a", "b", "l"])
-    return examples_of(
-        path, rows, ("a", "b"), True, empty_text, lambda cell, _: cell
-    )
+    return examples_of(path, rows, ("a", "b"), empty_text, lambda cell, _: cell)
 
 
 def test_texts_that_are_empty_or_lists(write, capsys):

@@ -54,7 +54,6 @@ def examples_of(
     path: str,
     rows: list[Row],
     columns: tuple[str, ...],
-    has_label: bool,
     empty_text: str,
     parse_label: ParseLabel,
 ) -> list[Example]:
@@ -67,7 +66,6 @@ def examples_of(
       path: the file, for errors.
       rows: its rows: the texts first, then the label where there is one.
       columns: what its one or two text columns are called, for errors.
-      has_label: whether the label's cell follows.
       empty_text: what becomes of empty texts; see `handle_empty_texts`.
       parse_label: what makes a label of a cell, or of None without one.
 
@@ -82,12 +80,12 @@ def examples_of(
             text_of(cell, column, place)
             for cell, column in zip(row.cells, columns, strict=False)
         ]
-        label = row.cells[len(columns)] if has_label else None
+        labels = row.cells[len(columns) :]
         examples.append(
             Example(
                 text_a=texts[0],
                 text_b=texts[1] if len(texts) == 2 else None,
-                label=parse_label(label, place),
+                label=parse_label(labels[0] if labels else None, place),
                 identifier=str(row.position),
                 row=row.number,
                 path=path,

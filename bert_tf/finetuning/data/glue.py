@@ -178,9 +178,7 @@ def _examples(
             skip_bad_rows=recipe.bad_rows == "skip",
         )
         rows = read_table(path, [*file.texts, *label], (), dialect)
-    return examples_of(
-        path, rows, file.texts, bool(label), recipe.empty_text, parse_label
-    )
+    return examples_of(path, rows, file.texts, recipe.empty_text, parse_label)
 
 
 def _read_data_set(file: GlueFile) -> list[Row]:

@@ -420,7 +420,7 @@ class UserTexts:
         optional = [] if label_needed else label
         rows = read_table(path, required, optional, Dialect.of_recipe(recipe))
         return examples_of(
-            path, rows, self._texts, bool(label), recipe.empty_text, parse_label
+            path, rows, self._texts, recipe.empty_text, parse_label
         )
 
 
