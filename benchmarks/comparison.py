@@ -1,5 +1,6 @@
-"""What the benchmarks beside a peer in an environment of its own share."""
+"""What the benchmarks share: turns, results that are kept, the machine."""
 
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -7,7 +8,8 @@ import platform
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
@@ -60,11 +62,37 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def show_heading(module: str, peer_python: str) -> None:
-    """Prints the command, the machine and the versions of both sides."""
-    import keras
-    import tensorflow as tf
+def seconds_in_turns(
+    works: Mapping[str, Callable[[], object]], rounds: int
+) -> dict[str, list[float]]:
+    """Seconds of each work in each round.
 
+    They take turns, so that a slow minute of the machine falls on all.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            started = time.perf_counter()
+            work()
+            seconds[name].append(time.perf_counter() - started)
+    return seconds
+
+
+def show_machine(module: str, *packages: str) -> None:
+    """Prints the command, the machine and the versions of packages."""
+    versions = [
+        f"{name} {importlib.metadata.version(name)}" for name in packages
+    ]
+    print(f"python -m {module}", *sys.argv[1:])
+    print(
+        f"{processor()}, {threads()} cores, load {os.getloadavg()[0]:.1f}, "
+        f"Python {platform.python_version()}, {', '.join(versions)}",
+        flush=True,
+    )
+
+
+def show_heading(module: str, peer_python: str) -> None:
+    """Prints the machine and the versions of both sides."""
     peer = (
         "import torch, transformers as t;"
         "print(f'torch {torch.__version__}, transformers {t.__version__}')"
@@ -75,10 +103,6 @@ def show_heading(module: str, peer_python: str) -> None:
         text=True,
         check=True,
     ).stdout.strip()
-    print(f"python -m {module}", *sys.argv[1:])
-    print(
-        f"{processor()}, {threads()} cores, Python "
-        f"{platform.python_version()}, tensorflow {tf.__version__}, keras "
-        f"{keras.__version__}; peer: {versions}; GLIBC_TUNABLES="
-        f"{os.environ.get('GLIBC_TUNABLES', HUGE_PAGES)}"
-    )
+    show_machine(module, "tensorflow", "keras")
+    tunables = os.environ.get("GLIBC_TUNABLES", HUGE_PAGES)
+    print(f"peer: {versions}; GLIBC_TUNABLES={tunables}")

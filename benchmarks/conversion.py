@@ -10,23 +10,17 @@ processors; memory is the most that the process held, TensorFlow included, as
 the command prints it.
 """
 
-import dataclasses
-import os
 import pathlib
-import platform
 import re
-import resource
-import subprocess
 import sys
 import tempfile
-import time
 
-import keras
 import numpy as np
-import tensorflow as tf
 from absl import app, flags
 
-from benchmarks.encoder import VOCAB, processor
+from benchmarks import comparison
+from benchmarks.encoder import VOCAB
+from benchmarks.measured_run import run
 from bert_tf.checkpoints import (
     MASKED_LM,
     NEXT_SENTENCE,
@@ -66,48 +60,26 @@ def random_checkpoint(config: BertConfig) -> Checkpoint:
     return Checkpoint(config, arrays, Vocabulary(tokens), True)
 
 
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """What one command took, and the largest difference of its proof."""
-
-    seconds: float
-    processor_seconds: float
-    megabytes: float
-    difference: float
-
-
-def convert(source: pathlib.Path, to: str, target: pathlib.Path) -> Run:
-    """Runs the command."""
-    start, before = time.perf_counter(), _children()
-    child = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "tools.convert_checkpoint",
-            f"--input={source}",
-            f"--to={to}",
-            f"--output_dir={target}",
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    printed = child.communicate()[0]
-    seconds = time.perf_counter() - start
-    if child.returncode:
-        sys.exit(f"the conversion to {to} failed:\n{printed}")
-    rows = [line.split() for line in printed.splitlines()]
-    differences = [float(row[1]) for row in rows if row[0] in _PROOF]
+def convert(
+    what: str, size: int, source: pathlib.Path, to: str, target: pathlib.Path
+) -> None:
+    """Runs the command and prints what it took, and its proof."""
+    command = [
+        *(sys.executable, "-m", "tools.convert_checkpoint"),
+        *(f"--input={source}", f"--to={to}", f"--output_dir={target}"),
+    ]
+    done = run(command)
+    rows = [line.split() for line in done.output.splitlines()]
+    differences = [float(row[1]) for row in rows if row and row[0] in _PROOF]
     assert len(differences) == len(_PROOF)
-    (megabytes,) = re.findall(r"at most (\d+) MB", printed)
-    return Run(
-        seconds, _children() - before, float(megabytes), max(differences)
+    (megabytes,) = map(float, re.findall(r"at most (\d+) MB", done.output))
+    print(
+        f"{what}: {done.seconds:.1f} s ({done.cpu_seconds:.1f} s of "
+        f"processors), {megabytes:.0f} MB at most, "
+        f"{megabytes * 1e6 / size:.2f} of the checkpoint's size, largest "
+        f"difference {max(differences):.1e}",
+        flush=True,
     )
-
-
-def _children() -> float:
-    """Seconds that the processors gave to commands so far."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
 
 
 def same(left: pathlib.Path, right: pathlib.Path) -> bool:
@@ -123,21 +95,8 @@ def same(left: pathlib.Path, right: pathlib.Path) -> bool:
     )
 
 
-def report(what: str, size: int, run: Run) -> None:
-    print(
-        f"{what}: {run.seconds:.1f} s ({run.processor_seconds:.1f} s of "
-        f"processors), {run.megabytes:.0f} MB at most, "
-        f"{run.megabytes * 1e6 / size:.2f} of the checkpoint's size, largest "
-        f"difference {run.difference:.1e}",
-        flush=True,
-    )
-
-
 def main(_: list[str]) -> None:
-    print("command: python -m benchmarks.conversion", *sys.argv[1:])
-    print(f"machine: {processor()},", end=" ")
-    print(f"{os.cpu_count()} cores, Python {platform.python_version()}")
-    print(f"tensorflow {tf.__version__}, keras {keras.__version__}")
+    comparison.show_machine("benchmarks.conversion", "tensorflow", "keras")
     config = BertConfig.from_size(_MODEL_SIZE.value, VOCAB)
     with tempfile.TemporaryDirectory() as name:
         root = pathlib.Path(name)
@@ -146,10 +105,9 @@ def main(_: list[str]) -> None:
         size = (source / "bert_model.safetensors").stat().st_size
         print(f"{_MODEL_SIZE.value} pre-trainer, {size / 1e6:.0f} MB")
         for to in WRITTEN:
-            report(f"bert_tf to {to}", size, convert(source, to, root / to))
+            convert(f"bert_tf to {to}", size, source, to, root / to)
             back = root / f"{to}_back"
-            run = convert(root / to, "bert_tf", back)
-            report(f"{to} to bert_tf", size, run)
+            convert(f"{to} to bert_tf", size, root / to, "bert_tf", back)
             print(f"  back to the bit: {same(source, back)}")
 
 

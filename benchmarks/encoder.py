@@ -9,11 +9,9 @@ loss, gradients, and the optimizer's update compiled by XLA on its own.
 Dropout is 0.1 in training, as in the paper.
 """
 
+import functools
 import os
-import platform
 import statistics
-import sys
-import time
 from collections.abc import Callable
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -166,31 +164,30 @@ def training(model: keras.Model, inputs: dict) -> Callable:
     return lambda: update([tf.convert_to_tensor(g) for g in gradients()])
 
 
-def interleaved(functions: dict[str, Callable]) -> dict[str, float]:
-    """Median seconds a step, each round timing every function in turn."""
-    times: dict[str, list[float]] = {name: [] for name in functions}
+def median_seconds(functions: dict[str, Callable]) -> dict[str, float]:
+    """Median seconds of a step, each round timing every function in turn."""
+
+    def steps(function: Callable) -> None:
+        for _ in range(_STEPS.value):
+            result = function()
+        if result is not None:
+            result.numpy()
+
     for function in functions.values():
         function()
         function()
-    for _ in range(_ROUNDS.value):
-        for name, function in functions.items():
-            start = time.perf_counter()
-            for _ in range(_STEPS.value):
-                result = function()
-            if result is not None:
-                result.numpy()
-            times[name].append((time.perf_counter() - start) / _STEPS.value)
-    return {name: statistics.median(t) for name, t in times.items()}
+    times = comparison.seconds_in_turns(
+        {n: functools.partial(steps, f) for n, f in functions.items()},
+        _ROUNDS.value,
+    )
+    return {n: statistics.median(t) / _STEPS.value for n, t in times.items()}
 
 
 def main(_: list[str]) -> None:
     size, rows, length = _SIZE.value, _BATCH.value, _LENGTH.value
     config = BertConfig.from_size(size, VOCAB)
-    print("command: python -m benchmarks.encoder", *sys.argv[1:])
-    print(f"machine: {comparison.processor()},", end=" ")
-    print(f"{os.cpu_count()} cores, Python {platform.python_version()}")
-    print(f"tensorflow {tf.__version__}, keras {keras.__version__},", end=" ")
-    print(f"keras_hub {keras_hub.__version__}")
+    packages = ("tensorflow", "keras", "keras_hub")
+    comparison.show_machine("benchmarks.encoder", *packages)
     random = np.random.default_rng(0)
     lengths = random.integers(length // 2, length + 1, rows)
     batch = {
@@ -202,7 +199,7 @@ def main(_: list[str]) -> None:
     for dtype in ("float32", "mixed_bfloat16"):
         infer, train, difference = candidates(config, dtype, batch)
         for kind, functions in (("inference", infer), ("training", train)):
-            seconds = interleaved(functions)
+            seconds = median_seconds(functions)
             rates = {name: rows / s for name, s in seconds.items()}
             print(
                 f"{size} {rows}x{length} {dtype} {kind}: "

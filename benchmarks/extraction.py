@@ -16,18 +16,16 @@ comparison too.
 The peers need the environment of requirements-peers.txt.
 """
 
-import os
 import pathlib
-import platform
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 
 import numpy as np
 from absl import flags
 
+from benchmarks import comparison
 from bert_tf.files import expand_inputs, write_text
 from tools import command_line
 
@@ -74,7 +72,7 @@ class Peers:
             f"--texts={path}",
             f"--output={folder}/vectors",
             f"--batch_size={_BATCH_SIZE.value}",
-            f"--threads={len(os.sched_getaffinity(0))}",
+            f"--threads={comparison.threads()}",
         ]
         if _PRECISION.value == "bfloat16":
             command.append("--bfloat16")
@@ -131,9 +129,8 @@ def main() -> None:
                 seconds[name].append(peers.seconds(name))
         theirs = {name: peers.vectors(name) for name in _PEERS}
         peers.close()
-    print("python -m benchmarks.extraction", *sys.argv[1:])
+    comparison.show_machine("benchmarks.extraction", "tensorflow", "keras")
     print(
-        f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores; "
         f"{len(texts)} texts of {np.mean(list(map(len, texts))):.0f} "
         f"characters on average, {_PRECISION.value}"
     )

@@ -24,7 +24,6 @@ import pathlib
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable
 
 from absl import flags
 
@@ -61,11 +60,6 @@ _STEPS = flags.DEFINE_integer("steps", 60, "Steps of a short training.")
 _BATCH = 32
 _PEER = "benchmarks/finetuning_transformers.py"
 _OUR_PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
-
-
-def kept(name: str, make: Callable[[], dict]) -> dict:
-    """See `comparison.kept`."""
-    return comparison.kept(_OUTPUT_DIR.value, name, make)
 
 
 def train_peer(task: str, seed: int, *options: str) -> dict:
@@ -138,15 +132,12 @@ def show_equality(task: str) -> None:
     from bert_tf.encoder import BertEncoder
     from bert_tf.finetuning.text_classification.task import encode
     from bert_tf.text.tokenizer import BertTokenizer
-    from tools.task_files import load_task, recipe_of
 
     theirs = np.load(encoder_outputs(task))
     ids, mask = theirs["input_ids"], theirs["input_mask"]
-    found = load_task(task)
-    recipe = recipe_of(found, task, [f"data_dir={_DATA_DIR.value}"])
-    examples = found.load("dev", recipe)[: len(ids)]
+    examples, max_seq_length = load_split(task, "dev")
     tokenizer = BertTokenizer.from_checkpoint(_INIT_FROM.value)
-    rows = encode(examples, tokenizer, recipe.max_seq_length)
+    rows = encode(examples[: len(ids)], tokenizer, max_seq_length)
     batch = rows.batch(np.arange(len(ids)))
     names = ("input_ids", "input_mask", "segment_ids")
     same = all(np.array_equal(batch[name], theirs[name]) for name in names)
@@ -165,7 +156,11 @@ def show_equality(task: str) -> None:
 def median_speeds(task: str, precision: str) -> dict[str, float]:
     """Examples a second of ours and of the peer's two paddings."""
     speeds: dict[str, list[float]] = {"ours": [], "dynamic": [], "128": []}
-    rows = kept(f"{task}/rows", lambda: {"rows": count_rows(task)})["rows"]
+    rows = comparison.kept(
+        _OUTPUT_DIR.value,
+        f"{task}/rows",
+        lambda: {"rows": len(load_split(task, "train")[0])},
+    )["rows"]
     # Half a step more, so that rounding down leaves the steps asked for.
     epochs = (_STEPS.value + 0.5) * _BATCH / rows
     for number in range(_ROUNDS.value):
@@ -183,17 +178,18 @@ def median_speeds(task: str, precision: str) -> dict[str, float]:
                 )
 
             file = f"{task}/{precision}-{name}-{_STEPS.value}-{number + 1}"
-            found = kept(file, make)
+            found = comparison.kept(_OUTPUT_DIR.value, file, make)
             speeds[name].append(found["examples_per_second"])
     return {name: statistics.median(rates) for name, rates in speeds.items()}
 
 
-def count_rows(task: str) -> int:
+def load_split(task: str, split: str) -> tuple[list, int]:
+    """The examples of a split, and how many tokens the recipe lets in."""
     from tools.task_files import load_task, recipe_of
 
     found = load_task(task)
     recipe = recipe_of(found, task, [f"data_dir={_DATA_DIR.value}"])
-    return len(found.load("train", recipe))
+    return found.load(split, recipe), recipe.max_seq_length
 
 
 def show_speeds(task: str) -> None:
@@ -220,8 +216,16 @@ def show_scores(task: str, seeds: int) -> None:
     ours, theirs = [], []
     for seed in range(1, seeds + 1):
         name = f"{task}/{precision}-seed-{seed}"
-        theirs.append(kept(f"{name}-peer", lambda s=seed: peer_of(s)))
-        ours.append(kept(f"{name}-ours", lambda s=seed: ours_of(s)))
+        theirs.append(
+            comparison.kept(
+                _OUTPUT_DIR.value, f"{name}-peer", lambda s=seed: peer_of(s)
+            )
+        )
+        ours.append(
+            comparison.kept(
+                _OUTPUT_DIR.value, f"{name}-ours", lambda s=seed: ours_of(s)
+            )
+        )
     check_recipe(task, [*ours, *theirs])
     main_metric = ours[0]["main_metric"]
     best = [
@@ -240,8 +244,8 @@ def show_scores(task: str, seeds: int) -> None:
 
 
 def check_recipe(task: str, found: list[dict]) -> None:
-    wanted = {"learning_rate": _LEARNING_RATE.value, "epochs": _EPOCHS.value}
-    for name, value in wanted.items():
+    given = {"learning_rate": _LEARNING_RATE.value, "epochs": _EPOCHS.value}
+    for name, value in given.items():
         if any(one[name] != value for one in found):
             raise UserError(
                 f"--output_dir={_OUTPUT_DIR.value}: holds trainings of {task} "

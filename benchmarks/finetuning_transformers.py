@@ -17,7 +17,6 @@ import argparse
 import json
 import os
 import pathlib
-import statistics
 import time
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -186,6 +185,29 @@ def build_optimizer(
     return optimizer, schedule
 
 
+def update(
+    model: torch.nn.Module,
+    batch: dict[str, torch.Tensor],
+    precision: str,
+    optimizer: torch.optim.Optimizer,
+    schedule: torch.optim.lr_scheduler.LRScheduler,
+) -> torch.Tensor:
+    """One step of the optimizer; returns the loss."""
+    with precision_context(precision):
+        loss = model(**batch).loss
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    schedule.step()
+    optimizer.zero_grad()
+    return loss
+
+
+def rate(seconds: list[float], counts: list[int]) -> float:
+    """Examples a second, without the first steps."""
+    return sum(counts[WARM_UP_STEPS:]) / sum(seconds[WARM_UP_STEPS:])
+
+
 def train(
     options: argparse.Namespace,
     model: torch.nn.Module,
@@ -214,13 +236,8 @@ def train(
             ]
         indices = chosen.pop(0)
         batch = collate(tokenizer, [rows[i] for i in indices], options.padding)
-        with precision_context(options.precision):
-            loss = model(**batch, labels=labels[indices]).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        optimizer.zero_grad()
+        batch["labels"] = labels[indices]
+        update(model, batch, options.precision, optimizer, schedule)
         now = time.perf_counter()
         seconds.append(now - start)
         examples.append(len(indices))
@@ -288,27 +305,17 @@ def results(
     metrics: list[dict[str, float]],
 ) -> dict[str, object]:
     """What --output gets; speeds leave the first steps and dev out."""
-    main_metric = TASKS[options.task][5]
-    timed = list(zip(seconds, examples, strict=True))[WARM_UP_STEPS:]
     return {
         "task": options.task,
-        "main_metric": main_metric,
+        "main_metric": TASKS[options.task][5],
         "seed": options.seed,
         "learning_rate": options.learning_rate,
         "epochs": options.epochs,
         "padding": options.padding,
         "precision": options.precision,
         "steps": len(seconds),
-        "dev": metrics[-1] if metrics else None,
-        "best_dev": max(metrics, key=lambda m: m[main_metric])
-        if metrics
-        else None,
         "dev_by_epoch": metrics,
-        "examples_per_second": sum(n for _, n in timed)
-        / sum(s for s, _ in timed),
-        "median_examples_per_second": statistics.median(
-            n / s for s, n in timed
-        ),
+        "examples_per_second": rate(seconds, examples),
         "train_seconds": sum(seconds),
         "threads": options.threads,
         "versions": {

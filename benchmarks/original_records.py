@@ -9,7 +9,6 @@ says how long the work took, without the imports.
 
 import json
 import pathlib
-import resource
 import runpy
 import sys
 import time
@@ -34,7 +33,6 @@ def main() -> None:
     took = {
         "seconds": time.perf_counter() - started,
         "cpu_seconds": time.process_time() - used,
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
     }
     print(json.dumps(took))
 

@@ -131,7 +131,7 @@ def main() -> None:
         for _ in range(options.turns):
             for side in sides:
                 side.turn(options.steps)
-        print(f"{comparison.processor()}, {comparison.threads()} processors")
+        comparison.show_machine("benchmarks.packing", "tensorflow", "keras")
         print("| rows | filled | rows a step | sequences/s | held-out losses |")
         print("|---|---|---|---|---|")
         for side in sides:

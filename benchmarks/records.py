@@ -36,17 +36,18 @@ import json
 import os
 import pathlib
 import pickle
-import platform
+import random
+import re
 import shutil
 import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
-import tensorflow as tf
 
 from benchmarks import comparison
 from benchmarks.measured_run import Measured, run
@@ -55,8 +56,6 @@ from benchmarks.records_instances import (
     like,
     tokenized,
 )
-from benchmarks.records_picture import draw_memory
-from benchmarks.records_text import write_text_of_size
 from bert_tf.corpora.sources import files_of
 from bert_tf.corpora.streams import Position
 from bert_tf.files import expand_inputs
@@ -66,6 +65,7 @@ from bert_tf.text.vocabulary import Vocabulary
 
 # Wikipedia and books of Devlin et al. 2019, section 3.1.
 WORDS_OF_THE_PAPER = 3.3e9
+_CHANGED_WORDS = 0.03
 PARTS = (
     "writing",
     "instances",
@@ -92,7 +92,7 @@ class Bench:
     found: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def text(self, megabytes: float) -> pathlib.Path:
-        """Text of a size, made when it is first wanted."""
+        """Text of a size, made at the first call."""
         path = self.folder / f"{megabytes:g}.txt"
         if not path.exists():
             sources = expand_inputs(self.arguments.input)
@@ -327,14 +327,67 @@ def projection(bench: Bench) -> None:
     )
 
 
-def show_machine() -> None:
-    """Prints the command, the machine and the versions."""
-    print("python -m benchmarks.records", *sys.argv[1:])
-    print(
-        f"{comparison.processor()}, {comparison.threads()} cores, load "
-        f"{os.getloadavg()[0]:.1f}, Python {platform.python_version()}, numpy "
-        f"{np.__version__}, tensorflow {tf.__version__}"
-    )
+def write_text_of_size(
+    sources: Sequence[pathlib.Path], path: pathlib.Path, size: int, seed: int
+) -> None:
+    """Writes at least `size` bytes of documents.
+
+    The documents of the sources come in an order of chance, again and again;
+    each time some words give way to others, or to numbers, so that neither
+    documents nor words repeat themselves.
+    """
+    rng = random.Random(seed)
+    text = "\n\n".join(source.read_text(encoding="utf-8") for source in sources)
+    documents = [part for part in text.split("\n\n") if part.strip()]
+    words = text.split()
+    with open(path, "w", encoding="utf-8") as file:
+        while file.tell() < size:
+            document = rng.choice(documents)
+            lines = []
+            for line in document.split("\n"):
+                parts = line.split(" ")
+                for _ in range(1 + int(len(parts) * _CHANGED_WORDS)):
+                    place = rng.randrange(len(parts))
+                    parts[place] = (
+                        rng.choice(words)
+                        if rng.random() < 0.8
+                        else f"{rng.choice(words)}{rng.randrange(10_000)}"
+                    )
+                lines.append(" ".join(parts))
+            file.write("\n".join(lines) + "\n\n")
+
+
+def draw_memory(measured: Mapping[float, Measured], path: str) -> None:
+    """Draws memory over the size of the text and over time.
+
+    Args:
+      measured: by megabytes of text.
+      path: the file to write; its name tells the format.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    # The same picture every time.
+    with matplotlib.rc_context({"svg.hashsalt": "records"}):
+        figure = Figure(figsize=(9, 3.5), layout="constrained")
+        sizes, times = figure.subplots(1, 2)
+        largest = [done.largest_peak for done in measured.values()]
+        totals = [max(t for _, _, t in d.trace) for d in measured.values()]
+        sizes.plot(list(measured), largest, "o-", label="largest process")
+        sizes.plot(list(measured), totals, "s-", label="all processes")
+        sizes.set(xscale="log", xlabel="MB of text", ylabel="peak resident MB")
+        for megabytes, done in measured.items():
+            seconds, _, total = zip(*done.trace, strict=True)
+            end = done.trace[-1][0]
+            share = [second / end for second in seconds]
+            times.plot(share, total, label=f"{megabytes:g} MB")
+        times.set(xlabel="share of the time", ylabel="resident MB, all")
+        for axes in (sizes, times):
+            axes.set_ylim(bottom=0)
+            axes.grid(alpha=0.3)
+            axes.legend()
+        metadata = {"Date": None} if re.search(r"\.svg$", path) else None
+        figure.savefig(path, metadata=metadata)
 
 
 def main() -> None:
@@ -353,7 +406,7 @@ def main() -> None:
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
-    show_machine()
+    comparison.show_machine("benchmarks.records", "tensorflow", "numpy")
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(arguments, pathlib.Path(folder))
         for part in arguments.parts.split(","):

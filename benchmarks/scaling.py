@@ -11,8 +11,6 @@ The loop adds gradients up after the backward pass, so that time is not hidden
 behind the computation, and is not here; input is.
 """
 
-import platform
-import sys
 import time
 
 from absl import app, flags
@@ -101,8 +99,7 @@ def main(_: list[str]) -> None:
     size = 4.0 * parameters(config)
     read = reading_speed(folder, _BATCH.value)
     speed = _PEAK.value * 1e12 * _UTILISATION.value / flops
-    print("python -m benchmarks.scaling", *sys.argv[1:])
-    print(f"{comparison.processor()}, Python {platform.python_version()}")
+    comparison.show_machine("benchmarks.scaling", "tensorflow")
     print(
         f"measured or counted: {flops / 1e9:.1f} GFLOP a sequence of {length} "
         f"tokens, {size / 1e6:.0f} MB of float32 gradients, {read:,.0f} "

@@ -19,7 +19,6 @@ import contextlib
 import io
 import json
 import pathlib
-import platform
 import random
 import socket
 import statistics
@@ -256,18 +255,12 @@ def peer_difference(one: dict, other: dict) -> float:
 
 def main() -> None:
     """Measures and prints."""
-    import tensorflow as tf
-
     rows = rows_of(pathlib.Path(_TEXTS.value))
     if _PEER_PYTHON.value:
         comparison.show_heading("benchmarks.serving", _PEER_PYTHON.value)
     else:
-        print(f"python -m benchmarks.serving {' '.join(sys.argv[1:])}")
-        print(
-            f"{comparison.processor()}, {comparison.threads()} cores, Python "
-            f"{platform.python_version()}, TensorFlow {tf.__version__}, "
-            f"aiohttp {aiohttp.__version__}"
-        )
+        packages = ("tensorflow", "aiohttp")
+        comparison.show_machine("benchmarks.serving", *packages)
     commands = our_servers() | peer_servers()
     with contextlib.ExitStack() as stack:
         urls = {

@@ -59,14 +59,14 @@ _PEER = "benchmarks/spans_transformers.py"
 _OUR_PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
-def first_questions(name: str, wanted: int, flag: str) -> pathlib.Path:
+def first_questions(name: str, count: int, flag: str) -> pathlib.Path:
     """A file of the first paragraphs that have so many questions."""
     source = pathlib.Path(_DATA_DIR.value, name).resolve()
-    path = pathlib.Path(_OUTPUT_DIR.value, f"{source.stem}-{wanted}.json")
+    path = pathlib.Path(_OUTPUT_DIR.value, f"{source.stem}-{count}.json")
     if path.exists():
         return path.resolve()
     whole = json.loads(source.read_text(encoding="utf-8"))
-    left, articles = wanted, []
+    left, articles = count, []
     for article in whole["data"]:
         kept = []
         for paragraph in article["paragraphs"]:
@@ -77,7 +77,7 @@ def first_questions(name: str, wanted: int, flag: str) -> pathlib.Path:
         if kept:
             articles.append({**article, "paragraphs": kept})
     if left > 0:
-        raise UserError(f"--{flag}={wanted}: {source} has {left} fewer.")
+        raise UserError(f"--{flag}={count}: {source} has {left} fewer.")
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps({**whole, "data": articles}))
     return path.resolve()

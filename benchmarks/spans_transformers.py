@@ -30,7 +30,6 @@ import transformers
 
 MAX_LENGTH, OVERLAP, N_BEST, MAX_ANSWER = 384, 128, 20, 30
 EVALUATION_BATCH = 64
-WARM_UP_STEPS = sentences.WARM_UP_STEPS
 
 # Batches of training rows that are sorted together, as the Trainer does.
 GROUPED_BATCHES = 50
@@ -215,17 +214,11 @@ def train(
             chosen = [mixed[i : i + size] for i in range(0, len(mixed), size)]
         indices = chosen.pop(0)
         batch = collate(tokenizer, [rows[i] for i in indices], options.batches)
-        with sentences.precision_context(options.precision):
-            loss = model(
-                **batch,
-                start_positions=targets[indices, 0],
-                end_positions=targets[indices, 1],
-            ).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        optimizer.zero_grad()
+        batch["start_positions"] = targets[indices, 0]
+        batch["end_positions"] = targets[indices, 1]
+        loss = sentences.update(
+            model, batch, options.precision, optimizer, schedule
+        )
         now = time.perf_counter()
         seconds.append(now - begin)
         counts.append(len(indices))
@@ -269,7 +262,6 @@ def main() -> None:
     rows, *places = encode(tokenizer, questions)
     labels = positions(questions, *places)
     seconds, counts = train(options, model, tokenizer, rows, labels)
-    timed = list(zip(seconds, counts, strict=True))[WARM_UP_STEPS:]
     # Questions a second: windows beyond the first are no questions.
     share = len(questions) / len(rows)
     dev = read_questions(options.dev)
@@ -281,9 +273,7 @@ def main() -> None:
     results = {
         "predictions": found,
         "train_questions": len(questions),
-        "train_questions_per_second": share
-        * sum(n for _, n in timed)
-        / sum(s for s, _ in timed),
+        "train_questions_per_second": share * sentences.rate(seconds, counts),
         "dev_questions_per_second": len(dev) / elapsed,
         "steps": len(seconds),
         "learning_rate": options.learning_rate,

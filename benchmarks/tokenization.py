@@ -13,18 +13,17 @@ import os
 os.environ["RAYON_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
+import functools
 import json
 import pathlib
-import platform
 import pydoc_data.topics
 import statistics
-import sys
-import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from absl import flags
 
+from benchmarks import comparison
 from bert_tf.files import expand_inputs
 from tools import command_line
 
@@ -44,8 +43,6 @@ _ROUNDS = flags.DEFINE_integer("rounds", 5, "Rounds to take the median of.")
 
 _GOLDEN = pathlib.Path("tests/golden/tokenizer/uncased.jsonl")
 _OURS = "bert_tf BertTokenizer"
-Batches = list[list[str]]
-Tokenize = Callable[[object], list[list[int]]]
 
 
 def english_lines() -> list[str]:
@@ -174,13 +171,15 @@ def compare(name: str, lines: list[str], subjects: dict) -> None:
         subject: [row for rows in batches[kind] for row in as_lists(call(rows))]
         for subject, (kind, call) in subjects.items()
     }
-    seconds: dict[str, list[float]] = {subject: [] for subject in subjects}
-    for _ in range(_ROUNDS.value):
-        for subject, (kind, call) in subjects.items():
-            started = time.perf_counter()
-            for rows in batches[kind]:
-                call(rows)
-            seconds[subject].append(time.perf_counter() - started)
+
+    def tokenize_all(kind: str, call: Callable) -> None:
+        for rows in batches[kind]:
+            call(rows)
+
+    works = {
+        n: functools.partial(tokenize_all, *s) for n, s in subjects.items()
+    }
+    seconds = comparison.seconds_in_turns(works, _ROUNDS.value)
     print(f"\n{name}: {len(lines):,} lines, {size:.1f} MB")
     reference = statistics.median(seconds[_OURS])
     for subject, times in seconds.items():
@@ -195,20 +194,15 @@ def compare(name: str, lines: list[str], subjects: dict) -> None:
 def main() -> None:
     """Prints the machine, the versions and the two comparisons."""
     import tensorflow as tf
-    import tensorflow_text as tf_text
-    import tokenizers
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     english = limited(english_lines(), _MEGABYTES.value)
     multilingual = limited(multilingual_lines(), _MEGABYTES.value)
-    print(f"python -m benchmarks.tokenization {' '.join(sys.argv[1:])}")
+    packages = ("tensorflow", "tensorflow-text", "tokenizers")
+    comparison.show_machine("benchmarks.tokenization", *packages)
     print(
-        f"{platform.processor() or platform.machine()}, {os.cpu_count()} "
-        f"cores, one used; Python {platform.python_version()}, TensorFlow "
-        f"{tf.__version__}, TensorFlow Text {tf_text.__version__}, tokenizers "
-        f"{tokenizers.__version__}; batches of {_BATCH.value}, median of "
-        f"{_ROUNDS.value}"
+        f"one core used; batches of {_BATCH.value}, median of {_ROUNDS.value}"
     )
     subjects = tokenizers_by_name(vocabulary([*english, *multilingual]))
     compare("English, ASCII", english, subjects)

@@ -71,13 +71,6 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         }
 
 
-def linear_warmup_decay(
-    learning_rate: float, total_steps: int, warmup_steps: int
-) -> LinearWarmupDecay:
-    """The schedule of google-research/bert; see `LinearWarmupDecay`."""
-    return LinearWarmupDecay(learning_rate, total_steps, warmup_steps)
-
-
 def is_excluded(path: str) -> bool:
     """Whether a variable takes neither weight decay nor LAMB's trust ratio.
 
@@ -232,10 +225,10 @@ def trust_ratio(weight: Any, update: Any, blocks: int) -> Any:
     """
 
     def norms(x: Any) -> Any:
-        size = x.shape[-1] // blocks if blocks > 1 else 1
-        x = ops.reshape(x, (-1, blocks, size)) if blocks > 1 else x
-        axes = (0, 2) if blocks > 1 else None
-        return ops.sqrt(ops.sum(ops.square(x), axis=axes))
+        if blocks == 1:
+            return ops.sqrt(ops.sum(ops.square(x)))
+        x = ops.reshape(x, (-1, blocks, x.shape[-1] // blocks))
+        return ops.sqrt(ops.sum(ops.square(x), axis=(0, 2)))
 
     weight_norm, update_norm = norms(weight), norms(update)
     usable = ops.logical_and(weight_norm > 0, update_norm > 0)
@@ -294,7 +287,7 @@ def adamw(
       UserError: a value is out of range.
     """
     return AdamW(
-        linear_warmup_decay(
+        LinearWarmupDecay(
             learning_rate, total_steps, warmup_steps(warmup, total_steps)
         ),
         weight_decay=weight_decay,
@@ -318,7 +311,7 @@ def lamb(
 ) -> Lamb:
     """LAMB with linear warm-up and decay; arguments as `adamw`."""
     return Lamb(
-        linear_warmup_decay(
+        LinearWarmupDecay(
             learning_rate, total_steps, warmup_steps(warmup, total_steps)
         ),
         weight_decay=weight_decay,

@@ -67,8 +67,8 @@ def test_what_a_block_keeps() -> None:
     ]
     block = kept[1]["kept of the blocks"] - kept[0]["kept of the blocks"]
     rows, length, hidden, heads = 8, 512, 768, 12
-    wanted = 52 * length * rows * hidden + 10 * heads * length**2 * rows
-    assert block == wanted
+    expected = 52 * length * rows * hidden + 10 * heads * length**2 * rows
+    assert block == expected
 
 
 @pytest.mark.parametrize(
@@ -235,10 +235,9 @@ MEDIUM = BertConfig(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
 @pytest.mark.parametrize(
-    ("length", "rows", "predictions"),
-    [(128, 48, 20), (512, 8, 0)],
+    ("precision", "length", "rows", "predictions"),
+    [("float32", 128, 48, 20), ("mixed_bfloat16", 512, 8, 0)],
     ids=["pretraining", "classifier"],
 )
 def test_prediction_and_saving(precision, length, rows, predictions) -> None:

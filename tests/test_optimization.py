@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from model_helpers import numpy, small_config
 
 from bert_tf.encoder import BertEncoder
@@ -11,11 +12,11 @@ from bert_tf.models import bert_classifier
 from bert_tf.optimization import (
     AdamW,
     Lamb,
+    LinearWarmupDecay,
     adamw,
     global_norm,
     is_excluded,
     lamb,
-    linear_warmup_decay,
     trust_ratio,
     warmup_steps,
 )
@@ -112,42 +113,49 @@ def random_gradients(random) -> list[np.ndarray]:
     ]
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("clip", [1.0, None])
-def test_a_hundred_steps_are_those_of_numpy(rule, clip) -> None:
+def after_steps(rule, gradients, compiled=None, **how) -> list:
+    """The variables after a tf.function has applied each list of gradients."""
     variables = make_variables()
-    reference = NumpyOptimizer([numpy(v) for v in variables], rule)
-    optimizer = RULES[rule](clip_norm=clip)
+    optimizer = RULES[rule](**how)
+    optimizer.build(variables)
+
+    @tf.function(jit_compile=compiled)
+    def step(gradients):
+        optimizer.apply(gradients, variables)
+
+    for some in gradients:
+        step(some)
+    return [numpy(v) for v in variables]
+
+
+@pytest.mark.parametrize(
+    ("rule", "clip"),
+    [("adamw", 1.0), ("adamw", None), ("original", 1.0), ("lamb", 1.0)],
+)
+def test_a_hundred_steps_are_those_of_numpy(rule, clip) -> None:
+    reference = NumpyOptimizer([numpy(v) for v in make_variables()], rule)
     random = np.random.default_rng(7)
-    for step in range(100):
-        gradients = random_gradients(random)
-        reference.step(
-            [g.astype(np.float64) for g in gradients],
-            rate_of(step),
-            clip,
-        )
-        optimizer.apply(
-            [keras.ops.convert_to_tensor(g) for g in gradients], variables
-        )
-    for variable, expected in zip(variables, reference.values, strict=True):
-        np.testing.assert_allclose(
-            numpy(variable), expected, atol=2e-5, err_msg=variable.path
-        )
-    assert int(optimizer.iterations) == 100
+    gradients = [random_gradients(random) for _ in range(100)]
+    for step, some in enumerate(gradients):
+        some = [g.astype(np.float64) for g in some]
+        reference.step(some, rate_of(step), clip)
+    tensors = [[tf.constant(g) for g in some] for some in gradients]
+    found = after_steps(rule, tensors, clip_norm=clip)
+    for path, ours, expected in zip(
+        VARIABLES, found, reference.values, strict=True
+    ):
+        np.testing.assert_allclose(ours, expected, atol=2e-5, err_msg=path)
 
 
 def test_the_three_rules_differ() -> None:
-    results = []
-    for make in RULES.values():
-        variables = make_variables()
-        optimizer = make()
-        for _ in range(3):
-            optimizer.apply(
-                random_gradients(np.random.default_rng(1)), variables
-            )
-        results.append(numpy(variables[0]))
-    assert np.abs(results[0] - results[1]).max() > 1e-4
-    assert np.abs(results[0] - results[2]).max() > 1e-4
+    gradients = [
+        [tf.constant(g) for g in random_gradients(np.random.default_rng(1))]
+    ] * 3
+    decoupled, original, scaled = (
+        after_steps(rule, gradients)[0] for rule in RULES
+    )
+    assert np.abs(decoupled - original).max() > 1e-4
+    assert np.abs(decoupled - scaled).max() > 1e-4
 
 
 @pytest.mark.parametrize(
@@ -156,18 +164,18 @@ def test_the_three_rules_differ() -> None:
     + [(100, 0.0), (120, 0.0)],
 )
 def test_schedule_by_hand(step, expected) -> None:
-    schedule = linear_warmup_decay(1.0, total_steps=100, warmup_steps=10)
+    schedule = LinearWarmupDecay(1.0, total_steps=100, warmup_steps=10)
     np.testing.assert_allclose(float(schedule(step)), expected, atol=1e-6)
 
 
 def test_schedule_without_warm_up_starts_at_the_peak() -> None:
-    schedule = linear_warmup_decay(0.5, total_steps=4, warmup_steps=0)
+    schedule = LinearWarmupDecay(0.5, total_steps=4, warmup_steps=0)
     rates = [float(schedule(step)) for step in range(5)]
     np.testing.assert_allclose(rates, [0.5, 0.375, 0.25, 0.125, 0.0])
 
 
 def test_schedule_is_exact_late_in_a_long_run() -> None:
-    schedule = linear_warmup_decay(1e-4, 1_000_000, 10_000)
+    schedule = LinearWarmupDecay(1e-4, 1_000_000, 10_000)
     expected = 1e-4 / 1_000_000
     np.testing.assert_allclose(float(schedule(999_999)), expected, rtol=1e-6)
 
@@ -253,7 +261,7 @@ def test_trust_ratio_is_one_where_a_norm_is_zero() -> None:
 @pytest.mark.parametrize("kind", [AdamW, Lamb])
 def test_configuration_round_trip(kind) -> None:
     optimizer = kind(
-        linear_warmup_decay(3e-4, 50, 5),
+        LinearWarmupDecay(3e-4, 50, 5),
         weight_decay=0.02,
         beta_1=0.8,
         beta_2=0.99,
@@ -286,7 +294,7 @@ def test_global_norm() -> None:
     assert float(global_norm(gradients)) == 5.0
 
 
-def slices(tf, size: int):
+def slices(size: int) -> tf.IndexedSlices:
     """A gradient of (5, 4) whose row 1 occurs twice."""
     rows = np.arange(1.0, 13.0, dtype="float32").reshape(3, 4)
     return tf.IndexedSlices(
@@ -294,63 +302,39 @@ def slices(tf, size: int):
     )
 
 
-def after_steps(tf, rule, gradients, compiled=None, **how) -> list:
-    """The variables after a tf.function has applied each list of gradients."""
-    variables = make_variables()
-    optimizer = RULES[rule](**how)
-    optimizer.build(variables)
-
-    @tf.function(jit_compile=compiled)
-    def step(gradients):
-        optimizer.apply(gradients, variables)
-
-    for some in gradients:
-        step(some)
-    return [numpy(v) for v in variables]
-
-
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("clip", [0.5, None])
+@pytest.mark.parametrize(("rule", "clip"), [("adamw", 0.5), ("lamb", None)])
 def test_repeated_rows_of_a_sparse_gradient_are_added_first(rule, clip) -> None:
-    import tensorflow as tf
-
     sparse = [tf.ones(shape) for shape, _ in VARIABLES.values()]
-    sparse[3] = slices(tf, 5)
+    sparse[3] = slices(5)
     dense = [tf.convert_to_tensor(g) for g in sparse]
-    left = after_steps(tf, rule, [sparse] * 3, clip_norm=clip)
-    right = after_steps(tf, rule, [dense] * 3, clip_norm=clip)
+    left = after_steps(rule, [sparse] * 3, clip_norm=clip)
+    right = after_steps(rule, [dense] * 3, clip_norm=clip)
     for ours, expected in zip(left, right, strict=True):
         np.testing.assert_allclose(ours, expected, atol=1e-6)
 
 
 def test_global_norm_adds_repeated_rows_first() -> None:
-    import tensorflow as tf
-
     rows = (10, 12, 14, 16, 5, 6, 7, 8)
-    assert float(global_norm([slices(tf, 5)])) == pytest.approx(
+    assert float(global_norm([slices(5)])) == pytest.approx(
         np.sqrt(sum(x**2 for x in rows))
     )
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", ["adamw", "lamb"])
 def test_compiled_by_xla_it_does_the_same(rule) -> None:
-    import tensorflow as tf
-
     random = np.random.default_rng(3)
     gradients = [
         [tf.constant(g) for g in random_gradients(random)] for _ in range(5)
     ]
-    left = after_steps(tf, rule, gradients, compiled=True)
-    right = after_steps(tf, rule, gradients)
+    left = after_steps(rule, gradients, compiled=True)
+    right = after_steps(rule, gradients)
     for ours, expected in zip(left, right, strict=True):
         np.testing.assert_allclose(ours, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", ["adamw", "lamb"])
 def test_two_replicas_are_one_that_sees_all(rule) -> None:
     """Clipping included: it must come after the sum over replicas."""
-    import tensorflow as tf
-
     strategy = tf.distribute.MirroredStrategy(
         ["/cpu:0", "/cpu:1"], tf.distribute.ReductionToOneDevice()
     )

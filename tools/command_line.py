@@ -21,7 +21,7 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 T = TypeVar("T")
 # "Temporary failure" of sysexits.h: the same command goes on.
 STOPPED = 75
-_SECONDS_BEFORE_STARTING_ANEW = 2.0
+_SECONDS_BEFORE_RESTART = 2.0
 _HELP = {"-h", "-?", "-help", "--help", "-helpshort", "--helpshort"}
 # What absl adds to the help of a flag that takes one of some values, and of one
 # that may be repeated.
@@ -32,25 +32,24 @@ _required: set[str] = set()
 
 
 def use_huge_pages() -> None:
-    """Starts the command anew with its memory in huge pages, on Linux.
+    """Restarts the command with its memory in huge pages, on Linux.
 
     A training step takes and returns large arrays all the time, and on a CPU
     a tenth of it went into their pages. glibc 2.35 and later reads the variable
-    when a process starts, earlier ones pass it over; one that the user has set
-    stays as it is.
+    when a process starts, earlier ones ignore it. It stays where it is set.
     """
     if sys.platform == "linux" and "GLIBC_TUNABLES" not in os.environ:
         os.environ["GLIBC_TUNABLES"] = "glibc.malloc.hugetlb=1"
         os.execv(sys.executable, sys.orig_argv)
 
 
-def _start_anew(why: str) -> None:
+def _restart(why: str) -> None:
     """Replaces the process by the same command."""
-    print(f"{why} Starting anew, to wait for it.", file=sys.stderr, flush=True)
+    print(f"{why} Starting again, to wait for it.", file=sys.stderr, flush=True)
     sys.stdout.flush()
     forget_log_level()
     # The other workers notice a little later.
-    time.sleep(_SECONDS_BEFORE_STARTING_ANEW)
+    time.sleep(_SECONDS_BEFORE_RESTART)
     os.execv(sys.executable, sys.orig_argv)
 
 
@@ -59,7 +58,7 @@ _given_as = {"inputs": "--input"}
 
 
 def name_arguments(given_as: Mapping[str, str]) -> None:
-    """Tells how arguments are given that have no flag of their name.
+    """Registers how arguments are given that have no flag of their name.
 
     Args:
       given_as: name of an argument to what a user of the command writes.
@@ -124,7 +123,7 @@ def run(main: Callable[[], None], tensorflow: bool = True) -> None:
     permission) become one line on standard error and exit code 1; an
     interrupt exits with code 130, also of a training that has saved its state
     then, and a run that was asked to stop by SIGTERM with 75. A run that lost
-    another worker starts anew, to go on with it.
+    another worker starts again and resumes.
     """
 
     def no_words(words: list[str]) -> None:
@@ -165,7 +164,7 @@ def run_on_words(
             log(str(stopped))
             return STOPPED
         except WorkerLost as lost:
-            _start_anew(str(lost))
+            _restart(str(lost))
         except OSError as error:
             if error.errno is None:
                 raise

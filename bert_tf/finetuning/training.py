@@ -34,11 +34,8 @@ from bert_tf.training.run_folder import (
     claim,
     refuse_other_folders,
 )
-from bert_tf.training.sentinel import Diagnosis
 from bert_tf.training.setup import (
     check_batch_size,
-    forward_tensors,
-    loop_settings,
     make_step,
 )
 from bert_tf.training.step import TrainingStep
@@ -252,11 +249,9 @@ def _loop(
         None,
         [phase],
         run_dirs,
-        loop_settings(recipe, recipe.eval_steps or epoch),
-        Diagnosis(
-            limits,
-            functools.partial(forward_tensors, step.model, step.objective),
-        ),
+        recipe,
+        recipe.eval_steps or epoch,
+        limits,
         contextlib.nullcontext,
         fingerprint(data, step.frozen),
         best,

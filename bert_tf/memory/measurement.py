@@ -38,13 +38,7 @@ _STATUS = pathlib.Path("/proc/self/status")
 
 
 class Measured(NamedTuple):
-    """What a trial found.
-
-    Attributes:
-      peak_bytes: the most memory: on a CPU of the process, on a GPU of what
-        TensorFlow gave out.
-      step_seconds: of the last step.
-    """
+    """The most memory, on a GPU TensorFlow's, and the last step's seconds."""
 
     peak_bytes: int
     step_seconds: float
@@ -64,11 +58,7 @@ def device_name() -> str:
 
 
 def free_memory() -> float:
-    """Bytes that a training may take on this machine's device.
-
-    Raises:
-      UserError: the system does not say.
-    """
+    """Bytes that a training may take on this machine's device."""
     if has_gpu():
         # In a process of its own, since TensorFlow takes the GPU's memory.
         with WorkerPool(_WORKER, None, 1) as pool:
@@ -86,15 +76,7 @@ def free_memory() -> float:
 
 
 def measure(work: Workload, limit: float) -> Measured | None:
-    """Runs training steps in a fresh process.
-
-    Args:
-      work: what to train.
-      limit: bytes that it may take.
-
-    Returns:
-      What was found; None where the limit was passed.
-    """
+    """Runs training steps in a fresh process; None where `limit` is passed."""
     with WorkerPool(_WORKER, limit, 1) as pool:
         try:
             return pool.submit(work).result()
@@ -118,8 +100,8 @@ def largest_measured(
       log: takes a line with each trial's outcome.
 
     Returns:
-      The rows, 0 where one does not fit, and what their trial found. Between
-      the rows and those that do not fit there may be a sixteenth.
+      The rows, 0 where one does not fit, and what their trial found. A
+      sixteenth more rows may fit.
     """
     # Whole slices.
     unit = work.gradient_accumulation_steps
@@ -144,11 +126,9 @@ def largest_measured(
 
 
 def run_trial(work: Workload, limit: float) -> Measured:
-    """Trains some steps in this process, which is to end at the limit.
+    """Trains in this process, which ends at a limit of bytes.
 
-    Args:
-      work: what to train.
-      limit: bytes that the process, or on a GPU TensorFlow, may take.
+    On a GPU it is a limit of what TensorFlow takes there.
     """
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
@@ -159,7 +139,7 @@ def run_trial(work: Workload, limit: float) -> Measured:
     else:
         threading.Thread(target=_end_at, args=[limit], daemon=True).start()
     try:
-        seconds = _train(work)
+        seconds = _last_step_seconds(work)
     except tf.errors.ResourceExhaustedError:
         os._exit(1)
     if gpus:
@@ -169,8 +149,7 @@ def run_trial(work: Workload, limit: float) -> Measured:
     return Measured(peak, seconds)
 
 
-def _train(work: Workload) -> float:
-    """Seconds of the last of some steps."""
+def _last_step_seconds(work: Workload) -> float:
     model, objective, batch = make_trial(work)
     recipe = TrainingRecipe(
         precision=work.precision,
@@ -205,12 +184,7 @@ def _own_bytes(name: str) -> int:
 def make_trial(
     work: Workload,
 ) -> tuple[keras.Model, Objective, dict[str, np.ndarray]]:
-    """A new model, its objective and a random batch without padding.
-
-    Args:
-      work: what to make them for: pre-training where it has predictions, else
-        a classifier of sentences.
-    """
+    """A new model, its objective and a random batch without padding."""
     random = np.random.default_rng(0)
     config, rows = work.config, work.batch_size
     shape = (rows, work.max_seq_length)

@@ -73,11 +73,7 @@ class PlanSettings(Settings):
             parse_memory(self.memory)
 
     def workload(self) -> Workload:
-        """What a device trains.
-
-        Raises:
-          UserError: the architecture is unknown, or has too few positions.
-        """
+        """What a device trains."""
         sources = (self.size, self.config_file, self.init_from)
         if sum(map(bool, sources)) != 1:
             raise UserError(
@@ -123,11 +119,7 @@ class PlanSettings(Settings):
 
 
 def parse_memory(text: str) -> float:
-    """Bytes of a text such as 16GB, 11.5 GiB or 800MB.
-
-    Raises:
-      UserError: the text is no such size.
-    """
+    """Bytes of a text such as 16GB, 11.5 GiB or 800MB."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([GM]i?B)\s*", text, re.I)
     if not found or not float(found[1]):
         raise UserError(
@@ -148,7 +140,7 @@ def plan_memory(
     measured: bool,
     log: Callable[[str], None] = print,
 ) -> None:
-    """Says what a training takes, which batches fit, and how others can.
+    """Logs what a training takes, which batches fit, and how others can.
 
     Args:
       settings: what is to be trained.
@@ -171,9 +163,15 @@ def plan_memory(
     fitting = largest_batch(work, limit, on_cpu)
     requested = settings.train_batch_size // settings.devices
     shown = work.with_batch(requested or fitting or 1)
-    for line in _parts_lines(shown, on_cpu):
-        log(line)
-    log(f"predicted to fit: {fitting} rows" + _of_a_step(settings, fitting))
+    parts = predicted_parts(shown, on_cpu)
+    log(f"predicted for {shown.batch_size} rows:")
+    for name, size in [*parts.items(), ("peak", sum(parts.values()))]:
+        if size:
+            log(f"  {name:<38}{_gigabytes(size):>10}")
+    in_a_step = ""
+    if settings.devices > 1:
+        in_a_step = f" a device, {fitting * settings.devices} in a step"
+    log(f"predicted to fit: {fitting} rows{in_a_step}")
     if measured:
         _measure(work, requested, fitting, limit, on_cpu, log)
     elif not fitting and not requested:
@@ -203,19 +201,6 @@ def _headline(settings: PlanSettings, work: Workload, limit: float) -> str:
         f"{work.max_seq_length} tokens, {what}, {work.precision}, "
         f"{work.optimizer}{again}; memory {_gigabytes(limit)} ({whose})"
     )
-
-
-def _of_a_step(settings: PlanSettings, rows: int) -> str:
-    if settings.devices == 1:
-        return ""
-    return f" a device, {rows * settings.devices} in a step"
-
-
-def _parts_lines(work: Workload, on_cpu: bool) -> list[str]:
-    parts = predicted_parts(work, on_cpu)
-    lines = [f"predicted for {work.batch_size} rows:"]
-    lines += [f"  {k:<38}{_gigabytes(v):>10}" for k, v in parts.items() if v]
-    return [*lines, f"  {'peak':<38}{_gigabytes(sum(parts.values())):>10}"]
 
 
 def _measure(

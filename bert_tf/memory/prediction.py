@@ -97,9 +97,6 @@ def predicted_parts(work: Workload, on_cpu: bool) -> Mapping[str, float]:
       work: what is trained.
       on_cpu: adds what the process itself takes; a GPU's memory does not hold
         it.
-
-    Returns:
-      Bytes by part, in the order of a table.
     """
     weights = _FLOAT * work.num_parameters
     whole: dict[str, float] = {
@@ -113,7 +110,18 @@ def predicted_parts(work: Workload, on_cpu: bool) -> Mapping[str, float]:
         )
     if work.gradient_accumulation_steps > 1:
         whole["gradients of the slices before"] = weights
-    moments = (_after_forward(work), _last_block(work), _all_gradients(work))
+    kept = _kept(work)
+    moments = (
+        # When the loss is computed.
+        kept | {"logits and their gradient": _logits(work)},
+        # When the backward pass comes to the last whole block.
+        kept
+        | {
+            "gradients": _word_gradient(work),
+            "while a block's gradient is computed": _block_moment(work),
+        },
+        _all_gradients(work),
+    )
     most = max(moments, key=lambda parts: sum(parts.values()))
     lost = _LOST * (sum(most.values()) - most.get("gradients", 0))
     return whole | most | {"lost between arrays": lost}
@@ -125,16 +133,7 @@ def predicted_bytes(work: Workload, on_cpu: bool) -> float:
 
 
 def largest_batch(work: Workload, memory: float, on_cpu: bool) -> int:
-    """The most rows whose predicted peak fits.
-
-    Args:
-      work: what is trained; its batch_size is not read.
-      memory: bytes.
-      on_cpu: see `predicted_parts`.
-
-    Returns:
-      Rows of a batch; 0 where one does not fit.
-    """
+    """The most rows whose predicted peak fits; 0 where one does not."""
     fits, too_many = 0, _MAX_ROWS
     while too_many - fits > 1:
         middle = (fits + too_many) // 2
@@ -146,35 +145,13 @@ def largest_batch(work: Workload, memory: float, on_cpu: bool) -> int:
 
 
 def min_slices(work: Workload, memory: float, on_cpu: bool) -> int:
-    """The least gradient_accumulation_steps with which a batch fits.
-
-    Args:
-      work: what is trained; its gradient_accumulation_steps is not read.
-      memory: bytes.
-      on_cpu: see `predicted_parts`.
-
-    Returns:
-      A divisor of the batch; 0 where none is enough.
-    """
+    """The fewest slices with which a batch fits; 0 where none is enough."""
     for slices in range(1, work.batch_size + 1):
         if work.batch_size % slices == 0:
             cut = dataclasses.replace(work, gradient_accumulation_steps=slices)
             if predicted_bytes(cut, on_cpu) <= memory:
                 return slices
     return 0
-
-
-def _after_forward(work: Workload) -> dict[str, float]:
-    """When the loss is computed."""
-    return _kept(work) | {"logits and their gradient": _logits(work)}
-
-
-def _last_block(work: Workload) -> dict[str, float]:
-    """When the backward pass comes to the last whole block."""
-    return _kept(work) | {
-        "gradients": _word_gradient(work),
-        "while a block's gradient is computed": _block_moment(work),
-    }
 
 
 def _all_gradients(work: Workload) -> dict[str, float]:
@@ -237,12 +214,7 @@ def _block_input(work: Workload) -> float:
 
 
 def _block_kept(work: Workload, queries: int | None = None) -> float:
-    """What a block keeps besides its input.
-
-    Args:
-      work: what is trained.
-      queries: positions that the block computes; None for all.
-    """
+    """What a block that computes so many positions keeps besides its input."""
     config, tokens, size = work.config, _tokens(work), work.compute_bytes
     queries = tokens if queries is None else queries
     hidden, inner = config.hidden_size, config.intermediate_size
@@ -281,14 +253,11 @@ def _block_moment(work: Workload) -> float:
     return moment
 
 
-def _predictions(work: Workload) -> int:
-    return work.rows * work.max_predictions_per_seq
-
-
 def _logits(work: Workload) -> float:
     """Logits in float32, their softmax and their gradient."""
     arrays = 3 * _FLOAT + (work.compute_bytes if _copies(work, 0) else 0)
-    return arrays * work.config.vocab_size * _predictions(work)
+    predictions = work.rows * work.max_predictions_per_seq
+    return arrays * work.config.vocab_size * predictions
 
 
 def _word_gradient(work: Workload) -> float:

@@ -5,8 +5,10 @@ import math
 import pathlib
 from collections.abc import Mapping
 
+import numpy as np
+import tensorflow as tf
+
 from bert_tf.config import BertConfig
-from bert_tf.pretraining.baseline import Baseline, unigram_baseline
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.records.dataset import held_out_batches, training_batches
 from bert_tf.records.folder import RecordFolder
@@ -21,7 +23,60 @@ from bert_tf.training.loop import TrainingLoop
 
 # The largest loss whose exponential is a float64.
 _LARGEST_EXPONENT = 709
+_MAX_BASELINE_BATCHES = 2000
 _PANELS = ("masked_lm_loss", "masked_lm_accuracy", "next_sentence_accuracy")
+
+
+@dataclasses.dataclass(frozen=True)
+class Baseline:
+    """Scores of guessing masked tokens by their frequency alone.
+
+    Attributes:
+      perplexity: of the unigram distribution of the training text, with one
+        added to each count, over the held-out masked tokens.
+      accuracy: share of the training text's most frequent token among them.
+    """
+
+    perplexity: float
+    accuracy: float
+
+
+def unigram_baseline(
+    training: tf.data.Dataset,
+    num_batches: int,
+    held_out: tf.data.Dataset,
+    vocab_size: int,
+) -> Baseline:
+    """Scores the unigram model on held-out masked tokens.
+
+    Masked positions are drawn uniformly, so the masked tokens of an epoch are
+    a fair sample of the text.
+
+    Args:
+      training: endless batches with masked_lm_ids and masked_lm_weights.
+      num_batches: batches of one epoch; at most 2,000 are read.
+      held_out: the batches to score.
+      vocab_size: number of tokens, V.
+    """
+    seen = _counts(
+        training.take(min(num_batches, _MAX_BASELINE_BATCHES)), vocab_size
+    )
+    scored = _counts(held_out, vocab_size)
+    probabilities = (seen + 1) / (seen.sum() + vocab_size)
+    entropy = -(scored * np.log(probabilities)).sum() / scored.sum()
+    return Baseline(
+        perplexity=math.exp(entropy),
+        accuracy=float(scored[seen.argmax()] / scored.sum()),
+    )
+
+
+def _counts(dataset: tf.data.Dataset, vocab_size: int) -> np.ndarray:
+    counts = np.zeros(vocab_size, np.int64)
+    for batch in dataset:
+        ids = batch["masked_lm_ids"].numpy()
+        used = ids[batch["masked_lm_weights"].numpy() > 0]
+        counts += np.bincount(used, minlength=vocab_size)
+    return counts
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import functools
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
@@ -42,14 +42,11 @@ from bert_tf.training.run_folder import (
     folders_of,
     refuse_other_folders,
 )
-from bert_tf.training.sentinel import Diagnosis
 from bert_tf.training.setup import (
     check_batch_size,
-    forward_tensors,
-    loop_settings,
     make_step,
 )
-from bert_tf.training.step import EvaluationStep, TrainingStep
+from bert_tf.training.step import EvaluationStep
 from bert_tf.training.strategies import (
     check_agreement,
     cluster_of,
@@ -87,10 +84,10 @@ def run_pretraining(
     cluster = cluster_of(strategy)
     with (
         translate_worker_errors(cluster),
-        folders_of(output_dir, cluster) as places,
+        folders_of(output_dir, cluster) as run_dirs,
     ):
         check_agreement(strategy, recipe.to_dict())
-        result = _run(recipe, steps, strategy, places)
+        result = _run(recipe, steps, strategy, run_dirs)
         # The first worker writes longest, and its end would be their error.
         gather_numbers(strategy, [0])
     return result
@@ -100,9 +97,9 @@ def _run(
     recipe: PretrainingRecipe,
     steps: Sequence[int],
     strategy: tf.distribute.Strategy,
-    places: RunFolders,
+    run_dirs: RunFolders,
 ) -> PretrainingResult:
-    output_dir = places.own
+    output_dir = run_dirs.own
     folders = [RecordFolder.open(folder) for folder in recipe.folders]
     initial = load_checkpoint(recipe.init_from) if recipe.init_from else None
     tokenizer = choose_tokenizer(recipe, folders, initial)
@@ -131,40 +128,26 @@ def _run(
     with locked(output_dir / LOCK_FILE, output_dir):
         claim(output_dir, recipe)
         _announce(config, model, phases, folders, strategy)
-        loop = _loop(recipe, model, step, phases, places, folders)
+        loop = TrainingLoop(
+            step,
+            EvaluationStep(model, step.objective, strategy),
+            phases,
+            run_dirs,
+            recipe,
+            recipe.eval_steps,
+            {
+                "input_ids": config.vocab_size,
+                "masked_lm_ids": config.vocab_size,
+                "segment_ids": config.type_vocab_size,
+            },
+            functools.partial(reading_errors, *folders),
+            fingerprint(config, folders)
+            | {"number of data streams": str(_streams(recipe, strategy))},
+        )
         history = loop.run()
         tokenizer.save(output_dir)
         save_checkpoint(output_dir, Checkpoint(config, model.to_arrays()))
         return report(recipe, output_dir, history, loop, folders[-1], config)
-
-
-def _loop(
-    recipe: PretrainingRecipe,
-    model: BertPretrainer,
-    step: TrainingStep,
-    phases: Sequence[Phase],
-    places: RunFolders,
-    folders: Sequence[RecordFolder],
-) -> TrainingLoop:
-    diagnosis = Diagnosis(
-        {
-            "input_ids": model.config.vocab_size,
-            "masked_lm_ids": model.config.vocab_size,
-            "segment_ids": model.config.type_vocab_size,
-        },
-        functools.partial(forward_tensors, model, step.objective),
-    )
-    return TrainingLoop(
-        step,
-        EvaluationStep(model, step.objective, step.strategy),
-        phases,
-        places,
-        loop_settings(recipe, recipe.eval_steps),
-        diagnosis,
-        functools.partial(reading_errors, *folders),
-        fingerprint(model.config, folders)
-        | {"number of data streams": str(_streams(recipe, step.strategy))},
-    )
 
 
 def _streams(
@@ -181,6 +164,7 @@ def _phases(
     strategy: tf.distribute.Strategy,
 ) -> list[Phase]:
     phases = []
+    streams, shard = _streams(recipe, strategy), cluster_of(strategy).shard
     for index, (folder, count) in enumerate(zip(folders, steps, strict=True)):
         name = "train_batch_size"
         if index == 1 and recipe.final_phase_batch_size:
@@ -188,7 +172,6 @@ def _phases(
         size = getattr(recipe, name)
         slices = recipe.gradient_accumulation_steps
         check_batch_size(name, size, strategy, slices)
-        streams, shard = _streams(recipe, strategy), cluster_of(strategy).shard
         check_streams(folder, size, streams, shard)
         batches = functools.partial(
             training_batches,
@@ -198,29 +181,17 @@ def _phases(
             streams=streams,
             shard=shard,
         )
-        phases.append(
-            Phase(
-                count,
-                size,
-                batches,
-                _held_out(recipe, folder, strategy),
-                folder.mean_sequences,
+        held_out = None
+        if folder.num_held_out:
+            eval_size = recipe.eval_batch_size
+            check_batch_size("eval_batch_size", eval_size, strategy)
+            held_out = functools.partial(
+                held_out_batches, folder, eval_size, shard
             )
+        phases.append(
+            Phase(count, size, batches, held_out, folder.mean_sequences)
         )
     return phases
-
-
-def _held_out(
-    recipe: PretrainingRecipe,
-    folder: RecordFolder,
-    strategy: tf.distribute.Strategy,
-) -> Callable[[], tf.data.Dataset] | None:
-    if not folder.num_held_out:
-        return None
-    size = recipe.eval_batch_size
-    check_batch_size("eval_batch_size", size, strategy)
-    shard = cluster_of(strategy).shard
-    return functools.partial(held_out_batches, folder, size, shard)
 
 
 def _announce(

@@ -32,10 +32,6 @@ def choose_tokenizer(
       recipe: what to do.
       folders: the records of each phase.
       initial: what init_from names.
-
-    Raises:
-      UserError: records without a vocabulary where none is given, or with
-        another one than each other, the given one or that of init_from.
     """
     sources: list[tuple[str, Vocabulary, TokenizerConfig]] = []
     if recipe.vocab_file:
@@ -95,17 +91,7 @@ def choose_configuration(
     vocabulary: Vocabulary,
     initial: Checkpoint | None,
 ) -> BertConfig:
-    """The architecture, checked against the records.
-
-    Args:
-      recipe: what to do.
-      folders: the records of each phase.
-      vocabulary: that of the records.
-      initial: what init_from names.
-
-    Raises:
-      UserError: none is given, or it fits neither vocabulary nor records.
-    """
+    """The architecture, checked against the records and their vocabulary."""
     if recipe.config_file:
         source = f"`config_file`={recipe.config_file}"
         config = BertConfig.from_json(recipe.config_file)
@@ -137,7 +123,7 @@ def choose_configuration(
 def fingerprint(
     config: BertConfig, folders: Sequence[RecordFolder]
 ) -> dict[str, str]:
-    """Digests of what a run must find again when it is resumed."""
+    """Digests of what must be the same when a run is resumed."""
     records = [
         [file.path.name, file.records, file.path.stat().st_size]
         for folder in folders

@@ -87,7 +87,7 @@ class BestWeights:
     def restore(
         self, facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> None:
-        """Goes on from what `facts` and `arrays` returned."""
+        """Resumes from what `facts` and `arrays` returned."""
         self.step, self._value = facts["step"], facts["value"]
         self._waited = facts["waited"]
         self._arrays = [arrays[name] for name in sorted(arrays)] or None

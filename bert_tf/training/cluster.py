@@ -30,7 +30,6 @@ class Devices:
 
 DEFAULT_DEVICES = Devices()
 
-
 _VARIABLE = "TF_CONFIG"
 _EXAMPLE = (
     '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, '
@@ -70,10 +69,6 @@ class Cluster:
             raise _malformed(
                 f"is not JSON ({error.msg}, column {error.colno})"
             ) from None
-        return cls._from_content(content)
-
-    @classmethod
-    def _from_content(cls, content: object) -> Self:
         cluster, task = _entry(content, "cluster"), _entry(content, "task")
         other = sorted(set(cluster) - {"chief", "worker"})
         if other:
@@ -92,12 +87,12 @@ class Cluster:
         if twice:
             raise _malformed(f"names {twice[0]} more than once")
         kind, index = task.get("type"), task.get("index", 0)
-        places = {"chief": chiefs, "worker": workers}
-        if kind not in places:
+        addresses = {"chief": chiefs, "worker": workers}
+        if kind not in addresses:
             raise _malformed(f"has task type {kind!r}, not worker or chief")
-        if type(index) is not int or not 0 <= index < len(places[kind]):
+        if type(index) is not int or not 0 <= index < len(addresses[kind]):
             raise _malformed(
-                f"has task index {index!r}, but {len(places[kind])} of type "
+                f"has task index {index!r}, but {len(addresses[kind])} of type "
                 f"{kind}"
             )
         return cls(everyone, index + (kind == "worker") * len(chiefs))
@@ -122,9 +117,6 @@ class Cluster:
         TensorFlow itself would wait without end and without a word. Until all
         are there, this process answers at its own address.
 
-        Args:
-          seconds: how long to wait.
-
         Raises:
           UserError: this worker's address is taken or not this machine's, or
             some workers did not come.
@@ -140,7 +132,7 @@ class Cluster:
                     raise UserError(
                         f"{self.name(self.index)} waited {seconds:g} s for "
                         f"{' and '.join(map(self.name, sorted(missing)))}; "
-                        f"start it, or mend its address in {_VARIABLE} "
+                        f"start it, or correct its address in {_VARIABLE} "
                         "(`worker_timeout` sets how long to wait)."
                     )
                 time.sleep(_SECONDS_BETWEEN_CALLS)
@@ -195,11 +187,11 @@ def _host_and_port(address: str) -> tuple[str, int] | None:
 
 def answers(address: str) -> bool:
     """Whether somebody listens at host:port."""
-    place = _host_and_port(address)
-    assert place is not None
+    host_and_port = _host_and_port(address)
+    assert host_and_port is not None
     try:
         # Two seconds are long, even between continents.
-        socket.create_connection(place, timeout=2).close()
+        socket.create_connection(host_and_port, timeout=2).close()
     except OSError:
         return False
     return True

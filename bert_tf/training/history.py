@@ -24,12 +24,7 @@ LEARNING_CURVE = "learning_curve.png"
 def errors_become_warnings(
     what: str, output_dir: str | pathlib.Path
 ) -> Iterator[None]:
-    """Prints a warning where a report fails, since the training is done.
-
-    Args:
-      what: the part of the report that the block makes.
-      output_dir: the folder of the run, which holds everything else.
-    """
+    """Prints a warning where `what`, a part of a report, cannot be made."""
     try:
         yield
     except Exception as error:  # noqa: BLE001
@@ -90,13 +85,7 @@ class History:
 
 
 class Curve(NamedTuple):
-    """A number over the steps.
-
-    Attributes:
-      steps: where it was measured.
-      values: what it was there.
-      is_pale: whether it is drawn paler than the others.
-    """
+    """A number over the steps, drawn paler than others or not."""
 
     steps: Sequence[float]
     values: Sequence[float]

@@ -15,9 +15,10 @@ from bert_tf.errors import RunStopped
 from bert_tf.progress import Progress, log
 from bert_tf.training.best_weights import BestWeights
 from bert_tf.training.history import History
+from bert_tf.training.recipe import TrainingRecipe
 from bert_tf.training.run_folder import CHECKPOINTS, RunFolders
 from bert_tf.training.saved_states import SavedStates
-from bert_tf.training.sentinel import Diagnosis, Sentinel
+from bert_tf.training.sentinel import Sentinel
 from bert_tf.training.step import Batch, EvaluationStep, TrainingStep
 from bert_tf.training.strategies import check_agreement, cluster_of, distribute
 
@@ -149,23 +150,6 @@ class Phase:
     row_sequences: float = 1.0
 
 
-@dataclasses.dataclass(frozen=True)
-class LoopSettings:
-    """How often the loop does what.
-
-    Attributes:
-      log_steps: steps between two rows of training numbers.
-      eval_steps: steps between two evaluations.
-      save_checkpoints_steps: steps between two training states.
-      keep_checkpoint_max: training states kept.
-    """
-
-    log_steps: int
-    eval_steps: int
-    save_checkpoints_steps: int
-    keep_checkpoint_max: int
-
-
 class TrainingLoop:
     """Runs the phases from wherever the newest training state stands.
 
@@ -173,10 +157,11 @@ class TrainingLoop:
       step: the training step.
       evaluation: the evaluation step; None where `best` scores the model.
       phases: the stretches of the run, in order.
-      places: the folder of the run takes tensorboard/, history.jsonl,
+      run_dirs: the folder of the run takes tensorboard/, history.jsonl,
         checkpoints/ and the batches of bad steps.
-      settings: how often what is done.
-      diagnosis: for steps that are not finite.
+      recipe: says how often numbers and states are written.
+      eval_steps: steps between two evaluations.
+      limits: feature name to the number that its ids must stay below.
       reading: context that turns damaged input into a `UserError`.
       fingerprint: what a resumed run must share with the run it resumes, such
         as digests of its data, by name.
@@ -189,9 +174,10 @@ class TrainingLoop:
         step: TrainingStep,
         evaluation: EvaluationStep | None,
         phases: Sequence[Phase],
-        places: RunFolders,
-        settings: LoopSettings,
-        diagnosis: Diagnosis,
+        run_dirs: RunFolders,
+        recipe: TrainingRecipe,
+        eval_steps: int,
+        limits: Mapping[str, int],
         reading: Callable[[], contextlib.AbstractContextManager],
         fingerprint: Mapping[str, str],
         best: BestWeights | None = None,
@@ -199,20 +185,21 @@ class TrainingLoop:
         self.step = step
         self.evaluation = evaluation
         self.phases = phases
-        self.output_dir = places.own
-        self.settings = settings
+        self.output_dir = run_dirs.own
+        self.recipe = recipe
+        self.eval_steps = eval_steps
         self.reading = reading
         self.fingerprint = dict(fingerprint)
         self.best = best
         self.cluster = cluster_of(step.strategy)
         self._states = SavedStates(
-            places.shared / CHECKPOINTS,
-            settings.keep_checkpoint_max,
+            run_dirs.shared / CHECKPOINTS,
+            recipe.keep_checkpoint_max,
             step,
             best,
             fingerprint,
         )
-        self._sentinel = Sentinel(step, diagnosis, places.shared)
+        self._sentinel = Sentinel(step, limits, run_dirs.shared)
         self.total = sum(phase.num_steps for phase in phases)
         self._window: dict[str, float] = {}
         self._held_out_batches: dict[int, Iterable[Batch]] = {}
@@ -234,7 +221,7 @@ class TrainingLoop:
         check_agreement(self.step.strategy, self.fingerprint)
         done, self._window = self._states.restore()
         history = History(self.output_dir / "history.jsonl", until=done)
-        if done == self.total or self._stopped():
+        if done == self.total or self._out_of_patience():
             print(f"already finished: {done:,} of {self.total:,} steps done")
             return history
         if done:
@@ -251,14 +238,14 @@ class TrainingLoop:
             for phase, batch, number in self._batches(done):
                 self._train(phase, batch, number, progress, history)
                 lowest = False
-                if self._due(number, self.settings.eval_steps):
+                if self._due(number, self.eval_steps):
                     lowest = self._evaluate(phase, number, progress, history)
                 # Once, as it may be asked at any time.
                 asked = self._asked_to_stop()
                 if (
-                    self._due(number, self.settings.save_checkpoints_steps)
+                    self._due(number, self.recipe.save_checkpoints_steps)
                     or lowest
-                    or self._stopped()
+                    or self._out_of_patience()
                     or asked
                 ):
                     started = time.monotonic()
@@ -288,8 +275,8 @@ class TrainingLoop:
         alone = len(self.cluster.workers) == 1
         return self._request.made if alone else self._asked
 
-    def _stopped(self) -> bool:
-        """Whether the run ended before its last step."""
+    def _out_of_patience(self) -> bool:
+        """Whether the run ends before its last step."""
         return self.best is not None and self.best.exhausted
 
     def _due(self, number: int, interval: int) -> bool:
@@ -333,14 +320,16 @@ class TrainingLoop:
             return
         losses = {name: float(v) for name, v in result.losses.items()}
         loss = sum(losses.values())
-        self._collect({"steps": 1, "loss": loss, **losses})
+        numbers = {"steps": 1.0, "loss": loss, **losses}
         for name, (total, weight) in result.metrics.items():
-            self._collect({f"sum/{name}": float(total)})
-            self._collect({f"weight/{name}": float(weight)})
+            numbers[f"sum/{name}"] = float(total)
+            numbers[f"weight/{name}"] = float(weight)
+        for name, value in numbers.items():
+            self._window[name] = self._window.get(name, 0.0) + value
         sequences = phase.batch_size * phase.row_sequences
         self._speed.advance(sequences, float(result.tokens))
         progress.update(1, f"loss {loss:.3f}, {self._speed}")
-        if self._window and self._due(number, self.settings.log_steps):
+        if self._window and self._due(number, self.recipe.log_steps):
             row = self._close_window()
             row |= {
                 "learning_rate": float(self.step.optimizer.learning_rate),
@@ -349,10 +338,6 @@ class TrainingLoop:
             self._record(
                 {"step": number, **row, **self._speed.rates()}, history
             )
-
-    def _collect(self, values: Mapping[str, float]) -> None:
-        for name, value in values.items():
-            self._window[name] = self._window.get(name, 0.0) + value
 
     def _close_window(self) -> dict[str, float]:
         """Means since the last row."""
@@ -400,12 +385,12 @@ class TrainingLoop:
     def _held_out(self, phase: Phase) -> Iterable[Batch]:
         """The distributed batches to evaluate on, made once a phase."""
         assert phase.held_out is not None
-        place = self.phases.index(phase)
-        if place not in self._held_out_batches:
-            self._held_out_batches[place] = distribute(
+        number = self.phases.index(phase)
+        if number not in self._held_out_batches:
+            self._held_out_batches[number] = distribute(
                 self.step.strategy, phase.held_out()
             )
-        return self._held_out_batches[place]
+        return self._held_out_batches[number]
 
     def evaluate(self, phase: Phase) -> dict[str, float]:
         """Mean losses and metrics over a phase's held-out data."""

@@ -56,12 +56,7 @@ class RunFolders:
 def folders_of(
     output_dir: str | pathlib.Path, cluster: Cluster
 ) -> Iterator[RunFolders]:
-    """The folders of this worker; only the first worker prints what it does.
-
-    Args:
-      output_dir: the run's folder.
-      cluster: the workers.
-    """
+    """The folders of this worker; only the first worker prints what it does."""
     shared = pathlib.Path(output_dir)
     if cluster.is_chief:
         yield RunFolders(shared, shared)
@@ -93,10 +88,6 @@ def refuse_other_folders(
       output_dir: the folder of the run; may not exist yet.
       recipe: what is to be run; its MAY_CHANGE names the fields that may
         differ from those of the run so far.
-
-    Raises:
-      UserError: output_dir is a file, holds something else, or a run of
-        another recipe that has trained.
     """
     if output_dir.exists() and not output_dir.is_dir():
         raise UserError(
@@ -114,34 +105,28 @@ def refuse_other_folders(
             f"`output_dir`={output_dir}: is a folder of records; choose "
             "another one."
         )
-    elif set(_recipe_of(output_dir)) - set(recipe.to_dict()):
-        raise UserError(
-            f"`output_dir`={output_dir}: holds a run of another command or "
-            "kind of task; choose another folder."
-        )
-    elif has_trained(output_dir):
-        different = _differences(output_dir, recipe)
+    else:
+        path, now = output_dir / RECIPE_FILE, recipe.to_dict()
+        content = read_json_object(path)
+        if set(content) - set(now):
+            raise UserError(
+                f"`output_dir`={output_dir}: holds a run of another command or "
+                "kind of task; choose another folder."
+            )
+        if not has_trained(output_dir):
+            return
+        before = type(recipe).from_dict(content, str(path)).to_dict()
+        different = [
+            f"{name} was {before[name]!r} and is now {now[name]!r}"
+            for name in now
+            if before[name] != now[name] and name not in recipe.MAY_CHANGE
+        ]
         if different:
             raise UserError(
                 f"`output_dir`={output_dir}: holds a run of another recipe "
                 f"({'; '.join(different)}); choose another folder, or pass "
-                f"`recipe`={output_dir / RECIPE_FILE} to go on with that run."
+                f"`recipe`={path} to go on with that run."
             )
-
-
-def _recipe_of(output_dir: pathlib.Path) -> dict[str, object]:
-    return read_json_object(output_dir / RECIPE_FILE)
-
-
-def _differences(output_dir: pathlib.Path, recipe: TrainingRecipe) -> list[str]:
-    source = str(output_dir / RECIPE_FILE)
-    before = type(recipe).from_dict(_recipe_of(output_dir), source).to_dict()
-    now = recipe.to_dict()
-    return [
-        f"{name} was {before[name]!r} and is now {now[name]!r}"
-        for name in now
-        if before[name] != now[name] and name not in recipe.MAY_CHANGE
-    ]
 
 
 def has_trained(output_dir: pathlib.Path) -> bool:
@@ -158,9 +143,6 @@ def claim(output_dir: pathlib.Path, recipe: TrainingRecipe) -> None:
     Args:
       output_dir: the folder of the run, which is locked.
       recipe: what is to be run.
-
-    Raises:
-      UserError: see `refuse_other_folders`.
     """
     refuse_other_folders(output_dir, recipe)
     remove_partials(output_dir)

@@ -32,13 +32,7 @@ _CHUNK = 1 << 24
 
 @dataclasses.dataclass(frozen=True)
 class TrainingState:
-    """What a run needs to go on exactly where it was.
-
-    Attributes:
-      step: optimizer steps done.
-      arrays: variables by name.
-      facts: JSON values that the loop carries along.
-    """
+    """Steps done, variables by name, and JSON values that the loop keeps."""
 
     step: int
     arrays: Mapping[str, np.ndarray]
@@ -67,13 +61,13 @@ def _steps(folder: pathlib.Path) -> list[pathlib.Path]:
     return sorted(folder.glob("step-*"), reverse=True)
 
 
-def state_folder(folder: str | pathlib.Path, step: int) -> pathlib.Path:
+def state_folder(folder: pathlib.Path, step: int) -> pathlib.Path:
     """Where the state after a step lies."""
-    return pathlib.Path(folder) / f"step-{step:08d}"
+    return folder / f"step-{step:08d}"
 
 
 def save_state(
-    folder: str | pathlib.Path,
+    folder: pathlib.Path,
     state: TrainingState,
     keep: int,
     best: int | None = None,
@@ -89,7 +83,6 @@ def save_state(
     Returns:
       The folder of the written state.
     """
-    folder = pathlib.Path(folder)
     target = state_folder(folder, state.step)
     with written_beside(target) as beside:
         beside.mkdir()
@@ -112,11 +105,7 @@ def save_state(
 
 
 def load_state(path: pathlib.Path) -> TrainingState:
-    """Reads the state in one folder.
-
-    Raises:
-      UserError: it is not there, or damaged.
-    """
+    """Reads the state in one folder; a damaged one is a `UserError`."""
     try:
         facts = json.loads((path / _FACTS).read_text(encoding="utf-8"))
         if _checksum(path / _ARRAYS) != facts["crc32c"]:
@@ -130,12 +119,9 @@ def load_state(path: pathlib.Path) -> TrainingState:
 
 
 def newest_state(
-    folder: str | pathlib.Path,
+    folder: pathlib.Path,
 ) -> tuple[TrainingState | None, list[str]]:
     """Reads the newest state that is whole.
-
-    Args:
-      folder: where the states of a run lie; may not exist yet.
 
     Returns:
       The state, or None where there is none at all, and a line for each newer
@@ -145,7 +131,7 @@ def newest_state(
       UserError: there are states and none of them is whole.
     """
     damaged: list[str] = []
-    paths = _steps(pathlib.Path(folder))
+    paths = _steps(folder)
     for path in paths:
         try:
             return load_state(path), damaged
@@ -209,9 +195,6 @@ class SavedStates:
         Args:
           number: steps done.
           window: numbers of the steps since the last row of the history.
-
-        Raises:
-          UserError: a worker does not see what the first one wrote.
         """
         if self._cluster.is_chief:
             arrays = {k: v.numpy() for k, v in self._variables().items()}
@@ -233,13 +216,10 @@ class SavedStates:
         self._wait_for(number)
 
     def restore(self) -> tuple[int, dict[str, float]]:
-        """Goes on from the newest whole state, if there is one.
+        """Resumes from the newest whole state, if there is one.
 
         Returns:
-          The steps it had done, and what `save` was given besides.
-
-        Raises:
-          UserError: every state is damaged, or they are of another run.
+          The steps it had done, and the window that `save` was given.
         """
         state = self._chosen()
         if state is None:

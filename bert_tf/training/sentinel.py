@@ -1,6 +1,6 @@
 """When a step is not finite: which tensor was first, and why."""
 
-import dataclasses
+import functools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,9 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError
+from bert_tf.features import ENCODER_INPUTS
 from bert_tf.files import written_beside
 from bert_tf.training.run_folder import CHECKPOINTS
-from bert_tf.training.step import Batch, StepResult, TrainingStep
+from bert_tf.training.step import Batch, Objective, StepResult, TrainingStep
 from bert_tf.training.strategies import cluster_of
 
 
@@ -56,16 +57,6 @@ def ids_outside(
     return None
 
 
-def save_batch(path: str | pathlib.Path, batch: Mapping[str, object]) -> None:
-    """Keeps the batch of a bad step as an .npz file."""
-    with written_beside(path) as beside:
-        with open(beside, "wb") as file:
-            arrays: dict[str, Any] = {
-                k: np.asarray(v) for k, v in batch.items()
-            }
-            np.savez_compressed(file, **arrays)
-
-
 def explain(
     model: keras.Model,
     batch: Mapping[str, object],
@@ -107,17 +98,32 @@ def explain(
     return f"the loss itself is the first: {cure}"
 
 
-@dataclasses.dataclass(frozen=True)
-class Diagnosis:
-    """What is needed to explain a step that was not finite.
+def forward_tensors(
+    model: keras.Model, objective: Objective, batch: Mapping[str, object]
+) -> list[tuple[str, object]]:
+    """Every tensor of the forward pass that has a name, in order.
 
-    Attributes:
-      limits: feature name to the number its ids must stay below.
-      forward: batch to (name, tensor) of the forward pass, in order.
+    Args:
+      model: a model with an `encoder`.
+      objective: what it is trained for.
+      batch: arrays or tensors by name.
     """
-
-    limits: Mapping[str, int]
-    forward: Callable[[Batch], Sequence[tuple[str, object]]]
+    batch = {name: tf.convert_to_tensor(value) for name, value in batch.items()}
+    named, encoded = [], {}
+    # A batch may hold what the encoder gave, instead of what it takes.
+    if all(feature.name in batch for feature in ENCODER_INPUTS):
+        encoded = model.encoder(batch, training=False, return_all_layers=True)
+        named.append(("embedding_output", encoded["embedding_output"]))
+        named += [
+            (f"the output of layer {index}", layer)
+            for index, layer in enumerate(encoded["all_encoder_layers"])
+        ]
+        named.append(("pooled_output", encoded["pooled_output"]))
+    outputs = model(batch, training=False)
+    # Those of the encoder, which come again, are computed before the heads'.
+    named += [item for item in outputs.items() if item[0] not in encoded]
+    losses, _ = objective(outputs, batch)
+    return [*named, *losses.items()]
 
 
 class Sentinel:
@@ -125,30 +131,25 @@ class Sentinel:
 
     Args:
       step: the training step.
-      diagnosis: explains a bad step.
+      limits: see `ids_outside`.
       folder: takes the batches; the same for all workers.
     """
 
     def __init__(
-        self, step: TrainingStep, diagnosis: Diagnosis, folder: pathlib.Path
+        self,
+        step: TrainingStep,
+        limits: Mapping[str, int],
+        folder: pathlib.Path,
     ):
         self.step = step
-        self.diagnosis = diagnosis
+        self.limits = limits
         self.folder = folder
         self._cluster = cluster_of(step.strategy)
 
     def check_ids(self, batch: Batch, number: int) -> None:
-        """Refuses ids that the model has no row for.
-
-        Args:
-          batch: of this worker.
-          number: of the step.
-
-        Raises:
-          UserError: there are such; the batch is kept.
-        """
+        """Refuses ids that the model has no row for; keeps their batch."""
         whole = self._whole(batch)
-        outside = ids_outside(whole, self.diagnosis.limits)
+        outside = ids_outside(whole, self.limits)
         if outside:
             raise UserError(
                 f"step {number}: {outside}: the records do not belong to this "
@@ -158,16 +159,11 @@ class Sentinel:
     def not_finite(self, batch: Batch, number: int, result: StepResult) -> str:
         """Keeps and explains the batch of a step that was not finite.
 
-        Args:
-          batch: of this worker.
-          number: of the step.
-          result: what the step gave; nothing of it was applied.
-
         Returns:
-          What to tell the user of going on, where that is possible.
+          What to log where the run can continue.
 
         Raises:
-          NonFiniteError: it is not.
+          NonFiniteError: it cannot.
         """
         scale, backoff = self.step.loss_scale, self.step.backoff
         if scale is not None and not scale.exhausted():
@@ -178,8 +174,10 @@ class Sentinel:
         why = explain(
             self.step.model,
             whole,
-            self.diagnosis.limits,
-            self.diagnosis.forward,
+            self.limits,
+            functools.partial(
+                forward_tensors, self.step.model, self.step.objective
+            ),
             result.gradient_norms.numpy(),
         )
         found = f"step {number:,}: loss or gradient is not finite; {why}"
@@ -195,7 +193,9 @@ class Sentinel:
         if not self._cluster.is_chief:
             worker = f"_worker_{self._cluster.index}"
         path = self.folder / f"bad_batch_step_{number}{worker}.npz"
-        save_batch(path, whole)
+        arrays: dict[str, Any] = dict(whole)
+        with written_beside(path) as beside, open(beside, "wb") as file:
+            np.savez_compressed(file, **arrays)
         return path
 
     def _whole(self, batch: Batch) -> dict[str, np.ndarray]:

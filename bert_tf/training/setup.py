@@ -1,4 +1,4 @@
-"""What a recipe makes of a training: its step, its loop, its explanations."""
+"""The training step that a recipe describes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,12 +7,10 @@ import keras
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.features import ENCODER_INPUTS
 from bert_tf.optimization import adamw, lamb
-from bert_tf.training.loop import LoopSettings
 from bert_tf.training.recipe import TrainingRecipe
 from bert_tf.training.recovery import Backoff, LossScale
-from bert_tf.training.step import Batch, Objective, TrainingStep
+from bert_tf.training.step import Objective, TrainingStep
 
 
 def make_step(
@@ -24,7 +22,7 @@ def make_step(
     frozen: Sequence[keras.Variable] = (),
     lr_multipliers: Sequence[float] | None = None,
 ) -> TrainingStep:
-    """The training step with its optimizer, as a recipe says.
+    """The training step with its optimizer; see `TrainingStep`.
 
     Args:
       recipe: what to do.
@@ -32,8 +30,8 @@ def make_step(
       objective: what to train it for.
       strategy: the distribution strategy.
       total_steps: steps until the learning rate is 0.
-      frozen: see `TrainingStep`.
-      lr_multipliers: see `TrainingStep`.
+      frozen: weights that stay as they are.
+      lr_multipliers: for each trainable variable.
     """
     arguments: dict[str, Any] = {
         "learning_rate": recipe.learning_rate,
@@ -67,21 +65,6 @@ def make_step(
     )
 
 
-def loop_settings(recipe: TrainingRecipe, eval_steps: int) -> LoopSettings:
-    """How often the loop does what.
-
-    Args:
-      recipe: says the rest.
-      eval_steps: steps between two evaluations.
-    """
-    return LoopSettings(
-        log_steps=recipe.log_steps,
-        eval_steps=eval_steps,
-        save_checkpoints_steps=recipe.save_checkpoints_steps,
-        keep_checkpoint_max=recipe.keep_checkpoint_max,
-    )
-
-
 def check_batch_size(
     name: str, size: int, strategy: tf.distribute.Strategy, slices: int = 1
 ) -> None:
@@ -104,31 +87,3 @@ def check_batch_size(
         raise UserError(
             f"{name} {size} is not a multiple of {devices * slices}: {parts}."
         )
-
-
-def forward_tensors(
-    model: keras.Model, objective: Objective, batch: Batch
-) -> list[tuple[str, object]]:
-    """Every tensor of the forward pass that has a name, in order.
-
-    Args:
-      model: a model with an `encoder`.
-      objective: what it is trained for.
-      batch: arrays or tensors by name.
-    """
-    batch = {name: tf.convert_to_tensor(value) for name, value in batch.items()}
-    named, encoded = [], {}
-    # A batch may hold what the encoder gave, instead of what it takes.
-    if all(feature.name in batch for feature in ENCODER_INPUTS):
-        encoded = model.encoder(batch, training=False, return_all_layers=True)
-        named.append(("embedding_output", encoded["embedding_output"]))
-        named += [
-            (f"the output of layer {index}", layer)
-            for index, layer in enumerate(encoded["all_encoder_layers"])
-        ]
-        named.append(("pooled_output", encoded["pooled_output"]))
-    outputs = model(batch, training=False)
-    # Those of the encoder, which come again, are computed before the heads'.
-    named += [item for item in outputs.items() if item[0] not in encoded]
-    losses, _ = objective(outputs, batch)
-    return [*named, *losses.items()]

@@ -172,7 +172,7 @@ class TrainingStep:
         """Runs one optimizer step.
 
         Args:
-          batch: a batch, shared out over the devices.
+          batch: a batch, distributed over the devices.
           stop: whether this worker was asked to stop, for the others to know.
         """
         return self._step_compiled(batch, tf.constant(float(stop)))
@@ -347,13 +347,7 @@ class TrainingStep:
 
 
 class EvaluationStep:
-    """Sums losses and metrics of a batch over all replicas.
-
-    Args:
-      model: see `TrainingStep`.
-      objective: see `Objective`.
-      strategy: the distribution strategy.
-    """
+    """Sums losses and metrics of a batch over all replicas."""
 
     def __init__(
         self,

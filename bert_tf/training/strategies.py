@@ -125,11 +125,7 @@ def _tpu(name: str) -> tf.distribute.Strategy:
 
 
 def split_cpu(count: int) -> None:
-    """Splits the CPU into `count` logical devices.
-
-    Raises:
-      UserError: TensorFlow's devices are already in use.
-    """
+    """Splits the CPU into logical devices; TensorFlow must not use it yet."""
     if count < 1:
         raise UserError(f"`logical_cpus`={count}: give 1 or more.")
     try:
@@ -154,11 +150,7 @@ def cluster_of(strategy: tf.distribute.Strategy) -> Cluster:
 
 @contextlib.contextmanager
 def translate_worker_errors(cluster: Cluster) -> Iterator[None]:
-    """Tells of a lost worker in one line.
-
-    Raises:
-      WorkerLost: an operation over all workers ended since one is gone.
-    """
+    """Raises `WorkerLost` where an operation ends since a worker is gone."""
     try:
         yield
     except tf.errors.OpError as error:
@@ -207,10 +199,8 @@ def share_rows(strategy: tf.distribute.Strategy, value: tf.Tensor) -> tf.Tensor:
 
     Args:
       strategy: the distribution strategy.
-      value: [rows of a device, ...].
-
-    Returns:
-      Over several workers, the rows of all their devices.
+      value: [rows of a device, ...]; over several workers the result has the
+        rows of all their devices.
     """
     if len(cluster_of(strategy).workers) == 1:
         return value
@@ -233,20 +223,13 @@ def collect(strategy: tf.distribute.Strategy, value: object) -> np.ndarray:
     return np.concatenate([part.numpy() for part in parts])
 
 
-_PACKAGES = ("tensorflow", "keras", "numpy")
-
-
 def gather_numbers(
     strategy: tf.distribute.Strategy, numbers: Sequence[int]
 ) -> np.ndarray:
     """Gathers the numbers of all workers, which wait for each other.
 
-    Args:
-      strategy: the distribution strategy.
-      numbers: of this worker; the same count on every worker.
-
     Returns:
-      int64 [workers, numbers].
+      int64 [workers, numbers], as many of every worker.
     """
     mine = np.array([numbers], np.int64)
     workers = len(cluster_of(strategy).workers)
@@ -267,10 +250,6 @@ def _gather(
     )
 
 
-def _number(text: str) -> int:
-    return int(hashlib.sha256(text.encode()).hexdigest()[:15], 16)
-
-
 @functools.cache
 def _code() -> str:
     """A digest of this package and of what it computes with."""
@@ -279,7 +258,7 @@ def _code() -> str:
     for path in sorted(folder.rglob("*.py")):
         found.update(str(path.relative_to(folder)).encode())
         found.update(path.read_bytes())
-    for name in _PACKAGES:
+    for name in ("tensorflow", "keras", "numpy"):
         found.update(importlib.metadata.version(name).encode())
     return found.hexdigest()
 
@@ -287,22 +266,19 @@ def _code() -> str:
 def check_agreement(
     strategy: tf.distribute.Strategy, facts: Mapping[str, object]
 ) -> None:
-    """Refuses workers that would not do the same.
+    """Refuses, on every worker, workers that would not do the same.
 
     Args:
       strategy: the distribution strategy.
       facts: what must be equal on all workers, by what to call it.
-
-    Raises:
-      UserError: it is not, or the workers run different code; raised on every
-        worker.
     """
     cluster = cluster_of(strategy)
     if len(cluster.workers) == 1:
         return
 
     def compare(names: Sequence[str], texts: Sequence[str]) -> None:
-        table = gather_numbers(strategy, [_number(text) for text in texts])
+        digests = [hashlib.sha256(t.encode()).hexdigest() for t in texts]
+        table = gather_numbers(strategy, [int(d[:15], 16) for d in digests])
         for index, row in enumerate(table):
             different = [
                 name

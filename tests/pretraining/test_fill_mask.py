@@ -39,8 +39,8 @@ def test_probabilities_are_those_of_the_logits(filler):
             "masked_lm_positions": np.array([[2, 4]], np.int32),
         }
     )["masked_lm_logits"]
-    wanted = keras.ops.softmax(logits).numpy()[0]
-    for candidates, row in zip(found, wanted, strict=True):
+    expected = keras.ops.softmax(logits).numpy()[0]
+    for candidates, row in zip(found, expected, strict=True):
         probabilities = [c.probability for c in candidates]
         assert probabilities == sorted(probabilities, reverse=True)
         assert sum(probabilities) == pytest.approx(1)

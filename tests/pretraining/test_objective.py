@@ -84,8 +84,14 @@ def test_by_hand() -> None:
 @settings(deadline=None, max_examples=20)
 @given(seed=st.integers(0, 1000), cut=st.integers(1, 5))
 def test_pieces_add_up_to_the_whole(seed, cut) -> None:
+    """Of packed rows, where sequences without a label count for nothing."""
     batch = pretraining_batch(CONFIG, rows=6, seed=seed)
     outputs = random_outputs(batch, seed)
+    random = np.random.default_rng(seed)
+    labels = random.integers(-1, 2, (6, 3), "int32")
+    labels[:, 0] = 1
+    batch["next_sentence_labels"] = labels
+    outputs["next_sentence_logits"] = random.normal(0, 3, (6, 3, 2))
     losses, weights = {}, {}
     for part in (np.s_[:cut], np.s_[cut:]):
         piece = {name: value[part] for name, value in batch.items()}

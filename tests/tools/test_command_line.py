@@ -30,6 +30,25 @@ command_line.run(main)
 """
 
 
+def run_script(
+    body: str = 'print("done")', *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command whose last line is another."""
+    return subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            SCRIPT.replace('print("done")', body),
+            *arguments,
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        # Where it is set, TensorFlow is not imported first.
+        env={"TF_CPP_MIN_LOG_LEVEL": "2", "PATH": "", **environment},
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "error"),
     [
@@ -51,71 +70,34 @@ command_line.run(main)
     ],
 )
 def test_exit_code_and_line(arguments, code, error):
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        # Set, so that TensorFlow is not imported for nothing.
-        env={"TF_CPP_MIN_LOG_LEVEL": "2", "PATH": ""},
-    )
+    done = run_script('print("done")', *arguments)
     assert (done.returncode, done.stderr) == (code, error)
 
 
 def test_names_in_other_scripts_on_an_ascii_terminal():
-    script = SCRIPT.replace('print("done")', 'print("done \\u0414")')
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env={
-            "TF_CPP_MIN_LOG_LEVEL": "2",
-            "PATH": "",
-            "PYTHONIOENCODING": "ascii",
-        },
-    )
+    done = run_script('print("done \\u0414")', PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "done \\u0414\n"
 
 
 @pytest.mark.parametrize("given", [{}, {"TF_ENABLE_ONEDNN_OPTS": "0"}])
 def test_onednn_is_on_unless_the_user_says_otherwise(given):
-    wanted = "import os; print(os.environ['TF_ENABLE_ONEDNN_OPTS'])"
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.replace('print("done")', wanted)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env={"TF_CPP_MIN_LOG_LEVEL": "2", "PATH": "", **given},
-    )
+    body = "import os; print(os.environ['TF_ENABLE_ONEDNN_OPTS'])"
+    done = run_script(body, **given)
     assert done.returncode == 0, done.stderr
     assert done.stdout == ("0\n" if given else "1\n")
 
 
 def test_a_defect_shows_its_stack_trace():
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, "--kind=bug"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env={"TF_CPP_MIN_LOG_LEVEL": "2", "PATH": ""},
-    )
+    done = run_script('print("done")', "--kind=bug")
     assert done.returncode != 0
     assert "ZeroDivisionError" in done.stderr
 
 
 def test_tensorflow_starts_in_silence():
+    body = "import tensorflow as tf; tf.constant(1); print('done')"
     done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            SCRIPT.replace(
-                'print("done")',
-                "import tensorflow as tf; tf.constant(1); print('done')",
-            ),
-            "--kind=good",
-        ],
+        [sys.executable, "-c", SCRIPT.replace('print("done")', body)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -125,20 +107,12 @@ def test_tensorflow_starts_in_silence():
 
 
 def test_flags_for_the_names_of_arguments():
-    body = """
-    from bert_tf.progress import log
+    done = run_script(
+        """from bert_tf.progress import log
 
     command_line.name_fields(["rate", "kind"])
     log("`kind`=a and `rate` and `rate`=1, with `code` and `a b` as it is")
-    raise UserError("`inputs`=x: pass `kind`=good.")
-"""
-    script = SCRIPT.replace('    print("done")\n', body)
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env={"TF_CPP_MIN_LOG_LEVEL": "2", "PATH": ""},
+    raise UserError("`inputs`=x: pass `kind`=good.")"""
     )
     assert done.stderr.splitlines() == [
         "--kind=a and --set rate and --set rate=1, with `code` and `a b` as "

@@ -76,10 +76,10 @@ def test_workers_meet_in_any_order():
         # TensorFlow's server listens from now on.
         _, port = addresses[index].split(":")
         with socket.create_server(("", int(port))):
-            time.sleep(2)
+            time.sleep(1)
 
     threads = [
-        threading.Thread(target=come, args=(index, 0.5 * index))
+        threading.Thread(target=come, args=(index, 0.2 * index))
         for index in range(3)
     ]
     for thread in threads:

@@ -11,10 +11,9 @@ from bert_tf.errors import UserError
 from bert_tf.models import bert_classifier
 from bert_tf.optimization import AdamW, Lamb
 from bert_tf.training.recipe import TrainingRecipe
+from bert_tf.training.sentinel import forward_tensors
 from bert_tf.training.setup import (
     check_batch_size,
-    forward_tensors,
-    loop_settings,
     make_step,
 )
 
@@ -95,17 +94,6 @@ def test_frozen_weights_and_rate_factors_are_handed_on():
     )
     assert step.frozen == frozen
     assert step.lr_multipliers == [0.5, 0.25]
-
-
-def test_how_often():
-    recipe = TrainingRecipe(
-        log_steps=3, save_checkpoints_steps=5, keep_checkpoint_max=7
-    )
-    found = loop_settings(recipe, 11)
-    assert found.log_steps == 3
-    assert found.eval_steps == 11
-    assert found.save_checkpoints_steps == 5
-    assert found.keep_checkpoint_max == 7
 
 
 class Devices:

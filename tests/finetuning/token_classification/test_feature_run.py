@@ -27,8 +27,11 @@ from bert_tf.finetuning.token_classification.windows import (
     TagObjective,
     encode_words,
 )
-from bert_tf.training.sentinel import first_non_finite, ids_outside
-from bert_tf.training.setup import forward_tensors
+from bert_tf.training.sentinel import (
+    first_non_finite,
+    forward_tensors,
+    ids_outside,
+)
 from tests.finetuning.sentence_runs import tokenizer
 from tests.finetuning.token_classification.tag_runs import (
     TASK,

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C are noted in a training, and work as before afterwards."""
+"""The clock of a training, and what interrupts it."""
 
 import os
 import signal
@@ -6,7 +6,32 @@ import threading
 
 import pytest
 
-from bert_tf.training.loop import StopRequest
+from bert_tf.training import loop
+from bert_tf.training.loop import Speed, StopRequest
+
+
+def test_tracing_and_pauses_do_not_count(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
+    clock = Speed()
+    now[0] += 50
+    clock.advance(8, 80)
+    assert clock.rates()["sequences_per_second"] == 0
+    for _ in range(3):
+        now[0] += 2
+        clock.advance(8, 70)
+    now[0] += 30
+    clock.pause(30)
+    assert clock.rates() == {
+        "sequences_per_second": pytest.approx(4),
+        "tokens_per_second": pytest.approx(35),
+    }
+    clock.expect_tracing()
+    now[0] += 99
+    clock.advance(8, 80)
+    now[0] += 1
+    clock.advance(16, 100)
+    assert str(clock) == "16.0 sequences/s, 100 tokens/s"
 
 
 def test_noted_once_and_put_back(capsys):
@@ -50,7 +75,7 @@ def test_the_first_interrupt_is_noted_and_the_second_stops(capsys):
 
 
 @pytest.mark.parametrize("own", [signal.SIG_IGN, lambda number, frame: None])
-def test_a_handler_of_ones_own_stays(own):
+def test_a_handler_of_the_user_stays(own):
     before = signal.signal(signal.SIGINT, own)
     try:
         with StopRequest() as request:
