@@ -1,7 +1,9 @@
 """All commands under one name, and the help of each."""
 
 import ast
+import functools
 import pathlib
+import subprocess
 
 import pytest
 
@@ -15,6 +17,11 @@ TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
 def docstring(module: str) -> str:
     tree = ast.parse((TOOLS / f"{module}.py").read_text(encoding="utf-8"))
     return ast.get_docstring(tree)
+
+
+@functools.cache
+def help_of(module: str) -> subprocess.CompletedProcess[str]:
+    return commands.run(f"tools.{module}", "--help")
 
 
 def test_every_command_is_listed_with_its_first_line():
@@ -54,7 +61,7 @@ def test_version():
 
 @pytest.mark.parametrize("module", COMMANDS.values())
 def test_help(module):
-    done = commands.run(f"tools.{module}", "--help")
+    done = help_of(module)
     assert (done.returncode, done.stderr) == (0, "")
     # The examples line by line, as they can be copied.
     assert done.stdout.startswith(docstring(module) + "\n\nFlags:\n")
@@ -65,19 +72,18 @@ def test_help(module):
 
 
 def test_short_help_and_help_beside_a_mistake():
-    help_text = commands.run("tools.score", "--help").stdout
     for words in (["--helpshort"], ["-h"], ["--no_such_flag=1", "--help"]):
         done = commands.run("tools.score", *words)
-        assert (done.returncode, done.stdout) == (0, help_text)
+        assert (done.returncode, done.stdout) == (0, help_of("score").stdout)
 
 
 def test_defaults_are_shown():
-    text = commands.run("tools.plan_memory", "--help").stdout
+    text = help_of("plan_memory").stdout
     assert "--vocab_size (an integer; default: 30522)" in text
     assert "--optimizer (default: adamw)" in text
-    text = commands.run("tools.run_pretraining", "--help").stdout
+    text = help_of("run_pretraining").stdout
     assert "mixed_float16. Default: float32." in text
-    text = commands.run("tools.create_pretraining_data", "--help").stdout
+    text = help_of("create_pretraining_data").stdout
     assert "--runner (local or beam; default: local)" in text
 
 

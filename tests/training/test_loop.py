@@ -58,6 +58,15 @@ def test_outside_the_main_thread():
     assert found == [False]
 
 
+@pytest.fixture
+def default_interrupt():
+    """A shell has Ctrl-C ignored in what runs in its background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("default_interrupt")
 def test_the_first_interrupt_is_noted_and_the_second_stops(capsys):
     with StopRequest() as request:
         os.kill(os.getpid(), signal.SIGINT)

@@ -34,6 +34,8 @@ KINDS = (TrainingRecipe, PretrainingRecipe, FinetuningRecipe)
         ("seed", 2**32, "0 to 4294967295"),
         ("optimizer", "sgd", "one of adamw, adamw_no_bias_correction, lamb"),
         ("precision", "int8", "one of float32, mixed_bfloat16, mixed_float16"),
+        ("on_non_finite", "ignore", "one of stop, skip"),
+        ("loss_normalisation", "mean", "one of global, per_replica"),
     ],
 )
 def test_values_that_cannot_be(name, value, takes):
