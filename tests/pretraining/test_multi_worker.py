@@ -14,6 +14,7 @@ from bert_tf.pretraining.run import run_pretraining
 from tests.run_folders import history, weights
 from tests.workers import Workers
 
+pytestmark = pytest.mark.slow
 STEPS = 20
 
 
@@ -125,7 +126,6 @@ def wait_for_state(workers, run, step):
     raise AssertionError(workers.printed(0))
 
 
-@pytest.mark.slow
 def test_workers_that_are_killed_and_stopped_run_the_same(recipe, tmp_path):
     """Kill -9 of either, whom the other waits for, and SIGTERM of one."""
     recipe = recipe.override(
