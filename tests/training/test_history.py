@@ -1,6 +1,7 @@
 import json
+import math
 
-from bert_tf.training.history import History, draw_curves
+from bert_tf.training.history import History, draw_curves, write_numbers
 
 
 def test_rows_after_the_resumed_step_are_dropped(tmp_path):
@@ -37,3 +38,10 @@ def test_the_picture_shows_each_series(tmp_path):
     ]
     assert all(p.startswith(b"\x89PNG") for p in pictures)
     assert len(set(pictures)) == 3
+
+
+def test_what_is_no_finite_number_becomes_null(tmp_path):
+    values = {"a": math.inf, "b": [1.5, math.nan], "c": {"d": 2}}
+    write_numbers(tmp_path / "results.json", values)
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert found == {"a": None, "b": [1.5, None], "c": {"d": 2}}
