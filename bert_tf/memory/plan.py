@@ -144,11 +144,8 @@ def plan_memory(
 
     Args:
       settings: what is to be trained.
-      measured: runs training steps too, in processes of their own.
+      measured: whether to run training steps too, in processes of their own.
       log: takes the lines.
-
-    Raises:
-      UserError: settings that cannot be, or not a single row fits.
     """
     # TensorFlow takes seconds to import, which help and bad settings need not.
     from bert_tf.memory.measurement import free_memory, has_gpu

@@ -56,7 +56,7 @@ def unigram_baseline(
       training: endless batches with masked_lm_ids and masked_lm_weights.
       num_batches: batches of one epoch; at most 2,000 are read.
       held_out: the batches to score.
-      vocab_size: number of tokens, V.
+      vocab_size: number of tokens.
     """
     seen = _counts(
         training.take(min(num_batches, _MAX_BASELINE_BATCHES)), vocab_size
@@ -106,15 +106,8 @@ def report(
 ) -> PretrainingResult:
     """Scores the finished model, beside guessing by frequency.
 
-    Writes results.json and learning_curve.png, and prints the scores.
-
-    Args:
-      recipe: what was run.
-      output_dir: the folder of the run.
-      history: the run's numbers.
-      loop: the loop, with the trained model.
-      folder: the records of the last phase.
-      config: the architecture.
+    Writes results.json and learning_curve.png, and prints the scores. `folder`
+    holds the records of the last phase.
     """
     _, speeds = history.series("sequences_per_second")
     speed = speeds[-1] if speeds else 0.0

@@ -36,12 +36,11 @@ def first_non_finite(
 def ids_outside(
     batch: Mapping[str, object], limits: Mapping[str, int]
 ) -> str | None:
-    """What is out of range in a batch of ids, if anything.
+    """What is out of range in a batch of arrays, if anything.
 
     Args:
       batch: arrays by name.
-      limits: for each name, the number that ids must stay below, if the batch
-        holds such.
+      limits: feature name to the number that its ids must stay below.
     """
     for name, limit in limits.items():
         if name not in batch:
@@ -101,13 +100,7 @@ def explain(
 def forward_tensors(
     model: keras.Model, objective: Objective, batch: Mapping[str, object]
 ) -> list[tuple[str, object]]:
-    """Every tensor of the forward pass that has a name, in order.
-
-    Args:
-      model: a model with an `encoder`.
-      objective: what it is trained for.
-      batch: arrays or tensors by name.
-    """
+    """Every tensor of the forward pass that has a name, in order."""
     batch = {name: tf.convert_to_tensor(value) for name, value in batch.items()}
     named, encoded = [], {}
     # A batch may hold what the encoder gave, instead of what it takes.

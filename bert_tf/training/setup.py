@@ -22,16 +22,16 @@ def make_step(
     frozen: Sequence[keras.Variable] = (),
     lr_multipliers: Sequence[float] | None = None,
 ) -> TrainingStep:
-    """The training step with its optimizer; see `TrainingStep`.
+    """The step of a recipe, with its optimizer; see `TrainingStep`.
 
     Args:
-      recipe: what to do.
-      model: what to train, built under `strategy`.
-      objective: what to train it for.
+      recipe: says the optimizer and how gradients are computed.
+      model: built under `strategy`.
+      objective: what the model is trained for.
       strategy: the distribution strategy.
       total_steps: steps until the learning rate is 0.
       frozen: weights that stay as they are.
-      lr_multipliers: for each trainable variable.
+      lr_multipliers: for each trainable variable; None for 1 everywhere.
     """
     arguments: dict[str, Any] = {
         "learning_rate": recipe.learning_rate,
@@ -68,17 +68,7 @@ def make_step(
 def check_batch_size(
     name: str, size: int, strategy: tf.distribute.Strategy, slices: int = 1
 ) -> None:
-    """Refuses a batch that devices and slices cannot share evenly.
-
-    Args:
-      name: of the setting.
-      size: rows of the batch.
-      strategy: says how many devices there are.
-      slices: gradient_accumulation_steps.
-
-    Raises:
-      UserError: it does not divide.
-    """
+    """Refuses a batch that devices and slices cannot share evenly."""
     devices = strategy.num_replicas_in_sync
     if size % (devices * slices):
         parts = f"{devices} devices"

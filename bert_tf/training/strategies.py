@@ -174,12 +174,7 @@ def translate_worker_errors(cluster: Cluster) -> Iterator[None]:
 def distribute(
     strategy: tf.distribute.Strategy, dataset: tf.data.Dataset
 ) -> Any:
-    """Shares this worker's batches among its devices.
-
-    Args:
-      strategy: the distribution strategy.
-      dataset: batches of this worker's rows, a multiple of its devices.
-    """
+    """Shares this worker's batches, a multiple of its devices, among these."""
     workers = len(cluster_of(strategy).workers)
     devices = strategy.num_replicas_in_sync // workers
     if devices == 1:
@@ -210,12 +205,7 @@ def share_rows(strategy: tf.distribute.Strategy, value: tf.Tensor) -> tf.Tensor:
 
 
 def collect(strategy: tf.distribute.Strategy, value: object) -> np.ndarray:
-    """The rows of a result from every device of every worker, in order.
-
-    Args:
-      strategy: the distribution strategy.
-      value: what `strategy.run` returned of `share_rows`.
-    """
+    """The rows of `share_rows` from every device of every worker, in order."""
     parts = strategy.experimental_local_results(value)
     if len(cluster_of(strategy).workers) > 1:
         # Each device has the rows of all.
