@@ -4,7 +4,7 @@ The rules are those of google-research/bert, run_squad.py,
 `write_predictions`; unlike there, the padding behind a window takes no place
 among the best positions. And of its `get_final_text`: the predicted tokens,
 joined to words, are looked for in the normalised words of the context that
-they are of; where both have equally many characters, blanks aside, these
+they are of; where both have the same number of characters, blanks aside, these
 are paired one by one, and else the words are given whole. Here every word is
 normalised once, and all that is the same for every answer of a context is
 kept. `bert_tf.serving.span` does the same in the graph, where a context's
@@ -12,7 +12,6 @@ characters are tensors, and shares `may_answer`; tests/serving holds the two
 equal.
 """
 
-import dataclasses
 import functools
 import itertools
 import math
@@ -60,12 +59,7 @@ class CutAnswer(NamedTuple):
 
 
 class AnswerCutter:
-    """Cuts answers from contexts.
-
-    Args:
-      contexts: the contexts as tokens.
-      tokenizer: what made the tokens.
-    """
+    """What cutting answers needs of all contexts and of the vocabulary."""
 
     def __init__(self, contexts: TokenizedContexts, tokenizer: BertTokenizer):
         self.contexts = contexts
@@ -85,12 +79,7 @@ class AnswerCutter:
 
 
 class ContextAlignment:
-    """The characters of one context beside those of its tokens.
-
-    Args:
-      cutter: of the contexts.
-      number: which of the contexts.
-    """
+    """The characters of the context of a number beside those of its tokens."""
 
     def __init__(self, cutter: AnswerCutter, number: int):
         contexts = cutter.contexts
@@ -121,14 +110,9 @@ class ContextAlignment:
         )
 
     def cut(self, first: int, last: int) -> CutAnswer:
-        """The answer that some tokens of the context stand for.
-
-        Args:
-          first: the first token.
-          last: the last token.
-        """
+        """The answer that the tokens from `first` to `last` stand for."""
         begin, end = self._word_of_token[first], self._word_of_token[last] + 1
-        whole = self._counts[begin], self._counts[end] - 1
+        whole_begin, whole_end = self._counts[begin], self._counts[end]
         skipped = self._normalized_counts[begin]
         predicted = self._pieces[
             self._piece_spans[first][0] : self._piece_spans[last][1]
@@ -136,13 +120,10 @@ class ContextAlignment:
         found = self._normalized.find(
             predicted, self._word_spans[begin][0], self._word_spans[end - 1][1]
         )
-        as_long = (
-            self._counts[end] - self._counts[begin]
-            == self._normalized_counts[end] - skipped
-        )
-        if found < 0 or not as_long:
-            return self._answer(*whole)
-        shift = self._counts[begin] - skipped
+        size = self._normalized_counts[end] - skipped
+        if found < 0 or whole_end - whole_begin != size:
+            return self._answer(whole_begin, whole_end - 1)
+        shift = whole_begin - skipped
         return self._answer(
             self._before[found] + shift,
             self._before[found + len(predicted) - 1] + shift,
@@ -154,8 +135,8 @@ class ContextAlignment:
 
     def character_span(self, answer: CutAnswer) -> tuple[int, int]:
         """Begin and exclusive end of an answer in the context."""
-        first, last = (self._context_places[i] for i in answer[1:])
-        return first, last + 1
+        places = self._context_places
+        return places[answer.first], places[answer.last] + 1
 
     @functools.cached_property
     def _context_places(self) -> list[int]:
@@ -182,8 +163,7 @@ def _joined(
     return "".join(texts), spans
 
 
-@dataclasses.dataclass(frozen=True)
-class _Candidates:
+class _Candidates(NamedTuple):
     """Spans of tokens of one question, the best first.
 
     Attributes:
@@ -225,24 +205,12 @@ def decode_answers(
       max_answer_length: the most tokens of an answer.
 
     Raises:
-      UserError: the logits are not finite or not one for each token, or a
-        number is not positive.
+      UserError: the logits are not finite.
     """
-    for name, value in (
-        ("n_best_size", n_best_size),
-        ("max_answer_length", max_answer_length),
-    ):
-        if value < 1:
-            raise UserError(f"{name}={value}: it must be at least 1.")
     for name, logits in (
         ("start_logits", start_logits),
         ("end_logits", end_logits),
     ):
-        if logits.shape != windows.rows.ids.shape:
-            raise UserError(
-                f"{name}: have shape {logits.shape}; there must be one for "
-                f"each of the {len(windows.rows.ids)} tokens."
-            )
         if not np.isfinite(logits).all():
             raise UserError(f"{name}: are not all finite.")
     cutter = AnswerCutter(windows.contexts, tokenizer)
@@ -263,9 +231,8 @@ def decode_answers(
         spans.append(
             alignment.character_span(cut) if alignment and cut else (-1, -1)
         )
-        if with_null:
-            score = filled.start_logit + filled.end_logit if filled else 0.0
-            null_odds.append(found.null[0] + found.null[1] - score)
+        score = filled.start_logit + filled.end_logit if filled else 0.0
+        null_odds.append(sum(found.null) - score)
     return Answers(
         n_best=tuple(n_best),
         best=tuple(best),
@@ -294,21 +261,19 @@ def _candidates(
         first_question = end
         these = slice(of_block[0], of_block[-1])
         lengths, begins = rows.lengths[these], rows.starts[these]
-        best_starts = _best_positions(
-            start_logits, begins, lengths, n_best_size
-        )
-        best_ends = _best_positions(end_logits, begins, lengths, n_best_size)
+        starts = _best_positions(start_logits, begins, lengths, n_best_size)
+        ends = _best_positions(end_logits, begins, lengths, n_best_size)
         owned = windows.owned[these, :, None, None]
         window, i, j = np.nonzero(
             may_answer(
-                best_starts[:, :, None],
-                best_ends[:, None, :],
+                starts[:, :, None],
+                ends[:, None, :],
                 (owned[:, 0], owned[:, 1]),
                 lengths[:, None, None],
                 max_answer_length,
             )
         )
-        first, last = best_starts[window, i], best_ends[window, j]
+        first, last = starts[window, i], ends[window, j]
         start = start_logits[begins[window] + first].astype(np.float64)
         end_score = end_logits[begins[window] + last].astype(np.float64)
         of_block = of_block - of_block[0]
@@ -388,25 +353,22 @@ def _best(
 ) -> tuple[list[ScoredText], CutAnswer | None]:
     """The best answers of different texts, and the best that is not empty."""
     scores = found.start + found.end
-    starts, ends = found.start.tolist(), found.end.tolist()
-    firsts, lasts = found.first.tolist(), found.last.tolist()
     null = ScoredText("", 0.0, *found.null)
     # Behind what scores the same.
     null_place = np.searchsorted(-scores, -sum(found.null), side="right")
+    spans = zip(*(values.tolist() for values in found[:4]), strict=True)
     entries: dict[str, ScoredText] = {}
     best = None
-    for place in range(len(firsts) + 1):
+    for place, (first, last, start, end) in enumerate(spans):
         if with_null and place == null_place and len(entries) < n_best_size:
             entries[""] = null
-        if place == len(firsts) or len(entries) >= n_best_size:
+        if len(entries) >= n_best_size:
             break
         assert alignment is not None
-        answer = alignment.cut(firsts[place], lasts[place])
+        answer = alignment.cut(first, last)
         if answer.text not in entries:
             best = best or answer
-            entries[answer.text] = ScoredText(
-                answer.text, 0.0, starts[place], ends[place]
-            )
+            entries[answer.text] = ScoredText(answer.text, 0.0, start, end)
     if with_null:
         entries.setdefault("", null)
     if not entries:
@@ -419,7 +381,8 @@ def _with_probabilities(
 ) -> tuple[ScoredText, ...]:
     """The entries with the softmax over their scores."""
     scores = [entry.start_logit + entry.end_logit for entry in entries]
-    exp_scores = [math.exp(score - max(scores)) for score in scores]
+    highest = max(scores)
+    exp_scores = [math.exp(score - highest) for score in scores]
     total = sum(exp_scores)
     return tuple(
         entry._replace(probability=exp_score / total)

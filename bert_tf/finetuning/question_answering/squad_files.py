@@ -34,12 +34,7 @@ _KINDS = {
 
 
 class Answer(NamedTuple):
-    """One gold answer.
-
-    Attributes:
-      text: the answer.
-      start: the character of the context that it begins at, from 0.
-    """
+    """One gold answer, and the character of the context it begins at."""
 
     text: str
     start: int
@@ -52,7 +47,7 @@ class Question(NamedTuple):
       identifier: its name in prediction files.
       title: the article's title; empty where the file has none.
       question: the question.
-      context: the text to answer it from, shared among its questions.
+      context: the text to answer it from.
       answers: all gold answers; none where there is no answer or the file
         does not tell.
       is_impossible: whether the file says that there is no answer.
@@ -108,19 +103,21 @@ def read_questions(
             below = f"{place}.paragraphs[{index}]"
             context = _text(paragraph, "context", below)
             for order, row in enumerate(_get(paragraph, "qas", list, below)):
+                where = f"{below}.qas[{order}]"
                 questions.append(
-                    _question(
-                        row,
-                        title,
-                        context,
-                        f"{below}.qas[{order}]",
-                        answers_needed,
-                    )
+                    _question(row, title, context, where, answers_needed)
                 )
     if not questions:
         raise UserError(f"{path}: has no questions.")
-    if unique_identifiers:
-        _refuse_repeated(questions, path)
+    seen: dict[str, int] = {}
+    for number, question in enumerate(questions, start=1):
+        first = seen.setdefault(question.identifier, number)
+        if unique_identifiers and first != number:
+            raise UserError(
+                f"{path}: questions {first} and {number} both have the id "
+                f"{question.identifier!r}; a prediction file has one answer "
+                "for each id, so make them different."
+            )
     return questions
 
 
@@ -128,28 +125,27 @@ def located_answers(questions: Sequence[Question]) -> list[list[Answer]]:
     """The answers of each question that are where their offsets point.
 
     As in google-research/bert, run_squad.py, `read_squad_examples`: an answer
-    must be in the words of the context that it touches, blanks aside.
+    must be in the words of the context that it touches. Blanks of any kind
+    are equal (tokenization.py, `whitespace_tokenize`), as long as they divide
+    the same words.
     """
     return [
-        [a for a in question.answers if _is_located(a, question.context)]
+        [
+            answer
+            for answer in question.answers
+            if (cleaned := " ".join(answer.text.split()))
+            and cleaned in _words_touched(question.context, answer)
+        ]
         for question in questions
     ]
 
 
-def _is_located(answer: Answer, context: str) -> bool:
-    # Blanks of any kind are equal here (tokenization.py,
-    # `whitespace_tokenize`), as long as they divide the same words.
-    cleaned = " ".join(answer.text.split())
-    return bool(cleaned) and cleaned in _words_touched(
-        context, answer.start, answer.start + len(answer.text)
-    )
-
-
-def _words_touched(context: str, begin: int, end: int) -> str:
-    """The words of a range of characters; for a blank, the word before it.
+def _words_touched(context: str, answer: Answer) -> str:
+    """The words of an answer's range; for a blank, the word before it.
 
     Empty where there are none, or the range is not in the context.
     """
+    begin, end = answer.start, answer.start + len(answer.text)
     start = context[: begin + 1].rstrip(BLANKS)
     if begin < 0 or end > len(context) or not start:
         return ""
@@ -173,7 +169,7 @@ def trainable(
 
     Args:
       questions: the questions of a file.
-      located: what `located_answers` found of each.
+      located: their `located_answers`.
       path: the file.
       impossible: whether questions without an answer are trained on, as in
         SQuAD 2.0.
@@ -210,7 +206,7 @@ def oddity_lines(
 
     Args:
       questions: the questions.
-      located: what `located_answers` found of each.
+      located: their `located_answers`.
       path: the file.
       training: whether they are trained on; see `trainable`.
     """
@@ -263,10 +259,7 @@ def _articles(text: str, path: str) -> list[Any]:
         content = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         hint = ""
-        if (
-            isinstance(error, json.JSONDecodeError)
-            and error.msg == "Extra data"
-        ):
+        if getattr(error, "msg", "") == "Extra data":
             hint = f" JSON lines are not taken; SQuAD's layout is {_LAYOUT}."
         raise UserError(f"{path}: is not JSON ({error}).{hint}") from None
     if not isinstance(content, dict) or "data" not in content:
@@ -337,27 +330,8 @@ def _question(
     return Question(identifier, title, question, context, answers, impossible)
 
 
-def _refuse_repeated(questions: Sequence[Question], path: str) -> None:
-    seen: dict[str, int] = {}
-    for number, question in enumerate(questions, start=1):
-        first = seen.setdefault(question.identifier, number)
-        if first != number:
-            raise UserError(
-                f"{path}: questions {first} and {number} both have the id "
-                f"{question.identifier!r}; a prediction file has one answer "
-                "for each id, so make them different."
-            )
-
-
 class ScoredText(NamedTuple):
-    """One of the best answers to a question.
-
-    Attributes:
-      text: the answer; empty for none.
-      probability: its share among the best.
-      start_logit: of its first token.
-      end_logit: of its last token.
-    """
+    """One of the best answers; its text is empty for none."""
 
     text: str
     probability: float
@@ -385,11 +359,7 @@ class Answers:
     null_odds: np.ndarray | None
 
     def texts(self, threshold: float = 0.0) -> tuple[str, ...]:
-        """The answer to each question.
-
-        Args:
-          threshold: a question whose null odds are above it has none.
-        """
+        """The answers; null odds above the threshold make one empty."""
         if self.null_odds is None:
             return self.best
         return tuple(
@@ -407,14 +377,8 @@ def write_answers(
 ) -> None:
     """Writes predictions.json, nbest_predictions.json and null_odds.json.
 
-    The last is written where a question may have no answer.
-
-    Args:
-      questions: N questions.
-      answers: what a model answers to them.
-      folder: where to.
-      threshold: a question whose null odds are above it has none.
-      prefix: what the names of the files begin with.
+    The last is written where a question may have no answer. All names begin
+    with `prefix`; for `threshold` see `Answers.texts`.
     """
     files = {
         PREDICTIONS_FILE: answers.texts(threshold),

@@ -17,7 +17,7 @@ from bert_tf.finetuning.question_answering.squad_files import Question
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 # evaluate-v2.0 `--na-prob-thresh`: its own default, made for probabilities.
-NO_ANSWER_THRESHOLD = 1.0
+_NO_ANSWER_THRESHOLD = 1.0
 # run_squad.py `--null_score_diff_threshold`: its own default, of null odds.
 NULL_THRESHOLD = 0.0
 # Questions that a notice names.
@@ -33,29 +33,21 @@ def normalize_answer(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text).split())
 
 
-def exact_match(prediction: str, answer: str) -> float:
-    """1 if both are the same when normalised, else 0."""
-    return float(normalize_answer(prediction) == normalize_answer(answer))
+def word_f1(prediction: str, answer: str, none_is_right: bool = False) -> float:
+    """The F1 of a prediction's words.
 
-
-def word_f1(prediction: str, answer: str) -> float:
-    """The F1 of a prediction's words; 0 where there are none (SQuAD 1.1)."""
+    Where neither has a word it is 0, and with `none_is_right` 1 (SQuAD 2.0).
+    """
     predicted = normalize_answer(prediction).split()
     gold = normalize_answer(answer).split()
+    if none_is_right and not (predicted or gold):
+        return 1.0
     common = collections.Counter(predicted) & collections.Counter(gold)
     num_same = common.total()
     if num_same == 0:
         return 0.0
     precision, recall = num_same / len(predicted), num_same / len(gold)
     return 2 * precision * recall / (precision + recall)
-
-
-def word_f1_or_none(prediction: str, answer: str) -> float:
-    """As `word_f1`; 1 if neither has a word (SQuAD 2.0)."""
-    predicted, gold = normalize_answer(prediction), normalize_answer(answer)
-    if not predicted or not gold:
-        return float(predicted == gold)
-    return word_f1(prediction, answer)
 
 
 def coverage_lines(
@@ -112,24 +104,19 @@ def question_scores(
     answers = [answer.text for answer in question.answers]
     if with_null:
         answers = [text for text in answers if normalize_answer(text)] or [""]
-    f1 = word_f1_or_none if with_null else word_f1
+    normal = normalize_answer(prediction)
     return (
-        max(exact_match(prediction, answer) for answer in answers),
-        max(f1(prediction, answer) for answer in answers),
+        float(any(normal == normalize_answer(answer) for answer in answers)),
+        max(word_f1(prediction, answer, with_null) for answer in answers),
     )
 
 
 def score_squad_v1(
     questions: Sequence[Question], predictions: Mapping[str, str]
 ) -> Scores:
-    """The scores of SQuAD 1.1.
+    """The scores of SQuAD 1.1: exact_match and f1, from 0 to 100.
 
-    Args:
-      questions: the questions.
-      predictions: the answer to each; one without scores 0.
-
-    Returns:
-      exact_match and f1, from 0 to 100.
+    A question that is not answered scores 0.
 
     Raises:
       UserError: a question has no right answer.
@@ -151,7 +138,7 @@ def score_squad_v2(
     questions: Sequence[Question],
     predictions: Mapping[str, str],
     null_odds: Mapping[str, float] | None = None,
-    threshold: float = NO_ANSWER_THRESHOLD,
+    threshold: float = _NO_ANSWER_THRESHOLD,
 ) -> Scores:
     """The scores of SQuAD 2.0.
 
@@ -176,14 +163,16 @@ def score_squad_v2(
     has_answer = {q.identifier: bool(q.answers) for q in questions}
     best: Scores = {}
     if null_odds is not None:
-        _require_odds(predictions, has_answer, null_odds)
-        odds = {k: v for k, v in null_odds.items() if k in has_answer}
+        odds = _odds_of(predictions, has_answer, null_odds)
         for name, scores in (("exact", exact), ("f1", f1)):
             value, at = _best_threshold(predictions, scores, odds, has_answer)
             best[f"best_{name}"] = 100.0 * value / len(has_answer)
             best[f"best_{name}_thresh"] = at
-        exact = _thresholded(exact, odds, has_answer, threshold)
-        f1 = _thresholded(f1, odds, has_answer, threshold)
+        for scores in (exact, f1):
+            # What is above the threshold counts as answered with nothing.
+            for name in scores:
+                if odds[name] > threshold:
+                    scores[name] = float(not has_answer[name])
     result = _mean_scores(exact, f1, list(has_answer), "")
     for prefix, answerable in (("HasAns_", True), ("NoAns_", False)):
         names = [name for name, has in has_answer.items() if has is answerable]
@@ -203,7 +192,7 @@ def tuned_threshold(
       questions: the questions.
       best_answers: the best answer to each that is not empty, whatever its
         null odds are: `Answers.best`.
-      null_odds: how likely each has no answer.
+      null_odds: of each.
 
     Returns:
       What evaluate-v2.0 calls best_f1_thresh; where no answer at all is the
@@ -213,9 +202,8 @@ def tuned_threshold(
       UserError: an answered question has no null odds.
     """
     has_answer = {q.identifier: bool(q.answers) for q in questions}
-    _require_odds(best_answers, has_answer, null_odds)
+    odds = _odds_of(best_answers, has_answer, null_odds)
     _, scores = _raw_scores(questions, best_answers, with_null=True)
-    odds = {k: v for k, v in null_odds.items() if k in scores}
     value, at = _best_threshold(best_answers, scores, odds, has_answer)
     nothing = sum(not has_answer[name] for name in scores)
     return at if value > nothing else min(odds.values()) - 1.0
@@ -235,21 +223,6 @@ def _raw_scores(
                 question, predictions[name], with_null
             )
     return exact, f1
-
-
-def _thresholded(
-    scores: Mapping[str, float],
-    null_odds: Mapping[str, float],
-    has_answer: Mapping[str, bool],
-    threshold: float,
-) -> dict[str, float]:
-    """The scores with what is above the threshold answered with nothing."""
-    return {
-        name: float(not has_answer[name])
-        if null_odds[name] > threshold
-        else score
-        for name, score in scores.items()
-    }
 
 
 def _best_threshold(
@@ -292,17 +265,19 @@ def _mean_scores(
     }
 
 
-def _require_odds(
+def _odds_of(
     predictions: Mapping[str, str],
     has_answer: Mapping[str, bool],
     null_odds: Mapping[str, float],
-) -> None:
+) -> dict[str, float]:
+    """The null odds of the questions."""
     for name in predictions:
         if name in has_answer and name not in null_odds:
             raise UserError(
                 f"null odds: have none for the question {name!r}, which is "
                 "answered; give the file of the same run."
             )
+    return {k: v for k, v in null_odds.items() if k in has_answer}
 
 
 def _named(names: Sequence[str]) -> str:

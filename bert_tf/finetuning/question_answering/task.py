@@ -23,7 +23,7 @@ from bert_tf.finetuning.question_answering.squad_files import (
     write_answers,
 )
 from bert_tf.finetuning.recipe import SpanRecipe
-from bert_tf.finetuning.rows import Outputs
+from bert_tf.finetuning.rows import LabelledRows, Outputs
 from bert_tf.finetuning.task import (
     Score,
     Split,
@@ -184,10 +184,10 @@ class QuestionAnsweringTask(
         tokenizer: "BertTokenizer",
         config: QuestionAnsweringConfig,
         labelled: bool = False,
-    ) -> "SpanWindows":
-        """See `make_windows` and `answer_positions`."""
+    ) -> "SpanWindows | LabelledRows":
+        """See `make_windows` and `label_windows`."""
         from bert_tf.finetuning.question_answering.windows import (
-            answer_positions,
+            label_windows,
             make_windows,
         )
 
@@ -198,10 +198,9 @@ class QuestionAnsweringTask(
             config.doc_stride,
             config.max_query_length,
         )
-        if not labelled:
-            return windows
-        positions = answer_positions(windows, examples, tokenizer)
-        return dataclasses.replace(windows, positions=positions)
+        if labelled:
+            return label_windows(windows, examples, tokenizer)
+        return windows
 
     def build(
         self, encoder: Any, config: QuestionAnsweringConfig

@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from keras import ops
 
-from bert_tf.errors import UserError
 from bert_tf.features import INPUT_MASK
 from bert_tf.finetuning import checks
 from bert_tf.finetuning.checks import Finding
 from bert_tf.finetuning.question_answering.squad_files import BLANKS, Question
 from bert_tf.finetuning.recipe import SpanRecipe
-from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS, Outputs, RowsAround
+from bert_tf.finetuning.rows import (
+    EXAMPLE_WEIGHTS,
+    LabelledRows,
+    Outputs,
+    RowsAround,
+)
 from bert_tf.finetuning.task_model import LOSS, MeanOverRows, Sums, weighted
 from bert_tf.text import packing
 from bert_tf.text.packing import (
@@ -66,13 +70,7 @@ class TokenizedContexts:
     word_of_token: np.ndarray
 
     def word_at(self, context: np.ndarray, character: np.ndarray) -> np.ndarray:
-        """The numbers of the words at some characters.
-
-        Args:
-          context: int64 [N], contexts by number.
-          character: int64 [N], characters of them; at a blank, the word before
-            it is meant.
-        """
+        """The word at, or before, each of N characters of N contexts."""
         place = self.character_begin[context] + character
         return np.searchsorted(self.word_starts, place, side="right") - 1
 
@@ -85,15 +83,11 @@ class TokenizedContexts:
 def tokenize_contexts(
     contexts: Sequence[str], tokenizer: "BertTokenizer"
 ) -> tuple[TokenizedContexts, np.ndarray]:
-    """Tokenises contexts, equal ones once.
+    """Tokenises N contexts, equal ones once.
 
     google-research/bert tokenises every word of its own; since its tokenizer
     never looks across the blanks that divide them, the tokens of the whole
     are the same.
-
-    Args:
-      contexts: N contexts.
-      tokenizer: what makes the tokens.
 
     Returns:
       The different contexts and, for each of the N, its number, int64 [N].
@@ -151,8 +145,6 @@ class SpanWindows(RowsAround):
       owned: int64 [W, 2], begin and exclusive end of the positions of a row
         whose tokens no other window shows in more context.
       num_truncated: how many questions were longer than they may be.
-      positions: int32 [W, 2], the first and the last token of the answer, for
-        batches to hold them; None for the inputs alone.
     """
 
     rows: EncodedRows
@@ -161,32 +153,11 @@ class SpanWindows(RowsAround):
     offset: np.ndarray
     owned: np.ndarray
     num_truncated: int
-    positions: np.ndarray | None = None
 
     @functools.cached_property
     def shift(self) -> np.ndarray:
         """A context token's number less its position in the row, int64 [W]."""
         return self.offset - self.rows.first
-
-    @property
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """What decides every batch, for digests."""
-        if self.positions is None:
-            return self.rows.arrays
-        weights = np.ones(len(self), np.float32)
-        return *self.rows.arrays, weights, *self.positions.T
-
-    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
-        """The inputs of some rows, and with `positions` what to learn.
-
-        A window counts as much as any other.
-        """
-        batch = self.rows.batch(chosen)
-        if self.positions is not None:
-            batch[EXAMPLE_WEIGHTS] = np.ones(len(chosen), np.float32)
-            batch[START_POSITIONS] = self.positions[chosen, 0]
-            batch[END_POSITIONS] = self.positions[chosen, 1]
-        return batch
 
     def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
         """The logits of all tokens of all windows, concatenated: [T]."""
@@ -215,27 +186,12 @@ def make_windows(
     Args:
       questions: N questions.
       tokenizer: what turns texts into ids.
-      max_seq_length: S, the longest row.
+      max_seq_length: S, the longest row; a token of a context fits beside the
+        longest question.
       doc_stride: tokens from the start of a window to that of the next; where
         it is longer than a window, windows follow one another.
       max_query_length: the longest question; others are truncated.
-
-    Raises:
-      UserError: the lengths leave no room for a context, or one is not
-        positive.
     """
-    for name, value in (
-        ("doc_stride", doc_stride),
-        ("max_query_length", max_query_length),
-    ):
-        if value < 1:
-            raise UserError(f"{name}={value}: it must be at least 1.")
-    if max_seq_length < max_query_length + _SPECIALS + 1:
-        raise UserError(
-            f"max_seq_length={max_seq_length}: leaves no room for a context "
-            f"beside a question of max_query_length={max_query_length} tokens "
-            "and 3 special ones; raise it, or lower max_query_length."
-        )
     contexts, context = tokenize_contexts(
         [question.context for question in questions], tokenizer
     )
@@ -263,6 +219,18 @@ def make_windows(
         owned=owned + rows.first[:, None],
         num_truncated=int(np.sum(asked.count > max_query_length)),
     )
+
+
+def label_windows(
+    windows: SpanWindows,
+    questions: Sequence[Question],
+    tokenizer: "BertTokenizer",
+) -> LabelledRows:
+    """The windows with their answers; a window counts as much as any other."""
+    positions = answer_positions(windows, questions, tokenizer)
+    labels = zip((START_POSITIONS, END_POSITIONS), positions.T, strict=True)
+    weights = np.ones(len(windows), np.float32)
+    return LabelledRows(windows, weights, dict(labels))
 
 
 def answer_positions(
@@ -316,7 +284,7 @@ def _improved(
       ids: int32 [T], the tokens of all contexts.
       first: int64 [A], where to look for each answer.
       last: int64 [A], inclusive.
-      own: the tokens of the answers themselves.
+      own: tokens of the answers.
     """
     first, last = first.copy(), last.copy()
     open_ = np.flatnonzero(own.count > 0)
@@ -348,16 +316,12 @@ class SpanObjective(MeanOverRows):
     def __call__(
         self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
     ) -> Sums:
-        """Sums the loss and the windows answered exactly.
+        """Sums the loss and the windows answered exactly (exact_span).
 
         Args:
           outputs: start_logits and end_logits [B, S].
           batch: start_positions and end_positions int32 [B], input_mask int32
             [B, S], example_weights float32 [B].
-
-        Returns:
-          losses: the weighted sum, scalar float32.
-          metrics: exact_span, as (weighted sum, weight).
         """
         weights = batch[EXAMPLE_WEIGHTS]
         total, correct = 0.0, 1.0

@@ -44,10 +44,10 @@ TOKENIZER, REFERENCE = BertTokenizer(SMALL), Reference(SMALL, True)
 LENGTHS = (384, 128, 64)
 
 
-def decode(questions, wanted, lengths=LENGTHS, **kinds):
+def decode(questions, logits, lengths=LENGTHS, **kinds):
     """Decodes with the given logits at context tokens and -9 elsewhere.
 
-    Wanted: for each question, {token: (start, end)}; token None is [CLS].
+    Logits: for each question, {token: (start, end)}; token None is [CLS].
     """
     windows = make_windows(questions, TOKENIZER, *lengths)
     starts, ends = (
@@ -55,7 +55,7 @@ def decode(questions, wanted, lengths=LENGTHS, **kinds):
     )
     for number, index in enumerate(windows.rows.example):
         begin = windows.rows.starts[number]
-        for token, (start, end) in wanted[index].items():
+        for token, (start, end) in logits[index].items():
             place = 0 if token is None else token - windows.shift[number]
             starts[begin + place], ends[begin + place] = start, end
     return decode_answers(windows, TOKENIZER, starts, ends, **kinds)
@@ -112,10 +112,10 @@ def assert_cut_as_reference(context, pair, random, count):
     for first in random.integers(0, total, count):
         last = min(first + int(random.integers(0, 12)), total - 1)
         answer = alignment.cut(first, last)
-        wanted = reference.text_of(words, windows[0], first + 2, last + 2)
-        assert answer.text == wanted
+        expected = reference.text_of(words, windows[0], first + 2, last + 2)
+        assert answer.text == expected
         begin, end = alignment.character_span(answer)
-        assert " ".join(split(context[begin:end])[0]) == wanted
+        assert " ".join(split(context[begin:end])[0]) == expected
 
 
 @pytest.mark.parametrize("lower_case", [True, False])
@@ -225,12 +225,12 @@ def test_the_null_score_is_the_least_of_the_windows():
 def test_where_nothing_can_be_answered_nothing_fails():
     asked = [question("a b"), question(" "), question("c")]
     # Only [CLS] is among the one best start and end.
-    wanted = [{None: (9, 9)}, {}, {0: (5, 5)}]
-    answers = decode(asked, wanted, n_best_size=1)
+    logits = [{None: (9, 9)}, {}, {0: (5, 5)}]
+    answers = decode(asked, logits, n_best_size=1)
     assert answers.texts() == ("empty", "empty", "c")
     assert answers.n_best[0][0][1:] == (1.0, 0.0, 0.0)
     assert answers.spans.tolist() == [[-1, -1], [-1, -1], [0, 1]]
-    answers = decode(asked, wanted, n_best_size=1, with_null=True)
+    answers = decode(asked, logits, n_best_size=1, with_null=True)
     assert answers.texts(1e9) == ("", "", "c")
     assert answers.null_odds.tolist() == [18.0, 0.0, -28.0]
 
@@ -323,25 +323,13 @@ def test_blocks_of_windows_change_nothing(monkeypatch):
         np.testing.assert_array_equal(parts.null_odds, whole.null_odds)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"n_best_size": 0}, "n_best_size=0: it must be"),
-        (
-            {"max_answer_length": 0},
-            "max_answer_length=0: it must be",
-        ),
-        ({"start_logits": np.zeros(3)}, r"start_logits: have shape \(3,\)"),
-        ({"end_logits": np.full(8, np.nan)}, "end_logits: are not all finite"),
-    ],
-)
-def test_what_cannot_be_decoded_is_refused(change, message):
-    asked = [question("a b c", "who ?")]
-    windows = make_windows(asked, TOKENIZER)
+@pytest.mark.parametrize("name", ["start_logits", "end_logits"])
+def test_logits_that_are_not_finite_are_refused(name):
+    windows = make_windows([question("a b c", "who ?")], TOKENIZER)
     logits = {"start_logits": np.zeros(8), "end_logits": np.zeros(8)}
-    decode_answers(windows, TOKENIZER, **logits)
-    with pytest.raises(UserError, match=message):
-        decode_answers(windows, TOKENIZER, **logits | change)
+    logits[name][3] = np.nan
+    with pytest.raises(UserError, match=f"{name}: are not all finite"):
+        decode_answers(windows, TOKENIZER, **logits)
 
 
 def test_the_files_hold_what_was_answered(tmp_path):
@@ -349,8 +337,8 @@ def test_the_files_hold_what_was_answered(tmp_path):
         question("Café's a", identifier='1"'),
         question("b c", identifier="2"),
     ]
-    wanted = [{0: (5, 5), None: (1, 0)}, {0: (1, 1), None: (2, 3)}]
-    answers = decode(asked, wanted, with_null=True)
+    logits = [{0: (5, 5), None: (1, 0)}, {0: (1, 1), None: (2, 3)}]
+    answers = decode(asked, logits, with_null=True)
     write_answers(asked, answers, tmp_path, threshold=1.0)
     predictions = read_predictions(str(tmp_path / "predictions.json"))
     assert predictions == {'1"': "Café", "2": ""}
@@ -362,13 +350,11 @@ def test_the_files_hold_what_was_answered(tmp_path):
     assert list(n_best["2"][0]) == [
         *["text", "probability", "start_logit", "end_logit"]
     ]
-
-
-def test_without_null_there_are_no_odds(tmp_path):
-    asked = [question("a b")]
-    write_answers(asked, decode(asked, [{0: (5, 5)}]), tmp_path)
-    assert sorted(file.name for file in tmp_path.iterdir()) == [
-        *["nbest_predictions.json", "predictions.json"]
+    # Without null there are no odds.
+    answers = decode(asked, [{0: (5, 5)}] * 2)
+    write_answers(asked, answers, tmp_path, prefix="v1_")
+    assert sorted(file.name for file in tmp_path.glob("v1*")) == [
+        *["v1_nbest_predictions.json", "v1_predictions.json"]
     ]
 
 
@@ -380,21 +366,9 @@ def test_without_null_there_are_no_odds(tmp_path):
         (read_predictions, '{"a": null}', "'a' is None; it must be a text"),
         (read_predictions, '{"a": [{"text": "b"}]}', "it must be a text"),
         (read_predictions, '{"a": "b", "a": "c"}', "the id 'a' occurs twice"),
-        (
-            read_null_odds,
-            '{"a": "1"}',
-            "'a' is '1'; it must be a finite",
-        ),
-        (
-            read_null_odds,
-            '{"a": NaN}',
-            "'a' is nan; it must be a finite",
-        ),
-        (
-            read_null_odds,
-            '{"a": true}',
-            "'a' is True; it must be a finite",
-        ),
+        (read_null_odds, '{"a": "1"}', "'a' is '1'; it must be a finite"),
+        (read_null_odds, '{"a": NaN}', "'a' is nan; it must be a finite"),
+        (read_null_odds, '{"a": true}', "'a' is True; it must be a finite"),
     ],
 )
 def test_broken_files_of_answers_are_named(read, content, message, tmp_path):

@@ -12,22 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.question_answering.decoding import Answers
 from bert_tf.finetuning.question_answering.squad_files import (
     Answer,
+    Answers,
     Question,
     read_questions,
 )
 from bert_tf.finetuning.question_answering.squad_metrics import (
     coverage_lines,
-    exact_match,
     normalize_answer,
     question_scores,
     score_squad_v1,
     score_squad_v2,
     tuned_threshold,
     word_f1,
-    word_f1_or_none,
 )
 from bert_tf.finetuning.question_answering.task import (
     QuestionAnsweringConfig,
@@ -67,31 +65,28 @@ def test_answers_are_normalised(text, normal):
 
 
 @pytest.mark.parametrize(
-    ("prediction", "answer", "exact", "f1"),
+    ("prediction", "answer", "exact", "f1", "f1_or_none"),
     [
-        ("the Norman dynasty", "Norman dynasty.", 1, 1),
-        ("Norman", "Norman dynasty", 0, 2 / 3),
-        ("in the Norman dynasty age", "Norman dynasty", 0, 2 * 0.5 / 1.5),
+        ("the Norman dynasty", "Norman dynasty.", 1, 1, 1),
+        ("Norman", "Norman dynasty", 0, 2 / 3, 2 / 3),
+        ("in the Norman dynasty age", "Norman dynasty", 0, 2 / 3, 2 / 3),
         # Words count as often as they occur in both.
-        ("so so so", "so so what", 0, 2 / 3),
-        ("Paris", "Rome", 0, 0),
+        ("so so so", "so so what", 0, 2 / 3, 2 / 3),
+        ("Paris", "Rome", 0, 0, 0),
+        # Nothing against nothing, and against something.
+        ("", "", 1, 0, 1),
+        ("the", "a", 1, 0, 1),
+        ("", "an", 1, 0, 1),
+        ("", "x", 0, 0, 0),
+        ("x", "", 0, 0, 0),
+        ("the", "x", 0, 0, 0),
     ],
 )
-def test_scores_of_one_answer(prediction, answer, exact, f1):
-    assert exact_match(prediction, answer) == exact
+def test_scores_of_one_answer(prediction, answer, exact, f1, f1_or_none):
     assert word_f1(prediction, answer) == pytest.approx(f1)
-    assert word_f1_or_none(prediction, answer) == pytest.approx(f1)
-
-
-def test_nothing_against_nothing():
-    for prediction, answer in (("", ""), ("the", "a"), ("", "an")):
-        assert exact_match(prediction, answer) == 1
-        assert word_f1(prediction, answer) == 0
-        assert word_f1_or_none(prediction, answer) == 1
-    for prediction, answer in (("", "x"), ("x", ""), ("the", "x")):
-        assert exact_match(prediction, answer) == 0
-        assert word_f1(prediction, answer) == 0
-        assert word_f1_or_none(prediction, answer) == 0
+    assert word_f1(prediction, answer, True) == pytest.approx(f1_or_none)
+    found = question_scores(asked("q", answer), prediction, False)
+    assert found == (exact, pytest.approx(f1))
 
 
 # To a question, right answers and a prediction, its scores by each script.
@@ -117,6 +112,9 @@ def test_one_rule_scores_a_question_wherever_it_is_scored(with_null):
     exact, f1 = (100 * sum(part) / 5 for part in zip(*expected, strict=True))
     score = score_squad_v2 if with_null else score_squad_v1
     scores = score(questions, found)
+    # A question whose answers have no words has an answer all the same.
+    assert scores.get("HasAns_total", 5) == 5
+    assert "NoAns_total" not in scores
     name = "exact" if with_null else "exact_match"
     assert (scores[name], scores["f1"]) == pytest.approx((exact, f1))
     answers = Answers(
@@ -209,7 +207,7 @@ def test_squad_2_with_null_odds_by_hand():
     assert scores["NoAns_exact"] == 50.0
     # Sums from 2 on, for nothing answered. F1: 2.67 up to -3, then 1.67,
     # 2.67, 1.67, of which the first is the best. Exact: 2, 1, 2, 1: never
-    # more than for nothing, which is told as 0.
+    # more than for nothing, which is given as 0.
     assert scores["best_f1"] == pytest.approx(100 * (2 + 2 / 3) / 4)
     assert scores["best_f1_thresh"] == -3.0
     assert scores["best_exact"] == 50.0
@@ -237,15 +235,6 @@ def test_what_squad_2_lacks_scores_nothing():
     assert best["best_f1"] == 50.0
 
 
-def test_answers_without_words_are_none_in_squad_2():
-    questions = [asked("a", "the"), asked("b", "the", "cat")]
-    scores = score_squad_v2(questions, {"a": "", "b": ""})
-    assert (scores["exact"], scores["f1"]) == (50.0, 50.0)
-    # They have an answer all the same.
-    assert scores["HasAns_total"] == 2
-    assert "NoAns_total" not in scores
-
-
 def test_answered_questions_need_odds():
     with pytest.raises(UserError, match="have none for the question 'no1'"):
         score_squad_v2(V2, {"no1": "", "z": ""}, {"yes1": 0.0})
@@ -260,14 +249,14 @@ def plain_normal(text):
 
 
 def plain_f1(prediction, answer, none_is_right):
-    found, wanted = (plain_normal(t).split() for t in (prediction, answer))
-    if none_is_right and not (found and wanted):
-        return int(found == wanted)
-    same, left = 0, collections.Counter(wanted)
+    found, gold = (plain_normal(t).split() for t in (prediction, answer))
+    if none_is_right and not (found and gold):
+        return int(found == gold)
+    same, left = 0, collections.Counter(gold)
     for word in found:
         if left[word] > 0:
             same, left[word] = same + 1, left[word] - 1
-    return 2 * same / (len(found) + len(wanted)) if same else 0
+    return 2 * same / (len(found) + len(gold)) if same else 0
 
 
 WORDS = st.lists(
@@ -279,9 +268,10 @@ WORDS = st.lists(
 @given(WORDS, WORDS)
 def test_any_two_texts_score_as_defined(prediction, answer):
     assert normalize_answer(prediction) == plain_normal(prediction)
-    for none_is_right, measure in ((False, word_f1), (True, word_f1_or_none)):
-        wanted = plain_f1(prediction, answer, none_is_right)
-        assert measure(prediction, answer) == pytest.approx(wanted)
+    for none_is_right in (False, True):
+        expected = plain_f1(prediction, answer, none_is_right)
+        found = word_f1(prediction, answer, none_is_right)
+        assert found == pytest.approx(expected)
 
 
 # The script takes an answer for one even where it has no words, and so may
@@ -311,9 +301,9 @@ def test_the_best_threshold_is_the_best_of_all(rows):
 
     every = [f1(threshold) for threshold in (-99.0, *odds.values())]
     tuned = tuned_threshold(questions, predictions, odds)
-    told = score_squad_v2(questions, predictions, odds)["best_f1"]
+    best = score_squad_v2(questions, predictions, odds)["best_f1"]
     assert f1(tuned) == pytest.approx(max(every))
-    assert told == pytest.approx(max(every))
+    assert best == pytest.approx(max(every))
 
 
 def test_real_answers_score_as_they_should(shared_data):
