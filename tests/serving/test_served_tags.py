@@ -1,7 +1,5 @@
 """Served taggers against the Python path: words, windows, entities."""
 
-import functools
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -58,14 +56,12 @@ def test_words_of_text(text, words):
         assert "|".join(text[begin:end] for begin, end in found) == words
 
 
-def test_words_between_blanks():
+def test_words_between_blanks_and_of_several_texts():
     text = "The U.N. 's (x) \u6771\u4eac a\u200b \u00a0b"
     (found,) = words_of([text], models.tokenizer(), "blanks")
     words = [text[begin:end] for begin, end in found]
     assert words == ["The", "U.N.", "'s", "(x)", "\u6771\u4eac", "a\u200b", "b"]
 
-
-def test_texts_of_a_batch_keep_their_words_apart():
     texts = ["a-", "b", "", "-c", "'", "s", "x.", "y"]
     found = words_of(texts, models.tokenizer(), "text")
     assert [len(words) for words in found] == [2, 1, 0, 2, 1, 1, 2, 1]
@@ -85,7 +81,7 @@ def python_entities(texts, words, model, tokenizer, labels, length, stride):
         document_starts=np.arange(len(rows) + 1),
         marks=len(rows),
     )
-    windows = encode_words(data, tokenizer, length, "sentence", stride)
+    windows = encode_words(data, tokenizer, length, "sentence", stride or 0)
     every = np.arange(len(windows))
     outputs = model(windows.batch(every), training=False).numpy()
     logits = windows.gather([(every, {"logits": outputs})])["logits"]
@@ -123,11 +119,11 @@ def served_entities(function, texts):
     return found
 
 
-def assert_same_entities(found, wanted):
+def assert_same_entities(found, expected):
     assert [[e[:4] for e in row] for row in found] == [
-        [e[:4] for e in row] for row in wanted
+        [e[:4] for e in row] for row in expected
     ]
-    scores = [[e[4] for row in rows for e in row] for rows in (found, wanted)]
+    scores = [[e[4] for row in rows for e in row] for rows in (found, expected)]
     np.testing.assert_allclose(*scores, atol=1e-4)
     assert scores[0]
 
@@ -149,11 +145,11 @@ def test_entities_are_those_of_the_python_path(rule, stride, lower_case):
     texts = [*models.texts(25, 30, 4), *models.texts(15, 4, 5), "", "\n"]
     function = served.signatures()["serving_default"]
     words = words_of(texts, tokenizer, rule)
-    wanted = python_entities(
+    expected = python_entities(
         texts, words, models.tagger(), tokenizer, models.TAGS, 24, stride
     )
-    assert_same_entities(served_entities(function, texts), wanted)
-    kinds = {entity[1] for row in wanted for entity in row}
+    assert_same_entities(served_entities(function, texts), expected)
+    kinds = {entity[1] for row in expected for entity in row}
     assert kinds == {"LOC", "PER"}
 
 
@@ -176,29 +172,25 @@ def test_every_scheme_is_decoded_by_conllevals_rules():
     texts = [" ".join(random.choice(list("abcdefgh"), 30)) for _ in range(40)]
     tags = [labels[letters[letter]] for t in texts for letter in t.split()]
     starts = np.arange(0, 40 * 30 + 1, 30)
-    wanted = [[] for _ in texts]
+    expected = [[] for _ in texts]
     for kind, first, last in entities(tags, starts):
-        wanted[first // 30].append(
+        expected[first // 30].append(
             (kind, 2 * (first % 30), 2 * (last % 30) + 1)
         )
     found = served_entities(served.signatures()["serving_default"], texts)
-    assert [[e[1:4] for e in row] for row in found] == wanted
-
-
-@functools.cache
-def signatures():
-    return models.KINDS["tags"]().signatures()
+    assert [[e[1:4] for e in row] for row in found] == expected
 
 
 def test_odd_texts():
+    function = models.KINDS["tags"]().signatures()["serving_default"]
     texts = [b"", b"\xff the \xf0\x9f ferry", b"\x00\x01", b"a" * 5000]
-    found = models.ask(signatures()["serving_default"], text=texts)
+    found = models.ask(function, text=texts)
     assert found["count"][0] == found["count"][2] == 0
     given = texts[1].decode(errors="replace")
     for k in range(found["count"][1]):
         begin, end = found["starts"][1, k], found["ends"][1, k]
         assert given[begin:end] == found["entities"][1, k].decode()
-    nobody = models.ask(signatures()["serving_default"], text=["", ""])
+    nobody = models.ask(function, text=["", ""])
     assert nobody["entities"].shape == (2, 0)
 
 
@@ -221,11 +213,11 @@ def test_conll_is_tagged_alike(shared_data):
     words = words_of(texts, tokenizer, "blanks")
     assert [len(own) for own in words] == np.diff(starts).tolist()
     served = TagModel(model, tokenizer, models.TAGS, 32, word_rule="blanks")
-    wanted = python_entities(
+    expected = python_entities(
         texts, words, model, tokenizer, models.TAGS, 32, None
     )
     function = served.signatures()["serving_default"]
-    assert_same_entities(served_entities(function, texts), wanted)
+    assert_same_entities(served_entities(function, texts), expected)
     # Raw text: nearly all words are those of the data set.
     raw = words_of(texts, tokenizer, "text")
     kept = sum(len(set(a) & set(b)) for a, b in zip(raw, words, strict=True))

@@ -76,9 +76,9 @@ def _counts(
         words.words[place][:30] for place in np.flatnonzero(is_unknown)
     )
     lengths = np.diff(words.sentence_starts)
-    longest, stride = recipe.max_seq_length, recipe.doc_stride or None
     windows = windows_per_sentence(
-        words, starts, longest, recipe.context, stride
+        *(words, starts, recipe.max_seq_length),
+        *(recipe.context, recipe.doc_stride),
     )
     kinds_of = {
         word: dict.fromkeys(checks.suspicious(word), word[:30])

@@ -11,13 +11,12 @@ import functools
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from typing import Self
 
 import numpy as np
 
 from bert_tf.errors import UserError, excerpt
 from bert_tf.files import read_lines, write_text
-from bert_tf.finetuning.recipe import UNMARKED, TagRecipe
+from bert_tf.finetuning.recipe import TagRecipe
 from bert_tf.finetuning.token_classification.entities import (
     OUTSIDE,
     EntityScores,
@@ -33,45 +32,8 @@ _BLANKS = " \t\r\n"
 _SEPARATORS = re.compile("[ \t]+")
 
 
-@dataclasses.dataclass(frozen=True)
-class ConllLayout:
-    """How a file is laid out.
-
-    Attributes:
-      token_column: the column of the word, from 0, or from -1 backwards.
-      tag_column: the column of the tag; None where no tags are to be read.
-      comment: what lines before the first word of a sentence begin with that
-        are skipped; empty where there are none.
-      unmarked: what a document is in a file without document marks: each of
-        the "sentences", or the whole "file".
-      encoding_errors: "strict" or "replace", for bytes that are not UTF-8.
-    """
-
-    token_column: int = 0
-    tag_column: int | None = -1
-    comment: str = ""
-    unmarked: str = "sentences"
-    encoding_errors: str = "strict"
-
-    @classmethod
-    def of_recipe(cls, recipe: TagRecipe, tagged: bool = True) -> Self:
-        """How a recipe says that files are laid out.
-
-        Args:
-          recipe: of the task.
-          tagged: whether their tags are to be read.
-        """
-        return cls(
-            token_column=recipe.token_column,
-            tag_column=recipe.tag_column if tagged else None,
-            comment=recipe.comment,
-            unmarked=recipe.unmarked,
-            encoding_errors=recipe.encoding_errors,
-        )
-
-
 # The word first and its tag last, as in the files of CoNLL-2003.
-WORD_FIRST_TAG_LAST = ConllLayout()
+_WORD_FIRST_TAG_LAST = TagRecipe()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +80,7 @@ class TaggedWords:
 
 
 def read_conll(
-    path: str, layout: ConllLayout = WORD_FIRST_TAG_LAST
+    path: str, recipe: TagRecipe = _WORD_FIRST_TAG_LAST, tagged: bool = True
 ) -> TaggedWords:
     """Reads a CoNLL-style file.
 
@@ -128,32 +90,33 @@ def read_conll(
 
     Args:
       path: the file; .gz is unpacked.
-      layout: its columns.
+      recipe: says how it is laid out.
+      tagged: whether its tags are to be read.
 
     Raises:
       UserError: the file cannot be read, has no words or not the columns, or
         a line has fewer or more columns than others, an empty word or
         something else than a tag.
     """
-    if layout.unmarked not in UNMARKED:
-        raise UserError(
-            f"unmarked is {layout.unmarked!r}; it takes one of "
-            f"{', '.join(UNMARKED)}."
-        )
     words: list[str] = []
     tags: list[str] = []
     rows: list[int] = []
     sentence_starts, document_starts = [0], [0]
-    columns = _Columns(path, layout)
+    columns: _Columns | None = None
     marks = comments = 0
-    for row, line in read_lines(path, layout.encoding_errors):
+    for row, line in read_lines(path, recipe.encoding_errors):
         line = line.strip("\r\n")
         first_word = len(words) == sentence_starts[-1]
-        if first_word and layout.comment and line.startswith(layout.comment):
+        if first_word and recipe.comment and line.startswith(recipe.comment):
             comments += 1
             continue
-        is_mark = _is_mark(line)
+        # The quick look first: it is one line in hundreds.
+        is_mark = DOCUMENT_MARK in line and any(
+            cell.startswith(DOCUMENT_MARK) for cell in line.split()
+        )
         if not is_mark and line.strip(_BLANKS):
+            if columns is None:
+                columns = _Columns(path, row, line, recipe, tagged)
             word, tag = columns.read(row, line)
             words.append(word)
             tags.append(tag)
@@ -163,42 +126,29 @@ def read_conll(
         if is_mark:
             _close(document_starts, len(sentence_starts) - 1)
             marks += 1
-    if not words:
+    if columns is None:
         raise UserError(f"{path}: has no words.")
     _close(sentence_starts, len(words))
     _close(document_starts, len(sentence_starts) - 1)
-    if not marks and layout.unmarked == "sentences":
+    if not marks and recipe.unmarked == "sentences":
         document_starts = list(range(len(sentence_starts)))
-    _tell_oddities(path, words, columns.tabs, comments)
+    if comments:
+        log(f"{path}: {comments} comment lines are skipped.")
+    # Intended, or else a file that has tabs between some columns alone.
+    if columns.tabs and (odd := [word for word in words if " " in word]):
+        log(
+            f"{path}: {len(odd)} of {len(words)} words hold blanks "
+            f"({excerpt(odd[0])} first), since tabs divide the columns."
+        )
     return TaggedWords(
         path=path,
         words=words,
-        tags=[] if layout.tag_column is None else tags,
+        tags=tags if tagged else [],
         rows=np.array(rows, np.int64),
         sentence_starts=np.array(sentence_starts, np.int64),
         document_starts=np.array(document_starts, np.int64),
         separator="\t" if columns.tabs else " ",
         marks=marks,
-    )
-
-
-def _tell_oddities(
-    path: str, words: list[str], tabs: bool, comments: int
-) -> None:
-    if comments:
-        log(f"{path}: {comments} comment lines are skipped.")
-    # Intended, or else a file that has tabs between some columns alone.
-    if tabs and (odd := [word for word in words if " " in word]):
-        log(
-            f"{path}: {len(odd)} of {len(words)} words hold blanks "
-            f"({excerpt(odd[0])} first), since tabs divide the columns."
-        )
-
-
-def _is_mark(line: str) -> bool:
-    # The quick look first: it is one line in hundreds.
-    return DOCUMENT_MARK in line and any(
-        cell.startswith(DOCUMENT_MARK) for cell in line.split()
     )
 
 
@@ -209,20 +159,42 @@ def _close(starts: list[int], end: int) -> None:
 
 
 class _Columns:
-    """Finds the word and the tag in the lines of one file."""
+    """Finds word and tag in lines with the columns of the first one."""
 
-    def __init__(self, path: str, layout: ConllLayout):
-        self.tabs = False
+    def __init__(
+        self, path: str, row: int, line: str, recipe: TagRecipe, tagged: bool
+    ):
+        self.tabs = "\t" in line.strip(_BLANKS)
         self._path = path
-        self._layout = layout
-        self._first_row = 0
-        self._width = 0
+        self._first_row = row
+        self._width = width = len(self._split(line))
+        self._word, self._tag = recipe.token_column, recipe.tag_column
+        self._tagged = tagged
         self._known_tags: set[str] = set()
+        chosen = {"token_column": self._word}
+        if tagged:
+            chosen["tag_column"] = self._tag
+        for name, column in chosen.items():
+            if not -width <= column < width:
+                raise UserError(
+                    f"{path}, row {row}: has {_columns(width)} "
+                    f"({excerpt(line)}), so {name}={column} is not there; "
+                    f"columns are counted from 0, or from -1 backwards."
+                )
+        if tagged and (self._word - self._tag) % width == 0:
+            raise UserError(
+                f"{path}, row {row}: has {_columns(width)} "
+                f"({excerpt(line)}), so token_column and tag_column are the "
+                "same; word and tag stand in two, divided by blanks or tabs."
+            )
+
+    def _split(self, line: str) -> list[str]:
+        if self.tabs:
+            return [cell.strip(_BLANKS) for cell in line.split("\t")]
+        return _SEPARATORS.split(line.strip(_BLANKS))
 
     def read(self, row: int, line: str) -> tuple[str, str]:
         """The word and the tag, empty where none is to be read."""
-        if not self._width:
-            self._measure(row, line)
         cells = self._split(line)
         if len(cells) != self._width:
             raise UserError(
@@ -231,57 +203,25 @@ class _Columns:
                 f"columns are divided by {'tabs' if self.tabs else 'blanks'}, "
                 "and every word has the same number."
             )
-        word = cells[self._layout.token_column]
+        word = cells[self._word]
         if not word:
             raise UserError(
                 f"{self._path}, row {row}: has an empty word "
                 f"({excerpt(line)}); remove the line, or choose another "
                 "column with `token_column`."
             )
-        if self._layout.tag_column is None:
+        if not self._tagged:
             return word, ""
-        tag = cells[self._layout.tag_column]
+        tag = cells[self._tag]
         if tag not in self._known_tags:
-            self._check_tag(row, tag)
-        return word, tag
-
-    def _split(self, line: str) -> list[str]:
-        if self.tabs:
-            return [cell.strip(_BLANKS) for cell in line.split("\t")]
-        return _SEPARATORS.split(line.strip(_BLANKS))
-
-    def _measure(self, row: int, line: str) -> None:
-        """Takes the number of columns from the first word's line."""
-        self.tabs = "\t" in line.strip(_BLANKS)
-        self._first_row = row
-        self._width = width = len(self._split(line))
-        chosen = {}
-        for name in ("token_column", "tag_column"):
-            column = getattr(self._layout, name)
-            if column is None:
-                continue
-            if not -width <= column < width:
+            if not is_tag(tag):
                 raise UserError(
-                    f"{self._path}, row {row}: has {_columns(width)} "
-                    f"({excerpt(line)}), so {name}={column} is not there; "
-                    f"columns are counted from 0, or from -1 backwards."
+                    f"{self._path}, row {row}: {excerpt(tag)} is no tag; O is "
+                    "one, and B- or I- with a type, such as B-PER. Choose "
+                    "another column with `tag_column`."
                 )
-            chosen[name] = column % width
-        if len(set(chosen.values())) < len(chosen):
-            raise UserError(
-                f"{self._path}, row {row}: has {_columns(width)} "
-                f"({excerpt(line)}), so token_column and tag_column are the "
-                "same; word and tag stand in two, divided by blanks or tabs."
-            )
-
-    def _check_tag(self, row: int, tag: str) -> None:
-        if not is_tag(tag):
-            raise UserError(
-                f"{self._path}, row {row}: {excerpt(tag)} is no tag; O is one, "
-                "and B- or I- with a type, such as B-PER. Choose another "
-                "column with `tag_column`."
-            )
-        self._known_tags.add(tag)
+            self._known_tags.add(tag)
+        return word, tag
 
 
 def _columns(count: int) -> str:
@@ -298,7 +238,7 @@ def split_off_documents(
 
     Args:
       data: the words.
-      share: of the sentences that become dev.
+      share: of the sentences that becomes dev.
       seed: of the draw.
 
     Returns:
@@ -338,7 +278,7 @@ def _drawn(
 
     Args:
       documents: the numbers of those that have the same words.
-      sizes: int64 [D], the sentences of each.
+      sizes: int64 [D], the sentences of each document.
       target: how many sentences.
       seed: of the draw.
     """
@@ -376,13 +316,7 @@ def _sentences_of(data: TaggedWords, kept: np.ndarray) -> TaggedWords:
 def write_tag_predictions(
     path: str, data: TaggedWords, predictions: Sequence[str]
 ) -> None:
-    """Writes a prediction file.
-
-    Args:
-      path: where to.
-      data: the W words.
-      predictions: their tags, in the order of the words; written as they are.
-    """
+    """Writes the words with their predicted tags, as these are."""
     columns = [data.words, *([data.tags] if data.tags else []), predictions]
     lines = map(data.separator.join, zip(*columns, strict=True))
     text = "".join(
@@ -393,25 +327,15 @@ def write_tag_predictions(
 
 
 def read_tag_predictions(
-    path: str,
-    references: TaggedWords,
-    layout: ConllLayout = WORD_FIRST_TAG_LAST,
+    path: str, references: TaggedWords, encoding_errors: str = "strict"
 ) -> list[str]:
-    """Reads the predictions for the words of a file.
-
-    Args:
-      path: a CoNLL-style file with the same words; the tag that `layout`
-        names, the last one by default, is the predicted one.
-      references: the words.
-      layout: the columns of the prediction file.
-
-    Returns:
-      The predicted tags as the file has them, in the order of the words.
+    """Reads the predicted tags, the last column, as the file has them.
 
     Raises:
-      UserError: the file is broken, or has other words or sentences.
+      UserError: the file is broken, or has other words or sentences than the
+        references.
     """
-    found = read_conll(path, layout)
+    found = read_conll(path, TagRecipe(encoding_errors=encoding_errors))
     for number, (word, expected) in enumerate(
         zip(found.words, references.words, strict=False)
     ):
@@ -441,10 +365,7 @@ def read_tag_predictions(
 
 
 def score_tag_file(
-    references: str,
-    predictions: str,
-    layout: ConllLayout = WORD_FIRST_TAG_LAST,
-    prediction_layout: ConllLayout = WORD_FIRST_TAG_LAST,
+    references: str, predictions: str, recipe: TagRecipe = _WORD_FIRST_TAG_LAST
 ) -> EntityScores:
     """Scores a prediction file against a file with the gold tags.
 
@@ -452,16 +373,16 @@ def score_tag_file(
     entities; a notice says if the files are of different schemes.
 
     Args:
-      references: path of a CoNLL-style file.
-      predictions: path of one with the same words.
-      layout: the columns of the references.
-      prediction_layout: the columns of the predictions.
+      references: path of a CoNLL-style file, laid out as the recipe says.
+      predictions: path of one with the same words, the first column, and
+        predicted tags, the last one.
+      recipe: of the task.
 
     Raises:
       UserError: a file is broken, or their words or sentences differ.
     """
-    gold = read_conll(references, layout)
-    found = read_tag_predictions(predictions, gold, prediction_layout)
+    gold = read_conll(references, recipe)
+    found = read_tag_predictions(predictions, gold, recipe.encoding_errors)
     scheme = scheme_of(found, gold.sentence_starts)
     if scheme != gold.scheme and set(found) != {OUTSIDE}:
         log(

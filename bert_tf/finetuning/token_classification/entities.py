@@ -33,13 +33,7 @@ _PREFIXES = frozenset((BEGIN, INSIDE)) | _BEGINS | _ENDS
 
 
 class Entity(NamedTuple):
-    """A range of words.
-
-    Attributes:
-      kind: its type.
-      first: number of its first word.
-      last: number of its last word.
-    """
+    """Words of one type, from the number of the first to that of the last."""
 
     kind: str
     first: int
@@ -196,18 +190,10 @@ def iob2_labels(tags: Iterable[str]) -> tuple[str, ...]:
 def tag_numbers(
     tags: Sequence[str], labels: Sequence[str], path: str
 ) -> np.ndarray:
-    """The classes of tags.
-
-    Args:
-      tags: tags of W words.
-      labels: the classes; see `iob2_labels`.
-      path: the file that they are from, for the error.
-
-    Returns:
-      int32 [W].
+    """The places of W tags among the labels, int32 [W].
 
     Raises:
-      UserError: a tag is none of the classes.
+      UserError: a tag of the file is none of the labels.
     """
     number = {label: place for place, label in enumerate(labels)}
     if unknown := sorted(set(tags) - number.keys()):
@@ -220,13 +206,7 @@ def tag_numbers(
 
 @dataclasses.dataclass(frozen=True)
 class EntityCounts:
-    """Entities of one type, or of all.
-
-    Attributes:
-      num_gold: how many the references have.
-      num_predicted: how many the predictions have.
-      num_correct: how many both have.
-    """
+    """Entities of one type, or of all, in references, predictions and both."""
 
     num_gold: int
     num_predicted: int
@@ -288,11 +268,7 @@ def score_entities(
       references: the gold tags of W words.
       predictions: the tags predicted.
       sentence_starts: [N + 1], where each sentence begins; the last is W.
-
-    Raises:
-      UserError: there are no tags, or the two differ in number.
     """
-    _check(references, predictions)
     gold = entities(references, sentence_starts)
     predicted = entities(predictions, sentence_starts)
     parts = gold, predicted, set(gold).intersection(predicted)
@@ -327,11 +303,7 @@ def entity_confusion(
     Returns:
       The K types by name, and int64 [K + 1, K + 1]: the gold types by rows,
       the predicted ones by columns, the last of both being no entity.
-
-    Raises:
-      UserError: there are no tags, or the two differ in number.
     """
-    _check(references, predictions)
     gold, predicted = (
         {(e.first, e.last): e.kind for e in entities(tags, sentence_starts)}
         for tags in (references, predictions)
@@ -342,13 +314,3 @@ def entity_confusion(
     for span in gold.keys() | predicted.keys():
         confusion[place[gold.get(span)], place[predicted.get(span)]] += 1
     return kinds, confusion
-
-
-def _check(references: Sequence[str], predictions: Sequence[str]) -> None:
-    if len(references) != len(predictions):
-        raise UserError(
-            f"there are {len(references)} reference tags and "
-            f"{len(predictions)} predicted ones; every word has one of each."
-        )
-    if not references:
-        raise UserError("references: there are none to score.")

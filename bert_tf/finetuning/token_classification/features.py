@@ -52,11 +52,7 @@ _DTYPE = np.float16
 
 
 def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
-    """The layers that features are of, counted from the embeddings, 0.
-
-    Args:
-      features: one of `FEATURES`.
-      num_hidden_layers: L, the last one's number.
+    """The layers that one of `FEATURES` is of; the embeddings are 0.
 
     Raises:
       UserError: the encoder has fewer.
@@ -208,12 +204,8 @@ class FeatureRows(WordRows):
     def inputs(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
         """The inputs of some sentences, padded to the longest of them.
 
-        Args:
-          chosen: int64 [B], sentences by number.
-
-        Returns:
-          word_features, float32 [B, S, K, H], and input_mask, int32 [B, S],
-          1 = word, 0 = padding.
+        These are word_features, float32 [B, S, K, H], and input_mask, int32
+        [B, S], 1 = word, 0 = padding.
         """
         row, place, word = self.words(chosen)
         size = (len(chosen), int(self.lengths[chosen].max()))
@@ -264,7 +256,7 @@ def bilstm_tagger(
     Args:
       num_layers: K, the layers of the encoder that a word has vectors of.
       hidden_size: H.
-      num_classes: number of tags C.
+      num_classes: C.
       weighted: whether the K vectors are summed with learned weights; else
         they are concatenated.
       units: width of each direction.

@@ -29,7 +29,6 @@ from bert_tf.finetuning.task import (
 )
 from bert_tf.finetuning.token_classification.conll_files import (
     DOCUMENT_MARK,
-    ConllLayout,
     TaggedWords,
     read_conll,
     score_tag_file,
@@ -188,8 +187,7 @@ class TokenClassificationTask(
         """Reads the words of a split."""
 
         def read_rows(path: str, tags_needed: bool) -> TaggedWords:
-            tagged = tags_needed or recipe.score_test
-            return read_conll(path, ConllLayout.of_recipe(recipe, tagged))
+            return read_conll(path, recipe, tags_needed or recipe.score_test)
 
         return self.data.read(split, recipe, read_rows)
 
@@ -264,7 +262,7 @@ class TokenClassificationTask(
             tokenizer,
             config.max_seq_length,
             config.context,
-            config.doc_stride or None,
+            config.doc_stride,
             tags,
         )
 
@@ -378,12 +376,7 @@ class TokenClassificationTask(
           (wanted), were predicted (found), and are correct (right).
         """
         refuse_null_odds(self.name, null_odds)
-        found = score_tag_file(
-            references,
-            predictions,
-            ConllLayout.of_recipe(recipe),
-            ConllLayout(encoding_errors=recipe.encoding_errors),
-        )
+        found = score_tag_file(references, predictions, recipe)
         by_type = {
             kind: {
                 "f1": counts.f1,

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from keras import ops
 
-from bert_tf.errors import UserError
 from bert_tf.features import INPUT_MASK
-from bert_tf.finetuning.recipe import CONTEXTS
 from bert_tf.finetuning.rows import Outputs
 from bert_tf.finetuning.task_model import LOSS, Sums, weighted
 from bert_tf.finetuning.token_classification.conll_files import TaggedWords
@@ -62,10 +60,7 @@ class WordRows(abc.ABC):
     def words(
         self, chosen: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which words some rows predict, and where.
-
-        Args:
-          chosen: int64 [B], rows by number.
+        """Which words the rows of some numbers predict, and where.
 
         Returns:
           Of each word its row in the batch, its place in the row and its
@@ -82,14 +77,10 @@ class WordRows(abc.ABC):
         return () if self.tags is None else (self.tags,)
 
     def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
-        """A batch of some rows, padded to the longest of them.
+        """The inputs of some rows and, with `tags`, what to learn.
 
-        Args:
-          chosen: int64 [B], rows by number.
-
-        Returns:
-          The inputs and, with `tags`, tag_ids, int32 [B, S], and tag_weights,
-          float32 [B, S], 1 at the places of the words predicted and else 0.
+        That is tag_ids, int32 [B, S], and tag_weights, float32 [B, S], 1 at
+        the places of the words predicted and else 0.
         """
         batch = self.inputs(chosen)
         if self.tags is not None:
@@ -174,7 +165,7 @@ def encode_words(
     tokenizer: "BertTokenizer",
     max_seq_length: int,
     context: str = "document",
-    doc_stride: int | None = None,
+    doc_stride: int = 0,
     tags: np.ndarray | None = None,
 ) -> WordWindows:
     """Tokenises words and lays out a window for each sentence.
@@ -192,17 +183,10 @@ def encode_words(
       context: "document" shows what comes before and after a sentence in its
         document, "sentence" the sentence alone.
       doc_stride: tokens from the start of a window of a long sentence to that
-        of the next; None is half of a window, which leaves each word at least
+        of the next; 0 is half of a window, which leaves each word at least
         about a quarter to both sides.
       tags: see `WordRows`.
-
-    Raises:
-      UserError: an unknown context, no room for a token, or no stride.
     """
-    if context not in CONTEXTS:
-        raise UserError(
-            f"context is {context!r}; it takes one of {', '.join(CONTEXTS)}."
-        )
     room, stride = _room_and_stride(max_seq_length, doc_stride)
     ids, word_tokens = token_stream(data.words, tokenizer)
     begin, count = _shown(data, word_tokens, context, room)
@@ -262,9 +246,9 @@ def windows_per_sentence(
     word_tokens: np.ndarray,
     max_seq_length: int,
     context: str,
-    doc_stride: int | None,
+    doc_stride: int,
 ) -> np.ndarray:
-    """How many windows each sentence needs at most; see `encode_words`.
+    """How many windows each sentence needs at most, int64 [N].
 
     Args:
       data: the words.
@@ -272,30 +256,16 @@ def windows_per_sentence(
       max_seq_length: S, the longest row.
       context: "document" or "sentence".
       doc_stride: see `encode_words`.
-
-    Returns:
-      int64 [N], 1 where a sentence fits a row.
     """
     room, stride = _room_and_stride(max_seq_length, doc_stride)
     _, count = _shown(data, word_tokens, context, room)
     return num_windows(count, room, stride)
 
 
-def _room_and_stride(
-    max_seq_length: int, doc_stride: int | None
-) -> tuple[int, int]:
+def _room_and_stride(max_seq_length: int, doc_stride: int) -> tuple[int, int]:
     """Tokens of a window, and from one window to the next."""
     room = max_seq_length - _SPECIAL_TOKENS
-    if room < 1:
-        raise UserError(
-            f"max_seq_length is {max_seq_length}; [CLS], [SEP] and a token "
-            f"need {_SPECIAL_TOKENS + 1}."
-        )
-    if doc_stride is None:
-        doc_stride = max(room // 2, 1)
-    if doc_stride < 1:
-        raise UserError(f"doc_stride is {doc_stride}; it must be at least 1.")
-    return room, min(doc_stride, room)
+    return room, min(doc_stride or max(room // 2, 1), room)
 
 
 def _shown(
@@ -303,15 +273,9 @@ def _shown(
 ) -> tuple[np.ndarray, np.ndarray]:
     """What is shown of the document for each sentence, in sub-tokens.
 
-    Args:
-      data: the words.
-      word_tokens: int64 [W + 1], where words begin, in sub-tokens.
-      context: "document" or "sentence".
-      room: tokens of a window.
-
     Returns:
-      Where it begins, and how long it is, more than a window for a sentence
-      that is longer itself; each int64 [N].
+      Where it begins, and how long it is, more than the room of a window for
+      a sentence that is longer itself; each int64 [N].
     """
     bounds = word_tokens[data.sentence_starts]
     documents = data.document_starts
@@ -351,15 +315,11 @@ class TagObjective:
     def __call__(
         self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
     ) -> Sums:
-        """Sums the loss and the correct tags.
+        """Sums the loss and the correct tags (accuracy).
 
         Args:
           outputs: logits [B, S, C].
           batch: tag_ids int32 [B, S], tag_weights float32 [B, S].
-
-        Returns:
-          losses: the weighted sum, scalar float32.
-          metrics: accuracy, as (weighted sum, weight).
         """
         tags, weights = batch[TAG_IDS], batch[TAG_WEIGHTS]
         logits = ops.cast(outputs["logits"], "float32")

@@ -3,12 +3,11 @@
 import gzip
 import re
 
-import numpy as np
 import pytest
 
 from bert_tf.errors import UserError
+from bert_tf.finetuning.recipe import TagRecipe
 from bert_tf.finetuning.token_classification.conll_files import (
-    ConllLayout,
     read_conll,
     read_tag_predictions,
     score_tag_file,
@@ -41,7 +40,7 @@ def written(tmp_path, text, name="words.txt"):
 
 def error_of(tmp_path, text, **layout):
     with pytest.raises(UserError) as caught:
-        read_conll(written(tmp_path, text), ConllLayout(**layout))
+        read_conll(written(tmp_path, text), TagRecipe(**layout))
     line = str(caught.value)
     assert "\n" not in line
     assert line.startswith(str(tmp_path))
@@ -82,12 +81,16 @@ def test_the_same_file_in_other_dress(tmp_path, text):
     data = read_conll(written(tmp_path, text, "other.txt"))
     assert data.words == expected.words
     assert data.tags == expected.tags
-    np.testing.assert_array_equal(
-        data.sentence_starts, expected.sentence_starts
-    )
-    np.testing.assert_array_equal(
-        data.document_starts, expected.document_starts
-    )
+    for name in ("sentence_starts", "document_starts"):
+        found, same = getattr(data, name), getattr(expected, name)
+        assert found.tolist() == same.tolist()
+
+
+def test_a_packed_file_with_other_blanks_in_words(tmp_path):
+    path = tmp_path / "words.txt.gz"
+    text = "1\u00a0000 O\nx\u2028y B-N\n"
+    path.write_bytes(gzip.compress(text.encode()))
+    assert read_conll(str(path)).words == ["1\u00a0000", "x\u2028y"]
 
 
 def test_tabs_divide_alone_where_there_are_any(tmp_path, capsys):
@@ -100,20 +103,9 @@ def test_tabs_divide_alone_where_there_are_any(tmp_path, capsys):
     )
 
 
-def test_a_blank_of_another_kind_stays_in_its_word(tmp_path):
-    data = read_conll(written(tmp_path, "1\u00a0000 O\nx\u2028y B-N\n"))
-    assert data.words == ["1\u00a0000", "x\u2028y"]
-
-
-def test_packed_file(tmp_path):
-    path = tmp_path / "words.txt.gz"
-    path.write_bytes(gzip.compress(CONLL.encode()))
-    assert len(read_conll(str(path))) == 3
-
-
 def test_other_columns(tmp_path):
     text = "1 O EU x\n2 B-ORG EC y\n"
-    layout = ConllLayout(token_column=-2, tag_column=1)
+    layout = TagRecipe(token_column=-2, tag_column=1)
     data = read_conll(written(tmp_path, text), layout)
     assert data.words == ["EU", "EC"]
     assert data.tags == ["O", "B-ORG"]
@@ -123,29 +115,28 @@ def test_other_columns(tmp_path):
 
 
 def test_words_alone(tmp_path):
-    layout = ConllLayout(tag_column=None)
-    data = read_conll(written(tmp_path, "EU\nrejects\n\nPeter\n"), layout)
+    path = written(tmp_path, "EU\nrejects\n\nPeter\n")
+    data = read_conll(path, tagged=False)
     assert data.words == ["EU", "rejects", "Peter"]
     assert data.tags == []
     # What stands where a tag would is no matter.
-    data = read_conll(written(tmp_path, "EU NNP\nrejects VBZ\n"), layout)
+    path = written(tmp_path, "EU NNP\nrejects VBZ\n")
+    data = read_conll(path, tagged=False)
     assert data.tags == []
 
 
 def test_without_marks_each_sentence_is_a_document_or_all_are_one(tmp_path):
     path = written(tmp_path, "a O\n\nb O\nc O\n\nd O\n")
     assert read_conll(path).document_starts.tolist() == [0, 1, 2, 3]
-    one = read_conll(path, ConllLayout(unmarked="file"))
+    one = read_conll(path, TagRecipe(unmarked="file"))
     assert one.document_starts.tolist() == [0, 3]
     assert one.marks == 0
-    with pytest.raises(UserError, match="takes one of sentences, file"):
-        read_conll(path, ConllLayout(unmarked="none"))
 
 
 def test_comments_stand_before_sentences_alone(tmp_path, capsys):
     text = "# a sentence\n# O\n5 O\n# O\n\n# O\nx O\n"
     path = written(tmp_path, text)
-    data = read_conll(path, ConllLayout(comment="#"))
+    data = read_conll(path, TagRecipe(comment="#"))
     assert data.words == ["5", "#", "x"]
     assert f"{path}: 3 comment lines are skipped." in (capsys.readouterr().err)
     with pytest.raises(UserError, match="row 1: 'sentence' is no tag"):
@@ -203,7 +194,7 @@ def test_bytes_that_are_not_utf8(tmp_path):
     path.write_bytes(b"a O\nZ\xfcrich B-LOC\n")
     with pytest.raises(UserError, match=r"line 2: byte 2 \(0xfc\) is not UTF"):
         read_conll(str(path))
-    data = read_conll(str(path), ConllLayout(encoding_errors="replace"))
+    data = read_conll(str(path), TagRecipe(encoding_errors="replace"))
     assert data.words[1] == "Z\ufffdrich"
     with pytest.raises(UserError, match="none.txt: no such file"):
         read_conll(str(tmp_path / "none.txt"))
@@ -267,10 +258,8 @@ def test_a_written_file_reads_and_scores(tmp_path):
 
 def test_words_with_blanks_and_no_tags(tmp_path, capsys):
     path = str(tmp_path / "predictions.txt")
-    data = read_conll(
-        gold(tmp_path, "New York\tx\nhas\ty\n\nit\tz\n"),
-        ConllLayout(tag_column=None),
-    )
+    text = "New York\tx\nhas\ty\n\nit\tz\n"
+    data = read_conll(gold(tmp_path, text), tagged=False)
     write_tag_predictions(path, data, ["B-LOC", "O", "O"])
     with open(path, encoding="utf-8") as file:
         assert file.read() == "New York\tB-LOC\nhas\tO\n\nit\tO\n\n"
@@ -287,13 +276,9 @@ def test_a_file_of_another_system(tmp_path):
         encoding="utf-8",
     )
     scores = score_tag_file(gold(tmp_path), str(path))
-    counts = scores.overall
-    assert counts == EntityCounts(3, 4, 2)
-    columns = ConllLayout(token_column=0, tag_column=2)
-    again = score_tag_file(
-        gold(tmp_path), str(path), ConllLayout(tag_column=2), columns
-    )
-    assert again == scores
+    assert scores.overall == EntityCounts(3, 4, 2)
+    recipe = TagRecipe(tag_column=2)
+    assert score_tag_file(gold(tmp_path), str(path), recipe) == scores
 
 
 def pasted(tmp_path, rows):
@@ -326,8 +311,8 @@ def test_accuracy_is_of_the_tags_as_given(
     scores = score_tag_file(*pasted(tmp_path, (gold_tags, found_tags)))
     assert scores.accuracy == num_same / 3
     assert scores.overall.num_correct == num_correct
-    told = "found.txt: has tags in IOB2 and" in capsys.readouterr().err
-    assert told == ("I-PER" in gold_tags and found_tags == "O B-PER O")
+    logged = "found.txt: has tags in IOB2 and" in capsys.readouterr().err
+    assert logged == ("I-PER" in gold_tags and found_tags == "O B-PER O")
 
 
 @pytest.mark.parametrize(

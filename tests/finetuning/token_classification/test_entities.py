@@ -138,16 +138,10 @@ def test_conversion_keeps_entities_and_is_done_once(case):
                 assert converted[word - 1] != "O"
 
 
-@pytest.mark.parametrize(
-    "tag", ["", "PER", "X-PER", "B-", "-PER", "B", "o", "b-PER", "BI-PER"]
-)
-def test_what_is_no_tag(tag):
-    assert not is_tag(tag)
-
-
-@pytest.mark.parametrize("tag", ["O", "B-PER", "I-a-b", "S-x", "B-人名"])
-def test_what_is_a_tag(tag):
-    assert is_tag(tag)
+def test_what_is_a_tag():
+    assert all(map(is_tag, ["O", "B-PER", "I-a-b", "S-x", "B-人名"]))
+    others = ["", "PER", "X-PER", "B-", "-PER", "B", "o", "b-PER", "BI-PER"]
+    assert not any(map(is_tag, others))
 
 
 def test_labels_have_both_tags_of_every_type():
@@ -178,14 +172,12 @@ def test_schemes_are_written_and_recognised(scheme, expected):
     # A slip of whoever tagged it changes little.
     assert scheme_of([*tags, "I-C", "B-C"], [0, 8, 9, 11]) == scheme
     assert scheme_of(["O", "O"], [0, 2]) == "IOB2"
+    # A sentence ends an entity in every scheme.
+    ended = {"IOB1": "I-A", "IOB2": "B-A", "IOBES": "S-A", "BILOU": "U-A"}
+    converted = in_scheme(["I-A", "I-A"], [0, 1, 2], scheme)
+    assert converted == [ended[scheme]] * 2
 
 
-def test_a_sentence_ends_an_entity_in_every_scheme():
-    assert in_scheme(["I-A", "I-A"], [0, 1, 2], "IOB1") == ["I-A", "I-A"]
-    assert in_scheme(["I-A", "I-A"], [0, 1, 2], "IOB2") == ["B-A", "B-A"]
-
-
-TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
 # Two sentences; one entity right, one of the wrong type, one too short, one
 # missed and one where there is none.
 GOLD = "B-PER I-PER O B-LOC O B-ORG I-ORG | B-LOC O O B-MISC".split()
@@ -275,48 +267,19 @@ def test_what_conlleval_prints():
 
 @st.composite
 def two_taggings(draw):
-    lengths = draw(st.lists(st.integers(1, 5), min_size=1, max_size=5))
-    bounds = [0, *np.cumsum(lengths).tolist()]
-    count = bounds[-1]
-    some = st.lists(st.sampled_from(TAGS), min_size=count, max_size=count)
-    return draw(some), draw(some), bounds
-
-
-def walk(references, predictions, bounds):
-    """Counts as one who reads both columns word by word would.
-
-    A range is open from its first word on; it is correct if it opens and
-    closes at the same words in both columns, with one type.
-    """
-    num_gold = num_predicted = num_correct = 0
-    for begin, end in zip(bounds, bounds[1:], strict=False):
-        open_both = False
-        last = ["O", "O"]
-        for word in [*range(begin, end), None]:
-            now = ["O", "O"]
-            if word is not None:
-                now = [references[word], predictions[word]]
-            opens, closes = [], []
-            for before, tag in zip(last, now, strict=True):
-                other = before[2:] != tag[2:] or tag[0] == "B"
-                opens.append(tag != "O" and (before == "O" or other))
-                closes.append(before != "O" and (tag == "O" or other))
-            if open_both and any(closes):
-                num_correct += all(closes)
-                open_both = False
-            num_gold += opens[0]
-            num_predicted += opens[1]
-            if all(opens) and now[0][2:] == now[1][2:]:
-                open_both = True
-            last = now
-    return EntityCounts(num_gold, num_predicted, num_correct)
+    tags, bounds = draw(tagged_sentences())
+    count = len(tags)
+    some = st.lists(st.sampled_from(IOB_TAGS), min_size=count, max_size=count)
+    return tags, draw(some), bounds
 
 
 @given(two_taggings())
-def test_counts_are_those_of_a_walk_over_both_columns(case):
+def test_counts_are_those_of_a_slow_search(case):
     references, predictions, bounds = case
     scores = score_entities(references, predictions, bounds)
-    assert scores.overall == walk(references, predictions, bounds)
+    gold, found = (slow_entities(tags, bounds) for tags in case[:2])
+    both = [entity for entity in gold if entity in found]
+    assert scores.overall == EntityCounts(len(gold), len(found), len(both))
     for name in ("num_gold", "num_predicted", "num_correct"):
         parts = [getattr(part, name) for part in scores.by_type.values()]
         assert getattr(scores.overall, name) == sum(parts)
@@ -358,11 +321,3 @@ def test_nothing_found_and_nothing_there():
     empty = score_entities(["O"], ["O"], [0, 1])
     assert empty.scores()["f1"] == 0.0
     assert empty.scores()["accuracy"] == 1.0
-
-
-@pytest.mark.parametrize("call", [score_entities, entity_confusion])
-def test_what_cannot_be_scored(call):
-    with pytest.raises(UserError, match="3 reference tags and 2 predicted"):
-        call(["O"] * 3, ["O"] * 2, [0, 3])
-    with pytest.raises(UserError, match="there are none to score"):
-        call([], [], [0])

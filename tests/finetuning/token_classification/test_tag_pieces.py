@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.checkpoints import load_checkpoint
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.finetuning.recipe import TagRecipe
@@ -18,15 +17,12 @@ from bert_tf.finetuning.token_classification.task import TagPredictions
 from bert_tf.finetuning.token_classification.windows import TagObjective
 from bert_tf.models import bert_token_classifier
 from bert_tf.text.tokenizer import BertTokenizer
-from tests.finetuning.sentence_runs import model_folder, tokenizer
-from tests.finetuning.token_classification.tag_runs import (
-    TASK,
-    conll,
-    tag_recipe,
-    write_files,
-)
+from tests.contracts.task_cases import write_tags
+from tests.finetuning.sentence_runs import tokenizer
 from tests.model_helpers import encoder_inputs, fill, numpy, small_config
+from tools.task_files import load_task
 
+TASK = load_task("conll2003")
 LABELS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
 
 
@@ -34,6 +30,12 @@ def words_of(tmp_path, text, name="words.txt") -> TaggedWords:
     path = tmp_path / name
     path.write_text(text)
     return read_conll(str(path))
+
+
+def some_words(tmp_path, count, seed) -> TaggedWords:
+    """Sentences, of which four make a document."""
+    write_tags(tmp_path / "some.txt", count, seed, False)
+    return read_conll(str(tmp_path / "some.txt"))
 
 
 def mean_loss(words, logits, config):
@@ -44,7 +46,7 @@ def mean_loss(words, logits, config):
 
 @pytest.fixture
 def split(tmp_path):
-    words = words_of(tmp_path, conll(6, 3))
+    words = some_words(tmp_path, 6, 3)
     config = TASK.configure(TagRecipe(max_seq_length=24), words)
     rows = TASK.encode(words, tokenizer(), config, labelled=True)
     return Split(words, rows), config
@@ -71,13 +73,13 @@ def test_only_first_sub_tokens_are_learned_from(split):
     # Every word counts the same.
     rows, places = np.nonzero(batch["tag_weights"])
     chosen = logits.numpy()[rows, places].astype(np.float64)
-    wanted = batch["tag_ids"][rows, places]
+    gold = batch["tag_ids"][rows, places]
     total = np.log(np.exp(chosen).sum(axis=-1))
-    expected = np.mean(total - chosen[np.arange(words), wanted])
+    expected = np.mean(total - chosen[np.arange(words), gold])
     assert float(mean["loss"]) == pytest.approx(expected, rel=1e-5)
     right, weight = metrics["accuracy"]
     assert weight == words
-    assert right == np.sum(chosen.argmax(axis=-1) == wanted)
+    assert right == np.sum(chosen.argmax(axis=-1) == gold)
     # The same loss as over the words of a split.
     order = np.lexsort((places, rows))
     found = mean_loss(part.examples, chosen[order].astype("float32"), config)
@@ -142,11 +144,12 @@ def test_the_logits_of_tokens_are_the_same_without_padding():
 
 
 def test_what_the_doctor_finds(tmp_path):
-    folder = write_files(tmp_path / "names", train=20)
-    dev = conll(3, 0).replace("LOC", "ORG")
+    for name, count in (("eng.train", 20), ("eng.testa", 3)):
+        write_tags(tmp_path / name, count, 0, False)
+    dev = (tmp_path / "eng.testa").read_text().replace("LOC", "ORG")
     long = "".join(f"Good{number}\u200b N I-NP O\n" for number in range(60))
-    (folder / "eng.testa").write_text(f"{dev}\n{long}")
-    recipe = tag_recipe(tmp_path, tmp_path, score_test=False)
+    (tmp_path / "eng.testa").write_text(f"{dev}\n{long}")
+    recipe = TagRecipe(data_dir=str(tmp_path), max_seq_length=32)
     splits = {k: TASK.load(k, recipe) for k in ("train", "dev")}
     found = TASK.examine(recipe, tokenizer(), splits)
     numbers, lines = found.numbers, "\n".join(found.lines)
@@ -193,14 +196,14 @@ def test_case_of_words_and_of_the_vocabulary(tmp_path, lower_case, word):
 
 
 def test_documents_are_split_whole(tmp_path):
-    words = words_of(tmp_path, conll(40, 7, sentences_of_document=2))
+    words = some_words(tmp_path, 40, 7)
     train, dev = split_off_documents(words, 0.2, 5)
     assert (len(train), len(dev)) == (32, 8)
-    assert len(train.document_starts) - 1 == 16
+    assert len(train.document_starts) - 1 == 8
     both = sorted([*train.rows.tolist(), *dev.rows.tolist()])
     assert both == words.rows.tolist()
     for part in (train, dev):
-        assert part.document_starts.tolist() == [*range(0, len(part) + 1, 2)]
+        assert part.document_starts.tolist() == [*range(0, len(part) + 1, 4)]
         place = {row: number for number, row in enumerate(words.rows.tolist())}
         numbers = [place[row] for row in part.rows.tolist()]
         assert part.words == [words.words[number] for number in numbers]
@@ -212,45 +215,38 @@ def test_documents_are_split_whole(tmp_path):
     again = split_off_documents(words, 0.2, 5)[1]
     other = split_off_documents(words, 0.2, 6)[1]
     assert again.rows.tolist() == dev.rows.tolist() != other.rows.tolist()
-
-
-def test_the_same_sentences_stay_on_one_side(tmp_path):
+    # Documents of the same words stay on one side.
     text = "a O\n\nb B-PER\n\n" * 10 + "c O\n\n"
     train, dev = split_off_documents(words_of(tmp_path, text), 0.4, 0)
     assert not set(train.words) & set(dev.words)
 
 
 def test_of_one_document_the_end_is_split_off(tmp_path):
-    words = words_of(tmp_path, f"-DOCSTART- O\n\n{'a O' + chr(10) * 2}" * 1)
+    words = words_of(tmp_path, "-DOCSTART- O\n\na O\n\n")
     with pytest.raises(UserError, match=r"its 1 sentence\(s\) in 1 document"):
         split_off_documents(words, 0.1, 0)
-    words = words_of(tmp_path, conll(10, 1, sentences_of_document=10))
+    text = "".join(f"w{k} O\n\n" for k in range(10))
+    words = words_of(tmp_path, f"-DOCSTART- O\n\n{text}")
     train, dev = split_off_documents(words, 0.2, 0)
     assert (len(train), len(dev)) == (8, 2)
     assert dev.rows[0] > train.rows[-1]
 
 
-def test_official_numbers_of_conll2003(shared_data, tmp_path):
+def test_official_numbers_of_conll2003(shared_data):
     """The real files: what they hold, and that every word is asked for."""
-    from tasks.conll2003 import TASK as CONLL
-
-    assert CONLL.defaults["score_test"]
-    recipe = CONLL.recipe_type(
-        **{**CONLL.defaults, "data_dir": str(shared_data)}
-    )
-    assert CONLL.splits(CONLL.dev_splits, recipe) == ("dev", "test")
-    splits = {k: CONLL.load(k, recipe) for k in ("train", "dev", "test")}
+    assert TASK.defaults["score_test"]
+    recipe = TagRecipe(**{**TASK.defaults, "data_dir": str(shared_data)})
+    assert TASK.splits(TASK.dev_splits, recipe) == ("dev", "test")
+    splits = {k: TASK.load(k, recipe) for k in ("train", "dev", "test")}
     assert [len(words) for words in splits.values()] == [14041, 3250, 3453]
-    load = load_checkpoint(model_folder(tmp_path / "model"))
-    own = BertTokenizer(load.vocabulary, True)
-    numbers = CONLL.examine(recipe, own, splits).numbers
+    numbers = TASK.examine(recipe, tokenizer(), splits).numbers
     parts = numbers["splits"].values()
     assert [sum(p["entities"].values()) for p in parts] == [23499, 5942, 5648]
     assert [p["documents"] for p in parts] == [946, 216, 231]
-    config = CONLL.configure(recipe, splits["train"])
+    config = TASK.configure(recipe, splits["train"])
     assert len(config.labels) == 9
     dev = splits["dev"]
-    rows = CONLL.encode(dev, own, config, labelled=True)
+    rows = TASK.encode(dev, tokenizer(), config, labelled=True)
     assert len(rows) == 3250
     assert rows.word_starts[-1] == len(dev.words) == 51362
     batch = rows.batch(np.arange(9))
