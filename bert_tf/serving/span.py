@@ -32,7 +32,7 @@ from bert_tf.serving.text_model import (
     TextModel,
     encoder_of,
 )
-from bert_tf.text.packing import TokenIds, Windows
+from bert_tf.text.packing import Windows
 from bert_tf.text.packing_graph import (
     most_context,
     row_lengths,
@@ -42,7 +42,6 @@ from bert_tf.text.packing_graph import (
 )
 from bert_tf.text.tokenizer import BertTokenizer
 
-_INPUTS = ("question", "context")
 # [CLS] and two [SEP].
 _SPECIALS = 3
 
@@ -124,7 +123,7 @@ class SpanModel(TextModel):
         """See the class."""
         return {
             SERVING_DEFAULT: signature(
-                self._from_text, *(text_spec(name) for name in _INPUTS)
+                self._from_text, text_spec("question"), text_spec("context")
             ),
             TOKENS: self.tokens_signature(),
         }
@@ -168,19 +167,20 @@ class SpanModel(TextModel):
             {"start_logits": (None,), "end_logits": (None,)},
             width,
         )
+        span_logits = logits["start_logits"], logits["end_logits"]
         with tf.device(HOST):
             candidates = find_candidates(
                 lengths,
                 first.count + 2,
                 windows,
-                text,
-                logits["start_logits"],
-                logits["end_logits"],
+                text.begin,
+                *span_logits,
                 self._n_best_size,
                 self._max_answer_length,
             )
             return best_answers(
                 candidates,
+                null_scores(windows, text.count, *span_logits),
                 self._characters(context, ids, begins, ends),
                 self._n_best_size,
                 self.threshold,
@@ -195,7 +195,7 @@ def find_candidates(
     lengths: tf.Tensor,
     before: tf.Tensor,
     windows: Windows,
-    contexts: TokenIds,
+    context_begin: tf.Tensor,
     start_logits: tf.Tensor,
     end_logits: tf.Tensor,
     n_best_size: int,
@@ -207,7 +207,7 @@ def find_candidates(
       lengths: int32 [W], tokens of each row.
       before: int32 [W], those of them before the window.
       windows: the windows on the contexts.
-      contexts: the B contexts.
+      context_begin: int32 [B], where the tokens of each context begin.
       start_logits: float32 [W, S].
       end_logits: float32 [W, S].
       n_best_size: how many starts and ends of a window are tried.
@@ -238,7 +238,7 @@ def find_candidates(
     order = tf.argsort(-score, stable=True)
     by_question = tf.argsort(tf.gather(question, order), stable=True)
     order = tf.gather(order, by_question)
-    shift = tf.gather(contexts.begin, question) + tf.gather(
+    shift = tf.gather(context_begin, question) + tf.gather(
         windows.offset - before, window
     )
     return Candidates(
@@ -246,7 +246,6 @@ def find_candidates(
         tf.gather(first + shift, order),
         tf.gather(last + shift, order),
         tf.gather(score, order),
-        _null(windows, contexts, start_logits, end_logits),
     )
 
 
@@ -259,11 +258,6 @@ def _best_positions(
 ) -> tf.Tensor:
     """The positions of the highest logits, the first of equal ones first.
 
-    Args:
-      logits: float32 [W, S].
-      lengths: int32 [W].
-      count: how many.
-
     Returns:
       int32 [W, K], past a row's end where it is short.
     """
@@ -273,16 +267,26 @@ def _best_positions(
     return tf.math.top_k(masked, tf.minimum(count, width)).indices
 
 
-def _null(
+def null_scores(
     windows: Windows,
-    contexts: TokenIds,
+    num_tokens: tf.Tensor,
     start_logits: tf.Tensor,
     end_logits: tf.Tensor,
 ) -> tf.Tensor:
-    """The score of no answer, float64 [B]; 0 where there is no window."""
+    """The score of no answer, in the window where it is the least.
+
+    Args:
+      windows: the windows on the contexts.
+      num_tokens: int32 [B], those of each context.
+      start_logits: float32 [W, S].
+      end_logits: float32 [W, S].
+
+    Returns:
+      float64 [B]; 0 where there is no window.
+    """
     score = tf.cast(start_logits[:, 0], tf.float64)
     score += tf.cast(end_logits[:, 0], tf.float64)
     least = tf.math.unsorted_segment_min(
-        score, windows.text, tf.size(contexts.count)
+        score, windows.text, tf.size(num_tokens)
     )
-    return tf.where(contexts.count > 0, least, tf.zeros_like(least))
+    return tf.where(num_tokens > 0, least, tf.zeros_like(least))

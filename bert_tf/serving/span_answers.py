@@ -9,7 +9,7 @@ Tokens are looked for in their words from the left, and may so be found before
 their own place.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import tensorflow as tf
 
@@ -33,15 +33,12 @@ class Candidates(NamedTuple):
       first: int32 [V], tokens of the flat list of all contexts.
       last: int32 [V], likewise.
       score: float64 [V], start logit and end logit together.
-      null: float64 [B], those of no answer, in the window where they are the
-        least.
     """
 
     question: tf.Tensor
     first: tf.Tensor
     last: tf.Tensor
     score: tf.Tensor
-    null: tf.Tensor
 
 
 class Characters(NamedTuple):
@@ -89,8 +86,12 @@ class Places(NamedTuple):
     token: tf.Tensor
 
 
+_Columns = TypeVar("_Columns", Candidates, Places)
+
+
 def best_answers(
     candidates: Candidates,
+    null: tf.Tensor,
     characters: Characters,
     n_best_size: int,
     null_threshold: float | None,
@@ -99,47 +100,58 @@ def best_answers(
 
     Args:
       candidates: V spans of B questions.
+      null: float64 [B], the scores of no answer.
       characters: of the contexts.
       n_best_size: how many answers are kept.
       null_threshold: see `SpanModel`.
     """
-    rows = tf.size(candidates.null)
-    candidates, places = _found(candidates, characters, n_best_size)
+    rows = tf.size(null)
+    candidates, places = _found(candidates, characters, n_best_size, rows)
     texts = answer_texts(characters, places)
     kept = _distinct(candidates.question, texts)
-    rank = _ranks(candidates, kept)
-    limit = _limit(candidates, kept, n_best_size, null_threshold is not None)
-    stays = rank < tf.gather(limit, tf.gather(candidates.question, kept))
-    kept, rank = tf.boolean_mask(kept, stays), tf.boolean_mask(rank, stays)
-    places = Places(*(tf.gather(values, kept) for values in places))
     question = tf.gather(candidates.question, kept)
+    rank = _ranks(question, rows)
+    limit = tf.fill([rows], n_best_size)
+    if null_threshold is not None:
+        # No answer stands behind what scores the same, and takes a place if
+        # one is left there.
+        before = tf.gather(candidates.score, kept) >= tf.gather(null, question)
+        before = tf.math.unsorted_segment_sum(
+            tf.cast(before, tf.int32), question, rows
+        )
+        limit -= tf.cast(before < n_best_size, tf.int32)
+    stays = rank < tf.gather(limit, question)
+    kept, rank = tf.boolean_mask(kept, stays), tf.boolean_mask(rank, stays)
+    question, _, _, score = _taken(candidates, kept)
+    places = _taken(places, kept)
     index = tf.stack([question, rank], 1)
     texts = tf.tensor_scatter_nd_update(
-        tf.fill([rows, n_best_size], ""),
-        index,
-        tf.gather(texts, kept),
+        tf.fill([rows, n_best_size], ""), index, tf.gather(texts, kept)
     )
-    score = tf.gather(candidates.score, kept)
-    shares, null_share = _shares(
-        score, question, candidates.null, null_threshold is not None
-    )
-    shares = tf.scatter_nd(index, shares, [rows, n_best_size])
-    first = tf.where(rank == 0)
-    answered = tf.scatter_nd(
-        tf.gather(question, first), tf.ones_like(first[:, 0]), [rows]
-    )
-    answered = tf.cast(answered, tf.bool)
-    best = tf.scatter_nd(
-        tf.gather(question, first), tf.gather_nd(score, first), [rows]
-    )
+    # The lowest number where there is none.
+    best = tf.math.unsorted_segment_max(score, question, rows)
+    answered, most = best > best.dtype.min, best
+    exp_null = tf.zeros_like(null)
     if null_threshold is not None:
-        answered &= candidates.null - best <= null_threshold
+        answered &= null - best <= null_threshold
+        most = tf.maximum(best, null)
+        exp_null = tf.exp(null - most)
+    # The softmax over the best.
+    exp_scores = tf.exp(score - tf.gather(most, question))
+    total = tf.math.unsorted_segment_sum(exp_scores, question, rows) + exp_null
+    null_share = tf.math.divide_no_nan(exp_null, total)
+    shares = exp_scores / tf.gather(total, question)
+    shares = tf.scatter_nd(index, shares, [rows, n_best_size])
+    before = tf.gather(characters.row_begin, question)
     # Unused places stay at -1.
     begin, end = (
         tf.tensor_scatter_nd_update(
-            tf.fill([rows, n_best_size], -1), index, values
+            tf.fill([rows, n_best_size], -1), index, values - before
         )
-        for values in _character_spans(characters, places, question)
+        for values in (
+            tf.gather(characters.places, places.first),
+            tf.gather(characters.places, places.last) + 1,
+        )
     )
     return {
         "answer": tf.where(answered, texts[:, 0], ""),
@@ -156,31 +168,29 @@ def best_answers(
     }
 
 
+def _taken(values: _Columns, chosen: tf.Tensor) -> _Columns:
+    """Some of what several tensors hold in parallel."""
+    return type(values)(*(tf.gather(value, chosen) for value in values))
+
+
 def _found(
-    candidates: Candidates, characters: Characters, n_best_size: int
+    candidates: Candidates,
+    characters: Characters,
+    n_best_size: int,
+    rows: tf.Tensor,
 ) -> tuple[Candidates, Places]:
     """The likeliest candidates, and where they are found first."""
     places = places_of(characters, candidates.first, candidates.last)
-    # Alike are for sure only those that are found at their own place.
+    # Only those that are found at their own place are surely the same.
     moves = tf.where(
         places.searched > 0, tf.strings.as_string(places.token), ""
     )
     texts = answer_texts(characters, places)
     kept = _distinct(candidates.question, texts, moves)
-    rank = _ranks(candidates, kept)
+    rank = _ranks(tf.gather(candidates.question, kept), rows)
     kept = tf.boolean_mask(kept, rank < _SEARCHED * n_best_size)
-    return (
-        Candidates(
-            tf.gather(candidates.question, kept),
-            tf.gather(candidates.first, kept),
-            tf.gather(candidates.last, kept),
-            tf.gather(candidates.score, kept),
-            candidates.null,
-        ),
-        found_first(
-            characters, Places(*(tf.gather(value, kept) for value in places))
-        ),
-    )
+    places = found_first(characters, _taken(places, kept))
+    return _taken(candidates, kept), places
 
 
 def _distinct(question: tf.Tensor, *texts: tf.Tensor) -> tf.Tensor:
@@ -192,63 +202,12 @@ def _distinct(question: tf.Tensor, *texts: tf.Tensor) -> tf.Tensor:
     return tf.boolean_mask(number, tf.gather(first, same) == number)
 
 
-def _ranks(candidates: Candidates, kept: tf.Tensor) -> tf.Tensor:
-    """The ranks of some candidates, int32 [K], in their questions."""
-    question = tf.gather(candidates.question, kept)
+def _ranks(question: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """The ranks of candidates of the `rows` questions in their own."""
     counts = tf.math.unsorted_segment_sum(
-        tf.ones_like(question), question, tf.size(candidates.null)
+        tf.ones_like(question), question, rows
     )
     return ragged_range(counts)[1]
-
-
-def _limit(
-    candidates: Candidates, kept: tf.Tensor, n_best_size: int, with_null: bool
-) -> tf.Tensor:
-    """How many answers each question may have, int32 [B]."""
-    rows = tf.size(candidates.null)
-    if not with_null:
-        return tf.fill([rows], n_best_size)
-    # No answer stands behind what scores the same, and takes a place if one
-    # is left there.
-    question = tf.gather(candidates.question, kept)
-    before = tf.gather(candidates.score, kept) >= tf.gather(
-        candidates.null, question
-    )
-    before = tf.math.unsorted_segment_sum(
-        tf.cast(before, tf.int32), question, rows
-    )
-    return tf.where(before < n_best_size, n_best_size - 1, n_best_size)
-
-
-def _shares(
-    score: tf.Tensor, question: tf.Tensor, null: tf.Tensor, with_null: bool
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """The softmax over the best, float64 [K], and the share of none [B]."""
-    rows = tf.size(null)
-    most = tf.math.unsorted_segment_max(score, question, rows)
-    if with_null:
-        most = tf.maximum(most, null)
-    exp_scores = tf.exp(score - tf.gather(most, question))
-    total = tf.math.unsorted_segment_sum(exp_scores, question, rows)
-    exp_null = tf.zeros_like(null)
-    if with_null:
-        exp_null = tf.exp(null - most)
-    total += exp_null
-    return (
-        exp_scores / tf.gather(total, question),
-        tf.math.divide_no_nan(exp_null, total),
-    )
-
-
-def _character_spans(
-    characters: Characters, places: Places, question: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Begin and exclusive end of answers in their contexts, int32 [K]."""
-    before = tf.gather(characters.row_begin, question)
-    return (
-        tf.gather(characters.places, places.first) - before,
-        tf.gather(characters.places, places.last) - before + 1,
-    )
 
 
 class ContextCharacters(tf.Module):

@@ -42,7 +42,12 @@ from bert_tf.serving.text_model import (
 )
 from bert_tf.text import unicode_tables
 from bert_tf.text.packing import TokenIds, Windows
-from bert_tf.text.packing_graph import row_lengths, take, token_ids
+from bert_tf.text.packing_graph import (
+    most_context,
+    row_lengths,
+    take,
+    token_ids,
+)
 from bert_tf.text.tokenizer import BertTokenizer
 
 # How words are found: "text" as above, "blanks" where the text is made of the
@@ -173,60 +178,41 @@ class TagModel(TextModel):
             width,
         )["logits"]
         with tf.device(HOST):
-            asked = self._places(words, texts, windows)
+            asked = _places(words, texts, windows)
             return self._answers(codes, words, tf.gather_nd(logits, asked))
-
-    def _places(
-        self, words: Words, texts: TokenIds, windows: Windows
-    ) -> tf.Tensor:
-        """Window and position that answer for each word, int32 [K, 2].
-
-        The windows of a text have one length, so the best one is that whose
-        middle is nearest: that before the word or that behind it.
-        """
-        begin = tf.gather(texts.begin, words.row)
-        place = words.token - begin
-        count = tf.math.unsorted_segment_sum(
-            tf.ones_like(windows.text), windows.text, tf.size(texts.count)
-        )
-        last = tf.gather(count, words.row) - 1
-        room, stride = self._room, self._stride
-        lower = (2 * place - (room - 1)) // (2 * stride)
-        lower = tf.minimum(tf.maximum(lower, 0), last)
-        first = tf.gather(tf.cumsum(count, exclusive=True), words.row)
-
-        def smaller_side(number: tf.Tensor) -> tf.Tensor:
-            offset = tf.gather(windows.offset, first + number)
-            return tf.minimum(place - offset, offset + room - 1 - place)
-
-        upper = tf.minimum(lower + 1, last)
-        best = first + tf.where(
-            smaller_side(upper) > smaller_side(lower), upper, lower
-        )
-        position = place - tf.gather(windows.offset, best) + 1
-        return tf.stack([best, position], 1)
 
     def _answers(
         self, codes: tf.RaggedTensor, words: Words, logits: tf.Tensor
     ) -> Tensors:
         """The entities of B texts from the logits of K words [K, C]."""
-        probabilities = tf.nn.softmax(logits)
         tags = tf.argmax(logits, -1, output_type=tf.int32)
-        found = _entities(self.labels, tags, words.row)
-        share = tf.reduce_max(probabilities, -1)
-        begin = tf.gather(words.begin, found.first)
-        end = tf.gather(words.end, found.last)
-        row = tf.gather(words.row, found.first)
-        starts = tf.cast(codes.row_starts(), tf.int32)
-        size = tf.size(found.first)
-        one = tf.ones_like(found.entity, tf.float32)
+        share = tf.reduce_max(tf.nn.softmax(logits), -1)
+        table = tag_table(self.labels)
+        kind = tf.gather(table.kind, tags)
+        same = continues(
+            words.row,
+            kind,
+            tf.gather(table.begins, tags),
+            tf.gather(table.ends, tags),
+        )
+        # The words that are of an entity, and which of them begin one.
+        inside = kind >= 0
+        begins = inside & ~tf.concat([[False], same], 0)[: tf.size(tags)]
+        word = tf.cast(tf.where(inside)[:, 0], tf.int32)
+        entity = tf.gather(tf.cumsum(tf.cast(begins, tf.int32)) - 1, word)
+        first = tf.cast(tf.where(begins)[:, 0], tf.int32)
+        size = tf.size(first)
+        last = tf.math.unsorted_segment_max(word, entity, size)
         scores = tf.math.unsorted_segment_sum(
-            tf.gather(share, found.word), found.entity, size
-        ) / tf.math.unsorted_segment_sum(one, found.entity, size)
+            tf.gather(share, word), entity, size
+        ) / tf.cast(last - first + 1, tf.float32)
+        names = tf.constant([*table.kinds, OUTSIDE])
+        row = tf.gather(words.row, first)
+        begin, end = tf.gather(words.begin, first), tf.gather(words.end, last)
         counts = tf.math.unsorted_segment_sum(
             tf.ones_like(row), row, codes.nrows()
         )
-        place = tf.gather(starts, row) + begin
+        place = tf.gather(tf.cast(codes.row_starts(), tf.int32), row) + begin
 
         def dense(values: tf.Tensor, fill: str | int | float) -> tf.Tensor:
             ragged = tf.RaggedTensor.from_row_lengths(
@@ -238,7 +224,7 @@ class TagModel(TextModel):
             "entities": dense(
                 text_of(codes.flat_values, place, end - begin), ""
             ),
-            "labels": dense(found.kind, ""),
+            "labels": dense(tf.gather(names, tf.gather(kind, first)), ""),
             "starts": dense(begin, -1),
             "ends": dense(end, -1),
             "scores": dense(scores, 0.0),
@@ -250,44 +236,15 @@ class TagModel(TextModel):
         return {"logits": self.forward(inputs)}
 
 
-class _Entities(NamedTuple):
-    """Entities of words, in their order.
+def _places(words: Words, texts: TokenIds, windows: Windows) -> tf.Tensor:
+    """Window and position that answer for each word, int32 [K, 2].
 
-    Attributes:
-      kind: string [E], the type of each.
-      first: int32 [E], its first word.
-      last: int32 [E], its last word.
-      word: int32 [W], the words that are of one.
-      entity: int32 [W], of which.
+    The window is the one that shows the word's first token in most context.
     """
-
-    kind: tf.Tensor
-    first: tf.Tensor
-    last: tf.Tensor
-    word: tf.Tensor
-    entity: tf.Tensor
-
-
-def _entities(
-    labels: Sequence[str], tags: tf.Tensor, row: tf.Tensor
-) -> _Entities:
-    """The entities that tags, int32 [K], of words of rows [K] mark."""
-    table = tag_table(labels)
-    kind = tf.gather(table.kind, tags)
-    same = continues(
-        row, kind, tf.gather(table.begins, tags), tf.gather(table.ends, tags)
-    )
-    goes_on = tf.concat([[False], same], 0)[: tf.size(tags)]
-    inside = kind >= 0
-    word = tf.cast(tf.where(inside)[:, 0], tf.int32)
-    begins = inside & ~goes_on
-    entity = tf.gather(tf.cumsum(tf.cast(begins, tf.int32)) - 1, word)
-    first = tf.cast(tf.where(begins)[:, 0], tf.int32)
-    last = tf.math.unsorted_segment_max(word, entity, tf.size(first))
-    names = tf.constant([*table.kinds, OUTSIDE])
-    return _Entities(
-        tf.gather(names, tf.gather(kind, first)), first, last, word, entity
-    )
+    begin = tf.gather(texts.begin, windows.text) + windows.offset
+    best_begin, _ = most_context(windows)
+    window = tf.searchsorted(begin + best_begin, words.token, "right") - 1
+    return tf.stack([window, words.token - tf.gather(begin, window) + 1], 1)
 
 
 class WordFinder(tf.Module):
