@@ -236,13 +236,11 @@ class EntityScores:
       overall: counts of all entities.
       by_type: counts of each type in either, by name.
       accuracy: the share of words whose tag is correct, prefix and type.
-      words: how many there are.
     """
 
     overall: EntityCounts
     by_type: dict[str, EntityCounts]
     accuracy: float
-    words: int
 
     def scores(self) -> dict[str, float]:
         """F1, precision, recall and accuracy by name."""
@@ -281,7 +279,6 @@ def score_entities(
             for kind in sorted(counts[0] | counts[1])
         },
         accuracy=same / len(references),
-        words=len(references),
     )
 
 

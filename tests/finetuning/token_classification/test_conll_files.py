@@ -13,10 +13,7 @@ from bert_tf.finetuning.token_classification.conll_files import (
     score_tag_file,
     write_tag_predictions,
 )
-from bert_tf.finetuning.token_classification.entities import (
-    EntityCounts,
-    entities,
-)
+from bert_tf.finetuning.token_classification.entities import EntityCounts
 
 CONLL = """-DOCSTART- -X- O O
 
@@ -198,24 +195,6 @@ def test_bytes_that_are_not_utf8(tmp_path):
     assert data.words[1] == "Z\ufffdrich"
     with pytest.raises(UserError, match="none.txt: no such file"):
         read_conll(str(tmp_path / "none.txt"))
-
-
-@pytest.mark.parametrize(
-    ("name", "sentences", "documents", "words", "found"),
-    [
-        ("eng.testa", 3250, 216, 51362, 5942),
-        ("eng.testb", 3453, 231, 46435, 5648),
-    ],
-)
-def test_conll_2003_has_its_published_counts(
-    shared_data, name, sentences, documents, words, found
-):
-    """Tjong Kim Sang and De Meulder 2003, tables 1 and 2."""
-    data = read_conll(str(shared_data / "conll2003" / name))
-    assert len(data) == sentences
-    assert data.marks == len(data.document_starts) - 1 == documents
-    assert len(data.words) == words
-    assert len(entities(data.tags, data.sentence_starts)) == found
 
 
 GOLD = """-DOCSTART- -X- O

@@ -198,20 +198,6 @@ def test_a_file_without_document_marks_is_told_of_once(capsys):
         assert alone is (len(documents) == 2)
 
 
-def test_a_sentence_of_one_word_and_one_of_5000():
-    random = np.random.default_rng(0)
-    documents = [[["cd"]], [random.choice(WORDS, 5000).tolist(), ["a"]]]
-    data = words_of(documents)
-    for context in ("document", "sentence"):
-        windows = encode_words(data, TOKENIZER, 64, context)
-        _, _, word = windows.words(np.arange(len(windows.rows)))
-        np.testing.assert_array_equal(word, np.arange(5002))
-        assert windows.rows.lengths.max() == 64
-        assert row_of(windows.rows, 0)[0] == CLS
-        assert row_of(windows.rows, 0)[-1] == SEP
-        assert windows.rows.lengths[0] == 4
-
-
 @pytest.mark.parametrize(
     ("word", "count"), [("a" * 5000, 1), ("a." * 2500, 5000), ("\x01", 1)]
 )
