@@ -60,7 +60,7 @@ def trained(files, tmp_path_factory) -> types.SimpleNamespace:
 
 def test_the_threshold_is_tuned_and_used(trained, files):
     task, folder, done = trained.task, trained.folder, trained.done
-    model, tokens, config = load_model(folder, task)
+    config = load_model(folder, task)[2]
     assert done["train"]["threshold"] == config.null_threshold != 0.0
     scores = done["eval"]["dev"]
     # At the tuned threshold the scores are the best there are.
@@ -78,10 +78,10 @@ def test_the_threshold_is_tuned_and_used(trained, files):
     }
     best = json.loads((folder / "nbest_predictions.json").read_text())
     assert all(best.values())
+    gold, answers = files / NULL.files[1], folder / "predictions.json"
+    null_odds = str(folder / "null_odds.json")
     official = task.score_file(
-        trained.recipe,
-        *(str(files / NULL.files[1]), str(folder / "predictions.json")),
-        str(folder / "null_odds.json"),
+        trained.recipe, str(gold), str(answers), null_odds
     )
     assert official["NoAns_f1"] == pytest.approx(100 * scores["NoAns_f1"])
     assert official["best_f1"] >= official["f1"]
