@@ -235,13 +235,10 @@ class ContextCharacters(tf.Module):
         begins: tf.RaggedTensor,
         ends: tf.RaggedTensor,
     ) -> Characters:
-        """Pairs contexts with their tokens.
+        """Pairs contexts, valid UTF-8, string [B], with their tokens.
 
-        Args:
-          contexts: valid UTF-8, string [B].
-          ids: the tokens, int32 [B, tokens].
-          begins: their first characters.
-          ends: their exclusive ends.
+        These are int32 [B, tokens], with their first characters and their
+        exclusive ends.
         """
         decoded = tf.strings.unicode_decode(contexts, "UTF-8")
         codes = decoded.flat_values

@@ -304,10 +304,10 @@ def may_answer(
     lengths: Any,
     max_answer_length: int,
 ) -> Any:
-    """Which pairs of positions may be answers.
+    """Which pairs of positions, of NumPy or in the graph, may be answers.
 
     A window answers with what begins where it shows most context, in the
-    context and not with [SEP]; all are arrays of NumPy or tensors.
+    context and not with [SEP].
 
     Args:
       first: whole numbers, the first position.
@@ -328,13 +328,7 @@ def may_answer(
 def _best_positions(
     logits: np.ndarray, begins: np.ndarray, lengths: np.ndarray, count: int
 ) -> np.ndarray:
-    """The positions of the highest logits, the first of equal ones first.
-
-    Args:
-      logits: float [T].
-      begins: int64 [W], where each window begins.
-      lengths: int64 [W], its tokens.
-      count: K.
+    """The positions of the highest logits [T], the first of equal ones first.
 
     Returns:
       int64 [W, K], the highest first; past a window's end where it is short.

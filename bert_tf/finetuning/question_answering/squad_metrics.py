@@ -190,8 +190,7 @@ def tuned_threshold(
 
     Args:
       questions: the questions.
-      best_answers: the best answer to each that is not empty, whatever its
-        null odds are: `Answers.best`.
+      best_answers: `Answers.best` of each, whatever its null odds are.
       null_odds: of each.
 
     Returns:

@@ -242,12 +242,8 @@ def answer_positions(
 
     As in run_squad.py: an answer is the words that it touches, or the tokens
     among theirs that are its own (`_improve_answer_span`). A window that does
-    not show all of it, or a question without one, is answered by [CLS].
-
-    Args:
-      windows: the windows of the questions.
-      questions: N questions as `trainable` returns them.
-      tokenizer: what made the windows.
+    not show all of it, or a question without one, is answered by [CLS]. The
+    questions are as `trainable` returns them.
 
     Returns:
       int32 [W, 2], the positions of the first and the last token.

@@ -147,13 +147,7 @@ def in_scheme(
     sentence_starts: Sequence[int] | np.ndarray,
     scheme: str = IOB2,
 ) -> list[str]:
-    """The same entities as tags of a scheme; see `entities`.
-
-    Args:
-      tags: tags of W words in a scheme that `is_tag` knows.
-      sentence_starts: [N + 1], where each sentence begins; the last is W.
-      scheme: one of `SCHEMES`.
-    """
+    """The same entities as tags of one of `SCHEMES`; see `entities`."""
     only, first, inner, last = tuple(SCHEMES[scheme])
     sentences = set(np.asarray(sentence_starts).tolist())
     converted = [OUTSIDE] * len(tags)
@@ -261,11 +255,6 @@ def score_entities(
 
     Accuracy compares the tags as they are, as conlleval does, so both should be
     of one scheme, and it is another number in IOB1 than in IOB2.
-
-    Args:
-      references: the gold tags of W words.
-      predictions: the tags predicted.
-      sentence_starts: [N + 1], where each sentence begins; the last is W.
     """
     gold = entities(references, sentence_starts)
     predicted = entities(predictions, sentence_starts)
@@ -291,11 +280,6 @@ def entity_confusion(
 
     Two entities belong together if both of their ends are the same. One whose
     ends are wrong is missed under its gold type and predicted where none is.
-
-    Args:
-      references: the gold tags of W words.
-      predictions: the tags predicted.
-      sentence_starts: [N + 1], where each sentence begins; the last is W.
 
     Returns:
       The K types by name, and int64 [K + 1, K + 1]: the gold types by rows,

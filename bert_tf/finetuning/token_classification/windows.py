@@ -250,12 +250,8 @@ def windows_per_sentence(
 ) -> np.ndarray:
     """How many windows each sentence needs at most, int64 [N].
 
-    Args:
-      data: the words.
-      word_tokens: int64 [W + 1], where words begin, in sub-tokens.
-      max_seq_length: S, the longest row.
-      context: "document" or "sentence".
-      doc_stride: see `encode_words`.
+    `word_tokens` are where words begin in sub-tokens, int64 [W + 1]; for the
+    rest see `encode_words`.
     """
     room, stride = _room_and_stride(max_seq_length, doc_stride)
     _, count = _shown(data, word_tokens, context, room)

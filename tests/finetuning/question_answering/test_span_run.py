@@ -116,7 +116,12 @@ def test_ensembles_average_logits(trained, tmp_path):
     save_model(tmp_path / "other", models[1], tokens, config)
     split = Split(trained.dev, task.encode(trained.dev, tokens, config))
     strategy = tf.distribute.get_strategy()
-    alone = [Predictor([m], strategy, 4).outputs(split.rows) for m in models]
+    every = np.arange(len(split.rows))
+    alone = []
+    for model in models:
+        outputs = model(split.rows.batch(every))
+        outputs = {name: np.array(v) for name, v in outputs.items()}
+        alone.append(split.rows.gather([(every, outputs)]))
     both = Predictor(models, strategy, 8).outputs(split.rows)
     for name, logits in both.items():
         mean = (alone[0][name] + alone[1][name]) / 2
@@ -140,7 +145,7 @@ def test_logits_are_those_of_each_window_alone(trained):
     assert len(rows) > len(trained.dev)
     predictor = Predictor([model], tf.distribute.get_strategy(), 8)
     found = predictor.outputs(rows)
-    for number in range(len(rows)):
+    for number in range(0, len(rows), 4):
         alone = model(rows.batch(np.array([number])))
         begin, end = rows.rows.starts[number : number + 2]
         for name, logits in found.items():
@@ -202,7 +207,7 @@ def test_what_is_learned_lies_in_the_window(files):
         ("train_file=train-v2.0.json", "has no answer; train on such"),
         ("dev_file=dev-v2.0.json", "has no right answer; such questions"),
         ("max_seq_length=6", "max_seq_length.* 7 or more, so that"),
-        ("doc_stride=0", "doc_stride is 0; it takes at least 1"),
+        ("doc_stride=0", "doc_stride is 0; it takes 1 or more"),
     ],
 )
 def test_files_and_lengths_that_do_not_fit(settings, message, trained, files):

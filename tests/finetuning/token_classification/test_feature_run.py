@@ -252,7 +252,8 @@ def test_a_finished_run(finished, start):
     assert results["dev"]["dev"]["f1"] > 0.8
     assert done["eval"]["test"] == pytest.approx(results["dev"]["test"])
     facts = json.loads((folder / "task.json").read_text())
-    assert (facts["features"], facts["lstm_units"]) == ("last", 12)
+    assert facts["features"] == "concat_last_four"
+    assert facts["lstm_units"] == 12
     # The encoder is as it was, the tagger beside it.
     before = load_checkpoint(start).arrays
     after = read_arrays(folder / "bert_model.safetensors")
@@ -273,7 +274,7 @@ def test_a_loaded_tagger_is_the_same(finished, made):
     assert isinstance(model, FeatureTagger)
     random = np.random.default_rng(1)
     batch = {
-        "word_features": random.normal(size=(2, 5, 1, 16)).astype("float32"),
+        "word_features": random.normal(size=(2, 5, 4, 16)).astype("float32"),
         "input_mask": np.ones((2, 5), np.int32),
     }
     for name, array in read_arrays(folder / "tagger.safetensors").items():

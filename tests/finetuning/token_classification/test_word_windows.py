@@ -71,7 +71,7 @@ documents_strategy = st.lists(
 def slow_rows(documents, room, context, stride):
     """Rows: ids, the (place, word) pairs asked for, and the sentence."""
     rows = []
-    number, sentence = 0, -1
+    number, index = 0, -1
     for document in documents:
         stream, firsts, bounds = [], [], []
         for sentence in document:
@@ -83,7 +83,7 @@ def slow_rows(documents, room, context, stride):
             firsts.append(places)
             bounds.append((begin, len(stream)))
         for places, (begin, end) in zip(firsts, bounds, strict=True):
-            sentence += 1
+            index += 1
             low, high = (0, len(stream))
             if context == "sentence":
                 low, high = begin, end
@@ -115,7 +115,7 @@ def slow_rows(documents, room, context, stride):
                 if asked[offset]:
                     window = stream[offset : min(offset + room, last)]
                     ids = [CLS, *window, SEP]
-                    rows.append((ids, asked[offset], sentence))
+                    rows.append((ids, asked[offset], index))
     return rows
 
 
