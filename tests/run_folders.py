@@ -32,6 +32,17 @@ def answer_lines(folder: pathlib.Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
+def assert_same_run(first: pathlib.Path, second: pathlib.Path) -> None:
+    """Two trainings left the same numbers, weights and answers."""
+    assert history(first) == history(second)
+    for part in (".", "last"):
+        theirs = weights(second / part)
+        for name, array in weights(first / part).items():
+            np.testing.assert_array_equal(array, theirs[name])
+    for name in ("dev_predictions.jsonl", "task.json"):
+        assert (first / name).read_text() == (second / name).read_text()
+
+
 def stop_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Interrupts a training before it does a step."""
     train = TrainingLoop._train

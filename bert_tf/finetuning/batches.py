@@ -45,17 +45,13 @@ def epoch_batches(
     )
     # With fewer rows than a batch holds, it takes several passes over them.
     passes = range(first // count, -(-last // count))
-    visits = np.concatenate(
-        [np.zeros(0, np.int64)]
-        + [
-            np.random.Generator(np.random.PCG64((seed, number))).permutation(
-                count
-            )
-            for number in passes
-        ]
-    )
+    rows = [np.zeros(0, np.int64)]
+    for number in passes:
+        generator = np.random.Generator(np.random.PCG64((seed, number)))
+        rows.append(generator.permutation(count))
     offset = passes.start * count
-    return visits[first - offset : last - offset].reshape(-1, batch_size)
+    chosen = np.concatenate(rows)[first - offset : last - offset]
+    return chosen.reshape(-1, batch_size)
 
 
 def bucketed_by_length(
@@ -116,7 +112,7 @@ def training_batches(
       data: rows with answers.
       batch_size: B, over all workers.
       seed: decides the order.
-      start_batch: the number of the first batch wanted, counted from 0.
+      start_batch: the number of the first batch, counted from 0.
       shard: which of the workers this is; it gets its part of each batch.
       bucket_by_length: whether batches are of rows of similar length; see
         `bucketed_by_length`.
@@ -147,7 +143,7 @@ def prediction_batches(
 
     Returns:
       A data set of what `rows.batch` returns, and the rows that the batches
-      of all workers hold, int64, end to end. Behind those, the last batch
+      of all workers hold, int64, in order. Behind those, the last batch
       repeats the longest row.
     """
     order = np.argsort(rows.lengths, kind="stable")

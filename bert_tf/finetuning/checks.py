@@ -143,15 +143,7 @@ _BEYOND_ASCII = {
 
 
 def suspicious(text: str) -> dict[str, str]:
-    """What looks like an accident in a text.
-
-    Args:
-      text: any text.
-
-    Returns:
-      Kind (a key of `DESCRIPTIONS`) to the first place, with a few characters
-      around it.
-    """
+    """Kinds of accidents in a text, each with what is around the first one."""
     patterns = _ANYWHERE if text.isascii() else {**_ANYWHERE, **_BEYOND_ASCII}
     found = {}
     for kind, pattern in patterns.items():
@@ -222,8 +214,8 @@ def overlaps(
         does not give.
 
     Returns:
-      Split to these two, "share" of its rows, and "first": the first such row
-      as [row of training, row of the split].
+      Split to these two, "share" of its rows, and "first": the row of training
+      and that of the split.
     """
     train, *others = splits
     first: dict[Hashable, int] = {}
@@ -310,8 +302,8 @@ def count_tokens(
     has_unknown = np.zeros(len(examples), bool)
     num_words = num_unknown = 0
     unknown_words: collections.Counter[str] = collections.Counter()
-    parts = range(0, len(examples), _TEXTS_AT_A_TIME)
-    for begin, column in itertools.product(parts, columns):
+    begins = range(0, len(examples), _TEXTS_AT_A_TIME)
+    for begin, column in itertools.product(begins, columns):
         texts = column[begin : begin + _TEXTS_AT_A_TIME]
         ids = tokenizer.tokenize(texts)
         flat, counts = ids.values.numpy(), np.diff(ids.row_splits.numpy())
@@ -322,9 +314,8 @@ def count_tokens(
         rows = np.unique(np.repeat(np.arange(len(texts)), counts)[is_unknown])
         has_unknown[begin + rows] = True
         if len(rows):
-            unknown_words.update(
-                _unknown_words([texts[row] for row in rows], tokenizer)
-            )
+            some = [texts[row] for row in rows]
+            unknown_words.update(_unknown_words(some, tokenizer))
     # [CLS], and a [SEP] behind each text.
     lengths = pieces + 1 + len(columns)
     truncated = int(np.sum(lengths > max_seq_length))

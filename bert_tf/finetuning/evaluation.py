@@ -82,14 +82,12 @@ class Predictor:
     def _run(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         def mean(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
             found = [model(batch, training=False) for model in self.models]
-            means = {
-                name: tf.add_n(
-                    [tf.cast(one[name], tf.float32) for one in found]
-                )
-                / len(found)
-                for name in found[0]
-            }
-            return {k: share_rows(self.strategy, v) for k, v in means.items()}
+            means = {}
+            for name in found[0]:
+                outputs = [tf.cast(one[name], tf.float32) for one in found]
+                total = tf.add_n(outputs) / len(found)
+                means[name] = share_rows(self.strategy, total)
+            return means
 
         return self.strategy.run(mean, (batch,))
 

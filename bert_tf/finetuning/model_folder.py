@@ -24,14 +24,7 @@ def save_model(
     tokenizer: BertTokenizer,
     config: TaskConfig,
 ) -> None:
-    """Writes a fine-tuned model.
-
-    Args:
-      folder: the folder, made if it is not there.
-      model: the model.
-      tokenizer: its tokenizer.
-      config: how it was trained.
-    """
+    """Writes a fine-tuned model into a folder, made if it is not there."""
     checkpoint = Checkpoint(
         model.encoder.config,
         model.arrays(),
@@ -69,14 +62,7 @@ def task_of(folder: str | os.PathLike) -> str | None:
 
 
 def read_config(folder: str | os.PathLike, task: Task) -> Any:
-    """Reads the task.json of a model that was fine-tuned for a task.
-
-    Args:
-      folder: the model's.
-      task: the task.
-
-    Returns:
-      A value of the task's `config_type`.
+    """Reads the task.json of a model, of the task's `config_type`.
 
     Raises:
       UserError: there is none, it is broken or of another task.
@@ -95,11 +81,7 @@ def read_config(folder: str | os.PathLike, task: Task) -> Any:
 def read_config_as(
     folder: str | os.PathLike, config_type: type[TaskConfig]
 ) -> Any:
-    """Reads a task.json as a config of one kind.
-
-    Args:
-      folder: the model's.
-      config_type: the kind.
+    """Reads a model's task.json as a config of one kind.
 
     Raises:
       UserError: there is none, or it does not hold what such a config does.
@@ -134,15 +116,12 @@ def read_config_as(
 def load_model(
     folder: str | os.PathLike, task: Task, precision: str = "float32"
 ) -> tuple[TaskModel, BertTokenizer, Any]:
-    """Reads what `save_model` wrote.
+    """Reads the model, tokenizer and config that `save_model` wrote.
 
     Args:
       folder: the folder.
       task: what the model was fine-tuned for.
       precision: a Keras dtype policy.
-
-    Returns:
-      The model, its tokenizer and its config.
 
     Raises:
       UserError: the folder is not a model that was fine-tuned for the task.

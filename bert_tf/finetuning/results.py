@@ -55,48 +55,29 @@ def write_results(
     Returns:
       What is written, for the report.
     """
+    task, first = data.task, data.main_split
     for name, found in scored.items():
-        count = len(data.dev[name].examples)
-        write_scores(output_dir, name, found, count)
-        print(f"{data.task.name}, {name}: {summarize(found.scores)}")
-    first = data.main_split
-    dev, found = data.dev[first], scored[first]
-    lines = [
-        *data.task.prediction_lines(
-            dev.examples, found.predictions, scorer.config
-        )
-    ]
+        write_scores(output_dir, name, found, len(data.dev[name].examples))
+        print(f"{task.name}, {name}: {summarize(found.scores)}")
+    dev = data.dev[first].examples
+    answers = scored[first].predictions
+    lines = [*task.prediction_lines(dev, answers, scorer.config)]
     text = "\n".join(map(json.dumps, lines))
     write_text(output_dir / DEV_PREDICTIONS, text + "\n")
-    results = common_results(recipe, data, scored)
-    results |= _run_numbers(recipe, data, scored[first], loop, history)
-    results |= scorer.config.summary()
-    write_numbers(output_dir / RESULTS_FILE, results)
-    with errors_become_warnings("the learning curve", output_dir):
-        _draw(output_dir, data, results, history)
-    return FinishedRun(results, recipe.to_dict(), {"": history.rows}, lines)
-
-
-def common_results(
-    recipe: FinetuningRecipe,
-    data: TrainingData,
-    scored: Mapping[str, Scored],
-) -> dict[str, Any]:
-    """What the task, the data and the scores are."""
-    task = data.task
     train = data.train.examples
+    counts = {name: len(split.examples) for name, split in data.dev.items()}
     majority = {
         name: task.baseline(train, split.examples)
         for name, split in data.dev.items()
     }
-    examples = {task.train_split: len(train)}
-    examples |= {name: len(s.examples) for name, s in data.dev.items()}
-    return {
+    assert loop.best is not None
+    _, speeds = history.series("sequences_per_second")
+    results: dict[str, Any] = {
         "task": task.name,
         "model": recipe.init_from,
         "main_metric": task.main_metric,
         "labels": list(data.config.labels),
-        "examples": examples,
+        "examples": {task.train_split: len(train)} | counts,
         "train_rows": len(data.train.rows),
         "dev": {name: found.scores for name, found in scored.items()},
         "dev_loss": {name: found.loss for name, found in scored.items()},
@@ -105,48 +86,29 @@ def common_results(
         "doctor": dict(data.doctor),
         "recipe": recipe.to_dict(),
         "finished": datetime.datetime.now(datetime.UTC).isoformat(),
-    }
-
-
-def _run_numbers(
-    recipe: FinetuningRecipe,
-    data: TrainingData,
-    scored: Scored,
-    loop: TrainingLoop,
-    history: History,
-) -> dict[str, Any]:
-    assert loop.best is not None
-    _, speeds = history.series("sequences_per_second")
-    return {
         "num_parameters": loop.step.model.count_params(),
         "num_train_steps": loop.total,
         "best_step": loop.best.step,
         "stopped_early": loop.best.exhausted,
         # Of the last start of the run, the first step left out.
         "examples_per_second": speeds[-1] if speeds else 0.0,
-        "eval_examples_per_second": scored.examples_per_second,
+        "eval_examples_per_second": scored[first].examples_per_second,
+        **scorer.config.summary(),
     }
-
-
-def _draw(
-    output_dir: pathlib.Path,
-    data: TrainingData,
-    results: Mapping[str, Any],
-    history: History,
-) -> None:
-    first = data.main_split
-    levels = {
-        name: {"without a model": value}
-        for name, value in results["majority"][first].items()
-        if math.isfinite(value)
-    }
-    # No font has the lone surrogates of a name that is not UTF-8.
-    name = pathlib.Path(results["model"]).name
-    name = name.encode("utf-8", "backslashreplace").decode("utf-8")
-    draw_curves(
-        output_dir / LEARNING_CURVE,
-        history,
-        ["loss", *[*results["dev"][first]][:_CURVES]],
-        levels,
-        f"{data.task.name} from {name}",
-    )
+    write_numbers(output_dir / RESULTS_FILE, results)
+    with errors_become_warnings("the learning curve", output_dir):
+        # No font has the lone surrogates of a name that is not UTF-8.
+        model = pathlib.Path(recipe.init_from).name
+        model = model.encode("utf-8", "backslashreplace").decode("utf-8")
+        draw_curves(
+            output_dir / LEARNING_CURVE,
+            history,
+            ["loss", *[*scored[first].scores][:_CURVES]],
+            {
+                name: {"without a model": value}
+                for name, value in majority[first].items()
+                if math.isfinite(value)
+            },
+            f"{task.name} from {model}",
+        )
+    return FinishedRun(results, recipe.to_dict(), {"": history.rows}, lines)

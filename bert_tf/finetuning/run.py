@@ -1,8 +1,7 @@
 """A fine-tuning, from a task and a recipe to a model folder and predictions."""
 
-import dataclasses
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -25,8 +24,6 @@ from bert_tf.finetuning.setup import (
     prepare_training,
 )
 from bert_tf.finetuning.task import Split, Task, TaskTemplate
-from bert_tf.finetuning.task_model import TaskModel
-from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.training.cluster import DEFAULT_DEVICES, Devices
 from bert_tf.training.history import errors_become_warnings
 from bert_tf.training.run_folder import RunFolders, folders_of
@@ -68,7 +65,11 @@ def run_finetuning(
       KeyboardInterrupt: Ctrl-C; the state is saved, unless it was the second.
       WorkerLost: another worker is gone.
     """
-    _check_modes(modes)
+    if not modes or not set(modes) <= set(MODES):
+        raise UserError(
+            f"`modes`={','.join(modes)}: takes one or more of "
+            f"{', '.join(MODES)}, comma-separated."
+        )
     if type(recipe) is not task.recipe_type:
         raise UserError(
             f"{task.name}: takes a {task.recipe_type.__name__}, not a "
@@ -102,8 +103,13 @@ def _run(
     strategy: tf.distribute.Strategy,
 ) -> dict[str, Any]:
     output_dir = run_dirs.own
+
+    def load(splits: Sequence[str], mode: str) -> dict[str, Any]:
+        names = prepared.splits(splits, recipe) if mode in modes else ()
+        return {name: prepared.load(name, recipe) for name in names}
+
     # Before hours of training, not after them.
-    tests = _load(prepared, prepared.test_splits, recipe, "predict" in modes)
+    tests = load(prepared.test_splits, "predict")
     done: dict[str, Any] = {}
     if "train" in modes:
         initial, tokenizer = open_initial(recipe)
@@ -121,39 +127,54 @@ def _run(
         _, tokenizer = open_initial(recipe)
         done["check"] = load_and_check(prepared, recipe, tokenizer).numbers
     if "eval" in modes or "predict" in modes:
-        devs = _load(prepared, prepared.dev_splits, recipe, "eval" in modes)
-        finished = _load_finished(prepared, recipe, run_dirs, strategy)
-        for examples in [*devs.values(), *tests.values()]:
-            prepared.check(examples, finished.config)
-        output_dir.mkdir(parents=True, exist_ok=True)
-        if "eval" in modes:
-            done["eval"] = {k: finished.evaluate(k, v) for k, v in devs.items()}
-        if "predict" in modes:
-            done["predict"] = {
-                name: finished.predict(name, examples)
-                for name, examples in tests.items()
-            }
+        devs = load(prepared.dev_splits, "eval")
+        scores, answers = _use_finished(
+            prepared, recipe, run_dirs, strategy, devs, tests
+        )
+        done |= {"eval": scores} if "eval" in modes else {}
+        done |= {"predict": answers} if "predict" in modes else {}
     return done
 
 
-def _load(
+def _use_finished(
     task: Task,
-    splits: Sequence[str],
     recipe: FinetuningRecipe,
-    needed: bool,
-) -> dict[str, Any]:
-    """The examples of those splits that are there, where they are needed."""
-    names = task.splits(splits, recipe) if needed else ()
-    return {name: task.load(name, recipe) for name in names}
+    run_dirs: RunFolders,
+    strategy: tf.distribute.Strategy,
+    devs: Mapping[str, Any],
+    tests: Mapping[str, Any],
+) -> tuple[dict[str, dict[str, float]], dict[str, pathlib.Path]]:
+    """Scores of dev splits, and files of answers to test splits."""
+    scorer, source = _load_finished(task, recipe, run_dirs, strategy)
+    config, output_dir = scorer.config, run_dirs.own
+    for examples in [*devs.values(), *tests.values()]:
+        task.check(examples, config)
+    output_dir.mkdir(parents=True, exist_ok=True)
 
+    def encode(name: str, examples: Any) -> Split:
+        rows = task.encode(examples, scorer.tokenizer, config)
+        rows = task.featurize(rows, name, source, config, recipe, output_dir)
+        return Split(examples, rows)
 
-def _check_modes(modes: Sequence[str]) -> None:
-    unknown = [mode for mode in modes if mode not in MODES]
-    if unknown or not modes:
-        raise UserError(
-            f"`modes`={','.join(modes)}: takes one or more of "
-            f"{', '.join(MODES)}, comma-separated."
+    def write(name: str, examples: Any, predictions: Any) -> pathlib.Path:
+        return task.write_predictions(
+            output_dir, name, examples, predictions, config
         )
+
+    scores, answers = {}, {}
+    for name, examples in devs.items():
+        found = scorer.score(encode(name, examples))
+        write_scores(output_dir, name, found, len(examples))
+        path = write(name, examples, found.predictions)
+        line = f"{name}: {summarize(found.scores)}; answers in {path}"
+        print(line, flush=True)
+        scores[name] = found.scores
+    for name, examples in tests.items():
+        predictions = scorer.predict(encode(name, examples))
+        answers[name] = write(name, examples, predictions)
+        line = f"{name}: {len(examples):,} answers in {answers[name]}"
+        print(line, flush=True)
+    return scores, answers
 
 
 def _load_finished(
@@ -161,101 +182,40 @@ def _load_finished(
     recipe: FinetuningRecipe,
     run_dirs: RunFolders,
     strategy: tf.distribute.Strategy,
-) -> "_FinishedModel":
+) -> tuple[Scorer, Checkpoint]:
     """The model of output_dir, or the one that init_from names."""
     candidates = [run_dirs.own, run_dirs.shared]
     if recipe.init_from:
         candidates.append(pathlib.Path(recipe.init_from))
-    for folder in candidates:
-        if (folder / TASK_FILE).is_file():
-            break
-    else:
+    holding = [each for each in candidates if (each / TASK_FILE).is_file()]
+    if not holding:
         raise UserError(
             f"`output_dir`={run_dirs.shared}: holds no fine-tuned model "
             f"({TASK_FILE}); add train to `modes`, or give one as `init_from`."
         )
+    folder = holding[0]
     with strategy.scope():
         model, tokenizer, config = load_model(folder, task, recipe.precision)
-        others = [
-            _other(other.strip(), folder, task, recipe, tokenizer, config)
-            for other in recipe.ensemble.split(",")
-            if other.strip()
-        ]
-    predictor = Predictor([model, *others], strategy, recipe.eval_batch_size)
+        models = [model]
+        for other in filter(None, map(str.strip, recipe.ensemble.split(","))):
+            further = load_model(other, task, recipe.precision)
+            models.append(further[0])
+            if (further[1].vocabulary, further[1].config) != (
+                tokenizer.vocabulary,
+                tokenizer.config,
+            ):
+                raise UserError(
+                    f"`ensemble`={recipe.ensemble}: {other} has another "
+                    f"vocabulary than {folder}; only models of one vocabulary "
+                    "can be averaged."
+                )
+            if config != further[2]:
+                raise UserError(
+                    f"`ensemble`={recipe.ensemble}: {other} was trained with "
+                    f"other labels or lengths than {folder} (see their "
+                    f"{TASK_FILE}); only models that are alike in them can be "
+                    "averaged."
+                )
+    predictor = Predictor(models, strategy, recipe.eval_batch_size)
     scorer = Scorer(task, config, tokenizer, predictor)
-    return _FinishedModel(run_dirs.own, scorer, load_checkpoint(folder), recipe)
-
-
-def _other(
-    folder: str,
-    first: pathlib.Path,
-    task: Task,
-    recipe: FinetuningRecipe,
-    tokenizer: BertTokenizer,
-    config: Any,
-) -> TaskModel:
-    """A further model, whose outputs are averaged with those of the first."""
-    model, theirs, their_config = load_model(folder, task, recipe.precision)
-    if (theirs.vocabulary, theirs.config) != (
-        tokenizer.vocabulary,
-        tokenizer.config,
-    ):
-        raise UserError(
-            f"`ensemble`={recipe.ensemble}: {folder} has another "
-            f"vocabulary than {first}; only models of one vocabulary can be "
-            "averaged."
-        )
-    if config != their_config:
-        raise UserError(
-            f"`ensemble`={recipe.ensemble}: {folder} was trained with "
-            f"other labels or lengths than {first} (see their {TASK_FILE}); "
-            "only models that are alike in them can be averaged."
-        )
-    return model
-
-
-@dataclasses.dataclass(frozen=True)
-class _FinishedModel:
-    """What finished models answer, written into the folder of the run."""
-
-    output_dir: pathlib.Path
-    scorer: Scorer
-    source: Checkpoint
-    recipe: FinetuningRecipe
-
-    @property
-    def config(self) -> Any:
-        return self.scorer.config
-
-    def _split(self, name: str, examples: Any) -> Split:
-        task, tokenizer = self.scorer.task, self.scorer.tokenizer
-        rows = task.encode(examples, tokenizer, self.config)
-        rows = task.featurize(
-            rows, name, self.source, self.config, self.recipe, self.output_dir
-        )
-        return Split(examples, rows)
-
-    def evaluate(self, name: str, examples: Any) -> dict[str, float]:
-        """Scores a dev split and writes the scores and the predictions."""
-        found = self.scorer.score(self._split(name, examples))
-        write_scores(self.output_dir, name, found, len(examples))
-        path = self._write(name, examples, found.predictions)
-        print(
-            f"{name}: {summarize(found.scores)}; answers in {path}",
-            flush=True,
-        )
-        return found.scores
-
-    def predict(self, name: str, examples: Any) -> pathlib.Path:
-        """Answers a test split."""
-        predictions = self.scorer.predict(self._split(name, examples))
-        path = self._write(name, examples, predictions)
-        print(f"{name}: {len(examples):,} answers in {path}", flush=True)
-        return path
-
-    def _write(
-        self, name: str, examples: Any, predictions: Any
-    ) -> pathlib.Path:
-        return self.scorer.task.write_predictions(
-            self.output_dir, name, examples, predictions, self.config
-        )
+    return scorer, load_checkpoint(folder)

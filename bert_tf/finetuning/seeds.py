@@ -1,12 +1,13 @@
 """Several trainings of a task, each with the next seed; the best is kept."""
 
 import dataclasses
+import math
 import pathlib
 import shutil
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints.checkpoint import LABELS_FILE
@@ -15,7 +16,7 @@ from bert_tf.files import locked, written_beside
 from bert_tf.finetuning.evaluation import DEV_PREDICTIONS
 from bert_tf.finetuning.model_folder import TASK_FILE
 from bert_tf.finetuning.recipe import FinetuningRecipe
-from bert_tf.finetuning.report.statistics import FinishedRun
+from bert_tf.finetuning.report.statistics import FinishedRun, summary
 from bert_tf.finetuning.results import RESULTS_FILE
 from bert_tf.finetuning.setup import TrainingData
 from bert_tf.finetuning.training import train_once
@@ -65,8 +66,7 @@ def train_seeds(
     _refuse_other_numbers(output_dir, recipe)
     if recipe.seeds == 1:
         run = train_once(data, recipe, run_dirs, strategy)
-        row = _row(run.results, recipe.seed, ".")
-        _print_table(run.results, [row], output_dir)
+        _print_table(run.results, [_row(run.results, recipe.seed)], output_dir)
         return run
     parts = {
         f"seed_{number + 1}": dataclasses.replace(
@@ -84,28 +84,32 @@ def train_seeds(
         for name, part in parts.items():
             print(f"seed {part.seed}, {name} of {recipe.seeds}", flush=True)
             runs[name] = train_once(data, part, run_dirs.part(name), strategy)
-        found = {name: run.results for name, run in runs.items()}
-        rows = [_row(found[n], part.seed, n) for n, part in parts.items()]
-        best = _best(found)
+        rows = [
+            _row(run.results, parts[name].seed, name)
+            for name, run in runs.items()
+        ]
+        metric = data.task.main_metric
+        # The first of the best; a NaN is not better.
+        best = max(
+            rows, key=lambda row: np.nan_to_num(row["dev"][metric], nan=-np.inf)
+        )
         for row in rows:
-            row["best"] = row["folder"] == best
+            row["best"] = row is best
+        best_run = runs[best["folder"]]
         results = {
-            **found[best],
+            **best_run.results,
             "recipe": recipe.to_dict(),
             "seeds": rows,
             "summary": summary([row["dev"] for row in rows]),
         }
-        _keep(output_dir / best, output_dir, data)
+        _keep(output_dir / best["folder"], output_dir, data)
         write_numbers(output_dir / RESULTS_FILE, results)
         _print_table(results, rows, output_dir)
+    histories = {
+        str(parts[name].seed): run.histories[""] for name, run in runs.items()
+    }
     return FinishedRun(
-        results,
-        recipe.to_dict(),
-        {
-            str(parts[name].seed): run.histories[""]
-            for name, run in runs.items()
-        },
-        runs[best].predictions,
+        results, recipe.to_dict(), histories, best_run.predictions
     )
 
 
@@ -125,13 +129,12 @@ def _refuse_other_numbers(
         )
 
 
-def _main_scores(results: Mapping[str, Any]) -> dict[str, float]:
-    return next(iter(results["dev"].values()))
-
-
-def _row(results: Mapping[str, Any], seed: int, folder: str) -> dict[str, Any]:
+def _row(
+    results: Mapping[str, Any], seed: int, folder: str = "."
+) -> dict[str, Any]:
+    """What results.json has of one training, by its scores on the first dev."""
     metric = results["main_metric"]
-    scores = _main_scores(results)
+    scores = next(iter(results["dev"].values()))
     majority = next(iter(results["majority"].values()))
     return {
         "seed": seed,
@@ -139,47 +142,10 @@ def _row(results: Mapping[str, Any], seed: int, folder: str) -> dict[str, Any]:
         "dev": scores,
         "best_step": results["best_step"],
         "examples_per_second": results["examples_per_second"],
-        # A NaN is not better either.
-        "degenerate": not scores[metric] > _floor(majority[metric]),
+        # A NaN is not better either; a correlation with a constant, which is
+        # not defined, is none.
+        "degenerate": not scores[metric] > np.nan_to_num(majority[metric]),
     }
-
-
-def _floor(value: float) -> float:
-    """The baseline; a correlation with a constant is not defined, so 0."""
-    return value if value == value else 0.0
-
-
-def _best(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """The folder of the training with the best main score, the first one."""
-
-    def value(name: str) -> float:
-        score = _main_scores(found[name])[found[name]["main_metric"]]
-        return score if score == score else -2.0
-
-    return max(found, key=value)
-
-
-def summary(rows: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Mean, median, spread and range of each score over the trainings.
-
-    Args:
-      rows: the scores of each training by name.
-
-    Returns:
-      By score: mean, median, standard_deviation (of the sample, n - 1), least
-      and most.
-    """
-    found = {}
-    for name in rows[0]:
-        values = [row[name] for row in rows]
-        found[name] = {
-            "mean": statistics.fmean(values),
-            "median": statistics.median(values),
-            "standard_deviation": statistics.stdev(values),
-            "least": min(values),
-            "most": max(values),
-        }
-    return found
 
 
 def _keep(
@@ -204,26 +170,25 @@ def _print_table(
     """Prints each training, their mean, the paper's numbers and the place."""
     names = list(rows[0]["dev"])
     lines = [["", *names]]
+
+    def add(title: str, values: Mapping[str, float], *remarks: str) -> None:
+        cells = [_percent(values.get(name)) for name in names]
+        lines.append([title, *cells, *remarks])
+
     for row in rows:
         remarks = ["best"] if row.get("best") else []
         remarks += ["degenerate"] if row["degenerate"] else []
-        cells = [_percent(row["dev"][name]) for name in names]
-        lines.append([f"seed {row['seed']}", *cells, *remarks])
-    for statistic in ("mean", "median", "standard_deviation"):
-        if "summary" in results:
-            parts = results["summary"]
-            cells = [_percent(parts[name][statistic]) for name in names]
-            lines.append([statistic.replace("_", " "), *cells])
-    majority = next(iter(results["majority"].values()))
-    cells = [_percent(majority[name]) for name in names]
-    lines.append(["without a model", *cells])
+        add(f"seed {row['seed']}", row["dev"], *remarks)
+    if "summary" in results:
+        for statistic in ("mean", "median", "standard_deviation"):
+            values = {k: v[statistic] for k, v in results["summary"].items()}
+            add(statistic.replace("_", " "), values)
+    add("without a model", next(iter(results["majority"].values())))
     papers = {model for paper in results["paper"].values() for model in paper}
     for model in sorted(papers):
-        cells = [
-            _percent(results["paper"].get(name, {}).get(model))
-            for name in names
-        ]
-        lines.append([f"paper, {model.replace('_', ' ')}", *cells])
+        paper = results["paper"].items()
+        values = {name: v[model] for name, v in paper if model in v}
+        add(f"paper, {model.replace('_', ' ')}", values)
     width = 2 + max(map(len, [*names, "degenerate"]))
     for first, *cells in lines:
         print(f"{first:20}" + "".join(f"{cell:>{width}}" for cell in cells))
@@ -231,4 +196,4 @@ def _print_table(
 
 
 def _percent(value: float | None) -> str:
-    return "-" if value is None or value != value else f"{100 * value:.2f}"
+    return "-" if value is None or math.isnan(value) else f"{100 * value:.2f}"

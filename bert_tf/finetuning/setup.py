@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -59,14 +59,11 @@ class TrainingData:
         return next(iter(self.dev))
 
 
-@dataclasses.dataclass(frozen=True)
-class ExaminedData:
-    """The rows of a task, read and examined.
+class ExaminedData(NamedTuple):
+    """The rows of a task by split, the one to train on first, and examined.
 
-    Attributes:
-      examples: split to its examples; the first one is the one to train on.
-      config: how to use the model that is trained on them.
-      numbers: the data doctor's.
+    `config` is how a model is used that is trained on them, `numbers` are the
+    data doctor's.
     """
 
     examples: Mapping[str, Any]
@@ -75,12 +72,7 @@ class ExaminedData:
 
 
 def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, BertTokenizer]:
-    """Opens the model to start from.
-
-    Raises:
-      UserError: none is given, it holds no vocabulary, or it does not fit
-        the recipe.
-    """
+    """Opens the model to start from, if it fits the recipe."""
     if not recipe.init_from:
         raise UserError(
             "`init_from`: name the model to fine-tune, a folder, "
@@ -120,16 +112,7 @@ def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, BertTokenizer]:
 def load_and_check(
     task: Task, recipe: FinetuningRecipe, tokenizer: BertTokenizer
 ) -> ExaminedData:
-    """Reads the training and dev rows and prints the data doctor's lines.
-
-    Args:
-      task: the task of one run.
-      recipe: says where the data are and how to read them.
-      tokenizer: of the model that will be trained.
-
-    Raises:
-      UserError: the data are missing or broken, or no model can learn them.
-    """
+    """Reads the training and dev rows and prints the data doctor's lines."""
     dev = task.splits(task.dev_splits, recipe)
     examples = {k: task.load(k, recipe) for k in (task.train_split, *dev)}
     found = task.examine(recipe, tokenizer, examples)
@@ -147,30 +130,17 @@ def prepare_training(
     tokenizer: BertTokenizer,
     output_dir: pathlib.Path,
 ) -> TrainingData:
-    """Reads and encodes the training and dev rows.
-
-    Args:
-      task: the task of one run.
-      recipe: what to do.
-      initial: the model to start from.
-      tokenizer: its tokenizer.
-      output_dir: the folder of the run.
-
-    Raises:
-      UserError: the data are missing or broken, or do not fit the model.
-    """
-    examined = load_and_check(task, recipe, tokenizer)
-    config = examined.config
+    """Reads and encodes the training and dev rows, in the run's folder."""
+    by_split, config, numbers = load_and_check(task, recipe, tokenizer)
     if config.num_segments > initial.config.type_vocab_size:
         raise UserError(
             f"`init_from`={recipe.init_from}: type_vocab_size is "
             f"{initial.config.type_vocab_size}, so it cannot tell the two "
             "texts of a pair apart; choose another model."
         )
-    train_examples = examined.examples[task.train_split]
-    objective = task.loss(recipe, train_examples, config)
+    objective = task.loss(recipe, by_split[task.train_split], config)
     splits = {}
-    for name, examples in examined.examples.items():
+    for name, examples in by_split.items():
         labelled = name == task.train_split
         rows = task.encode(examples, tokenizer, config, labelled)
         rows = task.featurize(rows, name, initial, config, recipe, output_dir)
@@ -184,17 +154,14 @@ def prepare_training(
         splits,
         objective,
         _fresh_heads(task, recipe, initial, config),
-        examined.numbers,
+        numbers,
     )
 
 
 def _fresh_heads(
     task: Task, recipe: FinetuningRecipe, initial: Checkpoint, config: Any
 ) -> tuple[str, ...]:
-    """Heads that are not read from the initial model, whatever it holds.
-
-    One line tells of a head that is there and of another task.
-    """
+    """Heads that are not read from the initial model; a line says why not."""
     # A pooler that nothing of the task's reads is not missed.
     missed = POOLER in initial.heads or task.head in HEADS_ON_POOLER
     unread = () if missed else (POOLER,)
@@ -226,8 +193,7 @@ def freeze(encoder: BertEncoder, layers: int, reads_pooler: bool) -> None:
     Args:
       encoder: the encoder.
       layers: how many layers besides the embeddings; -1 for nothing at all.
-      reads_pooler: whether the head stands on the pooler, which is else not
-        trained either.
+      reads_pooler: False stops that of the pooler too.
     """
     frozen = [] if reads_pooler else [encoder.pooler]
     if layers >= 0:
@@ -241,14 +207,8 @@ def lr_multipliers(
 ) -> list[float]:
     """What the learning rate of each variable is multiplied by.
 
-    Args:
-      encoder: an encoder of L layers.
-      variables: weights of the encoder and of what stands on it.
-      decay: factor from a layer to the one below it.
-
-    Returns:
-      decay ** depth: 0 for the head and the pooler, 1 for the last layer, and
-      so on to L + 1 for the embeddings.
+    It is decay ** depth: 0 for the head and the pooler, 1 for the last layer,
+    and so on to L + 1 for the embeddings.
     """
     depths: dict[int, int] = {}
     stack = [encoder.embeddings, *encoder.blocks]
@@ -269,10 +229,7 @@ def fingerprint(
         "set of training rows": _digest_of(*data.train.rows.arrays),
         # The best score so far is compared with the scores to come.
         "set of dev rows": digest(
-            [
-                _digest_of(*dev.rows.arrays),
-                data.task.references(dev.examples),
-            ]
+            [_digest_of(*dev.rows.arrays), data.task.references(dev.examples)]
         ),
         "set of frozen weights": _digest_of(*(v.numpy() for v in frozen)),
     }

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import math
-import pathlib
 
 import keras
 import tensorflow as tf
@@ -24,7 +23,6 @@ from bert_tf.finetuning.setup import (
     freeze,
     lr_multipliers,
 )
-from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.training.best_weights import BestWeights
 from bert_tf.training.loop import Phase, TrainingLoop
@@ -66,7 +64,7 @@ def train_once(
       UserError: settings that do not fit each other or output_dir, or a step
         that was not finite.
     """
-    output_dir = run_dirs.own
+    output_dir, task = run_dirs.own, data.task
     phase = _phase(data, recipe, strategy)
     refuse_other_folders(output_dir, recipe)
     keras.utils.set_random_seed(recipe.seed)
@@ -76,21 +74,24 @@ def train_once(
             dtype=recipe.precision,
             rematerialize=recipe.rematerialize,
         )
-        model = data.task.build(encoder, data.config)
+        model = task.build(encoder, data.config)
         model.restore(data.initial, data.fresh)
         step = _step(data, recipe, model, phase, strategy)
-    scorer = Scorer(
-        data.task,
-        data.config,
-        data.tokenizer,
-        Predictor([model], strategy, recipe.eval_batch_size),
-    )
-    newest = _NewestScored(scorer, data.dev[data.main_split])
+    predictor = Predictor([model], strategy, recipe.eval_batch_size)
+    scorer = Scorer(task, data.config, data.tokenizer, predictor)
+    main = data.dev[data.main_split]
+    # Of the newest evaluation, once this process has made one. Training ends
+    # with an evaluation, often that of the best weights, and long splits take
+    # minutes.
+    newest: Scored | None = None
+
+    def score_dev() -> dict[str, float]:
+        nonlocal newest
+        newest = scorer.score(main)
+        return newest.numbers
+
     best = BestWeights(
-        step.variables,
-        newest.score,
-        data.task.main_metric,
-        recipe.early_stopping,
+        step.variables, score_dev, task.main_metric, recipe.early_stopping
     )
     output_dir.mkdir(parents=True, exist_ok=True)
     with locked(output_dir / LOCK_FILE, output_dir):
@@ -98,80 +99,27 @@ def train_once(
         _announce(model, phase, data)
         loop = _loop(data, recipe, step, phase, run_dirs, best)
         history = loop.run()
-        _save_last(output_dir / LAST, model, data, scorer, newest.scored)
-        scorer, scored = _score_best(data, scorer, best, newest)
+        last = scorer
+        if task.is_tuned:
+            last = scorer.tuned(
+                main, newest.predictions if newest else scorer.predict(main)
+            )
+        save_model(output_dir / LAST, model, data.tokenizer, last.config)
+        best.assign()
+        scored = {}
+        for name, split in data.dev.items():
+            known = newest if split is main and best.is_newest else None
+            scored[name] = known or scorer.score(split)
+        if task.is_tuned:
+            scorer = scorer.tuned(main, scored[data.main_split].predictions)
+            scored = {
+                name: scorer.rescored(data.dev[name], found)
+                for name, found in scored.items()
+            }
         save_model(output_dir, model, data.tokenizer, scorer.config)
         return write_results(
             output_dir, recipe, data, scorer, scored, loop, history
         )
-
-
-class _NewestScored:
-    """Scores a split, and keeps the newest predictions.
-
-    They are those of the last weights, since training ends with an
-    evaluation, and often those of the best. Long splits take minutes.
-
-    Attributes:
-      scored: of the newest evaluation; None where this process made none.
-    """
-
-    def __init__(self, scorer: Scorer, split: Split) -> None:
-        self._scorer, self._split = scorer, split
-        self.scored: Scored | None = None
-
-    def score(self) -> dict[str, float]:
-        """Scores the model as it is now."""
-        self.scored = self._scorer.score(self._split)
-        return self.scored.numbers
-
-
-def _score_best(
-    data: TrainingData,
-    scorer: Scorer,
-    best: BestWeights,
-    newest: _NewestScored,
-) -> tuple[Scorer, dict[str, Scored]]:
-    """Gives the model its best weights and scores them on all dev splits.
-
-    Returns:
-      The scorer with the config of the best model, and scores by split.
-    """
-    best.assign()
-    main, scored = data.main_split, {}
-    for name, split in data.dev.items():
-        known = newest.scored if name == main and best.is_newest else None
-        scored[name] = known or scorer.score(split)
-    if data.task.is_tuned:
-        scorer = scorer.tuned(data.dev[main], scored[main].predictions)
-        scored = {
-            name: scorer.rescored(data.dev[name], found)
-            for name, found in scored.items()
-        }
-    return scorer, scored
-
-
-def _save_last(
-    folder: pathlib.Path,
-    model: TaskModel,
-    data: TrainingData,
-    scorer: Scorer,
-    scored: Scored | None,
-) -> None:
-    """Saves the last model, with a config tuned for it.
-
-    Args:
-      folder: where it goes.
-      model: the last one.
-      data: what it was trained on.
-      scorer: of the model.
-      scored: what it answered dev; None where that is not known.
-    """
-    if data.task.is_tuned:
-        dev = data.dev[data.main_split]
-        predictions = scored.predictions if scored else scorer.predict(dev)
-        scorer = scorer.tuned(dev, predictions)
-    save_model(folder, model, data.tokenizer, scorer.config)
 
 
 def _phase(
@@ -191,19 +139,15 @@ def _phase(
             f"not fill one batch of train_batch_size={size}; choose a smaller "
             "batch or more epochs."
         )
-    return Phase(
-        steps,
+    batches = functools.partial(
+        training_batches,
+        data.train.rows,
         size,
-        functools.partial(
-            training_batches,
-            data.train.rows,
-            size,
-            recipe.seed,
-            shard=cluster_of(strategy).shard,
-            bucket_by_length=data.task.bucket_by_length,
-        ),
-        None,
+        recipe.seed,
+        shard=cluster_of(strategy).shard,
+        bucket_by_length=data.task.bucket_by_length,
     )
+    return Phase(steps, size, batches, None)
 
 
 def _step(
@@ -216,9 +160,6 @@ def _step(
     # First, since what is frozen is no trainable variable any more.
     reads_pooler = data.task.head in HEADS_ON_POOLER
     freeze(model.encoder, recipe.freeze_layers, reads_pooler)
-    factors = lr_multipliers(
-        model.encoder, model.trainable_variables, recipe.layer_decay
-    )
     return make_step(
         recipe,
         model,
@@ -226,7 +167,9 @@ def _step(
         strategy,
         phase.num_steps,
         model.non_trainable_weights,
-        factors,
+        lr_multipliers(
+            model.encoder, model.trainable_variables, recipe.layer_decay
+        ),
     )
 
 
@@ -261,9 +204,7 @@ def _loop(
 def _announce(model: TaskModel, phase: Phase, data: TrainingData) -> None:
     config, rows = model.encoder.config, data.train.rows
     examples = len(data.train.examples)
-    shown = ""
-    if len(rows) != examples:
-        shown = f" in {len(rows):,} rows"
+    shown = f" in {len(rows):,} rows" if len(rows) != examples else ""
     print(
         f"{data.task.name}: {config.num_hidden_layers} layers of "
         f"{config.hidden_size}, {model.count_params():,} parameters; "

@@ -2,14 +2,13 @@
 
 import json
 import pathlib
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bert_tf.finetuning.recipe import FinetuningRecipe
-from bert_tf.finetuning.report.statistics import FinishedRun
+from bert_tf.finetuning.report.statistics import FinishedRun, summary
 
 WORDS = (
     "the company said its profit rose after shares fell on market fears while "
@@ -24,30 +23,23 @@ def doctor(labels: Sequence[str]) -> dict[str, Any]:
 
     def split(rows: int) -> dict[str, Any]:
         share = rows // max(len(labels), 1)
-        counts = {
-            "counts": {label: share + i for i, label in enumerate(labels)}
-        }
-        spread = {
-            "lowest": 0.0,
-            "highest": 5.0,
-            "mean": 2.71,
-            "deviation": 1.52,
-            "different": 141,
-        }
+        counts = {label: share + i for i, label in enumerate(labels)}
+        spread = {"lowest": 0.0, "highest": 5.0, "mean": 2.71}
+        spread |= {"deviation": 1.52, "different": 141}
         return {
             "file": "train.tsv",
             "rows": rows,
             "texts_per_row": 2,
-            "labels": counts if labels else spread,
+            "labels": {"counts": counts} if labels else spread,
             "empty_texts": 0,
             "tokens": {
-                "percentiles": {
-                    "50": 51,
-                    "90": 73,
-                    "95": 80,
-                    "99": 92,
-                    "100": 137,
-                },
+                "percentiles": dict(
+                    zip(
+                        ("50", "90", "95", "99", "100"),
+                        (51, 73, 80, 92, 137),
+                        strict=True,
+                    )
+                ),
                 "mean": 53.4,
                 "cut": 2,
                 "cut_share": 2 / rows,
@@ -84,8 +76,19 @@ def doctor(labels: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def sentence(random: np.random.Generator, length: int) -> str:
-    return " ".join(random.choice(WORDS, length)) + "."
+def line(row: int, random: np.random.Generator, **answer: Any) -> dict:
+    """A row of a pair of texts, and what was answered."""
+
+    def text(length: int) -> str:
+        return " ".join(random.choice(WORDS, length)) + "."
+
+    texts = {"text_a": text(6 + row % 23), "text_b": text(5 + row % 17)}
+    return {"identifier": str(row), "row": row + 2, **texts, **answer}
+
+
+def floats(shares: np.ndarray) -> list[float]:
+    """As a model in float32 has them."""
+    return shares.astype(np.float32).astype(float).tolist()
 
 
 def class_lines(
@@ -101,38 +104,9 @@ def class_lines(
         logits[(truth + 1) % len(labels)] += 0.8
         exponentials = np.exp(1.3 * (logits - logits.max()))
         shares = exponentials / exponentials.sum()
-        lines.append(
-            {
-                "identifier": str(row),
-                "row": row + 2,
-                "text_a": sentence(random, 6 + row % 23),
-                "text_b": sentence(random, 5 + row % 17),
-                "label": labels[truth],
-                "prediction": labels[int(shares.argmax())],
-                "probabilities": [float(np.float32(x)) for x in shares],
-            }
-        )
-    return lines
-
-
-def regression_lines(
-    count: int, random: np.random.Generator
-) -> list[dict[str, Any]]:
-    lines = []
-    for row in range(count):
-        truth = round(float(random.uniform(0, 5)), 2)
-        guess = float(np.float32(0.85 * truth + 0.6 + random.normal(0, 0.45)))
-        lines.append(
-            {
-                "identifier": str(row),
-                "row": row + 2,
-                "text_a": sentence(random, 6 + row % 23),
-                "text_b": sentence(random, 5 + row % 17),
-                "label": truth,
-                "prediction": guess,
-                "value": guess,
-            }
-        )
+        answer = {"label": labels[truth]}
+        answer["prediction"] = labels[int(shares.argmax())]
+        lines.append(line(row, random, **answer, probabilities=floats(shares)))
     return lines
 
 
@@ -145,17 +119,12 @@ def multi_label_lines(
         logits = random.normal(-2.2, 1.3, len(labels)) + 4.0 * holds
         shares = 1 / (1 + np.exp(-logits))
         pairs = list(zip(labels, holds, shares, strict=True))
-        lines.append(
-            {
-                "identifier": f"comment-{row}",
-                "row": row + 1,
-                "text_a": sentence(random, 6 + row % 40),
-                "text_b": None,
-                "label": [label for label, true, _ in pairs if true],
-                "prediction": [x for x, _, share in pairs if share >= 0.5],
-                "probabilities": [float(np.float32(x)) for x in shares],
-            }
-        )
+        answer = {
+            "label": [label for label, true, _ in pairs if true],
+            "prediction": [x for x, _, share in pairs if share >= 0.5],
+            "probabilities": floats(shares),
+        }
+        lines.append(line(row, random, **answer) | {"text_b": None})
     return lines
 
 
@@ -234,10 +203,7 @@ def finished(
             histories[str(12345 + number)] = history_rows(
                 metric, scores[metric], random
             )
-        results["summary"] = {
-            name: summary([each["dev"][name] for each in results["seeds"]])
-            for name in results["dev"]["dev"]
-        }
+        results["summary"] = summary([x["dev"] for x in results["seeds"]])
     else:
         histories[""] = history_rows(metric, best, random)
     recipe = FinetuningRecipe(task=results["task"], learning_rate=2e-5)
@@ -263,16 +229,6 @@ def write_lines(path: pathlib.Path, lines: Sequence[Mapping]) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def summary(values: Sequence[float]) -> dict[str, float]:
-    return {
-        "mean": statistics.mean(values),
-        "median": statistics.median(values),
-        "standard_deviation": statistics.stdev(values),
-        "least": min(values),
-        "most": max(values),
-    }
-
-
 def classes_run(labels: Sequence[str], num_seeds: int = 1) -> FinishedRun:
     random = np.random.default_rng(3)
     lines = class_lines(labels, 408, random)
@@ -282,9 +238,14 @@ def classes_run(labels: Sequence[str], num_seeds: int = 1) -> FinishedRun:
 
 
 def regression_run(count: int = 1500) -> FinishedRun:
-    lines = regression_lines(count, np.random.default_rng(5))
-    truth = [line["label"] for line in lines]
-    guess = [line["prediction"] for line in lines]
+    random = np.random.default_rng(5)
+    truth = np.round(random.uniform(0, 5, count), 2)
+    guess = 0.85 * truth + 0.6 + random.normal(0, 0.45, count)
+    pairs = enumerate(zip(truth.tolist(), floats(guess), strict=True))
+    lines = [
+        line(row, random, label=label, prediction=value, value=value)
+        for row, (label, value) in pairs
+    ]
     scores = {"pearson": float(np.corrcoef(truth, guess)[0, 1])}
     results = results_of("STS-B", [], scores)
     results["majority"] = {"dev": {"pearson": 0.0}}
@@ -301,67 +262,74 @@ def multi_label_run() -> FinishedRun:
 
 
 CONTEXT = "In May 1901 Ada Lovell sailed from Hull to Oslo on the Fram."
+
+
+def question(
+    number: int,
+    asked: str,
+    answers: Sequence[str],
+    prediction: str,
+    null_odds: float,
+    scores: tuple[float, float],
+    n_best: list[list],
+    context: str = CONTEXT,
+) -> dict[str, Any]:
+    start = context.index(prediction) if prediction else -1
+    return {
+        "identifier": f"q{number}",
+        "title": "Fram",
+        "question": asked,
+        "context": context,
+        "answers": [{"text": a, "start": context.index(a)} for a in answers],
+        "prediction": prediction,
+        "start": start,
+        "end": start + len(prediction) if prediction else -1,
+        "null_odds": null_odds,
+        "exact": scores[0],
+        "f1": scores[1],
+        "n_best": n_best,
+    }
+
+
 # The scores that the official rules give, by hand.
 QUESTIONS = [
-    {
-        "identifier": "q0",
-        "title": "Fram",
-        "question": "Who sailed to Oslo?",
-        "context": CONTEXT,
-        "answers": [
-            {"text": "Ada Lovell", "start": 12},
-            {"text": "Lovell", "start": 16},
-        ],
-        "prediction": "Lovell sailed",
-        "start": 16,
-        "end": 29,
-        "null_odds": -3.5,
-        "exact": 0.0,
-        "f1": 2 / 3,
-        "n_best": [["Lovell sailed", 0.5], ["Lovell", 0.25]],
-    },
-    {
-        "identifier": "q1",
-        "title": "Fram",
-        "question": "From what port, and when?",
-        "context": CONTEXT,
-        "answers": [{"text": "Hull", "start": 35}],
-        "prediction": "Hull",
-        "start": 35,
-        "end": 39,
-        "null_odds": -6.0,
-        "exact": 1.0,
-        "f1": 1.0,
-        "n_best": [["Hull", 0.875]],
-    },
-    {
-        "identifier": "q2",
-        "title": "Fram",
-        "question": "What did it cost?",
-        "context": CONTEXT,
-        "answers": [],
-        "prediction": "1901",
-        "start": 7,
-        "end": 11,
-        "null_odds": -1.0,
-        "exact": 0.0,
-        "f1": 0.0,
-        "n_best": [["1901", 0.625], ["", 0.25]],
-    },
-    {
-        "identifier": "q3",
-        "title": "Fram",
-        "question": "Name its cook!",
-        "context": "word " * 101,
-        "answers": [],
-        "prediction": "",
-        "start": -1,
-        "end": -1,
-        "null_odds": 4.0,
-        "exact": 1.0,
-        "f1": 1.0,
-        "n_best": [["", 0.75]],
-    },
+    question(
+        0,
+        "Who sailed to Oslo?",
+        ["Ada Lovell", "Lovell"],
+        "Lovell sailed",
+        -3.5,
+        (0.0, 2 / 3),
+        [["Lovell sailed", 0.5], ["Lovell", 0.25]],
+    ),
+    question(
+        1,
+        "From what port, and when?",
+        ["Hull"],
+        "Hull",
+        -6.0,
+        (1.0, 1.0),
+        [["Hull", 0.875]],
+    ),
+    question(
+        2,
+        "What did it cost?",
+        [],
+        "1901",
+        -1.0,
+        (0.0, 0.0),
+        [["1901", 0.625], ["", 0.25]],
+    ),
+    question(
+        3,
+        "Name its cook!",
+        [],
+        "",
+        4.0,
+        (1.0, 1.0),
+        [["", 0.75]],
+        "word " * 101,
+    ),
 ]
 CHOICES = [
     {

@@ -16,12 +16,12 @@ from tests.finetuning.report_runs import (
 )
 
 
-def test_numbers_of_classes(tmp_path):
+def test_numbers_of_classes():
     labels = ["contradiction", "entailment", "neutral"]
     run = classes_run(labels)
     lines = run.predictions
-    found = numbers_of(write_report(run, tmp_path))
-    matrix = found["predictions"]["confusion_matrix"]
+    found = text_statistics(lines, run.results)
+    matrix = found["confusion_matrix"]
     assert matrix["labels"] == labels
     for i, truth in enumerate(labels):
         for j, answer in enumerate(labels):
@@ -29,7 +29,7 @@ def test_numbers_of_classes(tmp_path):
                 (line["label"], line["prediction"]) == (truth, answer)
                 for line in lines
             )
-    neutral = found["predictions"]["per_label"][2]
+    neutral = found["per_label"][2]
     true = [line for line in lines if line["label"] == "neutral"]
     given = [line for line in lines if line["prediction"] == "neutral"]
     both = [line for line in true if line["prediction"] == "neutral"]
@@ -38,22 +38,22 @@ def test_numbers_of_classes(tmp_path):
     assert neutral["f1"] == pytest.approx(
         2 * len(both) / (len(given) + len(true))
     )
-    worst = found["predictions"]["mistakes"]["worst"]
+    worst = found["mistakes"]["worst"]
     wrong = [line for line in lines if line["label"] != line["prediction"]]
-    assert found["predictions"]["mistakes"]["total"] == len(wrong)
+    assert found["mistakes"]["total"] == len(wrong)
     wrong = sorted(wrong, key=lambda line: -max(line["probabilities"]))
     assert [each["row"] for each in worst] == [x["row"] for x in wrong[:20]]
     assert worst[0]["confidence"] == max(wrong[0]["probabilities"])
-    confusions = found["predictions"]["confusions"]
+    confusions = found["confusions"]
     assert confusions[0]["count"] == max(
         matrix["counts"][i][j] for i in range(3) for j in range(3) if i != j
     )
 
 
-def test_numbers_of_regression(tmp_path):
+def test_numbers_of_regression():
     run = regression_run()
     lines = run.predictions
-    found = numbers_of(write_report(run, tmp_path))["predictions"]
+    found = text_statistics(lines, run.results)
     errors = np.array([x["prediction"] - x["label"] for x in lines])
     residuals = found["residuals"]
     assert residuals["mean_error"] == pytest.approx(errors.mean())
@@ -78,10 +78,10 @@ def test_many_points_are_thinned(tmp_path):
     assert page.stat().st_size < 500_000
 
 
-def test_numbers_of_multi_label(tmp_path):
+def test_numbers_of_multi_label():
     run = multi_label_run()
     lines = run.predictions
-    found = numbers_of(write_report(run, tmp_path))["predictions"]
+    found = text_statistics(lines, run.results)
     joy = found["per_label"][0]
     true = [line for line in lines if "joy" in line["label"]]
     assert joy["count"] == len(true)

@@ -6,14 +6,15 @@ import statistics
 import numpy as np
 import pytest
 
-from bert_tf.checkpoints import read_arrays
 from bert_tf.errors import UserError
 from bert_tf.finetuning.report.make import make_report
+from bert_tf.finetuning.report.statistics import summary
 from bert_tf.finetuning.run import run_finetuning
-from bert_tf.finetuning.seeds import summary
+from bert_tf.finetuning.seeds import _print_table
 from bert_tf.finetuning.text_classification.kinds import SentenceTask
 from bert_tf.training.loop import TrainingLoop
 from tests.finetuning.sentence_runs import data, model_folder, small_recipe
+from tests.run_folders import assert_same_run, weights
 
 TASK = SentenceTask(
     name="mood",
@@ -37,12 +38,8 @@ def two_seeds(recipe, tmp_path_factory):
     return two, folder
 
 
-def weights(folder):
-    return read_arrays(folder / "bert_model.safetensors")
-
-
 @pytest.mark.slow
-def test_each_seed_is_a_run_and_the_best_is_kept(two_seeds):
+def test_each_seed_is_a_run_and_the_best_is_kept(two_seeds, capsys):
     _, folder = two_seeds
     results = json.loads((folder / "results.json").read_text())
     assert [(row["seed"], row["folder"]) for row in results["seeds"]] == [
@@ -67,6 +64,16 @@ def test_each_seed_is_a_run_and_the_best_is_kept(two_seeds):
     report = (folder / "report.json").read_bytes()
     assert make_report(folder).exists()
     assert (folder / "report.json").read_bytes() == report
+    for file in ("task.json", "dev_predictions.jsonl"):
+        kept = (folder / best["folder"] / file).read_bytes()
+        assert (folder / file).read_bytes() == kept
+    _print_table(results, results["seeds"], folder)
+    printed = capsys.readouterr().out
+    for part in ("seed 12345", "seed 12346", "mean", "median", "standard dev"):
+        assert part in printed
+    lines = [line.split() for line in printed.splitlines()]
+    assert ["paper,", "bert", "base", "90.00", "-"] in lines
+    assert printed.splitlines()[-1] == f"the best model is in {folder}"
 
 
 @pytest.mark.slow
@@ -88,10 +95,10 @@ def test_it_is_resumed_and_may_grow(two_seeds, tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "already finished: 11 of 11" in printed
     assert "resuming from step 5 of 11" in printed
-    for place in (".", "seed_1", "seed_2"):
-        theirs = weights(whole / place)
-        for name, array in weights(tmp_path / "run" / place).items():
-            np.testing.assert_array_equal(array, theirs[name])
+    for part in ("seed_1", "seed_2"):
+        assert_same_run(tmp_path / "run" / part, whole / part)
+    ours, theirs = weights(tmp_path / "run"), weights(whole)
+    assert all((ours[name] == theirs[name]).all() for name in theirs)
     more = recipe.override(["seeds=3"])
     run_finetuning(TASK, more, tmp_path / "run", ["train"])
     results = json.loads((tmp_path / "run" / "results.json").read_text())
@@ -103,24 +110,9 @@ def test_one_training_and_several_do_not_mix(two_seeds, recipe, tmp_path):
     _, folder = two_seeds
     with pytest.raises(UserError, match="trainings with several seeds"):
         run_finetuning(TASK, recipe, folder, ["train"])
-    other = recipe.override(["seeds=2", "learning_rate=1e-4"])
-    with pytest.raises(UserError, match="learning_rate was 0.01 and is now"):
-        run_finetuning(TASK, other, folder, ["train"])
-
-
-@pytest.mark.slow
-def test_the_table_beside_the_paper(two_seeds, capsys):
-    from bert_tf.finetuning.seeds import _print_table
-
-    _, folder = two_seeds
-    results = json.loads((folder / "results.json").read_text())
-    _print_table(results, results["seeds"], folder)
-    printed = capsys.readouterr().out
-    for part in ("seed 12345", "seed 12346", "mean", "median", "standard dev"):
-        assert part in printed
-    lines = [line.split() for line in printed.splitlines()]
-    assert ["paper,", "bert", "base", "90.00", "-"] in lines
-    assert printed.splitlines()[-1] == f"the best model is in {folder}"
+    two = recipe.override(["seeds=2"])
+    with pytest.raises(UserError, match="holds one training"):
+        run_finetuning(TASK, two, folder / "seed_1", ["train"])
 
 
 def test_summary():

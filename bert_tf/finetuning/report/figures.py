@@ -10,7 +10,6 @@ from bert_tf.training.history import Curve, draw_curve, draw_levels
 
 # Okabe and Ito 2008, "Color universal design": for the colour-blind too.
 BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#5F6B76", "#007A5A"
-_SIZE = (4.8, 3.3)
 _STYLE: dict[Any, Any] = {
     "font.size": 9.5,
     "axes.spines.top": False,
@@ -30,16 +29,13 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-class _Drawing:
-    """Axes to draw on, and the SVG once that is done."""
-
-    def __init__(self, axes: Any):
-        self.axes = axes
-        self.svg = b""
-
-
 @contextlib.contextmanager
-def _drawing(rows: Sequence[float] = (1,), size=_SIZE) -> Iterator[_Drawing]:
+def _drawing(
+    svg: io.BytesIO,
+    rows: Sequence[float] = (1,),
+    size: tuple[float, float] = (4.8, 4.2),
+) -> Iterator[Any]:
+    """Axes to draw on, a row each; the picture is written to `svg`."""
     require_extra("report", "a figure")
     # Slow to import, and of no use before there is something to draw.
     import matplotlib
@@ -47,15 +43,11 @@ def _drawing(rows: Sequence[float] = (1,), size=_SIZE) -> Iterator[_Drawing]:
 
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots(
+        yield figure.subplots(
             len(rows), 1, squeeze=False, height_ratios=list(rows)
         )[:, 0]
-        drawing = _Drawing(axes)
-        yield drawing
-        file = io.BytesIO()
         # A date would make the bytes differ from one time to the next.
-        figure.savefig(file, format="svg", metadata={"Date": None})
-        drawing.svg = file.getvalue()
+        figure.savefig(svg, format="svg", metadata={"Date": None})
 
 
 def learning_curve(
@@ -89,8 +81,7 @@ def learning_curve(
             for each in series
         ]
 
-    with _drawing() as drawing:
-        axes = drawing.axes[0]
+    with _drawing(svg := io.BytesIO(), size=(4.8, 3.3)) as (axes,):
         draw_curve(axes, curves(training), curves(held_out))
         if best_step is not None:
             axes.axvline(
@@ -100,7 +91,7 @@ def learning_curve(
         axes.set_xlabel("training step")
         axes.set_ylabel(name, parse_math=False)
         axes.legend(loc="best")
-    return drawing.svg
+    return svg.getvalue()
 
 
 def seed_dots(
@@ -111,8 +102,7 @@ def seed_dots(
     name: str,
 ) -> bytes:
     """One dot a training, in percent, beside their mean and other levels."""
-    with _drawing(size=(4.8, 2.9)) as drawing:
-        axes = drawing.axes[0]
+    with _drawing(svg := io.BytesIO(), size=(4.8, 2.9)) as (axes,):
         places = range(1, len(values) + 1)
         for place, value, bad in zip(places, values, degenerate, strict=True):
             axes.plot(
@@ -140,7 +130,7 @@ def seed_dots(
         axes.set_xlabel("training, in the order of the table")
         axes.set_ylabel(f"{name}, x 100", parse_math=False)
         axes.grid(axis="x", visible=False)
-    return drawing.svg
+    return svg.getvalue()
 
 
 def reliability(bins: Sequence[Mapping[str, Any]], event: str) -> bytes:
@@ -150,8 +140,7 @@ def reliability(bins: Sequence[Mapping[str, Any]], event: str) -> bytes:
       bins: from `statistics.reliability_bins`.
       event: what the probability is of, for the axis.
     """
-    with _drawing((3, 1.1), (4.8, 4.4)) as drawing:
-        upper, lower = drawing.axes
+    with _drawing(svg := io.BytesIO(), (3, 1.1), (4.8, 4.4)) as (upper, lower):
         width = 1 / len(bins)
         filled = [each for each in bins if each["count"]]
         middles = [each["low"] + width / 2 for each in filled]
@@ -188,15 +177,14 @@ def reliability(bins: Sequence[Mapping[str, Any]], event: str) -> bytes:
         for axes in (upper, lower):
             axes.set_xlim(0, 1)
             axes.grid(axis="x", visible=False)
-    return drawing.svg
+    return svg.getvalue()
 
 
 def true_and_predicted(
     true: Sequence[float], predicted: Sequence[float]
 ) -> bytes:
     """A point a row, true value across and predicted value up."""
-    with _drawing(size=(4.8, 4.2)) as drawing:
-        axes = drawing.axes[0]
+    with _drawing(svg := io.BytesIO()) as (axes,):
         low, high = min(*true, *predicted), max(*true, *predicted)
         axes.plot([low, high], [low, high], "--", color=ORANGE, label="perfect")
         # Thousands of marks as one picture keep the file small.
@@ -212,15 +200,14 @@ def true_and_predicted(
         axes.set_xlabel("true value")
         axes.set_ylabel("predicted value")
         axes.legend(loc="upper left")
-    return drawing.svg
+    return svg.getvalue()
 
 
 def error_histogram(
     edges: Sequence[float], counts: Sequence[int], mean: float
 ) -> bytes:
     """How often the predictions are off by how much."""
-    with _drawing(size=(4.8, 4.2)) as drawing:
-        axes = drawing.axes[0]
+    with _drawing(svg := io.BytesIO()) as (axes,):
         axes.stairs(counts, edges, fill=True, color=BLUE, alpha=0.85)
         axes.axvline(0, color="#1F2933", linewidth=1)
         axes.axvline(
@@ -233,7 +220,7 @@ def error_histogram(
         axes.set_xlabel("predicted - true")
         axes.set_ylabel("rows")
         axes.legend(loc="upper left")
-    return drawing.svg
+    return svg.getvalue()
 
 
 def null_odds(
@@ -243,8 +230,7 @@ def null_odds(
     threshold: float | None,
 ) -> bytes:
     """How often questions with and without an answer have which null odds."""
-    with _drawing(size=(4.8, 3.6)) as drawing:
-        axes = drawing.axes[0]
+    with _drawing(svg := io.BytesIO(), size=(4.8, 3.6)) as (axes,):
         axes.stairs(
             has_answer,
             edges,
@@ -273,4 +259,4 @@ def null_odds(
         axes.set_xlabel("null odds")
         axes.set_ylabel("questions")
         axes.legend(loc="best")
-    return drawing.svg
+    return svg.getvalue()

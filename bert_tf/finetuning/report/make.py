@@ -4,7 +4,7 @@ import dataclasses
 import json
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
@@ -29,8 +29,7 @@ from bert_tf.recipe import read_json_object
 from bert_tf.training.history import finite_values
 
 
-@dataclasses.dataclass(frozen=True)
-class Family:
+class Family(NamedTuple):
     """What a report knows of a family of tasks.
 
     Attributes:

@@ -15,17 +15,8 @@ from bert_tf.finetuning.report.statistics import NUM_MISTAKES
 
 Row = Mapping[str, Any]
 
-_QUESTION_WORDS = {
-    "what": "what",
-    "which": "which",
-    "who": "who",
-    "whom": "who",
-    "whose": "who",
-    "when": "when",
-    "where": "where",
-    "why": "why",
-    "how": "how",
-}
+_QUESTION_WORDS = ("what", "which", "who", "when", "where", "why", "how")
+_FORMS = {"whom": "who", "whose": "who"}
 _OTHER_WORD = "other"
 _WORD = re.compile(r"[^\W\d_]+")
 # The most words in each group but the last.
@@ -51,12 +42,12 @@ def question_statistics(
         "all": _scores(rows),
         "parts": _parts(rows),
         "by_question_word": _grouped(rows, question_word),
-        "by_answer_length": _in_order(
+        "by_answer_length": _grouped(
             rows, _answer_length, (*_ranges(_ANSWER_WORDS), _NO_ANSWER)
         ),
-        "by_context_length": _in_order(
+        "by_context_length": _grouped(
             rows,
-            lambda row: _range(len(row["context"].split()), _CONTEXT_WORDS),
+            lambda row: _range(row["context"], _CONTEXT_WORDS),
             _ranges(_CONTEXT_WORDS),
         ),
         "null_odds": _null_odds(rows, results.get("threshold")),
@@ -67,15 +58,15 @@ def question_statistics(
 def question_word(row: Row) -> str:
     """The first question word of a question; "other" where there is none."""
     words = _WORD.findall(row["question"].lower())
-    known = (_QUESTION_WORDS[word] for word in words if word in _QUESTION_WORDS)
-    return next(known, _OTHER_WORD)
+    known = (_FORMS.get(word, word) for word in words)
+    return next((w for w in known if w in _QUESTION_WORDS), _OTHER_WORD)
 
 
 def _answer_length(row: Row) -> str:
     """The group of the first right answer's number of words."""
     if not row["answers"]:
         return _NO_ANSWER
-    return _range(len(row["answers"][0]["text"].split()), _ANSWER_WORDS)
+    return _range(row["answers"][0]["text"], _ANSWER_WORDS)
 
 
 def _ranges(edges: Sequence[int]) -> list[str]:
@@ -89,8 +80,9 @@ def _ranges(edges: Sequence[int]) -> list[str]:
     return [*names, f"{edges[-1] + 1} or more"]
 
 
-def _range(count: int, edges: Sequence[int]) -> str:
-    return _ranges(edges)[int(np.searchsorted(edges, count))]
+def _range(text: str, edges: Sequence[int]) -> str:
+    """The group of a text's number of words."""
+    return _ranges(edges)[int(np.searchsorted(edges, len(text.split())))]
 
 
 def _scores(rows: Sequence[Row]) -> dict[str, Any]:
@@ -112,21 +104,14 @@ def _groups(
 
 
 def _grouped(
-    rows: Sequence[Row], group: Callable[[Row], str]
-) -> list[dict[str, Any]]:
-    """The scores of each group, the largest first."""
-    found = _groups(rows, group)
-    order = sorted(found, key=lambda name: (-len(found[name]), name))
-    return [{"group": name} | _scores(found[name]) for name in order]
-
-
-def _in_order(
     rows: Sequence[Row],
     group: Callable[[Row], str],
-    order: Sequence[str],
+    order: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """The scores of those groups that have questions."""
+    """The scores of each group that has questions; no order: largest first."""
     found = _groups(rows, group)
+    if order is None:
+        order = sorted(found, key=lambda name: (-len(found[name]), name))
     return [
         {"group": name} | _scores(found[name])
         for name in order
@@ -135,10 +120,7 @@ def _in_order(
 
 
 def _parts(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Questions with and without an answer; empty where all have one.
-
-    Of each its scores, and to how many of them an answer was given.
-    """
+    """Questions with and without an answer; empty where all have one."""
     groups = _groups(
         rows, lambda row: _HAS_ANSWER if row["answers"] else _NO_ANSWER
     )
@@ -178,16 +160,13 @@ def _null_odds(
     }
 
 
-def _confidence(row: Row) -> float:
-    """The probability of the answer given, 0 where it is unknown."""
-    return dict(row["n_best"]).get(row["prediction"], 0.0)
-
-
 def _mistakes(rows: Sequence[Row]) -> dict[str, Any]:
     """The questions of the lowest F1, the surest answers first."""
+
+    def order(row: Row) -> tuple[float, float]:
+        # An answer that is not among the best has no known probability.
+        return row["f1"], -dict(row["n_best"]).get(row["prediction"], 0.0)
+
     wrong = [row for row in rows if row["exact"] < 1]
-    worst = sorted(wrong, key=lambda row: (row["f1"], -_confidence(row)))
-    return {
-        "total": len(wrong),
-        "worst": [dict(row) for row in worst[:NUM_MISTAKES]],
-    }
+    worst = sorted(wrong, key=order)[:NUM_MISTAKES]
+    return {"total": len(wrong), "worst": [dict(row) for row in worst]}

@@ -13,15 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from bert_tf.extras import require_extra
 from bert_tf.finetuning.checks import DESCRIPTIONS
-from bert_tf.finetuning.report import figures
-from bert_tf.finetuning.report.texts import (
-    answer_marks,
-    entity_marks,
-    excerpts,
-    shortened,
-    showable,
-    stretches,
-)
+from bert_tf.finetuning.report import figures, texts
 from bert_tf.finetuning.text_classification.checks import text_remarks
 
 _LISTED_LABELS = 60
@@ -32,12 +24,7 @@ if TYPE_CHECKING:
 
 
 def render(numbers: Mapping[str, Any], template: str) -> str:
-    """The whole page.
-
-    Args:
-      numbers: what report.json holds.
-      template: the name of the task family's template.
-    """
+    """The whole page of what report.json holds, by a family's template."""
     scores, metric = numbers["scores"], numbers["main_metric"]
     main = next(row for row in scores if row["metric"] == metric)
     models = dict.fromkeys(name for row in scores for name in row["paper"])
@@ -66,24 +53,21 @@ def environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {
-        "base64": lambda data: base64.b64encode(data).decode("ascii"),
-        "inline": inline,
-        "model_words": model_words,
-        "number": number,
-        "percent": percent,
-        "shortened": shortened,
-        "words": words,
-    }
+    filters = (inline, model_words, number, percent, texts.shortened, words)
+    functions = (
+        texts.answer_marks,
+        texts.entity_marks,
+        texts.excerpts,
+        texts.stretches,
+        frequent_labels,
+        shade,
+    )
+    found.filters |= {each.__name__: each for each in filters}
+    found.filters["base64"] = lambda data: base64.b64encode(data).decode()
+    found.globals |= {each.__name__: each for each in functions}
     found.globals |= {
-        "answer_marks": answer_marks,
-        "entity_marks": entity_marks,
-        "excerpts": excerpts,
         "figures": figures,
-        "frequent_labels": frequent_labels,
         "remarks": text_remarks,
-        "shade": shade,
-        "stretches": stretches,
         "suspicions": DESCRIPTIONS,
     }
     return found
@@ -92,15 +76,12 @@ def environment() -> "Environment":
 def _finalized(value: Any) -> Any:
     """What a template writes, before it is escaped."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
-        return showable(value)
+        return texts.showable(value)
     return value
 
 
 def inline(value: Any) -> "Markup":
-    """A user's value in a line of ours.
-
-    Marks of writing direction end with it and do not turn what follows.
-    """
+    """A user's value in a line of ours, whose direction it does not change."""
     from markupsafe import Markup
 
     if isinstance(value, float):
@@ -113,7 +94,7 @@ def inline(value: Any) -> "Markup":
     text = str(value)
     if not text.strip():
         return Markup("<i>empty</i>")
-    return Markup("<bdi>{}</bdi>").format(showable(text))
+    return Markup("<bdi>{}</bdi>").format(texts.showable(text))
 
 
 def number(value: float | None) -> str:
@@ -157,11 +138,7 @@ def shade(count: int, total: int) -> str:
 
 
 def frequent_labels(splits: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The labels that are listed, those most frequent in the first split first.
-
-    Args:
-      splits: what the data doctor found in each.
-    """
+    """The labels to list, the most frequent in the first split first."""
     counts = [split["labels"]["counts"] for split in splits]
     names = dict.fromkeys(itertools.chain.from_iterable(counts))
     often = sorted(names, key=lambda name: -counts[0].get(name, 0))

@@ -5,8 +5,9 @@ Every function returns values of types that JSON knows.
 
 import dataclasses
 import datetime
+import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -61,32 +62,37 @@ def run_statistics(
       recipe_types: together they have the settings of all tasks of the family.
     """
     results = run.results
+    finished = results.get("finished")
+    if finished is not None:
+        moment = datetime.datetime.fromisoformat(finished)
+        finished = f"{moment:%Y-%m-%d %H:%M} {moment.tzname() or ''}".rstrip()
     return {
         "task": results["task"],
         "model": results["model"],
-        "finished": _written_time(results.get("finished")),
+        "finished": finished,
         "main_metric": results["main_metric"],
         "main_split": next(iter(results["dev"])),
         "labels": results["labels"],
         "examples": results.get("examples", {}),
         "settings": settings(run.recipe, recipe_types),
         "doctor": results["doctor"],
-        "scores": _scores(results),
+        "scores": [
+            {
+                "split": split,
+                "metric": metric,
+                "value": value,
+                "majority": results["majority"][split].get(metric),
+                "paper": _paper(results["paper"], split, metric),
+            }
+            for split, metrics in results["dev"].items()
+            for metric, value in metrics.items()
+        ],
         "paper_note": results.get("paper_note"),
         "curves": curves(run.histories, results["main_metric"]),
         "seeds": results.get("seeds", []),
         "summary": results.get("summary", {}),
         "facts": {x: results[x] for x in _FACTS if results.get(x) is not None},
     }
-
-
-def _written_time(time: str | None) -> str | None:
-    """An ISO 8601 time to the minute, as people write it."""
-    if time is None:
-        return None
-    moment = datetime.datetime.fromisoformat(time)
-    zone = f" {moment.tzname()}" if moment.tzinfo else ""
-    return f"{moment:%Y-%m-%d %H:%M}{zone}"
 
 
 def settings(
@@ -101,37 +107,18 @@ def settings(
     recipe_type = max(
         recipe_types, key=lambda kind: len(recipe.keys() & kind.kinds().keys())
     )
-    defaults = recipe_type().to_dict()
-    helps = {
-        name: field.metadata.get("help", "")
-        for name, field in recipe_type.__dataclass_fields__.items()
-    }
+    defaults, fields = recipe_type().to_dict(), recipe_type.__dataclass_fields__
     rows = [
         {
             "name": name,
             "value": value,
             "default": defaults.get(name),
-            "help": helps.get(name, ""),
+            "help": fields[name].metadata["help"] if name in fields else "",
             "changed": name not in defaults or value != defaults[name],
         }
         for name, value in recipe.items()
     ]
     return sorted(rows, key=lambda row: not row["changed"])
-
-
-def _scores(results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Each metric of each split beside the baseline and the paper."""
-    return [
-        {
-            "split": split,
-            "metric": metric,
-            "value": value,
-            "majority": results["majority"][split].get(metric),
-            "paper": _paper(results["paper"], split, metric),
-        }
-        for split, metrics in results["dev"].items()
-        for metric, value in metrics.items()
-    ]
 
 
 def _paper(
@@ -146,11 +133,7 @@ def curves(
     histories: Mapping[str, Sequence[Mapping[str, float | None]]],
     main_metric: str,
 ) -> dict[str, list[dict[str, Any]]]:
-    """The series over the steps, one a seed.
-
-    A longer series is cut into blocks of equal length, and the point is the
-    mean of the block.
-    """
+    """The series over the steps, one a seed; long ones as means of blocks."""
     names = {
         "training_loss": "loss",
         "held_out_loss": "eval_loss",
@@ -166,24 +149,42 @@ def curves(
                 if (step := row["step"]) is not None
                 and (value := row.get(key)) is not None
             ]
-            if points:
-                steps, values = zip(*_block_means(points), strict=True)
-                found[name].append(
-                    {"seed": seed, "steps": list(steps), "values": list(values)}
-                )
+            size = -(-len(points) // _CURVE_POINTS)
+            blocks = [
+                points[begin : begin + size]
+                for begin in range(0, len(points), size or 1)
+            ]
+            if blocks:
+                series = {
+                    "seed": seed,
+                    # The middle of a block may be no step of the run.
+                    "steps": [block[-1][0] for block in blocks],
+                    "values": [
+                        sum(value for _, value in block) / len(block)
+                        for block in blocks
+                    ],
+                }
+                found[name].append(series)
     return found
 
 
-def _block_means(
-    points: list[tuple[float, float]],
-) -> list[tuple[float, float]]:
-    length = -(-len(points) // _CURVE_POINTS)
-    blocks = [points[i : i + length] for i in range(0, len(points), length)]
-    # The last step of a block is a step of the run, its middle may be none.
-    return [
-        (block[-1][0], sum(value for _, value in block) / len(block))
-        for block in blocks
-    ]
+def summary(rows: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Mean, median, spread (the sample's, n - 1) and range of each score.
+
+    Args:
+      rows: the scores of each training by name.
+    """
+    found = {}
+    for name in rows[0]:
+        values = [row[name] for row in rows]
+        found[name] = {
+            "mean": statistics.fmean(values),
+            "median": statistics.median(values),
+            "standard_deviation": statistics.stdev(values),
+            "least": min(values),
+            "most": max(values),
+        }
+    return found
 
 
 def confusion_matrix(
@@ -271,27 +272,9 @@ def share(part: float, whole: float) -> float | None:
     return float(part / whole) if whole else None
 
 
-class ReliabilityBin(TypedDict):
-    """One bar of a reliability diagram.
-
-    Attributes:
-      low: the bin holds probabilities above this (the first one 0 too).
-      high: and up to this.
-      count: how many probabilities it holds.
-      mean_probability: their mean; None where there are none.
-      share_true: the share of them that came true; None where there are none.
-    """
-
-    low: float
-    high: float
-    count: int
-    mean_probability: float | None
-    share_true: float | None
-
-
 def reliability_bins(
     probabilities: np.ndarray, outcomes: np.ndarray, num_bins: int = NUM_BINS
-) -> list[ReliabilityBin]:
+) -> list[dict[str, Any]]:
     """Sorts probabilities into bins of equal width, beside what came true.
 
     The reliability diagram of DeGroot and Fienberg 1983; the bins are those
@@ -301,12 +284,16 @@ def reliability_bins(
       probabilities: float [N], of one event each, in [0, 1].
       outcomes: bool [N], whether the event came true.
       num_bins: M.
+
+    Returns:
+      Of each bin "low" and "high", the "count" of its probabilities, their
+      "mean_probability" and "share_true"; None where there are none.
     """
     upper_edges = np.arange(1, num_bins + 1) / num_bins
     indices = np.searchsorted(upper_edges, probabilities, side="left")
     # A softmax in float32 can sum to a hair more than 1.
     indices = np.minimum(indices, num_bins - 1)
-    bins: list[ReliabilityBin] = []
+    bins = []
     for index in range(num_bins):
         inside = indices == index
         count = int(inside.sum())
@@ -324,7 +311,7 @@ def reliability_bins(
     return bins
 
 
-def expected_calibration_error(bins: list[ReliabilityBin]) -> float:
+def expected_calibration_error(bins: Sequence[Mapping[str, Any]]) -> float:
     """How far probabilities and what came true are apart, on average.
 
     Guo et al. 2017, "On calibration of modern neural networks", equation 3:
@@ -334,16 +321,12 @@ def expected_calibration_error(bins: list[ReliabilityBin]) -> float:
     Args:
       bins: from `reliability_bins`, not all of them empty.
     """
-    total = sum(each["count"] for each in bins)
-    return (
-        sum(
-            each["count"] * abs(share - mean)
-            for each in bins
-            if (share := each["share_true"]) is not None
-            and (mean := each["mean_probability"]) is not None
-        )
-        / total
-    )
+    filled = [each for each in bins if each["count"]]
+    distances = [
+        each["count"] * abs(each["share_true"] - each["mean_probability"])
+        for each in filled
+    ]
+    return sum(distances) / sum(each["count"] for each in filled)
 
 
 def brier_score(probabilities: np.ndarray, targets: np.ndarray) -> float:
@@ -364,49 +347,43 @@ def brier_score(probabilities: np.ndarray, targets: np.ndarray) -> float:
 
 def class_calibration(
     probabilities: np.ndarray, label_ids: np.ndarray
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Calibration of the most probable class.
 
     Args:
       probabilities: float [N, C], rows that sum to 1.
       label_ids: int [N], the true class.
-
-    Returns:
-      "bins" of the confidence (probability of the most probable class),
-      "expected_calibration_error", "brier_score", "mean_confidence" and
-      "share_true" (of the most probable class).
     """
-    confidences = probabilities.max(axis=1)
-    right = probabilities.argmax(axis=1) == label_ids
-    bins = reliability_bins(confidences, right)
     targets = np.eye(probabilities.shape[1])[label_ids]
-    return {
-        "bins": bins,
-        "expected_calibration_error": expected_calibration_error(bins),
-        "brier_score": brier_score(probabilities, targets),
-        "mean_confidence": float(confidences.mean()),
-        "share_true": float(right.mean()),
-    }
+    return _calibration(
+        probabilities.max(axis=1),
+        probabilities.argmax(axis=1) == label_ids,
+        brier_score(probabilities, targets),
+    )
 
 
 def label_calibration(
     probabilities: np.ndarray, targets: np.ndarray
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Calibration of independent labels, all of them pooled.
 
     Args:
       probabilities: float [N, C], each label's own.
       targets: 0 and 1, [N, C].
-
-    Returns:
-      As `class_calibration`, over the N x C probabilities that a label holds.
     """
     pooled, outcomes = probabilities.reshape(-1), targets.reshape(-1) > 0
-    bins = reliability_bins(pooled, outcomes)
+    brier = brier_score(pooled[:, None], outcomes[:, None])
+    return _calibration(pooled, outcomes, brier)
+
+
+def _calibration(
+    probabilities: np.ndarray, outcomes: np.ndarray, brier: float
+) -> dict[str, Any]:
+    bins = reliability_bins(probabilities, outcomes)
     return {
         "bins": bins,
         "expected_calibration_error": expected_calibration_error(bins),
-        "brier_score": brier_score(pooled[:, None], outcomes[:, None]),
-        "mean_confidence": float(pooled.mean()),
+        "brier_score": brier,
+        "mean_confidence": float(probabilities.mean()),
         "share_true": float(outcomes.mean()),
     }

@@ -91,7 +91,7 @@ def _multi_label_statistics(
             truth.sum(axis=0),
         ),
         "calibration": label_calibration(probabilities, truth),
-        "mistakes": multi_label_mistakes(
+        "mistakes": _multi_label_mistakes(
             rows, labels, truth, predicted, probabilities
         ),
     }
@@ -144,7 +144,7 @@ def _regression_statistics(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def multi_label_mistakes(
+def _multi_label_mistakes(
     rows: Sequence[Row],
     labels: Sequence[str],
     truth: np.ndarray,
@@ -159,12 +159,6 @@ def multi_label_mistakes(
       truth: bool [N, C], the labels that hold.
       predicted: bool [N, C], those that were given.
       probabilities: float [N, C].
-
-    Returns:
-      "total", the number of rows with any wrong decision, and "worst", the
-      description of some with "missed" and "added" (labels, each with its
-      probability) and "confidence" (the largest probability given to the
-      wrong side of a label).
     """
     wrong = truth != predicted
     of_wrong_side = np.where(truth, 1 - probabilities, probabilities)

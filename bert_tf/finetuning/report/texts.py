@@ -63,13 +63,10 @@ def shortened(text: str) -> tuple[str, str] | None:
 
 
 class Mark(NamedTuple):
-    """A marked part of a text.
+    """A marked part of a text, from one character to another.
 
-    Attributes:
-      start: its first character.
-      end: the one after its last.
-      label: what stands before it, so that it does not depend on colour.
-      style: its class in the style sheet.
+    Its label stands before it, so that it does not depend on colour; its style
+    is a class of the style sheet.
     """
 
     start: int
@@ -79,13 +76,7 @@ class Mark(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """A part of a text that the same marks cover.
-
-    Attributes:
-      text: the part.
-      begun: the marks that begin with it.
-      styles: the styles of all marks on it.
-    """
+    """A part of a text that the same marks cover, and those that it begins."""
 
     text: str
     begun: tuple[Mark, ...]
@@ -93,11 +84,7 @@ class Stretch(NamedTuple):
 
 
 def answer_marks(mistake: Mapping[str, Any]) -> list[Mark]:
-    """The gold answers of a question, where its text has them, and the given.
-
-    Args:
-      mistake: a row of dev_predictions.jsonl on a question.
-    """
+    """The gold answers that the text has where they say, and the given one."""
     context = mistake["context"]
     spans = dict.fromkeys(
         (each["start"], each["start"] + len(each["text"]))
@@ -150,20 +137,6 @@ def excerpts(text: str, marks: Sequence[Mark]) -> dict[str, Any] | None:
     marks = _ordered(marks)
     if not marks or len(text) <= _LONGEST_MARKED:
         return None
-    pieces = _around(text, marks)
-    return {
-        "pieces": [_cut_at_marks(text, *piece, marks) for piece in pieces],
-        "is_cut_before": pieces[0][0] > 0,
-        "is_cut_after": pieces[-1][1] < len(text),
-    }
-
-
-def _ordered(marks: Sequence[Mark]) -> list[Mark]:
-    return sorted(mark for mark in marks if mark.start < mark.end)
-
-
-def _around(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
-    """Where the pieces begin and end that hold all marks."""
     pieces: list[tuple[int, int]] = []
     for mark in marks:
         begin = max(mark.start - _AROUND, 0)
@@ -177,7 +150,15 @@ def _around(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
             last_begin, last_end = pieces.pop()
             begin, end = last_begin, max(last_end, end)
         pieces.append((begin, end))
-    return pieces
+    return {
+        "pieces": [_cut_at_marks(text, *piece, marks) for piece in pieces],
+        "is_cut_before": pieces[0][0] > 0,
+        "is_cut_after": pieces[-1][1] < len(text),
+    }
+
+
+def _ordered(marks: Sequence[Mark]) -> list[Mark]:
+    return sorted(mark for mark in marks if mark.start < mark.end)
 
 
 def _cut_at_marks(

@@ -4,7 +4,6 @@ Rows are those of dev_predictions.jsonl, one a sentence: "words", and of each
 word its gold tag in "tags" and the model's in "predictions".
 """
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -76,11 +75,7 @@ def _errors(gold: Sequence[Entity], found: Sequence[Entity]) -> dict[str, int]:
 
 
 def _words_of(found: Sequence[Entity]) -> set[int]:
-    return set(
-        itertools.chain.from_iterable(
-            range(first, last + 1) for _, first, last in found
-        )
-    )
+    return {n for _, first, last in found for n in range(first, last + 1)}
 
 
 def _mistakes(rows: Sequence[Row]) -> dict[str, Any]:
