@@ -13,13 +13,10 @@ from bert_tf.checkpoints import Checkpoint, save_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.text.vocabulary import Vocabulary
+from tests.finetuning.sentence_runs import BAD, FILLER, GOOD, TOKENS
 from tests.model_helpers import fill
 from tools.task_files import load_task, recipe_of
 
-GOOD = ["good", "fine", "great", "lovely"]
-BAD = ["bad", "dull", "poor", "awful"]
-FILLER = ["a", "film", "the", "plot", "was", "and", "very", "it", "so"]
-TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *GOOD, *BAD, *FILLER]
 NUM_TRAIN, NUM_DEV, NUM_TEST = 72, 14, 9
 SETTINGS: dict[str, Any] = {
     "max_seq_length": 32,

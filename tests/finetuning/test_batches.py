@@ -99,22 +99,24 @@ def taken(data, start, count, seed=3, size=8, bucket_by_length=False):
 
 
 @pytest.mark.parametrize("bucket_by_length", [False, True])
-@pytest.mark.parametrize("start", [1, 9, 10, 11, 20, 37])
-def test_batch_k_is_the_same_wherever_one_starts(data, start, bucket_by_length):
-    whole = taken(data, 0, start + 12, bucket_by_length=bucket_by_length)
-    resumed = taken(data, start, 12, bucket_by_length=bucket_by_length)
-    for mine, other in zip(resumed, whole[start:], strict=True):
-        for name, value in mine.items():
-            np.testing.assert_array_equal(value, other[name])
+def test_batch_k_is_the_same_wherever_one_starts(data, bucket_by_length):
+    whole = taken(data, 0, 49, bucket_by_length=bucket_by_length)
+    for start in (1, 9, 10, 11, 20, 37):
+        resumed = taken(data, start, 12, bucket_by_length=bucket_by_length)
+        for mine, other in zip(resumed, whole[start : start + 12], strict=True):
+            for name, value in mine.items():
+                np.testing.assert_array_equal(value, other[name])
 
 
-@pytest.mark.parametrize("start", [0, 1, 2, 5])
-def test_with_fewer_rows_than_a_batch_too(data, start):
+def test_with_fewer_rows_than_a_batch_too(data):
     rows = encode(texts(3, 4), tokenizer(), 24)
     few = LabelledRows(rows, rows.weights, data.labels)
-    whole = taken(few, 0, start + 4)
-    for mine, other in zip(taken(few, start, 4), whole[start:], strict=True):
-        np.testing.assert_array_equal(mine["label_ids"], other["label_ids"])
+    whole = taken(few, 0, 9)
+    for start in (1, 2, 5):
+        for mine, other in zip(
+            taken(few, start, 4), whole[start : start + 4], strict=True
+        ):
+            np.testing.assert_array_equal(mine["label_ids"], other["label_ids"])
 
 
 def test_a_batch_is_its_rows(data):

@@ -66,7 +66,7 @@ def test_two_workers_train_evaluate_and_predict_as_one(tmp_path):
         "--set=train_batch_size=8",
         "--set=eval_batch_size=4",
         "--set=learning_rate=1e-3",
-        "--set=num_train_epochs=3",
+        "--set=num_train_epochs=1",
         "--set=seeds=2",
     ]
     one = Workers(

@@ -67,14 +67,6 @@ def test_a_near_match_is_of_the_tasks_own_settings():
     assert "label_column" not in message_of(assigned, "mrpc", "label_colum=3")
 
 
-def test_own_files_take_all_of_them():
-    found = assigned(
-        "sentence", "label_kind=multi_label", "threshold=0.3", "header=no"
-    )
-    assert type(found) is UserTableRecipe
-    assert (found.threshold, found.header) == (0.3, False)
-
-
 @pytest.mark.parametrize("kind", ["classes", "regression"])
 @pytest.mark.parametrize("other", ["threshold=0.3", "label_separator=;"])
 def test_settings_of_several_labels_need_several_labels(kind, other):
@@ -83,20 +75,23 @@ def test_settings_of_several_labels_need_several_labels(kind, other):
         f"{other}: is of use with label_kind=multi_label alone, not {kind}."
     )
     assert assigned("sentence", f"label_kind={kind}")
-
-
-@pytest.mark.parametrize("threshold", [0.0, 1.0])
-def test_thresholds_that_cannot_be(threshold):
-    line = message_of(lambda: MultiLabelRecipe(threshold=threshold))
-    assert line == f"threshold is {threshold}; it takes above 0, below 1."
+    found = assigned("sentence", "label_kind=multi_label", other)
+    assert found.label_kind == "multi_label"
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("long_inputs", "fold"), ("doc_stride", 0)]
+    ("kind", "name", "value", "takes"),
+    [
+        (MultiLabelRecipe, "threshold", 0.0, "above 0, below 1."),
+        (MultiLabelRecipe, "threshold", 1.0, "above 0, below 1."),
+        (SentenceRecipe, "long_inputs", "fold", "one of cut, windows."),
+        (SentenceRecipe, "doc_stride", 0, "1 or more."),
+    ],
 )
-def test_lengths_that_cannot_be(name, value):
-    line = message_of(lambda: SentenceRecipe(**{name: value}))
+def test_values_that_cannot_be(kind, name, value, takes):
+    line = message_of(lambda: kind(**{name: value}))
     assert line.startswith(f"{name} is {value!r}; it takes ")
+    assert takes in line
 
 
 def test_kinds_name_their_recipes():
@@ -122,28 +117,21 @@ def test_the_name_of_the_task(tmp_path):
 
 
 def test_a_kind_of_its_own_needs_nothing_of_the_others():
-    """Spans, say: a subclass in a file of its own is all."""
+    """A subclass in a file of its own is all."""
 
     @dataclasses.dataclass(frozen=True)
-    class SpanRecipe(FinetuningRecipe):
-        max_query_length: int = setting(64, "longest question in tokens")
+    class OwnRecipe(FinetuningRecipe):
+        max_query_length: int = setting(64, "longest question", at_least=1)
         max_seq_length: int = setting(384, "longest window in tokens")
 
-        def __post_init__(self) -> None:
-            super().__post_init__()
-            good = self.max_query_length >= 1
-            self._check("max_query_length", good, "1 or more")
-
-    found = SpanRecipe().override(["max_query_length=5", "seeds=2"])
+    found = OwnRecipe().override(["max_query_length=5", "seeds=2"])
     assert (found.max_query_length, found.seeds) == (5, 2)
     assert found.max_seq_length == 384
-    assert "unknown key 'doc_stride'" in message_of(
-        found.override, ["doc_stride=4"]
-    )
-    assert message_of(found.override, ["max_query_length=0"]).endswith(
-        "it takes 1 or more."
-    )
-    assert SpanRecipe.describe(inherited=False).splitlines() == [
+    line = message_of(found.override, ["doc_stride=4"])
+    assert "unknown key 'doc_stride'" in line
+    line = message_of(found.override, ["max_query_length=0"])
+    assert line.endswith("it takes 1 or more.")
+    assert OwnRecipe.describe(inherited=False).splitlines() == [
         "  max_seq_length=384: longest window in tokens",
-        "  max_query_length=64: longest question in tokens",
+        "  max_query_length=64: longest question",
     ]

@@ -9,13 +9,11 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 
-from bert_tf.checkpoints import read_arrays
 from tests import commands
 from tests.finetuning.sentence_runs import model_folder, texts
-from tests.run_folders import history
+from tests.run_folders import assert_same_run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TASK_FILE = """
@@ -129,12 +127,7 @@ def test_kill_9_and_resume_is_exact(flags, whole, tmp_path):
     done = run(*arguments)
     assert done.returncode == 0, done.stderr
     assert "resuming from step" in done.stdout
-    assert history(killed) == history(whole[0])
-    for place in (".", "last"):
-        name = f"{place}/bert_model.safetensors"
-        theirs = read_arrays(whole[0] / name)
-        for key, array in read_arrays(killed / name).items():
-            np.testing.assert_array_equal(array, theirs[key])
+    assert_same_run(killed, whole[0])
 
 
 @pytest.mark.slow
