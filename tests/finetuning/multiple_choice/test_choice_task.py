@@ -500,6 +500,7 @@ def test_replicas_and_a_head_of_another_task(tmp_path, monkeypatch, capsys):
         ]
     )
     named = UserChoiceTask(name="quiz")
+    capsys.readouterr()
     again = run_finetuning(named, other, tmp_path / "three", ["train"])
     assert "starts fresh" not in capsys.readouterr().err
     assert again["train"]["dev"] == done["train"]["dev"]
