@@ -3,23 +3,18 @@
 import importlib.metadata
 import importlib.util
 import pathlib
-import subprocess
 import sys
 import tomllib
 
 import pytest
 
+from bert_tf.errors import UserError
 from bert_tf.extras import EXTRAS, require_extra
+from bert_tf.finetuning.report import figures
+from bert_tf.sources import local_folder
+from bert_tf.training.history import draw_curves
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-WITHOUT = """
-import importlib.util, sys
-find = importlib.util.find_spec
-importlib.util.find_spec = (
-    lambda name, *rest: None if name == {library!r} else find(name, *rest)
-)
-{code}
-"""
 
 
 def in_pyproject(extra: str) -> set[str]:
@@ -36,53 +31,42 @@ def test_they_are_those_of_pyproject(extra):
     assert found == in_pyproject(extra)
 
 
+def import_the_server(monkeypatch):
+    monkeypatch.delitem(sys.modules, "bert_tf.server", raising=False)
+    importlib.import_module("bert_tf.server")
+
+
+def draw_a_figure(monkeypatch):
+    with figures._drawing():
+        pass
+
+
 @pytest.mark.parametrize(
-    ("extra", "library", "code", "what"),
+    ("extra", "library", "use", "what"),
     [
-        ("serve", "aiohttp", "import bert_tf.server.config", "the server"),
-        (
-            "hub",
-            "kagglehub",
-            "from bert_tf.sources import local_folder\n"
-            "local_folder('hf://a/b')",
-            "hf://a/b",
-        ),
-        (
-            "hub",
-            "keras_hub",
-            "from bert_tf.sources import local_folder\n"
-            "local_folder('keras_hub://a')",
-            "keras_hub://a",
-        ),
+        ("serve", "aiohttp", import_the_server, "the server"),
+        ("hub", "kagglehub", lambda _: local_folder("hf://a/b"), "hf://a/b"),
+        ("hub", "keras_hub", lambda _: local_folder("hf://a/b"), "hf://a/b"),
+        ("report", "matplotlib", draw_a_figure, "a figure"),
         (
             "report",
             "matplotlib",
-            "from bert_tf.finetuning.report import figures\n"
-            "with figures._drawing(): pass",
-            "a figure",
-        ),
-        (
-            "report",
-            "matplotlib",
-            "from bert_tf.training.history import draw_curves\n"
-            "draw_curves('a.png', None, [], {}, '')",
+            lambda _: draw_curves("a.png", None, [], {}, ""),
             "a learning curve",
         ),
     ],
 )
-def test_a_part_without_its_libraries(extra, library, code, what):
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT.format(library=library, code=code)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
+def test_a_part_without_its_libraries(monkeypatch, extra, library, use, what):
+    require_extra(extra, what)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *rest: None if name == library else find(name, *rest),
     )
-    assert done.stderr.splitlines()[-1] == (
-        f"bert_tf.errors.UserError: {what} needs {library}, which this "
-        f'environment does not have; run pip install "bert_tf[{extra}]"'
+    with pytest.raises(UserError) as caught:
+        use(monkeypatch)
+    assert str(caught.value) == (
+        f"{what} needs {library}, which this environment does not have; run "
+        f'pip install "bert_tf[{extra}]"'
     )
-
-
-def test_what_is_there_is_not_asked_for():
-    for extra in EXTRAS:
-        require_extra(extra, "a test")

@@ -1,11 +1,10 @@
 """README's commands and program are real."""
 
+import functools
 import importlib
 import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from tests import commands
 from tests.documents import blocks
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -21,19 +21,18 @@ POSITIVE = ["a good film.", "good and fine.", "what a fine film"]
 NEGATIVE = ["a bad film.", "bad and dull.", "what a dull film"]
 
 
+@functools.cache
+def help_of(module: str) -> str:
+    return commands.run(module, "--help").stdout
+
+
 def test_every_command_and_flag_exists():
-    commands = re.findall(
+    printed = re.findall(
         r"python -m (tools\.\w+)((?:[^\n]*\\\n)*[^\n]*)", README
     )
-    assert len(commands) >= 8
-    for module, arguments in commands:
-        done = subprocess.run(
-            [sys.executable, "-m", module, "--helpshort"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-        )
-        known = done.stdout
+    assert len(printed) >= 8
+    for module, arguments in printed:
+        known = help_of(module)
         for flag in re.findall(r"--(\w+)[ =]", arguments):
             assert re.search(rf"--(\[no\])?{flag}\b", known), (module, flag)
     for target in re.findall(r"make ([\w-]+)", README):

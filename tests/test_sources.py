@@ -80,20 +80,15 @@ def answer(kind, status=404):
 
 
 def test_a_folder(tmp_path):
-    assert local_folder(tmp_path) == tmp_path
-    assert local_folder(str(tmp_path)) == tmp_path
+    assert local_folder(tmp_path) == local_folder(str(tmp_path)) == tmp_path
 
 
-def test_no_folder(tmp_path):
-    help_text = "no such model folder; for a hub model write hf://"
-    help_text = help_text.replace("hub model", "model of a hub")
-    assert help_text in refused("bert-base-uncased")
+def test_what_is_no_folder(tmp_path):
+    line = refused("bert-base-uncased")
+    assert "no such model folder; for a model of a hub write hf://" in line
     assert "or keras_hub://preset." in refused(tmp_path / "none")
     for source in ("gs://bert_models/x", "https://huggingface.co/a/b"):
         assert "unknown kind of source; for a model of" in refused(source)
-
-
-def test_files_in_place_of_their_folder(tmp_path):
     (tmp_path / "vocab.txt").write_text("x")
     line = refused(tmp_path / "vocab.txt")
     assert line.endswith(f"is a file; give its folder, {tmp_path}")
@@ -102,52 +97,34 @@ def test_files_in_place_of_their_folder(tmp_path):
     assert line.endswith(f"prefix of a checkpoint; give its folder, {tmp_path}")
 
 
-def test_only_what_is_needed_is_downloaded(hugging_face):
-    hub = hugging_face(
-        [
-            "config.json",
-            "vocab.txt",
-            "tokenizer.json",
-            "model-00001-of-00002.safetensors",
-            "model.safetensors.index.json",
-            "pytorch_model.bin",
-            "tf_model.h5",
-            "flax_model.msgpack",
-            "README.md",
-            "onnx/model.onnx",
-        ]
-    )
-    assert local_folder("hf://google-bert/bert-base-uncased") == hub.folder
-    assert hub.calls == [("google-bert/bert-base-uncased", None)]
-    assert hub.downloaded == [
+FILES = [
+    [
         "config.json",
+        "vocab.txt",
+        "tokenizer.json",
         "model-00001-of-00002.safetensors",
         "model.safetensors.index.json",
-        "tokenizer.json",
-        "vocab.txt",
-    ]
-
-
-@pytest.mark.parametrize(
-    "files",
-    [
-        ["bert_config.json", "bert_model.ckpt.index", "vocab.txt"],
-        ["bert_config.json", "bert_model.safetensors", "labels.json"],
-        [
-            "config.json",
-            "model.weights.h5",
-            "task.json",
-            "task.weights.h5",
-            "assets/tokenizer/vocabulary.txt",
-        ],
-        ["model.weights.json", "model_00000.weights.h5"],
     ],
-)
-def test_other_families_on_a_hub(hugging_face, files):
-    hub = hugging_face([*files, "pytorch_model.bin", "events.out"])
-    local_folder("hf://a/b")
+    ["bert_config.json", "bert_model.ckpt.index", "vocab.txt"],
+    ["bert_config.json", "bert_model.safetensors", "labels.json"],
+    [
+        *("config.json", "model.weights.h5", "task.json", "task.weights.h5"),
+        "assets/tokenizer/vocabulary.txt",
+    ],
+    ["model.weights.json", "model_00000.weights.h5"],
+]
+OTHERS = [
+    *("pytorch_model.bin", "tf_model.h5", "flax_model.msgpack", "README.md"),
+    *("onnx/model.onnx", "events.out"),
+]
+
+
+@pytest.mark.parametrize("files", FILES)
+def test_only_what_is_needed_is_downloaded(hugging_face, files):
+    hub = hugging_face([*files, *OTHERS])
+    assert local_folder("hf://google-bert/bert-base-uncased") == hub.folder
+    assert hub.calls == [("google-bert/bert-base-uncased", None)]
     assert hub.downloaded == sorted(files)
-    assert len(hub.calls) == 1
 
 
 def test_a_pickle_comes_only_where_there_is_nothing_else(hugging_face):
@@ -157,36 +134,18 @@ def test_a_pickle_comes_only_where_there_is_nothing_else(hugging_face):
     assert hub.calls == [("a/b", "v1.0"), ("a/b", "v1.0")]
 
 
-@pytest.mark.parametrize("revision", ["main", "refs/pr/3", "0a1b2c", "v1.0"])
-def test_revisions(hugging_face, revision):
+def test_names_and_revisions(hugging_face):
     hub = hugging_face(["model.safetensors"])
-    local_folder(f"hf://a/b@{revision}")
-    assert hub.calls == [("a/b", revision)]
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "",
-        "a/",
-        "/a",
-        "a/b/c",
-        "../b",
-        "a/..",
-        "a/b@",
-        "a/b@../x",
-        "a/b@-x",
-        "~/b",
-        "a b/c",
-        "a/b@x y",
-        "a/b\n",
-    ],
-)
-def test_names_in_another_form(hugging_face, name):
-    hub = hugging_face(["model.safetensors"])
-    with pytest.raises(UserError, match="is no name of a model; write hf://"):
-        local_folder(f"hf://{name}")
+    for name in (
+        *("", "a/", "/a", "a/b/c", "../b", "a/..", "a/b@", "a/b@../x"),
+        *("a/b@-x", "~/b", "a b/c", "a/b@x y", "a/b\n"),
+    ):
+        with pytest.raises(UserError, match="is no name of a model; write hf"):
+            local_folder(f"hf://{name}")
     assert hub.calls == []
+    for revision in ("main", "refs/pr/3", "0a1b2c", "v1.0"):
+        local_folder(f"hf://a/b@{revision}")
+        assert hub.calls.pop() == ("a/b", revision)
 
 
 @pytest.mark.parametrize(
@@ -197,10 +156,7 @@ def test_names_in_another_form(hugging_face, name):
             "huggingface.co cannot be reached and the model is not in the "
             "cache; download the model on a machine with a connection and",
         ),
-        (
-            errors.OfflineModeIsEnabled("HF_HUB_OFFLINE=1"),
-            "huggingface.co cannot be reached",
-        ),
+        (errors.OfflineModeIsEnabled("1"), "huggingface.co cannot be reached"),
         (
             answer(errors.RepositoryNotFoundError, 401),
             "no such model on huggingface.co, or a private one; check the",
@@ -209,10 +165,7 @@ def test_names_in_another_form(hugging_face, name):
             answer(errors.GatedRepoError, 403),
             "its owners give it to those who asked for it only; ask on its",
         ),
-        (
-            answer(errors.RevisionNotFoundError),
-            "the model has no revision 'v2'",
-        ),
+        (answer(errors.RevisionNotFoundError), "has no revision 'v2'"),
         (
             errors.HFValidationError("Repo id must use\nalphanumeric chars."),
             "Repo id must use alphanumeric chars.",
@@ -323,14 +276,8 @@ def test_a_preset_that_is_none(kaggle):
             exceptions.KaggleApiHTTPError("403 Client Error.\n\nNo permission"),
             "the download failed (403 Client Error. No permission)",
         ),
-        (
-            exceptions.DataCorruptionError("checksum"),
-            "the download failed (checksum)",
-        ),
-        (
-            exceptions.UnauthenticatedError(),
-            "the download failed (User is not authenticated)",
-        ),
+        (exceptions.DataCorruptionError("checksum"), "failed (checksum)"),
+        (exceptions.UnauthenticatedError(), "(User is not authenticated)"),
     ],
 )
 def test_a_preset_that_does_not_come(kaggle, error, message):

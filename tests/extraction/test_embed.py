@@ -30,15 +30,15 @@ def test_a_folder_is_what_its_parts_are(tmp_path, embedder):
     assert found.shape == (13, 24)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, embedder(TEXTS), atol=1e-6)
-    wanted = [alone(*MODEL, text)["layers"][3].mean(0) for text in TEXTS]
-    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    expected = [alone(*MODEL, text)["layers"][3].mean(0) for text in TEXTS]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_layer_pooling_and_normalisation():
     found = bert_tf.embed(MODEL, TEXTS, "max", layer=1, normalize=True)
-    wanted = np.stack([alone(*MODEL, t)["layers"][1].max(0) for t in TEXTS])
-    wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
-    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    expected = np.stack([alone(*MODEL, t)["layers"][1].max(0) for t in TEXTS])
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_a_stream_is_the_whole_in_parts(monkeypatch, embedder):
@@ -54,7 +54,7 @@ def test_no_texts_give_no_vectors(embedder):
     assert embedder([]).shape == (0, 24)
 
 
-def test_texts_that_are_cut_are_counted(capsys):
+def test_texts_that_are_truncated_are_counted(capsys):
     found = bert_tf.embed(
         MODEL, ["the cat sat", "the cat sat on", "a"], max_seq_length=5
     )

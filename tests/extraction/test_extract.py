@@ -1,5 +1,6 @@
 """Files of texts to files of vectors, and every input that is none."""
 
+import functools
 import gzip
 import io
 import json
@@ -34,9 +35,21 @@ LINES = [
 TOKEN_SETTINGS = Settings((-1, 0), "none", batch_size=4)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return save_model(tmp_path_factory.mktemp("extract") / "model")
+@functools.cache
+def extractor_of(settings: Settings) -> Extractor:
+    return Extractor(*MODEL, settings)
+
+
+@pytest.fixture
+def model(monkeypatch) -> str:
+    """A name that stands for the model, which is compiled once."""
+
+    def load(source, settings, precision):
+        assert (source, precision) == ("model", "float32")
+        return extractor_of(settings)
+
+    monkeypatch.setattr(Extractor, "from_checkpoint", load)
+    return "model"
 
 
 @pytest.fixture(autouse=True)
@@ -78,32 +91,35 @@ def files_in(path) -> set[str]:
 
 
 def test_json_lines_as_in_the_original_and_offsets(
-    folder, lines_file, tmp_path, capsys
+    lines_file, tmp_path, capsys
 ):
+    folder = save_model(tmp_path / "model")
     output = tmp_path / "features.jsonl"
     said = extract_features(folder, [lines_file], output, TOKEN_SETTINGS)
     rows = json_rows(output)
     assert [row["linex_index"] for row in rows] == list(range(len(LINES)))
     for row, line in zip(rows, LINES, strict=True):
-        wanted = alone(*MODEL, pair_of(line))
+        expected = alone(*MODEL, pair_of(line))
         features = row["features"]
-        tokens = [TOKENS[i] for i in wanted["ids"]]
+        tokens = [TOKENS[i] for i in expected["ids"]]
         assert [f["token"] for f in features] == tokens
         assert [f["offsets"] for f in features] == expected_offsets(line)
         for place, feature in enumerate(features):
             assert [x["index"] for x in feature["layers"]] == [-1, 0]
             for number, layer in zip((3, 0), feature["layers"], strict=True):
                 np.testing.assert_allclose(
-                    layer["values"], wanted["layers"][number, place], atol=1e-5
+                    layer["values"],
+                    expected["layers"][number, place],
+                    atol=1e-5,
                 )
     assert f"{len(LINES)} texts" in said
     empty = sum(not line.strip() for line in LINES)
     assert f"{empty} of {len(LINES)} lines are empty" in capsys.readouterr().err
 
 
-def test_npz_holds_the_same(folder, lines_file, tmp_path):
+def test_npz_holds_the_same(model, lines_file, tmp_path):
     output = tmp_path / "features.npz"
-    extract_features(folder, [lines_file], output, TOKEN_SETTINGS)
+    extract_features(model, [lines_file], output, TOKEN_SETTINGS)
     assert files_in(tmp_path) == {"lines.txt", "features.npz"}
     with np.load(output, allow_pickle=False) as file:
         found = dict(file)
@@ -120,25 +136,23 @@ def test_npz_holds_the_same(folder, lines_file, tmp_path):
     tokens = found["vocabulary"][found["input_ids"]]
     assert len(found["row_starts"]) == len(LINES) + 1
     for row, line in enumerate(LINES):
-        wanted = alone(*MODEL, pair_of(line))
+        expected = alone(*MODEL, pair_of(line))
         own = slice(*found["row_starts"][row : row + 2])
         np.testing.assert_array_equal(
-            found["segment_ids"][own], wanted["segments"]
+            found["segment_ids"][own], expected["segments"]
         )
-        vectors = wanted["layers"][[3, 0]].transpose(1, 0, 2)
+        vectors = expected["layers"][[3, 0]].transpose(1, 0, 2)
         np.testing.assert_allclose(found["vectors"][own], vectors, atol=1e-5)
-        assert list(tokens[own]) == [TOKENS[i] for i in wanted["ids"]]
+        assert list(tokens[own]) == [TOKENS[i] for i in expected["ids"]]
         offsets = [o or [-1, -1] for o in expected_offsets(line)]
         np.testing.assert_array_equal(found["offsets"][own], offsets)
     assert found["row_starts"][-1] == len(found["vectors"])
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "npz"])
-def test_pooled_vectors_are_those_of_embed(
-    folder, lines_file, tmp_path, suffix
-):
+def test_pooled_vectors_are_those_of_embed(model, lines_file, tmp_path, suffix):
     output = tmp_path / f"sentences.{suffix}"
-    extract_features(folder, [lines_file], output, Settings((2, -1), "mean"))
+    extract_features(model, [lines_file], output, Settings((2, -1), "mean"))
     if suffix == "npz":
         with np.load(output, allow_pickle=False) as file:
             assert set(file) == {"layers", "vectors"}
@@ -148,12 +162,12 @@ def test_pooled_vectors_are_those_of_embed(
         assert [row["linex_index"] for row in rows] == list(range(len(LINES)))
         assert [x["index"] for x in rows[0]["layers"]] == [2, -1]
         found = np.array([[x["values"] for x in r["layers"]] for r in rows])
-    wanted = bert_tf.embed(MODEL, map(pair_of, LINES))
-    np.testing.assert_allclose(found[:, 1], wanted, atol=1e-5)
+    expected = bert_tf.embed(MODEL, map(pair_of, LINES))
+    np.testing.assert_allclose(found[:, 1], expected, atol=1e-5)
     assert found.shape == (len(LINES), 2, 24)
 
 
-def test_json_input_gzip_and_several_files(folder, tmp_path):
+def test_json_input_gzip_and_several_files(model, tmp_path):
     first, second = tmp_path / "1.jsonl.gz", tmp_path / "2.txt"
     rows = [{"q": "the ||| cat", "a": "dog", "n": 1}, {"a": "é", "q": "Hello"}]
     with gzip.open(first, "wt", encoding="utf-8") as file:
@@ -161,7 +175,7 @@ def test_json_input_gzip_and_several_files(folder, tmp_path):
     second.write_bytes("\ufeffa mat\r\nit\r\n".encode())
     output = tmp_path / "out.npz"
     extract_features(
-        folder,
+        model,
         [first, second],
         output,
         Settings((-1,), "none"),
@@ -187,23 +201,23 @@ class Standard:
         self.buffer = io.BytesIO(data)
 
 
-def test_standard_streams(folder, lines_file, tmp_path, monkeypatch):
+def test_standard_streams(model, lines_file, tmp_path, monkeypatch):
     output = tmp_path / "features.jsonl"
-    extract_features(folder, [lines_file], output, TOKEN_SETTINGS)
+    extract_features(model, [lines_file], output, TOKEN_SETTINGS)
     monkeypatch.setattr(sys, "stdin", Standard(lines_file.read_bytes()))
     standard_output = Standard()
     monkeypatch.setattr(sys, "stdout", standard_output)
-    said = extract_features(folder, ["-"], "-", TOKEN_SETTINGS)
+    said = extract_features(model, ["-"], "-", TOKEN_SETTINGS)
     monkeypatch.undo()
     assert standard_output.buffer.getvalue() == output.read_bytes()
     assert said.startswith("standard output: 13 texts")
 
 
-def test_bytes_that_are_not_utf_8_can_be_replaced(folder, tmp_path):
+def test_bytes_that_are_not_utf_8_can_be_replaced(model, tmp_path):
     path, output = tmp_path / "in.txt", tmp_path / "out.npz"
     path.write_bytes(b"the \xff cat")
     extract_features(
-        folder,
+        model,
         [path],
         output,
         Settings((1,), "none"),
@@ -215,7 +229,7 @@ def test_bytes_that_are_not_utf_8_can_be_replaced(folder, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.npz"])
-def test_nothing_half_written(folder, lines_file, tmp_path, monkeypatch, name):
+def test_nothing_half_written(model, lines_file, tmp_path, monkeypatch, name):
     output = tmp_path / name
     output.write_text("older")
     chunks = Extractor.chunks
@@ -226,13 +240,13 @@ def test_nothing_half_written(folder, lines_file, tmp_path, monkeypatch, name):
 
     monkeypatch.setattr(Extractor, "chunks", breaks_off)
     with pytest.raises(OSError, match="No space left") as caught:
-        extract_features(folder, [lines_file], output, TOKEN_SETTINGS)
+        extract_features(model, [lines_file], output, TOKEN_SETTINGS)
     assert caught.value.filename == str(output)
     assert output.read_text() == "older"
     assert files_in(tmp_path) == {"lines.txt", name}
 
 
-def test_memory_is_that_of_a_chunk(folder, tmp_path, monkeypatch):
+def test_memory_is_that_of_a_chunk(model, tmp_path, monkeypatch):
     path = tmp_path / "many.txt"
     path.write_text("the cat sat on the mat\n" * 60)
     waiting = []
@@ -243,7 +257,7 @@ def test_memory_is_that_of_a_chunk(folder, tmp_path, monkeypatch):
         return placed(self, chunk)
 
     monkeypatch.setattr(extract_module._Source, "placed", counted)
-    extract_features(folder, [path], tmp_path / "out.npz", TOKEN_SETTINGS)
+    extract_features(model, [path], tmp_path / "out.npz", TOKEN_SETTINGS)
     assert len(waiting) == 12
     # A chunk, and the text that showed that it was full.
     assert max(waiting) == 6
@@ -252,38 +266,22 @@ def test_memory_is_that_of_a_chunk(folder, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        (
-            "a.txt",
-            b"ok\n\xe4\n",
-            r"a.txt, line 2: byte 1 \(0xe4\) is not UTF-8",
-        ),
+        ("a.txt", b"ok\n\xe4\n", r"a.txt, line 2: byte 1 \(0xe4\) is not U"),
         ("a.txt.gz", b"\x1f\x8bnone", "a.txt.gz: damaged gzip file"),
         ("a.jsonl", b'{"text": "a"}\n{\n', r"a.jsonl, line 2: '{' is not JSON"),
         ("a.jsonl", b'"a"\n', r"a.jsonl, line 1: '\"a\"' is no object"),
         ("a.jsonl", b'{"t": 1}', "line 1: has no 'text'; its keys are t. Name"),
-        (
-            "a.jsonl",
-            b'{"text": 1}',
-            "line 1: 'text' is 1; a string is required",
-        ),
-        (
-            "a.jsonl",
-            b'{"text": "\\ud800"}',
-            "line 1: 'text' is .* half of a su",
-        ),
+        ("a.jsonl", b'{"text": 1}', "1: 'text' is 1; a string is required"),
+        ("a.jsonl", b'{"text": "\\ud800"}', "1: 'text' is .* half of a surro"),
         ("a.jsonl", b"{}\n\n", "line 1: has no 'text'; its keys are none"),
-        (
-            "a.txt.gz",
-            gzip.compress(b"", mtime=0),
-            "`inputs`=.*a.txt.gz: has no text",
-        ),
+        ("a.gz", gzip.compress(b"", mtime=0), "`inputs`=.*a.gz: has no text"),
     ],
 )
-def test_bad_files(folder, tmp_path, name, content, message):
+def test_bad_files(model, tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message) as caught:
         extract_features(
-            folder, [tmp_path / name], tmp_path / "out.npz", Settings()
+            model, [tmp_path / name], tmp_path / "out.npz", Settings()
         )
     assert "\n" not in str(caught.value)
     assert files_in(tmp_path) == {name}
@@ -300,16 +298,12 @@ def test_bad_files(folder, tmp_path, name, content, message):
         ("out.npz", ("",), "text_columns=: name one column"),
     ],
 )
-def test_bad_arguments(folder, tmp_path, output, columns, message):
+def test_bad_arguments(model, tmp_path, output, columns, message):
     (tmp_path / "old.npz").mkdir()
     path = tmp_path / "in.jsonl"
     path.write_text('{"text": "a"}\n')
     with pytest.raises(UserError, match=message):
         extract_features(
-            folder,
-            [path],
-            tmp_path / output,
-            Settings(),
-            text_columns=columns,
+            model, [path], tmp_path / output, Settings(), text_columns=columns
         )
     assert files_in(tmp_path) == {"old.npz", "in.jsonl"}

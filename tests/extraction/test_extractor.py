@@ -70,27 +70,11 @@ def expected(text, pooling: str, layers) -> np.ndarray:
 def test_each_text_as_if_alone_and_in_order(pooling, layers, numbers):
     texts = [t for t in MIXED if t != ""] + [""]
     found = vectors_of(texts, pooling=pooling, layers=layers, batch_size=7)
-    wanted = [expected(text, pooling, numbers) for text in texts]
-    wanted = np.concatenate(wanted) if pooling == "none" else np.stack(wanted)
+    rows = [expected(text, pooling, numbers) for text in texts]
+    each = np.concatenate(rows) if pooling == "none" else np.stack(rows)
     assert found.dtype == np.float32
-    np.testing.assert_allclose(found, wanted, atol=1e-5)
-    assert np.abs(wanted).max() > 0.1
-
-
-@pytest.mark.parametrize("pooling", ["mean", "none"])
-def test_no_batch_size_and_no_neighbour_matters(pooling):
-    one = vectors_of(MIXED, pooling=pooling, batch_size=1)
-    many = vectors_of(MIXED, pooling=pooling, batch_size=64)
-    np.testing.assert_allclose(many, one, atol=1e-5)
-
-
-def test_chunks_follow_one_another(monkeypatch):
-    whole = vectors_of(MIXED, pooling="none")
-    monkeypatch.setattr(extractor_module, "_TEXTS", 6)
-    chunks = list(extractor_of(pooling="none").chunks(iter(MIXED)))
-    assert [len(chunk.rows) for chunk in chunks] == [6] * 7 + [2]
-    found = np.concatenate([chunk.vectors for chunk in chunks])
-    np.testing.assert_allclose(found, whole, atol=1e-5)
+    np.testing.assert_allclose(found, each, atol=1e-5)
+    assert np.abs(each).max() > 0.1
 
 
 @pytest.mark.parametrize(
@@ -115,14 +99,14 @@ def test_texts_are_read_as_they_are_needed(monkeypatch, limit, value, most):
         assert read <= number * (most + 5) + 1
 
 
-def test_batches_are_told_and_short_where_rows_are_long(monkeypatch):
+def test_batches_are_counted_and_short_where_rows_are_long(monkeypatch):
     monkeypatch.setattr(extractor_module, "_USUAL_LENGTH", 8)
-    told = []
+    computed = []
     texts = ["the " * 14, "a", "cat", "dog", "the " * 14, "mat", "sat"]
     extractor = extractor_of(batch_size=4)
-    list(extractor.chunks(texts, told.append))
+    list(extractor.chunks(texts, computed.append))
     # Two rows of 16 tokens are as much as four of 8.
-    assert told == [2, 4, 1]
+    assert computed == [2, 4, 1]
 
 
 def normalised(text: str) -> str:
@@ -163,7 +147,7 @@ def test_offsets_cut_the_token_out_of_its_text(text):
     assert inner == len(chunk.rows.ids) - 1 - len(parts)
 
 
-def test_texts_too_long_are_cut_as_the_packer_does_and_counted():
+def test_texts_too_long_are_truncated_as_the_packer_does_and_counted():
     texts = ["the cat " * 20, "the cat", ("a " * 9, "dog " * 3), "mat " * 6]
     (chunk,) = extractor_of(pooling="none", max_seq_length=8).chunks(texts)
     assert chunk.num_truncated == 2
@@ -171,8 +155,8 @@ def test_texts_too_long_are_cut_as_the_packer_does_and_counted():
     third = chunk.rows.ids[12:20]
     words = " ".join(TOKENS[i] for i in third)
     assert words == "[CLS] a a a [SEP] dog dog [SEP]"
-    wanted = expected("the cat the cat the cat", "none", (3,))
-    np.testing.assert_allclose(chunk.vectors[:8], wanted, atol=1e-5)
+    first = expected("the cat the cat the cat", "none", (3,))
+    np.testing.assert_allclose(chunk.vectors[:8], first, atol=1e-5)
 
 
 def test_padding_is_not_seen_even_where_all_is_negative():
@@ -184,16 +168,17 @@ def test_padding_is_not_seen_even_where_all_is_negative():
     assert chunk.vectors.max() < 0
 
 
-@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
-def test_precision(tmp_path, precision):
+def test_precision(tmp_path):
     folder = save_model(tmp_path / "model")
-    settings = Settings(pooling="mean")
     exact = vectors_of(MIXED)
-    lower = Extractor.from_checkpoint(folder, settings, precision)
-    (chunk,) = lower.chunks(MIXED)
-    assert chunk.vectors.dtype == np.float32
-    error = np.abs(chunk.vectors - exact).max() / np.abs(exact).max()
-    assert 0 < error < 0.05
+    for precision in ("mixed_bfloat16", "mixed_float16"):
+        lower = Extractor.from_checkpoint(folder, Settings(), precision)
+        (chunk,) = lower.chunks(MIXED)
+        assert chunk.vectors.dtype == np.float32
+        error = np.abs(chunk.vectors - exact).max() / np.abs(exact).max()
+        assert 0 < error < 0.05
+    with pytest.raises(UserError, match="precision=float64: unknown"):
+        Extractor.from_checkpoint(folder, Settings(), "float64")
 
 
 def test_a_model_without_a_pooler_is_loaded_in_silence(tmp_path, capfd):
@@ -214,19 +199,10 @@ def test_a_model_without_a_pooler_is_loaded_in_silence(tmp_path, capfd):
         ({"layers": (-1, 3)}, "layers=3: layer 3 is named twice"),
         ({"layers": (1.0,)}, "layers=1.0: the model has layers"),
         ({"pooling": "sum"}, "pooling=sum: unknown; it takes one of none, mea"),
-        (
-            {"pooling": "pooled", "layers": (2,)},
-            "layers=2: the pooler takes the last layer alone",
-        ),
-        (
-            {"max_seq_length": 2},
-            "max_seq_length=2: give a whole number of at least",
-        ),
+        ({"pooling": "pooled", "layers": (2,)}, "layers=2: the pooler takes"),
+        ({"max_seq_length": 2}, "max_seq_length=2: .* whole number of at leas"),
         ({"max_seq_length": -1}, "max_seq_length=-1: give a whole number"),
-        (
-            {"max_seq_length": POSITIONS + 1},
-            "max_seq_length=25: the model takes 24",
-        ),
+        ({"max_seq_length": POSITIONS + 1}, "=25: the model takes 24"),
         ({"batch_size": 0}, "batch_size=0: give a whole number of at least 1"),
     ],
 )
@@ -277,11 +253,6 @@ def test_weights_that_are_not_finite():
     assert len(list(extractor.chunks(["the cat"]))) == 1
     with pytest.raises(UserError, match=r"texts\[0\] or one behind it: what"):
         next(extractor.chunks(["the cat", "the dog"]))
-
-
-def test_an_unknown_precision(tmp_path):
-    with pytest.raises(UserError, match="precision=float64: unknown"):
-        Extractor.from_checkpoint(tmp_path, Settings(), "float64")
 
 
 def test_layers_of_the_command_line():

@@ -4,8 +4,6 @@ import dataclasses
 import json
 import pathlib
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ from hypothesis import strategies as st
 from bert_tf.errors import UserError
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer
 from bert_tf.text.tokenizer import BertTokenizer
-from bert_tf.text.tokenizer_config import read_tokenizer_config
 from bert_tf.text.tokenizer_files import AddedToken
 from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 
@@ -63,24 +60,30 @@ def test_ids_and_offsets_of_transformers(folder) -> None:
         values.to_list() for values in subject.tokenize_with_offsets(texts)
     )
     assert subject.tokenize(texts).to_list() == ids
+    by_words = CorpusTokenizer(subject.vocabulary, subject.config)
+    lines = [text.encode() for text in [*texts, "some ascii " * 999]]
+    sizes = np.array([len(line) for line in lines], np.int64)
+    looked_up, lengths = by_words.tokenize(b"\n".join([*lines, b""]), sizes)
+    exact = BertTokenizer.from_checkpoint(folder).tokenize(lines)
+    np.testing.assert_array_equal(looked_up, exact.flat_values)
+    np.testing.assert_array_equal(lengths, exact.row_lengths())
     compared = 0
     for row, *found in zip(rows, ids, starts, ends, strict=True):
         if has_long_word(row["text"]):
             continue
         assert found[0] == row["ids"], row["text"]
-        for number, *span, wanted in zip(*found, row["offsets"], strict=True):
+        for number, *span, expected in zip(*found, row["offsets"], strict=True):
             # What is dropped behind a piece belongs to it, here.
             # Blanks that transformers puts beside ideographs have offsets.
             if row["text"].isascii() or (
                 number in added and not OTHER.search(row["text"])
             ):
-                assert span == wanted, row["text"]
+                assert span == expected, row["text"]
                 compared += 1
     assert compared > 700
 
 
-def test_special_tokens_in_text_are_split(folder, subject) -> None:
-    """Unless asked otherwise; other tokens are found all the same."""
+def test_special_tokens_in_text_are_split_unless_asked(folder, subject) -> None:
     rows = [
         row for row in rows_of(folder.name) if not has_long_word(row["text"])
     ]
@@ -96,19 +99,8 @@ def test_special_tokens_in_text_are_split(folder, subject) -> None:
     assert split > 30
     ids = subject.tokenize("[E1][MASK]").numpy()
     letters = "m ##a ##s ##k" if subject.lower_case else "M ##A ##S ##K"
-    wanted = ["[E1]", "[", *letters.split(), "]"]
-    assert [subject.vocabulary.tokens[number] for number in ids] == wanted
-
-
-def test_looked_up_words(folder, subject) -> None:
-    by_words = CorpusTokenizer(subject.vocabulary, subject.config)
-    texts = [row["text"].replace("\n", " ") for row in rows_of(folder.name)]
-    lines = [text.encode() for text in [*texts, "some ascii " * 999]]
-    sizes = np.array([len(line) for line in lines], np.int64)
-    ids, lengths = by_words.tokenize(b"\n".join([*lines, b""]), sizes)
-    wanted = subject.tokenize(lines)
-    np.testing.assert_array_equal(ids, wanted.flat_values)
-    np.testing.assert_array_equal(lengths, wanted.row_lengths())
+    expected = ["[E1]", "[", *letters.split(), "]"]
+    assert [subject.vocabulary.tokens[number] for number in ids] == expected
 
 
 PARTS = [
@@ -136,8 +128,8 @@ def test_bytes_that_are_not_utf8(subject) -> None:
     for data in (b"cat\xff newword\xc3", b"\xe4\xb8cat <l>\xff", b"\xff"):
         text = data.decode(errors="replace")
         found = subject.tokenize_with_offsets(tf.constant(data))
-        wanted = subject.tokenize_with_offsets(text)
-        for left, right in zip(found, wanted, strict=True):
+        expected = subject.tokenize_with_offsets(text)
+        for left, right in zip(found, expected, strict=True):
             np.testing.assert_array_equal(left, right)
 
 
@@ -146,37 +138,8 @@ def test_saved_and_read_again(subject, tmp_path) -> None:
     again = BertTokenizer.from_checkpoint(tmp_path)
     assert again.config == subject.config
     assert again.vocabulary == subject.vocabulary
-    assert len(Vocabulary.from_file(tmp_path / "vocab.txt")) == len(
-        subject.vocabulary
-    )
-
-
-LOAD = """
-import json, sys
-import tensorflow as tf
-import tensorflow_text
-module = tf.saved_model.load(sys.argv[1])
-found = module.serve(tf.constant(json.loads(sys.argv[2])))
-print(json.dumps([values.to_list() for values in found]))
-"""
-
-
-@pytest.mark.slow
-def test_in_a_saved_model(tmp_path) -> None:
-    subject = BertTokenizer.from_checkpoint(GOLDEN / "uncased")
-    module = tf.Module()
-    module.tokenizer = subject
-    module.serve = tf.function(
-        subject.tokenize_with_offsets,
-        input_signature=[tf.TensorSpec([None], tf.string)],
-    )
-    tf.saved_model.save(module, str(tmp_path))
-    texts = ["a newword [E1] two\twords", "", "É <l> cat concat"]
-    command = [sys.executable, "-c", LOAD, str(tmp_path), json.dumps(texts)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    expected = [v.to_list() for v in subject.tokenize_with_offsets(texts)]
-    assert json.loads(done.stdout) == expected
+    saved = Vocabulary.from_file(tmp_path / "vocab.txt")
+    assert saved == subject.vocabulary
 
 
 def test_many_tokens() -> None:
@@ -210,34 +173,6 @@ def test_tokens_that_will_not_do(token, message) -> None:
         BertTokenizer(
             [*SPECIAL_TOKENS, "a", "\u0301"], added_tokens=[AddedToken(token)]
         )
-
-
-def test_where_the_flags_come_from(tmp_path) -> None:
-    """tokenizer_config.json, tokenizer.json, added_tokens.json."""
-    Vocabulary([*SPECIAL_TOKENS, "a"]).save(tmp_path / "vocab.txt")
-    names = ("x", "y", "z")
-
-    def entry(number: int, **flags: bool) -> dict:
-        return {"id": 6 + number, "content": names[number], **flags}
-
-    def write(name: str, values: dict) -> None:
-        (tmp_path / name).write_text(json.dumps(values))
-
-    write("added_tokens.json", {"x": 6, "y": 7, "z": 8, "[MASK]": 4})
-    config = {"added_tokens_decoder": {"6": entry(0, rstrip=True)}}
-    write("tokenizer_config.json", config)
-    listed = [entry(0, lstrip=True), entry(1, special=True)]
-    write("tokenizer.json", {"model": {}, "added_tokens": listed})
-    found = read_tokenizer_config(tmp_path, None, True).added_tokens
-    assert found == (
-        AddedToken("y", normalized=False, special=True),
-        AddedToken("x", rstrip=True),
-        AddedToken("z"),
-    )
-    listed[1]["single_word"] = "no"
-    write("tokenizer.json", {"model": {}, "added_tokens": listed})
-    with pytest.raises(UserError, match="single_word is 'no'; it takes true"):
-        read_tokenizer_config(tmp_path, None, True)
 
 
 def test_settings_do_not_touch_the_usual_graph() -> None:

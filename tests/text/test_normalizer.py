@@ -6,11 +6,11 @@ import tensorflow as tf
 
 from bert_tf.text import unicode_tables
 from bert_tf.text.normalizer import BertNormalizer, CodePoints, FinalSigma
+from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
 
 SCALARS = [code for code in range(0x110000) if not 0xD800 <= code <= 0xDFFF]
-
-
 ASSIGNED = [
     code
     for code in SCALARS
@@ -34,18 +34,49 @@ def test_every_code_point(
     wrong = [
         hex(ord(text))
         for text, result in zip(texts, found, strict=True)
-        if result.decode() != expected(text, lower_case, strip_accents)
+        if result.decode() != normalized(text, lower_case, strip_accents)
         # Blanks are left to the splitting that follows.
         and not text.isspace()
     ]
     assert wrong == []
 
 
-def expected(text: str, lower_case: bool, strip_accents: bool) -> str:
+def normalized(text: str, lower_case: bool, strip_accents: bool) -> str:
     characters = reference_tokenization.normalized(
         text, lower_case, strip_accents
     )
     return "".join(character for character, _ in characters)
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_every_code_point_between_letters(lower_case: bool) -> None:
+    """Whether each is dropped, joins, separates or stands alone."""
+    subject = BertTokenizer([*SPECIAL_TOKENS, "a", "##a", "##b"], lower_case)
+    counts = subject.tokenize([f"a{chr(c)}b" for c in ASSIGNED])
+    alone = unicode_tables.punctuation() | unicode_tables.ideographs()
+    a, b, unknown = (subject.vocabulary.ids[t] for t in ("a", "##b", "[UNK]"))
+    joined = [a, b]
+    wrong = []
+    for code, found in zip(ASSIGNED, counts.to_list(), strict=True):
+        text = reference_tokenization.normalized(f"a{chr(code)}b", lower_case)
+        middle = "".join(character for character, _ in text)[1:-1]
+        if not middle:
+            expected = joined
+        elif middle.isspace():
+            expected = [a, unknown]
+        elif (
+            middle in ("a", "b") or middle.isalpha() and set(middle) <= {*"ab"}
+        ):
+            word = f"a{middle}b"
+            pieces = reference_tokenization.pieces(word, {"a", "##a", "##b"})
+            expected = [subject.vocabulary.ids[piece] for piece in pieces]
+        elif len(middle) == 1 and ord(middle) in alone:
+            expected = [a, unknown, unknown]
+        else:
+            expected = [unknown]
+        if found != expected:
+            wrong.append(hex(code))
+    assert wrong == []
 
 
 def test_replaces_what_python_does_not_know() -> None:
@@ -83,12 +114,12 @@ def test_case_classes_agree_with_str_lower_on_all_letters() -> None:
     assert not tables.cased & tables.transparent
 
 
-def test_offsets_point_into_the_mended_text() -> None:
+def test_offsets_point_into_the_repaired_text() -> None:
     normalizer = BertNormalizer(TokenizerConfig.of())
     texts = tf.constant([b"a\xffE\xcc\x81b", "각Σ".encode()])
-    found, sources, mended = normalizer.normalize_with_offsets(texts)
+    found, sources, repaired = normalizer.normalize_with_offsets(texts)
     normalized = [text.decode() for text in found.numpy()]
     assert normalized == ["aeb", "\u1100\u1161\u11a8σ"]
     # What is dropped stands for itself with an accent of two bytes.
-    assert mended.numpy()[0].decode() == "a\u0300E\u0301b"
+    assert repaired.numpy()[0].decode() == "a\u0300E\u0301b"
     assert sources.to_list() == [[0, 3, 6, 7], [0] * 9 + [3, 3, 5]]

@@ -1,32 +1,41 @@
-"""Where the vocabulary of a model folder is, and what comes behind it."""
+"""A folder's vocabulary, what is added to it, and how its text is split."""
 
 import json
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
-from model_helpers import small_config
 
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.tokenizer_config import (
+    TokenizerConfig,
+    read_tokenizer_config,
+    write_tokenizer_config,
+)
 from bert_tf.text.tokenizer_files import (
+    AddedToken,
     added_tokens,
     read_vocabulary,
     require_vocabulary,
 )
 from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from tests.model_helpers import small_config
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 GOLDEN = TESTS / "golden" / "hugging_face_tokenizer"
 TOKENS = (*SPECIAL_TOKENS, "the", "##s")
+SMALL = Vocabulary([*SPECIAL_TOKENS, "a", "##b"])
+CAPITAL = Vocabulary([*SPECIAL_TOKENS, "a", "B"])
+CONFIG, TOKENIZER = "tokenizer_config.json", "tokenizer.json"
 
 
-def write(folder, name, values):
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(values))
+def write(folder: pathlib.Path, name: str, values) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(json.dumps(values))
 
 
 def tokenizer_json(tokens=TOKENS, added=(), **model):
@@ -37,35 +46,153 @@ def tokenizer_json(tokens=TOKENS, added=(), **model):
     }
 
 
-def refused(folder):
-    with pytest.raises(UserError) as caught:
-        read_vocabulary(folder)
-    line = str(caught.value)
-    assert "\n" not in line
-    assert str(folder) in line
-    return line
+def normalizer(**values):
+    return {"model": {"type": "WordPiece"}, "normalizer": values}
 
 
-def test_none(tmp_path):
+def keras_hub(**values):
+    return {"class_name": "BertTokenizer", "config": values}
+
+
+def lower_case(folder, vocabulary=CAPITAL, given=None) -> bool:
+    return read_tokenizer_config(folder, vocabulary, given).lower_case
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("uncased_L-12_H-768_A-12", True),
+        ("cased_L-24_H-1024_A-16", False),
+        ("multi_cased_L-12_H-768_A-12", False),
+        ("multilingual_L-12_H-768_A-12", True),
+        ("chinese_L-12_H-768_A-12", True),
+        ("wwm_uncased_L-24_H-1024_A-16", True),
+        ("bert-base-cased", False),
+        ("BERT-Base-Uncased", True),
+        ("bert_base_en_uncased", True),
+        ("models--google-bert--bert-base-cased/snapshots/0a1b2c", False),
+        ("models--google-bert--bert-base-uncased/snapshots/0a1b2c", True),
+        # Names that say nothing: the vocabulary does.
+        ("showcased", None),
+        ("cased_to_uncased", None),
+        ("my_chinese_model", None),
+        ("uncased/step-1000", None),
+        ("3", None),
+    ],
+)
+def test_the_name_of_a_folder(tmp_path, monkeypatch, name, expected):
+    folder = tmp_path / name
+    folder.mkdir(parents=True)
+    says_nothing = expected is None
+    assert lower_case(folder, SMALL) is (says_nothing or expected)
+    assert lower_case(folder, CAPITAL) is (not says_nothing and expected)
+    monkeypatch.chdir(folder)
+    assert lower_case(".") is lower_case(folder)
+
+
+def test_the_order_of_evidence(tmp_path):
+    """Each says the opposite of all that come after it."""
+    folder = tmp_path / "uncased"
+    folder.mkdir()
+    assert lower_case(folder) is True
+    write(folder, TOKENIZER, keras_hub(lowercase=False))
+    assert lower_case(folder) is False
+    write(folder, TOKENIZER, normalizer(lowercase=False))
+    assert lower_case(folder) is False
+    write_tokenizer_config(folder, TokenizerConfig.of(True), CAPITAL)
+    assert lower_case(folder) is True
+    assert lower_case(folder, given=False) is False
+    write(folder, CONFIG, {"do_lower_case": None})
+    assert lower_case(folder) is False
+    assert lower_case(folder, given=True) is True
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("uncased", (True,)),
+        ("cased", (False,)),
+        ("added", (True,)),
+        ("strip_accents", (True, False)),
+        ("chinese_chars", (True, True, False)),
+    ],
+)
+def test_folders_of_transformers(tmp_path, name, expected):
+    found = read_tokenizer_config(GOLDEN / name, SMALL)
+    assert found == TokenizerConfig.of(*expected)
+    # The normalizer alone says the same.
+    shutil.copy(GOLDEN / name / TOKENIZER, tmp_path)
+    assert read_tokenizer_config(tmp_path, SMALL) == found
+
+
+def test_classes_that_know_no_rules_go_by_the_normalizer(tmp_path):
+    """As transformers 5.23: the arguments of its generic classes are void."""
+    values = {"do_lower_case": False, "strip_accents": True}
+    values["tokenize_chinese_chars"] = False
+    rules = {"strip_accents": False, "handle_chinese_chars": True}
+    write(tmp_path, TOKENIZER, normalizer(lowercase=True, **rules))
+    for name, expected in (
+        ("BertTokenizerFast", (False, True, False)),
+        ("PreTrainedTokenizerFast", (True, False, True)),
+        ("TokenizersBackend", (True, False, True)),
+    ):
+        write(tmp_path, CONFIG, {**values, "tokenizer_class": name})
+        found = read_tokenizer_config(tmp_path, SMALL)
+        assert found == TokenizerConfig(*expected), name
+    write(tmp_path, TOKENIZER, {"model": {}, "normalizer": None})
+    with pytest.raises(UserError, match="normalizer is None, which BertT"):
+        read_tokenizer_config(tmp_path, SMALL)
+
+
+@pytest.mark.parametrize("chinese", [True, False])
+@pytest.mark.parametrize("accents", [None, True, False])
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_what_is_written_is_read(tmp_path, lower_case, accents, chinese):
+    config = TokenizerConfig.of(lower_case, accents, chinese)
+    write_tokenizer_config(tmp_path, config, SMALL)
+    for vocabulary in (SMALL, CAPITAL):
+        assert read_tokenizer_config(tmp_path, vocabulary) == config
+    values = json.loads((tmp_path / CONFIG).read_text())
+    usual = (accents in (None, lower_case), chinese)
+    assert len(values) == 3 - sum(usual)
+    # transformers' null, and either value said.
+    said = None if usual[0] else accents
+    assert config.to_dict(SMALL)["strip_accents"] == said
+
+
+def test_accents_and_an_override(tmp_path):
+    """As `AutoTokenizer.from_pretrained(..., do_lower_case=...)`."""
+    write(tmp_path, CONFIG, {"strip_accents": False})
+    for given in (True, False):
+        found = read_tokenizer_config(tmp_path, SMALL, given)
+        assert found == TokenizerConfig(given, False, True)
+        assert read_tokenizer_config(tmp_path, None, given) == found
+
+
+def test_accents_of_keras_hub_are_those_of_google(tmp_path):
+    values = keras_hub(lowercase=True, strip_accents=False)
+    write(tmp_path, TOKENIZER, values)
+    found = read_tokenizer_config(tmp_path, CAPITAL)
+    assert found == TokenizerConfig(True, True, True)
+
+
+def test_no_vocabulary(tmp_path):
     assert read_vocabulary(tmp_path) is None
     with pytest.raises(UserError) as caught:
-        require_vocabulary(tmp_path)
-    assert str(caught.value) == (
-        f"{tmp_path}: holds no vocabulary; looked for vocab.txt, "
-        "assets/tokenizer/vocabulary.txt and tokenizer.json."
-    )
-    with pytest.raises(UserError, match="holds no vocabulary"):
         BertTokenizer.from_checkpoint(tmp_path)
+    places = "vocab.txt, assets/tokenizer/vocabulary.txt and tokenizer.json."
+    assert str(caught.value).startswith(f"{tmp_path}: holds no vocabulary")
+    assert str(caught.value).endswith(places)
 
 
 def test_the_order_of_places(tmp_path):
-    write(tmp_path, "tokenizer.json", tokenizer_json([*TOKENS, "c"]))
+    write(tmp_path, TOKENIZER, tokenizer_json([*TOKENS, "c"]))
     assert read_vocabulary(tmp_path).tokens == (*TOKENS, "c")
     preset = tmp_path / "assets" / "tokenizer" / "vocabulary.txt"
     Vocabulary([*TOKENS, "b"]).save(preset)
     with pytest.raises(UserError, match="token 7 is 'b', but 'c' in .*json"):
         read_vocabulary(tmp_path)
-    (tmp_path / "tokenizer.json").unlink()
+    (tmp_path / TOKENIZER).unlink()
     assert read_vocabulary(tmp_path).tokens == (*TOKENS, "b")
     Vocabulary([*TOKENS, "a"]).save(tmp_path / "vocab.txt")
     assert require_vocabulary(tmp_path).tokens == (*TOKENS, "a")
@@ -98,103 +225,139 @@ def test_tokens_behind_a_vocab_txt(tmp_path, place):
         write(tmp_path, "added_tokens.json", added)
     elif place == "decoder":
         decoder = {str(n): {"content": t} for t, n in added.items()}
-        values = {"added_tokens_decoder": decoder}
-        write(tmp_path, "tokenizer_config.json", values)
+        write(tmp_path, CONFIG, {"added_tokens_decoder": decoder})
     else:
-        values = tokenizer_json(added=added.items())
-        write(tmp_path, "tokenizer.json", values)
+        write(tmp_path, TOKENIZER, tokenizer_json(added=added.items()))
     assert read_vocabulary(tmp_path).tokens == (*TOKENS, "[E1]", "new")
 
 
-def test_ids_that_are_left_out(tmp_path):
-    Vocabulary(TOKENS).save(tmp_path / "vocab.txt")
-    write(tmp_path, "added_tokens.json", {"new": 8})
-    assert "no token has the id 7, but 'new' has 8" in refused(tmp_path)
-    (tmp_path / "vocab.txt").unlink()
-    (tmp_path / "added_tokens.json").unlink()
-    values = tokenizer_json()
-    values["model"]["vocab"]["the"] = 9
-    write(tmp_path, "tokenizer.json", values)
-    line = refused(tmp_path)
-    assert "tokenizer.json: model: vocab: no token has the id 5" in line
-    # A gap that an added token fills is none.
+def test_where_the_flags_of_added_tokens_come_from(tmp_path):
+    """tokenizer_config.json, tokenizer.json, added_tokens.json."""
+    Vocabulary([*SPECIAL_TOKENS, "a"]).save(tmp_path / "vocab.txt")
+    added = {"x": 6, "y": 7, "z": 8, "[MASK]": 4}
+    write(tmp_path, "added_tokens.json", added)
+    decoder = {"6": {"content": "x", "rstrip": True}}
+    write(tmp_path, CONFIG, {"added_tokens_decoder": decoder})
+    listed = [{"id": 6, "content": "x", "lstrip": True}]
+    listed.append({"id": 7, "content": "y", "special": True})
+    write(tmp_path, TOKENIZER, {"model": {}, "added_tokens": listed})
+    assert read_tokenizer_config(tmp_path, None, True).added_tokens == (
+        AddedToken("y", normalized=False, special=True),
+        AddedToken("x", rstrip=True),
+        AddedToken("z"),
+    )
+
+
+def test_a_gap_that_an_added_token_fills_is_none(tmp_path):
+    values = tokenizer_json(added=[("[E1]", 5)])
     values["model"]["vocab"]["the"] = 7
-    values["added_tokens"] = [{"id": 5, "content": "[E1]"}]
-    write(tmp_path, "tokenizer.json", values)
+    write(tmp_path, TOKENIZER, values)
     tokens = (*SPECIAL_TOKENS, "[E1]", "##s", "the")
     assert read_vocabulary(tmp_path).tokens == tokens
 
 
-def test_files_that_disagree(tmp_path):
-    Vocabulary(TOKENS).save(tmp_path / "vocab.txt")
-    write(tmp_path, "tokenizer.json", tokenizer_json(added=[("[E1]", 5)]))
-    line = refused(tmp_path)
-    assert "added_tokens: token 5 is '[E1]', but 'the' in " in line
-    assert line.endswith("vocab.txt.")
-    write(tmp_path, "tokenizer.json", tokenizer_json(added=[("the", 7)]))
-    assert "'the' is on entry 5 and again on entry 7" in refused(tmp_path)
+def decoder(**tokens):
+    return {"added_tokens_decoder": tokens}
+
+
+def listed(*tokens):
+    return {**tokenizer_json(), "added_tokens": list(tokens)}
+
+
+GAP = tokenizer_json()
+GAP["model"]["vocab"]["the"] = 9
+# A file, what it holds, and what the error says of it.
+REFUSED = [
+    (CONFIG, {"do_lower_case": "yes"}, "do_lower_case is 'yes'; it takes true"),
+    (CONFIG, {"do_basic_tokenize": False}, "do_basic_tokenize is False, which"),
+    (CONFIG, {"tokenizer_class": "BertJap"}, "tokenizer_class is 'BertJap'"),
+    (CONFIG, {"never_split": ["covid"]}, "never_split is ['covid']"),
+    (CONFIG, {"strip_accents": 1}, "strip_accents is 1; it takes true or"),
+    (CONFIG, {"unk_token": "<unk>"}, "unk_token is '<unk>', which BertTokeniz"),
+    (CONFIG, {"cls_token": {"content": "<s>"}}, "cls_token: content is '<s>'"),
+    (CONFIG, [1], "holds list, not an object"),
+    (CONFIG, decoder(seven={"content": "new"}), "id of 'new' is 'seven'"),
+    (CONFIG, decoder(**{"7": "new"}), "7 is 'new'; it takes an object"),
+    (CONFIG, decoder(**{"7": {}}), "added_tokens_decoder: token 7 is None, no"),
+    ("added_tokens.json", {"new": "7"}, "the id of 'new' is '7'"),
+    ("added_tokens.json", {"new": 8}, "no token has the id 7, but 'new' has 8"),
+    (TOKENIZER, {"a": 1}, "holds neither a model,"),
+    (TOKENIZER, tokenizer_json(unk_token="<unk>"), "model: unk_token is '<unk"),
+    (
+        TOKENIZER,
+        tokenizer_json(max_input_chars_per_word=50),
+        "max_input_chars_per_word is 50, which BertTokenizer cannot do",
+    ),
+    (TOKENIZER, tokenizer_json(type="BPE"), "model: type is 'BPE', which"),
+    (TOKENIZER, tokenizer_json(continuing_subword_prefix="@@"), "is '@@'"),
+    (TOKENIZER, normalizer(type="NFKC"), "type is 'NFKC'"),
+    (TOKENIZER, normalizer(clean_text=False), "clean_text is False"),
+    (TOKENIZER, normalizer(lowercase="no"), "lowercase is 'no'; it takes true"),
+    (TOKENIZER, {"model": {}, "normalizer": "B"}, "is 'B'; it takes an object"),
+    (
+        TOKENIZER,
+        {"model": {}, "pre_tokenizer": {"type": "Whitespace"}},
+        "pre_tokenizer: type is 'Whitespace'",
+    ),
+    (TOKENIZER, keras_hub(split=False), "config: split is False"),
+    (TOKENIZER, keras_hub(lowercase=1), "lowercase is 1; it takes true"),
+    (TOKENIZER, keras_hub(special_tokens_in_strings=True), "strings is True"),
+    (TOKENIZER, keras_hub(oov_token="<unk>"), "oov_token is '<unk>'"),
+    (TOKENIZER, {"class_name": "Roberta"}, "class_name is 'Roberta'"),
+    (TOKENIZER, tokenizer_json(vocab={}), "vocab: holds no tokens"),
+    (TOKENIZER, tokenizer_json(vocab=["a"]), "is ['a']; it takes an object"),
+    (TOKENIZER, tokenizer_json(vocab={"a": 1.5}), "the id of 'a' is 1.5; it"),
+    (TOKENIZER, tokenizer_json(vocab={"a": -1}), "the id of 'a' is -1; it"),
+    (TOKENIZER, tokenizer_json(vocab={"a": 0, "b": 0}), "'a' and 'b' have the"),
+    (TOKENIZER, tokenizer_json(["a", "b"]), "lacks [PAD] [UNK]"),
+    (TOKENIZER, tokenizer_json([*TOKENS, " a"]), "' a' begins or ends with wh"),
+    (TOKENIZER, tokenizer_json([*TOKENS, "a\nb"]), "holds a line feed"),
+    (TOKENIZER, GAP, "tokenizer.json: model: vocab: no token has the id 5"),
+    (TOKENIZER, listed() | {"added_tokens": {"a": 1}}, "1}; it takes a list"),
+    (TOKENIZER, listed("a"), "added_tokens: holds 'a'; it takes objects"),
+    (TOKENIZER, listed({"id": 7}), "added_tokens: token 7 is None, no string"),
+    (
+        TOKENIZER,
+        listed({"id": 7, "content": "a", "single_word": "no"}),
+        "single_word is 'no'; it takes true or false",
+    ),
+    (TOKENIZER, tokenizer_json(added=[("a", "7")]), "the id of 'a' is '7'; it"),
+    (TOKENIZER, tokenizer_json(added=[("a ", 7)]), "'a ' begins or ends with"),
+    (TOKENIZER, tokenizer_json(added=[("b", 5)]), "is 'b', but 'the' in "),
+    (TOKENIZER, tokenizer_json(added=[("the", 7)]), "entry 5 and again on ent"),
+]
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (tokenizer_json(type="BPE"), "model: type is 'BPE', which"),
-        (tokenizer_json(unk_token="<unk>"), "unk_token is '<unk>'"),
-        (
-            tokenizer_json(continuing_subword_prefix="@@"),
-            "continuing_subword_prefix is '@@'",
-        ),
-        (tokenizer_json(vocab={}), "vocab: holds no tokens"),
-        (tokenizer_json(vocab=["a"]), r"vocab is \['a'\]; it takes an object"),
-        (tokenizer_json(vocab={"a": 1.5}), "the id of 'a' is 1.5; it takes"),
-        (tokenizer_json(vocab={"a": -1}), "the id of 'a' is -1; it takes"),
-        (tokenizer_json(vocab={"a": 0, "b": 0}), "'a' and 'b' have the same"),
-        (tokenizer_json(["a", "b"]), r"lacks \[PAD\] \[UNK\]"),
-        (tokenizer_json([*TOKENS, " a"]), "' a' begins or ends with white"),
-        (tokenizer_json([*TOKENS, "a\nb"]), "holds a line feed"),
-        (
-            {**tokenizer_json(), "added_tokens": {"a": 1}},
-            "added_tokens: is {'a': 1}; it takes a list",
-        ),
-        (
-            {**tokenizer_json(), "added_tokens": ["a"]},
-            "added_tokens: holds 'a'; it takes objects",
-        ),
-        (
-            {**tokenizer_json(), "added_tokens": [{"id": 7}]},
-            "added_tokens: token 7 is None, no string",
-        ),
-        (tokenizer_json(added=[("a", "7")]), "the id of 'a' is '7'; it takes"),
-        (tokenizer_json(added=[("a ", 7)]), "'a ' begins or ends with white"),
-    ],
+    ("file", "values", "message"), REFUSED, ids=[x[2] for x in REFUSED]
 )
-def test_files_that_do_not_do(tmp_path, values, message):
-    write(tmp_path, "tokenizer.json", values)
-    with pytest.raises(UserError, match=message) as caught:
-        read_vocabulary(tmp_path)
-    assert "\n" not in str(caught.value)
+def test_files_that_are_refused(tmp_path, file, values, message):
+    if file != TOKENIZER:
+        Vocabulary(TOKENS).save(tmp_path / "vocab.txt")
+    write(tmp_path, file, values)
+    with pytest.raises(UserError) as caught:
+        BertTokenizer.from_checkpoint(tmp_path)
+    line = str(caught.value)
+    assert message in line
+    assert str(tmp_path / file) in line or file == "added_tokens.json"
+    assert "\n" not in line
 
 
-def test_added_tokens_that_do_not_do(tmp_path):
+@pytest.mark.parametrize("file", [TOKENIZER, CONFIG])
+def test_no_json(tmp_path, file):
     Vocabulary(TOKENS).save(tmp_path / "vocab.txt")
-    write(tmp_path, "added_tokens.json", {"new": "7"})
-    assert "added_tokens.json: the id of 'new' is '7'" in refused(tmp_path)
-    (tmp_path / "added_tokens.json").unlink()
-    for decoder, message in (
-        ({"seven": {"content": "new"}}, "the id of 'new' is 'seven'"),
-        ({"7": "new"}, "added_tokens_decoder: 7 is 'new'; it takes an object"),
-        ({"7": {}}, "added_tokens_decoder: token 7 is None, no string"),
-    ):
-        values = {"added_tokens_decoder": decoder}
-        write(tmp_path, "tokenizer_config.json", values)
-        assert message in refused(tmp_path)
+    (tmp_path / file).write_text('{"a": ')
+    with pytest.raises(UserError, match=f"{file}: not valid JSON"):
+        BertTokenizer.from_checkpoint(tmp_path)
+    (tmp_path / file).write_text("{}")
+    assert BertTokenizer.from_checkpoint(tmp_path).lower_case
 
 
 def test_the_checkpoint_and_the_tokenizer_read_the_same(tmp_path):
     encoder = BertEncoder(small_config())
     folder = tmp_path / "model_cased"
     save_checkpoint(folder, Checkpoint(encoder.config, encoder.to_arrays()))
-    write(folder, "tokenizer.json", tokenizer_json())
+    write(folder, TOKENIZER, tokenizer_json())
     checkpoint = load_checkpoint(folder)
     tokenizer = BertTokenizer.from_checkpoint(folder)
     assert checkpoint.vocabulary == tokenizer.vocabulary == Vocabulary(TOKENS)

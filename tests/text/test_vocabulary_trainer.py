@@ -131,26 +131,17 @@ def test_frequent_words_become_tokens(corpus) -> None:
     assert {"<", "##,", "##中"}.isdisjoint(tokens)
 
 
-def test_google_layout() -> None:
-    tokens = special_tokens(google_layout=True)
-    assert len(tokens) == 999
-    assert [tokens.index(t) for t in ("[PAD]", "[UNK]", "[MASK]")] == [
-        0,
-        100,
-        103,
-    ]
-    assert (tokens[1], tokens[99]) == ("[unused0]", "[unused98]")
-    assert (tokens[104], tokens[-1]) == ("[unused99]", "[unused993]")
-
-
-def test_google_layout_is_that_of_the_released_file(
-    shared_data, corpus
-) -> None:
-    released = Vocabulary.from_file(
-        shared_data / "vocab" / "bert-base-uncased" / "vocab.txt"
-    )
+def test_google_layout(corpus) -> None:
     trained = train_vocab([corpus], 1120, google_layout=True, min_frequency=1)
-    assert trained.tokens[:999] == released.tokens[:999]
+    unused = [f"[unused{number}]" for number in range(994)]
+    first = ("[PAD]", *unused[:99], "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    assert trained.tokens[:999] == (*first, *unused[99:])
+
+
+def test_google_layout_is_that_of_the_released_file(shared_data) -> None:
+    path = shared_data / "vocab" / "bert-base-uncased" / "vocab.txt"
+    released = Vocabulary.from_file(path)
+    assert special_tokens(google_layout=True) == released.tokens[:999]
 
 
 def test_alphabet_leaves_the_rarest_characters_out(corpus, tmp_path) -> None:
@@ -271,43 +262,37 @@ def test_impossible_settings(corpus, arguments, message) -> None:
         train_vocab(**{"input_files": [corpus], "vocab_size": 120, **arguments})
 
 
-def test_says_how_many_tokens_a_text_gives(corpus) -> None:
+@pytest.mark.parametrize(
+    ("size", "before", "beyond"), [(9000, "gives ", 1), (20, "at least ", -1)]
+)
+def test_errors_say_what_size_would_do(corpus, size, before, beyond) -> None:
     with pytest.raises(UserError) as caught:
-        train_vocab([corpus], 9000)
-    number = int(str(caught.value).split("gives ")[1].split()[0])
+        train_vocab([corpus], size)
+    number = int(str(caught.value).split(before)[1].split()[0])
     assert len(train_vocab([corpus], number).tokens) == number
-    with pytest.raises(UserError, match=f"gives {number} tokens"):
-        train_vocab([corpus], number + 1)
+    with pytest.raises(UserError, match=f"{before}{number}"):
+        train_vocab([corpus], number + beyond)
 
 
-def test_says_the_minimum(corpus) -> None:
-    with pytest.raises(UserError) as caught:
-        train_vocab([corpus], 20)
-    number = int(str(caught.value).split("at least ")[1].split()[0])
-    assert len(train_vocab([corpus], number).tokens) == number
-    with pytest.raises(UserError, match=f"at least {number}"):
-        train_vocab([corpus], number - 1)
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", b"good\n\nb\xffd\n", r"a.txt, line 3: byte 2 \(0xff\)"),
+        ("a.gz", gzip.compress(TEXT.encode())[:-20], "a.gz: damaged gzip"),
+        ("a.txt", b"", "empty"),
+        ("a.txt", b"\n \n\x01\n", "holds no words"),
+        ("a.txt/b", b"", "is a directory"),
+        ("b.txt", b"", "no such file"),
+    ],
+)
+def test_unreadable_input(tmp_path, name, content, message) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        train_vocab(f"{tmp_path}/a.*", 100)
 
 
-def test_unreadable_input(tmp_path) -> None:
-    bad = tmp_path / "bad.txt"
-    bad.write_bytes(b"good\n\nb\xffd\n")
-    with pytest.raises(UserError, match=r"bad.txt, line 3: byte 2 \(0xff\)"):
-        train_vocab([bad], 100)
-    assert train_vocab([bad], 13, encoding_errors="replace", held_out=0.0)
-    torn = tmp_path / "torn.gz"
-    torn.write_bytes(gzip.compress(TEXT.encode())[:-20])
-    with pytest.raises(UserError, match="torn.gz: damaged gzip"):
-        train_vocab([torn], 100)
-    empty = tmp_path / "empty.txt"
-    empty.write_bytes(b"")
-    with pytest.raises(UserError, match="empty"):
-        train_vocab([empty], 100)
-    blank = tmp_path / "blank.txt"
-    blank.write_bytes(b"\n \n\x01\n")
-    with pytest.raises(UserError, match="holds no words"):
-        train_vocab([blank], 100)
-    with pytest.raises(UserError, match="is a directory"):
-        train_vocab([tmp_path], 100)
-    with pytest.raises(UserError, match="no such file"):
-        train_vocab(f"{tmp_path}/*.none", 100)
+def test_bytes_that_are_not_utf8_may_be_replaced(tmp_path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"good\n\nb\xffd\n")
+    files = [tmp_path / "a.txt"]
+    assert train_vocab(files, 13, encoding_errors="replace", held_out=0.0)
