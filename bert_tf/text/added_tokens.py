@@ -70,12 +70,6 @@ def _whole(texts: tf.Tensor) -> _Segments:
 class AddedTokens(tf.Module):
     """Splits texts at the tokens that were added to a vocabulary.
 
-    Args:
-      tokens: the tokens, at least one.
-      vocabulary: gives their ids.
-      config: how text is normalised.
-      normalizer: what does so.
-
     Raises:
       UserError: a token is not in the vocabulary, or nothing is left of it.
     """
@@ -91,10 +85,10 @@ class AddedTokens(tf.Module):
         self._vocabulary, self._config = vocabulary, config
         self._normalizer = normalizer
         self._find_in_text = self._finder(
-            [token for token in tokens if not token.normalized]
+            [t for t in tokens if not t.normalized]
         )
         self._find_in_normalized = self._finder(
-            [token for token in tokens if token.normalized]
+            [t for t in tokens if t.normalized]
         )
 
     def _finder(
@@ -110,11 +104,13 @@ class AddedTokens(tf.Module):
                     f"`added_tokens`: {content!r} is not in the vocabulary."
                 )
         ids = [self._vocabulary.ids[content] for content in spelled]
-        apart: Sequence[tuple[int, int]] = ()
+        apart = ""
         if tokens[0].normalized:
             # transformers puts blanks around ideographs first.
             if self._config.tokenize_chinese_chars:
-                apart = unicode_tables.IDEOGRAPHS
+                apart = unicode_tables.character_class(
+                    unicode_tables.IDEOGRAPHS
+                )
             normalized = self._normalizer.normalize(tf.constant(spelled))
             spelled = [text.decode() for text in normalized.numpy()]
         if "" in spelled:
@@ -188,12 +184,11 @@ class _Finder(tf.Module):
     """Finds some added tokens in texts.
 
     Args:
-      tokens: the tokens, at least one; of two spelled the same the first
-        is found.
+      tokens: at least one; of two spelled the same the first is found.
       spelled: how each is spelled in the texts.
       ids: their ids.
-      apart: runs of characters that are words of their own, so that what
-        stands beside one does not stand inside a word.
+      apart: the class of characters that are words of their own, so that what
+        stands beside one does not stand inside a word; empty for none.
     """
 
     def __init__(
@@ -201,7 +196,7 @@ class _Finder(tf.Module):
         tokens: Sequence[AddedToken],
         spelled: Sequence[str],
         ids: Sequence[int],
-        apart: Sequence[tuple[int, int]],
+        apart: str,
     ):
         super().__init__()
         by_length = sorted(spelled, key=lambda text: -len(text.encode()))
@@ -209,8 +204,7 @@ class _Finder(tf.Module):
             "".join(rf"\x{{{ord(char):X}}}" for char in text)
             for text in by_length
         )
-        runs = "".join(rf"\x{{{a:X}}}-\x{{{b:X}}}" for a, b in apart)
-        self._apart = f"[{runs}]" if runs else ""
+        self._apart = apart
         self._spelled = tf.constant(spelled)
         self._ids = tf.constant(ids, tf.int32)
         self._single_word = tf.constant([t.single_word for t in tokens])
@@ -226,7 +220,7 @@ class _Finder(tf.Module):
         row = split[0].value_rowids()
         follows = _shifted(row, 1, -1) == row
         precedes = _shifted(row, -1, -1) == row
-        token, matched = self._tokens(parts)
+        token, matched = self._token_of(parts)
         glued = self._is_word(_shifted(parts, 1, ""), "(?s).*{}") & follows
         glued |= self._is_word(_shifted(parts, -1, ""), "(?s){}.*") & precedes
         found = matched & ~(tf.gather(self._single_word, token) & glued)
@@ -268,7 +262,7 @@ class _Finder(tf.Module):
             is_word &= ~_matches(parts, place.format(self._apart))
         return is_word
 
-    def _tokens(self, parts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _token_of(self, parts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Which token each part is, or 0, and whether it is one."""
         matched = _matches(parts, self._pattern)
         places = tf.where(matched)

@@ -182,10 +182,6 @@ class CorpusTokenizer:
 
     Not for several threads at once: each has its own.
 
-    Args:
-      vocabulary: the pieces.
-      config: how text is split into words.
-
     Attributes:
       dtype: of the ids: uint16 where the vocabulary allows, else int32.
     """
@@ -198,11 +194,6 @@ class CorpusTokenizer:
         self._pieces = _Pieces(self.dtype)
         self._words = _WordTable()
         self._long_words: dict[bytes, int] = {}
-
-    def _forget(self) -> None:
-        self._pieces.clear()
-        self._words.clear()
-        self._long_words.clear()
 
     def tokenize(
         self, text: bytes, sentence_bytes: np.ndarray
@@ -219,7 +210,9 @@ class CorpusTokenizer:
           int64 [s].
         """
         if self._pieces.count >= _MAX_WORDS or self._pieces.size >= _MAX_IDS:
-            self._forget()
+            self._pieces.clear()
+            self._words.clear()
+            self._long_words.clear()
         if len(self._long_words) >= _MAX_LONG_WORDS:
             self._long_words.clear()
         others = len(text) - len(text.translate(None, _NOT_ASCII))
@@ -228,7 +221,10 @@ class CorpusTokenizer:
         added = self._settings[1].added_tokens
         if added or others > _MAX_OTHER_SHARE * len(text):
             starts = sentence_ends - sentence_bytes - 1
-            return self._whole_texts(_slices(text, starts, sentence_ends - 1))
+            sentences = _slices(text, starts, sentence_ends - 1)
+            ids = _exact_tokenizer(*self._settings).tokenize(sentences)
+            flat = ids.flat_values.numpy().astype(self.dtype)
+            return flat, ids.row_lengths().numpy()
         # Zeros, so that a key may be read at every place.
         text += bytes(_KEY_BYTES)
         chunks = _chunks(text, len(text) - _KEY_BYTES)
@@ -269,7 +265,7 @@ class CorpusTokenizer:
     ) -> np.ndarray:
         """The numbers of words that the table lacks and now gets."""
         places = {chunk: place for place, chunk in enumerate(chunks)}
-        numbers = self._new(list(places))
+        numbers = self._pieces.add(*self._plain.tokenize(list(places)))
         once = np.fromiter(places.values(), np.int64, len(places))
         self._words.add(low[once], high[once], numbers)
         found = dict(zip(places, numbers.tolist(), strict=True))
@@ -280,21 +276,9 @@ class CorpusTokenizer:
         known = self._long_words
         unknown = [c for c in dict.fromkeys(chunks) if c not in known]
         if unknown:
-            numbers = self._new(unknown).tolist()
-            known.update(zip(unknown, numbers, strict=True))
+            numbers = self._pieces.add(*self._plain.tokenize(unknown))
+            known.update(zip(unknown, numbers.tolist(), strict=True))
         return np.array([known[chunk] for chunk in chunks], np.int64)
-
-    def _new(self, chunks: list[bytes]) -> np.ndarray:
-        """Numbers of chunks that get a list of pieces."""
-        return self._pieces.add(*self._plain.tokenize(chunks))
-
-    def _whole_texts(
-        self, texts: Sequence[bytes]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Concatenated ids without looking words up, and each text's count."""
-        ids = _exact_tokenizer(*self._settings).tokenize(texts)
-        flat = ids.flat_values.numpy().astype(self.dtype)
-        return flat, ids.row_lengths().numpy()
 
 
 def _slices(text: bytes, starts: np.ndarray, ends: np.ndarray) -> list[bytes]:
@@ -396,12 +380,7 @@ def _without_accent(char: str) -> str:
 
 
 class PlainTokenizer:
-    """Splits words into WordPiece ids as google-research/bert does.
-
-    Args:
-      vocabulary: the pieces.
-      config: how text is split into words.
-    """
+    """Splits words into WordPiece ids as google-research/bert does."""
 
     def __init__(self, vocabulary: Vocabulary, config: TokenizerConfig) -> None:
         self._lower_case = config.lower_case
@@ -421,14 +400,9 @@ class PlainTokenizer:
         self._marks = _Replacements(_split_off)
 
     def tokenize(self, texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-        """Splits texts into ids.
+        """The ids of UTF-8 concatenated, int32, and each text's count, int64.
 
-        Args:
-          texts: UTF-8; bytes that are not are dropped.
-
-        Returns:
-          The ids concatenated, int32 [t], and how many each text has, int64
-          [len(texts)].
+        Bytes that are not UTF-8 are dropped.
         """
         rows = [self._text(text.decode(errors="replace")) for text in texts]
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))

@@ -9,7 +9,7 @@ UTF-8, the final sigma, and the canonical order of marks that are no accents.
 """
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import flatbuffers
@@ -82,89 +82,65 @@ def _replacements(
     return values, "".join(pool)
 
 
-class _TrieBuilder:
-    """Lays out a Darts-clone trie in blocks of 256 units.
+def _trie(values: np.ndarray) -> np.ndarray:
+    """The Darts-clone trie of code points in UTF-8, uint32 [units].
 
-    A child's place is its block's base plus its byte, so nothing has to be
-    searched for; equal blocks are stored once.
+    It is laid out in blocks of 256 units. A child's place is its block's base
+    plus its byte, so nothing has to be searched for; equal blocks of values
+    are stored once.
     """
+    blocks: list[np.ndarray] = [np.zeros(256, np.uint32)]
+    known: dict[bytes, int] = {}
 
-    def __init__(self):
-        self._blocks: list[np.ndarray] = [np.zeros(256, np.uint32)]
-        self._known: dict[bytes, int] = {}
+    def append(block: np.ndarray) -> int:
+        blocks.append(block)
+        return 256 * (len(blocks) - 1)
 
-    def block_of_values(self, values: np.ndarray) -> int | None:
-        """A block whose children, bytes 0x80 to 0xBF, carry these values."""
-        if not values.any():
-            return None
-        key = values.tobytes()
-        if key not in self._known:
+    def block_of_values(row: np.ndarray) -> int:
+        """A block whose children, bytes 0x80 to 0xBF, carry values, or 0."""
+        key = row.tobytes()
+        if row.any() and key not in known:
             block = np.zeros(256, np.uint32)
-            used = np.flatnonzero(values)
+            used = np.flatnonzero(row)
             # The value of the child at base + byte lies at base + byte - 0x80.
             block[0x80 + used] = (
                 0x80 << _OFFSET_SHIFT | _HAS_VALUE | 0x80 + used
             )
-            block[used] = values[used].astype(np.uint32) | _IS_VALUE
-            self._known[key] = self._append(block)
-        return self._known[key]
+            block[used] = row[used].astype(np.uint32) | _IS_VALUE
+            known[key] = append(block)
+        return known.get(key, 0)
 
-    def block_of_children(self, children: dict[int, int | None]) -> int | None:
-        """A block whose children, by byte, lead to other blocks."""
-        known = {b: base for b, base in children.items() if base is not None}
-        if not known:
-            return None
+    def block_of_children(first: int, bases: Sequence[int]) -> int:
+        """A block that leads to others by the bytes from `first`, or 0."""
+        if not any(bases):
+            return 0
         block = np.zeros(256, np.uint32)
-        base = self._append(block)
-        for byte, target in known.items():
-            block[byte] = ((base + byte) ^ target) << _OFFSET_SHIFT | byte
+        base = append(block)
+        for byte, target in enumerate(bases, first):
+            if target:
+                block[byte] = ((base + byte) ^ target) << _OFFSET_SHIFT | byte
         return base
 
-    def finish(
-        self, values: np.ndarray, lead: dict[int, int | None]
-    ) -> np.ndarray:
-        """Adds the root with its ASCII values; the whole array, uint32."""
-        base = self.block_of_children(lead)
-        if base is None:
-            base = self._append(np.zeros(256, np.uint32))
-        ascii_values = np.zeros(256, np.uint32)
-        below = self._append(ascii_values)
-        for byte in np.flatnonzero(values[:128]):
-            self._blocks[base // 256][byte] = (
-                (base ^ below) << _OFFSET_SHIFT | _HAS_VALUE | int(byte)
-            )
-            ascii_values[byte] = np.uint32(values[byte]) | _IS_VALUE
-        self._blocks[0][0] = base << _OFFSET_SHIFT
-        return np.concatenate(self._blocks)
-
-    def _append(self, block: np.ndarray) -> int:
-        self._blocks.append(block)
-        return 256 * (len(self._blocks) - 1)
-
-
-def _trie(values: np.ndarray) -> np.ndarray:
-    """The Darts-clone trie of code points in UTF-8, uint32 [units]."""
-    builder = _TrieBuilder()
     # One block for each 64 code points, the reach of the last byte.
-    last = [builder.block_of_values(row) for row in values.reshape(-1, 64)]
-    lead: dict[int, int | None] = {
-        0xC0 | row: last[row] for row in range(2, 32)
-    }
-    middle = []
-    for start in range(0, len(last), 64):
-        children = {0x80 | i: last[start + i] for i in range(64)}
-        if start == 0:  # Below U+0800 two bytes suffice.
-            children = {b: base for b, base in children.items() if b >= 0xA0}
-        middle.append(builder.block_of_children(children))
-    lead |= {0xE0 | row: middle[row] for row in range(16)}
-    for start in range(0, len(middle), 64):
-        children = {
-            0x80 | i: base for i, base in enumerate(middle[start : start + 64])
-        }
-        if start == 0:  # Below U+10000 three bytes suffice.
-            children = {b: base for b, base in children.items() if b >= 0x90}
-        lead[0xF0 | start // 64] = builder.block_of_children(children)
-    return builder.finish(values, lead)
+    last = [block_of_values(row) for row in values.reshape(-1, 64)]
+    # Below U+0800 two bytes suffice, below U+10000 three.
+    middle = [block_of_children(0xA0, last[32:64])]
+    for start in range(64, len(last), 64):
+        middle.append(block_of_children(0x80, last[start : start + 64]))
+    third = [block_of_children(0x90, middle[16:64])]
+    for start in range(64, len(middle), 64):
+        third.append(block_of_children(0x80, middle[start : start + 64]))
+    lead = [0, 0, *last[2:32], *middle[:16], *third]
+    root = block_of_children(0xC0, lead) or append(np.zeros(256, np.uint32))
+    ascii_values = np.zeros(256, np.uint32)
+    below = append(ascii_values)
+    for byte in np.flatnonzero(values[:128]):
+        blocks[root // 256][byte] = (
+            (root ^ below) << _OFFSET_SHIFT | _HAS_VALUE | int(byte)
+        )
+        ascii_values[byte] = np.uint32(values[byte]) | _IS_VALUE
+    blocks[0][0] = root << _OFFSET_SHIFT
+    return np.concatenate(blocks)
 
 
 @functools.lru_cache(maxsize=8)
@@ -186,23 +162,6 @@ def _table(
     return np.frombuffer(bytes(builder.Output()), np.uint8)
 
 
-def _character_class(ranges: Iterable[tuple[int, int]]) -> str:
-    """A character class in RE2's syntax."""
-    inside = "".join(rf"\x{{{a:X}}}-\x{{{b:X}}}" for a, b in ranges)
-    return f"[{inside}]"
-
-
-def _runs(kinds: dict[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """The first code points of runs of one kind, and the kind of each run."""
-    firsts, kind_of_run = [0], [kinds.get(0, 0)]
-    for code in sorted({c + step for c in kinds for step in (0, 1)}):
-        kind = kinds.get(code, 0)
-        if kind != kind_of_run[-1]:
-            firsts.append(code)
-            kind_of_run.append(kind)
-    return np.array(firsts, np.int32), np.array(kind_of_run, np.int32)
-
-
 class FinalSigma(tf.Module):
     """Turns each capital sigma that ends a word into a final small sigma.
 
@@ -215,12 +174,14 @@ class FinalSigma(tf.Module):
 
     def __init__(self):
         super().__init__()
-        tables = unicode_tables.case_classes()
-        kinds = dict.fromkeys(tables.cased, self._CASED)
-        kinds |= dict.fromkeys(tables.transparent, self._TRANSPARENT)
-        firsts, kind_of_run = _runs(kinds)
-        self._firsts = tf.constant(firsts)
-        self._kind_of_run = tf.constant(kind_of_run)
+        cased, transparent = unicode_tables.case_classes()
+        kinds = np.zeros(unicode_tables.CODE_POINTS, np.int32)
+        kinds[list(cased)] = self._CASED
+        kinds[list(transparent)] = self._TRANSPARENT
+        # The first code point of each run of one kind.
+        firsts = np.flatnonzero(np.diff(kinds, prepend=-1))
+        self._firsts = tf.constant(firsts, tf.int32)
+        self._kind_of_run = tf.constant(kinds[firsts])
 
     def __call__(self, texts: tf.Tensor) -> tf.Tensor:
         """Rewrites the capital sigmas of valid UTF-8, string [B]."""
@@ -262,12 +223,6 @@ class BertNormalizer(tf.Module):
         config: TokenizerConfig,
         code_points: CodePoints = UNCHANGED,
     ):
-        """Builds the table of replacements.
-
-        Args:
-          config: whether to lower-case and to strip accents.
-          code_points: what is treated otherwise than by the rules.
-        """
         super().__init__()
         self._strips = config.strip_accents
         rules = unicode_tables.replacements(
@@ -278,8 +233,8 @@ class BertNormalizer(tf.Module):
             special.add(unicode_tables.CAPITAL_SIGMA)
         plain = unicode_tables.other_ranges(special)
         dropped = unicode_tables.ranges(unicode_tables.dropped())
-        self._plain = _character_class(plain) + "*"
-        self._dropped = _character_class(dropped)
+        self._plain = unicode_tables.character_class(plain) + "*"
+        self._dropped = unicode_tables.character_class(dropped)
         self._final_sigma = FinalSigma() if config.lower_case else None
         table = _table(config.lower_case, config.strip_accents, code_points)
         self._by_code_point = tf_text.FastBertNormalizer(
@@ -304,10 +259,7 @@ class BertNormalizer(tf.Module):
     def normalize_with_offsets(
         self, texts: tf.Tensor
     ) -> tuple[tf.Tensor, tf.RaggedTensor, tf.Tensor]:
-        """Normalises strings and says where their bytes come from.
-
-        Args:
-          texts: string [B].
+        """Normalises strings [B] and says where their bytes come from.
 
         Returns:
           The normalised strings [B]; the place of each of their bytes, and of
@@ -370,7 +322,7 @@ def characters_before(
     Args:
       texts: valid UTF-8, string [B].
       rows: the text of each place, int64 [S].
-      places: bytes of these texts, each int64 [S].
+      *places: bytes of these texts, each int64 [S].
 
     Returns:
       For each of `places` int32 [S].

@@ -96,13 +96,9 @@ class EncodedRows:
         return self.ids, self.starts
 
     def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
-        """A batch of some rows, padded to the longest of them.
+        """The encoder's inputs, int32 [B, S], of rows by number, int64 [B].
 
-        Args:
-          chosen: int64 [B], rows by number.
-
-        Returns:
-          The encoder's inputs, int32 [B, S].
+        They are padded to the longest of them.
         """
         lengths = self.lengths[chosen]
         place = np.arange(lengths.max())
@@ -147,7 +143,7 @@ def take_ranges(
     Args:
       values: [T, ...].
       begin: int64 [R], where each range begins.
-      count: int64 [R], how long it is.
+      count: int64 [R], its length.
     """
     return values[np.repeat(begin, count) + ragged_range(count)]
 
@@ -169,8 +165,8 @@ def truncated_lengths(
       length_a: tokens of A; whole numbers, arrays or tensors.
       length_b: tokens of B.
       room: how many tokens there may be.
-      minimum: the elementwise minimum of what the lengths are.
-      maximum: the elementwise maximum.
+      minimum: the elementwise minimum of such lengths.
+      maximum: their maximum.
     """
     return (
         minimum(length_a, maximum(room - length_b, (room + 1) // 2)),
@@ -179,19 +175,26 @@ def truncated_lengths(
 
 
 def truncate(
-    first: TokenIds, second: TokenIds | None, room: int | np.ndarray
+    first: TokenIds,
+    second: TokenIds | None,
+    room: int | np.ndarray,
+    minimum: Callable = np.minimum,
+    maximum: Callable = np.maximum,
 ) -> tuple[TokenIds, TokenIds | None]:
     """Truncates texts, or pairs of texts, at their ends.
 
     Args:
       first: N texts.
-      second: the N second texts, or None; see `truncated_lengths`.
+      second: the N second texts, or None; see `truncated_lengths`, for
+        `minimum` and `maximum` too.
       room: how many tokens a row takes, or int64 [N].
     """
     if second is None:
-        count = np.minimum(first.count, room)
+        count = minimum(first.count, room)
         return dataclasses.replace(first, count=count), None
-    count_a, count_b = truncated_lengths(first.count, second.count, room)
+    count_a, count_b = truncated_lengths(
+        first.count, second.count, room, minimum, maximum
+    )
     return (
         dataclasses.replace(first, count=count_a),
         dataclasses.replace(second, count=count_b),
@@ -295,10 +298,10 @@ def pack_rows(
     """Lays out [CLS] A [SEP], or with B [SEP] behind it, of every row.
 
     Args:
-      example: int64 [R], the example that a row is of, ascending.
+      example: see `EncodedRows`.
       first: the R texts A, which fit.
       second: the R texts B, or None.
-      num_examples: how many examples the rows are of.
+      num_examples: see `EncodedRows`.
       tokenizer: what made the ids.
       is_pair: bool [R], which rows have a B, even an empty one; None: all, if
         there is a `second`.

@@ -1,22 +1,18 @@
-"""How texts become rows, in the graph; see `bert_tf.text.packing`.
+"""How texts become rows, in the graph, and `SentencePacker` made of it.
 
-The same truncation, windows and rows, as TensorFlow operations on int32, for
-`tf.data` and SavedModels, and `SentencePacker` made of them.
+The same truncation, windows and rows as in `bert_tf.text.packing`, where the
+arguments are explained, as TensorFlow operations on int32 for `tf.data` and
+SavedModels.
 """
 
-import dataclasses
 from typing import TypeAlias
 
 import tensorflow as tf
 
 from bert_tf.errors import UserError
 from bert_tf.features import INPUT_IDS, INPUT_MASK, SEGMENT_IDS
-from bert_tf.text.packing import (
-    LENGTH_WORTH,
-    TokenIds,
-    Windows,
-    truncated_lengths,
-)
+from bert_tf.text import packing
+from bert_tf.text.packing import LENGTH_WORTH, TokenIds, Windows
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -43,13 +39,12 @@ def take(
     offset: tf.Tensor | None = None,
     count: tf.Tensor | None = None,
 ) -> TokenIds:
-    """Texts, or ranges of them.
+    """Texts by number, int32 [R], or ranges of them.
 
     Args:
       texts: N texts.
-      chosen: int32 [R], texts by number.
-      offset: int32 [R], the first token of each that is taken; None for its
-        first.
+      chosen: the numbers.
+      offset: int32 [R], the first token that is taken; None for the text's.
       count: int32 [R], how many are; with None, all from the text's first.
     """
     begin = tf.gather(texts.begin, chosen)
@@ -74,23 +69,8 @@ def ragged_range(counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 def truncate(
     first: TokenIds, second: TokenIds | None, room: int
 ) -> tuple[TokenIds, TokenIds | None]:
-    """Truncates texts, or pairs of texts, at their ends.
-
-    Args:
-      first: N texts.
-      second: the N second texts, or None.
-      room: how many tokens a row takes.
-    """
-    if second is None:
-        count = tf.minimum(first.count, room)
-        return dataclasses.replace(first, count=count), None
-    count_a, count_b = truncated_lengths(
-        first.count, second.count, room, tf.minimum, tf.maximum
-    )
-    return (
-        dataclasses.replace(first, count=count_a),
-        dataclasses.replace(second, count=count_b),
-    )
+    """Truncates texts, or pairs of texts, at their ends."""
+    return packing.truncate(first, second, room, tf.minimum, tf.maximum)
 
 
 def num_windows(
@@ -108,16 +88,7 @@ def make_windows(
     stride: int,
     align_last: bool = False,
 ) -> Windows:
-    """Windows every `stride` tokens until one reaches the end of its text.
-
-    Args:
-      num_windows: int32 [N], what `num_windows` gives for the rest.
-      length: int32 [N], tokens of each text.
-      room: tokens of a window, or int32 [N].
-      stride: tokens from one window to the next.
-      align_last: whether the last window of a text ends with it and is as
-        long as the others.
-    """
+    """Windows every `stride` tokens until one reaches the end of its text."""
     text, number = ragged_range(num_windows)
     room = tf.gather(tf.broadcast_to(room, tf.shape(length)), text)
     length = tf.gather(length, text)
@@ -128,11 +99,7 @@ def make_windows(
 
 
 def most_context(windows: Windows) -> tuple[tf.Tensor, tf.Tensor]:
-    """Which tokens of a window no other window shows in more context.
-
-    Returns:
-      Begin and exclusive end of the range in each window, int32 [W].
-    """
+    """Which tokens of a window no other window shows in more context."""
     window, left = ragged_range(windows.count)
     length = tf.gather(windows.count, window)
     least = tf.cast(tf.minimum(left, length - 1 - left), tf.float64)
@@ -286,7 +253,7 @@ class SentencePacker(tf.Module):
                     "text_a and text_b: unequal batches",
                 )
                 # None when run eagerly.
-                checks = [check] if check is not None else []
+                checks = [] if check is None else [check]
             with tf.control_dependencies(checks):
                 packed = pack_rows(
                     *truncate(first, second, room),
@@ -315,9 +282,9 @@ class SentencePacker(tf.Module):
 
 def _as_rows(ids: Ids) -> tf.RaggedTensor:
     """Ids as ragged int32 [B, tokens]."""
-    if isinstance(ids, tf.RaggedTensor):
-        return tf.cast(ids, tf.int32)
     ids = tf.cast(ids, tf.int32)
+    if isinstance(ids, tf.RaggedTensor):
+        return ids
     if ids.shape.rank == 1:
         ids = ids[tf.newaxis]
     return tf.RaggedTensor.from_tensor(ids)

@@ -359,13 +359,9 @@ class BertTokenizer(tf.Module):
 
         def of_ascii() -> Pieces:
             lowered = tf.strings.lower(texts) if self.lower_case else texts
-            ids, splits, starts, ends = self._pieces(lowered)
-            return (
-                ids,
-                splits,
-                tf.cast(starts, tf.int32),
-                tf.cast(ends, tf.int32),
-            )
+            ids, splits, *offsets = self._pieces(lowered)
+            starts, ends = (tf.cast(values, tf.int32) for values in offsets)
+            return ids, splits, starts, ends
 
         def of_others() -> Pieces:
             normalized, sources, repaired = (
@@ -373,11 +369,10 @@ class BertTokenizer(tf.Module):
             )
             ids, splits, starts, ends = self._pieces(normalized)
             rows = tf.ragged.row_splits_to_segment_ids(splits)
-            return (
-                ids,
-                splits,
-                *character_offsets(sources, repaired, rows, starts, ends),
+            starts, ends = character_offsets(
+                sources, repaired, rows, starts, ends
             )
+            return ids, splits, starts, ends
 
         with tf.device("/CPU:0"):
             if self._added_tokens is not None:
@@ -406,9 +401,8 @@ class BertTokenizer(tf.Module):
     ) -> Pieces:
         """Makes one [UNK] of each word of more than 200 characters.
 
-        TF Text counts bytes. Its limit is 800, what 200 characters have at
-        most, so a word between the two comes out in pieces and is counted
-        here.
+        TF Text counts bytes, at most 800 (200 characters of four), so a word
+        between the two limits comes out in pieces and is counted here.
         """
         is_first = ~tf.gather(self._is_continuation, ids)
         firsts = tf.where(is_first)[:, 0]

@@ -11,7 +11,6 @@ from bert_tf.files import write_text
 from bert_tf.text.tokenizer_files import (
     TOKENIZER_CONFIG_FILE,
     AddedToken,
-    JsonPart,
     TokenizerFiles,
     added_tokens,
     read_tokenizer_files,
@@ -77,15 +76,7 @@ class TokenizerConfig:
         tokenize_chinese_chars: bool = True,
         added_tokens: Sequence[AddedToken] = (),
     ) -> Self:
-        """The configuration of Hugging Face's arguments.
-
-        Args:
-          lower_case: whether text is lower-cased.
-          strip_accents: whether accents are stripped; None does as
-            `lower_case`.
-          tokenize_chinese_chars: whether every ideograph is a word of its own.
-          added_tokens: what is looked for before words are.
-        """
+        """The configuration; `strip_accents` None does as `lower_case`."""
         if strip_accents is None:
             strip_accents = lower_case
         return cls(
@@ -102,11 +93,7 @@ class TokenizerConfig:
         return cls(**{**values, "added_tokens": added})
 
     def to_dict(self, vocabulary: Vocabulary) -> dict[str, Any]:
-        """All that tokenizer_config.json says, by Hugging Face's keys.
-
-        Args:
-          vocabulary: gives the ids of the added tokens.
-        """
+        """All that tokenizer_config.json says, by Hugging Face's keys."""
         as_lower_case = self.strip_accents == self.lower_case
         values: dict[str, Any] = {
             "do_lower_case": self.lower_case,
@@ -179,7 +166,7 @@ def read_tokenizer_config(
         next((answer for answer in splits if answer is not None), True),
         [
             token
-            for token in added_tokens(folder)
+            for token in added_tokens(files)
             if vocabulary is None or token.content in vocabulary.ids
         ],
     )
@@ -192,29 +179,16 @@ def _refuse_other_rules(files: TokenizerFiles, generic: bool) -> None:
       files: the files of the tokenizer.
       generic: whether the class has no rules but those of tokenizer.json.
     """
-    config, hub = files.config, files.keras_hub
+    config, hub, fast = files.config, files.keras_hub, files.hugging_face
     config.expect("tokenizer_class", *_BERT_CLASSES, *_GENERIC_CLASSES)
     config.expect("do_basic_tokenize", True)
     config.expect("never_split", [])
     for key, token in _SPECIAL_TOKENS.items():
-        named = config.values.get(key)
-        if isinstance(named, dict):
+        if isinstance(config.values.get(key), dict):
             config.part(key).expect("content", token)
         else:
             config.expect(key, token)
-    _check_tokenizer_json(files.hugging_face, generic)
-    hub.expect("split", True)
-    hub.expect("suffix_indicator", CONTINUATION)
-    hub.expect("oov_token", UNK)
-    hub.expect("special_tokens_in_strings", False)
-    # KerasHub's strip_accents is left alone. It is false by default, and so
-    # in presets that were made from Google's models, whose vocabularies know
-    # no accents: followed, it would turn every word with one into [UNK].
-
-
-def _check_tokenizer_json(file: JsonPart, generic: bool) -> None:
-    """The same for Hugging Face's tokenizer.json."""
-    model = file.part("model")
+    model = fast.part("model")
     model.expect("type", "WordPiece")
     model.expect("unk_token", UNK)
     model.expect("continuing_subword_prefix", CONTINUATION)
@@ -223,10 +197,17 @@ def _check_tokenizer_json(file: JsonPart, generic: bool) -> None:
         ("normalizer", "BertNormalizer"),
         ("pre_tokenizer", "BertPreTokenizer"),
     ):
-        if generic and key in file.values and file.values[key] is None:
-            raise file.refuse(key, kind)
-        file.part(key).expect("type", kind)
-    file.part("normalizer").expect("clean_text", True)
+        if generic and key in fast.values and fast.values[key] is None:
+            raise fast.refuse(key, kind)
+        fast.part(key).expect("type", kind)
+    fast.part("normalizer").expect("clean_text", True)
+    hub.expect("split", True)
+    hub.expect("suffix_indicator", CONTINUATION)
+    hub.expect("oov_token", UNK)
+    hub.expect("special_tokens_in_strings", False)
+    # KerasHub's strip_accents is left alone. It is false by default, and so
+    # in presets that were made from Google's models, whose vocabularies know
+    # no accents: followed, it would turn every word with one into [UNK].
 
 
 def _lower_case_of_name(folder: pathlib.Path) -> bool | None:

@@ -62,8 +62,7 @@ class JsonPart:
     def part(self, key: str) -> "JsonPart":
         """The object at a key; empty where there is none."""
         value = self.values.get(key)
-        if value is None:
-            value = {}
+        value = {} if value is None else value
         if not isinstance(value, dict):
             raise UserError(
                 f"{self.source}: {key} is {value!r}; it takes an object."
@@ -98,11 +97,13 @@ class TokenizerFiles:
     """What lies beside the vocabulary; empty parts where a file is missing.
 
     Attributes:
+      folder: the model folder.
       config: tokenizer_config.json, ours or Hugging Face's.
       hugging_face: tokenizer.json of Hugging Face.
       keras_hub: the arguments in tokenizer.json of KerasHub.
     """
 
+    folder: pathlib.Path
     config: JsonPart
     hugging_face: JsonPart
     keras_hub: JsonPart
@@ -122,13 +123,13 @@ def read_tokenizer_files(folder: str | pathlib.Path) -> TokenizerFiles:
     if "class_name" in found.values:
         if found.values["class_name"] != "BertTokenizer":
             raise found.refuse("class_name", "'BertTokenizer'")
-        return TokenizerFiles(config, empty, found.part("config"))
+        return TokenizerFiles(folder, config, empty, found.part("config"))
     if found.values and "model" not in found.values:
         raise UserError(
             f"{found.source}: holds neither a model, as Hugging Face writes "
             "it, nor a class_name, as KerasHub does."
         )
-    return TokenizerFiles(config, found, empty)
+    return TokenizerFiles(folder, config, found, empty)
 
 
 def _json_part(path: pathlib.Path) -> JsonPart:
@@ -154,15 +155,23 @@ def read_vocabulary(folder: str | pathlib.Path) -> Vocabulary | None:
         if (folder / name).exists():
             base = Vocabulary.from_file(folder / name)
             tokens, source = dict(enumerate(base.tokens)), str(folder / name)
-            _check_same(tokens, source, files.hugging_face.part("model"))
+            model = files.hugging_face.part("model")
+            for token, number in model.part("vocab").values.items():
+                if tokens.get(number, token) != token:
+                    raise UserError(
+                        f"{source}: token {number} is {tokens[number]!r}, but "
+                        f"{token!r} in {model.source}; the two belong to "
+                        "different models."
+                    )
             break
     else:
         if not files.hugging_face.values:
             return None
         tokens, source = _wordpiece(files.hugging_face.part("model"))
-    known = dict(tokens)
-    for added, number, place in _added(folder, files):
+    for added, number, place in _added(files):
         token = added.content
+        if number not in tokens:
+            _check_line(token, source)
         if tokens.setdefault(number, token) != token:
             raise UserError(
                 f"{place}: token {number} is {token!r}, but "
@@ -175,23 +184,17 @@ def read_vocabulary(folder: str | pathlib.Path) -> Vocabulary | None:
             f"{tokens[max(tokens)]!r} has {max(tokens)}; the ids of tokens "
             "that were added must follow on those of the vocabulary."
         )
-    for number in sorted(tokens.keys() - known.keys()):
-        _check_line(tokens[number], source)
     return Vocabulary([tokens[i] for i in range(len(tokens))], source)
 
 
-def added_tokens(folder: str | pathlib.Path) -> tuple[AddedToken, ...]:
+def added_tokens(files: TokenizerFiles) -> tuple[AddedToken, ...]:
     """The tokens that were added to a model, special ones first, by id.
 
     BERT's own special tokens, which Hugging Face's files name too, are left
-    out.
-
-    Raises:
-      UserError: a file is damaged.
+    out. Raises `UserError` if a file is damaged.
     """
-    folder = pathlib.Path(folder)
     found: dict[str, tuple[int, AddedToken]] = {}
-    for token, number, _ in _added(folder, read_tokenizer_files(folder)):
+    for token, number, _ in _added(files):
         if token.content not in SPECIAL_TOKENS:
             found.setdefault(token.content, (number, token))
     in_order = sorted(
@@ -213,17 +216,6 @@ def require_vocabulary(folder: str | pathlib.Path) -> Vocabulary:
             f"{KERAS_HUB_FILE} and {TOKENIZER_FILE}."
         )
     return vocabulary
-
-
-def _check_same(tokens: dict[int, str], source: str, model: JsonPart) -> None:
-    """Refuses a tokenizer.json that gives a token another id."""
-    for token, number in model.part("vocab").values.items():
-        if tokens.get(number, token) != token:
-            raise UserError(
-                f"{source}: token {number} is {tokens[number]!r}, but "
-                f"{token!r} in {model.source}; the two belong to different "
-                "models."
-            )
 
 
 def _check_line(token: str, source: str) -> None:
@@ -257,7 +249,7 @@ def _wordpiece(model: JsonPart) -> tuple[dict[int, str], str]:
 
 
 def _added(
-    folder: pathlib.Path, files: TokenizerFiles
+    files: TokenizerFiles,
 ) -> Iterator[tuple[AddedToken, int, str]]:
     """Tokens, ids and places in the files that name tokens by their ids.
 
@@ -275,7 +267,7 @@ def _added(
         if not isinstance(entry, dict):
             raise UserError(f"{place}: holds {entry!r}; it takes objects.")
         yield _entry(JsonPart(place, entry), entry.get("id"), place)
-    path = folder / ADDED_TOKENS_FILE
+    path = files.folder / ADDED_TOKENS_FILE
     if path.exists():
         for token, number in read_json_object(path).items():
             entry = JsonPart(str(path), {"content": token})
@@ -289,20 +281,12 @@ def _entry(
     if not isinstance(token, str):
         raise UserError(f"{place}: token {number} is {token!r}, no string.")
     _check_id(number, token, place)
-    special = bool(entry.flag("special"))
+    flags = ("single_word", "lstrip", "rstrip", "special")
+    given = {name: bool(entry.flag(name)) for name in flags}
     normalized = entry.flag("normalized")
-    return (
-        AddedToken(
-            token,
-            bool(entry.flag("single_word")),
-            bool(entry.flag("lstrip")),
-            bool(entry.flag("rstrip")),
-            not special if normalized is None else normalized,
-            special,
-        ),
-        number,
-        place,
-    )
+    if normalized is None:
+        normalized = not given["special"]
+    return AddedToken(token, normalized=normalized, **given), number, place
 
 
 def _check_id(number: Any, token: str, place: str) -> None:

@@ -46,9 +46,8 @@ def categories() -> tuple[str, ...]:
 @functools.cache
 def dropped() -> frozenset[int]:
     """The code points that `_clean_text` removes."""
-    controls = (
-        c for c, kind in enumerate(categories()) if kind in ("Cc", "Cf")
-    )
+    kinds = enumerate(categories())
+    controls = (code for code, kind in kinds if kind in ("Cc", "Cf"))
     return frozenset({0, 0xFFFD, *controls} - {ord(c) for c in "\t\n\r"})
 
 
@@ -129,54 +128,31 @@ def _assigned() -> list[int]:
     ]
 
 
-class CaseClasses(NamedTuple):
-    """What the rule of the final sigma asks of a code point.
-
-    Attributes:
-      cased: code points that make a following capital sigma final.
-      transparent: code points that the rule looks through, because they are
-        case-ignorable or dropped before.
-    """
-
-    cased: frozenset[int]
-    transparent: frozenset[int]
-
-
 @functools.cache
-def case_classes() -> CaseClasses:
-    """The cased and the transparent code points."""
-    cased, ignorable = _case_classes(_assigned())
-    transparent = ignorable | dropped()
-    return CaseClasses(cased - transparent, transparent)
-
-
-def _case_classes(
-    codes: Iterable[int],
-) -> tuple[frozenset[int], frozenset[int]]:
-    """Splits code points into cased and case-ignorable ones.
+def case_classes() -> tuple[frozenset[int], frozenset[int]]:
+    """What the rule of the final sigma asks of code points.
 
     Python does not publish the two properties, but `str.lower` shows them: a
     capital sigma becomes final after a cased letter (ignorable ones between)
     unless a cased letter follows.
+
+    Returns:
+      The cased code points, which make a following capital sigma final, and
+      the transparent ones, which the rule looks through because they are
+      case-ignorable or dropped before.
     """
     sigmas = {CAPITAL_SIGMA, FINAL_SIGMA, SMALL_SIGMA}
-    codes = [c for c in codes if c not in sigmas]
+    codes = [c for c in _assigned() if c not in sigmas]
 
-    def final(pattern: str) -> list[bool]:
+    def final(pattern: str) -> np.ndarray:
         text = " ".join(pattern.format(chr(c)) for c in codes).lower()
-        return [c == "ς" for c in text if c in "σς"]
+        return np.array([c == "ς" for c in text if c in "σς"])
 
-    followed, preceded = final("AΣ{}"), final("A{}Σ")
-    cased = {
-        c for c, is_final in zip(codes, followed, strict=True) if not is_final
-    }
-    looked_through = {
-        c for c, is_final in zip(codes, preceded, strict=True) if is_final
-    }
-    return (
-        frozenset(cased | sigmas),
-        frozenset(looked_through - cased),
-    )
+    array = np.array(codes)
+    cased = sigmas.union(array[~final("AΣ{}")].tolist())
+    ignorable = set(array[final("A{}Σ")].tolist()) - cased
+    transparent = ignorable | dropped()
+    return frozenset(cased - transparent), frozenset(transparent)
 
 
 def ranges(codes: Iterable[int]) -> list[tuple[int, int]]:
@@ -188,6 +164,12 @@ def ranges(codes: Iterable[int]) -> list[tuple[int, int]]:
         else:
             found.append([code, code])
     return [(first, last) for first, last in found]
+
+
+def character_class(runs: Iterable[tuple[int, int]]) -> str:
+    """A character class of runs, first and last, in RE2's syntax."""
+    inside = "".join(rf"\x{{{a:X}}}-\x{{{b:X}}}" for a, b in runs)
+    return f"[{inside}]"
 
 
 def other_ranges(codes: Iterable[int]) -> list[tuple[int, int]]:

@@ -61,26 +61,24 @@ class VocabularySettings:
     max_unique_words: int
 
     def __post_init__(self) -> None:
-        if self.vocab_size <= len(SPECIAL_TOKENS):
-            raise UserError(
-                f"`vocab_size`={self.vocab_size}: give more than the "
-                f"{len(SPECIAL_TOKENS)} special tokens."
-            )
-        if self.min_frequency < 1:
-            raise UserError(
-                f"`min_frequency`={self.min_frequency}: at least 1."
-            )
-        if not 0 < self.character_coverage <= 1:
-            raise UserError(
-                f"`character_coverage`={self.character_coverage}: above 0, at "
-                "most 1."
-            )
-        if not 0 <= self.held_out < 1:
-            raise UserError(f"`held_out`={self.held_out}: from 0 to below 1.")
-        if self.max_unique_words < 1:
-            raise UserError(
-                f"max_unique_words={self.max_unique_words}: at least 1."
-            )
+        special = len(SPECIAL_TOKENS)
+        for name, good, takes in (
+            (
+                "vocab_size",
+                self.vocab_size > special,
+                f"give more than the {special} special tokens",
+            ),
+            ("min_frequency", self.min_frequency >= 1, "at least 1"),
+            (
+                "character_coverage",
+                0 < self.character_coverage <= 1,
+                "above 0, at most 1",
+            ),
+            ("held_out", 0 <= self.held_out < 1, "from 0 to below 1"),
+            ("max_unique_words", self.max_unique_words >= 1, "at least 1"),
+        ):
+            if not good:
+                raise UserError(f"`{name}`={getattr(self, name)}: {takes}.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,12 +239,7 @@ def train_vocab(
 
     def count(advance: Callable[[int], object]) -> CorpusCounts:
         return count_words(
-            files,
-            config,
-            held_out,
-            max_unique_words,
-            encoding_errors,
-            advance,
+            files, config, held_out, max_unique_words, encoding_errors, advance
         )
 
     size = sum(file.stat().st_size for file in files)
@@ -350,11 +343,8 @@ def _learn(
 ) -> list[str]:
     """The tokens: special ones, alphabet, joined pieces, most frequent first.
 
-    Code points of `alone` are words of their own.
-
-    Raises:
-      UserError: the size is too small for the alphabet or too large for the
-        text.
+    Code points of `alone` are words of their own. Raises `UserError` if the
+    size is too small for the alphabet or too large for the text.
     """
     special = special_tokens(settings.google_layout)
     vocab_size, min_frequency = settings.vocab_size, settings.min_frequency

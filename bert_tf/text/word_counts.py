@@ -48,10 +48,8 @@ class WordCounts:
         """Adds counted words."""
         self.counts.update(words)
         self.words += words.total()
-        if len(self.counts) > self.max_unique_words:
-            self._forget()
-
-    def _forget(self) -> None:
+        if len(self.counts) <= self.max_unique_words:
+            return
         known = collections.Counter(self.counts.values())
         remaining = len(self.counts)
         for count in sorted(known):
@@ -59,13 +57,8 @@ class WordCounts:
             self.forgotten_below = max(self.forgotten_below, count + 1)
             if remaining <= self.max_unique_words // 2:
                 break
-        self.counts = collections.Counter(
-            {
-                word: count
-                for word, count in self.counts.items()
-                if count >= self.forgotten_below
-            }
-        )
+        kept = (w for w, n in self.counts.items() if n >= self.forgotten_below)
+        self.counts = collections.Counter({w: self.counts[w] for w in kept})
 
 
 @dataclasses.dataclass
@@ -111,12 +104,7 @@ def count_chunks(
     held_out: float,
     max_unique_words: int,
 ) -> CorpusCounts:
-    """Counts the words of lines, as `count_words` does.
-
-    Args:
-      chunks: some lines at a time, none of them blank.
-      config, held_out, max_unique_words: see `count_words`.
-    """
+    """Counts the words of lines, some at a time, none of them blank."""
     normalizer = BertNormalizer(config)
     pattern = unicode_tables.word_pattern(config.tokenize_chinese_chars)
     found = CorpusCounts(
@@ -173,12 +161,12 @@ def _words(
     normalizer: BertNormalizer, pattern: re.Pattern[str], lines: Sequence[str]
 ) -> collections.Counter:
     """Counts the words of lines."""
+    if not lines:
+        return collections.Counter()
     texts = [
         "\n".join(lines[start : start + _LINES_AT_ONCE])
         for start in range(0, len(lines), _LINES_AT_ONCE)
     ]
-    if not texts:
-        return collections.Counter()
     normalized = normalizer.normalize(tf.constant(texts)).numpy()
     blank_separated: collections.Counter = collections.Counter()
     for text in normalized:

@@ -47,24 +47,24 @@ def has_long_word(text: str) -> bool:
     return max(map(len, text.split()), default=0) > 100
 
 
-def test_ids_and_offsets_of_transformers(folder) -> None:
-    subject = BertTokenizer.from_checkpoint(folder, split_special_tokens=False)
+def test_ids_and_offsets_of_transformers(folder, subject) -> None:
+    finder = BertTokenizer.from_checkpoint(folder, split_special_tokens=False)
     added = {
-        subject.vocabulary.ids[token.content]
-        for token in subject.config.added_tokens
+        finder.vocabulary.ids[token.content]
+        for token in finder.config.added_tokens
     }
     assert len(added) == 18
     rows = rows_of(folder.name)
     texts = [row["text"] for row in rows]
     ids, starts, ends = (
-        values.to_list() for values in subject.tokenize_with_offsets(texts)
+        values.to_list() for values in finder.tokenize_with_offsets(texts)
     )
-    assert subject.tokenize(texts).to_list() == ids
+    assert finder.tokenize(texts).to_list() == ids
     by_words = CorpusTokenizer(subject.vocabulary, subject.config)
     lines = [text.encode() for text in [*texts, "some ascii " * 999]]
     sizes = np.array([len(line) for line in lines], np.int64)
     looked_up, lengths = by_words.tokenize(b"\n".join([*lines, b""]), sizes)
-    exact = BertTokenizer.from_checkpoint(folder).tokenize(lines)
+    exact = subject.tokenize(lines)
     np.testing.assert_array_equal(looked_up, exact.flat_values)
     np.testing.assert_array_equal(lengths, exact.row_lengths())
     compared = 0

@@ -290,14 +290,13 @@ def test_texts_single_and_batched_and_in_datasets() -> None:
     assert packed["input_ids"].shape == [3, 8]
     assert packed["input_ids"][0].numpy().tolist() == [2, 5, 6, 7, 8, 3, 10, 3]
     data = tf.data.Dataset.from_tensor_slices((left, right))
-    single = data.map(packer.pack).batch(3)
-    batched = data.batch(3).map(packer)
-    for dataset in (single, batched):
+    mapped = data.map(packer.pack)
+    assert mapped.element_spec["input_mask"].shape == [8]
+    for dataset in (mapped.batch(3), data.batch(3).map(packer)):
         for name, spec in dataset.element_spec.items():
             assert spec.shape.as_list() == [None, 8]
             found = next(iter(dataset))[name].numpy()
             np.testing.assert_array_equal(found, packed[name].numpy())
-    assert data.map(packer.pack).element_spec["input_mask"].shape == [8]
     one = packer.pack("a b c d", "f")
     assert one["segment_ids"].numpy().tolist() == [0] * 6 + [1] * 2
     alone = packer(tf.constant("a b c d e f a b"))
