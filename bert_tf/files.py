@@ -81,10 +81,8 @@ def decode_line(
       line: the bytes of the line.
       path: the file the line is from, for the error.
       number: the line's number, counted from 1.
-      errors: "strict" or "replace" (U+FFFD for what is not UTF-8).
-
-    Raises:
-      UserError: the bytes are not UTF-8 and errors is "strict".
+      errors: "strict", which raises `UserError`, or "replace" (U+FFFD for what
+        is not UTF-8).
     """
     try:
         return line.decode("utf-8", errors=errors)
@@ -99,11 +97,7 @@ def decode_line(
 def read_lines(
     path: str | os.PathLike, encoding_errors: str
 ) -> Iterator[tuple[int, str]]:
-    """Reads the lines of a file of texts; see `decode_lines`.
-
-    Args:
-      path: the file; one that ends in .gz is unpacked.
-      encoding_errors: "strict" or "replace", for bytes that are not UTF-8.
+    """Reads the lines of a file of texts, or .gz; see `decode_lines`.
 
     Raises:
       UserError: the file is missing or damaged, is UTF-16, holds a NUL byte,
@@ -130,10 +124,7 @@ def decode_lines(
     Args:
       lines: a file that is open for reading bytes, or its lines.
       path: its name, for errors.
-      encoding_errors: "strict" or "replace".
-
-    Raises:
-      UserError: a damaged gzip file, or bytes that are not UTF-8.
+      encoding_errors: "strict" or "replace"; see `decode_line`.
     """
     try:
         for number, line in enumerate(lines, start=1):
@@ -218,12 +209,9 @@ def _without_repeats(
 def whole_text(text: str, place: str, encoding_errors: str) -> str:
     """A text out of JSON without halves of surrogate pairs.
 
-    Such a half, a \\u escape alone, is no character and cannot be encoded.
-
-    Args:
-      text: the text.
-      place: file, line and key, for the error.
-      encoding_errors: "strict", or "replace" to put U+FFFD in its place.
+    Such a half, a \\u escape alone, is no character and cannot be encoded. It
+    is an error that names `place`; with `encoding_errors` "replace" it becomes
+    U+FFFD.
     """
     try:
         text.encode("utf-8")
@@ -280,11 +268,8 @@ def _partials_of(name: str) -> re.Pattern[str]:
 def remove_partials(folder: pathlib.Path) -> None:
     """Removes all partials in a folder and below, whoever left them.
 
-    Only for a folder that this process has locked, so that no other writes
+    Only for a folder that this process has `locked`, so that no other writes
     there: it does not matter then which machine or container was killed.
-
-    Args:
-      folder: the folder; see `locked`.
     """
     name = re.compile(rf"\..+\.{_OWNER}\.partial")
     for left in sorted(folder.rglob(".*.partial")):

@@ -73,17 +73,7 @@ def setting(
     below: float | None = None,
     choices: Sequence[str] = (),
 ) -> Any:
-    """A dataclass field: its default, its help text and what it takes.
-
-    Args:
-      default: the value where none is given.
-      help_text: what it is.
-      at_least: see `Limits`, as for those below.
-      above: number.
-      at_most: number.
-      below: number.
-      choices: values.
-    """
+    """A dataclass field: its default, its help text and its `Limits`."""
     limits = Limits(
         at_least=at_least,
         above=above,
@@ -103,12 +93,9 @@ def _parse(source: str, name: str, kind: type, text: str) -> Any:
             raise ValueError(text)
         return kind(text)
     except ValueError:
-        wanted = {
-            bool: "true or false",
-            int: "a whole number",
-            float: "a number",
-        }[kind]
-        raise UserError(f"{source} {name}={text}: takes {wanted}.") from None
+        words = {int: "a whole number", float: "a number"}
+        takes = words.get(kind, "true or false")
+        raise UserError(f"{source} {name}={text}: takes {takes}.") from None
 
 
 def check_kind(name: str, kind: type, value: Any, source: str) -> Any:
@@ -148,21 +135,11 @@ class Settings:
             good = limits.allow(getattr(self, field.name))
             self._check(field.name, good, str(limits))
 
-    def _check(
-        self, name: str, good: bool, wanted: str | Sequence[str]
-    ) -> None:
-        """Raises `UserError` if a value is not good.
-
-        Args:
-          name: of the field.
-          good: whether it is.
-          wanted: what the field takes: words, or a list of values.
-        """
+    def _check(self, name: str, good: bool, takes: str) -> None:
+        """Raises `UserError` if a field's value is not good."""
         if not good:
-            if not isinstance(wanted, str):
-                wanted = f"one of {', '.join(filter(None, wanted))}"
             raise UserError(
-                f"{name} is {getattr(self, name)!r}; it takes {wanted}."
+                f"{name} is {getattr(self, name)!r}; it takes {takes}."
             )
 
     @classmethod
@@ -246,12 +223,7 @@ class Settings:
 
     @classmethod
     def describe(cls, inherited: bool = True) -> str:
-        """One line a field: its name, default and help text.
-
-        Args:
-          inherited: whether fields that its base class declares, and it does
-            not, are listed too.
-        """
+        """One line a field, inherited ones too: name, default, help text."""
         return "\n".join(
             f"  {f.name}={f.default}: {f.metadata.get('help', '')}"
             for f in dataclasses.fields(cls)

@@ -11,7 +11,7 @@ from bert_tf.extras import require_extra
 
 HUGGING_FACE, KERAS_HUB = "hf://", "keras_hub://"
 # What a model folder of any family may hold; nothing else is downloaded.
-_WANTED = (
+_DOWNLOADED = (
     "config.json",
     "vocab.txt",
     "tokenizer.json",
@@ -92,10 +92,10 @@ def _from_hugging_face(source: str) -> pathlib.Path:
             f"{source}: is no name of a model; write hf://organisation/name "
             "or hf://organisation/name@revision."
         )
-    folder = _snapshot(source, _WANTED)
+    folder = _snapshot(source, _DOWNLOADED)
     if not any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
         # A pickle, which is larger than all else, only if there is no other.
-        folder = _snapshot(source, (*_WANTED, *_PICKLES))
+        folder = _snapshot(source, (*_DOWNLOADED, *_PICKLES))
     return folder
 
 

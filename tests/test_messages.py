@@ -56,7 +56,7 @@ def test_no_string_of_the_library_names_a_flag(path):
     named = [
         text
         for text in texts(path)
-        # Custom properties of style sheets look alike.
+        # Custom properties of style sheets look the same.
         if FLAG.search(COMMAND.sub("", re.sub(r"(var\()?--\w+[:)]", "", text)))
         # Options of Apache Beam, which go to it as they are.
         and "--runner=" not in text

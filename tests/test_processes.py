@@ -53,7 +53,7 @@ def test_answers_and_errors_come_back_as_themselves(module) -> None:
         assert pool.submit("x").result() == "xxx"
 
 
-def test_a_worker_that_ends_is_told(module) -> None:
+def test_a_worker_that_ends_is_an_error(module) -> None:
     with WorkerPool(module, 1, 1) as pool:
         with pytest.raises(OSError, match="exit code 3; -9") as caught:
             pool.submit("end").result()

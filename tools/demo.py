@@ -47,6 +47,7 @@ A run that is stopped goes on where it was when the same command is repeated."""
 def main() -> None:
     """Runs the four steps."""
     from bert_tf.files import write_text
+    from bert_tf.text.vocabulary_trainer import train_vocab
 
     started = time.monotonic()
     output = pathlib.Path(_OUTPUT_DIR.value)
@@ -62,7 +63,8 @@ def main() -> None:
         flush=True,
     )
     vocab_file = output / "vocab.txt"
-    _learn_vocabulary(corpus, vocab_file)
+    print(f"\n2. Vocabulary: {_VOCAB_SIZE} WordPiece tokens", flush=True)
+    train_vocab([corpus], _VOCAB_SIZE).save(vocab_file)
     _make_records(corpus, vocab_file, output / "records")
     _pretrain(output / "records", output / "model")
     _fill(output / "model")
@@ -70,14 +72,6 @@ def main() -> None:
     activate = "  . .venv/bin/activate\n" if PROGRAM != "bert-tf" else ""
     closing = _NEXT.format(output=output, activate=activate)
     print(command_line.as_called(closing))
-
-
-def _learn_vocabulary(corpus: pathlib.Path, vocab_file: pathlib.Path) -> None:
-    from bert_tf.text.vocabulary_trainer import train_vocab
-
-    print(f"\n2. Vocabulary: {_VOCAB_SIZE} WordPiece tokens", flush=True)
-    trained = train_vocab([corpus], _VOCAB_SIZE)
-    trained.save(vocab_file)
 
 
 def _make_records(

@@ -60,8 +60,8 @@ def load_task(task: str) -> TaskTemplate:
         )
     if not isinstance(found, TaskTemplate):
         raise UserError(
-            f"--task={task}: TASK is of type {type(found).__name__}; a "
-            "SentenceTask or another kind of task is wanted."
+            f"--task={task}: TASK is of type {type(found).__name__}; it must "
+            "be a SentenceTask or another kind of task."
         )
     if getattr(found, "data", found) is None:
         raise UserError(

@@ -24,22 +24,7 @@ Pair = tuple[BertEncoder, BertTokenizer]
 
 
 class Embedder:
-    """Turns texts into vectors, any number of times.
-
-    Args:
-      model: a model folder or a hub's name of one, as `load_checkpoint` takes
-        it, or an encoder with its tokenizer.
-      pooling: mean, cls, max or pooled; see `embed`.
-      layer: see `embed`.
-      normalize: see `embed`.
-      max_seq_length: see `embed`.
-      batch_size: see `embed`.
-      precision: see `embed`.
-
-    Raises:
-      UserError: the model is none or has no vocabulary, or an argument is none
-        or does not suit it.
-    """
+    """Turns texts into vectors, any number of times; see `embed`."""
 
     def __init__(
         self,
@@ -55,7 +40,14 @@ class Embedder:
         settings = Settings((layer,), pooling, max_seq_length, batch_size)
         self.normalize = normalize
         if isinstance(model, tuple | list):
-            self.extractor = Extractor(*_checked_pair(model), settings)
+            pair = (BertEncoder, BertTokenizer)
+            if len(model) != 2 or not all(map(isinstance, model, pair)):
+                kinds = ", ".join(type(part).__name__ for part in model)
+                raise UserError(
+                    f"model: is ({kinds}); give (BertEncoder, BertTokenizer) "
+                    "or a model folder."
+                )
+            self.extractor = Extractor(*model, settings)
             own = self.extractor.encoder.dtype_policy.name
             if precision not in ("float32", own):
                 raise UserError(
@@ -149,15 +141,3 @@ def truncation_line(
         f"{num_truncated:,} of {num_texts:,} texts have more than "
         f"{max_seq_length} tokens and are truncated (max_seq_length)."
     )
-
-
-def _checked_pair(model: tuple) -> Pair:
-    kinds = [type(part).__name__ for part in model]
-    if len(model) != 2 or not all(
-        map(isinstance, model, (BertEncoder, BertTokenizer))
-    ):
-        raise UserError(
-            f"model: is ({', '.join(kinds)}); give (BertEncoder, "
-            "BertTokenizer) or a model folder."
-        )
-    return tuple(model)

@@ -14,7 +14,7 @@ import time
 import zipfile
 from collections.abc import Iterator, Sequence
 from gzip import GzipFile
-from typing import IO, Any, BinaryIO, NamedTuple, Self
+from typing import IO, BinaryIO, NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
@@ -88,62 +88,43 @@ def read_lines(
     """
     for path in files:
         is_json = str(path).removesuffix(".gz").endswith(".jsonl")
-        for number, text in _text_lines(path, encoding_errors):
-            if is_json:
-                place = f"{path}, line {number}"
-                yield _of_json(text, text_columns, place, encoding_errors)
-            else:
-                yield _of_text(text)
-
-
-def _text_lines(
-    path: str | pathlib.Path, encoding_errors: str
-) -> Iterator[tuple[int, str]]:
-    """Lines without their ends, each with its number."""
-    with _opened(path) as file:
-        for number, text in decode_lines(file, path, encoding_errors):
-            yield number, text.removesuffix("\n").removesuffix("\r")
-
-
-def _opened(
-    path: str | pathlib.Path,
-) -> contextlib.AbstractContextManager[BinaryIO | GzipFile]:
-    if str(path) == STANDARD_STREAM:
-        return contextlib.nullcontext(sys.stdin.buffer)
-    return open_bytes(path)
-
-
-def _of_text(text: str) -> Line:
-    match = _PAIR.fullmatch(text)
-    if match is None:
-        return Line(text)
-    return Line((match[1], match[2]), match.start(2))
+        opened: contextlib.AbstractContextManager[BinaryIO | GzipFile]
+        opened = contextlib.nullcontext(sys.stdin.buffer)
+        if str(path) != STANDARD_STREAM:
+            opened = open_bytes(path)
+        with opened as file:
+            for number, line in decode_lines(file, path, encoding_errors):
+                text = line.removesuffix("\n").removesuffix("\r")
+                if is_json:
+                    place = f"{path}, line {number}"
+                    yield _of_json(text, text_columns, place, encoding_errors)
+                elif match := _PAIR.fullmatch(text):
+                    yield Line((match[1], match[2]), match.start(2))
+                else:
+                    yield Line(text)
 
 
 def _of_json(
     text: str, columns: Sequence[str], place: str, encoding_errors: str
 ) -> Line:
     row = json_object(text, place, columns[0])
-    first, *others = (
-        _cell(row, column, place, encoding_errors) for column in columns
-    )
-    return Line((first, others[0]) if others else first)
-
-
-def _cell(
-    row: dict[str, Any], column: str, place: str, encoding_errors: str
-) -> str:
-    if column not in row:
-        raise UserError(
-            f"{place}: has no {column!r}; its keys are "
-            f"{', '.join(row) or 'none'}. Name the column with `text_columns`."
-        )
-    value = row[column]
-    if not isinstance(value, str):
-        raise UserError(
-            f"{place}: {column!r} is {excerpt(value)}; a string is required."
-        )
-    return whole_text(value, f"{place}: {column!r}", encoding_errors)
+    cells = []
+    for column in columns:
+        if column not in row:
+            raise UserError(
+                f"{place}: has no {column!r}; its keys are "
+                f"{', '.join(row) or 'none'}. Name the column with "
+                "`text_columns`."
+            )
+        value = row[column]
+        if not isinstance(value, str):
+            raise UserError(
+                f"{place}: {column!r} is {excerpt(value)}; a string is "
+                "required."
+            )
+        cell = f"{place}: {column!r}"
+        cells.append(whole_text(value, cell, encoding_errors))
+    return Line((cells[0], cells[1]) if len(cells) > 1 else cells[0])
 
 
 def extract_features(
@@ -205,7 +186,8 @@ def extract_features(
             writer.add(source.placed(chunk))
             num_truncated += chunk.num_truncated
         if not source.num_texts:
-            raise UserError(f"`inputs`={_named(inputs)}: has no text.")
+            names = ",".join(map(str, inputs))
+            raise UserError(f"`inputs`={names}: has no text.")
     if source.num_empty:
         log(
             f"{source.num_empty:,} of {source.num_texts:,} lines are empty; "
@@ -304,10 +286,6 @@ def _writer(
                 writer.finish()
 
 
-def _named(inputs: Sequence[str | pathlib.Path]) -> str:
-    return ",".join(map(str, inputs))
-
-
 class JsonLinesWriter:
     """Writes a JSON object a text, as google-research/bert lays it out.
 
@@ -315,11 +293,6 @@ class JsonLinesWriter:
     "layers": [{"index": -1, "values": [...]}, ...]}, ...]}, where the offsets
     are begin and end in characters; of pooled vectors
     {"linex_index": 0, "layers": [...]}.
-
-    Args:
-      file: takes the bytes.
-      layers: the layers as they were given.
-      vocabulary: gives the tokens.
     """
 
     def __init__(
@@ -409,11 +382,6 @@ class NpzWriter:
 
     What is not finished lies in nameless files beside, which go with the
     process; leave the writer as a context to be rid of them earlier.
-
-    Args:
-      path: the file, written by `finish`.
-      layers: the layers as they were given.
-      vocabulary: gives the tokens.
     """
 
     def __init__(
@@ -456,22 +424,18 @@ class NpzWriter:
 
     def finish(self) -> None:
         """Writes the file."""
+        small: dict[str, np.ndarray] = {"layers": self._layers}
+        if self._tokens:
+            small["vocabulary"] = np.array(self._vocabulary.tokens)
         with zipfile.ZipFile(self._path, "w") as archive:
-            self._write(archive, "layers", self._layers)
-            if self._tokens:
-                tokens = np.array(self._vocabulary.tokens)
-                self._write(archive, "vocabulary", tokens)
+            for name, array in small.items():
+                with archive.open(f"{name}.npy", "w") as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
             for name, column in self._columns.items():
                 with archive.open(
                     f"{name}.npy", "w", force_zip64=True
                 ) as member:
                     column.write(member)
-
-    def _write(
-        self, archive: zipfile.ZipFile, name: str, array: np.ndarray
-    ) -> None:
-        with archive.open(f"{name}.npy", "w") as member:
-            np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 class _Column:

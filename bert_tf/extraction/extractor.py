@@ -75,11 +75,7 @@ class Settings:
             raise UserError("layers: name at least one, for example -1.")
 
     def length(self, config: BertConfig) -> int:
-        """The longest row for a model.
-
-        Raises:
-          UserError: the model has not that many positions.
-        """
+        """The longest row for a model; raises `UserError` if it has less."""
         positions = config.max_position_embeddings
         if self.max_seq_length > positions:
             raise UserError(
@@ -120,12 +116,8 @@ class Settings:
 def parse_layers(text: str, pooling: str) -> tuple[int, ...]:
     """Layers as they are written on the command line, -1,-2.
 
-    Args:
-      text: numbers, comma-separated; empty is the default for `pooling`.
-      pooling: see `Settings`.
-
-    Raises:
-      UserError: something else than numbers.
+    Empty is the default for a way of pooling. Raises `UserError` for
+    something else than numbers.
     """
     if not text:
         return DEFAULT_TOKEN_LAYERS if pooling == TOKENS else (-1,)
@@ -175,11 +167,6 @@ class Chunk:
 class Extractor:
     """Computes the vectors of texts.
 
-    Args:
-      encoder: the encoder.
-      tokenizer: the tokenizer it was trained with.
-      settings: what to compute.
-
     Raises:
       UserError: encoder and tokenizer or a setting do not go together.
     """
@@ -218,12 +205,7 @@ class Extractor:
         settings: Settings,
         precision: str = "float32",
     ) -> Self:
-        """Loads the encoder and the tokenizer of a model folder.
-
-        Args:
-          source: what `load_checkpoint` takes.
-          settings: what to compute.
-          precision: float32, mixed_bfloat16 or mixed_float16.
+        """Loads the encoder and the tokenizer of what `load_checkpoint` takes.
 
         Raises:
           UserError: the source is no model, has no vocabulary or, for

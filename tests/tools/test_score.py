@@ -181,7 +181,7 @@ def test_names():
             "TASK = SentenceTask(name='x', data=None)\n",
             "TASK has data=None; say where its rows come from",
         ),
-        ("TASK = 'mrpc'\n", "TASK is of type str; a SentenceTask"),
+        ("TASK = 'mrpc'\n", "TASK is of type str; it must be a SentenceTask"),
         ("\nTASK = (\n", ", line 2: '(' was never closed"),
         ("import json\n\nTASK = undefined\n", ", line 3: NameError: name"),
         ("import no_such_module\n", ", line 1: ModuleNotFoundError: No module"),
