@@ -19,7 +19,7 @@ PAD, CLS, SEP = 0, 2, 3
 TEXT = st.lists(st.integers(5, 10), max_size=12)
 TEXTS = st.lists(TEXT, max_size=5)
 PAIRS = st.lists(st.tuples(TEXT, TEXT), max_size=5)
-property_test = settings(max_examples=100)
+property_test = settings(max_examples=80)
 
 
 def truncate_seq_pair(a: list, b: list, room: int) -> None:
