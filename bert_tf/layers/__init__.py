@@ -1,11 +1,10 @@
 """Keras layers of BERT, written with keras.ops alone."""
 
 from bert_tf.layers.attention import SelfAttention, attention_adder
+from bert_tf.layers.base import Dense, LayerNorm
 from bert_tf.layers.block import TransformerBlock
-from bert_tf.layers.dense import Dense
 from bert_tf.layers.embeddings import Embeddings
 from bert_tf.layers.heads import MaskedLMHead, NextSentenceHead, Pooler
-from bert_tf.layers.normalization import LayerNorm
 
 __all__ = [
     "Dense",

@@ -1,4 +1,4 @@
-"""What every layer here shares: a configuration and explicit precision."""
+"""What every layer here shares, and the layers that all others are made of."""
 
 from typing import Any, Self
 
@@ -6,16 +6,54 @@ import keras
 from keras import ops
 
 from bert_tf.config import BertConfig
-from bert_tf.layers.activations import activate
-from bert_tf.layers.dropout import Dropout
-from bert_tf.layers.products import gelu_erf_product, product
+from bert_tf.layers.products import (
+    activate,
+    column_sums,
+    gelu_erf_product,
+    product,
+)
+
+# One random number of 32 bits decides on two elements, with 16 bits each.
+_LEVELS = 2**16
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class Dropout(keras.layers.Dropout):
+    """Sets elements to 0 at a rate, and divides the rest by what is kept.
+
+    Srivastava et al. 2014. The rate is rounded to a multiple of 2^-16, and
+    the division is by the rounded rate, so that the mean stays as it is.
+    Works in float32: in bfloat16 the divisor would be rounded.
+    """
+
+    def call(self, inputs: Any, training: bool | None = False) -> Any:
+        """Drops elements of a float tensor while training."""
+        if not training or not self.rate:
+            return inputs
+        dropped = round(self.rate * _LEVELS)
+        shape = ops.shape(inputs)
+        size = 1
+        for axis in shape:
+            size = size * axis
+        numbers = keras.random.randint(
+            ((size + 1) // 2, 1),
+            -(2**31),
+            2**31 - 1,
+            dtype="int32",
+            seed=self.seed_generator,
+        )
+        bits = ops.reshape(ops.view(numbers, "int16"), (-1,))
+        bits = ops.reshape(bits[:size], shape)
+        kept = ops.greater_equal(bits, dropped - _LEVELS // 2)
+        scale = _LEVELS / (_LEVELS - dropped)
+        return inputs * (ops.cast(kept, "float32") * scale)
 
 
 class ConfiguredLayer(keras.layers.Layer):
     """Base of the layers: takes a `BertConfig` and keeps it when saved.
 
     Keras' automatic casting is off. A layer casts where the computation
-    wants it (`compute` for matrix products; float32 for softmax and layer
+    needs it (`compute` for matrix products; float32 for softmax and layer
     normalisation), so that the precision of each step can be read in it.
 
     Args:
@@ -101,3 +139,124 @@ class ConfiguredLayer(keras.layers.Layer):
         """Builds the layer from what `get_config` returned."""
         architecture = BertConfig.from_dict(config["config"], cls.__name__)
         return super().from_config({**config, "config": architecture})
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class Dense(ConfiguredLayer):
+    """activation(inputs @ kernel + bias) over the last axis.
+
+    Args:
+      config: the architecture.
+      units: size of the output, O.
+      hidden_act: the activation; see `bert_tf.config.ACTIVATIONS`.
+      name: name of the layer.
+      dtype: Keras dtype policy or its name.
+      trainable: whether training changes the weights.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        units: int,
+        hidden_act: str = "linear",
+        *,
+        name: str | None = None,
+        dtype: Any = None,
+        trainable: bool = True,
+    ) -> None:
+        super().__init__(config, name=name, dtype=dtype, trainable=trainable)
+        self.units = units
+        self.hidden_act = hidden_act
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        """Creates the kernel [I, O] and the bias [O]."""
+        inputs = input_shape[-1]
+        assert inputs is not None
+        self.kernel = self.add_kernel("kernel", (inputs, self.units))
+        self.bias = self.add_bias("bias", self.units)
+
+    def call(self, inputs: Any) -> Any:
+        """Maps float [..., I] to float [..., O] in the compute dtype."""
+        return self.project(inputs, self.kernel, self.bias, self.hidden_act)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor arguments as plain data."""
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "hidden_act": self.hidden_act,
+        }
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class LayerNorm(ConfiguredLayer):
+    """Normalises the last axis in float32, whatever the precision policy.
+
+    Ba et al. 2016, equation 4, with the biased variance and the epsilon of
+    the configuration inside the square root.
+    """
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        """Creates gamma [H] and beta [H]."""
+        size = (input_shape[-1],)
+        self.gamma = self.add_weight(
+            name="gamma", shape=size, initializer="ones", autocast=False
+        )
+        self.beta = self.add_weight(
+            name="beta", shape=size, initializer="zeros", autocast=False
+        )
+
+    def call(self, inputs: Any) -> Any:
+        """Normalises.
+
+        Args:
+          inputs: float [..., H].
+
+        Returns:
+          float [..., H] in the compute dtype.
+        """
+        normalised = normalise(
+            ops.cast(inputs, "float32"),
+            ops.cast(self.gamma, "float32"),
+            ops.cast(self.beta, "float32"),
+            self.config.layer_norm_eps,
+        )
+        return self.compute(normalised)
+
+
+def normalise(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
+    """Layer normalisation with a gradient in few passes over the rows.
+
+    Args:
+      inputs: float32 [..., H].
+      gamma: float32 [H].
+      beta: float32 [H].
+      epsilon: added to the variance.
+
+    Returns:
+      float32 [..., H].
+    """
+    size = inputs.shape[-1]
+
+    @ops.custom_gradient
+    def rows_normalised(x: Any, gamma: Any, beta: Any) -> Any:
+        x = x - ops.mean(x, axis=-1, keepdims=True)
+        variance = ops.mean(ops.square(x), axis=-1, keepdims=True)
+        scale = ops.rsqrt(variance + epsilon)
+        x = x * scale
+
+        def gradient(*args: Any, upstream: Any = None) -> tuple[Any, Any, Any]:
+            # TensorFlow hands the gradient over by position, JAX by name.
+            upstream = args[0] if upstream is None else upstream
+            product = upstream * x
+            # Both means of a row weigh it with gamma: products with a vector.
+            weights = ops.reshape(gamma, (size, 1)) / size
+            level = ops.matmul(upstream, weights)
+            share = ops.matmul(product, weights)
+            slope = (upstream * gamma - level - x * share) * scale
+            return slope, column_sums(product), column_sums(upstream)
+
+        return x * gamma + beta, gradient
+
+    rows = ops.reshape(inputs, (-1, size))
+    return ops.reshape(rows_normalised(rows, gamma, beta), ops.shape(inputs))

@@ -6,9 +6,7 @@ import keras
 from keras import ops
 
 from bert_tf.layers.attention import SelfAttention
-from bert_tf.layers.base import ConfiguredLayer
-from bert_tf.layers.dense import Dense
-from bert_tf.layers.normalization import LayerNorm
+from bert_tf.layers.base import ConfiguredLayer, Dense, LayerNorm
 from bert_tf.layers.unpadding import TokenPlaces
 
 

@@ -5,8 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.layers.base import ConfiguredLayer
-from bert_tf.layers.normalization import LayerNorm
+from bert_tf.layers.base import ConfiguredLayer, LayerNorm
 
 
 def lookup(table: Any, ids: Any) -> Any:

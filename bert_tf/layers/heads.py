@@ -5,9 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.layers.base import ConfiguredLayer
-from bert_tf.layers.dense import Dense
-from bert_tf.layers.normalization import LayerNorm
+from bert_tf.layers.base import ConfiguredLayer, Dense, LayerNorm
 
 
 def at_positions(sequence_output: Any, positions: Any) -> Any:

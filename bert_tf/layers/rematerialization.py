@@ -32,7 +32,7 @@ def rematerialized(
 
     def stateless(inputs: Any, *values: Any) -> tuple[Any, list[Any]]:
         # Nothing is added, but by way of the inputs. TensorFlow would find
-        # masks that hang on the states alone equal in both computations, and
+        # masks that depend on the states alone equal in both computations, and
         # keep them from one to the other.
         first = ops.sum(ops.reshape(inputs, (-1,))[:1])
         nothing = ops.isnan(first)

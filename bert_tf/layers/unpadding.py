@@ -13,9 +13,9 @@ _GROUPS, _ROWS_OF_A_GROUP = 4, 4
 class TokenPlaces:
     """Where the T tokens of a batch are.
 
-    Layers that work on each token by itself can work on the tokens alone, end
-    to end as one row [1, T, C]. For attention they are put back into rows, in
-    groups of like length: each group is padded to its own longest row.
+    Layers that work on each token by itself can work on the tokens alone,
+    concatenated to one row [1, T, C]. For attention they are put back into
+    rows, in groups of similar length, each padded to its own longest row.
 
     Args:
       input_mask: int32 [B, S], 1 = token, 0 = padding; every row is tokens,
@@ -36,7 +36,7 @@ class TokenPlaces:
         self._starts = ops.cumsum(lengths) - lengths
         order = ops.argsort(lengths)
         self._unsorted = ops.argsort(order)
-        self._groups = _cut(order, input_mask.shape[0])
+        self._groups = _row_groups(order, input_mask.shape[0])
         self.masks, slots = [], []
         for rows in self._groups:
             size = ops.take(lengths, rows)[:, None]
@@ -73,7 +73,7 @@ class TokenPlaces:
             def gradient(*args: Any, upstream: Any = None) -> Any:
                 # TensorFlow hands them over by position, JAX by name.
                 upstreams = args if upstream is None else upstream
-                return ops.take(_end_to_end(upstreams), self._slots, axis=0)
+                return ops.take(_concatenated(upstreams), self._slots, axis=0)
 
             # Not slices of one array, each of whose gradients would fill
             # zeros for all of it.
@@ -93,7 +93,7 @@ class TokenPlaces:
 
             return ops.take(rows, self._slots, axis=0), gradient
 
-        return ungrouped(_end_to_end(groups))[None]
+        return ungrouped(_concatenated(groups))[None]
 
     def first(self, tokens: Any) -> Any:
         """The first token of each row, [B, 1, C], of tokens [1, T, C]."""
@@ -125,13 +125,13 @@ class TokenPlaces:
         return ops.reshape(spread(tokens[0]), (*self._shape, tokens.shape[-1]))
 
 
-def _end_to_end(groups: Sequence[Any]) -> Any:
+def _concatenated(groups: Sequence[Any]) -> Any:
     """The rows of all groups [G, L, C] as one array [slots, C]."""
     width = groups[0].shape[-1]
     return ops.concatenate([ops.reshape(g, (-1, width)) for g in groups])
 
 
-def _cut(order: Any, batch: int | None) -> list[Any]:
+def _row_groups(order: Any, batch: int | None) -> list[Any]:
     """The rows of each group; one group where B is not known or small."""
     count = min(_GROUPS, (batch or 1) // _ROWS_OF_A_GROUP)
     if batch is None or count < 2:

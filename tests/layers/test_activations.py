@@ -9,8 +9,13 @@ import tensorflow as tf
 from model_helpers import fill, numpy, small_config
 
 from bert_tf.layers import Dense
-from bert_tf.layers.activations import gelu, gelu_erf
-from bert_tf.layers.products import column_sums, gelu_erf_product, product
+from bert_tf.layers.products import (
+    column_sums,
+    gelu,
+    gelu_erf,
+    gelu_erf_product,
+    product,
+)
 
 # Zero, both tails, and where the slope bends.
 POINTS = np.concatenate([[0.0], np.linspace(-7.3, 6.9, 143), [-30.0, 30.0]])

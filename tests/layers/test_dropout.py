@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from model_helpers import numpy
 
-from bert_tf.layers.dropout import Dropout
+from bert_tf.layers.base import Dropout
 
 
 def mask(layer, shape) -> np.ndarray:

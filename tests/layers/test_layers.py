@@ -5,11 +5,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model_helpers import encoder_inputs, fill, numpy, small_config
-from reference_bert import ACTIVATIONS, ReferenceBert, layer_norm
+from model_helpers import fill, numpy, small_config
+from reference_bert import ACTIVATIONS, layer_norm
 
 from bert_tf.config import ACTIVATIONS as NAMES
-from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.layers import (
     Dense,
@@ -20,7 +19,7 @@ from bert_tf.layers import (
     TransformerBlock,
     attention_adder,
 )
-from bert_tf.layers.activations import activate, gelu
+from bert_tf.layers.products import activate
 
 CONFIG = small_config()
 RANDOM = np.random.default_rng(5)
@@ -37,31 +36,9 @@ def test_activation_is_its_formula(name) -> None:
     np.testing.assert_allclose(numpy(activate(name, x)), expected, atol=1e-6)
 
 
-def test_activations_differ_from_one_another() -> None:
-    x = np.float32([-2.0, -0.5, 0.7, 2.0])
-    values = [tuple(np.round(numpy(activate(n, x)), 5)) for n in NAMES]
-    assert len(set(values)) == len(NAMES)
-
-
 def test_unknown_activation_is_named() -> None:
     with pytest.raises(UserError, match="swish"):
         activate("swish", np.float32([1.0]))
-
-
-def test_gelu_gradient_is_the_slope_of_the_formula() -> None:
-    import tensorflow as tf
-
-    x = tf.constant(np.linspace(-5, 5, 101), tf.float32)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = gelu(x) * 3.0
-    step = 1e-5
-    high, low = (
-        ACTIVATIONS["gelu"](x.numpy().astype("float64") + s)
-        for s in (step, -step)
-    )
-    expected = 3.0 * (high - low) / (2 * step)
-    np.testing.assert_allclose(tape.gradient(y, x), expected, atol=1e-5)
 
 
 @settings(deadline=None, max_examples=25)
@@ -103,15 +80,6 @@ def test_layer_norm_computes_in_float32_under_bfloat16() -> None:
     np.testing.assert_allclose(numpy(result), exact, rtol=1e-2, atol=1e-2)
 
 
-def test_dense_is_a_product_with_bias_and_activation() -> None:
-    layer = Dense(CONFIG, 7, "relu")
-    layer.build((None, None, 5))
-    fill(layer)
-    x = normal(2, 3, 5)
-    expected = np.maximum(x @ numpy(layer.kernel) + numpy(layer.bias), 0)
-    np.testing.assert_allclose(numpy(layer(x)), expected, atol=1e-6)
-
-
 def test_kernels_are_cut_at_two_standard_deviations() -> None:
     layer = Dense(small_config(initializer_range=0.02), 300)
     layer.build((None, 300))
@@ -150,39 +118,6 @@ def test_attention_probabilities_sum_to_one_and_skip_the_mask() -> None:
     assert probs[1].min() > 0
 
 
-def test_query_key_and_value_have_separate_thirds() -> None:
-    layer = SelfAttention(CONFIG)
-    layer.build(None)
-    fill(layer)
-    x, adder = normal(1, 4, 24), attention_adder(np.ones((1, 4), "int32"))
-    context, probs = (numpy(t) for t in layer(x, adder))
-    kernel = numpy(layer.kernel)
-    changed = kernel.copy()
-    changed[:, 48:] *= -1  # value
-    layer.kernel.assign(changed)
-    other, same_probs = (numpy(t) for t in layer(x, adder))
-    np.testing.assert_array_equal(probs, same_probs)
-    assert np.abs(context - other).max() > 0.01
-    changed = kernel.copy()
-    changed[:, 24:48] *= -1  # key
-    layer.kernel.assign(changed)
-    assert np.abs(numpy(layer(x, adder)[1]) - probs).max() > 0.01
-
-
-def test_embeddings_add_three_tables() -> None:
-    encoder = fill(BertEncoder(CONFIG))
-    inputs = encoder_inputs(CONFIG)
-    reference = ReferenceBert(CONFIG, encoder.to_arrays())
-    places = np.random.default_rng(2).integers(0, 20, (3, 10)).astype("int32")
-    ids, segments = inputs["input_ids"], inputs["segment_ids"]
-    for given_places, used in ((None, np.arange(10)), (places, places)):
-        np.testing.assert_allclose(
-            numpy(encoder.embeddings(ids, segments, given_places)),
-            reference.embed(ids, segments, used),
-            atol=1e-5,
-        )
-
-
 @pytest.mark.parametrize(
     "layer", [Embeddings(CONFIG), SelfAttention(CONFIG), MaskedLMHead(CONFIG)]
 )
@@ -209,24 +144,6 @@ def test_every_weight_gets_a_dense_gradient(layer) -> None:
         assert isinstance(gradient, tf.Tensor), weight.path
         if weight.name != "qkv_bias":
             assert np.abs(gradient.numpy()).max() > 1e-4, weight.path
-
-
-def test_dropout_is_active_only_in_training() -> None:
-    config = small_config(
-        hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.5
-    )
-    layer = TransformerBlock(config)
-    layer.build(None)
-    fill(layer)
-    x, adder = normal(2, 5, 24), attention_adder(np.ones((2, 5), "int32"))
-
-    def run(training):
-        return numpy(layer(x, adder, training=training)[0])
-
-    np.testing.assert_array_equal(run(False), run(False))
-    np.testing.assert_array_equal(run(None), run(False))
-    assert np.abs(run(True) - run(True)).max() > 0.01
-    assert np.abs(run(True) - run(False)).max() > 0.01
 
 
 @pytest.mark.parametrize(
