@@ -16,7 +16,13 @@ MASK = np.array([[1, 1, 1, 0, 0], [1, 0, 0, 0, 0], [1, 1, 1, 1, 1]], np.int32)
 
 
 def config(causal: bool = False) -> BertConfig:
-    return small_config(vocab_size=60, causal=causal)
+    return small_config(
+        vocab_size=60,
+        hidden_size=16,
+        num_attention_heads=2,
+        intermediate_size=24,
+        causal=causal,
+    )
 
 
 def batch(seed: int = 0) -> dict[str, np.ndarray]:
