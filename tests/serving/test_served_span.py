@@ -166,32 +166,23 @@ def asked(contexts, questions):
 
 
 @pytest.mark.parametrize(
-    ("kind", "threshold", "lower_case"),
-    [("far", None, True), ("ties", 1.5, True), ("far", 1.5, False)],
+    ("kind", "threshold", "lower_case", "n_best_size"),
+    [("far", None, True, 5), ("ties", 1.5, True, 5), ("far", -2.0, False, 1)],
 )
-def test_answers_are_those_of_the_python_path(kind, threshold, lower_case):
+def test_answers_are_those_of_the_python_path(
+    kind, threshold, lower_case, n_best_size
+):
     contexts = [*models.texts(40, 60, 1), *models.texts(40, 9, 2), "", " \n"]
     questions = asked(contexts, models.texts(82, 14, 3))
+    settings = (*SMALL[:4], n_best_size)
+    tokenizer = models.tokenizer(lower_case)
     expected = assert_same(
-        questions,
-        models.tokenizer(lower_case),
-        made_up(kind),
-        SMALL,
-        threshold,
+        questions, tokenizer, made_up(kind), settings, threshold
     )
     assert expected[-2:] == ["", ""]
-    if threshold is not None:
+    if kind == "ties":
         # Some have an answer and others have none.
         assert 5 < sum(text == "" for text in expected) < 75
-
-
-def test_answers_of_one_place_among_the_best():
-    questions = asked(models.texts(30, 30, 5), models.texts(30, 3, 6))
-    for threshold in (None, -2.0):
-        settings = (*SMALL[:4], 1)
-        assert_same(
-            questions, models.tokenizer(), made_up("far"), settings, threshold
-        )
 
 
 TRAPS = [

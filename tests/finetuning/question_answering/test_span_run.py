@@ -47,6 +47,7 @@ def trained(files, tmp_path_factory) -> types.SimpleNamespace:
     place = tmp_path_factory.mktemp("runs")
     start = model_folder(place / "model")
     task, recipe = NULL.make(files, start)
+    recipe = recipe.override(["save_checkpoints_steps=1000"])
     folder = place / "run"
     done = run_finetuning(task, recipe, folder, ["train", "eval", "predict"])
     return types.SimpleNamespace(

@@ -34,10 +34,14 @@ from tests.contracts.task_cases import CASES, model_folder
 from tests.finetuning.sentence_runs import tokenizer
 from tests.model_helpers import fill, numpy
 
-SETTINGS = {"learning_rate": 2e-2, "lstm_units": 12, "tagger_dropout": 0.1}
-CASE = dataclasses.replace(
-    CASES["features"], settings=SETTINGS | {"num_train_epochs": 6.0}
-)
+SETTINGS = {
+    "learning_rate": 2e-2,
+    "lstm_units": 12,
+    "tagger_dropout": 0.1,
+    "num_train_epochs": 6.0,
+    "save_checkpoints_steps": 1000,
+}
+CASE = dataclasses.replace(CASES["features"], settings=SETTINGS)
 
 
 @pytest.fixture(scope="module")

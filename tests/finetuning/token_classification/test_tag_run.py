@@ -31,7 +31,11 @@ from tools.task_files import load_task
 CONLL = dataclasses.replace(
     CASES["features"],
     task="conll2003",
-    settings={"learning_rate": 2e-2, "num_train_epochs": 4.0},
+    settings={
+        "learning_rate": 2e-2,
+        "num_train_epochs": 4.0,
+        "save_checkpoints_steps": 1000,
+    },
 )
 LABELS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
 
