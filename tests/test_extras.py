@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import importlib.util
+import io
 import pathlib
 import sys
 import tomllib
@@ -37,7 +38,7 @@ def import_the_server(monkeypatch):
 
 
 def draw_a_figure(monkeypatch):
-    with figures._drawing():
+    with figures._drawing(io.BytesIO()):
         pass
 
 
