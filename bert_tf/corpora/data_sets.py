@@ -21,13 +21,7 @@ _SECONDS_TO_ANSWER = 10
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """A split of a data set on this machine.
-
-    Attributes:
-      name: data set, configuration, version and split.
-      rows: number of rows.
-      size: bytes.
-    """
+    """A split of a data set on this machine; its name says the version too."""
 
     name: str
     rows: int
@@ -91,11 +85,7 @@ def _builder(name: str, path: str) -> Any:
 
 
 def describe(path: str) -> Description:
-    """Describes `tfds:NAME@SPLIT`, and prepares it if need be.
-
-    Raises:
-      UserError: the data set or the split is not there.
-    """
+    """Describes `tfds:NAME@SPLIT`, and prepares it if need be."""
     name, split = _parse(path)
     builder = _builder(name, path)
     there = list(builder.info.splits)
@@ -111,13 +101,7 @@ def describe(path: str) -> Description:
 
 @dataclasses.dataclass(frozen=True)
 class DataSet:
-    """A split of a data set; a line end in a text ends a paragraph.
-
-    Attributes:
-      path: `tfds:NAME@SPLIT`.
-      text_field: the feature that holds the text.
-      encoding_errors: "strict" or "replace".
-    """
+    """A split of a data set; a line end in a text ends a paragraph."""
 
     path: str
     text_field: str

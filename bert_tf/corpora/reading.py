@@ -11,7 +11,6 @@ import dataclasses
 import pathlib
 import re
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Self
 
 from bert_tf.corpora.data_sets import DataSet
@@ -49,15 +48,7 @@ _KEYS_SHOWN = 8
 
 @dataclasses.dataclass(frozen=True)
 class PlainText:
-    """A file of text.
-
-    A sentence may go over line ends, not over blank lines.
-
-    Attributes:
-      path: of the file.
-      document_end: "blank_line", "file" or "line".
-      encoding_errors: "strict" or "replace".
-    """
+    """A file of text; sentences may go over line ends, not over blank lines."""
 
     path: str
     document_end: str
@@ -68,6 +59,16 @@ class PlainText:
         with ByteStream(pathlib.Path(self.path), start) as stream:
             lines: list[bytes] = []
             size, offset, number = 0, start.offset, start.line
+
+            def document(cut: bool) -> RawDocument:
+                return RawDocument(
+                    b"".join(lines),
+                    number - len(lines) + 1,
+                    stream.position(start.file, offset, number),
+                    stream.disk_bytes(offset),
+                    cut,
+                )
+
             for line in stream.short_lines(start.line):
                 offset += len(line)
                 number += 1
@@ -76,27 +77,14 @@ class PlainText:
                     lines.append(line)
                     size += len(line)
                 too_long = size >= DOCUMENT_BYTES
-                if lines and (too_long or self._ends(blank)):
-                    yield RawDocument(
-                        b"".join(lines),
-                        number - len(lines) + 1,
-                        stream.position(start.file, offset, number),
-                        stream.disk_bytes(offset),
-                        cut=not self._ends(blank),
-                    )
+                ends = self.document_end == LINE or (
+                    blank and self.document_end == BLANK_LINE
+                )
+                if lines and (too_long or ends):
+                    yield document(cut=not ends)
                     lines, size = [], 0
             if lines:
-                yield RawDocument(
-                    b"".join(lines),
-                    number - len(lines) + 1,
-                    stream.position(start.file, offset, number),
-                    stream.disk_bytes(offset),
-                )
-
-    def _ends(self, blank: bool) -> bool:
-        return self.document_end == LINE or (
-            blank and self.document_end == BLANK_LINE
-        )
+                yield document(cut=False)
 
     def paragraphs(self, document: RawDocument) -> list[str]:
         """See `DocumentReader`."""
@@ -109,13 +97,7 @@ class PlainText:
 
 @dataclasses.dataclass(frozen=True)
 class JsonLines:
-    """A file of JSON lines; a line end in a text ends a paragraph.
-
-    Attributes:
-      path: of the file.
-      text_field: the key of the text.
-      encoding_errors: "strict" or "replace".
-    """
+    """A file of JSON lines; a line end in a text ends a paragraph."""
 
     path: str
     text_field: str
@@ -179,11 +161,7 @@ class Document:
 
 
 def reader_of(file: CorpusFile, recipe: CorpusRecipe) -> DocumentReader:
-    """The reader for a file of any format but sentences.
-
-    Raises:
-      UserError: the file is not what its format says.
-    """
+    """The reader for a file of any format but sentences."""
     errors = recipe.encoding_errors
     if file.format == TEXT:
         return PlainText(file.path, recipe.document_end, errors)
@@ -208,8 +186,7 @@ def sentences_of(reader: DocumentReader, raw: RawDocument) -> list[str]:
 class DocumentSplitter:
     """Splits documents into sentences, in processes that start when needed.
 
-    Args:
-      workers: how many; with one it is done in this process.
+    With one worker it is done in this process.
     """
 
     def __init__(self, workers: int) -> None:
@@ -220,12 +197,7 @@ class DocumentSplitter:
     def documents(
         self, reader: DocumentReader, start: Position
     ) -> Iterator[Document]:
-        """The documents of a file from a place on, in order.
-
-        Raises:
-          UserError: the file is damaged, or a document has no text; that of
-            the first such document.
-        """
+        """The documents of a file from a place on, in order."""
         if self._workers == 1:
             for raw in reader.documents(start):
                 yield _document(raw, sentences_of(reader, raw))
@@ -243,30 +215,21 @@ class DocumentSplitter:
                 yield from _answered(pending, 0)
                 raise batch
             future = self._pool.submit((reader, batch))
-            pending.append(([_without_content(raw) for raw in batch], future))
-            yield from _answered(
-                pending, _BATCHES_PER_WORKER * self._workers - 1
-            )
+            waiting = [dataclasses.replace(raw, content=b"") for raw in batch]
+            pending.append((waiting, future))
+            left = _BATCHES_PER_WORKER * self._workers - 1
+            yield from _answered(pending, left)
         yield from _answered(pending, 0)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._started.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self._started.close()
 
 
 def _document(raw: RawDocument, sentences: list[str]) -> Document:
     return Document(sentences, raw.line, raw.end, raw.disk_bytes, raw.cut)
-
-
-def _without_content(raw: RawDocument) -> RawDocument:
-    return dataclasses.replace(raw, content=b"")
 
 
 def _batches(

@@ -60,12 +60,7 @@ class CorpusFile:
 
 
 def format_of(path: str, input_format: str = AUTO) -> str:
-    """What a file holds, by its name unless that is given.
-
-    Raises:
-      UserError: it is packed in a way that is not read, or its name fits two
-        formats.
-    """
+    """What a file holds, by its name unless that is given."""
     name = pathlib.Path(path).name.lower()
     packed = _UNREADABLE.search(name)
     if packed:

@@ -97,11 +97,7 @@ class _Bz2Reader(io.RawIOBase):
 
 
 class ByteStream:
-    """A file's text as bytes, opened at a place.
-
-    Raises:
-      UserError: when read, a .gz or .bz2 file is damaged.
-    """
+    """A file's text as bytes, opened at a place."""
 
     def __init__(self, path: pathlib.Path, start: Position) -> None:
         self._path = path
@@ -111,7 +107,9 @@ class ByteStream:
             self._bz2 = _Bz2Reader(path, start)
             self._file = io.BufferedReader(self._bz2, _READ_BYTES)
             self._disk = self._bz2.disk
-            self._skip(start.offset - start.stream_offset)
+            size = start.offset - start.stream_offset
+            while size and (data := self._file.read(min(size, _READ_BYTES))):
+                size -= len(data)
         elif path.name.endswith(".gz"):
             self._disk = open(path, "rb")
             self._file = gzip.GzipFile(fileobj=self._disk)
@@ -120,10 +118,6 @@ class ByteStream:
         else:
             self._file = self._disk = open(path, "rb")
             self._file.seek(start.offset)
-
-    def _skip(self, size: int) -> None:
-        while size and (data := self._file.read(min(size, _READ_BYTES))):
-            size -= len(data)
 
     @contextlib.contextmanager
     def _translate_damage(self) -> Iterator[None]:
@@ -141,13 +135,10 @@ class ByteStream:
                 yield lines
 
     def short_lines(self, line: int) -> Iterator[bytes]:
-        """As `lines`, for files that may hold none.
+        """The lines from here on, for files that may hold none.
 
         Args:
           line: lines before the place, for the error.
-
-        Raises:
-          UserError: a line of more bytes than any text has.
         """
         with self._translate_damage():
             while data := self._file.readline(MAX_LINE_BYTES):
@@ -192,17 +183,7 @@ class ByteStream:
 
 
 def decode(content: bytes, path: str, first_line: int, errors: str) -> str:
-    """Decodes lines of UTF-8.
-
-    Args:
-      content: the bytes of one or more lines.
-      path: the file they are from, for the error.
-      first_line: number of the first of them, counted from 1.
-      errors: "strict" or "replace".
-
-    Raises:
-      UserError: the bytes are not UTF-8; it names the line.
-    """
+    """Decodes one or more lines of UTF-8; an error names the line."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
@@ -240,11 +221,7 @@ class DocumentReader(Protocol):
     """
 
     def documents(self, start: Position) -> Iterator[RawDocument]:
-        """The documents from a place on.
-
-        Raises:
-          UserError: the file is damaged or is none of this format.
-        """
+        """The documents from a place on."""
 
     def paragraphs(self, document: RawDocument) -> list[str]:
         """The text of a document, of which a sentence is in one paragraph.

@@ -106,11 +106,7 @@ def corpus_chunks(
 ) -> Iterator[list[str]]:
     """The sentences of files of any format, a few megabytes at a time.
 
-    Args:
-      files: what to read.
-      recipe: how it is read.
-      splitter: splits documents into sentences.
-      advance: receives the bytes read from the files, a step at a time.
+    `advance` receives the bytes read from the files, a step at a time.
     """
     for file in files:
         lines: list[str] = []

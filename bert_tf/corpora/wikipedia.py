@@ -81,9 +81,8 @@ _LANGUAGE_LINKS = re.compile(
 )
 _STRAY = re.compile(r"\{\{+|\}\}+|\[\[+|\]\]+|\{\||\|\}")
 _HEADER = re.compile(r"=.*=\s*$")
-# Lists, indented lines and definitions; rows that a broken table left.
-_LIST_MARKS = tuple("*#:;|!")
-_RULE = "----"
+# Lists, indented lines and definitions; rows that a broken table left; rules.
+_NO_PASSAGE = (*"*#:;|!", "----")
 _EMPTY_PARENTHESES = re.compile(r"\([\s,;:–—/-]*\)|（[\s，；、,;:-]*）|\[\s*\]")
 _REPEATED_COMMAS = re.compile(r"([,;])(?:\s*[,;])+")
 _AFTER_PARENTHESIS = re.compile(r"(?<=[(（])[\s,;:、，；]+")
@@ -94,10 +93,8 @@ _BEFORE_COMMA = re.compile(r" (?=[,.;:!)](?:\s|$))")
 class WikipediaDump:
     """A dump, of which the articles are taken.
 
-    Attributes:
-      path: of the file.
-      unshown: lower-case names of the namespaces whose links show no text.
-      encoding_errors: "strict" or "replace".
+    `unshown` are the lower-case names of the namespaces whose links show no
+    text.
     """
 
     path: str
@@ -106,11 +103,7 @@ class WikipediaDump:
 
     @classmethod
     def open(cls, path: str, encoding_errors: str) -> "WikipediaDump":
-        """Reads the names of a dump's namespaces.
-
-        Raises:
-          UserError: it is no dump.
-        """
+        """Reads the names of a dump's namespaces."""
         head = b""
         with ByteStream(pathlib.Path(path), Position()) as stream:
             while b"</siteinfo>" not in head and b"<page>" not in head:
@@ -218,17 +211,15 @@ def _unshown(head: bytes) -> frozenset[str]:
 
 
 def passages(source: str, unshown: frozenset[str]) -> list[str]:
-    """The paragraphs of a page as plain text.
-
-    Args:
-      source: the page in MediaWiki's markup.
-      unshown: lower-case names of the namespaces whose links show no text.
-    """
+    """The paragraphs of a page in MediaWiki's markup as plain text."""
     text = _COMMENTS.sub("", source.translate(_NO_MARKS))
     literals: list[str] = []
     text = _NOWIKI.sub(lambda match: _keep(match, literals), text)
     text = _EMPTY_ELEMENTS.sub(_CUT, text)
-    text = _without_elements(text)
+    # The innermost elements first.
+    dropped = 1
+    while dropped:
+        text, dropped = _ELEMENTS.subn(_CUT, text)
     text = _VARIANTS.sub(lambda match: _first_variant(match[1]), text)
     text = _without_templates(text)
     text = _without_tables(text)
@@ -260,14 +251,6 @@ def _keep(match: re.Match, literals: list[str]) -> str:
         return ""
     literals.append(_TAGS.sub("", match[1]))
     return f"\x01{len(literals) - 1}\x02"
-
-
-def _without_elements(text: str) -> str:
-    """Drops elements with what they hold, the innermost first."""
-    while True:
-        text, count = _ELEMENTS.subn(_CUT, text)
-        if not count:
-            return text
 
 
 def _first_variant(text: str) -> str:
@@ -355,12 +338,7 @@ def _with_link_texts(text: str, unshown: frozenset[str]) -> str:
 
 
 def _link_text(inside: str, unshown: frozenset[str]) -> str:
-    """What a link shows.
-
-    Args:
-      inside: what stands in its brackets; links in it are replaced already.
-      unshown: see `passages`.
-    """
+    """What a link shows, of whose brackets the inner links are replaced."""
     target, bar, shown = inside.partition("|")
     target = target.strip()
     space, colon, _ = target.partition(":")
@@ -378,16 +356,8 @@ def _paragraphs(text: str) -> Iterator[str]:
     for line in [*text.split("\n"), ""]:
         is_code = line.startswith(" ")
         line = line.replace(_CUT, "").strip()
-        if (
-            is_code
-            or not line
-            or line.startswith(_LIST_MARKS)
-            or line.startswith(_RULE)
-        ):
-            passage = False
-        else:
-            passage = not _HEADER.match(line)
-        if passage:
+        is_text = line and not is_code and not line.startswith(_NO_PASSAGE)
+        if is_text and not _HEADER.match(line):
             lines.append(line)
         elif lines:
             yield " ".join(lines)

@@ -68,14 +68,7 @@ _LOCK_FILE = "lock"
 
 @dataclasses.dataclass(frozen=True)
 class RecordsTask:
-    """Records that are to be made.
-
-    Attributes:
-      plan: what they are to hold.
-      files: the input files.
-      vocabulary: makes the ids.
-      log: prints a line that is no result: a warning, or what happens.
-    """
+    """Records that are to be made; `log` prints what is no result."""
 
     plan: RecordsPlan
     files: tuple[CorpusFile, ...]
@@ -176,7 +169,7 @@ class _Stages:
     workers: int
 
     def run(self) -> Manifest:
-        """Does what is missing; returns what the folder holds."""
+        """Does what is missing."""
         plan, log = self.task.plan, self.task.log
         blocks = self._tokenize()
         if plan.recipe.near_duplicates:
@@ -238,16 +231,14 @@ class _Stages:
             self.work_dir, self.output_dir, num_blocks, self.task.plan.recipe
         )
         done = sum(result.documents for result in results.values())
-        with Progress(
-            "writing records", documents, done, " documents"
-        ) as progress:
+        progress = Progress("writing records", documents, done, " documents")
+        with progress:
             for result in build_shards(builder, missing, self.workers):
                 results[result.name] = result
                 text = json.dumps(dataclasses.asdict(result))
                 write_text(self.work_dir / f"{result.name}.json", text)
-                progress.update(
-                    result.documents, f"{len(results)}/{len(jobs)} files"
-                )
+                files = f"{len(results)}/{len(jobs)} files"
+                progress.update(result.documents, files)
         return [results[job.name] for job in jobs]
 
     def _finished_shard(self, name: str) -> ShardResult | None:
@@ -268,15 +259,6 @@ def make_records(
     task: RecordsTask, output_dir: pathlib.Path, overwrite: bool, build: Build
 ) -> RecordsReport:
     """Makes the records of a task, or what is missing of them.
-
-    Args:
-      task: what is to be made.
-      output_dir: where the records go.
-      overwrite: replaces records of another plan that are in output_dir.
-      build: writes the record files.
-
-    Returns:
-      What the folder holds.
 
     Raises:
       UserError: input or folder cannot be used.
@@ -333,11 +315,12 @@ def finish(
 def _is_finished(
     output_dir: pathlib.Path, plan: RecordsPlan, refuse: bool = True
 ) -> bool:
-    """Whether the folder holds the plan's records, finished.
+    """Whether the folder holds the plan's records, finished and undamaged.
 
-    Raises:
-      UserError: it holds those of another plan, if that is to be refused, or a
-        damaged file.
+    Args:
+      output_dir: the folder.
+      plan: what it should hold.
+      refuse: whether records of another plan are an error.
     """
     if not (output_dir / MANIFEST_FILE).exists():
         return False
@@ -355,8 +338,7 @@ def _is_finished(
 def _refuse_difference(
     output_dir: pathlib.Path, plan: RecordsPlan, stored: RecordsPlan
 ) -> None:
-    difference = plan.difference(stored)
-    if difference:
+    if difference := plan.difference(stored):
         raise UserError(
             f"`output_dir`={output_dir}: holds other records ({difference}); "
             "choose another folder, or pass `overwrite`=True to replace them."
@@ -395,10 +377,6 @@ def work_folder(
 
     It is kept when the run stops for another reason than a mistake of the
     user's.
-
-    Raises:
-      UserError: output_dir is in use, holds unfinished work of another plan,
-        or is no folder for records.
     """
     work_dir = output_dir / WORK_FOLDER
     _refuse_other_folders(output_dir)
@@ -433,9 +411,6 @@ def _replaced(
 
     Two renames do that: output_dir becomes .NAME.old, and .NAME.new becomes
     output_dir. `_finish_replacement` does what is left after a kill.
-
-    Raises:
-      UserError: output_dir cannot be renamed, or another run writes there.
     """
     _refuse_other_folders(output_dir)
     if os.path.ismount(output_dir):
@@ -476,11 +451,7 @@ def _finish_replacement(output_dir: pathlib.Path) -> None:
 
 
 def _remove_records(output_dir: pathlib.Path) -> None:
-    """Removes what an earlier run made; the manifest last, as it claims it.
-
-    Raises:
-      UserError: another run is writing there.
-    """
+    """Removes what an earlier run made; the manifest last, as it claims it."""
     work_dir = output_dir / WORK_FOLDER
     if not work_dir.exists() and not (output_dir / MANIFEST_FILE).exists():
         return

@@ -102,12 +102,6 @@ class _Lines:
             ]
         self.sentences += sentences
 
-    def add_document(self, document: Document, path: str) -> None:
-        sentences = [text.encode("utf-8") for text in document.sentences]
-        self.add(sentences, path, [document.line] * len(sentences))
-        self.size += sum(map(len, sentences))
-        self.in_document = document.cut
-
     def is_full(self) -> bool:
         return self.size >= DOCUMENT_BYTES or (
             self.size >= BLOCK_BYTES and not self.in_document
@@ -144,12 +138,6 @@ def _stripped(
     ]
 
 
-def _first_from(places: Sequence[int], start: int, default: int) -> int:
-    """The first of the increasing places that is not before `start`."""
-    index = bisect.bisect_left(places, start)
-    return places[index] if index < len(places) else default
-
-
 def _fill_with_lines(
     lines: _Lines, file: CorpusFile, start: Position, errors: str
 ) -> Iterator[tuple[Position, int]]:
@@ -165,10 +153,11 @@ def _fill_with_lines(
             # Where each line ends, counted from the beginning of the batch.
             ends = list(itertools.accumulate(map(len, batch)))
             blanks = [i for i, text in enumerate(sentences) if not text]
+            blanks.append(len(batch))
             done = 0
             while done < len(batch):
                 before = ends[done - 1] if done else 0
-                blank = _first_from(blanks, done, len(batch))
+                blank = blanks[bisect.bisect_left(blanks, done)]
                 too_long = bisect.bisect_left(
                     ends, before + DOCUMENT_BYTES - lines.size, done
                 )
@@ -190,16 +179,14 @@ def _fill_with_lines(
 
 
 def _fill_with_documents(
-    lines: _Lines,
-    file: CorpusFile,
-    start: Position,
-    recipe: CorpusRecipe,
-    splitter: DocumentSplitter,
+    lines: _Lines, file: CorpusFile, documents: Iterator[Document]
 ) -> Iterator[tuple[Position, int]]:
     """As `_fill_with_lines`, for the other formats."""
-    reader = reader_of(file, recipe)
-    for document in splitter.documents(reader, start):
-        lines.add_document(document, file.path)
+    for document in documents:
+        sentences = [text.encode("utf-8") for text in document.sentences]
+        lines.add(sentences, file.path, [document.line] * len(sentences))
+        lines.size += sum(map(len, sentences))
+        lines.in_document = document.cut
         if lines.is_full():
             yield document.end, document.disk_bytes
 
@@ -211,11 +198,11 @@ def read_blocks(
     recipe: CorpusRecipe,
     workers: int = 1,
 ) -> Iterator[Block]:
-    """Reads the corpora from a place on, block by block.
+    """Reads the corpora from the end of an earlier block on, block by block.
 
     Args:
-      files: the input files in their order, those of a corpus together.
-      start: where to begin: the end of an earlier block.
+      files: in their order, those of a corpus together.
+      start: where to begin.
       number: the number of the first block to read.
       recipe: how the files are read.
       workers: processes that split documents into sentences.
@@ -233,21 +220,17 @@ def read_blocks(
         for index in range(start.file, len(files)):
             file = files[index]
             if file.format == SENTENCES:
-                stops = _fill_with_lines(
-                    lines, file, start, recipe.encoding_errors
-                )
+                errors = recipe.encoding_errors
+                stops = _fill_with_lines(lines, file, start, errors)
             else:
-                stops = _fill_with_documents(
-                    lines, file, start, recipe, splitter
-                )
+                documents = splitter.documents(reader_of(file, recipe), start)
+                stops = _fill_with_documents(lines, file, documents)
             for end, disk_bytes in stops:
                 yield lines.close(file.corpus, end, finished + disk_bytes)
             start = Position(index + 1)
             lines.in_document = False
             finished += file.size()
-            ends_corpus = (
-                start.file == len(files)
-                or files[start.file].corpus != file.corpus
-            )
+            last = start.file == len(files)
+            ends_corpus = last or files[start.file].corpus != file.corpus
             if ends_corpus or lines.is_full():
                 yield lines.close(file.corpus, start, finished)

@@ -28,7 +28,7 @@ from bert_tf.records.reading_order import (
     mask_seed,
     shuffled_records,
 )
-from bert_tf.records.record_file import RecordFile, read_records
+from bert_tf.records.record_file import read_records
 from bert_tf.sharding import WHOLE, Shard
 
 __all__ = [
@@ -100,11 +100,7 @@ def _parse_plain(records: tf.Tensor, folder: RecordFolder) -> Rows:
 
 
 def parse_packed(records: tf.Tensor, folder: RecordFolder) -> Rows:
-    """Rows of packed records, without masks.
-
-    Args:
-      records: serialised tf.train.Examples, string [B].
-      folder: what the records are of.
+    """Rows of packed records, string [B], without masks.
 
     Returns:
       What `bert_tf.features.PACKED_PRETRAINING_FEATURES` has, but for the
@@ -156,7 +152,6 @@ def _maker(
     It is given serialised records, the same number for each batch, and the
     seed of the masks of each batch, int64 [batches, 2].
     """
-    predictions = folder.max_predictions_per_seq
 
     def make(records: tf.Tensor, seeds: tf.Tensor) -> Rows:
         if folder.static:
@@ -167,6 +162,7 @@ def _maker(
         assert folder.vocabulary is not None
         rule = MaskingRule.from_recipe(folder.recipe, folder.vocabulary)
         size, width = tf.size(records) // batches, folder.max_seq_length
+        predictions = folder.max_predictions_per_seq
         row_rule = dataclasses.replace(
             rule, max_predictions_per_seq=predictions
         )
@@ -179,13 +175,11 @@ def _maker(
                 tf.TensorSpec([None, predictions], tf.int32),
             ),
         )
-        noise = [tf.reshape(x, [-1, x.shape[-1]]) for x in noise]
+        noise = MaskingNoise(*(tf.reshape(x, [-1, x.shape[-1]]) for x in noise))
         if folder.packing is not None:
-            return mask_packed_rows(rows, MaskingNoise(*noise), rule)
+            return mask_packed_rows(rows, noise, rule)
         lengths = tf.reduce_sum(rows["input_mask"], axis=1)
-        return rows | mask_rows(
-            rows["input_ids"], lengths, MaskingNoise(*noise), rule
-        )
+        return rows | mask_rows(rows["input_ids"], lengths, noise, rule)
 
     return tf.function(
         make,
@@ -370,29 +364,21 @@ def held_out_batches(
     )
 
 
-def _find_damage(file: RecordFile) -> None:
-    """Reads a file with its checksums; raises UserError where it is bad."""
-    file.check()
-    for _ in read_records(file.path):
-        pass
-
-
 @contextlib.contextmanager
 def reading_errors(*folders: RecordFolder) -> Iterator[None]:
     """Turns a damaged record file, met while iterating, into a UserError.
 
     Args:
       *folders: what is being read; searched to name the file and the record.
-
-    Raises:
-      UserError: a record could not be read.
     """
     try:
         yield
     except (tf.errors.DataLossError, tf.errors.NotFoundError) as error:
         for folder in folders:
             for file in folder.training_files + folder.held_out_files:
-                _find_damage(file)
+                file.check()
+                for _ in read_records(file.path):
+                    pass
         reason = (error.message or str(error)).splitlines()[0]
         raise UserError(
             f"a record file is damaged or was changed while it was read "

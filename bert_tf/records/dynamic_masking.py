@@ -42,14 +42,7 @@ def draw_noise(
     seed: tf.Tensor,
     rule: MaskingRule,
 ) -> MaskingNoise:
-    """Draws what the masks of a batch depend on; the same seed gives the same.
-
-    Args:
-      rows: B.
-      width: S.
-      seed: int64 [2].
-      rule: the masking rule.
-    """
+    """Draws what the masks of a batch depend on, by a seed, int64 [2]."""
     # Philox by name: "auto_select" gives other numbers on other devices.
     seeds = tf.random.split(seed, 3, alg="philox")
     predictions = [rows, rule.max_predictions_per_seq]
@@ -72,17 +65,9 @@ def choose_tokens(
     order_noise: tf.Tensor,
     rule: MaskingRule,
 ) -> tf.Tensor:
-    """Chooses the tokens to predict; see `masking.choose_tokens`.
+    """Chooses the tokens to predict, int32 [B, P].
 
-    Args:
-      input_ids: int32 [B, S], zero after the sequence's end.
-      lengths: sequence lengths with specials, int32 [B].
-      order_noise: float32 [B, S] in [0, 1); groups are tried in its order.
-      rule: the masking rule.
-
-    Returns:
-      The positions of the tokens to be predicted in increasing order, then S;
-      int32 [B, P].
+    See `masking.choose_tokens`.
     """
     candidate = tf.sequence_mask(lengths, tf.shape(input_ids)[1])
     for special in np.flatnonzero(rule.is_special):
@@ -224,18 +209,7 @@ def replace_tokens(
     random_ids: tf.Tensor,
     rule: MaskingRule,
 ) -> dict[str, tf.Tensor]:
-    """Replaces the chosen tokens; see `masking.replace_tokens`.
-
-    Args:
-      input_ids: int32 [B, S].
-      positions: what `choose_tokens` gives, int32 [B, P].
-      action_noise: float32 [B, P] in [0, 1); decides mask, keep or random.
-      random_ids: int32 [B, P] in [0, V).
-      rule: the masking rule.
-
-    Returns:
-      input_ids, masked_lm_positions, masked_lm_ids and masked_lm_weights.
-    """
+    """Replaces the chosen tokens; see `masking.replace_tokens`."""
     rows, width = tf.unstack(tf.shape(input_ids))
     used = positions < width
     # Unused predictions point at position 0, which is never chosen.

@@ -62,87 +62,64 @@ def pack_rows(lengths: np.ndarray, row_length: int, seed: str) -> PackedRows:
     Returns:
       The rows; the sequences of each in the order of their numbers.
     """
-    packer = _BestFit(lengths, row_length)
-    packer.pack()
+    rows, num_rows = _best_fit(lengths, row_length)
     # Best fit makes the rows of long sequences first.
     rng = np.random.Generator(np.random.PCG64(list(seed.encode("utf-8"))))
-    row = rng.permutation(packer.num_rows)[packer.rows]
-    sizes = np.bincount(row, minlength=packer.num_rows)
+    row = rng.permutation(num_rows)[rows]
+    sizes = np.bincount(row, minlength=num_rows)
     return PackedRows(
         np.argsort(row, kind="stable"), np.concatenate([[0], np.cumsum(sizes)])
     )
 
 
-class _BestFit:
-    """Each sequence where it leaves the least room, the longest first.
+def _best_fit(lengths: np.ndarray, row_length: int) -> tuple[np.ndarray, int]:
+    """The row of each sequence, int64 [n], and the number of rows.
 
-    All sequences of a length are placed together, as with the histograms of
-    Krell et al. 2021 ("Efficient Sequence Packing without
-    Cross-contamination"), so that the work hardly grows with the number of
-    sequences.
-
-    Args:
-      lengths: of each sequence, int64 [n], from 1 to row_length.
-      row_length: places of a row.
-
-    Attributes:
-      rows: the row of each sequence, int64 [n].
-      num_rows: number of rows.
+    Each sequence goes where it leaves the least room, the longest first. All
+    sequences of a length are placed together, as with the histograms of Krell
+    et al. 2021 ("Efficient Sequence Packing without Cross-contamination"), so
+    that the work hardly grows with the number of sequences.
     """
+    row_of = np.empty(len(lengths), dtype=np.int64)
+    # Of equal lengths the first comes first.
+    order = np.argsort(-lengths, kind="stable")
+    placed = num_rows = 0
+    # Rows by the room left in them, in pieces.
+    rows_with: list[list[np.ndarray]] = [[] for _ in range(row_length + 1)]
 
-    def __init__(self, lengths: np.ndarray, row_length: int) -> None:
-        self.row_length = row_length
-        self.rows = np.empty(len(lengths), dtype=np.int64)
-        self.num_rows = 0
-        self._counts = np.bincount(lengths, minlength=row_length + 1)
-        # Of equal lengths the first comes first.
-        self._order = np.argsort(-lengths, kind="stable")
-        self._placed = 0
-        # Rows by the room left in them, in pieces.
-        self._rows_with: list[list[np.ndarray]] = [
-            [] for _ in range(row_length + 1)
-        ]
-
-    def pack(self) -> None:
-        """Places every sequence."""
-        for length in np.flatnonzero(self._counts)[::-1].tolist():
-            missing = int(self._counts[length])
-            for room in range(length, self.row_length):
-                while missing and self._rows_with[room]:
-                    rows = self._rows_with[room].pop()
-                    missing -= self._place(missing, length, rows, room)
-            if missing:
-                new = -(-missing // (self.row_length // length))
-                rows = np.arange(self.num_rows, self.num_rows + new)
-                self.num_rows += new
-                self._place(missing, length, rows, self.row_length)
-
-    def _place(
-        self, missing: int, length: int, rows: np.ndarray, room: int
-    ) -> int:
-        """Fills rows of equal room, one after the other.
-
-        Returns:
-          How many of the missing sequences, all of one length, found a place.
-        """
+    def place(missing: int, length: int, rows: np.ndarray, room: int) -> int:
+        """Fills rows of equal room; the number of sequences that are left."""
+        nonlocal placed
         # A row that took one has less room than the others, so it is the best
         # for the next one too as long as there is room.
         each = room // length
         used = min(len(rows), -(-missing // each))
         numbers = np.full(used, each)
         numbers[-1] = last = min(each, missing - each * (used - 1))
-        placed = int(numbers.sum())
-        found = self._order[self._placed : self._placed + placed]
-        self.rows[found] = np.repeat(rows[:used], numbers)
-        self._placed += placed
+        count = int(numbers.sum())
+        row_of[order[placed : placed + count]] = np.repeat(rows[:used], numbers)
+        placed += count
         for part, left in (
             (rows[: used - 1], room - each * length),
             (rows[used - 1 : used], room - last * length),
             (rows[used:], room),
         ):
             if len(part):
-                self._rows_with[left].append(part)
-        return placed
+                rows_with[left].append(part)
+        return missing - count
+
+    counts = np.bincount(lengths, minlength=row_length + 1)
+    for length in np.flatnonzero(counts)[::-1].tolist():
+        missing = int(counts[length])
+        for room in range(length, row_length):
+            while missing and rows_with[room]:
+                missing = place(missing, length, rows_with[room].pop(), room)
+        if missing:
+            new = -(-missing // (row_length // length))
+            rows = np.arange(num_rows, num_rows + new)
+            num_rows += new
+            place(missing, length, rows, row_length)
+    return row_of, num_rows
 
 
 def _encoded_pairs(
@@ -180,15 +157,10 @@ def _encoded_pairs(
 def plain_records(
     ids: np.ndarray, instances: Instances, vocabulary: Vocabulary
 ) -> Iterator[bytes]:
-    """Encodes instances without masks and without padding.
+    """Encodes instances of tokens, [t], without masks and without padding.
 
     Features: input_ids, segment_ids and next_sentence_labels (0 = B follows A,
     1 = B is random).
-
-    Args:
-      ids: the tokens that the instances point into, [t].
-      instances: the sentence pairs.
-      vocabulary: gives the ids of [CLS] and [SEP].
     """
     order = np.arange(len(instances))
     labels = instances.is_random.astype(np.uint8).tobytes()
@@ -214,12 +186,6 @@ def packed_records(
     Features: input_ids and segment_ids of the sequences concatenated,
     sequence_lengths, and next_sentence_labels (0 = B follows A, 1 = B is
     random) of each sequence.
-
-    Args:
-      ids: the tokens that the instances point into, [t].
-      instances: the sentence pairs.
-      rows: which of them stand in which row.
-      vocabulary: gives the ids of [CLS] and [SEP].
     """
     order = rows.sequences
     lengths, offsets = encode_varints(instances.lengths()[order])
@@ -242,25 +208,14 @@ def packed_records(
         )
 
 
-def gather_rows(
+def _gather_rows(
     ids: np.ndarray,
     instances: Instances,
     rows: slice,
     max_seq_length: int,
     vocabulary: Vocabulary,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gathers [CLS] A [SEP] B [SEP] into padded rows.
-
-    Args:
-      ids: the tokens that the instances point into, [t].
-      instances: the sentence pairs.
-      rows: which of them.
-      max_seq_length: S.
-      vocabulary: gives the ids of [CLS] and [SEP].
-
-    Returns:
-      input_ids and segment_ids, int32 [rows, S], zero-padded.
-    """
+    """The input_ids and segment_ids of some instances, int32 [rows, S]."""
     a_start, b_start = instances.a_start[rows], instances.b_start[rows]
     first_sep = instances.a_end[rows] - a_start + 1
     second_sep = first_sep + instances.b_end[rows] - b_start + 1
@@ -292,49 +247,33 @@ def static_records(
     Features: input_ids, input_mask, segment_ids, masked_lm_positions,
     masked_lm_ids and next_sentence_labels (int64), masked_lm_weights (float),
     all zero-padded.
-
-    Args:
-      ids: the tokens that the instances point into, [t].
-      instances: the sentence pairs.
-      recipe: lengths and masking.
-      vocabulary: gives the special ids and the words' pieces.
-      seed: decides the masks.
     """
+    width, predictions = recipe.max_seq_length, recipe.max_predictions_per_seq
+    layout = FixedExamples(
+        [
+            FixedFeature("input_ids", width, len(vocabulary)),
+            FixedFeature("input_mask", width, 2),
+            FixedFeature("masked_lm_ids", predictions, len(vocabulary)),
+            FixedFeature("masked_lm_positions", predictions, width),
+            FixedFeature("masked_lm_weights", predictions, None),
+            FixedFeature("next_sentence_labels", 1, 2),
+            FixedFeature("segment_ids", width, 2),
+        ]
+    )
     rule = MaskingRule.from_recipe(recipe, vocabulary)
     rng = np.random.Generator(np.random.PCG64(list(seed.encode("utf-8"))))
     lengths = instances.lengths()
-    layout = _static_layout(recipe, len(vocabulary))
     for start in range(0, len(instances), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
-        input_ids, segment_ids = gather_rows(
-            ids, instances, rows, recipe.max_seq_length, vocabulary
+        input_ids, segment_ids = _gather_rows(
+            ids, instances, rows, width, vocabulary
         )
         masked = mask_rows(input_ids, lengths[rows], rule, rng)
         yield from layout.encode(
             {
-                "input_ids": masked.input_ids,
-                "input_mask": np.arange(recipe.max_seq_length)
-                < lengths[rows, None],
-                "masked_lm_ids": masked.masked_lm_ids,
-                "masked_lm_positions": masked.masked_lm_positions,
-                "masked_lm_weights": masked.masked_lm_weights,
+                **vars(masked),
+                "input_mask": np.arange(width) < lengths[rows, None],
                 "next_sentence_labels": instances.is_random[rows, None],
                 "segment_ids": segment_ids,
             }
         )
-
-
-def _static_layout(recipe: RecordsRecipe, vocab_size: int) -> FixedExamples:
-    length = recipe.max_seq_length
-    predictions = recipe.max_predictions_per_seq
-    return FixedExamples(
-        [
-            FixedFeature("input_ids", length, vocab_size),
-            FixedFeature("input_mask", length, 2),
-            FixedFeature("masked_lm_ids", predictions, vocab_size),
-            FixedFeature("masked_lm_positions", predictions, length),
-            FixedFeature("masked_lm_weights", predictions, None),
-            FixedFeature("next_sentence_labels", 1, 2),
-            FixedFeature("segment_ids", length, 2),
-        ]
-    )

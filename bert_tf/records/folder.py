@@ -46,15 +46,7 @@ WORK_FOLDER = ".work"
 # In the folder of unfinished work: the plan that it is of.
 STATE_FILE = "state.json"
 
-_STATIC_FEATURES = (
-    "input_ids",
-    "input_mask",
-    "masked_lm_ids",
-    "masked_lm_positions",
-    "masked_lm_weights",
-    "next_sentence_labels",
-    "segment_ids",
-)
+_STATIC_FEATURES = sorted(feature.name for feature in PRETRAINING_FEATURES)
 
 
 def shard_name(kind: str, number: int, count: int) -> str:
@@ -77,21 +69,11 @@ class InputFile:
         """Describes a file as it is now."""
         if file.format == TFDS:
             described = describe(file.path)
-            return cls(
-                f"{PREFIX}{described.name}",
-                described.size,
-                0,
-                file.corpus,
-                file.weight,
-            )
+            name = f"{PREFIX}{described.name}"
+            return cls(name, described.size, 0, file.corpus, file.weight)
         status = pathlib.Path(file.path).stat()
-        return cls(
-            file.path,
-            status.st_size,
-            status.st_mtime_ns,
-            file.corpus,
-            file.weight,
-        )
+        size, modified = status.st_size, status.st_mtime_ns
+        return cls(file.path, size, modified, file.corpus, file.weight)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +104,7 @@ class Manifest:
       inputs: the text files.
       training, held_out: file name, records and bytes of each shard.
       statistics: counts over the corpus and over the training records.
-      corpora: what was taken of each corpus, by name; empty where every
+      corpora: a `CorpusSummary` of each corpus, by name; empty where every
         document was taken once.
       packing: how full packed records are; None for others.
     """
@@ -196,10 +178,8 @@ class RecordFolder:
         packed one those of all its sequences.
       static: whether the records hold masks; otherwise they are drawn while
         reading.
-      recipe: how the records were made; None for records of
-        google-research/bert, which do not say.
-      vocabulary: what their ids stand for; None likewise.
-      tokenizer_config: how the text was split into words; None likewise.
+      recipe, vocabulary, tokenizer_config: how the records were made; None for
+        those of google-research/bert, which do not say.
       packing: how records of several sequences are filled; None where each
         holds one.
     """

@@ -69,8 +69,7 @@ class _PairMaker:
         other += other >= document
         first, last = self.documents[other], self.documents[other + 1]
         start = first + self._below(last - first)
-        end = self._sentence_reaching(start, last, length)
-        return start, end
+        return start, self._sentence_reaching(start, last, length)
 
     def _sentence_reaching(self, start: int, last: int, length: int) -> int:
         """The end of the shortest run from `start` of `length` tokens."""
@@ -146,13 +145,6 @@ def make_instances(
             maker.add_document(document)
     maker.rng.shuffle(maker.pairs)
     numbers = itertools.chain.from_iterable(maker.pairs)
-    ranges = np.fromiter(numbers, np.int64, 5 * len(maker.pairs))
-    ranges = ranges.reshape(-1, 5)
-    return Instances(
-        ranges[:, 0],
-        ranges[:, 1],
-        ranges[:, 2],
-        ranges[:, 3],
-        ranges[:, 4].astype(bool),
-        maker.tokens_cut,
-    )
+    columns = np.fromiter(numbers, np.int64, 5 * len(maker.pairs))
+    *ranges, is_random = columns.reshape(-1, 5).T
+    return Instances(*ranges, is_random.astype(bool), maker.tokens_cut)

@@ -9,7 +9,6 @@ vocabulary with 10 %. `dynamic_masking` is the same rule in TensorFlow.
 """
 
 import dataclasses
-import functools
 from typing import Self
 
 import numpy as np
@@ -27,11 +26,7 @@ NO_GROUP = 1 << KEY_BITS
 
 
 def predictions_by_length(recipe: RecordsRecipe) -> np.ndarray:
-    """How many tokens of a sequence are predicted, by its length.
-
-    Returns:
-      int32 [S + 1].
-    """
+    """How many tokens of a sequence are predicted, by length, int32 [S + 1]."""
     # Python's round is the original's: half goes to the even number.
     counts = [
         max(1, round(length * recipe.masked_lm_prob))
@@ -99,10 +94,6 @@ class MaskedRows:
 def noise_keys(order_noise: np.ndarray, rule: MaskingRule) -> np.ndarray:
     """Noise and place in one number: all differ, and sort fast.
 
-    Args:
-      order_noise: float32 [B, S] in [0, 1).
-      rule: the masking rule, of sequences at least as long.
-
     Returns:
       int32 [B, S], below 2**KEY_BITS, in the order of the noise; of equal
       noise the place on the left comes first.
@@ -138,11 +129,11 @@ def choose_tokens(
         candidate &= input_ids != special
     num_to_take = rule.num_to_predict[lengths].astype(np.int64)
     keys = noise_keys(order_noise, rule)
-    choose = _choose_single_tokens
     if rule.joins_previous.any():
         starts = ~rule.joins_previous[input_ids]
-        choose = functools.partial(_choose_words, starts)
-    chosen = choose(candidate, num_to_take, keys, rule)
+        chosen = _choose_words(starts, candidate, num_to_take, keys, rule)
+    else:
+        chosen = _choose_single_tokens(candidate, num_to_take, keys, rule)
     missing = rule.max_predictions_per_seq - chosen.shape[1]
     return np.pad(chosen, [(0, 0), (0, missing)], constant_values=width)
 
@@ -251,25 +242,10 @@ def mask_rows(
     rule: MaskingRule,
     rng: np.random.Generator,
 ) -> MaskedRows:
-    """Draws masks for sequences.
-
-    Args:
-      input_ids: int32 [B, S], zero after the sequence's end.
-      lengths: sequence lengths with specials, int [B].
-      rule: the masking rule.
-      rng: source of chance.
-    """
-    noise = (len(input_ids), rule.max_predictions_per_seq)
-    chosen = choose_tokens(
-        input_ids,
-        lengths,
-        rng.random(input_ids.shape, dtype=np.float32),
-        rule,
-    )
-    return replace_tokens(
-        input_ids,
-        chosen,
-        rng.random(noise, dtype=np.float32),
-        rng.integers(rule.vocab_size, size=noise, dtype=np.int32),
-        rule,
-    )
+    """Draws masks for sequences; see `choose_tokens`."""
+    shape = (len(input_ids), rule.max_predictions_per_seq)
+    order_noise = rng.random(input_ids.shape, dtype=np.float32)
+    chosen = choose_tokens(input_ids, lengths, order_noise, rule)
+    action_noise = rng.random(shape, dtype=np.float32)
+    random_ids = rng.integers(rule.vocab_size, size=shape, dtype=np.int32)
+    return replace_tokens(input_ids, chosen, action_noise, random_ids, rule)

@@ -28,7 +28,7 @@ from bert_tf.records.folder import (
     shard_name,
 )
 from bert_tf.records.recipe import RecordsRecipe
-from bert_tf.records.token_blocks import ShardJob, deal_documents
+from bert_tf.records.token_blocks import ShardJob, draw_numbers, mix
 from bert_tf.text.tokenizer_config import (
     TokenizerConfig,
     read_tokenizer_config,
@@ -55,14 +55,7 @@ MAX_BORROWED_POOLS = 4
 
 @dataclasses.dataclass(frozen=True)
 class RecordsPlan:
-    """What is to be built; equal plans give equal bytes.
-
-    Attributes:
-      recipe: how the records are made.
-      vocabulary_digest: of the vocabulary that makes the ids.
-      inputs: the text files in their order.
-      tokenizer_config: how text is split into words.
-    """
+    """What is to be built; equal plans give equal bytes."""
 
     recipe: RecordsRecipe
     vocabulary_digest: str
@@ -93,11 +86,16 @@ class RecordsPlan:
         return not self.recipe.near_duplicates and set(self.weights) == {""}
 
     def deal(self, documents: int, block: int) -> np.ndarray:
-        """The pool of each document of a block, int64 [d]."""
-        recipe = self.recipe
-        return deal_documents(
-            documents, block, recipe.seed, self.num_shards, recipe.held_out
-        )
+        """Deals the documents of a block to pools by chance, int64 [d].
+
+        The pools below `num_shards` are for training, that of this number for
+        evaluation.
+        """
+        numbers = draw_numbers(documents, block, self.recipe.seed)
+        held_out = np.uint64(self.recipe.held_out * 2**53)
+        shard = (mix(numbers) % np.uint64(self.num_shards)).astype(np.int64)
+        is_held_out = numbers >> np.uint64(11) < held_out
+        return np.where(is_held_out, self.num_shards, shard)
 
     def save(self, path: pathlib.Path) -> None:
         """Writes the plan as JSON."""

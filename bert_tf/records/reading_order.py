@@ -51,12 +51,7 @@ def _seed_for(seed: int | tf.Tensor, *uses: int | tf.Tensor) -> tf.Tensor:
 
 
 def mask_seed(seed: int, *uses: int | tf.Tensor) -> tf.Tensor:
-    """The seed of the masks of a batch, int64 [2].
-
-    Args:
-      seed: of the run.
-      *uses: what distinguishes the batch from all others.
-    """
+    """The seed of the masks of the batch with these `uses`, int64 [2]."""
     return _seed_for(seed, _MASKS, *uses)
 
 
@@ -99,13 +94,7 @@ def spans(
 def shuffled_records(
     folder: RecordFolder, seed: int, stream: Shard, start_row: int
 ) -> tf.data.Dataset:
-    """A stream's serialised records from a row on, without end.
-
-    Args:
-      folder: see `spans`.
-      seed: see `spans`.
-      stream: see `spans`.
-      start_row: see `spans`.
+    """A stream's serialised records from a row on, without end; see `spans`.
 
     Returns:
       A data set of strings [any number].

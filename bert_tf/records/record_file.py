@@ -91,13 +91,7 @@ def _encode_some(values: np.ndarray) -> tuple[bytes, np.ndarray]:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _feature_header(name: str, kind: int, payload_bytes: int) -> bytes:
-    """All that stands before the packed values of one feature.
-
-    Args:
-      name: of the feature.
-      kind: INT64_LIST or FLOAT_LIST.
-      payload_bytes: bytes of its values.
-    """
+    """All that stands before the packed values of one feature."""
     values = _length_delimited(1, payload_bytes)
     feature = _length_delimited(kind, len(values) + payload_bytes) + values
     key = name.encode("utf-8")
@@ -138,7 +132,7 @@ class FixedFeature:
     Attributes:
       name: of the feature.
       values: number of values, at least one.
-      limit: whole numbers are below it; None for float32 values.
+      limit: integers are below it; None for float32 values.
     """
 
     name: str
@@ -165,10 +159,7 @@ class FixedExamples:
     number of bytes, all records have the same bytes but for the values. Small
     numbers get the bytes of large ones: a varint may carry digits of zero
     before its end (protobuf's encoding, "Base 128 varints"), and every reader
-    of protobuf takes them.
-
-    Args:
-      features: in alphabetical order.
+    of protobuf takes them. Features stand in alphabetical order.
     """
 
     def __init__(self, features: Sequence[FixedFeature]) -> None:
@@ -191,11 +182,8 @@ class FixedExamples:
         """Encodes some records.
 
         Args:
-          columns: by feature name, whole numbers below the feature's limit
-            and not negative, or float32; [n, values].
-
-        Returns:
-          The bytes of each record.
+          columns: by feature name, integers below the feature's limit and not
+            negative, or float32; [n, values].
         """
         rows = len(columns[self._features[0].name])
         block = np.full(rows, self._template)

@@ -75,11 +75,6 @@ def decide_repeats(
 ) -> dict[str, CorpusSummary]:
     """Writes how often each document of each block is to be used.
 
-    Args:
-      work_dir: folder of the block files.
-      blocks: what they hold.
-      plan: the corpora, their weights, the seed and the recipe.
-
     Returns:
       What is taken of each corpus, by name; empty where each document is taken
       once, and nothing is written.
@@ -130,9 +125,6 @@ def count_repeats(
     Returns:
       The repeats of each document of each block in the order of the corpus,
       int64 [d], and a summary of each corpus by name.
-
-    Raises:
-      UserError: a corpus would be repeated beyond all reason.
     """
     recipe = plan.recipe
     counts = [block.documents for block in blocks]
@@ -219,12 +211,7 @@ def _shingles(documents: Documents) -> tuple[np.ndarray, np.ndarray]:
 
 
 def band_keys(found: np.ndarray, rows: int) -> np.ndarray:
-    """One number for each band of signatures, uint64 [bands, d].
-
-    Args:
-      found: signatures, uint32 [d, 128].
-      rows: numbers in a band.
-    """
+    """One number for each band of `rows` numbers, uint64 [bands, d]."""
     keys = np.zeros((HASHES // rows, len(found)), dtype=np.uint64)
     for number in range(keys.shape[0]):
         for value in found[:, number * rows : (number + 1) * rows].T:
@@ -238,12 +225,7 @@ def signature_path(block: pathlib.Path) -> pathlib.Path:
 
 
 def signature_bytes(documents: Documents, threshold: float) -> bytes:
-    """The signatures, then the bands, of a block's documents, as in its file.
-
-    Args:
-      documents: in the order of the corpus.
-      threshold: of similarity, from which the bands follow.
-    """
+    """The signatures, then the bands, of documents, as in a block's file."""
     found = np.zeros((0, HASHES), dtype=np.uint32)
     if len(documents):
         found = signatures(documents)
@@ -294,16 +276,18 @@ def _candidates(
     for part in range(parts):
         all_keys, all_documents = [], []
         for number, block in enumerate(blocks):
-            keys = _read_band(
-                block, int(starts[number + 1] - starts[number]), band
+            count = int(starts[number + 1] - starts[number])
+            # The signatures of all documents stand before the bands.
+            keys = np.fromfile(
+                signature_path(block),
+                dtype="<u8",
+                count=count,
+                offset=count * HASHES * 4 + band * count * 8,
             )
             chosen = np.flatnonzero(keys % np.uint64(parts) == part)
             all_keys.append(keys[chosen])
             all_documents.append(chosen + starts[number])
-        keys, documents = (
-            np.concatenate(all_keys),
-            np.concatenate(all_documents),
-        )
+        keys, documents = map(np.concatenate, (all_keys, all_documents))
         order = np.argsort(keys, kind="stable")
         keys, documents = keys[order], documents[order]
         begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
@@ -312,14 +296,6 @@ def _candidates(
         )
         follows = documents != firsts
         yield documents[follows], firsts[follows]
-
-
-def _read_band(block: pathlib.Path, count: int, band: int) -> np.ndarray:
-    """The values of one band of a block's documents, uint64 [d]."""
-    offset = count * HASHES * 4 + band * count * 8
-    return np.fromfile(
-        signature_path(block), dtype="<u8", count=count, offset=offset
-    )
 
 
 def _read_rows(

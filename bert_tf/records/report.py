@@ -10,7 +10,6 @@ from bert_tf.corpora.sources import CorpusFile
 from bert_tf.errors import UserError
 from bert_tf.records.folder import Manifest, Packing
 from bert_tf.records.plan import RecordsPlan
-from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.repeats import CorpusSummary
 from bert_tf.records.shards import ShardResult
 from bert_tf.records.token_blocks import BlockSummary
@@ -31,15 +30,12 @@ def check_documents(
     blocks: Sequence[BlockSummary],
     counts: np.ndarray,
 ) -> None:
-    """Refuses text of which no pairs can be made.
+    """Raises `UserError` for text of no document, or of only one.
 
     Args:
       files: the input files, for the error.
       blocks: what they came to.
       counts: documents of each pool, int64 [shards + 1].
-
-    Raises:
-      UserError: there is no document, or only one.
     """
     names = ", ".join(file.path for file in files[:3])
     more = f" and {len(files) - 3} more" if files[3:] else ""
@@ -60,14 +56,7 @@ def manifest_of(
     corpora: Mapping[str, CorpusSummary],
     results: Sequence[ShardResult],
 ) -> Manifest:
-    """The manifest of a finished folder.
-
-    Args:
-      plan: what was built.
-      blocks: what the text came to.
-      corpora: what was taken of each corpus.
-      results: of each job, in their order.
-    """
+    """The manifest of a finished folder, of the results in the jobs' order."""
     num_training = plan.num_shards
     training, held_out = results[:num_training], results[num_training:]
     statistics = {
@@ -87,6 +76,16 @@ def manifest_of(
         "held_out_documents": sum(r.documents for r in held_out),
         "held_out_records": sum(r.records for r in held_out),
     }
+    packing = None
+    if plan.recipe.packing:
+        places = statistics["records"] * plan.recipe.max_seq_length
+        packing = Packing(
+            sequences=sum(r.sequences for r in training),
+            held_out_sequences=sum(r.sequences for r in held_out),
+            most_sequences=max(r.most_sequences for r in results),
+            most_predictions=max(r.most_predictions for r in results),
+            filled=statistics["record_tokens"] / max(places, 1),
+        )
     return Manifest(
         plan.vocabulary_digest,
         plan.inputs,
@@ -94,27 +93,7 @@ def manifest_of(
         tuple((r.name, r.records, r.size) for r in held_out),
         statistics,
         {name: dataclasses.asdict(c) for name, c in corpora.items()},
-        _packing_of(plan.recipe, training, held_out),
-    )
-
-
-def _packing_of(
-    recipe: RecordsRecipe,
-    training: Sequence[ShardResult],
-    held_out: Sequence[ShardResult],
-) -> Packing | None:
-    """How full packed records are."""
-    if not recipe.packing:
-        return None
-    everything = [*training, *held_out]
-    places = sum(r.records for r in training) * recipe.max_seq_length
-    tokens = sum(r.tokens for r in training)
-    return Packing(
-        sequences=sum(r.sequences for r in training),
-        held_out_sequences=sum(r.sequences for r in held_out),
-        most_sequences=max(r.most_sequences for r in everything),
-        most_predictions=max(r.most_predictions for r in everything),
-        filled=tokens / max(places, 1),
+        packing,
     )
 
 

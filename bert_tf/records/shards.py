@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from bert_tf.files import partial_path
-from bert_tf.processes import WorkerPool, serve
+from bert_tf.processes import WorkerPool, give_memory_back, serve
 from bert_tf.records.examples import (
     pack_rows,
     packed_records,
@@ -46,9 +46,8 @@ class ShardResult:
       tokens: tokens of all records, specials included.
       tokens_cut: tokens that truncation left out.
       sequences: number of sequences.
-      most_sequences: sequences of the record that has most of them.
-      most_predictions: masked tokens of the record that has most of them, if
-        it is packed.
+      most_sequences: K, of one record.
+      most_predictions: P, masked tokens of one record, if it is packed.
     """
 
     name: str
@@ -67,11 +66,7 @@ class ShardResult:
 class ShardBuilder:
     """Writes shards; all it holds is small and can be sent to a process.
 
-    Attributes:
-      work_dir: where the block files are and unfinished files go.
-      output_dir: where finished shards go.
-      num_blocks: number of block files.
-      recipe: how records are made.
+    The block files are in `work_dir`, where unfinished shards are written too.
     """
 
     work_dir: pathlib.Path
@@ -123,8 +118,8 @@ def write_shard(
       own: how many are the shard's.
       recipe: how records are made.
       vocabulary: made the ids.
-      write: writes records as the file of a name, whole or not at all, and
-        gives the number of records and of bytes.
+      write: writes records as the file of a name, whole or not at all; returns
+        the number of records and of bytes.
     """
     seed = f"{recipe.seed} {name}"
     instances = make_instances(documents, own, recipe, seed)
@@ -162,12 +157,14 @@ def build_shards(
 ) -> Iterator[ShardResult]:
     """Builds shards in worker processes; yields each as it is finished.
 
-    Raises:
-      OSError: what stopped the writing, such as a full disk, or killed a
-        process.
-      RuntimeError: a process failed.
+    With one worker it is done in this process.
     """
     count = min(workers, len(jobs))
+    if count <= 1:
+        for job in jobs:
+            yield builder.build(job)
+            give_memory_back()
+        return
     with WorkerPool("bert_tf.records.shards", builder, count) as pool:
         futures = [pool.submit(job) for job in jobs]
         for future in concurrent.futures.as_completed(futures):

@@ -51,11 +51,20 @@ class Documents:
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
         """Joins documents in the order given."""
+        repeats = None
+        if any(part.repeats is not None for part in parts):
+            once = (np.ones(len(part), dtype=np.int64) for part in parts)
+            repeats = np.concatenate(
+                [
+                    ones if part.repeats is None else part.repeats
+                    for part, ones in zip(parts, once, strict=True)
+                ]
+            )
         return cls(
             np.concatenate([part.ids for part in parts]),
             _join_starts([part.sentence_starts for part in parts]),
             _join_starts([part.document_starts for part in parts]),
-            _join_repeats(parts),
+            repeats,
         )
 
     def without_empty(self) -> Self:
@@ -87,19 +96,6 @@ class Documents:
             document_starts,
             repeats,
         )
-
-
-def _join_repeats(parts: Sequence[Documents]) -> np.ndarray | None:
-    if all(part.repeats is None for part in parts):
-        return None
-    return np.concatenate(
-        [
-            np.ones(len(part), dtype=np.int64)
-            if part.repeats is None
-            else part.repeats
-            for part in parts
-        ]
-    )
 
 
 def _join_starts(parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -137,36 +133,11 @@ def draw_numbers(
 ) -> np.ndarray:
     """One random number for each document of a block, uint64 [count].
 
-    Args:
-      count: documents of the block.
-      block: the block's number.
-      seed: the recipe's seed.
-      purpose: what the numbers are for; others give others.
+    Other purposes give other numbers.
     """
     key = mix(np.array([seed], dtype=np.uint64) + np.uint64(purpose << 32))
     key = mix(key ^ np.array([block], dtype=np.uint64))
     return mix(key ^ np.arange(count, dtype=np.uint64))
-
-
-def deal_documents(
-    count: int, block: int, seed: int, num_shards: int, held_out: float
-) -> np.ndarray:
-    """Deals the documents of a block to pools by chance.
-
-    Args:
-      count: documents of the block.
-      block: the block's number.
-      seed: the recipe's seed.
-      num_shards: pools 0 to num_shards - 1 are for training.
-      held_out: share of documents for pool num_shards.
-
-    Returns:
-      The pool of each document, int64 [count].
-    """
-    number = draw_numbers(count, block, seed)
-    is_held_out = number >> np.uint64(11) < np.uint64(held_out * 2**53)
-    shard = (mix(number) % np.uint64(num_shards)).astype(np.int64)
-    return np.where(is_held_out, num_shards, shard)
 
 
 def block_path(work_dir: pathlib.Path, number: int) -> pathlib.Path:
@@ -196,11 +167,6 @@ class BlockSummary:
     cut: bool
     warnings: tuple[str, ...]
     corpus: str = ""
-
-    @classmethod
-    def read(cls, path: pathlib.Path) -> Self:
-        """Reads the summary of a block file."""
-        return cls.from_header(read_header(path))
 
     @classmethod
     def from_header(cls, header: Mapping[str, Any]) -> Self:

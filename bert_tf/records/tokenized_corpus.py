@@ -32,6 +32,7 @@ from bert_tf.records.token_blocks import (
     BlockSummary,
     Documents,
     block_path,
+    read_header,
     write_block,
 )
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer
@@ -45,8 +46,8 @@ _BATCH_BYTES = 1 << 17
 def finished_blocks(work_dir: pathlib.Path) -> list[BlockSummary]:
     """The summaries of the blocks that an earlier run finished, in order."""
     found: list[BlockSummary] = []
-    while block_path(work_dir, len(found)).exists():
-        found.append(BlockSummary.read(block_path(work_dir, len(found))))
+    while (path := block_path(work_dir, len(found))).exists():
+        found.append(BlockSummary.from_header(read_header(path)))
     return found
 
 
@@ -132,15 +133,7 @@ def take_block(
 
 @dataclasses.dataclass(frozen=True)
 class BlockWriter:
-    """Writes blocks of text as files of tokens; can be sent to a process.
-
-    Attributes:
-      files: the input files in their order.
-      vocabulary: makes the ids.
-      plan: how text is split into words, the recipe, and which pool a
-        document goes to.
-      work_dir: folder of the block files.
-    """
+    """Writes blocks of text as files of tokens; can be sent to a process."""
 
     files: Sequence[CorpusFile]
     vocabulary: Vocabulary
@@ -152,11 +145,7 @@ class BlockWriter:
         return CorpusTokenizer(self.vocabulary, self.plan.tokenizer_config)
 
     def write(self, block: Block) -> BlockSummary:
-        """Writes one block, whole or not at all.
-
-        Raises:
-          UserError: a line is too long.
-        """
+        """Writes one block, whole or not at all."""
         plan, recipe = self.plan, self.plan.recipe
         ids, lengths = tokenize_block(block, self._tokenizer)
         give_memory_back()
@@ -189,10 +178,6 @@ def tokenize_corpus(
 
     Yields:
       The summary of each further block in order, once its file is written.
-
-    Raises:
-      UserError: a file is damaged or not of its format, or a line is not
-        UTF-8 or too long.
     """
     start = done[-1].end if done else Position()
     blocks = read_blocks(

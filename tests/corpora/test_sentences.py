@@ -75,7 +75,7 @@ TEXTS = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(text=TEXTS)
 def test_nothing_is_lost_and_nothing_is_split_again(text: str) -> None:
     found = split_sentences(text)
@@ -84,7 +84,7 @@ def test_nothing_is_lost_and_nothing_is_split_again(text: str) -> None:
     assert [again for s in found for again in split_sentences(s)] == found
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(text=TEXTS, longest=st.integers(1, 12))
 def test_long_sentences_are_cut_and_stay_cut(text: str, longest: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

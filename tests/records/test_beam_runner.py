@@ -23,7 +23,7 @@ from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.report import RecordsReport
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-needs_beam = pytest.mark.skipif(
+pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("apache_beam") is None,
     reason="apache-beam is not installed: pip install -r requirements-beam.txt",
 )
@@ -76,7 +76,6 @@ def with_beam(
     )
 
 
-@needs_beam
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -95,7 +94,6 @@ def test_bad_options_are_told(options: str, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@needs_beam
 def test_options_are_taken_as_a_shell_takes_them() -> None:
     from apache_beam.options.pipeline_options import (
         GoogleCloudOptions,
@@ -108,7 +106,6 @@ def test_options_are_taken_as_a_shell_takes_them() -> None:
     assert parse_options("").view_as(StandardOptions).runner == "FnApiRunner"
 
 
-@needs_beam
 @pytest.mark.parametrize(
     ("runner", "message"),
     [("NoRunner", "NoRunner"), ("DataflowRunner", "project|apache.beam.gcp")],
@@ -121,7 +118,6 @@ def test_a_runner_that_cannot_be_is_told(
     assert not (workshop.folder / "beam").exists()
 
 
-@needs_beam
 @pytest.mark.parametrize(
     "changes",
     [
@@ -152,7 +148,6 @@ def test_the_files_are_the_same(
     assert folder.num_records == by_beam.statistics["records"] > 0
 
 
-@needs_beam
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
@@ -173,7 +168,6 @@ def test_the_files_do_not_depend_on_the_workers(
     assert workshop.digests("here") == workshop.digests("beam")
 
 
-@needs_beam
 @pytest.mark.parametrize(
     ("content", "changes"),
     [
@@ -199,7 +193,6 @@ def test_mistakes_are_told_as_on_this_machine(
     assert not (workshop.folder / "beam").exists()
 
 
-@needs_beam
 def test_warnings_are_told_as_on_this_machine(workshop: Workshop) -> None:
     path = workshop.write("long.txt", text(9) + "\n\n" + "fim " * 5000)
     lines: list[str] = []
@@ -213,7 +206,6 @@ def test_warnings_are_told_as_on_this_machine(workshop: Workshop) -> None:
     assert workshop.digests("here") == workshop.digests("beam")
 
 
-@needs_beam
 def test_a_finished_folder_is_left_alone_or_replaced(
     workshop: Workshop,
 ) -> None:
@@ -231,7 +223,6 @@ def test_a_finished_folder_is_left_alone_or_replaced(
     assert workshop.digests("beam") == workshop.digests("here")
 
 
-@needs_beam
 def test_a_pipeline_that_fails_leaves_an_unfinished_folder(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,7 +248,6 @@ def test_a_pipeline_that_fails_leaves_an_unfinished_folder(
     assert workshop.digests("beam") == workshop.digests("here")
 
 
-@needs_beam
 @pytest.mark.slow
 def test_a_killed_run_is_done_again(workshop: Workshop) -> None:
     """kill -9 at some moments; the next run gives the whole."""
@@ -353,7 +343,6 @@ def bucket(tmp_path: pathlib.Path, bucket_system: Any) -> pathlib.Path:
     return bucket_system.root
 
 
-@needs_beam
 def test_all_paths_may_be_remote(
     workshop: Workshop, bucket: pathlib.Path
 ) -> None:
@@ -395,7 +384,6 @@ def test_all_paths_may_be_remote(
         beam_records(*arguments[:2], "bucket://cased", cased)
 
 
-@needs_beam
 def test_what_is_remote() -> None:
     from bert_tf.records.beam.files import is_remote
 
@@ -405,7 +393,6 @@ def test_what_is_remote() -> None:
     assert not is_remote("tfds:gs://bucket/mine/1.0.0")
 
 
-@needs_beam
 def test_mistakes_in_remote_files_name_them(
     workshop: Workshop, bucket: pathlib.Path
 ) -> None:
@@ -428,7 +415,6 @@ def test_mistakes_in_remote_files_name_them(
         )
 
 
-@needs_beam
 def test_a_remote_run_that_failed_is_known_and_done_again(
     workshop: Workshop, bucket: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -459,7 +445,6 @@ def test_a_remote_run_that_failed_is_known_and_done_again(
         beam_records(inputs, workshop.vocab_file, "bucket://model", recipe)
 
 
-@needs_beam
 def test_beam_takes_the_options_that_its_page_shows() -> None:
     page = (ROOT / "docs" / "beam.md").read_text()
     shown = re.findall(r"--beam_options='([^']*)'", page)

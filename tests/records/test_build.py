@@ -1,6 +1,5 @@
 import collections
 import errno
-import hashlib
 import json
 import os
 import pathlib
@@ -11,12 +10,12 @@ import sys
 import time
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from records_corpus import (
     VOCABULARY,
     Workshop,
+    digests,
     parsed,
     text,
     write_vocabulary,
@@ -34,6 +33,7 @@ from bert_tf.records.shards import ShardBuilder
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_files import AddedToken
+from tests import commands
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "records"
@@ -58,12 +58,9 @@ def test_bytes_do_not_depend_on_the_workers(
     assert not (workshop.folder / "w1" / ".work").exists()
     assert reports[0].statistics == reports[1].statistics
     assert reports[0].corpora == reports[1].corpora
-    workshop.build("other", 1, inputs, seed=1, **changes)
-    assert one != workshop.digests("other")
 
 
 def test_records_hold_the_text(workshop: Workshop) -> None:
-    """Every pair is made of sentences of the text, in order."""
     report = workshop.build(max_seq_length=512, max_predictions_per_seq=76)
     tokenizer = BertTokenizer(VOCABULARY)
     lines = [
@@ -98,7 +95,15 @@ def test_records_hold_the_text(workshop: Workshop) -> None:
     assert report.statistics["tokens"] == len(whole)
     assert report.statistics["sentences"] == len(lines)
     assert report.statistics["documents"] == 90
-    assert 0.3 < report.statistics["random_next"] / len(rows) < 0.7
+    training = rows[-report.statistics["records"] :]
+    assert report.statistics["record_tokens"] == sum(
+        len(row["input_ids"]) for row in training
+    )
+    random_next = sum(row["next_sentence_labels"] == [1] for row in training)
+    assert report.statistics["random_next"] == random_next
+    assert 0.3 < random_next / len(training) < 0.7
+    assert f"{len(training):,} training records" in str(report)
+    assert "next: python -m tools.run_pretraining" in str(report)
 
 
 def test_static_records_are_those_of_the_original(workshop: Workshop) -> None:
@@ -146,16 +151,14 @@ def test_a_finished_folder_says_so_and_is_left_alone(
     workshop: Workshop,
 ) -> None:
     workshop.build()
-    before = workshop.digests("out")
-    times = {
-        p: p.stat().st_mtime_ns for p in (workshop.folder / "out").iterdir()
-    }
+    files = list((workshop.folder / "out").iterdir())
+    times = [path.stat().st_mtime_ns for path in files]
     lines: list[str] = []
     report = workshop.build(log=lines.append)
     assert "all records are there already" in " ".join(lines)
     assert report.statistics["records"] > 0
-    assert workshop.digests("out") == before
-    assert all(p.stat().st_mtime_ns == t for p, t in times.items())
+    assert list((workshop.folder / "out").iterdir()) == files
+    assert [path.stat().st_mtime_ns for path in files] == times
 
 
 class Killed(BaseException):
@@ -235,10 +238,6 @@ def test_full_disk_keeps_what_was_complete(
         pathlib.Path(path).write_bytes(b"half a shard")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
-    # In this process, where the writing can be replaced.
-    monkeypatch.setattr(
-        build_module, "build_shards", lambda b, jobs, n: map(b.build, jobs)
-    )
     monkeypatch.setattr("bert_tf.records.shards.write_records", full)
     with pytest.raises(OSError, match="No space left"):
         workshop.build()
@@ -268,84 +267,80 @@ def test_overwrite_keeps_what_is_there_until_the_new_is_finished(
     assert not list(workshop.folder.glob(".out*"))
 
 
-# Replaces records in a fork that ends before its n-th change to a name.
+# Replaces records in folders 1, 2, ... by forks that end before the first,
+# second, ... change of a name, until one is not ended before it has finished.
 KILLED = """
-import os, pathlib, sys
+import itertools, os, pathlib, shutil, sys
 from bert_tf.records import build, corpus
-from bert_tf.records.build import create_records
 from bert_tf.records.recipe import RecordsRecipe
 
 corpus.BLOCK_BYTES = 8000
-folder, change = pathlib.Path(sys.argv[1]), int(sys.argv[2])
-calls = 0
+folder = pathlib.Path(sys.argv[1])
 finish = build.finish
 
-def counted(function):
-    def call(*arguments, **options):
-        global calls
-        calls += 1
-        if calls == change:
-            os._exit(9)
-        return function(*arguments, **options)
-    return call
+def replace(number):
+    changes = itertools.count(1)
 
-def finish_and_count(*arguments):
-    finish(*arguments)
-    for name in ("rename", "replace", "unlink", "rmdir", "mkdir"):
-        setattr(os, name, counted(getattr(os, name)))
+    def counted(function):
+        def call(*arguments, **options):
+            if next(changes) == number:
+                os._exit(9)
+            return function(*arguments, **options)
+        return call
 
-build.finish = finish_and_count
-recipe = RecordsRecipe(
-    max_seq_length=64, max_predictions_per_seq=7, num_shards=2, held_out=0.1
-)
-create_records(
-    [folder / "a.txt", folder / "b.txt"],
-    folder / "vocab" / "vocab.txt",
-    folder / "out", recipe, 1, True, lambda line: None,
-)
+    def finish_and_count(*arguments):
+        finish(*arguments)
+        for name in ("rename", "replace", "unlink", "rmdir", "mkdir"):
+            setattr(os, name, counted(getattr(os, name)))
+
+    build.finish = finish_and_count
+    recipe = RecordsRecipe(
+        max_seq_length=64, max_predictions_per_seq=7, num_shards=2, held_out=0.1
+    )
+    build.create_records(
+        [folder / "a.txt", folder / "b.txt"], folder / "vocab" / "vocab.txt",
+        folder / str(number) / "out", recipe, 1, True, lambda line: None,
+    )
+    os._exit(0)
+
+for number in itertools.count(1):
+    shutil.copytree(folder / "old", folder / str(number) / "out")
+    if not (fork := os.fork()):
+        replace(number)
+    code = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
+    if code != 9:
+        print(number)
+        sys.exit(code)
 """
 NEW = {"max_seq_length": 64, "num_shards": 2}
 
 
-@pytest.mark.parametrize(
-    "overwrite", [True, pytest.param(False, marks=pytest.mark.slow)]
-)
-def test_killed_at_every_step_of_a_replacement(
-    workshop: Workshop, overwrite: bool
-) -> None:
+def test_killed_at_every_step_of_a_replacement(workshop: Workshop) -> None:
     """The next run finishes it, or keeps the old records as they were."""
+    folder = workshop.folder
     workshop.build("new", **NEW)
-    workshop.build()
-    (workshop.folder / "out" / "notes.txt").write_text("the user's own")
-    shutil.copytree(workshop.folder / "out", workshop.folder / "old")
+    workshop.build("old")
+    (folder / "old" / "notes.txt").write_text("the user's own")
     old, new = workshop.digests("old"), workshop.digests("new")
-    ended, change = 9, 0
-    while ended:
-        change += 1
-        for left in workshop.folder.glob("*out*"):
-            shutil.rmtree(left)
-        shutil.copytree(workshop.folder / "old", workshop.folder / "out")
-        script = [
-            sys.executable,
-            "-c",
-            KILLED,
-            str(workshop.folder),
-            str(change),
-        ]
-        ended = subprocess.run(script, cwd=ROOT).returncode
-        assert ended in (0, 9)
-        begun = (workshop.folder / ".out.old").exists()
-        if overwrite or begun or not ended:
-            workshop.build(**NEW, overwrite=overwrite)
-            expected = new | {"notes.txt": old["notes.txt"]}
-        else:
-            workshop.build()
-            expected = old
-        assert workshop.digests("out") == expected
-        if overwrite or not ended:
-            assert not list(workshop.folder.glob(".out*"))
+    new["notes.txt"] = old["notes.txt"]
+    script = [sys.executable, "-c", KILLED, str(folder)]
+    done = subprocess.run(script, cwd=ROOT, check=True, capture_output=True)
     # Two renames, and what is removed of the old folder.
-    assert change > 8
+    assert (last := int(done.stdout)) > 8
+    for number in range(1, last + 1):
+        shutil.copytree(folder / str(number), folder / "again")
+        workshop.build("again/out", **NEW, overwrite=True)
+        assert workshop.digests("again/out") == new
+        assert not list((folder / "again").glob(".out*"))
+        shutil.rmtree(folder / "again")
+        name = f"{number}/out"
+        if number == last or (folder / str(number) / ".out.old").exists():
+            workshop.build(name, **NEW)
+            assert workshop.digests(name) == new
+        else:
+            workshop.build(name)
+            assert workshop.digests(name) == old
+    assert not list((folder / str(last)).glob(".out*"))
 
 
 def test_other_records_that_were_never_put_in_place_give_way(
@@ -360,44 +355,10 @@ def test_other_records_that_were_never_put_in_place_give_way(
     assert not list(workshop.folder.glob(".out*"))
 
 
-def test_an_error_in_a_worker_comes_back_as_itself(workshop: Workshop) -> None:
-    """A worker that may not write: its OSError reaches the caller."""
-    script = (
-        "import pathlib, resource, sys\n"
-        "from bert_tf.records.build import create_records\n"
-        "from bert_tf.records.recipe import RecordsRecipe\n"
-        "recipe = RecordsRecipe(max_seq_length=48, num_shards=1)\n"
-        "from bert_tf.records import build as module\n"
-        "build = module.build_shards\n"
-        "def limited(*arguments):\n"
-        "    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
-        "    yield from build(*arguments)\n"
-        "module.build_shards = limited\n"
-        "try:\n"
-        f"    create_records([{str(workshop.folder / 'a.txt')!r}], "
-        f"{str(workshop.vocab_file)!r}, "
-        f"{str(workshop.folder / 'out')!r}, recipe)\n"
-        "except OSError as error:\n"
-        "    print('got', error.errno)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert f"got {errno.EFBIG}" in done.stdout
-    assert not list((workshop.folder / "out").glob("*.tfrecord"))
-    assert not list((workshop.folder / "out").rglob("*.partial"))
-
-
 @pytest.mark.slow
 def test_killed_for_good_at_any_moment(workshop: Workshop) -> None:
     """kill -9 again and again; the end is the same, byte for byte."""
     command = [
-        sys.executable,
-        "-m",
         "tools.create_pretraining_data",
         f"--input={workshop.folder}/*.txt",
         f"--vocab_file={workshop.vocab_file}",
@@ -406,24 +367,19 @@ def test_killed_for_good_at_any_moment(workshop: Workshop) -> None:
         "--held_out=0.1",
         "--workers=2",
     ]
-    whole = [*command, f"--output_dir={workshop.folder / 'whole'}"]
-    subprocess.run(whole, cwd=ROOT, check=True, capture_output=True)
+    whole, out = workshop.folder / "whole", workshop.folder / "out"
+    assert not commands.run(*command, f"--output_dir={whole}").returncode
+    command.append(f"--output_dir={out}")
     stopped = 0
     for delay in (0.0, 0.05, 0.1, 0.15, 0.2, 0.3):
-        run = subprocess.Popen(
-            [*command, f"--output_dir={workshop.folder / 'out'}"],
-            cwd=ROOT,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        run = commands.Command(*command, log=workshop.folder / "log")
         while run.poll() is None:
-            if (workshop.folder / "out" / ".work").exists():
+            if (out / ".work").exists():
                 time.sleep(delay)
-                run.send_signal(signal.SIGKILL)
+                run.kill()
                 stopped += run.wait() == -signal.SIGKILL
     assert stopped >= 4
-    last = [*command, f"--output_dir={workshop.folder / 'out'}"]
-    subprocess.run(last, cwd=ROOT, check=True, capture_output=True)
+    assert not commands.run(*command).returncode
     assert workshop.digests("out") == workshop.digests("whole")
 
 
@@ -437,6 +393,11 @@ def test_other_records_are_refused_and_overwritten(workshop: Workshop) -> None:
     (workshop.folder / "a.txt").write_text(text(61))
     with pytest.raises(UserError, match=r"a\.txt was changed since"):
         workshop.build()
+    tokens = workshop.vocab_file.read_text()
+    workshop.vocab_file.write_text(f"{tokens}new\n")
+    with pytest.raises(UserError, match="the vocabulary is another one"):
+        workshop.build()
+    workshop.vocab_file.write_text(tokens)
     keep = workshop.folder / "out" / "notes.txt"
     keep.write_text("the user's own")
     workshop.build(max_seq_length=64, num_shards=2, overwrite=True)
@@ -444,14 +405,6 @@ def test_other_records_are_refused_and_overwritten(workshop: Workshop) -> None:
     assert folder.max_seq_length == 64
     assert len(list((workshop.folder / "out").glob("records-*.tfrecord"))) == 2
     assert keep.read_text() == "the user's own"
-
-
-def test_another_vocabulary_is_refused(workshop: Workshop) -> None:
-    workshop.build()
-    tokens = workshop.vocab_file.read_text().split("\n")
-    workshop.vocab_file.write_text("\n".join([*tokens[:-1], "new"]) + "\n")
-    with pytest.raises(UserError, match="the vocabulary is another one"):
-        workshop.build()
 
 
 def test_a_folder_of_something_else_is_not_touched(workshop: Workshop) -> None:
@@ -515,7 +468,7 @@ def test_two_documents_are_enough(workshop: Workshop) -> None:
 def test_held_out_documents_are_not_trained_on(workshop: Workshop) -> None:
     workshop.build(held_out=0.3, max_seq_length=512, max_predictions_per_seq=76)
 
-    def pairs_of_tokens(pattern: str) -> set[tuple[int, ...]]:
+    def runs_of_tokens(pattern: str) -> set[tuple[int, ...]]:
         found = set()
         for path in (workshop.folder / "out").glob(pattern):
             for row in parsed(path):
@@ -524,12 +477,9 @@ def test_held_out_documents_are_not_trained_on(workshop: Workshop) -> None:
         special = {VOCABULARY.cls_id, VOCABULARY.sep_id}
         return {window for window in found if not special & set(window)}
 
-    held_out, training = (
-        pairs_of_tokens("held_out-*"),
-        pairs_of_tokens("records-*"),
-    )
+    held_out = runs_of_tokens("held_out-*")
     assert len(held_out) > 500
-    assert not held_out & training
+    assert not held_out & runs_of_tokens("records-*")
 
 
 def test_a_line_of_a_million_characters(workshop: Workshop) -> None:
@@ -597,32 +547,27 @@ def test_case_that_contradicts_the_vocabulary(workshop: Workshop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("field", "value", "takes"),
     [
-        ({"max_seq_length": 4}, "max_seq_length is 4; it takes 5 to"),
-        ({"max_predictions_per_seq": 0}, "max_predictions_per_seq is 0"),
-        (
-            {"max_predictions_per_seq": 129},
-            "it takes 1 to 128, `max_seq_length`",
-        ),
-        ({"masked_lm_prob": 0.0}, "masked_lm_prob is 0.0"),
-        ({"masked_lm_prob": 1.0}, "masked_lm_prob is 1.0"),
-        ({"short_seq_prob": 1.5}, "short_seq_prob is 1.5"),
-        ({"dupe_factor": 0}, "dupe_factor is 0"),
-        ({"held_out": 0.6}, "held_out is 0.6"),
-        ({"encoding_errors": "ignore"}, "'ignore'; .* strict, replace"),
-        ({"num_shards": -1}, "num_shards is -1"),
-        ({"seed": -1}, "seed is -1"),
-        (
-            {"near_duplicates": 0.1},
-            "near_duplicates is 0.1; it takes 0, or 0.3",
-        ),
-        ({"near_duplicates": 1.1}, "near_duplicates is 1.1"),
+        ("max_seq_length", 4, "5 to"),
+        ("max_predictions_per_seq", 0, "1"),
+        ("max_predictions_per_seq", 129, "1 to 128, `max_seq_length`"),
+        ("masked_lm_prob", 0.0, ""),
+        ("masked_lm_prob", 1.0, ""),
+        ("short_seq_prob", 1.5, "0 to 1"),
+        ("dupe_factor", 0, "1 to"),
+        ("held_out", 0.6, "0 to 0.5"),
+        ("num_shards", -1, "0 to"),
+        ("seed", -1, "0 to"),
+        ("near_duplicates", 0.1, "0, or 0.3"),
+        ("near_duplicates", 1.1, "0, or 0.3"),
     ],
 )
-def test_recipe_refuses(changes: dict[str, object], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        RecordsRecipe(**changes)
+def test_recipe_refuses(field: str, value: float, takes: str) -> None:
+    with pytest.raises(
+        UserError, match=f"{field} is {value}; it takes {takes}"
+    ):
+        RecordsRecipe(**{field: value})
 
 
 def test_recipe_warns_of_predictions_that_do_not_fit_the_share() -> None:
@@ -630,16 +575,6 @@ def test_recipe_warns_of_predictions_that_do_not_fit_the_share() -> None:
     assert "masks only 3.9%" in RecordsRecipe(max_seq_length=512).warnings()[0]
     never = RecordsRecipe(max_predictions_per_seq=76).warnings()
     assert "is never reached" in never[0]
-
-
-def test_workers_do_not_import_tensorflow() -> None:
-    script = (
-        "import sys\n"
-        "import bert_tf.records.shards, bert_tf.records.tokenized_corpus\n"
-        "assert 'tensorflow' not in sys.modules\n"
-        "assert 'keras' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
 
 
 @pytest.mark.parametrize("kind", ["plain", "static"])
@@ -659,24 +594,7 @@ def test_bytes_stay_as_they_were(tmp_path: pathlib.Path, kind: str) -> None:
         workers=2,
         log=lambda line: None,
     )
-    found = {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted((tmp_path / "out").glob("*.tfrecord"))
-    }
+    found = digests(tmp_path / "out")
+    found = {name: d for name, d in found.items() if "tfrecord" in name}
     recorded = json.loads((GOLDEN / "digests.json").read_text())
     assert found == recorded[kind]
-
-
-def test_lengths_are_counted(workshop: Workshop) -> None:
-    report = workshop.build(num_shards=1, held_out=0.0)
-    (path,) = (workshop.folder / "out").glob("*.tfrecord")
-    rows = parsed(path)
-    sizes = np.array([len(row["input_ids"]) for row in rows])
-    assert report.statistics["records"] == len(rows)
-    assert report.statistics["record_tokens"] == sizes.sum()
-    assert report.statistics["random_next"] == sum(
-        row["next_sentence_labels"] == [1] for row in rows
-    )
-    printed = str(report)
-    assert f"{len(rows):,} training records" in printed
-    assert "next: python -m tools.run_pretraining" in printed

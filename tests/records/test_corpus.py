@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from records_corpus import flat
 
+from benchmarks.records_instances import as_lists
 from bert_tf.corpora import streams
 from bert_tf.corpora.recipe import CorpusRecipe
 from bert_tf.corpora.sources import files_of
@@ -13,14 +15,17 @@ from bert_tf.corpora.streams import Position
 from bert_tf.errors import UserError
 from bert_tf.records import corpus
 from bert_tf.records.corpus import Block, read_blocks
+from bert_tf.records.plan import RecordsPlan
+from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.token_blocks import (
-    Documents,
-    deal_documents,
     pool_documents,
     read_header,
     read_pool,
     write_block,
 )
+from bert_tf.text.tokenizer_config import TokenizerConfig
+
+BEGINNING = Position()
 
 
 @pytest.fixture
@@ -44,11 +49,8 @@ def sentences_of(block: Block) -> list[bytes]:
     return sentences
 
 
-def all_of(blocks: list[Block]) -> list[dict]:
-    return [
-        vars(block) | {"sentence_bytes": block.sentence_bytes.tolist()}
-        for block in blocks
-    ]
+def vars_of(block: Block) -> dict[str, object]:
+    return vars(block) | {"sentence_bytes": block.sentence_bytes.tolist()}
 
 
 def documents_of(block: Block) -> list[list[bytes]]:
@@ -60,19 +62,14 @@ def documents_of(block: Block) -> list[list[bytes]]:
     ]
 
 
-def read(paths: list[pathlib.Path], errors: str = "strict") -> list[Block]:
-    return rest(paths, Position(), 0, errors)
-
-
-def rest(
-    paths: list[pathlib.Path], start: Position, number: int, errors: str
+def read(
+    paths: list[pathlib.Path],
+    errors: str = "strict",
+    start: Position = BEGINNING,
+    number: int = 0,
 ) -> list[Block]:
     recipe = CorpusRecipe(encoding_errors=errors)
     return list(read_blocks(files_of(paths, recipe), start, number, recipe))
-
-
-def documents_in(paths: list[pathlib.Path]) -> list[list[bytes]]:
-    return [d for block in read(paths) for d in documents_of(block)]
 
 
 def test_documents_end_at_blank_lines_and_at_file_ends(
@@ -84,13 +81,13 @@ def test_documents_end_at_blank_lines_and_at_file_ends(
         b"",
         b"c one\n\n\n\nd one",
     )
-    assert documents_in(paths) == [
+    (block,) = read(paths)
+    assert documents_of(block) == [
         [b"a one", b"a two"],
         ["b one\u2028still b one".encode()],
         [b"c one"],
         [b"d one"],
     ]
-    (block,) = read(paths)
     assert block.end == Position(file=3)
     assert block.bytes_read == sum(p.stat().st_size for p in paths)
 
@@ -121,22 +118,13 @@ def test_blocks_hold_the_corpus_and_can_be_entered_anywhere(
     assert progress == sorted(progress)
     assert progress[-1] == sum(p.stat().st_size for p in paths)
     for k, block in enumerate(blocks):
-        found = rest(paths, block.end, k + 1, "strict")
-        assert all_of(found) == all_of(blocks[k + 1 :])
+        found = read(paths, start=block.end, number=k + 1)
+        assert list(map(vars_of, found)) == list(map(vars_of, blocks[k + 1 :]))
 
 
+BLANKS = [b"", b" \t", b"\x1c", b"\xc2\xa0"]
 LINES = st.lists(
-    st.sampled_from(
-        [
-            b"",
-            b" \t",
-            b"\x1c",
-            b"\xc2\xa0",
-            b"a",
-            b" b c\r",
-            "é \u2028".encode(),
-        ]
-    )
+    st.sampled_from([*BLANKS, b"a", b" b c\r", "é \u2028".encode()])
     | st.integers(1, 700).map(lambda size: b"x" * size),
     max_size=40,
 )
@@ -210,10 +198,7 @@ def test_bytes_that_are_not_utf8(tmp_path: pathlib.Path) -> None:
 
 def test_damaged_gzip_is_named(tmp_path: pathlib.Path) -> None:
     data = gzip.compress(b"some text\n" * 1000)
-    for name, damaged in {
-        "cut": data[:-20],
-        "no": b"no gzip at all",
-    }.items():
+    for name, damaged in (("cut", data[:-20]), ("no", b"no gzip at all")):
         path = tmp_path / f"{name}.gz"
         path.write_bytes(damaged)
         with pytest.raises(UserError, match=f"{name}.gz: damaged gzip"):
@@ -234,14 +219,8 @@ def test_block_files_give_back_every_document(
     seed: int,
 ) -> None:
     path = tmp_path_factory.mktemp("blocks") / "block"
-    sizes = [len(s) for d in corpus for s in d]
-    documents = Documents(
-        np.array([t for d in corpus for s in d for t in s], np.uint16),
-        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-        np.cumsum([0, *(len(d) for d in corpus)]).astype(np.int64),
-    ).without_empty()
-    expected = [[s for s in d if s] for d in corpus]
-    expected = [d for d in expected if d]
+    documents = flat(corpus).without_empty()
+    expected = [[s for s in d if s] for d in corpus if any(d)]
     assert as_lists(documents) == expected
     dealt = np.random.default_rng(seed).integers(0, pools, len(expected))
     write_block(path, documents, dealt, pools, {"note": "kept"})
@@ -254,35 +233,24 @@ def test_block_files_give_back_every_document(
         assert as_lists(read_pool([path, path], pool)) == mine + mine
 
 
-def as_lists(documents: Documents) -> list[list[list[int]]]:
-    sentences = [
-        documents.ids[start:end].tolist()
-        for start, end in zip(
-            documents.sentence_starts[:-1],
-            documents.sentence_starts[1:],
-            strict=True,
-        )
-    ]
-    return [
-        sentences[start:end]
-        for start, end in zip(
-            documents.document_starts[:-1],
-            documents.document_starts[1:],
-            strict=True,
-        )
-    ]
+def deal(
+    count: int, block: int, seed: int, held_out: float = 0.1
+) -> np.ndarray:
+    recipe = RecordsRecipe(seed=seed, num_shards=4, held_out=held_out)
+    plan = RecordsPlan(recipe, "", (), TokenizerConfig.of())
+    return plan.deal(count, block)
 
 
 def test_documents_are_dealt_evenly_and_by_seed() -> None:
     count = 40_000
-    pools = deal_documents(count, 3, seed=5, num_shards=4, held_out=0.1)
+    pools = deal(count, 3, seed=5)
     shares = np.bincount(pools, minlength=5) / count
     assert abs(shares[4] - 0.1) < 4 * (0.09 / count) ** 0.5
     assert abs(shares[:4] - 0.225).max() < 4 * (0.18 / count) ** 0.5
-    assert (pools == deal_documents(count, 3, 5, 4, 0.1)).all()
+    assert (pools == deal(count, 3, seed=5)).all()
     # A document's pool does not depend on how many follow it.
-    assert (pools[:50] == deal_documents(50, 3, 5, 4, 0.1)).all()
+    assert (pools[:50] == deal(50, 3, seed=5)).all()
     for block, seed in ((4, 5), (3, 6)):
-        other = deal_documents(count, block, seed, 4, 0.1)
+        other = deal(count, block, seed)
         assert abs((other == pools).mean() - (shares**2).sum()) < 0.02
-    assert deal_documents(1000, 0, 1, 4, 0.0).max() == 3
+    assert deal(1000, 0, seed=1, held_out=0.0).max() == 3

@@ -1,45 +1,25 @@
 import random
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from records_corpus import VOCABULARY, documents
+from records_corpus import VOCABULARY, documents, flat
 
 from benchmarks import reference_records as reference
-from bert_tf.records.instances import (
-    Instances,
-    make_instances,
-)
+from bert_tf.records.instances import Instances, make_instances
 from bert_tf.records.recipe import RecordsRecipe
-from bert_tf.records.token_blocks import Documents
 from bert_tf.text.packing import truncated_lengths
 
 V = VOCABULARY
 REFERENCE_IDS = reference.Vocabulary(V.cls_id, V.sep_id, V.mask_id, len(V))
 
 
-def flat(corpus: Sequence[Sequence[Sequence[int]]]) -> Documents:
-    """Documents as flat arrays; token k of the corpus has the id k."""
-    sizes = [len(sentence) for document in corpus for sentence in document]
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    return Documents(
-        np.arange(starts[-1]),
-        starts,
-        np.concatenate([[0], np.cumsum([len(d) for d in corpus])]),
-    )
-
-
-def sizes_as_corpus(sizes: list[list[int]]) -> list[list[list[int]]]:
-    return [[[0] * size for size in document] for document in sizes]
-
-
 CORPORA = st.lists(
     st.lists(st.integers(1, 40), min_size=1, max_size=12),
     min_size=2,
     max_size=6,
-).map(sizes_as_corpus)
+).map(lambda sizes: [[[0] * size for size in d] for d in sizes])
 
 
 @given(a=st.integers(1, 400), b=st.integers(1, 400), most=st.integers(2, 300))
@@ -55,16 +35,8 @@ def test_truncation_takes_what_dropping_one_by_one_takes(
 
 
 def ranges(instances: Instances) -> list[tuple[int, int, int, int, bool]]:
-    return list(
-        zip(
-            instances.a_start.tolist(),
-            instances.a_end.tolist(),
-            instances.b_start.tolist(),
-            instances.b_end.tolist(),
-            instances.is_random.tolist(),
-            strict=True,
-        )
-    )
+    columns = list(vars(instances).values())[:5]
+    return list(zip(*(values.tolist() for values in columns), strict=True))
 
 
 @settings(max_examples=60, deadline=None)

@@ -61,63 +61,19 @@ def by_tensorflow(
 BOTH = pytest.mark.parametrize("draw", [by_numpy, by_tensorflow])
 
 
-@BOTH
 @pytest.mark.parametrize("whole_words", [False, True])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     seed=st.integers(0, 2**20),
     length=st.integers(5, 80),
     prob=st.floats(0.01, 0.99),
     most=st.integers(1, 40),
 )
-def test_every_row_keeps_the_rule(
-    draw, whole_words: bool, seed: int, length: int, prob: float, most: int
-) -> None:
-    ids, lengths = rows(6, length, seed)
-    most = min(most, length)
-    masked = draw(
-        ids,
-        lengths,
-        rule(
-            max_seq_length=length,
-            max_predictions_per_seq=most,
-            masked_lm_prob=prob,
-            whole_word_mask=whole_words,
-        ),
-        seed,
-    )
-    assert masked.masked_lm_positions.shape == (6, most)
-    assert masked.masked_lm_positions.dtype == np.int32
-    assert masked.masked_lm_weights.dtype == np.float32
-    restored = masked.input_ids.copy()
-    for row in range(6):
-        used = int(masked.masked_lm_weights[row].sum())
-        assert (masked.masked_lm_weights[row, :used] == 1).all()
-        positions = masked.masked_lm_positions[row, :used]
-        assert (np.diff(positions) > 0).all()
-        assert not np.isin(ids[row, positions], [V.cls_id, V.sep_id]).any()
-        assert (positions < lengths[row]).all()
-        labels = masked.masked_lm_ids[row, :used]
-        assert (labels == ids[row, positions]).all()
-        assert (masked.masked_lm_ids[row, used:] == 0).all()
-        assert (masked.masked_lm_positions[row, used:] == 0).all()
-        restored[row, positions] = labels
-        expected = min(most, max(1, round(int(lengths[row]) * prob)))
-        if whole_words:
-            assert used <= expected
-        else:
-            assert used == min(expected, lengths[row] - 3)
-    assert (restored == ids).all()
-
-
-@pytest.mark.parametrize("whole_words", [False, True])
-@settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 2**20), prob=st.floats(0.02, 0.95))
 def test_same_noise_gives_the_same_masks_and_those_of_a_plain_loop(
-    whole_words: bool, seed: int, prob: float
+    whole_words: bool, seed: int, length: int, prob: float, most: int
 ) -> None:
-    length, most = 40, 15
     ids, lengths = rows(8, length, seed)
+    most = min(most, length)
     law = rule(
         max_seq_length=length,
         max_predictions_per_seq=most,
@@ -138,11 +94,22 @@ def test_same_noise_gives_the_same_masks_and_those_of_a_plain_loop(
         tf.constant(ids), positions, action, others, law
     )
     for name, value in theirs.items():
+        assert value.dtype.name == getattr(ours, name).dtype.name, name
         assert (value.numpy() == getattr(ours, name)).all(), name
-    for row in range(8):
-        assert set(chosen[row]) - {length} == visit_groups(
-            ids[row, : lengths[row]], noise[row], law
-        )
+    for row, size in enumerate(lengths):
+        to_take = min(most, max(1, round(int(size) * prob)))
+        expected = visit_groups(ids[row, :size], noise[row], law, to_take)
+        used = len(expected)
+        assert chosen[row, :used].tolist() == expected
+        assert ours.masked_lm_positions[row, :used].tolist() == expected
+        weights = np.arange(most) < used
+        assert (ours.masked_lm_weights[row] == weights).all()
+        assert (ours.masked_lm_ids[row, :used] == ids[row, expected]).all()
+        assert not ours.masked_lm_ids[row, used:].any()
+        assert not ours.masked_lm_positions[row, used:].any()
+        restored = ours.input_ids[row].copy()
+        restored[expected] = ids[row, expected]
+        assert (restored == ids[row]).all()
 
 
 def test_words_longer_than_what_remains_are_skipped() -> None:
@@ -167,8 +134,8 @@ def test_words_longer_than_what_remains_are_skipped() -> None:
 
 
 def visit_groups(
-    tokens: np.ndarray, noise: np.ndarray, law: MaskingRule
-) -> set[int]:
+    tokens: np.ndarray, noise: np.ndarray, law: MaskingRule, to_take: int
+) -> list[int]:
     """The choice one group after the other, in the order of the noise."""
     groups: list[list[int]] = []
     for place, token in enumerate(tokens):
@@ -183,34 +150,11 @@ def visit_groups(
         range(len(groups)),
         key=lambda g: noise[g] if whole_words else noise[groups[g][0]],
     )
-    expected, chosen = law.num_to_predict[len(tokens)], set()
+    chosen: list[int] = []
     for group in order:
-        if len(chosen) + len(groups[group]) <= expected:
-            chosen.update(groups[group])
-    return chosen
-
-
-@BOTH
-def test_whole_words_are_masked_whole(draw) -> None:
-    ids, lengths = rows(300, 64, seed=3)
-    law = rule(
-        max_seq_length=64, max_predictions_per_seq=30, whole_word_mask=True
-    )
-    masked = draw(ids, lengths, law, 3)
-    for row in range(300):
-        used = masked.masked_lm_weights[row] > 0
-        chosen = set(masked.masked_lm_positions[row, used].tolist())
-        word: list[int] = []
-        words = []
-        for place, token in enumerate(ids[row, : lengths[row]]):
-            if token in (V.cls_id, V.sep_id):
-                continue
-            if not (word and CONTINUES[token]):
-                word = []
-                words.append(word)
-            word.append(place)
-        for word in words:
-            assert len(chosen & set(word)) in (0, len(word))
+        if len(chosen) + len(groups[group]) <= to_take:
+            chosen += groups[group]
+    return sorted(chosen)
 
 
 def test_count_rounds_halves_to_even_as_python_does() -> None:
@@ -301,13 +245,3 @@ def test_both_forms_and_the_reference_choose_alike_by_whole_words() -> None:
     spread = 5 * (2 * copies * 0.25) ** 0.5
     assert abs(shares[by_numpy] - plain).max() < spread
     assert abs(shares[by_tensorflow] - plain).max() < spread
-
-
-def test_seed_decides_the_masks() -> None:
-    ids, lengths = rows(20, 64, seed=2)
-    law = rule(max_seq_length=64)
-    first, again, other = (
-        by_tensorflow(ids, lengths, law, seed) for seed in (1, 1, 2)
-    )
-    assert (first.input_ids == again.input_ids).all()
-    assert (first.masked_lm_positions != other.masked_lm_positions).any()

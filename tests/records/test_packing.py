@@ -12,10 +12,10 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packed_batches import alone
 from records_corpus import VOCABULARY, Workshop, parsed, sequences_of
 
 from bert_tf.errors import UserError
+from bert_tf.records import masking
 from bert_tf.records.dataset import RecordFolder, parse_packed
 from bert_tf.records.dynamic_masking import draw_noise, mask_packed_rows
 from bert_tf.records.examples import pack_rows
@@ -178,10 +178,13 @@ def check_places(batch: Batch) -> None:
 @pytest.fixture(scope="module", params=[False, True], ids=["tokens", "words"])
 def draw(
     build: Callable, request: pytest.FixtureRequest
-) -> tuple[RecordFolder, Callable[[list[int], int], Batch]]:
-    """Makes a batch of some records of a folder, masked by a seed."""
+) -> tuple[RecordFolder, Callable[[list[int], int], tuple[Batch, Batch]]]:
+    """Makes a batch of some records of a folder, masked, and its noise."""
     folder = build(packing=True, whole_word_mask=request.param)
     rule = MaskingRule.from_recipe(folder.recipe, folder.vocabulary)
+    row_rule = dataclasses.replace(
+        rule, max_predictions_per_seq=folder.max_predictions_per_seq
+    )
     paths = [str(file.path) for file in folder.training_files]
     records = np.array(list(tf.data.TFRecordDataset(paths).as_numpy_iterator()))
 
@@ -191,20 +194,18 @@ def draw(
             tf.TensorSpec([2], tf.int64),
         ]
     )
-    def parse(records: tf.Tensor, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        width, row_rule = (
-            folder.max_seq_length,
-            dataclasses.replace(
-                rule, max_predictions_per_seq=folder.max_predictions_per_seq
-            ),
-        )
+    def parse(records: tf.Tensor, seed: tf.Tensor) -> tuple[dict, dict]:
+        width = folder.max_seq_length
         noise = draw_noise(tf.size(records), width, seed, row_rule)
-        return mask_packed_rows(parse_packed(records, folder), noise, rule)
+        rows = parse_packed(records, folder)
+        return mask_packed_rows(rows, noise, rule), noise._asdict() | {
+            "input_ids": rows["input_ids"]
+        }
 
-    def draw(numbers: list[int], seed: int) -> Batch:
+    def draw(numbers: list[int], seed: int) -> tuple[Batch, Batch]:
         chosen = records[np.array(numbers) % len(records)]
-        batch = parse(tf.constant(chosen), tf.constant([seed, 0], tf.int64))
-        return {name: value.numpy() for name, value in batch.items()}
+        made = parse(tf.constant(chosen), tf.constant([seed, 0], tf.int64))
+        return tf.nest.map_structure(lambda value: value.numpy(), made)
 
     return folder, draw
 
@@ -214,47 +215,31 @@ def draw(
     seed=st.integers(0, 2**20),
     numbers=st.lists(st.integers(0, 10_000), min_size=1, max_size=12),
 )
-def test_every_sequence_keeps_the_rule_of_masks(
+def test_every_sequence_is_masked_as_if_it_were_alone(
     draw: tuple[RecordFolder, Callable], seed: int, numbers: list[int]
 ) -> None:
+    """The masks are those of the rule in NumPy, with the same noise."""
     folder, draw_batch = draw
-    batch = draw_batch(numbers, seed)
+    batch, drawn = draw_batch(numbers, seed)
     check_places(batch)
-    used = batch["masked_lm_weights"] == 1
-    assert (np.sort(~used, axis=1) == ~used).all()
-    for name in ("masked_lm_positions", "masked_lm_ids"):
-        assert not batch[name][~used].any()
-    predictions = predictions_by_length(folder.recipe)
-    single = alone(batch)
-    assert single["masked_lm_weights"].sum() == used.sum()
-    for row in range(len(single["input_ids"])):
-        one = {name: value[row] for name, value in single.items()}
-        size, count = (
-            int(one[name].sum()) for name in ("input_mask", "masked_lm_weights")
-        )
-        places = one["masked_lm_positions"][:count]
-        assert (np.diff(places) > 0).all()
-        truth = one["input_ids"].copy()
-        truth[places] = one["masked_lm_ids"][:count]
-        specials = [VOCABULARY.cls_id, VOCABULARY.sep_id]
-        assert not np.isin(truth[places], specials).any()
-        if not folder.recipe.whole_word_mask:
-            assert count == min(predictions[size], size - 3)
-            continue
-        assert 0 < count <= predictions[size]
-        check_whole_words(truth[:size], places)
-
-
-def check_whole_words(ids: np.ndarray, places: np.ndarray) -> None:
-    """All pieces of a word are chosen, or none of them."""
-    text_places = np.flatnonzero(
-        ~np.isin(ids, [VOCABULARY.cls_id, VOCABULARY.sep_id])
+    rule = MaskingRule.from_recipe(folder.recipe, folder.vocabulary)
+    shape = batch["masked_lm_ids"].shape
+    chosen = np.full(shape, folder.max_seq_length)
+    for row, ids in enumerate(drawn["input_ids"]):
+        places: list[int] = []
+        for number in range(1, batch["sequence_ids"][row].max() + 1):
+            (here,) = np.nonzero(batch["sequence_ids"][row] == number)
+            order = drawn["order"][row, here]
+            one = masking.choose_tokens(
+                ids[None, here], np.array([len(here)]), order[None], rule
+            )
+            places += (one[one < len(here)] + here[0]).tolist()
+        chosen[row, : len(places)] = places
+    expected = masking.replace_tokens(
+        drawn["input_ids"], chosen, drawn["action"], drawn["random_ids"], rule
     )
-    chosen = np.isin(text_places, places)
-    joins = VOCABULARY.is_continuation[ids[text_places]]
-    # Of the two texts the second may begin with a piece, where it was cut; it
-    # then belongs to the last word of the first.
-    assert (chosen[1:] == chosen[:-1])[joins[1:]].all()
+    for name, values in vars(expected).items():
+        assert (batch[name] == values).all(), name
 
 
 def test_folders_of_before_are_read_as_they_were(

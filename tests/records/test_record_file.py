@@ -162,10 +162,3 @@ def test_tensorflow_reads_the_values_in_both_ways(
         assert features["yes"].int64_list.value == [int(columns["yes"][row, 0])]
         assert example_lengths(record) == {"ids": values, "shares": 2, "yes": 1}
     assert len(set(map(len, records))) == 1
-
-
-@pytest.mark.parametrize(
-    ("limit", "size"), [(2, 1), (128, 1), (129, 2), (30522, 3), (None, 4)]
-)
-def test_bytes_of_a_value(limit: int | None, size: int) -> None:
-    assert FixedFeature("x", 1, limit).value_bytes == size

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -9,7 +10,6 @@ import pytest
 from bert_tf.text.tokenizer import BertTokenizer
 from tests import commands
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXT = "The cat sat on the mat.\nThe cats sit where the mats are.\n" * 30
 
 
@@ -65,12 +65,6 @@ def test_takes_text_of_other_formats(tmp_path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "45 tokens learned from" in done.stdout
-    line = failure(
-        f"--input={tmp_path}/a.jsonl",
-        "--vocab_size=45",
-        f"--output={tmp_path}/vocab.txt",
-    )
-    assert "a.jsonl, line 1: has no key 'text' (its keys: body)" in line
 
 
 def test_a_failure_leaves_what_was_there(corpus, tmp_path) -> None:
@@ -85,24 +79,19 @@ def test_a_failure_leaves_what_was_there(corpus, tmp_path) -> None:
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_missing_input_and_a_directory_for_output(tmp_path) -> None:
-    line = failure(
-        f"--input={tmp_path}/none.txt",
-        "--vocab_size=100",
-        f"--output={tmp_path}/vocab.txt",
-    )
-    assert line == f"error: --input={tmp_path}/none.txt: no such file."
-    line = failure(
-        f"--input={tmp_path}/none.txt",
-        "--vocab_size=100",
-        f"--output={tmp_path}",
-    )
-    assert line.startswith(f"error: --output={tmp_path}: is a directory")
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("", "--output=.*: is a directory; name a file"),
+        ("file/vocab.txt", r"--output=.*/file is a file, no folder\.$"),
+    ],
+)
+def test_places_that_cannot_be(tmp_path, output: str, message: str) -> None:
     (tmp_path / "file").write_text("")
     line = failure(
         f"--input={tmp_path}/none.txt",
         "--vocab_size=100",
-        f"--output={tmp_path}/file/vocab.txt",
+        f"--output={tmp_path / output}",
     )
-    assert line.endswith(f"{tmp_path}/file is a file, no folder.")
+    assert re.match(f"error: {message}", line)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
