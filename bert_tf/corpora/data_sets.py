@@ -79,7 +79,7 @@ def _builder(name: str, path: str) -> Any:
             return builder
     except requests.RequestException:
         raise _cannot(path, f"{_SOURCE} does not answer") from None
-    # A download fails in as many ways as there are libraries below it.
+    # Each library below it has errors of its own.
     except Exception as error:
         raise _cannot(path, error) from None
 

@@ -56,7 +56,7 @@ class Block:
         at the end of the corpus.
       bytes_read: bytes of the input files (compressed ones as they are) up to
         the end of this block.
-      cut: whether the last document was too long and goes on in the next
+      cut: whether the last document was too long and continues in the next
         block.
     """
 

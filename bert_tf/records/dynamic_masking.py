@@ -112,7 +112,7 @@ def _choose_single_tokens(
     """`choose_tokens` where every candidate is a group; bool [B, S]."""
     counts = tf.reduce_sum(tf.cast(candidate, tf.int32), axis=1)
     keys = tf.where(candidate, keys, keys + NO_GROUP)
-    # One bound finds as many keys in each row: where fewer are needed, the
+    # One bound finds equally many keys in each row: where fewer are needed, the
     # others are smaller keys that stand for nothing.
     predictions = rule.max_predictions_per_seq
     number = tf.range(predictions)

@@ -2,8 +2,8 @@
 
 The order is a function of the seed alone: epoch e reads the files in an order
 drawn from (seed, e), and shuffles the records of a file, in windows, by (seed,
-e, file, window). A stream is an even stretch of that order, the same stretch
-in every epoch, so that several streams together read every record once an
+e, file, window). A stream is an even part of that order, the same part in
+every epoch, so that several streams together read every record once an
 epoch, however many files there are.
 """
 
@@ -28,7 +28,7 @@ _FILE_ORDER, _ROW_ORDER, _MASKS = range(3)
 
 
 class Span(NamedTuple):
-    """A stretch of the shuffled records of one file.
+    """A range of the shuffled records of one file.
 
     Attributes:
       epoch: counted from 0.
@@ -66,7 +66,7 @@ def _shuffled_range(size: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 def spans(
     folder: RecordFolder, seed: int, stream: Shard, start_row: int
 ) -> Iterator[Span]:
-    """A stream's stretches of files, without end.
+    """A stream's ranges of files, without end.
 
     Args:
       folder: the records; at least as many as there are streams.
@@ -122,8 +122,8 @@ def shuffled_records(
         return windows.enumerate(first).map(shuffled)
 
     signature = Span(*[tf.TensorSpec([], tf.int64)] * len(Span._fields))
-    stretches = tf.data.Dataset.from_generator(
+    ranges = tf.data.Dataset.from_generator(
         lambda: spans(folder, seed, stream, start_row),
         output_signature=tuple(signature),
     )
-    return stretches.flat_map(windows_of_span).prefetch(1)
+    return ranges.flat_map(windows_of_span).prefetch(1)

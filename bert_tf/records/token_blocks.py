@@ -153,7 +153,7 @@ class BlockSummary:
       documents, sentences, tokens, unknown: counts; unknown are [UNK].
       end: the place where the next block begins.
       bytes_read: bytes of the input files up to there.
-      cut: whether the last document goes on in the next block.
+      cut: whether the last document continues in the next block.
       warnings: one line for each unusual line of text.
       corpus: name of the corpus that it is of.
     """

@@ -114,7 +114,7 @@ def take_block(
     if block.cut:
         warnings.append(
             f"{files[block.end.file].path}, line {block.end.line}: the "
-            "document is longer than 32 MB and goes on as a new one after "
+            "document is longer than 32 MB and continues as a new one after "
             "this line; blank lines should stand between documents."
         )
     summary = BlockSummary(

@@ -171,8 +171,8 @@ def test_a_dump_in_pieces_of_any_size(
     whole = read(path)
     text = sentences(whole)
     assert len(text) == 9
-    told = ["Town 4 is a town of 44.", "It is old.", "It has a wall."]
-    assert text[4] == told * 2
+    twice = ["Town 4 is a town of 44.", "It is old.", "It has a wall."]
+    assert text[4] == twice * 2
     assert whole[0].line == HEAD.count("\n") + 1
     lines = (HEAD + "".join(articles(9))).split("\n")
     assert all(lines[d.line - 1].strip() == "<page>" for d in whole)

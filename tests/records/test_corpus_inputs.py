@@ -121,16 +121,16 @@ def test_a_document_without_end_is_cut_with_a_warning(
         monkeypatch.setattr(f"{module}.DOCUMENT_BYTES", 20_000)
     lines = "\n".join(made_documents(200, seed=8))
     paths = [workshop.write(f"{n}.txt", [lines]) for n in "ab"]
-    said: list[str] = []
+    lines_logged: list[str] = []
     report = workshop.build(
         inputs=",".join(paths),
         input_format="text",
         document_end="file",
-        log=said.append,
+        log=lines_logged.append,
         held_out=0.0,
     )
     assert report.statistics["documents"] > 2
-    assert any("the document is longer than" in line for line in said)
+    assert any("the document is longer than" in line for line in lines_logged)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -98,7 +98,7 @@ def test_same_noise_gives_the_same_masks_and_those_of_a_plain_loop(
         assert (value.numpy() == getattr(ours, name)).all(), name
     for row, size in enumerate(lengths):
         to_take = min(most, max(1, round(int(size) * prob)))
-        expected = visit_groups(ids[row, :size], noise[row], law, to_take)
+        expected = take_groups(ids[row, :size], noise[row], law, to_take)
         used = len(expected)
         assert chosen[row, :used].tolist() == expected
         assert ours.masked_lm_positions[row, :used].tolist() == expected
@@ -133,7 +133,7 @@ def test_words_longer_than_what_remains_are_skipped() -> None:
     assert chosen.tolist() == [[31, 32]]
 
 
-def visit_groups(
+def take_groups(
     tokens: np.ndarray, noise: np.ndarray, law: MaskingRule, to_take: int
 ) -> list[int]:
     """The choice one group after the other, in the order of the noise."""
