@@ -287,7 +287,8 @@ def _candidates(
             chosen = np.flatnonzero(keys % np.uint64(parts) == part)
             all_keys.append(keys[chosen])
             all_documents.append(chosen + starts[number])
-        keys, documents = map(np.concatenate, (all_keys, all_documents))
+        keys = np.concatenate(all_keys)
+        documents = np.concatenate(all_documents)
         order = np.argsort(keys, kind="stable")
         keys, documents = keys[order], documents[order]
         begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
