@@ -146,5 +146,8 @@ def make_instances(
     maker.rng.shuffle(maker.pairs)
     numbers = itertools.chain.from_iterable(maker.pairs)
     columns = np.fromiter(numbers, np.int64, 5 * len(maker.pairs))
-    *ranges, is_random = columns.reshape(-1, 5).T
-    return Instances(*ranges, is_random.astype(bool), maker.tokens_cut)
+    a_start, a_end, b_start, b_end, is_random = columns.reshape(-1, 5).T
+    is_random = is_random.astype(bool)
+    return Instances(
+        a_start, a_end, b_start, b_end, is_random, maker.tokens_cut
+    )
