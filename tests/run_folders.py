@@ -57,6 +57,8 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
 
 def press_ctrl_c(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Sends SIGINT in the middle of a step, as a terminal or Jupyter does."""
+    # A shell has it ignored in what runs in its background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     train = TrainingLoop._train
 
     def interrupted(self, phase, batch, number, progress, history):

@@ -159,7 +159,15 @@ def _run_file(path: pathlib.Path) -> types.ModuleType:
             if frame.filename == str(path)
         ]
         line = f", line {own[-1]}" if own else ""
+        hint = ""
+        if isinstance(error, ImportError) and "bert_tf.finetuning" in str(
+            error
+        ):
+            hint = (
+                "; what a task file needs is imported from bert_tf.finetuning, "
+                "as in tasks/mrpc.py"
+            )
         raise UserError(
-            f"--task={path}{line}: {type(error).__name__}: {error}"
+            f"--task={path}{line}: {type(error).__name__}: {error}{hint}"
         ) from None
     return module

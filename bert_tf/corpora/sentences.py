@@ -125,7 +125,7 @@ def _ends(text: str) -> Iterator[int]:
 
 
 def _own_stop_ends(stop: str, following: str) -> bool:
-    # Unlike an opening bracket or a letter, these go on with the sentence.
+    # Unlike an opening bracket or a letter, these continue the sentence.
     if unicodedata.category(following) in ("Po", "Pe", "Pf", "Mn", "Mc"):
         return False
     return not (_QUOTED_CALL.search(stop) and following.isalpha())

@@ -57,7 +57,7 @@ def epoch_batches(
 def bucketed_by_length(
     batches: np.ndarray, lengths: np.ndarray, seed: int, epoch: int
 ) -> np.ndarray:
-    """The same rows in batches of similar length, in an order drawn anew.
+    """The same rows in batches of similar length, in a newly drawn order.
 
     Args:
       batches: int64 [batches, B], those of an epoch.

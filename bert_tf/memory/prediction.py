@@ -145,7 +145,7 @@ def largest_batch(work: Workload, memory: float, on_cpu: bool) -> int:
 
 
 def min_slices(work: Workload, memory: float, on_cpu: bool) -> int:
-    """The fewest slices with which a batch fits; 0 where none is enough."""
+    """The smallest number of slices with which a batch fits; 0 if none does."""
     for slices in range(1, work.batch_size + 1):
         if work.batch_size % slices == 0:
             cut = dataclasses.replace(work, gradient_accumulation_steps=slices)
@@ -214,7 +214,7 @@ def _block_input(work: Workload) -> float:
 
 
 def _block_kept(work: Workload, queries: int | None = None) -> float:
-    """What a block that computes so many positions keeps besides its input."""
+    """What a block of `queries` computed positions keeps besides its input."""
     config, tokens, size = work.config, _tokens(work), work.compute_bytes
     queries = tokens if queries is None else queries
     hidden, inner = config.hidden_size, config.intermediate_size

@@ -125,7 +125,7 @@ def refuse_other_folders(
             raise UserError(
                 f"`output_dir`={output_dir}: holds a run of another recipe "
                 f"({'; '.join(different)}); choose another folder, or pass "
-                f"`recipe`={path} to go on with that run."
+                f"`recipe`={path} to resume that run."
             )
 
 

@@ -186,6 +186,10 @@ def test_names():
         ("import json\n\nTASK = undefined\n", ", line 3: NameError: name"),
         ("import no_such_module\n", ", line 1: ModuleNotFoundError: No module"),
         (
+            "from bert_tf.finetuning.data.glue_datasets import DataSet\n",
+            "is imported from bert_tf.finetuning, as in tasks/mrpc.py",
+        ),
+        (
             "from bert_tf.finetuning import SentenceTask\n"
             "TASK = SentenceTask(name='x')\n",
             ", line 2: TypeError: ",
