@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_tf.finetuning.data.examples import Example
-from bert_tf.finetuning.text_classification.task import encode
+from bert_tf.finetuning.text_classification.task import TextRows, encode
 from bert_tf.text.packing_graph import SentencePacker
 from tests.finetuning.sentence_runs import FILLER, GOOD, tokenizer
 from tests.user_errors import error_of
@@ -129,3 +129,20 @@ def test_no_examples():
     rows = encode([], TOKENIZER, 8)
     assert len(rows) == 0
     assert rows.ids.shape == (0,)
+
+
+def test_logits_of_windows_are_averaged():
+    examples = examples_of(pairs=True, longest=20)
+    rows = encode(examples, TOKENIZER, 9, "windows", 2)
+    logits = np.random.default_rng(1).normal(size=(len(rows), 3))
+    order = np.random.default_rng(2).permutation(len(rows))
+    batches = [
+        # A batch may be filled up with rows that count for nothing.
+        (chosen, {"logits": np.append(logits[chosen], [[9.0] * 3], axis=0)})
+        for chosen in np.array_split(order, 5)
+    ]
+    means = TextRows(rows).gather(batches)["logits"]
+    assert len(rows) > len(means) == len(examples)
+    for number, mean in enumerate(means):
+        mine = logits[rows.example == number]
+        np.testing.assert_allclose(mean, mine.mean(axis=0), atol=1e-6)
