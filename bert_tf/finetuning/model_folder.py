@@ -65,7 +65,8 @@ def read_config(folder: str | os.PathLike, task: Task) -> Any:
     """Reads the task.json of a model, of the task's `config_type`.
 
     Raises:
-      UserError: there is none, it is broken or of another task.
+      UserError: there is none, it is broken or of another task, or holds a
+        value that a recipe would refuse.
     """
     name = task_of(folder)
     if name is not None and name != task.name:
@@ -74,6 +75,11 @@ def read_config(folder: str | os.PathLike, task: Task) -> Any:
             "task as `task`."
         )
     config = read_config_as(folder, task.config_type)
+    # Its lengths and strides have a recipe's names, and its limits.
+    kinds = task.recipe_type.kinds()
+    values = dataclasses.asdict(config)
+    given = {key: value for key, value in values.items() if key in kinds}
+    task.recipe_type.from_dict(given, str(pathlib.Path(folder) / TASK_FILE))
     task.check_config(config, pathlib.Path(folder))
     return config
 

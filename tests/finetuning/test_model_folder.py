@@ -101,6 +101,8 @@ def test_a_folder_without_a_task(tmp_path):
     [
         ({"doc_stride": "five"}, "doc_stride is 'five'"),
         ({"labels": [1]}, "labels is 1"),
+        ({"doc_stride": 0}, "task.json: doc_stride is 0; it takes 1 or more"),
+        ({"max_seq_length": 2}, "task.json: max_seq_length is 2"),
         ({"stride": 1}, "the keys stride are missing or too many"),
     ],
 )
