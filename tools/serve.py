@@ -229,12 +229,6 @@ for _name, _why in (_NOT_OFFERED | _WITHOUT_EFFECT).items():
         flags.DEFINE_bool(_name, None, f"Not offered: {_why}")
     else:
         flags.DEFINE_string(_name, None, f"Not offered: {_why}")
-_SIMPLE = {
-    "max_batch_size": _MAX_BATCH_SIZE,
-    "batch_timeout_micros": _BATCH_TIMEOUT,
-    "max_enqueued_batches": _MAX_ENQUEUED,
-    "num_batch_threads": _BATCH_THREADS,
-}
 
 
 def _batching():
@@ -243,8 +237,13 @@ def _batching():
     from bert_tf.server.config import read_batching
 
     given: dict[str, Any] = {
-        name: flag.value
-        for name, flag in _SIMPLE.items()
+        flag.name: flag.value
+        for flag in (
+            _MAX_BATCH_SIZE,
+            _BATCH_TIMEOUT,
+            _MAX_ENQUEUED,
+            _BATCH_THREADS,
+        )
         if flag.value is not None
     }
     if not _ENABLE_BATCHING.value:
@@ -255,7 +254,7 @@ def _batching():
         return None
     parameters = BatchingParameters()
     if _BATCHING_FILE.value is not None:
-        parameters = read_batching(pathlib.Path(_BATCHING_FILE.value))
+        parameters = read_batching(_BATCHING_FILE.value)
     return dataclasses.replace(parameters, **given)
 
 
@@ -314,10 +313,11 @@ def _grpc_options() -> tuple[tuple[str, str | int], ...]:
 
 
 def main() -> None:
-    """Reads the flags and serves until it is told to stop."""
+    """Reads the flags and serves until SIGTERM or an interrupt."""
     import tensorflow as tf
 
     from bert_tf.server.config import (
+        METRICS_PATH,
         ServerConfig,
         read_metrics_path,
         read_tls,
@@ -362,13 +362,13 @@ def main() -> None:
         grpc_options=_grpc_options(),
         load_threads=_LOAD_THREADS.value or 1,
         tags=tuple(_TAGS.value),
+        tls=read_tls(_SSL_FILE.value) if _SSL_FILE.value else None,
+        metrics_path=(
+            read_metrics_path(_MONITORING_FILE.value)
+            if _MONITORING_FILE.value
+            else METRICS_PATH
+        ),
     )
-    if _SSL_FILE.value is not None:
-        tls = read_tls(pathlib.Path(_SSL_FILE.value))
-        config = dataclasses.replace(config, tls=tls)
-    if _MONITORING_FILE.value is not None:
-        path = read_metrics_path(pathlib.Path(_MONITORING_FILE.value))
-        config = dataclasses.replace(config, metrics_path=path)
     asyncio.run(serve(config))
 
 

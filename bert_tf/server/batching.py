@@ -78,16 +78,22 @@ class BatchingParameters:
         return 0
 
 
-@dataclasses.dataclass
 class _Waiting:
     """A request in the queue."""
 
-    inputs: Arrays
-    rows: int
-    key: tuple
-    length: int
-    answer: asyncio.Future
-    since: float
+    def __init__(self, inputs: Arrays, rows: int) -> None:
+        self.inputs = inputs
+        self.rows = rows
+        self.answer: asyncio.Future = asyncio.get_running_loop().create_future()
+        self.since = time.monotonic()
+        self._key = [array.shape[1:] for array in inputs.values()]
+        # The bytes of text in the longest row.
+        lengths = [0] * rows
+        for array in inputs.values():
+            if array.dtype == object:
+                for row, values in enumerate(array.reshape(rows, -1)):
+                    lengths[row] += sum(map(len, values))
+        self._length = max(lengths)
 
     def goes_with(self, other: "_Waiting") -> bool:
         """Whether two requests are to run together.
@@ -96,22 +102,8 @@ class _Waiting:
         the short ones would be padded to the long ones, which takes longer
         than two batches. A few words, about 16 tokens, never matter.
         """
-        shorter, longer = sorted((self.length, other.length))
-        return self.key == other.key and longer <= 1.5 * shorter + 64
-
-
-def _key(inputs: Arrays) -> tuple:
-    return tuple(array.shape[1:] for array in inputs.values())
-
-
-def _length(inputs: Arrays) -> int:
-    """The bytes of text in the longest row."""
-    rows = [0] * rows_of(inputs)
-    for array in inputs.values():
-        if array.dtype == object:
-            for row, values in enumerate(array.reshape(len(rows), -1)):
-                rows[row] += sum(map(len, values))
-    return max(rows)
+        shorter, longer = sorted((self._length, other._length))
+        return self._key == other._key and longer <= 1.5 * shorter + 64
 
 
 def _refused_request(error: Exception, batch: list[_Waiting]) -> int | None:
@@ -127,28 +119,13 @@ def _refused_request(error: Exception, batch: list[_Waiting]) -> int | None:
     return None
 
 
-def _set(future: asyncio.Future, result: Arrays | Exception) -> None:
-    """Answers whoever still waits."""
-    if future.done():
-        return
-    if isinstance(result, Exception):
-        future.set_exception(result)
-    else:
-        future.set_result(result)
-
-
 class Runner:
     """Runs graphs in threads: what all models of a server share.
 
-    Attributes:
-      slots: one for each batch that may run at once.
-      parameters: how to batch; None runs each request by itself.
-      metrics: counts every run.
-
     Args:
       executor: the threads.
-      parameters: see above.
-      metrics: see above.
+      parameters: how to batch; None runs each request by itself.
+      metrics: counts every run.
       max_open: requests without batching that may wait or run at once; past
         that, they are refused.
     """
@@ -166,6 +143,7 @@ class Runner:
         self._open = 0
         self.parameters = parameters
         if parameters:
+            # One for each batch that may run at once.
             self.slots = asyncio.Semaphore(parameters.num_batch_threads)
 
     async def alone(
@@ -179,11 +157,7 @@ class Runner:
         Args:
           use: left when the thread has ended, which may be long after the
             request was cancelled.
-          function: what to run.
-          *arguments: its arguments.
-
-        Returns:
-          what the function returns.
+          function: what to run, on `arguments`.
         """
         loop = asyncio.get_running_loop()
         with contextlib.ExitStack() as stack:
@@ -238,12 +212,6 @@ class SignatureQueue:
     async def run(self, inputs: Arrays) -> Arrays:
         """Answers one request, maybe together with others.
 
-        Args:
-          inputs: what `Signature.check` has passed.
-
-        Returns:
-          the outputs of its own rows.
-
         Raises:
           RequestError: it is larger than a batch, or too many are waiting.
           tf.errors.OpError: the graph refuses it.
@@ -269,21 +237,12 @@ class SignatureQueue:
                 "The batch scheduling queue to which this task was submitted "
                 "is full",
             )
-        answer = asyncio.get_running_loop().create_future()
-        self._waiting.append(
-            _Waiting(
-                inputs,
-                rows,
-                _key(inputs),
-                _length(inputs),
-                answer,
-                time.monotonic(),
-            )
-        )
+        waiting = _Waiting(inputs, rows)
+        self._waiting.append(waiting)
         self._filled.set()
         if self._task is None:
             self._task = asyncio.create_task(self._work())
-        return await answer
+        return await waiting.answer
 
     @property
     def _parameters(self) -> BatchingParameters:
@@ -356,7 +315,12 @@ class SignatureQueue:
         finally:
             self._runner.slots.release()
         for waiting, result in zip(batch, results, strict=True):
-            _set(waiting.answer, result)
+            if waiting.answer.done():
+                continue  # Its client has gone.
+            if isinstance(result, Exception):
+                waiting.answer.set_exception(result)
+            else:
+                waiting.answer.set_result(result)
 
     def _compute(self, batch: list[_Waiting]) -> list[Arrays | Exception]:
         """Runs a batch, without the requests that the graph refuses.

@@ -133,8 +133,6 @@ class ServerConfig:
       grpc_options: channel arguments of gRPC by name.
       load_threads: models that are loaded at once.
       tags: of the MetaGraphDef to load.
-      drain_timeout: how long a server that stops waits for its requests;
-        Kubernetes kills it after 30 s.
     """
 
     models: tuple[ModelConfig, ...]
@@ -163,14 +161,11 @@ class ServerConfig:
     grpc_options: tuple[tuple[str, str | int], ...] = ()
     load_threads: int = 1
     tags: tuple[str, ...] = ("serve",)
-    drain_timeout: float = 20.0
 
 
 def read_models(path: str | pathlib.Path) -> tuple[ModelConfig, ...]:
     """The models in a file of TF Serving's ModelServerConfig."""
-    path = pathlib.Path(path)
-    config = model_server_config_pb2.ModelServerConfig()
-    _read_text(path, config)
+    config = _read_text(path, "ModelServerConfig")
     return models_of(config, str(path))
 
 
@@ -223,10 +218,9 @@ def _model(one: model_server_config_pb2.ModelConfig, where: str) -> ModelConfig:
     )
 
 
-def read_batching(path: pathlib.Path) -> BatchingParameters:
+def read_batching(path: str | pathlib.Path) -> BatchingParameters:
     """The parameters in a file of TF Serving's BatchingParameters."""
-    message: Any = _MESSAGES["BatchingParameters"]()
-    _read_text(path, message)
+    message = _read_text(path, "BatchingParameters")
     for name in (
         "pad_variable_length_inputs",
         "enable_large_batch_splitting",
@@ -237,29 +231,21 @@ def read_batching(path: pathlib.Path) -> BatchingParameters:
                 f"{path}: {name} is not offered here; take it out for this "
                 "server."
             )
-    given = {
-        name: getattr(message, name).value
-        for name in (
-            "max_batch_size",
-            "batch_timeout_micros",
-            "max_enqueued_batches",
-            "num_batch_threads",
-        )
-        if message.HasField(name)
+    given: dict[str, Any] = {
+        field.name: getattr(message, field.name).value
+        for field in dataclasses.fields(BatchingParameters)
+        if field.name != "allowed_batch_sizes" and message.HasField(field.name)
     }
+    given["allowed_batch_sizes"] = tuple(message.allowed_batch_sizes)
     try:
-        return BatchingParameters(
-            **given, allowed_batch_sizes=tuple(message.allowed_batch_sizes)
-        )
+        return BatchingParameters(**given)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
 
 
-def read_metrics_path(path: pathlib.Path) -> str | None:
+def read_metrics_path(path: str | pathlib.Path) -> str | None:
     """Where a file of TF Serving's MonitoringConfig puts the metrics."""
-    message: Any = _MESSAGES["MonitoringConfig"]()
-    _read_text(path, message)
-    prometheus = message.prometheus_config
+    prometheus = _read_text(path, "MonitoringConfig").prometheus_config
     if not prometheus.enable:
         return None
     found = prometheus.path or METRICS_PATH
@@ -268,10 +254,9 @@ def read_metrics_path(path: pathlib.Path) -> str | None:
     return found
 
 
-def read_tls(path: pathlib.Path) -> TlsConfig:
+def read_tls(path: str | pathlib.Path) -> TlsConfig:
     """What a file of TF Serving's SSLConfig says."""
-    message: Any = _MESSAGES["SSLConfig"]()
-    _read_text(path, message)
+    message = _read_text(path, "SSLConfig")
     tls = TlsConfig(
         message.server_key,
         message.server_cert,
@@ -295,10 +280,11 @@ def read_tls(path: pathlib.Path) -> TlsConfig:
     return tls
 
 
-def _read_text(path: pathlib.Path, message: Message) -> None:
+def _read_text(path: str | pathlib.Path, kind: str) -> Any:
+    """The message of that kind that a text file holds."""
     try:
-        text = path.read_text(encoding="utf-8")
-        text_format.Parse(text, message)
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+        return text_format.Parse(text, _MESSAGES[kind]())
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}.") from error
     except (text_format.ParseError, UnicodeDecodeError) as error:
@@ -312,46 +298,54 @@ def _messages() -> dict[str, type[Message]]:
     monitoring_config.proto and ssl_config.proto of tensorflow_serving.
     """
     package = "bert_tf.server"
+    integer, text, flag = (
+        f".google.protobuf.{kind}Value" for kind in ("Int64", "String", "Bool")
+    )
+    # The type of a field is a number, or the name of a message.
+    messages: dict[str, dict[str, tuple[int, Any]]] = {
+        "BatchingParameters": {
+            "max_batch_size": (1, integer),
+            "batch_timeout_micros": (2, integer),
+            "max_enqueued_batches": (3, integer),
+            "num_batch_threads": (4, integer),
+            "thread_pool_name": (5, text),
+            "allowed_batch_sizes": (6, _FIELD.TYPE_INT64),
+            "pad_variable_length_inputs": (7, _FIELD.TYPE_BOOL),
+            "enable_large_batch_splitting": (8, flag),
+            "max_execution_batch_size": (9, integer),
+        },
+        "PrometheusConfig": {
+            "enable": (1, _FIELD.TYPE_BOOL),
+            "path": (2, _FIELD.TYPE_STRING),
+        },
+        "MonitoringConfig": {
+            "prometheus_config": (1, f".{package}.PrometheusConfig"),
+        },
+        "SSLConfig": {
+            "server_key": (1, _FIELD.TYPE_STRING),
+            "server_cert": (2, _FIELD.TYPE_STRING),
+            "custom_ca": (3, _FIELD.TYPE_STRING),
+            "client_verify": (4, _FIELD.TYPE_BOOL),
+        },
+    }
     file = descriptor_pb2.FileDescriptorProto(
         name="bert_tf/server/config.proto",
         package=package,
         syntax="proto2",
         dependency=[wrappers_pb2.DESCRIPTOR.name],
     )
-    batching = file.message_type.add(name="BatchingParameters")
-    for name, number, kind in (
-        ("max_batch_size", 1, "Int64Value"),
-        ("batch_timeout_micros", 2, "Int64Value"),
-        ("max_enqueued_batches", 3, "Int64Value"),
-        ("num_batch_threads", 4, "Int64Value"),
-        ("thread_pool_name", 5, "StringValue"),
-        ("enable_large_batch_splitting", 8, "BoolValue"),
-        ("max_execution_batch_size", 9, "Int64Value"),
-    ):
-        _add(batching, name, number, type_name=f".google.protobuf.{kind}")
-    _add(
-        batching,
-        "allowed_batch_sizes",
-        6,
-        _FIELD.TYPE_INT64,
-        label=_FIELD.LABEL_REPEATED,
-    )
-    _add(batching, "pad_variable_length_inputs", 7, _FIELD.TYPE_BOOL)
-    prometheus = file.message_type.add(name="PrometheusConfig")
-    _add(prometheus, "enable", 1, _FIELD.TYPE_BOOL)
-    _add(prometheus, "path", 2, _FIELD.TYPE_STRING)
-    monitoring = file.message_type.add(name="MonitoringConfig")
-    _add(
-        monitoring,
-        "prometheus_config",
-        1,
-        type_name=f".{package}.PrometheusConfig",
-    )
-    tls = file.message_type.add(name="SSLConfig")
-    _add(tls, "server_key", 1, _FIELD.TYPE_STRING)
-    _add(tls, "server_cert", 2, _FIELD.TYPE_STRING)
-    _add(tls, "custom_ca", 3, _FIELD.TYPE_STRING)
-    _add(tls, "client_verify", 4, _FIELD.TYPE_BOOL)
+    for name, fields in messages.items():
+        message = file.message_type.add(name=name)
+        for field, (number, kind) in fields.items():
+            added = message.field.add(name=field, number=number)
+            repeated = field == "allowed_batch_sizes"
+            added.label = (
+                _FIELD.LABEL_REPEATED if repeated else _FIELD.LABEL_OPTIONAL
+            )
+            if isinstance(kind, str):
+                added.type, added.type_name = _FIELD.TYPE_MESSAGE, kind
+            else:
+                added.type = kind
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
     pool.Add(file)
@@ -359,21 +353,8 @@ def _messages() -> dict[str, type[Message]]:
         name: message_factory.GetMessageClass(
             pool.FindMessageTypeByName(f"{package}.{name}")
         )
-        for name in ("BatchingParameters", "MonitoringConfig", "SSLConfig")
-    }
-
-
-def _add(
-    message: descriptor_pb2.DescriptorProto,
-    name: str,
-    number: int,
-    kind: int = _FIELD.TYPE_MESSAGE,
-    label: int = _FIELD.LABEL_OPTIONAL,
-    type_name: str | None = None,
-) -> None:
-    message.field.add(
-        name=name, number=number, type=kind, label=label, type_name=type_name
-    )
+        for name in messages
+    } | {"ModelServerConfig": model_server_config_pb2.ModelServerConfig}
 
 
 _MESSAGES = _messages()

@@ -1,15 +1,17 @@
 """TF Serving's gRPC services: PredictionService and ModelService.
 
-Methods take and return bytes: what is large is parsed and written in a thread,
-and what cannot be parsed is the client's error.
+Methods return bytes: what is large is parsed and written in a thread, and what
+cannot be parsed is the client's error.
 """
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn, TypeAlias
+from typing import Any
 
 import grpc
-from google.protobuf.message import DecodeError, Message
+from google.protobuf import message_factory
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import DecodeError
 from tensorflow_serving.apis import (
     classification_pb2,
     get_model_metadata_pb2,
@@ -38,189 +40,201 @@ from bert_tf.server.prediction import (
     tensor_of,
 )
 from bert_tf.server.status import RequestError, invalid, request_error
-from bert_tf.server.versions import Models, Version
+from bert_tf.server.versions import Version
 
-_Context: TypeAlias = grpc.aio.ServicerContext
 _METADATA = "signature_def"
+# What the methods that are counted are called in the metrics.
+_APIS = {
+    "Predict": "predict",
+    "Classify": "classify",
+    "Regress": "regress",
+    "MultiInference": "multi_inference",
+    "GetModelMetadata": "",
+}
 # The status of a call travels in its trailers, which have little room.
 _MAX_DETAILS = 2000
 
 
-async def _parsed(kind: type[Message], body: bytes) -> Any:
-    try:
-        return await off_loop(len(body), kind.FromString, body)
-    except DecodeError as error:
-        raise invalid(
-            f"the request is no {kind.DESCRIPTOR.full_name}"
-        ) from error
-
-
-async def _abort(context: _Context, error: RequestError) -> NoReturn:
-    await context.abort(error.code, error.message[:_MAX_DETAILS])
-    raise AssertionError("abort has raised")
-
-
-class PredictionService:
-    """Answers of models.
+class Services:
+    """The methods of both services, by their names.
 
     Args:
-      models: what is served.
-      metrics: counts every request.
+      manager: what is served, and loads and unloads it.
+      metrics: counts every request for an answer.
       config: limits.
     """
 
     def __init__(
-        self, models: Models, metrics: Metrics, config: ServerConfig
+        self, manager: Manager, metrics: Metrics, config: ServerConfig
     ) -> None:
-        self._models = models
+        self._manager = manager
+        self._models = manager.models
         self._metrics = metrics
         self._predictor = Predictor(metrics, config.max_request_bytes)
 
-    async def _counted(
-        self,
-        kind: type[Message],
-        body: bytes,
-        api: str,
-        context: _Context,
-        answer: Callable[[Any], Awaitable[bytes]],
-    ) -> bytes:
-        """Answers, counts, and turns errors into a gRPC status."""
-        start = time.monotonic()
-        code, name = grpc.StatusCode.CANCELLED, ""
-        try:
-            request = await _parsed(kind, body)
-            name = _model_name(request)
-            response = await answer(request)
-            code = grpc.StatusCode.OK
-            return response
-        except Exception as error:
-            failure = request_error(error)
-            code = failure.code
-            await _abort(context, failure)
-        finally:
-            known = name if name in self._models.configs else ""
-            seconds = time.monotonic() - start
-            self._metrics.request(known, api, "GRPC", code.name, seconds)
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Lets a server answer them."""
+        for file in (prediction_service_pb2, model_service_pb2):
+            (service,) = file.DESCRIPTOR.services_by_name.values()
+            handlers = {
+                method.name: grpc.unary_unary_rpc_method_handler(
+                    self._handler(method)
+                )
+                for method in service.methods
+            }
+            server.add_generic_rpc_handlers(
+                (
+                    grpc.method_handlers_generic_handler(
+                        service.full_name, handlers
+                    ),
+                )
+            )
 
-    async def Predict(self, body: bytes, context: _Context) -> bytes:
+    def _handler(
+        self, method: MethodDescriptor
+    ) -> Callable[[bytes, grpc.aio.ServicerContext], Awaitable[bytes]]:
+        """Parses, answers, counts, and turns errors into a gRPC status."""
+        kind: Any = message_factory.GetMessageClass(method.input_type)
+        answer = getattr(self, method.name)
+
+        async def handle(
+            body: bytes, context: grpc.aio.ServicerContext
+        ) -> bytes:
+            start = time.monotonic()
+            code, name = grpc.StatusCode.CANCELLED, ""
+            try:
+                try:
+                    request = await off_loop(len(body), kind.FromString, body)
+                except DecodeError as error:
+                    raise invalid(
+                        f"the request is no {kind.DESCRIPTOR.full_name}"
+                    ) from error
+                name = _model_name(request)
+                response = await answer(request)
+                code = grpc.StatusCode.OK
+                return response
+            except Exception as error:
+                failure = request_error(error)
+                code = failure.code
+                await context.abort(code, failure.message[:_MAX_DETAILS])
+                raise AssertionError("abort has raised") from error
+            finally:
+                if method.name in _APIS:
+                    known = name if name in self._models.configs else ""
+                    api, seconds = _APIS[method.name], time.monotonic() - start
+                    self._metrics.request(
+                        known, api, "GRPC", code.name, seconds
+                    )
+
+        return handle
+
+    async def Predict(self, request: predict_pb2.PredictRequest) -> bytes:
         """Runs a signature on tensors."""
-
-        async def answer(request: predict_pb2.PredictRequest) -> bytes:
-            spec = _spec(request)
-            with self._models.find(spec) as version:
-                signature = signature_of(version, spec.signature_name)
-                aliases = list(request.output_filter)
-                filtered(dict.fromkeys(signature.outputs), signature, aliases)
-                inputs = await off_loop(
-                    len(body), self._predictor.arrays, signature, request
-                )
-                outputs = await self._predictor.predict(
-                    version, signature, inputs
-                )
-                outputs = filtered(outputs, signature, aliases)
-                return await off_loop(
-                    size_of(outputs.values()),
-                    _predict_response,
-                    version,
-                    spec.signature_name,
-                    outputs,
-                )
-
-        kind = predict_pb2.PredictRequest
-        return await self._counted(kind, body, "predict", context, answer)
-
-    async def Classify(self, body: bytes, context: _Context) -> bytes:
-        """Labels and scores of tf.Examples."""
-        return await self._counted(
-            classification_pb2.ClassificationRequest,
-            body,
-            "classify",
-            context,
-            lambda request: self._of_examples(
-                request,
-                self._predictor.classify,
-                classification_pb2.ClassificationResponse,
-            ),
-        )
-
-    async def Regress(self, body: bytes, context: _Context) -> bytes:
-        """One number for each tf.Example."""
-        return await self._counted(
-            regression_pb2.RegressionRequest,
-            body,
-            "regress",
-            context,
-            lambda request: self._of_examples(
-                request,
-                self._predictor.regress,
-                regression_pb2.RegressionResponse,
-            ),
-        )
-
-    async def _of_examples(
-        self,
-        request: Any,
-        compute: Callable[..., Awaitable[Message]],
-        make: Callable[..., Message],
-    ) -> bytes:
-        """The answer to tf.Examples, by `classify` or `regress`."""
         spec = _spec(request)
         with self._models.find(spec) as version:
-            result = await compute(version, spec.signature_name, request.input)
-            answered = answered_by(version, spec.signature_name)
-            return make(model_spec=answered, result=result).SerializeToString()
+            signature = signature_of(version, spec.signature_name)
+            aliases = list(request.output_filter)
+            filtered(dict.fromkeys(signature.outputs), signature, aliases)
+            inputs = await off_loop(
+                request.ByteSize(), self._predictor.arrays, signature, request
+            )
+            outputs = await self._predictor.predict(version, signature, inputs)
+            outputs = filtered(outputs, signature, aliases)
+            return await off_loop(
+                size_of(outputs.values()),
+                _predict_response,
+                version,
+                spec.signature_name,
+                outputs,
+            )
 
-    async def MultiInference(self, body: bytes, context: _Context) -> bytes:
+    async def Classify(
+        self, request: classification_pb2.ClassificationRequest
+    ) -> bytes:
+        """Labels and scores of tf.Examples."""
+        spec = _spec(request)
+        with self._models.find(spec) as version:
+            response = classification_pb2.ClassificationResponse(
+                result=await self._predictor.classify(
+                    version, spec.signature_name, request.input
+                ),
+                model_spec=answered_by(version, spec.signature_name),
+            )
+        return response.SerializeToString()
+
+    async def Regress(self, request: regression_pb2.RegressionRequest) -> bytes:
+        """One number for each tf.Example."""
+        spec = _spec(request)
+        with self._models.find(spec) as version:
+            response = regression_pb2.RegressionResponse(
+                result=await self._predictor.regress(
+                    version, spec.signature_name, request.input
+                ),
+                model_spec=answered_by(version, spec.signature_name),
+            )
+        return response.SerializeToString()
+
+    async def MultiInference(
+        self, request: inference_pb2.MultiInferenceRequest
+    ) -> bytes:
         """Several signatures of one model on the same tf.Examples."""
+        names = [task.model_spec.name for task in request.tasks]
+        if not names or not all(names):
+            raise invalid("Found ModelSpec with an empty model name.")
+        if len(set(names)) > 1:
+            raise invalid(
+                "All ModelSpecs in a MultiInferenceRequest must access the "
+                "same model name."
+            )
+        with self._models.find(request.tasks[0].model_spec) as version:
+            response = await self._predictor.multi_inference(version, request)
+        return response.SerializeToString()
 
-        async def answer(request: inference_pb2.MultiInferenceRequest) -> bytes:
-            names = [task.model_spec.name for task in request.tasks]
-            if not names or not all(names):
-                raise invalid("Found ModelSpec with an empty model name.")
-            if len(set(names)) > 1:
-                raise invalid(
-                    "All ModelSpecs in a MultiInferenceRequest must access "
-                    "the same model name."
-                )
-            with self._models.find(request.tasks[0].model_spec) as version:
-                response = await self._predictor.multi_inference(
-                    version, request
-                )
-                return response.SerializeToString()
-
-        kind = inference_pb2.MultiInferenceRequest
-        return await self._counted(
-            kind, body, "multi_inference", context, answer
-        )
-
-    async def GetModelMetadata(self, body: bytes, context: _Context) -> bytes:
+    async def GetModelMetadata(
+        self, request: get_model_metadata_pb2.GetModelMetadataRequest
+    ) -> bytes:
         """The signatures of a model."""
-
-        async def answer(
-            request: get_model_metadata_pb2.GetModelMetadataRequest,
-        ) -> bytes:
-            spec = _spec(request)
-            if not request.metadata_field:
-                raise invalid(
-                    "GetModelMetadataRequest must specify at least one "
-                    "metadata_field"
+        spec = _spec(request)
+        if not request.metadata_field:
+            raise invalid(
+                "GetModelMetadataRequest must specify at least one "
+                "metadata_field"
+            )
+        for field in request.metadata_field:
+            if field != _METADATA:
+                raise invalid(f"Metadata field {field} is not supported")
+        response = get_model_metadata_pb2.GetModelMetadataResponse()
+        with self._models.find(spec) as version:
+            response.model_spec.name = version.model
+            response.model_spec.version.value = version.number
+            response.metadata[_METADATA].Pack(
+                get_model_metadata_pb2.SignatureDefMap(
+                    signature_def=version.graph.meta_graph.signature_def
                 )
-            for field in request.metadata_field:
-                if field != _METADATA:
-                    raise invalid(f"Metadata field {field} is not supported")
-            response = get_model_metadata_pb2.GetModelMetadataResponse()
-            with self._models.find(spec) as version:
-                response.model_spec.name = version.model
-                response.model_spec.version.value = version.number
-                response.metadata[_METADATA].Pack(
-                    get_model_metadata_pb2.SignatureDefMap(
-                        signature_def=version.graph.meta_graph.signature_def
-                    )
-                )
-            return response.SerializeToString()
+            )
+        return response.SerializeToString()
 
-        kind = get_model_metadata_pb2.GetModelMetadataRequest
-        return await self._counted(kind, body, "", context, answer)
+    async def GetModelStatus(
+        self, request: get_model_status_pb2.GetModelStatusRequest
+    ) -> bytes:
+        """What the versions of a model are doing."""
+        return self._models.status(_spec(request)).SerializeToString()
+
+    async def HandleReloadConfigRequest(
+        self, request: model_management_pb2.ReloadConfigRequest
+    ) -> bytes:
+        """Serves other models from now on."""
+        try:
+            models = models_of(request.config, "ReloadConfigRequest")
+            await self._manager.change_models(models)
+        except LabelError as error:
+            code = grpc.StatusCode.FAILED_PRECONDITION
+            raise RequestError(code, str(error)) from error
+        except UserError as error:
+            raise invalid(str(error)) from error
+        response = model_management_pb2.ReloadConfigResponse()
+        response.status.SetInParent()
+        return response.SerializeToString()
 
 
 def _spec(request: Any) -> model_pb2.ModelSpec:
@@ -233,6 +247,8 @@ def _model_name(request: Any) -> str:
     """The model that a request is counted for."""
     if isinstance(request, inference_pb2.MultiInferenceRequest):
         return request.tasks[0].model_spec.name if request.tasks else ""
+    if isinstance(request, model_management_pb2.ReloadConfigRequest):
+        return ""
     return request.model_spec.name
 
 
@@ -243,72 +259,3 @@ def _predict_response(
         model_spec=answered_by(version, signature),
         outputs={alias: tensor_of(array) for alias, array in outputs.items()},
     ).SerializeToString()
-
-
-class ModelService:
-    """Status of models, and which are served.
-
-    Args:
-      manager: loads and unloads them.
-    """
-
-    def __init__(self, manager: Manager) -> None:
-        self._manager = manager
-
-    async def GetModelStatus(self, body: bytes, context: _Context) -> bytes:
-        """What the versions of a model are doing."""
-        try:
-            request = await _parsed(
-                get_model_status_pb2.GetModelStatusRequest, body
-            )
-            response = self._manager.models.status(_spec(request))
-            return response.SerializeToString()
-        except RequestError as error:
-            await _abort(context, error)
-
-    async def HandleReloadConfigRequest(
-        self, body: bytes, context: _Context
-    ) -> bytes:
-        """Serves other models from now on."""
-        try:
-            request = await _parsed(
-                model_management_pb2.ReloadConfigRequest, body
-            )
-            models = models_of(request.config, "ReloadConfigRequest")
-            await self._manager.change_models(models)
-        except LabelError as error:
-            code = grpc.StatusCode.FAILED_PRECONDITION
-            await _abort(context, RequestError(code, str(error)))
-        except RequestError as error:
-            await _abort(context, error)
-        except UserError as error:
-            await _abort(context, invalid(str(error)))
-        response = model_management_pb2.ReloadConfigResponse()
-        response.status.SetInParent()
-        return response.SerializeToString()
-
-
-def add_services(
-    server: grpc.aio.Server,
-    prediction: PredictionService,
-    model: ModelService,
-) -> None:
-    """Lets a server answer both services."""
-    for service, file in (
-        (prediction, prediction_service_pb2),
-        (model, model_service_pb2),
-    ):
-        (described,) = file.DESCRIPTOR.services_by_name.values()
-        handlers = {
-            method.name: grpc.unary_unary_rpc_method_handler(
-                getattr(service, method.name)
-            )
-            for method in described.methods
-        }
-        server.add_generic_rpc_handlers(
-            (
-                grpc.method_handlers_generic_handler(
-                    described.full_name, handlers
-                ),
-            )
-        )

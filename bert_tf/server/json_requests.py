@@ -294,7 +294,12 @@ def _leaf(value: object, tensor: Tensor) -> object:
         if number:
             return value
     elif kind in _INTEGERS:
-        if number and isinstance(value, int) and _fits(value, kind):
+        limits = np.iinfo(_INTEGERS[kind])
+        if (
+            number
+            and isinstance(value, int)
+            and limits.min <= value <= limits.max
+        ):
             return value
     elif kind == types_pb2.DT_BOOL:
         if isinstance(value, bool):
@@ -309,11 +314,6 @@ def _leaf(value: object, tensor: Tensor) -> object:
         f"JSON Value: {shown(value)} Type: {_type_name(value)} is not of "
         f"expected type: {tensor.dtype_name}"
     )
-
-
-def _fits(value: int, kind: int) -> bool:
-    limits = np.iinfo(_INTEGERS[kind])
-    return limits.min <= value <= limits.max
 
 
 def _array(flat: list, shape: tuple[int, ...], tensor: Tensor) -> np.ndarray:

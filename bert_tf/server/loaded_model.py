@@ -129,44 +129,35 @@ class Signature:
         return outputs
 
 
-@dataclasses.dataclass(frozen=True)
-class LoadOptions:
-    """How to load a version.
-
-    Attributes:
-      session: threads of the session.
-      tags: of the MetaGraphDef.
-    """
-
-    session: tf.compat.v1.ConfigProto
-    tags: tuple[str, ...] = (tf.saved_model.SERVING,)
-
-
 class LoadedModel:
     """A SavedModel, loaded by the loader that TF Serving uses too.
 
     Args:
       folder: the version folder, which holds saved_model.pb.
-      options: how to load it.
+      session: threads of the session.
+      tags: of the MetaGraphDef.
 
     Raises:
       LoadError: the folder holds no whole SavedModel.
     """
 
-    def __init__(self, folder: pathlib.Path, options: LoadOptions) -> None:
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        session: tf.compat.v1.ConfigProto,
+        tags: tuple[str, ...],
+    ) -> None:
         if not (folder / "saved_model.pb").is_file():
             raise LoadError(f"{folder} has no file saved_model.pb")
         graph = tf.Graph()
-        self._session = tf.compat.v1.Session(
-            graph=graph, config=options.session
-        )
+        self._session = tf.compat.v1.Session(graph=graph, config=session)
         try:
             with graph.as_default():
-                self._feeds = _feeds(folder, options.tags)
+                self._feeds = _feeds(folder, tags)
                 self.meta_graph: meta_graph_pb2.MetaGraphDef = (
                     tf.compat.v1.saved_model.loader.load(
                         self._session,
-                        list(options.tags),
+                        list(tags),
                         str(folder),
                         input_map=self._feeds,
                     )

@@ -19,7 +19,6 @@ from bert_tf.server.config import ModelConfig, ServerConfig, read_models
 from bert_tf.server.loaded_model import (
     LoadedModel,
     LoadError,
-    LoadOptions,
     free_memory,
 )
 from bert_tf.server.metrics import Metrics
@@ -54,11 +53,6 @@ class Manager:
     requests over; the old one goes when its last request is answered. A
     folder that does not load is reported and tried again; meanwhile the
     version before it serves.
-
-    Args:
-      config: of the server.
-      runner: runs the graphs.
-      metrics: records warming up.
     """
 
     def __init__(
@@ -68,11 +62,10 @@ class Manager:
         self._config = config
         self._runner = runner
         self._metrics = metrics
-        session = tf.compat.v1.ConfigProto(
+        self._session = tf.compat.v1.ConfigProto(
             intra_op_parallelism_threads=config.intra_op_threads,
             inter_op_parallelism_threads=config.inter_op_threads,
         )
-        self._options = LoadOptions(session, config.tags)
         # Loading must not keep requests waiting, so it has its own threads.
         self._loader = ThreadPoolExecutor(config.load_threads, "load")
         self._busy = asyncio.Lock()
@@ -291,7 +284,7 @@ class Manager:
     def _load_whole(
         self, folder: pathlib.Path, before: Fingerprint
     ) -> LoadedModel:
-        loaded = LoadedModel(folder, self._options)
+        loaded = LoadedModel(folder, self._session, self._config.tags)
         if fingerprint(folder) != before:
             loaded.close()
             raise LoadError(f"{folder} changed while it was loaded")
@@ -341,20 +334,10 @@ class Manager:
         self._loader.shutdown()
 
 
-def _records(path: pathlib.Path) -> list[bytes]:
-    records = tf.data.TFRecordDataset(str(path)).take(_MAX_RECORDS + 1)
-    return list(records.as_numpy_iterator())
-
-
 async def warm_up(
     version: Version, metrics: Metrics, max_request_bytes: int
 ) -> None:
     """Runs the stored requests, if any.
-
-    Args:
-      version: of which model.
-      metrics: records it.
-      max_request_bytes: what a request may hold, and stand for.
 
     Raises:
       LoadError: the file is damaged, or a request fails.
@@ -366,7 +349,10 @@ async def warm_up(
     start = time.monotonic()
     status, count = grpc.StatusCode.OK, 0
     try:
-        for record in await asyncio.to_thread(_records, path):
+        records = tf.data.TFRecordDataset(str(path)).take(_MAX_RECORDS + 1)
+        for record in await asyncio.to_thread(
+            lambda: list(records.as_numpy_iterator())
+        ):
             if count == _MAX_RECORDS:
                 raise LoadError(f"more than {_MAX_RECORDS} requests")
             request = prediction_log_pb2.PredictionLog.FromString(record)

@@ -151,8 +151,46 @@ class Predictor:
     def arrays(
         self, signature: Signature, request: predict_pb2.PredictRequest
     ) -> Arrays:
-        """The inputs of a request of protocol buffers."""
-        return arrays_of(request.inputs, signature, self._max_request_bytes)
+        """The inputs of a request of protocol buffers.
+
+        Raises:
+          RequestError: names or dtypes are not the signature's, or a tensor's
+            values do not fit its shape.
+        """
+        signature.check_names(request.inputs)
+        # One value may stand for a whole tensor.
+        max_bytes = self._max_request_bytes
+        arrays = {}
+        for alias, tensor in request.inputs.items():
+            signature.check_dtype(alias, tensor.dtype)
+            shape = tuple(dim.size for dim in tensor.tensor_shape.dim)
+            if tensor.tensor_shape.unknown_rank or min(shape, default=0) < 0:
+                raise _unreadable(
+                    alias, f"no tensor has the shape {list(shape)}"
+                )
+            if len(shape) > MAX_DIMS:
+                raise _unreadable(
+                    alias, f"it has more than {MAX_DIMS} dimensions"
+                )
+            if tensor.dtype not in _FIELDS:
+                raise _unreadable(
+                    alias, f"{dtype_name(tensor.dtype)} is not taken"
+                )
+            more = _bytes_to_repeat(tensor, math.prod(shape))
+            if more > max_bytes:
+                raise _unreadable(
+                    alias,
+                    f"its shape {list(shape)} stands for {more} bytes more "
+                    f"than the request holds; {max_bytes} are left",
+                )
+            max_bytes -= more
+            try:
+                arrays[alias] = _array(tensor, math.prod(shape)).reshape(shape)
+            except ValueError as error:
+                raise _unreadable(
+                    alias, f"its values do not fit the shape {list(shape)}"
+                ) from error
+        return arrays
 
     async def predict(
         self, version: Version, signature: Signature, inputs: Arrays
@@ -330,54 +368,6 @@ def _classifications(
             if "scores" in outputs:
                 one.score = outputs["scores"][row, column]
     return result
-
-
-def arrays_of(
-    tensors: Mapping[str, tensor_pb2.TensorProto],
-    signature: Signature,
-    max_bytes: int,
-) -> Arrays:
-    """The inputs of a request.
-
-    Args:
-      tensors: by the names of the signature's inputs.
-      signature: which inputs there are.
-      max_bytes: one value may stand for a whole tensor; what all such tensors
-        stand for may take this many bytes.
-
-    Returns:
-      an array for each tensor.
-
-    Raises:
-      RequestError: names or dtypes are not the signature's, or a tensor's
-        values do not fit its shape.
-    """
-    signature.check_names(tensors)
-    arrays = {}
-    for alias, tensor in tensors.items():
-        signature.check_dtype(alias, tensor.dtype)
-        shape = tuple(dim.size for dim in tensor.tensor_shape.dim)
-        if tensor.tensor_shape.unknown_rank or min(shape, default=0) < 0:
-            raise _unreadable(alias, f"no tensor has the shape {list(shape)}")
-        if len(shape) > MAX_DIMS:
-            raise _unreadable(alias, f"it has more than {MAX_DIMS} dimensions")
-        if tensor.dtype not in _FIELDS:
-            raise _unreadable(alias, f"{dtype_name(tensor.dtype)} is not taken")
-        more = _bytes_to_repeat(tensor, math.prod(shape))
-        if more > max_bytes:
-            raise _unreadable(
-                alias,
-                f"its shape {list(shape)} stands for {more} bytes more than "
-                f"the request holds; {max_bytes} are left",
-            )
-        max_bytes -= more
-        try:
-            arrays[alias] = _array(tensor, math.prod(shape)).reshape(shape)
-        except ValueError as error:
-            raise _unreadable(
-                alias, f"its values do not fit the shape {list(shape)}"
-            ) from error
-    return arrays
 
 
 def _unreadable(alias: str, why: str) -> Exception:

@@ -245,17 +245,17 @@ def _match(request: web.Request) -> re.Match:
     return matched
 
 
-def _decompressed(body: bytes, encoding: str, most: int) -> bytes:
-    """A body as it was before it was compressed, up to `most` bytes of it."""
+def _decompressed(body: bytes, encoding: str, limit: int) -> bytes:
+    """A body as it was before it was compressed, up to `limit` bytes of it."""
     bits = _WINDOW_BITS[encoding]
     if encoding == "deflate" and body[:1] and body[0] & 15 != zlib.DEFLATED:
         bits = -zlib.MAX_WBITS  # Some clients leave the header out.
     reader = zlib.decompressobj(bits)
     try:
-        found = reader.decompress(body, most)
+        found = reader.decompress(body, limit)
     except zlib.error as error:
         raise invalid(f"The body is no {encoding}") from error
-    if len(found) < most and (not reader.eof or reader.unused_data):
+    if len(found) < limit and (not reader.eof or reader.unused_data):
         raise invalid(f"The body is not one whole stream of {encoding}")
     return found
 

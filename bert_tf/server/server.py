@@ -15,15 +15,13 @@ from bert_tf.errors import UserError
 from bert_tf.progress import log
 from bert_tf.server.batching import Runner
 from bert_tf.server.config import ServerConfig
-from bert_tf.server.grpc_api import (
-    ModelService,
-    PredictionService,
-    add_services,
-)
+from bert_tf.server.grpc_api import Services
 from bert_tf.server.manager import Manager
 from bert_tf.server.metrics import Metrics
 from bert_tf.server.rest import RestApi
 
+# How long the last requests are waited for; Kubernetes kills after 30 s.
+_DRAIN_TIMEOUT = 20.0
 # For what is freed after the last answer.
 _FREE_TIMEOUT = 4.0
 # For whoever asks for the server's health, before it takes no requests.
@@ -106,7 +104,7 @@ class Server:
             handle_signals=False,
             auto_decompress=False,  # RestApi says what is wrong with a body.
             # aiohttp waits so long for an answer, and then again.
-            shutdown_timeout=self._config.drain_timeout / 2,
+            shutdown_timeout=_DRAIN_TIMEOUT / 2,
             # A client that goes away stops waiting for its batch.
             handler_cancellation=True,
         )
@@ -139,11 +137,7 @@ class Server:
             ],
             maximum_concurrent_rpcs=self._config.grpc_max_requests,
         )
-        add_services(
-            server,
-            PredictionService(self.manager.models, self._metrics, self._config),
-            ModelService(self.manager),
-        )
+        Services(self.manager, self._metrics, self._config).add_to(server)
         if self._config.health:
             self._health = _Health()
             health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
@@ -176,7 +170,7 @@ class Server:
             await self._health.end()
         stopping = []
         if self._grpc:
-            stopping.append(self._grpc.stop(self._config.drain_timeout))
+            stopping.append(self._grpc.stop(_DRAIN_TIMEOUT))
         if self._http:
             stopping.append(self._http.cleanup())
         await asyncio.gather(*stopping)

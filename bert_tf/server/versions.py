@@ -54,7 +54,7 @@ def fingerprint(folder: pathlib.Path) -> Fingerprint | None:
 
 @dataclasses.dataclass
 class Attempt:
-    """How often a folder was looked at, and tried in vain.
+    """The tries to load a folder so far.
 
     Attributes:
       seen: the fingerprint at the last look.

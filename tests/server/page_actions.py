@@ -33,11 +33,15 @@ def refused(page: Browser) -> str:
     return page.until("document.querySelector('#error').innerText")
 
 
-def answer(page: Browser) -> str:
-    page.value("document.querySelector('#send').click()")
+def answered(page: Browser) -> None:
     page.until(
         "document.querySelector('#status').innerText.startsWith('Answered')"
     )
+
+
+def answer(page: Browser) -> str:
+    page.value("document.querySelector('#send').click()")
+    answered(page)
     return page.value("document.querySelector('#answer').innerText")
 
 

@@ -1,7 +1,4 @@
-"""A model for the tests of the page, with all that the page can show."""
-
-import json
-import pathlib
+"""Signatures for the tests of the page, with all that the page can show."""
 
 import tensorflow as tf
 
@@ -94,35 +91,9 @@ class PageAnswers(tf.Module):
         return {"mean": mean, "cls": -mean}
 
     @tf.function(input_signature=[_text()])
-    def slow(self, text):
-        """Takes as many steps as the text says."""
-        end = tf.strings.to_number(text[0], tf.int32)
-        seed = tf.ones([200, 200]) / 200.0
-        last = tf.while_loop(
-            lambda i, m: i < end, lambda i, m: (i + 1, m @ seed), [0, seed]
-        )[1]
-        return {"score": tf.fill(tf.shape(text), tf.reduce_sum(last))}
-
-    @tf.function(input_signature=[_text()])
     def short(self, text):
         long = tf.strings.length(text) > 10
         message = "text: the text of row 0 takes 11 windows; at most 10"
         check = tf.debugging.Assert(~tf.reduce_any(long), [message])
         with tf.control_dependencies([check]):
             return {"echo": tf.identity(text)}
-
-
-def write_page_model(folder: pathlib.Path, number: int) -> pathlib.Path:
-    """Writes a version of PageAnswers that describes itself."""
-    module = PageAnswers()
-    names = ("questions", "several", "many", "embed", "slow", "short")
-    version = folder / str(number)
-    tf.saved_model.save(
-        module,
-        str(version),
-        signatures={name: getattr(module, name) for name in names},
-    )
-    (version / "assets.extra").mkdir()
-    text = json.dumps(DESCRIPTION)
-    (version / "assets.extra" / "model.json").write_text(text)
-    return version

@@ -14,10 +14,12 @@ import aiohttp
 import keras
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_serving.apis import predict_pb2
 
 import bert_tf
 from bert_tf.server.config import ModelConfig, ServerConfig
 from bert_tf.server.server import Server
+from tests.server.page_models import PageAnswers
 
 STRING, FLOAT = tf.string, tf.float32
 
@@ -26,15 +28,13 @@ def _spec(name: str, shape: list, dtype: tf.DType = STRING) -> tf.TensorSpec:
     return tf.TensorSpec(shape, dtype, name=name)
 
 
-class Answers(tf.Module):
+class Answers(PageAnswers):
     """Every kind of signature; what they compute can be told by hand."""
 
-    def __init__(self, number: int):
+    def __init__(self):
         super().__init__()
-        self.number = number
-        self.weights = tf.Variable(
-            tf.random.stateless_normal([256, 3], seed=[number, 7])
-        )
+        self.number = tf.Variable(0)
+        self.weights = tf.Variable(tf.zeros([256, 3]))
 
     def _logits(self, text):
         codes = tf.cast(
@@ -123,10 +123,6 @@ class Answers(tf.Module):
             "scores": tf.tile(scores, rows),
         }
 
-    @tf.function(input_signature=[_spec("text", [None])])
-    def embed(self, text):
-        return {"cls": self._logits(text), "mean": self._logits(text) / 2.0}
-
     @tf.function(input_signature=[_spec("image_bytes", [None])])
     def raw_bytes(self, image_bytes):
         return {
@@ -143,50 +139,6 @@ class Answers(tf.Module):
     def no_batch(self, scale, values):
         return {"scaled": scale * tf.cast(values, FLOAT)}
 
-    @tf.function(
-        input_signature=[
-            _spec("f", [None], tf.float32),
-            _spec("d", [None], tf.float64),
-            _spec("i", [None], tf.int32),
-            _spec("l", [None], tf.int64),
-            _spec("u", [None], tf.uint8),
-            _spec("b", [None], tf.bool),
-        ]
-    )
-    def numbers(self, f, d, i, l, u, b):  # noqa: E741
-        return {
-            "f": tf.identity(f),
-            "d": tf.identity(d),
-            "i": tf.identity(i),
-            "l": tf.identity(l),
-            "u": tf.identity(u),
-            "b": tf.identity(b),
-        }
-
-    @tf.function(
-        input_signature=[
-            _spec("half", [None], tf.float16),
-            _spec("brain", [None], tf.bfloat16),
-            _spec("complex", [None], tf.complex64),
-            _spec("double_complex", [None], tf.complex128),
-        ]
-    )
-    def rare(self, half, brain, complex, double_complex):
-        return {
-            "half": tf.identity(half),
-            "brain": tf.identity(brain),
-            "complex": tf.identity(complex),
-            "double_complex": tf.identity(double_complex),
-        }
-
-    @tf.function(input_signature=[_spec("x", None, tf.float32)])
-    def any_shape(self, x):
-        return {"twice": x * 2.0}
-
-    @tf.function(input_signature=[_spec("x", None)])
-    def any_text(self, x):
-        return {"joined": x + "!"}
-
     @tf.function(input_signature=[_spec("ids", [None, None], tf.int32)])
     def tokens(self, ids):
         total = tf.cumsum(ids, axis=1)
@@ -200,14 +152,15 @@ class Answers(tf.Module):
         with tf.control_dependencies([check]):
             return {"echo": tf.identity(text)}
 
-    @tf.function(input_signature=[_spec("steps", [None], tf.int32)])
-    def slow(self, steps):
-        end = tf.reduce_max(steps)
+    @tf.function(input_signature=[_spec("text", [None])])
+    def slow(self, text):
+        """Takes as many steps as the text says."""
+        end = tf.strings.to_number(text[0], tf.int32)
         seed = tf.ones([200, 200]) / 200.0
-        matrix = tf.while_loop(
+        last = tf.while_loop(
             lambda i, m: i < end, lambda i, m: (i + 1, m @ seed), [0, seed]
         )[1]
-        return {"sum": tf.fill(tf.shape(steps), tf.reduce_sum(matrix))}
+        return {"score": tf.fill(tf.shape(text), tf.reduce_sum(last))}
 
     @tf.function(input_signature=[_spec("inputs", [None])])
     def classify(self, inputs):
@@ -232,22 +185,34 @@ def _text_of(examples):
 
 
 _NAMES = ("version", "pair", "choice", "span", "tags", "fill_mask", "embed")
-_NAMES += ("raw_bytes", "no_batch", "numbers", "tokens", "picky", "slow")
-_NAMES += ("classify", "regress", "rare", "any_shape", "any_text")
+_NAMES += ("raw_bytes", "no_batch", "tokens", "picky", "slow", "classify")
+_NAMES += ("regress", "questions", "several", "many", "short")
+# Each has a signature of its name, which gives back what it is given.
+DTYPES = [tf.float32, tf.float64, tf.int8, tf.int16, tf.int32, tf.int64]
+DTYPES += [tf.uint8, tf.uint32, tf.uint64, tf.bool, tf.string, tf.float16]
+DTYPES += [tf.bfloat16, tf.complex64, tf.complex128]
 
 
-def write_model(folder: pathlib.Path, number: int) -> pathlib.Path:
-    """Writes the version `number` of Answers into its folder."""
-    module = Answers(number)
+def write_versions(folder: pathlib.Path) -> None:
+    """Writes the versions 1 and 2 of Answers into their folder."""
+    module = Answers()
     signatures = {name: getattr(module, name) for name in _NAMES}
     signatures["serving_default"] = module.label
-    version = folder / str(number)
-    tf.saved_model.save(module, str(version), signatures=signatures)
-    with changed_signatures(version) as definitions:
-        optional = definitions["optional"]
-        optional.CopyFrom(definitions["pair"])
-        optional.defaults["text_b"].CopyFrom(tf.make_tensor_proto(["!"]))
-    return version
+    for dtype in DTYPES:
+        signatures[dtype.name] = tf.function(
+            lambda x: {"y": tf.identity(x)},
+            input_signature=[_spec("x", None, dtype)],
+        )
+    for number in (1, 2):
+        module.number.assign(number)
+        weights = tf.random.stateless_normal([256, 3], seed=[number, 7])
+        module.weights.assign(weights)
+        version = folder / str(number)
+        tf.saved_model.save(module, str(version), signatures=signatures)
+        with changed_signatures(version) as definitions:
+            optional = definitions["optional"]
+            optional.CopyFrom(definitions["pair"])
+            optional.defaults["text_b"].CopyFrom(tf.make_tensor_proto(["!"]))
 
 
 def write_classifier(
@@ -343,8 +308,18 @@ def served(
         background.stop()
 
 
-def fetch(url: str, body=None, method: str | None = None, **more):
-    """One HTTP request: the status and the JSON of the answer."""
+def predict_request(signature="", name="m", **inputs):
+    """A request of gRPC."""
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = name
+    request.model_spec.signature_name = signature
+    for alias, value in inputs.items():
+        request.inputs[alias].CopyFrom(tf.make_tensor_proto(value))
+    return request
+
+
+def fetch_text(url: str, body=None, method: str | None = None, **more):
+    """One HTTP request: the status, headers and text of the answer."""
 
     async def ask():
         async with aiohttp.ClientSession() as session:
@@ -355,6 +330,12 @@ def fetch(url: str, body=None, method: str | None = None, **more):
                 data = body if plain else json.dumps(body).encode()
                 data = io.BytesIO(data)
             async with session.request(kind, url, data=data, **more) as answer:
-                return answer.status, await answer.json()
+                return answer.status, answer.headers, await answer.text()
 
     return asyncio.run(ask())
+
+
+def fetch(url: str, body=None, **more):
+    """One HTTP request: the status and the JSON of the answer."""
+    status, _, text = fetch_text(url, body, **more)
+    return status, json.loads(text)

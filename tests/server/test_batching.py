@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import pathlib
 import threading
 import types
@@ -20,6 +21,16 @@ from bert_tf.server.versions import Version
 
 # 60 is near enough to 3 and 40, and 900 to 700 and 1300.
 SIZES = (3, 900, 60, 3000, 40, 1300, 0, 700)
+
+
+def in_loop(test):
+    """Runs a test in an event loop of its own."""
+
+    @functools.wraps(test)
+    def run(*arguments, **named):
+        asyncio.run(test(*arguments, **named))
+
+    return run
 
 
 class Graph:
@@ -57,197 +68,171 @@ def ask(queue, values):
     return queue.run({"x": np.int32(values)})
 
 
-def test_what_waits_runs_together_and_is_split_again():
-    async def main():
-        graph = Graph()
-        async with queue(graph, max_batch_size=4) as line:
-            graph.hold.clear()
-            first = asyncio.create_task(ask(line, [1]))
-            await asyncio.sleep(0.1)
-            later = [
-                asyncio.create_task(ask(line, v))
-                for v in ([2, 3], [4], [5, 6], [7])
-            ]
-            await asyncio.sleep(0.1)
-            graph.hold.set()
-            answers = await asyncio.gather(first, *later)
-        assert graph.runs == [[1], [2, 3, 4], [5, 6, 7]]
-        got = [answer["y"].tolist() for answer in answers]
-        assert got == [[2], [4, 6], [8], [10, 12], [14]]
-
-    asyncio.run(main())
+@in_loop
+async def test_what_waits_runs_together_and_is_split_again():
+    graph = Graph()
+    async with queue(graph, max_batch_size=4) as line:
+        graph.hold.clear()
+        first = asyncio.create_task(ask(line, [1]))
+        await asyncio.sleep(0.1)
+        later = [
+            asyncio.create_task(ask(line, v))
+            for v in ([2, 3], [4], [5, 6], [7])
+        ]
+        await asyncio.sleep(0.1)
+        graph.hold.set()
+        answers = await asyncio.gather(first, *later)
+    assert graph.runs == [[1], [2, 3, 4], [5, 6, 7]]
+    got = [answer["y"].tolist() for answer in answers]
+    assert got == [[2], [4, 6], [8], [10, 12], [14]]
 
 
-def test_a_batch_waits_for_its_time_or_until_it_is_full():
-    async def main():
-        graph = Graph()
-        async with queue(
-            graph, max_batch_size=3, batch_timeout_micros=300_000
-        ) as line:
-            loop = asyncio.get_running_loop()
-            start = loop.time()
-            await asyncio.gather(ask(line, [1]), ask(line, [2]))
-            assert 0.25 < loop.time() - start < 5
-            start = loop.time()
-            await asyncio.gather(*(ask(line, [i]) for i in range(3)))
-            assert loop.time() - start < 0.25
-        assert graph.runs == [[1, 2], [0, 1, 2]]
-
-    asyncio.run(main())
+@in_loop
+async def test_a_batch_waits_for_its_time_or_until_it_is_full():
+    graph = Graph()
+    async with queue(
+        graph, max_batch_size=3, batch_timeout_micros=300_000
+    ) as line:
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        await asyncio.gather(ask(line, [1]), ask(line, [2]))
+        assert 0.25 < loop.time() - start < 5
+        start = loop.time()
+        await asyncio.gather(*(ask(line, [i]) for i in range(3)))
+        assert loop.time() - start < 0.25
+    assert graph.runs == [[1, 2], [0, 1, 2]]
 
 
-def test_other_shapes_do_not_mix():
-    async def main():
-        graph = Graph()
-        async with queue(
-            graph, (None, None), batch_timeout_micros=100_000
-        ) as line:
-            answers = await asyncio.gather(
-                ask(line, [[1, 2]]), ask(line, [[3]]), ask(line, [[4, 5]])
-            )
-        assert graph.runs == [[[1, 2], [4, 5]], [[3]]]
-        got = [answer["y"].tolist() for answer in answers]
-        assert got == [[[2, 4]], [[6]], [[8, 10]]]
-
-    asyncio.run(main())
+@in_loop
+async def test_other_shapes_do_not_mix():
+    graph = Graph()
+    async with queue(graph, (None, None), batch_timeout_micros=100_000) as line:
+        answers = await asyncio.gather(
+            ask(line, [[1, 2]]), ask(line, [[3]]), ask(line, [[4, 5]])
+        )
+    assert graph.runs == [[[1, 2], [4, 5]], [[3]]]
+    got = [answer["y"].tolist() for answer in answers]
+    assert got == [[[2, 4]], [[6]], [[8, 10]]]
 
 
-def test_long_texts_do_not_make_short_ones_wait():
+@in_loop
+async def test_long_texts_do_not_make_short_ones_wait():
     class Texts(Graph):
         def __call__(self, text):
             self.runs.append([len(value) for value in text])
             return [text]
 
-    async def main():
-        graph = Texts()
-        kind = Tensor("x:0", tf.string.as_datatype_enum, (None,))
-        async with queue(
-            graph, kind=kind, batch_timeout_micros=100_000
-        ) as line:
-            texts = [np.array([b"x" * n], object) for n in SIZES]
-            answers = await asyncio.gather(
-                *(line.run({"x": text}) for text in texts)
-            )
-        assert graph.runs == [[3, 60, 40, 0], [900, 1300, 700], [3000]]
-        for text, answer in zip(texts, answers, strict=True):
-            assert answer["y"] == text
-
-    asyncio.run(main())
+    graph = Texts()
+    kind = Tensor("x:0", tf.string.as_datatype_enum, (None,))
+    async with queue(graph, kind=kind, batch_timeout_micros=100_000) as line:
+        texts = [np.array([b"x" * n], object) for n in SIZES]
+        answers = await asyncio.gather(
+            *(line.run({"x": text}) for text in texts)
+        )
+    assert graph.runs == [[3, 60, 40, 0], [900, 1300, 700], [3000]]
+    for text, answer in zip(texts, answers, strict=True):
+        assert answer["y"] == text
 
 
-def test_without_the_row_that_the_graph_names_the_rest_runs_together():
-    async def main():
-        graph = Graph()
-        async with queue(graph, batch_timeout_micros=100_000) as line:
-            answers = await asyncio.gather(
-                *(ask(line, v) for v in ([1, 2], [3, 13], [4], [13], [5])),
-                return_exceptions=True,
-            )
-        assert graph.runs == [
-            [1, 2, 3, 13, 4, 13, 5],
-            [3, 13],
-            [1, 2, 4, 13, 5],
-            [13],
-            [1, 2, 4, 5],
-        ]
-        got = [answers[number]["y"].tolist() for number in (0, 2, 4)]
-        assert got == [[2, 4], [8], [10]]
-        # Each error names the row as its own client counts.
-        assert "row 1 is 13" in str(answers[1])
-        assert "row 0 is 13" in str(answers[3])
-
-    asyncio.run(main())
+@in_loop
+async def test_without_the_row_that_the_graph_names_the_rest_runs_together():
+    graph = Graph()
+    async with queue(graph, batch_timeout_micros=100_000) as line:
+        answers = await asyncio.gather(
+            *(ask(line, v) for v in ([1, 2], [3, 13], [4], [13], [5])),
+            return_exceptions=True,
+        )
+    assert graph.runs == [
+        [1, 2, 3, 13, 4, 13, 5],
+        [3, 13],
+        [1, 2, 4, 13, 5],
+        [13],
+        [1, 2, 4, 5],
+    ]
+    got = [answers[number]["y"].tolist() for number in (0, 2, 4)]
+    assert got == [[2, 4], [8], [10]]
+    # Each error names the row as its own client counts.
+    assert "row 1 is 13" in str(answers[1])
+    assert "row 0 is 13" in str(answers[3])
 
 
 @pytest.mark.parametrize("error", ["13 is no number", "x: row 99 is 13."])
-def test_each_runs_alone_where_the_graph_names_no_row_of_theirs(error):
-    async def main():
-        graph = Graph(error)
-        async with queue(graph, batch_timeout_micros=100_000) as line:
-            answers = await asyncio.gather(
-                *(ask(line, [v]) for v in (1, 13, 2)), return_exceptions=True
-            )
-        assert graph.runs == [[1, 13, 2], [1], [13], [2]]
-        assert [answers[0]["y"], answers[2]["y"]] == [[2], [4]]
-        assert "13" in str(answers[1])
-
-    asyncio.run(main())
+@in_loop
+async def test_each_runs_alone_where_the_graph_names_no_row_of_theirs(error):
+    graph = Graph(error)
+    async with queue(graph, batch_timeout_micros=100_000) as line:
+        answers = await asyncio.gather(
+            *(ask(line, [v]) for v in (1, 13, 2)), return_exceptions=True
+        )
+    assert graph.runs == [[1, 13, 2], [1], [13], [2]]
+    assert [answers[0]["y"], answers[2]["y"]] == [[2], [4]]
+    assert "13" in str(answers[1])
 
 
-def test_without_batching_the_queue_has_a_bound():
-    async def main():
-        graph = Graph()
-        kind = Tensor("x:0", tf.int32.as_datatype_enum, (None,))
-        signature = Signature("s", {"x": kind}, {"y": kind}, graph)
-        with ThreadPoolExecutor(1) as threads:
-            runner = Runner(threads, None, Metrics(), max_open=2)
-            line = SignatureQueue("m", signature, runner)
-            graph.hold.clear()
-            running = [asyncio.create_task(ask(line, [i])) for i in range(2)]
-            await asyncio.sleep(0.1)
-            with pytest.raises(RequestError, match="waiting") as caught:
-                await ask(line, [2])
-            assert caught.value.code.name == "UNAVAILABLE"
-            graph.hold.set()
-            await asyncio.gather(*running)
-            await asyncio.sleep(0.1)
-            await ask(line, [3])
-
-    asyncio.run(main())
+@in_loop
+async def test_without_batching_the_queue_has_a_bound():
+    graph = Graph()
+    kind = Tensor("x:0", tf.int32.as_datatype_enum, (None,))
+    signature = Signature("s", {"x": kind}, {"y": kind}, graph)
+    with ThreadPoolExecutor(1) as threads:
+        runner = Runner(threads, None, Metrics(), max_open=2)
+        line = SignatureQueue("m", signature, runner)
+        graph.hold.clear()
+        running = [asyncio.create_task(ask(line, [i])) for i in range(2)]
+        await asyncio.sleep(0.1)
+        with pytest.raises(RequestError, match="waiting") as caught:
+            await ask(line, [2])
+        assert caught.value.code.name == "UNAVAILABLE"
+        graph.hold.set()
+        await asyncio.gather(*running)
+        await asyncio.sleep(0.1)
+        await ask(line, [3])
 
 
-def test_more_than_may_wait_is_turned_away():
-    async def main():
-        graph = Graph()
-        async with queue(
-            graph, max_batch_size=2, max_enqueued_batches=2
-        ) as line:
-            graph.hold.clear()
-            running = asyncio.create_task(ask(line, [0]))
-            await asyncio.sleep(0.1)
-            waiting = [asyncio.create_task(ask(line, [i])) for i in range(4)]
-            await asyncio.sleep(0.1)
-            with pytest.raises(RequestError, match="is full") as caught:
-                await ask(line, [9])
-            assert caught.value.code.name == "UNAVAILABLE"
-            with pytest.raises(RequestError, match="larger than maximum"):
-                await ask(line, [1, 2, 3])
-            # Whoever gives up makes room.
-            waiting.pop().cancel()
-            await asyncio.sleep(0)
-            more = asyncio.create_task(ask(line, [8]))
-            await asyncio.sleep(0.1)
-            graph.hold.set()
-            await asyncio.gather(running, *waiting, more)
-        assert graph.runs == [[0], [0, 1], [2, 8]]
-
-    asyncio.run(main())
+@in_loop
+async def test_more_than_may_wait_is_turned_away():
+    graph = Graph()
+    async with queue(graph, max_batch_size=2, max_enqueued_batches=2) as line:
+        graph.hold.clear()
+        running = asyncio.create_task(ask(line, [0]))
+        await asyncio.sleep(0.1)
+        waiting = [asyncio.create_task(ask(line, [i])) for i in range(4)]
+        await asyncio.sleep(0.1)
+        with pytest.raises(RequestError, match="is full") as caught:
+            await ask(line, [9])
+        assert caught.value.code.name == "UNAVAILABLE"
+        with pytest.raises(RequestError, match="larger than maximum"):
+            await ask(line, [1, 2, 3])
+        # Whoever gives up makes room.
+        waiting.pop().cancel()
+        await asyncio.sleep(0)
+        more = asyncio.create_task(ask(line, [8]))
+        await asyncio.sleep(0.1)
+        graph.hold.set()
+        await asyncio.gather(running, *waiting, more)
+    assert graph.runs == [[0], [0, 1], [2, 8]]
 
 
-def test_allowed_sizes_are_filled_up():
-    async def main():
-        graph = Graph()
-        async with queue(
-            graph, max_batch_size=8, allowed_batch_sizes=(2, 8)
-        ) as line:
-            one = await ask(line, [5])
-            three = await ask(line, [1, 2, 3])
-        assert graph.runs == [[5, 5], [1, 2, 3, 1, 1, 1, 1, 1]]
-        assert (one["y"].tolist(), three["y"].tolist()) == ([10], [2, 4, 6])
-
-    asyncio.run(main())
+@in_loop
+async def test_allowed_sizes_are_filled_up():
+    graph = Graph()
+    async with queue(
+        graph, max_batch_size=8, allowed_batch_sizes=(2, 8)
+    ) as line:
+        one = await ask(line, [5])
+        three = await ask(line, [1, 2, 3])
+    assert graph.runs == [[5, 5], [1, 2, 3, 1, 1, 1, 1, 1]]
+    assert (one["y"].tolist(), three["y"].tolist()) == ([10], [2, 4, 6])
 
 
-def test_an_output_without_rows_cannot_be_split():
-    async def main():
-        async with queue(
-            lambda x: [np.int32(3)], batch_timeout_micros=100_000
-        ) as line:
-            # Together it fails, so each runs alone.
-            answers = await asyncio.gather(ask(line, [1]), ask(line, [2]))
-        assert [answer["y"] for answer in answers] == [3, 3]
-
-    asyncio.run(main())
+@in_loop
+async def test_an_output_without_rows_cannot_be_split():
+    async with queue(
+        lambda x: [np.int32(3)], batch_timeout_micros=100_000
+    ) as line:
+        # Together it fails, so each runs alone.
+        answers = await asyncio.gather(ask(line, [1]), ask(line, [2]))
+    assert [answer["y"] for answer in answers] == [3, 3]
 
 
 @pytest.mark.parametrize(
@@ -266,33 +251,31 @@ def test_wrong_parameters(wrong):
 
 
 @pytest.mark.parametrize("batched", [False, True])
-def test_a_version_is_in_use_until_its_thread_ends(batched):
-    async def main():
-        graph = Graph()
-        version = Version("m", 1, pathlib.Path("1"))
-        kind = Tensor("x:0", tf.int32.as_datatype_enum, (None,))
-        signature = Signature("s", {"x": kind}, {"y": kind}, graph)
-        with ThreadPoolExecutor(1) as threads:
-            parameters = BatchingParameters() if batched else None
-            runner = Runner(threads, parameters, Metrics())
-            loaded = types.SimpleNamespace(signatures={"s": signature})
-            version.take(loaded, runner)
-            graph.hold.clear()
-            inputs = {"x": np.int32([1])}
-            # The second one never gets a thread.
-            requests = [
-                asyncio.create_task(version.run(signature, inputs))
-                for _ in range(2)
-            ]
-            await asyncio.sleep(0.1)
-            for request in requests:
-                request.cancel()
-            await asyncio.gather(*requests, return_exceptions=True)
-            waiting = asyncio.create_task(version.unused())
-            await asyncio.sleep(0.1)
-            assert not waiting.done()
-            graph.hold.set()
-            await asyncio.wait_for(waiting, 5)
-        assert len(graph.runs) == 1
-
-    asyncio.run(main())
+@in_loop
+async def test_a_version_is_in_use_until_its_thread_ends(batched):
+    graph = Graph()
+    version = Version("m", 1, pathlib.Path("1"))
+    kind = Tensor("x:0", tf.int32.as_datatype_enum, (None,))
+    signature = Signature("s", {"x": kind}, {"y": kind}, graph)
+    with ThreadPoolExecutor(1) as threads:
+        parameters = BatchingParameters() if batched else None
+        runner = Runner(threads, parameters, Metrics())
+        loaded = types.SimpleNamespace(signatures={"s": signature})
+        version.take(loaded, runner)
+        graph.hold.clear()
+        inputs = {"x": np.int32([1])}
+        # The second one never gets a thread.
+        requests = [
+            asyncio.create_task(version.run(signature, inputs))
+            for _ in range(2)
+        ]
+        await asyncio.sleep(0.1)
+        for request in requests:
+            request.cancel()
+        await asyncio.gather(*requests, return_exceptions=True)
+        waiting = asyncio.create_task(version.unused())
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        graph.hold.set()
+        await asyncio.wait_for(waiting, 5)
+    assert len(graph.runs) == 1

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.server.loaded_model import LoadedModel, LoadError, LoadOptions
+from bert_tf.server.loaded_model import LoadedModel, LoadError
 
 
 @pytest.mark.parametrize("tags", [("serve",), ("gpu",)])
@@ -18,7 +18,7 @@ def test_the_graph_decides_about_shapes_whatever_its_tags(tags, tmp_path):
             session, list(tags), {"serving_default": signature}
         )
         builder.save()
-    loaded = LoadedModel(tmp_path / "1", LoadOptions(v1.ConfigProto(), tags))
+    loaded = LoadedModel(tmp_path / "1", v1.ConfigProto(), tags)
     matrix = np.ones((2, 3), np.float32)
     answer = loaded.signature("").run({"x": matrix})
     np.testing.assert_array_equal(answer["y"], 2 * matrix)
@@ -28,4 +28,4 @@ def test_the_graph_decides_about_shapes_whatever_its_tags(tags, tmp_path):
 def test_tags_choose_the_graph(versions):
     session = tf.compat.v1.ConfigProto()
     with pytest.raises(LoadError, match="gpu"):
-        LoadedModel(versions / "1", LoadOptions(session, ("serve", "gpu")))
+        LoadedModel(versions / "1", session, ("serve", "gpu"))

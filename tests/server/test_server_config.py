@@ -55,6 +55,17 @@ def test_models(tmp_path):
     )
 
 
+def test_the_versions_that_a_policy_chooses():
+    one = pathlib.Path("m")
+    for model, chosen in (
+        (ModelConfig("m", one), {10}),
+        (ModelConfig("m", one, num_versions=2), {2, 10}),
+        (ModelConfig("m", one, "all"), {1, 2, 10}),
+        (ModelConfig("m", one, "specific", versions=(1, 2, 7)), {1, 2}),
+    ):
+        assert model.chosen({10, 1, 2}) == chosen
+
+
 def config(inside: str) -> str:
     return f'model_config_list {{ config {{ name: "m" {inside} }} }}'
 

@@ -7,19 +7,14 @@ conformance/: a row has its columns between bars, and an answer after "!" is a
 part of an error's text.
 """
 
-import asyncio
 import json
 import pathlib
 
 import aiohttp
 import pytest
-import tensorflow as tf
 
 from bert_tf.server.config import ModelConfig
-from tests.server.served_models import Background, served
-
-DTYPES = [tf.float32, tf.float64, tf.int8, tf.int16, tf.int32, tf.int64]
-DTYPES += [tf.uint8, tf.uint32, tf.uint64, tf.bool, tf.string, tf.float16]
+from tests.server.served_models import DTYPES, Background, fetch_text, served
 
 
 def rows(name: str) -> list[tuple[str, ...]]:
@@ -29,39 +24,22 @@ def rows(name: str) -> list[tuple[str, ...]]:
 
 
 @pytest.fixture(scope="module")
-def table_server(versions, tmp_path_factory):
-    """Two versions with a label, and a model that answers what it is given."""
-    module = tf.Module()
-    signatures = {}
-    for dtype in DTYPES:
-        spec = tf.TensorSpec(None, dtype, name="x")
-        signatures[dtype.name] = tf.function(
-            lambda x: {"y": tf.identity(x)}, input_signature=[spec]
-        ).get_concrete_function()
-    folder = tmp_path_factory.mktemp("echo")
-    tf.saved_model.save(module, str(folder / "1"), signatures=signatures)
-    models = (
-        ModelConfig("m", versions, "all", labels=(("stable", 1),)),
-        ModelConfig("echo", folder),
-    )
-    with served(models=models) as background:
+def table_server(versions):
+    """Two versions with a label."""
+    model = ModelConfig("m", versions, "all", labels=(("stable", 1),))
+    with served(models=(model,)) as background:
         yield background
 
 
 def ask(server: Background, asked: list[tuple[str, str, str]]) -> list:
     """The status and text of the answer to each method, path and body."""
-
-    async def one(session, method, path, body):
+    answers = []
+    for method, path, body in asked:
         url = aiohttp.client.URL(server.rest + path, encoded=True)
         data = body.encode() if method in ("POST", "PUT") else None
-        async with session.request(method, url, data=data) as answer:
-            return answer.status, await answer.text()
-
-    async def everything():
-        async with aiohttp.ClientSession() as session:
-            return [await one(session, *request) for request in asked]
-
-    return asyncio.run(everything())
+        status, _, text = fetch_text(url, data, method)
+        answers.append((status, text))
+    return answers
 
 
 def error_of(text: str) -> str:
@@ -70,7 +48,7 @@ def error_of(text: str) -> str:
     return answer["error"]
 
 
-@pytest.mark.parametrize("dtype", [dtype.name for dtype in DTYPES])
+@pytest.mark.parametrize("dtype", [d.name for d in DTYPES[:12]])
 def test_values(table_server, dtype):
     cases = [row for row in rows("values") if row[0] == dtype]
     assert cases
@@ -79,7 +57,7 @@ def test_values(table_server, dtype):
         [
             (
                 "POST",
-                "/v1/models/echo:predict",
+                "/v1/models/m:predict",
                 f'{{"signature_name": "{dtype}", "{form}": {value}}}',
             )
             for _, form, value, _ in cases
@@ -149,7 +127,7 @@ def test_brackets(table_server, depth, opening):
         f'{{"unused": {deep[:-1]}, {good}}}',
         f'{{"unused": {deep[:-1]}) , {good}}}',
     ]
-    path = "/v1/models/echo:predict"
+    path = "/v1/models/m:predict"
     answers = ask(table_server, [("POST", path, body) for body in bodies])
     assert answers[0][0] == 200
     fits = opening == "[" and depth <= 31

@@ -11,13 +11,17 @@ import time
 import aiohttp
 import grpc
 import pytest
-import tensorflow as tf
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from bert_tf.errors import UserError
 from bert_tf.server.config import read_tls
-from tests.server.served_models import Background, fetch, served
+from tests.server.served_models import (
+    Background,
+    fetch,
+    predict_request,
+    served,
+)
 
 _STATUS = health_pb2.HealthCheckResponse.ServingStatus
 
@@ -45,13 +49,10 @@ def written(folder: pathlib.Path, **fields: object) -> pathlib.Path:
     return path
 
 
-def asked_by_grpc(channel: grpc.Channel, **more) -> list[int]:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "m"
-    request.model_spec.signature_name = "version"
-    request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a"]))
+def asked_by_grpc(channel: grpc.Channel) -> list[int]:
     stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-    answer = stub.Predict(request, timeout=30, **more)
+    request = predict_request("version", text=["a"])
+    answer = stub.Predict(request, timeout=30)
     return list(answer.outputs["version"].int_val)
 
 
@@ -59,51 +60,41 @@ def rest_url(server: Background) -> str:
     return f"https://127.0.0.1:{server.server.rest_port}/v1/models/m"
 
 
-def test_both_ports_are_over_tls(versions, pair, tmp_path):
+@pytest.mark.parametrize("verified", [False, True])
+def test_both_ports_are_over_tls(versions, pair, tmp_path, verified):
+    """With a certificate of the client's where one is asked for."""
     key, cert = pair
-    tls = read_tls(written(tmp_path, server_key=key, server_cert=cert))
-    trusted = ssl.create_default_context(cadata=cert)
+    fields = {"server_key": key, "server_cert": cert}
+    if verified:
+        fields |= {"custom_ca": cert, "client_verify": True}
+    for name, text in (("key", key), ("cert", cert)):
+        (tmp_path / name).write_text(text)
+    known = ssl.create_default_context(cadata=cert)
+    known.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    unknown = ssl.create_default_context(cadata=cert)
+    root = cert.encode()
+    tls = read_tls(written(tmp_path, **fields))
     with served(versions, tls=tls) as server:
-        assert fetch(rest_url(server), ssl=trusted)[0] == 200
-        credentials = grpc.ssl_channel_credentials(cert.encode())
-        with grpc.secure_channel(server.grpc, credentials) as channel:
-            assert asked_by_grpc(channel) == [2]
+        for context, credentials, welcome in (
+            (known, (root, key.encode(), root), True),
+            (unknown, (root,), not verified),
+        ):
+            with grpc.secure_channel(
+                server.grpc, grpc.ssl_channel_credentials(*credentials)
+            ) as channel:
+                if welcome:
+                    assert fetch(rest_url(server), ssl=context)[0] == 200
+                    assert asked_by_grpc(channel) == [2]
+                    continue
+                with pytest.raises(aiohttp.ClientError):
+                    fetch(rest_url(server), ssl=context)
+                with pytest.raises(grpc.RpcError):
+                    asked_by_grpc(channel)
         with (
             grpc.insecure_channel(server.grpc) as channel,
             pytest.raises(grpc.RpcError),
         ):
             asked_by_grpc(channel)
-
-
-def test_clients_need_a_certificate_where_asked_for(versions, pair, tmp_path):
-    key, cert = pair
-    path = written(
-        tmp_path,
-        server_key=key,
-        server_cert=cert,
-        custom_ca=cert,
-        client_verify=True,
-    )
-    with served(versions, tls=read_tls(path)) as server:
-        for known in (False, True):
-            trusted = ssl.create_default_context(cadata=cert)
-            credentials = grpc.ssl_channel_credentials(cert.encode())
-            if known:
-                for name, text in (("key", key), ("cert", cert)):
-                    (tmp_path / name).write_text(text)
-                trusted.load_cert_chain(tmp_path / "cert", tmp_path / "key")
-                credentials = grpc.ssl_channel_credentials(
-                    cert.encode(), key.encode(), cert.encode()
-                )
-            with grpc.secure_channel(server.grpc, credentials) as channel:
-                if known:
-                    assert fetch(rest_url(server), ssl=trusted)[0] == 200
-                    assert asked_by_grpc(channel) == [2]
-                    continue
-                with pytest.raises(aiohttp.ClientError):
-                    fetch(rest_url(server), ssl=trusted)
-                with pytest.raises(grpc.RpcError):
-                    asked_by_grpc(channel)
 
 
 def test_wrong_tls(pair, tmp_path):
@@ -121,9 +112,11 @@ def test_wrong_tls(pair, tmp_path):
             read_tls(written(tmp_path, **fields))
 
 
-def test_health_is_told_until_the_end(versions):
+def test_health_is_told_until_the_end_and_requests_are_counted(versions):
     with contextlib.ExitStack() as stack:
-        server = stack.enter_context(served(versions, health=True))
+        server = stack.enter_context(
+            served(versions, health=True, grpc_max_requests=1)
+        )
         with grpc.insecure_channel(server.grpc) as channel:
             stub = health_pb2_grpc.HealthStub(channel)
             for name in ("", "PredictionService", "ModelService"):
@@ -131,6 +124,10 @@ def test_health_is_told_until_the_end(versions):
                 assert stub.Check(request, timeout=30).status == _STATUS.SERVING
             watch = stub.Watch(health_pb2.HealthCheckRequest(), timeout=60)
             assert next(watch).status == _STATUS.SERVING
+            # The watch is the one request that may be open.
+            with pytest.raises(grpc.RpcError) as caught:
+                asked_by_grpc(channel)
+            assert caught.value.code().name == "RESOURCE_EXHAUSTED"
             seen = []
             reader = threading.Thread(
                 target=lambda: seen.extend(one.status for one in watch)
@@ -142,8 +139,10 @@ def test_health_is_told_until_the_end(versions):
             assert time.monotonic() - start < 15
             reader.join()
     assert seen == [_STATUS.NOT_SERVING]
+
+
+def test_without_the_flag_there_is_no_health_service(server):
     with (
-        served(versions) as server,
         grpc.insecure_channel(server.grpc) as channel,
         pytest.raises(grpc.RpcError) as caught,
     ):
@@ -151,18 +150,3 @@ def test_health_is_told_until_the_end(versions):
             health_pb2.HealthCheckRequest(), timeout=30
         )
     assert caught.value.code().name == "UNIMPLEMENTED"
-
-
-def test_grpc_takes_so_many_requests_at_once(versions):
-    with (
-        served(versions, grpc_max_requests=1, health=True) as server,
-        grpc.insecure_channel(server.grpc) as channel,
-    ):
-        watch = health_pb2_grpc.HealthStub(channel).Watch(
-            health_pb2.HealthCheckRequest(), timeout=30
-        )
-        next(watch)
-        with pytest.raises(grpc.RpcError) as caught:
-            asked_by_grpc(channel)
-        assert caught.value.code().name == "RESOURCE_EXHAUSTED"
-        watch.cancel()

@@ -2,26 +2,19 @@
 
 import asyncio
 import contextlib
-import io
-import json
 import pathlib
 import shutil
 import threading
 import time
 
-import aiohttp
-import grpc
 import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import (
-    predict_pb2,
     prediction_log_pb2,
-    prediction_service_pb2_grpc,
 )
 
 from bert_tf.errors import UserError
 from bert_tf.server import manager
-from bert_tf.server.batching import BatchingParameters
 from bert_tf.server.config import ModelConfig, read_models
 from bert_tf.server.manager import WARM_UP_FILE
 from tests.server.served_models import (
@@ -29,6 +22,7 @@ from tests.server.served_models import (
     changed_signatures,
     copy_version,
     fetch,
+    predict_request,
     served,
 )
 
@@ -69,11 +63,8 @@ def write_warm_up(version: pathlib.Path, *texts: str) -> None:
     path.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(str(path)) as writer:
         for text in texts:
-            request = predict_pb2.PredictRequest()
-            request.model_spec.name = "m"
-            request.model_spec.signature_name = "picky"
+            request = predict_request("picky", text=[text])
             # One value that stands for two.
-            request.inputs["text"].CopyFrom(tf.make_tensor_proto([text]))
             request.inputs["text"].tensor_shape.dim[0].size = 2
             log = prediction_log_pb2.PredictionLog(
                 predict_log=prediction_log_pb2.PredictLog(request=request)
@@ -81,67 +72,9 @@ def write_warm_up(version: pathlib.Path, *texts: str) -> None:
             writer.write(log.SerializeToString())
 
 
-@pytest.mark.parametrize("batched", [False, True])
-def test_a_swap_under_load_loses_no_request(folder, versions, batched):
-    batching = BatchingParameters(max_batch_size=8) if batched else None
-    with served(folder, batching=batching) as server:
-        seen, errors, stop = [], [], threading.Event()
-
-        async def rest_client(session):
-            while not stop.is_set():
-                async with session.post(
-                    f"{server.rest}/v1/models/m:predict",
-                    data=io.BytesIO(json.dumps(ASK_VERSION).encode()),
-                ) as answer:
-                    value = await answer.json()
-                    if answer.status == 200:
-                        seen.append(value["predictions"][0])
-                    else:
-                        errors.append(value)
-
-        async def rest_clients():
-            async with aiohttp.ClientSession() as session:
-                await asyncio.gather(*(rest_client(session) for _ in range(6)))
-
-        def grpc_client():
-            request = predict_pb2.PredictRequest()
-            request.model_spec.name = "m"
-            request.model_spec.signature_name = "version"
-            request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a"]))
-            with grpc.insecure_channel(server.grpc) as channel:
-                stub = prediction_service_pb2_grpc.PredictionServiceStub(
-                    channel
-                )
-                while not stop.is_set():
-                    try:
-                        response = stub.Predict(request)
-                    except grpc.RpcError as error:
-                        errors.append(str(error))
-                    else:
-                        seen.append(response.outputs["version"].int_val[0])
-
-        threads = [
-            threading.Thread(target=lambda: asyncio.run(rest_clients())),
-            threading.Thread(target=grpc_client),
-        ]
-        for thread in threads:
-            thread.start()
-        try:
-            until(lambda: seen.count(1) > 50)
-            copy_version(versions / "2", folder / "2")
-            until(lambda: seen.count(2) > 50)
-            until(lambda: states(server) == {1: "END", 2: "AVAILABLE"})
-        finally:
-            stop.set()
-            for thread in threads:
-                thread.join()
-        assert errors == []
-        assert set(seen) == {1, 2}
-
-
 def test_a_request_in_flight_keeps_its_version(folder, versions):
     with served(folder) as server:
-        body = {"signature_name": "slow", "instances": [5000]}
+        body = {"signature_name": "slow", "instances": ["5000"]}
         answers = []
         url = f"{server.rest}/v1/models/m:predict"
         client = threading.Thread(
@@ -156,44 +89,43 @@ def test_a_request_in_flight_keeps_its_version(folder, versions):
         until(lambda: states(server)[1] == "END")
 
 
-def half_copied(versions, folder, kind):
+def halve(path: pathlib.Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+DATA = "variables/variables.data-00000-of-00001"
+LACKS = {
+    "the graph": lambda version: (version / "saved_model.pb").unlink(),
+    "half of the graph": lambda version: halve(version / "saved_model.pb"),
+    "the variables": lambda version: shutil.rmtree(version / "variables"),
+    "half of the variables": lambda version: halve(version / DATA),
+}
+
+
+def half_copied(versions, target, lacks):
     """Version 2 with something missing."""
-    target = folder / "2"
     shutil.copytree(versions / "2", target)
-    data = target / "variables" / "variables.data-00000-of-00001"
-    graph = target / "saved_model.pb"
-    if kind == "no graph":
-        graph.unlink()
-    elif kind == "half a graph":
-        graph.write_bytes(graph.read_bytes()[: graph.stat().st_size // 2])
-    elif kind == "no variables":
-        shutil.rmtree(target / "variables")
-    elif kind == "half the variables":
-        data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
-    elif kind == "empty":
-        shutil.rmtree(target)
-        target.mkdir()
+    LACKS[lacks](target)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["no graph", "half a graph", "no variables", "half the variables", "empty"],
-)
-def test_a_half_copied_version_waits(folder, versions, kind, capfd):
+def test_a_half_copied_version_waits(folder, versions, capfd):
     with served(folder) as server:
-        half_copied(versions, folder, kind)
-        if kind != "empty":
-            until(lambda: states(server).get(2) == "END")
-            _, answer = fetch(f"{server.rest}/v1/models/m/versions/2")
+        (folder / "2").mkdir()
+        for number, lacks in enumerate(LACKS, 3):
+            target = folder / str(number)
+            half_copied(versions, target, lacks)
+            until(lambda n=number: states(server).get(n) == "END")
+            _, answer = fetch(f"{server.rest}/v1/models/m/versions/{number}")
             (status,) = answer["model_version_status"]
             assert status["status"]["error_code"] != "OK"
-            assert str(folder / "2") in status["status"]["error_message"]
-            assert "version 2 does not load" in capfd.readouterr().err
-        assert version_of(server) == 1
-        # The rest arrives.
-        shutil.copytree(versions / "2", folder / "2", dirs_exist_ok=True)
-        until(lambda: states(server).get(2) == "AVAILABLE")
-        assert version_of(server) == 2
+            assert str(target) in status["status"]["error_message"]
+            said = f"version {number} does not load"
+            assert said in capfd.readouterr().err
+            assert version_of(server) == (1 if number == 3 else 2)
+            # The rest arrives.
+            shutil.copytree(versions / "2", target, dirs_exist_ok=True)
+            until(lambda n=number: states(server).get(n) == "AVAILABLE")
+            assert version_of(server) == 2
 
 
 def test_a_folder_that_still_changes_is_not_loaded(folder, versions):
@@ -215,8 +147,8 @@ def test_a_folder_that_changes_while_it_is_loaded(
     class Meddled(manager.LoadedModel):
         """Finds that version 2 gets one more file, the first time."""
 
-        def __init__(self, path, options):
-            super().__init__(path, options)
+        def __init__(self, path, *options):
+            super().__init__(path, *options)
             if path.name == "2":
                 (path / "late").touch()
 
@@ -231,7 +163,7 @@ def test_a_folder_that_changes_while_it_is_loaded(
 
 
 def test_at_the_start_the_newest_whole_version_serves(folder, versions):
-    half_copied(versions, folder, "half the variables")
+    half_copied(versions, folder / "2", "half of the variables")
     with served(folder) as server:
         assert version_of(server) == 1
         assert states(server) == {1: "AVAILABLE", 2: "END"}
@@ -251,43 +183,8 @@ def test_warm_up_runs_and_must_succeed(folder, versions, tmp_path, capfd):
     failed = 'status="INVALID_ARGUMENT"} 1'
     assert f'{records}{{model_path="{folder / "2"}",{failed}' in metrics
     assert "request 1: " in capfd.readouterr().err
-
-
-def test_a_warm_up_request_stands_for_no_more_than_a_request_may(folder):
-    write_warm_up(folder / "1", "fine")
-    with (
-        pytest.raises(UserError, match="request 0: tensor parsing error: text"),
-        served(folder, max_request_bytes=10),
-    ):
-        pass
-
-
-def test_a_signature_of_a_tensor_that_is_not_there_does_not_load(folder):
-    with changed_signatures(folder / "1") as definitions:
-        definitions["pair"].outputs["score"].name = "nothing:0"
-    with (
-        pytest.raises(UserError, match='"pair" names the tensor nothing:0'),
-        served(folder),
-    ):
-        pass
-
-
-def test_without_warm_up_a_wrong_file_does_not_matter(folder):
-    write_warm_up(folder / "1", "bad")
-    with (
-        pytest.raises(UserError, match="must not be bad"),
-        served(folder),
-    ):
-        pass
     with served(folder, warm_up=False) as server:
-        assert version_of(server) == 1
-
-
-def test_a_folder_that_vanishes_does_not_end_service(folder):
-    with served(folder) as server:
-        shutil.rmtree(folder)
-        time.sleep(0.5)
-        assert version_of(server) == 1
+        assert version_of(server) == 2
 
 
 def test_going_back_to_an_older_version(folder, versions):
@@ -299,36 +196,10 @@ def test_going_back_to_an_older_version(folder, versions):
         assert version_of(server) == 1
         copy_version(versions / "2", folder / "2")
         until(lambda: states(server) == {1: "END", 2: "AVAILABLE"})
-
-
-def test_policies_and_labels(folder, versions):
-    copy_version(versions / "2", folder / "2")
-    copy_version(versions / "2", folder / "10")
-    for config, expected in (
-        (ModelConfig("m", folder, num_versions=2), {2, 10}),
-        (ModelConfig("m", folder, "all"), {1, 2, 10}),
-        (ModelConfig("m", folder, "specific", versions=(1, 2)), {1, 2}),
-    ):
-        with served(models=(config,)) as server:
-            assert set(states(server)) == expected
-    labels = (("canary", 2), ("stable", 1))
-    config = ModelConfig("m", folder, "all", labels=labels)
-    with served(models=(config,)) as server:
-        assert version_of(server, "/labels/stable") == 1
-        assert version_of(server, "/labels/canary") == 2
-        assert version_of(server, "/versions/1") == 1
-
-
-def test_a_label_needs_its_version(folder):
-    config = ModelConfig("m", folder, labels=(("stable", 7),))
-    with (
-        pytest.raises(UserError, match="'stable' names version 7, .* is 1"),
-        served(models=(config,)),
-    ):
-        pass
-    with served(models=(config,), labels_for_unavailable=True) as server:
-        url = f"{server.rest}/v1/models/m/labels/stable:predict"
-        assert fetch(url, ASK_VERSION)[0] == 404
+        # A folder that vanishes does not end service.
+        shutil.rmtree(folder)
+        time.sleep(0.5)
+        assert version_of(server) == 2
 
 
 def test_a_config_file_that_changes(folder, versions, tmp_path):
@@ -368,10 +239,10 @@ def test_a_label_goes_over_when_its_version_is_there(
     started, go_on = threading.Event(), threading.Event()
 
     class Waiting(manager.LoadedModel):
-        def __init__(self, path, options):
+        def __init__(self, *options):
             started.set()
             assert go_on.wait(30)
-            super().__init__(path, options)
+            super().__init__(*options)
 
     def config(number: int) -> ModelConfig:
         labels = (("stable", number),)
@@ -390,7 +261,7 @@ def test_a_label_goes_over_when_its_version_is_there(
         changing.join()
         assert version_of(server, "/labels/stable") == 2
         # A version that is not there, and one that does not load.
-        half_copied(versions, folder.parent, "half a graph")
+        half_copied(versions, folder.parent / "2", "half of the graph")
         (folder.parent / "2").rename(folder / "3")
         for number in (7, 3):
             with pytest.raises(
@@ -442,18 +313,6 @@ def test_a_reload_goes_on_without_its_client(folder, versions):
         until(lambda: states(server) == {1: "END", 2: "AVAILABLE"})
 
 
-def test_a_reload_with_no_models(folder):
-    with served(folder) as server:
-        reload(server)
-        until(lambda: states(server) == {1: "END"})
-        url = f"{server.rest}/v1/models/m:predict"
-        status, answer = fetch(url, ASK_VERSION)
-        assert status == 404
-        assert "Servable not found for request: Latest(m)" in answer["error"]
-        reload(server, ModelConfig("m", folder))
-        assert version_of(server) == 1
-
-
 def test_a_polled_label_waits_for_its_version(folder, versions, tmp_path):
     path = tmp_path / "models.config"
     text = f'''model_config_list {{ config {{ name: "m" base_path: "{folder}"
@@ -471,29 +330,42 @@ def test_a_polled_label_waits_for_its_version(folder, versions, tmp_path):
         until(lambda: fetch(url, ASK_VERSION) == (200, {"predictions": [2]}))
 
 
+def _missing_tensor(version):
+    with changed_signatures(version) as definitions:
+        definitions["pair"].outputs["score"].name = "nothing:0"
+
+
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("change", "settings", "message"),
     [
-        (lambda base: base / "none", "no such folder"),
-        (lambda base: base, r"no version folder \(1, 2, ...\)"),
+        (lambda v: shutil.rmtree(v.parent), {}, "'m': no such folder: .*/m"),
+        (shutil.rmtree, {}, r"no version folder \(1, 2, ...\) in .*/m"),
+        (
+            lambda v: v.replace(v.with_name("saved_model.pb")),
+            {},
+            "give the folder it lies in",
+        ),
+        (LACKS["half of the graph"], {}, "model 'm': .*/1: "),
+        (_missing_tensor, {}, '"pair" names the tensor nothing:0'),
+        (
+            lambda v: write_warm_up(v, "fine"),
+            {"max_request_bytes": 10},
+            "request 0: tensor parsing error: text",
+        ),
+        (
+            lambda v: None,
+            {"labels": (("stable", 7),)},
+            "'stable' names version 7, .* is 1",
+        ),
     ],
 )
-def test_nothing_to_serve(tmp_path, make, message):
-    with pytest.raises(UserError, match=message), served(make(tmp_path)):
-        pass
-
-
-def test_a_version_folder_is_no_base_path(versions):
+def test_nothing_to_serve(folder, change, settings, message):
+    change(folder / "1")
+    model = ModelConfig("m", folder, labels=settings.pop("labels", ()))
     with (
-        pytest.raises(UserError, match="give the folder it lies in"),
-        served(versions / "1"),
+        pytest.raises(UserError, match=message),
+        served(models=(model,), **settings),
     ):
-        pass
-
-
-def test_only_a_broken_version(versions, tmp_path):
-    half_copied(versions, tmp_path, "half a graph")
-    with pytest.raises(UserError, match="model 'm': .*/2: "), served(tmp_path):
         pass
 
 

@@ -22,20 +22,22 @@ from tensorflow_serving.apis import prediction_log_pb2
 from bert_tf.errors import UserError
 from bert_tf.server.batching import BatchingParameters
 from bert_tf.server.manager import WARM_UP_FILE
-from tests.server.served_models import fetch
+from tests import commands
+from tests.server.served_models import fetch, predict_request
 from tools import serve
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
-class Slow(tf.Module):
-    """Echoes text; the text "slow" takes a while."""
+class Waiting(tf.Module):
+    """Echoes text; the text "slow" takes a while, "endless" for ever."""
 
     @tf.function(
         input_signature=[tf.TensorSpec([None], tf.string, name="text")]
     )
     def echo(self, text):
         steps = tf.where(tf.reduce_any(text == "slow"), 5000, 0)
+        steps = tf.where(tf.reduce_any(text == "endless"), 10_000_000, steps)
         seed = tf.ones([200, 200]) / 200.0
         matrix = tf.while_loop(
             lambda i, m: i < steps, lambda i, m: (i + 1, m @ seed), [0, seed]
@@ -47,7 +49,7 @@ class Slow(tf.Module):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
-    module = Slow()
+    module = Waiting()
     tf.saved_model.save(
         module, str(folder / "3"), signatures={"serving_default": module.echo}
     )
@@ -62,23 +64,17 @@ def free_ports() -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "tools.serve", *words]
-
-
 def started(*words: str) -> subprocess.Popen:
+    """With the environment of a user, who does not set TensorFlow's log."""
+    environment = dict(os.environ)
+    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
     return subprocess.Popen(
-        command(*words),
+        [sys.executable, "-m", "tools.serve", *words],
         cwd=ROOT,
-        env=environment(),
+        env=environment,
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def environment() -> dict[str, str]:
-    """That of a user: the tests' own setting of TensorFlow's log left out."""
-    return {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
 
 
 @pytest.fixture
@@ -128,13 +124,7 @@ def test_from_start_to_sigterm(folder):
 
 
 def test_a_mistake_is_one_line(tmp_path):
-    done = subprocess.run(
-        command(f"--model_base_path={tmp_path}/none"),
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
+    done = commands.run("tools.serve", f"--model_base_path={tmp_path}/none")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         f"error: model 'default': no such folder: {tmp_path}/none.\n"
@@ -240,66 +230,41 @@ def test_flags_go_before_the_file(parsed, tmp_path):
         assert serve._batching() == BatchingParameters(9, 100, 2)
 
 
-class Endless(tf.Module):
-    """Takes longer than anybody waits."""
-
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string, name="text")]
-    )
-    def wait(self, text):
-        seed = tf.ones([200, 200]) / 200.0
-        matrix = tf.while_loop(
-            lambda i, m: i < 10_000_000,
-            lambda i, m: (i + 1, m @ seed),
-            [0, seed],
-        )[1]
-        return {"sum": tf.fill(tf.shape(text), tf.reduce_sum(matrix))}
-
-
-@pytest.fixture(scope="module")
-def endless(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("endless")
-    module = Endless()
-    tf.saved_model.save(
-        module, str(folder / "1"), signatures={"serving_default": module.wait}
-    )
-    return folder
-
-
-def test_sigterm_while_models_load(endless, tmp_path):
-    shutil.copytree(endless, tmp_path / "m")
+def test_sigterm_while_models_load(folder, tmp_path):
+    shutil.copytree(folder / "3", tmp_path / "m" / "3")
     log = prediction_log_pb2.PredictionLog()
-    request = log.predict_log.request
-    request.model_spec.name = "default"
-    request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a"]))
-    warm_up = tmp_path / "m" / "1" / WARM_UP_FILE
-    warm_up.parent.mkdir(exist_ok=True)
+    request = predict_request(text=["endless"])
+    log.predict_log.request.CopyFrom(request)
+    warm_up = tmp_path / "m" / "3" / WARM_UP_FILE
+    warm_up.parent.mkdir()
     with tf.io.TFRecordWriter(str(warm_up)) as writer:
         writer.write(log.SerializeToString())
-    process = started(f"--model_base_path={tmp_path / 'm'}")
-    status = pathlib.Path(f"/proc/{process.pid}/status")
+    server = commands.Command(
+        "tools.serve",
+        f"--model_base_path={tmp_path / 'm'}",
+        log=tmp_path / "log",
+    )
+    status = pathlib.Path(f"/proc/{server.pid}/status")
     caught = 0
     while not caught & 1 << (signal.SIGTERM - 1):
-        assert process.poll() is None
+        assert server.poll() is None
         time.sleep(0.1)
         (line,) = re.findall(r"SigCgt:\s*(\w+)", status.read_text())
         caught = int(line, 16)
     time.sleep(1)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(5) == 0
-    said = process.stderr.read()
-    assert said == "stopping: the models were still being loaded\n"
-    process.stderr.close()
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(5) == 0
+    said = "stopping: the models were still being loaded\n"
+    assert server.printed() == said
 
 
 @pytest.mark.slow
-def test_sigterm_while_a_request_never_ends(endless):
+def test_sigterm_while_a_request_never_ends(folder):
     rest, grpc = free_ports()
     process = started(
-        f"--model_base_path={endless}",
+        f"--model_base_path={folder}",
         f"--rest_api_port={rest}",
         f"--port={grpc}",
-        "--noenable_model_warmup",
     )
     for line in process.stderr:
         if line == "ready\n":
@@ -308,7 +273,7 @@ def test_sigterm_while_a_request_never_ends(endless):
 
     def ask() -> None:
         with contextlib.suppress(aiohttp.ClientError):
-            fetch(url, {"instances": ["a"]})
+            fetch(url, {"instances": ["endless"]})
 
     client = threading.Thread(target=ask)
     client.start()

@@ -16,15 +16,12 @@ import sys
 import aiohttp
 import grpc
 import pytest
-import tensorflow as tf
-from tensorflow_serving.apis import (
-    predict_pb2,
-    prediction_service_pb2_grpc,
-)
+from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 import bert_tf
 from tests.server.served_models import (
     copy_version,
+    predict_request,
     resident,
     write_classifier,
 )
@@ -63,9 +60,7 @@ class Clients:
                 self.counts["REST", answer.status] += 1
 
     async def grpc_client(self) -> None:
-        request = predict_pb2.PredictRequest()
-        request.model_spec.name = "m"
-        request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a film"]))
+        request = predict_request(text=["a film"])
         where = f"127.0.0.1:{self.grpc_port}"
         async with grpc.aio.insecure_channel(where) as channel:
             stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
@@ -79,30 +74,21 @@ class Clients:
                     self.counts["gRPC", error.code().name] += 1
 
     async def slow_client(self, kind: str) -> None:
-        """Sends byte by byte, stops in the middle, or hardly reads."""
+        """Stops in the middle of its body, or hardly reads the answer."""
+        texts = {"instances": ["a good film"] * 100}
+        body = json.dumps(texts).encode()
         head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: "
+        request = f"{head}{len(body)}\r\n\r\n".encode() + body
         while True:
             reader, writer = await asyncio.open_connection(
                 "127.0.0.1", self.rest, limit=1 << 10
             )
             answer = b""
             try:
-                if kind == "headers":
-                    await self._trickle(writer, head.encode())
-                elif kind == "body":
-                    writer.write(f"{head}{len(BODY)}\r\n\r\n".encode())
-                    await self._trickle(writer, BODY[:12])
-                elif kind == "half a body":
-                    writer.write(f"{head}{len(BODY)}\r\n\r\n".encode())
-                    writer.write(BODY[:9])
-                    await writer.drain()
-                else:
-                    many = {"instances": ["a good film"] * 100}
-                    text = json.dumps(many).encode()
-                    writer.write(f"{head}{len(text)}\r\n\r\n".encode() + text)
-                    await writer.drain()
-                    await asyncio.sleep(2)
-                if kind != "half a body":
+                writer.write(request if kind == "reader" else request[:-9])
+                await writer.drain()
+                await asyncio.sleep(2)
+                if kind == "reader":
                     answer = await reader.read(1 << 10)
             except ConnectionError:
                 pass
@@ -110,13 +96,6 @@ class Clients:
                 writer.transport.abort()
             status = answer.split(b" ")[1].decode() if answer else "closed"
             self.counts[kind, status] += 1
-            await asyncio.sleep(0.2)
-
-    async def _trickle(self, writer: asyncio.StreamWriter, data: bytes) -> None:
-        for byte in data:
-            writer.write(bytes([byte]))
-            await writer.drain()
-            await asyncio.sleep(0.4)
 
     @contextlib.asynccontextmanager
     async def at_work(self):
@@ -124,7 +103,7 @@ class Clients:
             aiohttp.ClientSession() as session,
             asyncio.TaskGroup() as group,
         ):
-            kinds = ("headers", "body", "half a body", "reader")
+            kinds = ("half a body", "reader")
             tasks = [
                 group.create_task(work)
                 for work in (
@@ -211,9 +190,9 @@ def test_swaps_under_load_and_slow_clients(tmp_path):
         "DEADLINE_EXCEEDED",
     }
     assert {kind for kind, _ in counts} == {
-        *("REST", "gRPC", "headers", "body", "half a body", "reader"),
+        *("REST", "gRPC", "half a body", "reader"),
     }
     assert {
         status for kind, status in counts if kind not in ("REST", "gRPC")
-    } <= {"200", "408", "closed"}
+    } <= {"200", "closed"}
     assert used[40] < 1.03 * used[5]
