@@ -82,7 +82,7 @@ class PackedClassifier(TextModel):
         return self.answer_tokens(self.pack(text))
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
-        """The logits, and of two classes or more what they say."""
+        """The logits and, of two classes or more, the answers from them."""
         logits = tf.cast(self.forward(inputs), tf.float32)
         if self.labels:
             check_outputs(logits.shape[-1], self.labels)

@@ -1,6 +1,6 @@
 """Loads a SavedModel as TensorFlow Serving does and answers requests.
 
-Run by its path, by `fresh_check.py`; it must not import bert_tf. Standard
+Run by its path, by `saving.py`; it must not import bert_tf. Standard
 input is a JSON list of [signature, {input: tensor}], and the last line of
 standard output a list of {output: tensor}, a tensor being a TensorProto in
 base64.

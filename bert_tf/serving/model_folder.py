@@ -81,7 +81,10 @@ def served_model(
             "example) and cannot be served; fine-tune the encoder itself."
         )
     if not heads:
-        return _pretrained(checkpoint, tokenizer, precision)
+        kind = BertPretrainer if MASKED_LM in checkpoint.heads else BertEncoder
+        model = kind(checkpoint.config, dtype=precision)
+        restore(model, checkpoint)
+        return PretrainedModel(model, tokenizer)
     if not pathlib.Path(folder, TASK_FILE).is_file():
         raise UserError(
             f"`folder`={folder}: its {heads[0]} has no {TASK_FILE}, which says "
@@ -90,15 +93,6 @@ def served_model(
             "like, or export from Python with bert_tf.serving."
         )
     return _fine_tuned(heads[0], folder, checkpoint, tokenizer, precision)
-
-
-def _pretrained(
-    checkpoint: Checkpoint, tokenizer: BertTokenizer, precision: str
-) -> PretrainedModel:
-    kind = BertPretrainer if MASKED_LM in checkpoint.heads else BertEncoder
-    model = kind(checkpoint.config, dtype=precision)
-    restore(model, checkpoint)
-    return PretrainedModel(model, tokenizer)
 
 
 def _fine_tuned(

@@ -52,7 +52,7 @@ class PretrainedModel(TextModel):
       max_seq_length: the longest row; None is the number of positions that
         the model has.
       top_k: K.
-      max_masks: the most masks of a text.
+      max_masks: of a text; more are refused.
 
     Raises:
       UserError: see `TextModel`; or another model, or a number that is out of
@@ -139,16 +139,16 @@ class PretrainedModel(TextModel):
     def _fill_mask(self, text: tf.Tensor) -> Tensors:
         with tf.device(HOST):
             masked, places, masks = self._masked(text)
-            most = largest(masks)
+            width = largest(masks)
         found = self.compute(
             masked,
             None,
             functools.partial(self._best, places),
             {"ids": (None, self._top_k), "scores": (None, self._top_k)},
-            most,
+            width,
         )
         with tf.device(HOST):
-            is_mask = (tf.range(most) < masks[:, tf.newaxis])[:, :, tf.newaxis]
+            is_mask = (tf.range(width) < masks[:, tf.newaxis])[:, :, tf.newaxis]
             tokens = self.tokenizer.id_to_token(tf.cast(found["ids"], tf.int32))
             return {
                 "tokens": tf.where(is_mask, tokens, ""),

@@ -104,7 +104,7 @@ def checked_windows(
       length: int32 [N], tokens of each text.
       room: tokens of a window, or int32 [N].
       stride: tokens from one window to the next.
-      max_windows: the most of a text.
+      max_windows: of a text; more are refused.
       name: of the input that the texts are from, for the error.
       empty: windows of a text without tokens.
       align_last: see `make_windows`.

@@ -13,7 +13,7 @@ HOST = "/CPU:0"
 # Lengths that rows are padded to; beyond the last, multiples of it.
 _LENGTHS = (32, 64, 96, 128, 192, 256, 384, 512)
 # Tokens, padding included, that go through the model at a time: what memory
-# grows with. Rows of like length go together.
+# grows with. Rows of similar length go together.
 _TOKENS_AT_ONCE = 2048
 
 Tensors = dict[str, tf.Tensor]
@@ -33,7 +33,7 @@ def lengths_up_to(longest: int) -> tuple[int, ...]:
 
 
 class RowComputer(tf.Module):
-    """Puts rows through a model, some of like length at a time.
+    """Puts rows through a model, some of similar length at a time.
 
     Args:
       tokenizer: what made the ids.

@@ -31,8 +31,6 @@ EXTRA = "assets.extra"
 WARM_UP_FILE = "tf_serving_warmup_requests"
 RECIPE_FILE = "recipe.json"
 MODEL_FILE = "model.json"
-_CLASSIFY = "tensorflow/serving/classify"
-_REGRESS = "tensorflow/serving/regress"
 # How near the numbers of a fresh process must be. The last digits depend on how
 # the graph was optimised. A bfloat16 has 8 bits of mantissa, so one rounding is
 # 2**-9 of a value; a fused operation saves one and twelve layers add them up.
@@ -116,10 +114,11 @@ def write_version(
         description = describe_model(served) | dict(training or {})
         text = json.dumps(description, indent=2)
         write_text(extra / MODEL_FILE, text + "\n")
-        methods = served.method_names()
         with tf.io.TFRecordWriter(str(extra / WARM_UP_FILE)) as writer:
             for request in requests:
-                log = prediction_log(folder.parent.name, request, methods)
+                log = _prediction_log(
+                    folder.parent.name, request, served.method
+                )
                 writer.write(log.SerializeToString(deterministic=True))
         _check_in_fresh_process(
             beside, signatures, requests, served.compute_dtype, str(folder)
@@ -150,39 +149,30 @@ def save(served: TextModel, folder: pathlib.Path) -> dict:
     """Writes the SavedModel alone; returns its signatures by name."""
     signatures = served.signatures()
     with tempfile.TemporaryDirectory() as temporary:
-        path = os.path.join(temporary, VOCABULARY_FILE)
-        served.tokenizer.vocabulary.save(path)
-        served.vocabulary_file = tf.saved_model.Asset(path)
+        vocabulary = os.path.join(temporary, VOCABULARY_FILE)
+        served.tokenizer.vocabulary.save(vocabulary)
+        served.vocabulary_file = tf.saved_model.Asset(vocabulary)
         tf.saved_model.save(served, str(folder), signatures=signatures)
-    _set_methods(folder, served.method_names())
+    if served.method:
+        # TensorFlow 2 writes every signature as one for :predict.
+        path = folder / "saved_model.pb"
+        model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+        for graph in model.meta_graphs:
+            definition = graph.signature_def[served.method]
+            definition.method_name = f"tensorflow/serving/{served.method}"
+        path.write_bytes(model.SerializeToString(deterministic=True))
+        # It is that of the file as it was; readers take its absence.
+        (folder / "fingerprint.pb").unlink(missing_ok=True)
     return signatures
 
 
-def _set_methods(folder: pathlib.Path, methods: dict[str, str]) -> None:
-    """Says which signatures are for :classify and :regress.
-
-    TensorFlow 2 writes every signature as one for :predict.
-    """
-    if not methods:
-        return
-    path = folder / "saved_model.pb"
-    model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
-    for graph in model.meta_graphs:
-        for name, method in methods.items():
-            graph.signature_def[name].method_name = method
-    path.write_bytes(model.SerializeToString(deterministic=True))
-    # It is that of the file as it was; readers take its absence.
-    (folder / "fingerprint.pb").unlink(missing_ok=True)
-
-
-def prediction_log(
-    model: str, request: Request, methods: dict[str, str]
+def _prediction_log(
+    model: str, request: Request, method: str | None
 ) -> prediction_log_pb2.PredictionLog:
     """A request as TensorFlow Serving records it."""
     log = prediction_log_pb2.PredictionLog()
-    method = methods.get(request.signature)
-    if method in (_CLASSIFY, _REGRESS):
-        kind = log.classify_log if method == _CLASSIFY else log.regress_log
+    if request.signature == method:
+        kind = log.classify_log if method == "classify" else log.regress_log
         for example in request.inputs["inputs"]:
             kind.request.input.example_list.examples.add().ParseFromString(
                 example
@@ -198,16 +188,7 @@ def prediction_log(
 
 
 def describe_model(served: TextModel) -> dict[str, Any]:
-    """What is known of a model, for model.json.
-
-    Args:
-      served: the model.
-
-    Returns:
-      Values for JSON: task, in words; labels and threshold, where there are
-      such; max_seq_length, num_hidden_layers, hidden_size, num_parameters,
-      vocab_size, lower_case; scripts, of the vocabulary, the commonest first.
-    """
+    """What is known of a model, for model.json: values, None left out."""
     vocabulary = served.tokenizer.vocabulary
     config = served.config
     values = {
@@ -234,9 +215,6 @@ def scripts_of(tokens: Sequence[str]) -> list[str]:
     such as Latin or Cyrillic. Every vocabulary has single letters of many
     scripts: what counts is tokens of two or more, and Chinese characters only
     where there are many.
-
-    Args:
-      tokens: the tokens of a vocabulary.
     """
     counts: collections.Counter[str] = collections.Counter()
     for token in tokens:
@@ -264,14 +242,8 @@ def _check_in_fresh_process(
     """Compares the answers of a written SavedModel to those in memory.
 
     A new process without bert_tf loads the folder as TensorFlow Serving does,
-    into a session.
-
-    Args:
-      folder: the SavedModel.
-      signatures: the functions in memory, by name.
-      requests: what to ask both.
-      compute_dtype: of the model; how near numbers must be depends on it.
-      name: what to call the folder in errors.
+    into a session. How near numbers must be depends on the model's dtype;
+    errors call the folder `name`.
 
     Raises:
       UserError: it does not load, or an answer differs.

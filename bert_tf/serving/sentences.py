@@ -29,11 +29,6 @@ from bert_tf.text.packing import TokenIds
 from bert_tf.text.packing_graph import take, tokenize, truncate
 from bert_tf.text.tokenizer import BertTokenizer
 
-CLASSIFY, REGRESS = "classify", "regress"
-_METHODS = {
-    CLASSIFY: "tensorflow/serving/classify",
-    REGRESS: "tensorflow/serving/regress",
-}
 LONG_INPUTS = ("cut", "windows")
 
 
@@ -103,33 +98,30 @@ class SentenceModel(TextModel):
         self._windows = long_inputs == "windows"
         self._doc_stride, self._max_windows = doc_stride, max_windows
         self.threshold, self._separator = threshold, separator
+        self.method = "classify" if labels else "regress"
         self.task = "text pair " if pairs else "text "
         if threshold is not None:
             self.task += "multi-label classification"
         else:
             self.task += "classification" if labels else "regression"
 
+    method: str
+
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
-        method = CLASSIFY if self.labels else REGRESS
         return {
             SERVING_DEFAULT: signature(
                 self._from_pair if len(self._names) == 2 else self._from_text,
                 *(text_spec(name) for name in self._names),
             ),
-            method: signature(self._from_examples, text_spec("inputs")),
+            self.method: signature(self._from_examples, text_spec("inputs")),
             TOKENS: self.tokens_signature(),
         }
-
-    def method_names(self) -> dict[str, str]:
-        """The method of classify or regress."""
-        return {n: m for n, m in _METHODS.items() if n in self.signatures()}
 
     def requests(self) -> list[Request]:
         """Texts of several lengths, each alone and all at once."""
         texts = sample_texts(self.max_seq_length, len(self._names))
         columns = zip(*texts, strict=True)
-        method = CLASSIFY if self.labels else REGRESS
         return [
             request
             for plain in requests_of(
@@ -137,7 +129,7 @@ class SentenceModel(TextModel):
             )
             for request in (
                 plain,
-                Request(method, {"inputs": example_bytes(plain.inputs)}),
+                Request(self.method, {"inputs": example_bytes(plain.inputs)}),
             )
         ]
 
@@ -182,19 +174,16 @@ class SentenceModel(TextModel):
             texts = equal_rows(text=texts[0], text_b=texts[1])
         first, *rest = (tokenize(self.tokenizer, text) for text in texts)
         second = rest[0] if rest else None
-        if self._windows:
-            return self._windowed(first, second)
-        example = tf.range(tf.size(first.count))
-        return example, *truncate(first, second, self._room)
-
-    def _windowed(
-        self, first: TokenIds, second: TokenIds | None
-    ) -> tuple[tf.Tensor, TokenIds, TokenIds | None]:
-        """As many rows an example as it takes to show all of it."""
-        stride, most = self._doc_stride, self._max_windows
+        if not self._windows:
+            example = tf.range(tf.size(first.count))
+            return example, *truncate(first, second, self._room)
         if second is None:
             windows = checked_windows(
-                first.count, self._room, stride, most, "text"
+                first.count,
+                self._room,
+                self._doc_stride,
+                self._max_windows,
+                "text",
             )
             text = windows.text
             return text, take(first, text, windows.offset, windows.count), None
@@ -202,7 +191,11 @@ class SentenceModel(TextModel):
         count = tf.minimum(first.count, self._room // 2)
         count = tf.where(fits, first.count, count)
         windows = checked_windows(
-            second.count, self._room - count, stride, most, "text_b"
+            second.count,
+            self._room - count,
+            self._doc_stride,
+            self._max_windows,
+            "text_b",
         )
         text = windows.text
         return (
@@ -212,27 +205,25 @@ class SentenceModel(TextModel):
         )
 
     def _answers(self, logits: tf.Tensor) -> Tensors:
-        """What is said of logits, float32 [B, C]."""
+        """The answers from logits, float32 [B, C]."""
         if not self.labels:
             return {"score": logits[:, 0]}
         if self.threshold is None:
             return class_answers(logits, self.labels)
         with tf.device(HOST):
-            return self._several(logits, _labels_of(logits, self.labels))
-
-    def _several(self, logits: tf.Tensor, labels: tf.Tensor) -> Tensors:
-        scores = tf.sigmoid(logits)
-        holds = scores > self.threshold
-        chosen = tf.ragged.boolean_mask(labels, holds)
-        return {
-            "label": tf.strings.reduce_join(
-                chosen, axis=-1, separator=self._separator
-            ),
-            "labels": labels,
-            "scores": scores,
-            "holds": holds,
-            "logits": logits,
-        }
+            labels = _labels_of(logits, self.labels)
+            scores = tf.sigmoid(logits)
+            holds = scores > self.threshold
+            chosen = tf.ragged.boolean_mask(labels, holds)
+            return {
+                "label": tf.strings.reduce_join(
+                    chosen, axis=-1, separator=self._separator
+                ),
+                "labels": labels,
+                "scores": scores,
+                "holds": holds,
+                "logits": logits,
+            }
 
 
 def class_answers(logits: tf.Tensor, labels: Sequence[str]) -> Tensors:

@@ -31,6 +31,8 @@ class TextModel(tf.Module, abc.ABC):
       task: what it does, in words.
       threshold: what decides whether there is an answer, or whether a label
         holds; None where nothing does.
+      method: the signature that is for TensorFlow Serving's method of that
+        name, "classify" or "regress"; all others are for "predict".
 
     Args:
       model: a BertEncoder, a BertPretrainer or a model on an encoder.
@@ -70,6 +72,7 @@ class TextModel(tf.Module, abc.ABC):
 
     task: str
     threshold: float | None = None
+    method: str | None = None
 
     @abc.abstractmethod
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
@@ -78,10 +81,6 @@ class TextModel(tf.Module, abc.ABC):
     @abc.abstractmethod
     def requests(self) -> list[Request]:
         """Real requests of several lengths to the signatures of text."""
-
-    def method_names(self) -> dict[str, str]:
-        """The methods of signatures that are not for :predict."""
-        return {}
 
     @abc.abstractmethod
     def answer_tokens(self, inputs: Tensors) -> Tensors:

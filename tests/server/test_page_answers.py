@@ -87,8 +87,8 @@ def test_scores_vectors_and_others(page):
     answer(page)
     assert [row[:2] for row in rows(page)] == [
         ["Vector", "Dimensions"],
-        ["mean", "3"],
-        ["cls", "3"],
+        ["mean", "2"],
+        ["cls", "2"],
     ]
     choose(page, "version")
     answer(page)

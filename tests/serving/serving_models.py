@@ -87,6 +87,7 @@ KINDS = {
     "choice": lambda: ChoiceModel(chooser(), tokenizer(), 40, start=True),
     "pretrained": lambda: PretrainedModel(pretrainer(), tokenizer()),
     "encoder": lambda: PretrainedModel(encoder(), tokenizer(), 40),
+    "bfloat16": lambda: of_policy("mixed_bfloat16"),
 }
 
 

@@ -1,8 +1,6 @@
 """The public one-liner: what it writes, and what it refuses."""
 
 import json
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -11,33 +9,24 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 import bert_tf
+from bert_tf.serving.export import PackedClassifier
+from bert_tf.serving.saving import save
+from tests.model_helpers import small_config
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "film"]
 TOKENS += ["bad", "##ly", "made", "ü", "."]
 TEXTS = ["a good film.", "Bad", "", "badly made ü film", "?"]
-# The session-based loader is asked by the export itself.
-EAGER = """
-import json, sys
-import tensorflow as tf, tensorflow_text
-model = tf.saved_model.load(sys.argv[1])
-texts = tf.constant(json.loads(sys.argv[2]))
-out = model.signatures["serving_default"](text=texts)
-assert "bert_tf" not in sys.modules
-print(json.dumps({k: v.numpy().tolist() for k, v in out.items()}))
-"""
+LABELS = ["bad", "fair", "gut ü"]
 
 
 @pytest.fixture(scope="module")
 def classifier():
     keras.utils.set_random_seed(3)
-    config = bert_tf.BertConfig(
+    config = small_config(
         vocab_size=len(TOKENS),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
         max_position_embeddings=16,
         initializer_range=0.5,
+        hidden_dropout_prob=0.1,
     )
     model = bert_tf.bert_classifier(bert_tf.BertEncoder(config), 3)
     pack = bert_tf.SentencePacker(bert_tf.BertTokenizer(TOKENS), 8)
@@ -46,41 +35,32 @@ def classifier():
 
 @pytest.fixture(scope="module")
 def exported(classifier, tmp_path_factory):
-    """A version without names of classes."""
+    """The folder of a version; its answers are proven as it is written."""
     folder = tmp_path_factory.mktemp("export") / "sst2" / "1"
-    model, pack = classifier
-    bert_tf.export_saved_model(model, folder, text_input=pack)
+    bert_tf.export_saved_model(classifier[0], folder, classifier[1], LABELS)
     return folder
 
 
-def test_a_fresh_process_gives_what_python_gives(classifier, exported):
+def test_the_version_gives_what_python_gives(classifier, exported):
     model, pack = classifier
-    done = subprocess.run(
-        [sys.executable, "-c", EAGER, exported, json.dumps(TEXTS)],
-        cwd=exported,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    served = json.loads(done.stdout)
+    signatures = tf.saved_model.load(str(exported)).signatures
+    served = signatures["serving_default"](text=tf.constant(TEXTS))
     logits = model(pack(TEXTS), training=False).numpy()
-    assert set(served) == {"logits", "probabilities"}
     np.testing.assert_allclose(served["logits"], logits, atol=1e-5)
-    np.testing.assert_allclose(
-        served["probabilities"], tf.nn.softmax(logits), atol=1e-5
-    )
+    shares = tf.nn.softmax(logits)
+    np.testing.assert_allclose(served["probabilities"], shares, atol=1e-5)
+    best = [LABELS[k].encode() for k in np.argmax(logits, -1)]
+    assert served["label"].numpy().tolist() == best
+    assert len(set(best)) > 1
+    names = [label.encode() for label in LABELS]
+    assert served["labels"].numpy().tolist() == [names] * len(TEXTS)
     # Different texts must give different answers.
     assert len({tuple(row) for row in np.round(logits, 5)}) == len(TEXTS)
-
-
-def test_tokens_signature_feeds_each_input_to_its_place(classifier, exported):
-    model, pack = classifier
-    tokens = tf.saved_model.load(str(exported)).signatures["tokens"]
+    # Each input is fed to its place.
     inputs = dict(pack(TEXTS))
     inputs["segment_ids"] = tf.ones_like(inputs["segment_ids"])
-    np.testing.assert_allclose(
-        tokens(**inputs)["logits"], model(inputs), atol=1e-5
-    )
+    logits = signatures["tokens"](**inputs)["logits"]
+    np.testing.assert_allclose(logits, model(inputs), atol=1e-5)
 
 
 def test_a_version_is_as_whole_as_the_commands(exported):
@@ -89,34 +69,18 @@ def test_a_version_is_as_whole_as_the_commands(exported):
     described = json.loads((extra / "model.json").read_text())
     assert described["task"] == "text classification"
     assert described["max_seq_length"] == 8
-    assert described["hidden_size"] == 16
-    assert not (extra / "labels.json").exists()
+    assert described["hidden_size"] == 24
+    assert json.loads((extra / "labels.json").read_text()) == LABELS
     path = extra / "tf_serving_warmup_requests"
     records = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
     logs = [prediction_log_pb2.PredictionLog.FromString(r) for r in records]
     assert {log.predict_log.request.model_spec.name for log in logs} == {"sst2"}
 
 
-def test_labels_are_named(classifier, tmp_path):
-    model, pack = classifier
-    labels = ["bad", "fair", "gut ü"]
-    folder = tmp_path / "1"
-    with pytest.raises(bert_tf.UserError, match="`labels`: are 2, .* 3 outp"):
-        bert_tf.export_saved_model(model, folder, pack, labels[:2])
-    assert list(tmp_path.iterdir()) == []
-    bert_tf.export_saved_model(model, folder, pack, labels)
-    written = (folder / "assets.extra" / "labels.json").read_text()
-    assert json.loads(written) == labels
-    loaded = tf.saved_model.load(str(folder))
-    answers = loaded.signatures["serving_default"](text=tf.constant(TEXTS))
-    best = np.argmax(model(pack(TEXTS), training=False), -1)
-    assert [label.decode() for label in answers["label"].numpy()] == [
-        labels[k] for k in best
-    ]
-    assert len(set(best)) > 1
-    np.testing.assert_array_equal(
-        answers["labels"][0].numpy(), [label.encode() for label in labels]
-    )
+def test_without_labels_there_are_no_names(classifier):
+    signatures = PackedClassifier(*classifier).signatures()
+    answers = signatures["serving_default"](text=tf.constant(TEXTS))
+    assert set(answers) == {"logits", "probabilities"}
 
 
 class BagOfWords(keras.Model):
@@ -134,8 +98,8 @@ class BagOfWords(keras.Model):
 def test_any_model_of_the_inputs_is_taken(classifier, tmp_path):
     pack, model = classifier[1], BagOfWords()
     expected = model(pack(TEXTS)).numpy()
-    bert_tf.export_saved_model(model, tmp_path / "1", text_input=pack)
-    loaded = tf.saved_model.load(str(tmp_path / "1"))
+    save(PackedClassifier(model, pack), tmp_path)
+    loaded = tf.saved_model.load(str(tmp_path))
     answers = loaded.signatures["serving_default"](text=tf.constant(TEXTS))
     # One output is no class: it has no probabilities.
     assert set(answers) == {"logits"}
@@ -143,9 +107,13 @@ def test_any_model_of_the_inputs_is_taken(classifier, tmp_path):
     assert len(set(expected[:, 0].tolist())) == len(TEXTS)
 
 
-def test_a_version_is_never_written_over(classifier, tmp_path):
-    model, pack = classifier
+def test_mistakes_leave_the_folder_as_it_was(classifier, tmp_path):
+    with pytest.raises(bert_tf.UserError, match="`labels`: are 2, .* 3 outp"):
+        bert_tf.export_saved_model(
+            classifier[0], tmp_path / "1", classifier[1], LABELS[:2]
+        )
+    assert list(tmp_path.iterdir()) == []
     (tmp_path / "1").mkdir()
-    with pytest.raises(bert_tf.UserError, match="exists already"):
-        bert_tf.export_saved_model(model, tmp_path / "1", text_input=pack)
+    with pytest.raises(bert_tf.UserError, match="`export_dir`=.*1: exists alr"):
+        bert_tf.export_saved_model(classifier[0], tmp_path / "1", classifier[1])
     assert [path.name for path in tmp_path.iterdir()] == ["1"]

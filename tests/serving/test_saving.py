@@ -2,11 +2,11 @@
 
 import dataclasses
 import json
-import pathlib
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
 from bert_tf.errors import UserError
@@ -20,72 +20,14 @@ from bert_tf.serving.saving import (
 from tests.serving import serving_models as models
 
 
-def logs_of(folder):
-    path = folder / "assets.extra" / "tf_serving_warmup_requests"
-    records = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
-    return [prediction_log_pb2.PredictionLog.FromString(r) for r in records]
-
-
-def in_memory(served, request):
-    function = served.signatures()[request.signature]
-    return models.ask(
-        function, **{n: list(v) for n, v in request.inputs.items()}
-    )
-
-
-@pytest.mark.slow
-def test_a_version_is_whole_and_proven(tmp_path):
-    served = models.KINDS["classes"]()
-    recipe = '{"seed": 3}'
-    folder = write_saved_model(
-        served, tmp_path / "sst", recipe=recipe, training={"main_metric": "f1"}
-    )
-    assert folder == tmp_path / "sst" / "1"
-    assert [path.name for path in folder.parent.iterdir()] == ["1"]
-    vocabulary = (folder / "assets" / "vocab.txt").read_text().split("\n")
-    assert vocabulary[:-1] == list(models.TOKENS)
-    extra = folder / "assets.extra"
-    labels = json.loads((extra / "labels.json").read_text())
-    assert labels == ["bad", "fair", "gut ü"]
-    assert (extra / "recipe.json").read_text() == recipe
-    described = json.loads((extra / "model.json").read_text())
-    assert described["task"] == "text pair classification"
-    assert described["main_metric"] == "f1"
-    logs = logs_of(folder)
-    assert {log.WhichOneof("log_type") for log in logs} == {
-        *("predict_log", "classify_log"),
-    }
-    assert {
-        log.classify_log.request.model_spec.name
-        for log in logs
-        if log.HasField("classify_log")
-    } == {"sst"}
-    with tf.compat.v1.Session(graph=tf.Graph()) as session:
-        loaded = tf.compat.v1.saved_model.loader.load(
-            session, ["serve"], str(folder)
-        )
-        methods = {
-            name: definition.method_name
-            for name, definition in loaded.signature_def.items()
-            if not name.startswith("__")
-        }
-    assert methods == {
-        "serving_default": "tensorflow/serving/predict",
-        "classify": "tensorflow/serving/classify",
-        "tokens": "tensorflow/serving/predict",
-    }
-    # Versions count up, and none is written over.
-    assert saving._version(folder.parent, None) == 2
-    with pytest.raises(UserError, match="`version`=1: .* exists already; 2 w"):
-        write_saved_model(served, folder.parent, version=1)
-
-
 def test_versions_count_up(tmp_path):
     for name in ("3", "10", "x7", ".11.99.partial"):
         (tmp_path / name).mkdir()
     assert saving._version(tmp_path, None) == 11
     assert saving._version(tmp_path, 5) == 5
     assert saving._version(tmp_path / "new", None) == 1
+    with pytest.raises(UserError, match="`version`=3: .*; 11 would be the n"):
+        saving._version(tmp_path, 3)
     with pytest.raises(UserError, match="`version`=-1"):
         saving._version(tmp_path, -1)
     (tmp_path / "file").write_text("")
@@ -93,51 +35,35 @@ def test_versions_count_up(tmp_path):
         saving._version(tmp_path / "file", None)
 
 
-def _of_other_weights(answers):
-    answers[0]["score"] = answers[0]["score"] + 1e-3
-
-
-def _of_nothing(answers):
-    answers[0].clear()
-
-
-def _not_finite(answers):
-    answers[0]["score"][:] = np.nan
-
-
-def _of_another_shape(answers):
-    answers[0]["score"] = answers[0]["score"][None]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (_of_other_weights, "score of the signature serving_default .*0.001"),
-        (_of_nothing, "serving_default gives , and in memory score"),
-        (_not_finite, "score of the signature"),
-        (_of_another_shape, r"float32 \[1, 1\], not float32 \[1\]"),
-    ],
-)
-def test_another_answer_leaves_nothing(tmp_path, monkeypatch, change, message):
-    served = models.KINDS["regression"]()
-    request = Request("serving_default", {"text": string_array(["the ferry"])})
-
-    def answers(folder, requests, name):
-        assert (folder / "saved_model.pb").exists()
-        found = [in_memory(served, request) for request in requests]
-        change(found)
-        return found
-
-    monkeypatch.setattr(saving, "_fresh_answers", answers)
-    monkeypatch.setattr(saving, "save", _stand_in)
-    with pytest.raises(UserError, match=message):
-        write_saved_model(served, tmp_path / "new", requests=[request])
-    assert list(tmp_path.iterdir()) == []
-
-
 def _stand_in(served, folder):
     (folder / "saved_model.pb").write_bytes(b"")
     return served.signatures()
+
+
+def test_another_answer_leaves_nothing(tmp_path, monkeypatch):
+    served = models.KINDS["regression"]()
+    functions = served.signatures()
+    served.signatures = lambda: functions
+    request = Request("serving_default", {"text": string_array(["the ferry"])})
+    score = functions["serving_default"](**request.inputs)["score"].numpy()
+    given = []
+
+    def answers(folder, requests, name):
+        assert (folder / "saved_model.pb").exists()
+        return given
+
+    monkeypatch.setattr(saving, "_fresh_answers", answers)
+    monkeypatch.setattr(saving, "save", _stand_in)
+    for answer, message in (
+        ({"score": score + 1e-3}, "score of the signature serving_.*0.001"),
+        ({}, "serving_default gives , and in memory score"),
+        ({"score": score * np.nan}, "score of the signature"),
+        ({"score": score[None]}, r"float32 \[1, 1\], not float32 \[1\]"),
+    ):
+        given[:] = [answer]
+        with pytest.raises(UserError, match=message):
+            write_saved_model(served, tmp_path / "new", requests=[request])
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_text_must_be_equal():
@@ -152,6 +78,7 @@ def test_text_must_be_equal():
     assert differ(numbers, numbers * np.float32(1 + 5e-5), 1e-5)
 
 
+@pytest.mark.slow
 def test_a_folder_that_does_not_load_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(saving, "save", _stand_in)
     with pytest.raises(UserError, match="a fresh process cannot load"):
@@ -159,31 +86,56 @@ def test_a_folder_that_does_not_load_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+# The others are written by the commands of docs/serving.md.
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", models.KINDS)
-def test_every_kind_is_written_and_proven(tmp_path, kind):
+@pytest.mark.parametrize(
+    "kind", ["regression", "several_labels", "tags", "encoder", "bfloat16"]
+)
+def test_a_version_is_whole_and_proven(tmp_path, kind):
     served = models.KINDS[kind]()
-    folder = write_saved_model(served, tmp_path, 7)
-    assert folder == tmp_path / "7"
-    assert len(logs_of(folder)) == len(served.requests())
-    assert (folder / "assets.extra" / "labels.json").exists() == bool(
-        served.labels
+    recipe = '{"seed": 3}'
+    folder = write_saved_model(
+        served, tmp_path / "m", 7, recipe, training={"main_metric": "f1"}
     )
-    # The graph has no Python function in it.
-    graph = pathlib.Path(folder / "saved_model.pb").read_bytes()
+    assert folder == tmp_path / "m" / "7"
+    assert [path.name for path in folder.parent.iterdir()] == ["7"]
+    vocabulary = (folder / "assets" / "vocab.txt").read_text().split("\n")
+    assert vocabulary[:-1] == list(models.TOKENS)
+    extra = folder / "assets.extra"
+    labels = extra / "labels.json"
+    assert labels.exists() == bool(served.labels)
+    if served.labels:
+        assert json.loads(labels.read_text()) == list(served.labels)
+    assert (extra / "recipe.json").read_text() == recipe
+    described = json.loads((extra / "model.json").read_text())
+    assert described == describe_model(served) | {"main_metric": "f1"}
+    records = tf.data.TFRecordDataset(str(extra / saving.WARM_UP_FILE))
+    logs = [
+        prediction_log_pb2.PredictionLog.FromString(record)
+        for record in records.as_numpy_iterator()
+    ]
+    assert len(logs) == len(served.requests())
+    own = f"{served.method}_log" if served.method else "predict_log"
+    assert {log.WhichOneof("log_type") for log in logs} == {"predict_log", own}
+    for log in logs:
+        one = getattr(log, log.WhichOneof("log_type"))
+        assert one.request.model_spec.name == "m"
+    graph = (folder / "saved_model.pb").read_bytes()
+    (meta,) = saved_model_pb2.SavedModel.FromString(graph).meta_graphs
+    for name in served.signatures():
+        method = name if name == served.method else "predict"
+        wanted = f"tensorflow/serving/{method}"
+        assert meta.signature_def[name].method_name == wanted
     assert b"PyFunc" not in graph
 
 
-@pytest.mark.slow
-def test_mixed_bfloat16_is_written_and_proven(tmp_path):
-    served = models.of_policy("mixed_bfloat16")
+def test_mixed_bfloat16_computes_in_another_precision():
+    served = models.KINDS["bfloat16"]()
     assert served.compute_dtype == "bfloat16"
-    write_saved_model(served, tmp_path)
-    logits = in_memory(served, served.requests()[-2])["logits"]
-    plain = models.of_policy("float32")
-    wanted = in_memory(plain, served.requests()[-2])["logits"]
-    # It computes in another precision than the same weights in float32.
-    assert 1e-5 < np.abs(logits - wanted).max() < 0.5
+    inputs = {"text": tf.constant(["the ferry is"])}
+    logits = served._from_text(**inputs)["logits"]
+    plain = models.of_policy("float32")._from_text(**inputs)["logits"]
+    assert 1e-5 < np.abs(logits - plain).max() < 0.5
 
 
 @pytest.mark.parametrize(

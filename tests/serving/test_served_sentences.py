@@ -95,7 +95,7 @@ def test_a_regression_gives_scores():
     examples = example_bytes({"text": string_array(text)})
     regressed = models.ask(functions["regress"], inputs=list(examples))
     np.testing.assert_allclose(regressed["outputs"], found["score"], atol=1e-6)
-    assert served.method_names() == {"regress": "tensorflow/serving/regress"}
+    assert served.method == "regress"
 
 
 def test_several_labels_hold_above_the_threshold():

@@ -177,8 +177,14 @@ def test_every_command_of_the_page(folder):
     assert "docker compose" in docker  # No daemon runs where tests do.
     assert shutil.which("curl"), "the page's commands need curl: install it"
     page = Page(folder)
-    page.run("bash", "-ec", export)
-    assert (folder / "served" / "stars" / "1" / "saved_model.pb").is_file()
+    printed = page.run("bash", "-ec", export)
+    version = folder / "served" / "stars" / "1"
+    assert "served/stars/1: serving_default, classify, tokens; " in printed
+    for name in (
+        *("saved_model.pb", "assets/vocab.txt", "assets.extra/model.json"),
+        "assets.extra/tf_serving_warmup_requests",
+    ):
+        assert (version / name).is_file()
     with page.serving(serve, "stars"):
         rest, grpc = blocks(PAGE, "python")
         rows = page.run("python", "-c", rest).splitlines()
