@@ -5,6 +5,8 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # More tokenizers than TensorFlow lets trace one function without a warning.
 SCRIPT = """
@@ -43,6 +45,7 @@ def test_a_script_writes_nothing_of_tensorflow() -> None:
     assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
 
 
+@pytest.mark.slow
 def test_messages_are_shown_to_who_asks_and_where_the_import_fails() -> None:
     asked = run("import bert_tf; bert_tf.BertEncoder", TF_CPP_MIN_LOG_LEVEL="0")
     assert "oneDNN" in asked.stderr
@@ -56,6 +59,7 @@ def test_messages_are_shown_to_who_asks_and_where_the_import_fails() -> None:
     assert "import of bert_tf.layers halted" in failed.stderr
 
 
+@pytest.mark.slow
 def test_standard_error_may_be_closed() -> None:
     done = run("import os; os.close(2); import bert_tf; bert_tf.BertEncoder")
     assert done.returncode == 0

@@ -118,6 +118,7 @@ def test_the_folder_of_a_finished_run(finished, recipe):
         assert sum(line["probabilities"]) == pytest.approx(1, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_interrupted_is_uninterrupted(
     finished, recipe, tmp_path, monkeypatch, capsys
 ):
@@ -142,6 +143,7 @@ def test_interrupted_is_uninterrupted(
     assert_same_run(tmp_path, finished[0])
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_stops_at_once(recipe, tmp_path, monkeypatch):
     save = SavedStates.save
 
@@ -212,7 +214,10 @@ def test_a_finished_run_says_so_and_stays(finished, recipe, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("scores", "best", "passes"),
-    [([0.2, 0.9], 23, 2), ([0.2, 0.9, 0.5], 24, 4)],
+    [
+        ([0.2, 0.9, 0.5], 24, 4),
+        pytest.param([0.2, 0.9], 23, 2, marks=pytest.mark.slow),
+    ],
 )
 def test_the_best_and_the_last_model(
     scores, best, passes, recipe, tmp_path, monkeypatch

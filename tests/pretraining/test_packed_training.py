@@ -175,6 +175,7 @@ def test_symbols_are_as_the_outputs() -> None:
         )
 
 
+@pytest.mark.slow
 def test_stock_fit_trains_on_packed_rows() -> None:
     config = small_config()
     model = BertPretrainer(config)

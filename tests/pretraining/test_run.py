@@ -238,6 +238,7 @@ def test_mirrored_resumes_exactly(recipe, tmp_path, monkeypatch):
     assert_same_run(tmp_path / "killed", tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_short_rows_then_long_packed_ones(
     finished, recipe, make_records, tmp_path, monkeypatch, capsys
 ):
@@ -412,6 +413,7 @@ def test_asked_to_stop_it_saves_and_resumes_exactly(recipe, tmp_path):
     assert_same_run(stopped, tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_its_step_compiles_with_static_shapes(recipe, records, config_file):
     """XLA, as TPUs need it, takes no batch whose shape may change."""
     config = bert_tf.BertConfig.from_json(config_file)

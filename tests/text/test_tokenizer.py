@@ -340,6 +340,7 @@ assert not any(name.startswith("bert_tf") for name in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_saved_model_in_a_fresh_process(tmp_path) -> None:
     """Tokenizers, one of them with added tokens, and a packer."""
     subjects = {

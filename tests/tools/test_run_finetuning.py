@@ -78,6 +78,7 @@ def test_the_whole_route(whole):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_says_how_to_go_on(flags, tmp_path):
     folder = tmp_path / "stopped"
     process = commands.Command(

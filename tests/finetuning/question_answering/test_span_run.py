@@ -109,6 +109,7 @@ def test_a_head_serves_other_questions(trained, files, tmp_path):
     assert found.fresh == ()
 
 
+@pytest.mark.slow
 def test_ensembles_average_logits(trained, tmp_path):
     task, recipe = trained.task, trained.recipe
     models = [load_model(trained.folder, task)[0] for _ in range(2)]

@@ -99,6 +99,7 @@ def test_layers():
     assert layers_of("weighted_sum_all", 1) == (1,)
 
 
+@pytest.mark.slow
 def test_a_tagger_to_start_from_is_not_read(finished, made, tmp_path, capsys):
     (folder, _), (task, recipe) = finished, made
     initial = load_checkpoint(folder)
