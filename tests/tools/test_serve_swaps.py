@@ -195,5 +195,5 @@ def test_swaps_under_load_and_slow_clients(tmp_path):
     assert {
         status for kind, status in counts if kind not in ("REST", "gRPC")
     } <= {"200", "closed"}
-    # By then each thread has the memory that it keeps.
-    assert used[40] < 1.02 * used[10]
+    # By swap 10 each thread has the memory that it keeps.
+    assert used[40] < 1.03 * max(used[5:11])
