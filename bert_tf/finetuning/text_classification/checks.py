@@ -19,9 +19,6 @@ from bert_tf.finetuning.recipe import SentenceRecipe
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and a report needs none of it.
-    from bert_tf.finetuning.text_classification.task import (
-        TextClassificationTask,
-    )
     from bert_tf.text.tokenizer import BertTokenizer
 
 _LABELS_SHOWN = 12
@@ -30,12 +27,23 @@ _MAJORITY = 0.9
 
 
 def examine_texts(
-    task: "TextClassificationTask",
+    task: str,
+    label_kind: str,
+    labels: Sequence[str],
     recipe: SentenceRecipe,
     tokenizer: "BertTokenizer",
     splits: Mapping[str, Sequence[Example]],
 ) -> checks.Examination:
-    """Examines rows of a text or a pair; see `Task.examine`."""
+    """Examines rows of a text or a pair; see `Task.examine`.
+
+    Args:
+      task: its name.
+      label_kind: classes, regression or multi_label.
+      labels: those that the task names itself, if any.
+      recipe: says how rows are truncated.
+      tokenizer: of the model that will be trained.
+      splits: split to its rows, the one to train on first.
+    """
     rows = {
         name: [checks.RowKey(e.text_key, e.row, e.label) for e in examples]
         for name, examples in splits.items()
@@ -46,7 +54,7 @@ def examine_texts(
             "file": examples[0].path,
             "rows": len(examples),
             "texts_per_row": 1 if examples[0].text_b is None else 2,
-            "labels": _label_counts(task.labels, examples),
+            "labels": _label_counts(labels, examples),
             "empty_texts": sum(
                 not e.text_a.strip()
                 or (e.text_b is not None and not e.text_b.strip())
@@ -59,10 +67,10 @@ def examine_texts(
     }
     train = next(iter(splits))
     numbers = {
-        "task": task.name,
+        "task": task,
         "max_seq_length": longest,
         "train_split": train,
-        "label_kind": task.label_kind,
+        "label_kind": label_kind,
         "splits": parts,
         "repeated": _repeated_texts(rows[train]),
         "in_train": checks.overlaps(rows, "rows", "with_another_label"),

@@ -263,7 +263,9 @@ class TextClassificationTask(
         splits: Mapping[str, list[Example]],
     ) -> Examination:
         """Counts labels, lengths, unknown words, repeated and odd texts."""
-        return examine_texts(self, recipe, tokenizer, splits)
+        return examine_texts(
+            self.name, self.label_kind, self.labels, recipe, tokenizer, splits
+        )
 
     def configure(
         self, recipe: SentenceRecipe, examples: list[Example]
