@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 from google.protobuf import message_factory
 from google.protobuf.descriptor import MethodDescriptor
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from tensorflow_serving.apis import (
     classification_pb2,
     get_model_metadata_pb2,
@@ -57,6 +57,9 @@ _MAX_DETAILS = 2000
 
 class Services:
     """The methods of both services, by their names.
+
+    A method takes what was parsed and how many bytes that had, which protobuf
+    would have to write the request again to tell.
 
     Args:
       manager: what is served, and loads and unloads it.
@@ -110,7 +113,7 @@ class Services:
                         f"the request is no {kind.DESCRIPTOR.full_name}"
                     ) from error
                 name = _model_name(request)
-                response = await answer(request)
+                response = await answer(request, len(body))
                 code = grpc.StatusCode.OK
                 return response
             except Exception as error:
@@ -128,7 +131,9 @@ class Services:
 
         return handle
 
-    async def Predict(self, request: predict_pb2.PredictRequest) -> bytes:
+    async def Predict(
+        self, request: predict_pb2.PredictRequest, num_bytes: int
+    ) -> bytes:
         """Runs a signature on tensors."""
         spec = _spec(request)
         with self._models.find(spec) as version:
@@ -136,7 +141,7 @@ class Services:
             aliases = list(request.output_filter)
             filtered(dict.fromkeys(signature.outputs), signature, aliases)
             inputs = await off_loop(
-                request.ByteSize(), self._predictor.arrays, signature, request
+                num_bytes, self._predictor.arrays, signature, request
             )
             outputs = await self._predictor.predict(version, signature, inputs)
             outputs = filtered(outputs, signature, aliases)
@@ -149,33 +154,34 @@ class Services:
             )
 
     async def Classify(
-        self, request: classification_pb2.ClassificationRequest
+        self, request: classification_pb2.ClassificationRequest, _: int
     ) -> bytes:
         """Labels and scores of tf.Examples."""
-        spec = _spec(request)
-        with self._models.find(spec) as version:
-            response = classification_pb2.ClassificationResponse(
-                result=await self._predictor.classify(
-                    version, spec.signature_name, request.input
-                ),
-                model_spec=answered_by(version, spec.signature_name),
-            )
-        return response.SerializeToString()
+        kind = classification_pb2.ClassificationResponse
+        return await self._of_examples(request, self._predictor.classify, kind)
 
-    async def Regress(self, request: regression_pb2.RegressionRequest) -> bytes:
+    async def Regress(
+        self, request: regression_pb2.RegressionRequest, _: int
+    ) -> bytes:
         """One number for each tf.Example."""
+        kind = regression_pb2.RegressionResponse
+        return await self._of_examples(request, self._predictor.regress, kind)
+
+    async def _of_examples(
+        self,
+        request: Any,
+        compute: Callable[..., Awaitable[Message]],
+        kind: Callable[..., Message],
+    ) -> bytes:
+        """The answer to tf.Examples, by `classify` or `regress`."""
         spec = _spec(request)
         with self._models.find(spec) as version:
-            response = regression_pb2.RegressionResponse(
-                result=await self._predictor.regress(
-                    version, spec.signature_name, request.input
-                ),
-                model_spec=answered_by(version, spec.signature_name),
-            )
-        return response.SerializeToString()
+            result = await compute(version, spec.signature_name, request.input)
+            answered = answered_by(version, spec.signature_name)
+            return kind(model_spec=answered, result=result).SerializeToString()
 
     async def MultiInference(
-        self, request: inference_pb2.MultiInferenceRequest
+        self, request: inference_pb2.MultiInferenceRequest, _: int
     ) -> bytes:
         """Several signatures of one model on the same tf.Examples."""
         names = [task.model_spec.name for task in request.tasks]
@@ -191,7 +197,7 @@ class Services:
         return response.SerializeToString()
 
     async def GetModelMetadata(
-        self, request: get_model_metadata_pb2.GetModelMetadataRequest
+        self, request: get_model_metadata_pb2.GetModelMetadataRequest, _: int
     ) -> bytes:
         """The signatures of a model."""
         spec = _spec(request)
@@ -215,13 +221,13 @@ class Services:
         return response.SerializeToString()
 
     async def GetModelStatus(
-        self, request: get_model_status_pb2.GetModelStatusRequest
+        self, request: get_model_status_pb2.GetModelStatusRequest, _: int
     ) -> bytes:
         """What the versions of a model are doing."""
         return self._models.status(_spec(request)).SerializeToString()
 
     async def HandleReloadConfigRequest(
-        self, request: model_management_pb2.ReloadConfigRequest
+        self, request: model_management_pb2.ReloadConfigRequest, _: int
     ) -> bytes:
         """Serves other models from now on."""
         try:
