@@ -23,7 +23,6 @@ from bert_tf.errors import UserError
 
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
-FRAME_BYTES = _HEADER.size + _FOOTER.size
 
 # Field numbers of tf.train.Feature: float_list = 2, int64_list = 3.
 FLOAT_LIST, INT64_LIST = 2, 3

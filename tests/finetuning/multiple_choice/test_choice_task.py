@@ -8,7 +8,6 @@ from keras import ops
 
 from bert_tf import models
 from bert_tf.checkpoints import MULTIPLE_CHOICE, load_checkpoint
-from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.finetuning.data.user_files import split_off_dev
 from bert_tf.finetuning.evaluation import Predictor
@@ -29,7 +28,7 @@ from bert_tf.finetuning.task_model import ChoicesObjective
 from bert_tf.training.strategies import make_strategy
 from tests.contracts.task_cases import CASES, model_folder
 from tests.finetuning.sentence_runs import TOKENS, tokenizer
-from tests.model_helpers import fill
+from tests.model_helpers import fill, small_config
 from tests.run_folders import weights
 from tests.user_errors import error_of
 from tools.task_files import load_task, recipe_of
@@ -397,14 +396,7 @@ def answer():
     task = USER_TASK.resolve(recipe)
     config = task.configure(recipe, [])
     encoder = BertEncoder(
-        BertConfig(
-            vocab_size=len(TOKENS),
-            hidden_size=16,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            intermediate_size=32,
-            max_position_embeddings=40,
-        )
+        small_config(vocab_size=len(TOKENS), max_position_embeddings=40)
     )
     model = fill(task.build(encoder, config), seed=3, scale=0.3)
     predictor = Predictor([model], make_strategy("one_device"), 4)
