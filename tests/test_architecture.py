@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 GROUND = (
     *("errors", "extras", "files", "compat", "keras_files", "processes"),
     *("progress", "quiet_tensorflow", "recipe", "config", "features"),
-    *("sharding", "lazy_arrays", "sources"),
+    *("sharding", "lazy_arrays", "sources", "user_modules"),
 )
 LEVELS = {
     **dict.fromkeys(GROUND, 0),
@@ -98,7 +98,9 @@ def breaches(path: pathlib.Path) -> list[str]:
     found = []
     for name in imports(path):
         top, target = name.split(".")[0], room_of(name)
-        if top in ("tasks", "tools") or name.startswith("absl.flags"):
+        if top in ("experiments", "tasks", "tools") or name.startswith(
+            "absl.flags"
+        ):
             found.append(name)
         if room in KERAS_ONLY and top == "tensorflow":
             found.append(name)

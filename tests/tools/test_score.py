@@ -65,7 +65,7 @@ def test_fails_in_one_line(files):
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
         "error: --task=mprc: no such task. Did you mean mrpc? It takes one of "
-        f"{', '.join(task_names())}, or the path of a task file."
+        f"{', '.join(task_names())}, or the path of your own task file."
     ]
 
 
@@ -182,9 +182,6 @@ def test_names():
             "TASK has data=None; say where its rows come from",
         ),
         ("TASK = 'mrpc'\n", "TASK is of type str; it must be a SentenceTask"),
-        ("\nTASK = (\n", ", line 2: '(' was never closed"),
-        ("import json\n\nTASK = undefined\n", ", line 3: NameError: name"),
-        ("import no_such_module\n", ", line 1: ModuleNotFoundError: No module"),
         (
             "from bert_tf.finetuning.data.glue_datasets import DataSet\n",
             "is imported from bert_tf.finetuning, as in tasks/mrpc.py",
@@ -201,13 +198,13 @@ def test_broken_task_files(tmp_path, code, expected):
     path.write_text(code)
     with pytest.raises(UserError) as caught:
         load_task(str(path))
-    assert str(caught.value).startswith(f"--task={path}")
+    assert str(caught.value).startswith(f"`task`={path}")
     assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_no_such_task_file(tmp_path):
-    with pytest.raises(UserError, match="no such file; give a task file"):
+    with pytest.raises(UserError, match="give the path of your own task file"):
         load_task(str(tmp_path / "none.py"))
 
 

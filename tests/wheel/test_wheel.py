@@ -20,6 +20,13 @@ WORDS = (
     "a dull film with a bad plot",
     "the plot was good but the actors were dull",
 )
+TRAPS = ("tools", "tasks", "experiments", "queue", "tokenizers", "bert_tf")
+# Folders of the checkout, and what they are called in bert_tf.
+INSIDE = {
+    "tools": "tools",
+    "tasks": "tasks",
+    "experiments": "paper_experiments",
+}
 pytestmark = pytest.mark.wheel
 
 
@@ -28,7 +35,7 @@ def folder(tmp_path_factory) -> pathlib.Path:
     """Where the commands run: nothing of the checkout, and traps."""
     folder = tmp_path_factory.mktemp("user")
     # The commands and their workers must not take these for their own.
-    for name in ("tools", "tasks", "queue", "tokenizers", "bert_tf"):
+    for name in TRAPS:
         (folder / f"{name}.py").write_text("raise SystemExit('a trap')\n")
     return folder
 
@@ -96,15 +103,16 @@ def test_it_installs_bert_tf_alone():
     # bin/bert-tf is above the libraries.
     assert tops == {"..", "bert_tf"}
     tracked = subprocess.run(
-        ["git", "ls-files", "bert_tf", "tools", "tasks"],
+        ["git", "ls-files", "bert_tf", *INSIDE],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     ).stdout.split()
-    wanted = {
-        n if n.startswith("bert_tf/") else f"bert_tf/{n}" for n in tracked
-    }
+    wanted = set()
+    for name in tracked:
+        top, _, rest = name.partition("/")
+        wanted.add(f"bert_tf/{INSIDE[top]}/{rest}" if top in INSIDE else name)
     installed = {n for n in files if n.startswith("bert_tf/")}
     assert {n for n in installed if not n.endswith(".pyc")} == wanted
 

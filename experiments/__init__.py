@@ -1,0 +1,1 @@
+"""One small file per table or figure of the paper."""

@@ -1,0 +1,87 @@
+"""Small files by name, or a user's own by its path: --task, --experiment."""
+
+import dataclasses
+import difflib
+import importlib
+import pathlib
+from typing import Any
+
+from bert_tf.errors import UserError
+from bert_tf.user_modules import run_user_module
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedFiles:
+    """A package of small files, each of which defines one object.
+
+    Attributes:
+      argument: what names a file, such as task.
+      package: holds the files; see `package_beside`.
+      kind: what a file defines, under the argument's name in capitals.
+      kind_words: the same for errors, such as "a SentenceTask".
+      example: how a file writes it, for errors.
+      hint: where a file finds what it needs of bert_tf, for errors.
+    """
+
+    argument: str
+    package: str
+    kind: type
+    kind_words: str
+    example: str
+    hint: str
+
+    def names(self) -> list[str]:
+        """The names that the argument takes."""
+        (folder,) = importlib.import_module(self.package).__path__
+        files = pathlib.Path(folder).glob("*.py")
+        return sorted(f.stem for f in files if not f.stem.startswith("_"))
+
+    def load(self, value: str) -> Any:
+        """What a file defines.
+
+        Args:
+          value: a name, or the path of a file of the user's own, which ends in
+            .py.
+
+        Raises:
+          UserError: there is no such file, or it is broken.
+        """
+        given, names = f"`{self.argument}`={value}", self.names()
+        own = f"the path of your own {self.argument} file"
+        if value.endswith(".py") or "/" in value:
+            takes = f"{own}, or one of {', '.join(names)}"
+            module = run_user_module(value, self.argument, takes, self.hint)
+        elif value in names:
+            module = importlib.import_module(f"{self.package}.{value}")
+        else:
+            near = difflib.get_close_matches(value, names, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise UserError(
+                f"{given}: no such {self.argument}.{hint} It takes one of "
+                f"{', '.join(names)}, or {own}."
+            )
+        name = self.argument.upper()
+        found = getattr(module, name, None)
+        if found is None:
+            raise UserError(
+                f"{given}: the file defines no {name}; write {name} = "
+                f"{self.example}."
+            )
+        if not isinstance(found, self.kind):
+            raise UserError(
+                f"{given}: {name} is of type {type(found).__name__}; it must "
+                f"be {self.kind_words}."
+            )
+        return found
+
+
+def package_beside(folder: str, installed: str) -> str:
+    """The name of a package of small files.
+
+    Args:
+      folder: what it is called in a checkout, beside tools/.
+      installed: what it is called inside the bert_tf that is installed.
+    """
+    if __package__ == "tools":
+        return folder
+    return f"{__package__.removesuffix('tools')}{installed}"
