@@ -179,7 +179,7 @@ class _Stages:
         counts = np.zeros(plan.num_shards + 1, dtype=np.int64)
         for number in range(len(blocks)):
             counts += pool_documents(block_path(self.work_dir, number))
-        check_documents(self.task.files, blocks, counts)
+        check_documents(plan.recipe, self.task.files, blocks, counts)
         jobs = plan_jobs(plan, counts)
         for warning in held_out_warnings(plan, jobs, counts):
             log(f"warning: {warning}")

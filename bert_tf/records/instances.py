@@ -1,6 +1,8 @@
 """Sentence pairs as ranges of tokens, by the rule of google-research/bert.
 
-The rule is create_instances_from_document of create_pretraining_data.py. The
+The rule is create_instances_from_document of create_pretraining_data.py, whose
+chance of a random text B is `random_next_prob`, one half. With 0, the paper's
+"No NSP" (section 5.1 of Devlin et al. 2019), B follows A in every pair. The
 sentences of a document stand one after the other in memory, so text A and text
 B are each one range of tokens and nothing is copied.
 """
@@ -26,7 +28,8 @@ class Instances:
     Attributes:
       a_start, a_end, b_start, b_end: token ranges of A and B, int64 [n].
       is_random: whether B is from another document, bool [n].
-      tokens_cut: tokens that truncation left out.
+      tokens_cut: tokens that truncation left out, or that stood alone where
+        no random text may join them.
     """
 
     a_start: np.ndarray
@@ -56,6 +59,7 @@ class _PairMaker:
         self.documents = documents.document_starts.tolist()
         self.max_tokens = recipe.max_seq_length - NUM_SPECIALS
         self.short_seq_prob = recipe.short_seq_prob
+        self.random_next_prob = recipe.random_next_prob
         self.rng = random.Random(seed)
         self.pairs: list[tuple[int, int, int, int, bool]] = []
         self.tokens_cut = 0
@@ -77,12 +81,9 @@ class _PairMaker:
         return bisect.bisect_left(self.sentences, target, start + 1, last)
 
     def _add(
-        self, a_first: int, a_last: int, b_first: int, b_last: int, other: bool
+        self, a_start: int, a_end: int, b_start: int, b_end: int, other: bool
     ) -> None:
-        """Adds a pair of sentence ranges, truncated."""
-        sentences = self.sentences
-        a_start, a_end = sentences[a_first], sentences[a_last]
-        b_start, b_end = sentences[b_first], sentences[b_last]
+        """Adds a pair of token ranges, truncated."""
         length_a, length_b = a_end - a_start, b_end - b_start
         if length_a + length_b > self.max_tokens:
             kept_a, kept_b = truncated_lengths(
@@ -98,9 +99,17 @@ class _PairMaker:
             self.tokens_cut += drop_a + drop_b
         self.pairs.append((a_start, a_end, b_start, b_end, other))
 
+    def _add_divided(self, start: int, end: int) -> None:
+        """Adds the tokens of one sentence as both texts of a pair."""
+        if end - start == 1:
+            self.tokens_cut += 1
+            return
+        middle = start + 1 + self._below(end - start - 1)
+        self._add(start, middle, middle, end, False)
+
     def add_document(self, document: int) -> None:
         """Makes all pairs whose text A is in one document."""
-        rng = self.rng
+        rng, sentences = self.rng, self.sentences
         target = self.max_tokens
         if rng.random() < self.short_seq_prob:
             target = 2 + self._below(self.max_tokens - 1)
@@ -108,18 +117,27 @@ class _PairMaker:
         last = self.documents[document + 1]
         while sentence < last:
             chunk_end = self._sentence_reaching(sentence, last, target)
+            start, end = sentences[sentence], sentences[chunk_end]
             size = chunk_end - sentence
+            if size == 1 and not self.random_next_prob:
+                self._add_divided(start, end)
+                sentence = chunk_end
+                continue
             a_last = sentence + 1
             if size >= 2:
                 a_last += self._below(size - 1)
-            if size == 1 or rng.random() < 0.5:
-                length_a = self.sentences[a_last] - self.sentences[sentence]
-                b_first, b_last = self._random_text(document, target - length_a)
-                self._add(sentence, a_last, b_first, b_last, True)
+            middle = sentences[a_last]
+            if size == 1 or rng.random() < self.random_next_prob:
+                first, after = self._random_text(
+                    document, target - (middle - start)
+                )
+                self._add(
+                    start, middle, sentences[first], sentences[after], True
+                )
                 # The chunk's other sentences are put back.
                 sentence = a_last
             else:
-                self._add(sentence, a_last, a_last, chunk_end, False)
+                self._add(start, middle, middle, end, False)
                 sentence = chunk_end
 
 
@@ -129,8 +147,9 @@ def make_instances(
     """Makes sentence pairs, shuffled.
 
     Args:
-      documents: at least two documents without empty sentences; one that is
-        to be used several times gets new pairs each time.
+      documents: documents without empty sentences, at least two where a
+        random text B may be needed; one that is to be used several times gets
+        new pairs each time.
       own: text A is taken from the first `own` documents; a random text B may
         come from any other document.
       recipe: lengths, passes and shares.

@@ -11,7 +11,7 @@ import json
 import pathlib
 import re
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -97,10 +97,13 @@ class RecordsPlan:
         is_held_out = numbers >> np.uint64(11) < held_out
         return np.where(is_held_out, self.num_shards, shard)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON has it."""
+        return dataclasses.asdict(self) | {"recipe": self.recipe.to_dict()}
+
     def save(self, path: pathlib.Path) -> None:
         """Writes the plan as JSON."""
-        values = dataclasses.asdict(self)
-        write_text(path, json.dumps(values, indent=1) + "\n")
+        write_text(path, json.dumps(self.to_dict(), indent=1) + "\n")
 
     @classmethod
     def load(cls, path: pathlib.Path) -> Self:
@@ -134,7 +137,7 @@ class RecordsPlan:
 
     def difference(self, stored: Self) -> str:
         """How a stored plan differs from this one; empty if it does not."""
-        mine, theirs = self.recipe.to_dict(), stored.recipe.to_dict()
+        mine, theirs = vars(self.recipe), vars(stored.recipe)
         found = [
             f"{name} is {theirs[name]!r} there and {mine[name]!r} now"
             for name in mine

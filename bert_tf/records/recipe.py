@@ -1,6 +1,7 @@
 """How pre-training records are made, as a frozen dataclass."""
 
 import dataclasses
+from typing import Any
 
 from bert_tf.corpora.recipe import CorpusRecipe
 from bert_tf.errors import UserError
@@ -9,6 +10,10 @@ from bert_tf.recipe import setting
 # [CLS] A [SEP] B [SEP] with one token in A and one in B.
 SHORTEST_SEQUENCE = 5
 LONG_LINES = ("refuse", "cut")
+
+# Fields that files and fingerprints have only where they are not the default:
+# those of before the fields existed stay valid.
+_ADDED_LATER = ("random_next_prob",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +62,15 @@ class RecordsRecipe(CorpusRecipe):
     short_seq_prob: float = setting(
         0.1,
         "share of documents split into sequences of a random shorter length",
+        at_least=0,
+        at_most=1,
+    )
+    random_next_prob: float = setting(
+        0.5,
+        "chance that the second text is random, from another document, instead "
+        "of what follows the first; a sentence that stands alone always gets a "
+        "random one, except with 0: it is then divided between two of its "
+        "tokens, so that every second text follows",
         at_least=0,
         at_most=1,
     )
@@ -109,6 +123,14 @@ class RecordsRecipe(CorpusRecipe):
                 "google-research/bert hold one sequence each; leave out one "
                 "or the other."
             )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name; those added later only if not the default."""
+        values = super().to_dict()
+        for name in _ADDED_LATER:
+            if values[name] == getattr(RecordsRecipe, name):
+                del values[name]
+        return values
 
     def warnings(self) -> list[str]:
         """Settings that are allowed and probably not meant, one line each."""

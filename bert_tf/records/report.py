@@ -10,6 +10,7 @@ from bert_tf.corpora.sources import CorpusFile
 from bert_tf.errors import UserError
 from bert_tf.records.folder import Manifest, Packing
 from bert_tf.records.plan import RecordsPlan
+from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.repeats import CorpusSummary
 from bert_tf.records.shards import ShardResult
 from bert_tf.records.token_blocks import BlockSummary
@@ -26,13 +27,15 @@ def first_warnings(warnings: Sequence[str]) -> list[str]:
 
 
 def check_documents(
+    recipe: RecordsRecipe,
     files: Sequence[CorpusFile],
     blocks: Sequence[BlockSummary],
     counts: np.ndarray,
 ) -> None:
-    """Raises `UserError` for text of no document, or of only one.
+    """Raises `UserError` for text of no document, or of too few.
 
     Args:
+      recipe: whether random next sentences are needed.
       files: the input files, for the error.
       blocks: what they came to.
       counts: documents of each pool, int64 [shards + 1].
@@ -42,11 +45,11 @@ def check_documents(
     documents = int(counts.sum()) - sum(block.cut for block in blocks)
     if not documents:
         raise UserError(f"`inputs`={names}{more}: holds no text.")
-    if documents == 1:
+    if documents == 1 and recipe.random_next_prob:
         raise UserError(
             f"`inputs`={names}{more}: is one single document, and a random "
             "next sentence must come from another one; put a blank line "
-            "between documents."
+            "between documents, or pass `random_next_prob`=0."
         )
 
 

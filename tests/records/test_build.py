@@ -1,4 +1,5 @@
 import collections
+import dataclasses
 import errno
 import json
 import os
@@ -33,6 +34,7 @@ from bert_tf.records.shards import ShardBuilder
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_files import AddedToken
+from bert_tf.training.run_folder import digest
 from tests import commands
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -555,6 +557,7 @@ def test_case_that_contradicts_the_vocabulary(workshop: Workshop) -> None:
         ("masked_lm_prob", 0.0, ""),
         ("masked_lm_prob", 1.0, ""),
         ("short_seq_prob", 1.5, "0 to 1"),
+        ("random_next_prob", -0.1, "0 to 1"),
         ("dupe_factor", 0, "1 to"),
         ("held_out", 0.6, "0 to 0.5"),
         ("num_shards", -1, "0 to"),
@@ -568,6 +571,54 @@ def test_recipe_refuses(field: str, value: float, takes: str) -> None:
         UserError, match=f"{field} is {value}; it takes {takes}"
     ):
         RecordsRecipe(**{field: value})
+
+
+def test_fields_added_later_keep_folders_and_runs_of_before(
+    workshop: Workshop,
+) -> None:
+    """What the code before these fields wrote and took for the same."""
+    before = {
+        "5d4e42abb17940ca982fd6f31f105f44dc42295801718bd22150711d7b3af12c": {},
+        "b4e485dd774cf9c49f3d353a6563f36b70a731b461a4becf3d402301e24b68a1": {
+            "max_seq_length": 64,
+            "packing": True,
+        },
+    }
+    for fingerprint, changes in before.items():
+        recipe = RecordsRecipe(**changes)
+        assert digest(recipe.to_dict()) == fingerprint
+        plan = RecordsPlan(recipe, "", (), TokenizerConfig.of())
+        # What is unfinished is known by this, in a file or in a bucket.
+        assert digest(plan.to_dict()["recipe"]) == fingerprint
+        state = workshop.folder / "state.json"
+        plan.save(state)
+        assert RecordsPlan.load(state) == plan
+        assert "random_next_prob" not in state.read_text()
+        other = dataclasses.replace(recipe, random_next_prob=0.0)
+        assert RecordsRecipe.from_dict(other.to_dict(), "x") == other
+        pair = plan, dataclasses.replace(plan, recipe=other)
+        for now, there in (pair, pair[::-1]):
+            assert now.difference(there) == (
+                f"random_next_prob is {there.recipe.random_next_prob} there "
+                f"and {now.recipe.random_next_prob} now"
+            )
+
+
+def test_one_document_will_do_where_no_next_sentence_is_random(
+    workshop: Workshop,
+) -> None:
+    document = text(1, seed=4)
+    (workshop.folder / "a.txt").write_text(document + document)
+    (workshop.folder / "b.txt").write_text("\n")
+    for kind in ({}, {"packing": True}, {"static_masking": True}):
+        settings = kind | {"random_next_prob": 0.0, "overwrite": True}
+        report = workshop.build(**settings)
+        assert "0.0% with a random next sentence" in str(report)
+        folder = RecordFolder.open(workshop.folder / "out")
+        assert folder.recipe.random_next_prob == 0
+        rows = [row for f in folder.training_files for row in parsed(f.path)]
+        labels = [x for row in rows for x in row["next_sentence_labels"]]
+        assert set(labels) == {0}
 
 
 def test_recipe_warns_of_predictions_that_do_not_fit_the_share() -> None:

@@ -44,16 +44,22 @@ def ranges(instances: Instances) -> list[tuple[int, int, int, int, bool]]:
     corpus=CORPORA,
     length=st.integers(5, 64),
     short=st.floats(0, 1),
+    random_next=st.one_of(st.just(0.0), st.floats(0, 1)),
     seed=st.integers(0, 1000),
 )
 def test_pairs_keep_the_rule(
-    corpus: list[list[list[int]]], length: int, short: float, seed: int
+    corpus: list[list[list[int]]],
+    length: int,
+    short: float,
+    random_next: float,
+    seed: int,
 ) -> None:
     pool = flat(corpus)
     recipe = RecordsRecipe(
         max_seq_length=length,
         max_predictions_per_seq=1,
         short_seq_prob=short,
+        random_next_prob=random_next,
     )
     instances = make_instances(pool, len(pool), recipe, str(seed))
     token_starts = pool.sentence_starts[pool.document_starts]
@@ -61,7 +67,7 @@ def test_pairs_keep_the_rule(
     def document_of(token: int) -> int:
         return int(np.searchsorted(token_starts, token, side="right"))
 
-    assert instances.lengths().max() <= length
+    assert instances.lengths().max(initial=0) <= length
     for a_start, a_end, b_start, b_end, is_random in ranges(instances):
         assert a_end > a_start
         assert b_end > b_start
@@ -69,6 +75,7 @@ def test_pairs_keep_the_rule(
         assert document_of(b_start) == document_of(b_end - 1)
         same = document_of(a_start) == document_of(b_start)
         assert is_random != same
+        assert random_next or same
         if same:
             # B follows A; truncation may have opened a gap.
             assert b_start >= a_end
@@ -77,22 +84,69 @@ def test_pairs_keep_the_rule(
 
 
 @settings(max_examples=60, deadline=None)
-@given(corpus=CORPORA, seed=st.integers(0, 1000))
+@given(
+    corpus=CORPORA,
+    random_next=st.sampled_from([0.0, 0.5]),
+    seed=st.integers(0, 1000),
+)
 def test_no_token_is_lost_where_nothing_is_truncated(
-    corpus: list[list[list[int]]], seed: int
+    corpus: list[list[list[int]]], random_next: float, seed: int
 ) -> None:
-    """Every token is in one text A or in one B that follows its A."""
+    """Every token is in one text A or in one B that begins where A ends.
+
+    But for sentences of one token where no random text may join them.
+    """
     pool = flat(corpus)
-    recipe = RecordsRecipe(max_seq_length=10_000, short_seq_prob=0.5)
+    recipe = RecordsRecipe(
+        max_seq_length=10_000, short_seq_prob=0.5, random_next_prob=random_next
+    )
     instances = make_instances(pool, len(pool), recipe, str(seed))
-    assert instances.tokens_cut == 0
+    sentences = np.diff(pool.sentence_starts)
+    assert instances.tokens_cut <= (not random_next) * (sentences == 1).sum()
     times_used = np.zeros(pool.sentence_starts[-1], int)
     for a_start, a_end, b_start, b_end, is_random in ranges(instances):
         times_used[a_start:a_end] += 1
         if not is_random:
             assert b_start == a_end
             times_used[b_start:b_end] += 1
-    assert (times_used == 1).all()
+    (left_out,) = np.nonzero(times_used == 0)
+    assert (times_used <= 1).all()
+    assert len(left_out) == instances.tokens_cut
+    assert np.isin(left_out, pool.sentence_starts[:-1][sentences == 1]).all()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 1.0])
+def test_share_of_random_texts(share: float) -> None:
+    """Of the pairs of several sentences, where a random text is by choice."""
+    rng = np.random.default_rng(0)
+    pool = flat([[[0] * int(n) for n in rng.integers(2, 9, 400)]] * 40)
+    recipe = RecordsRecipe(
+        max_seq_length=64, short_seq_prob=0, random_next_prob=share
+    )
+    made = make_instances(pool, len(pool), recipe, "x")
+    count = len(made)
+    # At most one sentence a document stands alone at its end.
+    lone = 40 / count
+    spread = 4 * (share * (1 - share) / count) ** 0.5
+    assert share - spread <= made.is_random.mean()
+    assert made.is_random.mean() <= share + spread + lone * (share > 0)
+
+
+def test_a_lone_sentence_is_divided_where_no_text_is_random() -> None:
+    """Anywhere between two of its tokens; one of one token is left out."""
+    pool = flat([[[0] * 10], [[0]]])
+    recipe = RecordsRecipe(
+        random_next_prob=0, short_seq_prob=0, dupe_factor=4000
+    )
+    made = make_instances(pool, 2, recipe, "x")
+    assert len(made) == made.tokens_cut == 4000
+    assert not made.is_random.any()
+    assert (made.a_start == 0).all()
+    assert (made.b_end == 10).all()
+    assert (made.a_end == made.b_start).all()
+    counts = np.bincount(made.a_end, minlength=10)
+    assert not counts[0]
+    assert abs(counts[1:] - 4000 / 9).max() < 5 * (4000 / 9) ** 0.5
 
 
 def test_front_and_back_are_cut_with_even_chances() -> None:

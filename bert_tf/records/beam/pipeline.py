@@ -270,7 +270,7 @@ class Decide(beam.DoFn):
             if repeats is not None:
                 pools = pools[repeats[number] > 0]
             counts += np.bincount(pools, minlength=len(counts))
-        check_documents(self.task.files, blocks, counts)
+        check_documents(plan.recipe, self.task.files, blocks, counts)
         jobs = tuple(plan_jobs(plan, counts))
         by_number = None if repeats is None else dict(enumerate(repeats))
         return Decision(None, tuple(blocks), corpora, counts, jobs, by_number)

@@ -1,6 +1,5 @@
 """Makes records with Apache Beam, and finishes the folder they are in."""
 
-import dataclasses
 import errno
 import json
 import pathlib
@@ -252,7 +251,7 @@ def _claim_remote(output_dir: str, plan: RecordsPlan) -> None:
     Raises:
       UserError: it holds something else.
     """
-    text = json.dumps(dataclasses.asdict(plan)).encode("utf-8")
+    text = json.dumps(plan.to_dict()).encode("utf-8")
     mark = join(output_dir, _MARK)
     is_marked = size_of(mark) is not None
     if is_marked and read_bytes(mark) != text:
