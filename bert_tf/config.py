@@ -60,7 +60,9 @@ class BertConfig(Settings):
         0.0, "epsilon in the masked LM head; 0 takes layer_norm_eps"
     )
     causal: bool = setting(
-        False, "a position attends only to itself and to earlier ones"
+        False,
+        "a position attends only to itself and to earlier ones, and the "
+        "pooler reads the last token, which alone sees all of them",
     )
 
     def __post_init__(self) -> None:

@@ -20,6 +20,7 @@ from bert_tf.layers import (
     TransformerBlock,
     attention_adder,
 )
+from bert_tf.layers.heads import at_positions, last_positions
 from bert_tf.layers.rematerialization import rematerialized
 from bert_tf.layers.unpadding import TokenPlaces
 from bert_tf.named_weights import (
@@ -72,7 +73,7 @@ class BertEncoder(keras.Model):
       return_all_layers: adds all_encoder_layers and embedding_output.
       return_attention_probs: adds attention_probs.
       pooled_only: returns pooled_output alone, and computes of the last layer
-        only what the first position needs of it.
+        only what the pooled position needs of it.
       unpadded: computes on the tokens alone; attention sees rows of
         similar length together. Every row must be tokens, at least one, and
         then padding, whose outputs repeat those of tokens. Not on JAX under
@@ -80,7 +81,8 @@ class BertEncoder(keras.Model):
 
     Returns:
       A dict in the compute dtype: sequence_output [B, S, H] and pooled_output
-      [B, H], with cls_positions [B, K, H]; on request all_encoder_layers, a
+      [B, H], with cls_positions [B, K, H], of the first token of a sequence
+      or, in a causal model, of its last; on request all_encoder_layers, a
       tuple of L tensors [B, S, H] of which the last is sequence_output,
       embedding_output [B, S, H], and attention_probs, a tuple of L tensors
       [B, N, S, S] (before dropout).
@@ -153,6 +155,8 @@ class BertEncoder(keras.Model):
             inputs.get("position_ids"),
             training=training,
         )
+        # Only of a causal model; otherwise the first position is pooled.
+        last = self._last_positions(inputs)
         hidden, layers, probabilities = embedded, [], []
         for block in self.blocks:
             cls_only = pooled_only and block is self.blocks[-1]
@@ -161,15 +165,23 @@ class BertEncoder(keras.Model):
                 hidden: Any, block: Any = block, cls_only: bool = cls_only
             ) -> Any:
                 outputs = block(
-                    hidden, adder, cls_only=cls_only, training=training
+                    hidden,
+                    adder,
+                    cls_only=cls_only,
+                    training=training,
+                    cls_positions=last,
                 )
                 return outputs if return_attention_probs else outputs[:1]
 
             hidden, *probs = self._run(block, attend, hidden, training)
             layers.append(hidden)
             probabilities += probs
-        starts = inputs.get("cls_positions")
-        outputs = {"pooled_output": self.pooler(hidden, starts)}
+        pooled, places = hidden, inputs.get("cls_positions")
+        if last is not None and places is not None:
+            places = last
+        elif last is not None and not pooled_only:
+            pooled = at_positions(hidden, last)
+        outputs = {"pooled_output": self.pooler(pooled, places)}
         if not pooled_only:
             outputs["sequence_output"] = hidden
         if return_all_layers:
@@ -178,6 +190,15 @@ class BertEncoder(keras.Model):
         if return_attention_probs:
             outputs["attention_probs"] = tuple(probabilities)
         return outputs
+
+    def _last_positions(self, inputs: Mapping[str, Any]) -> Any:
+        """Where a causal model pools, int32 [B, K]; None of another."""
+        if not self.config.causal:
+            return None
+        packed = (
+            inputs.get(name) for name in ("sequence_ids", "cls_positions")
+        )
+        return last_positions(inputs["input_mask"], *packed)
 
     @property
     def output(self) -> list[keras.KerasTensor]:
@@ -198,7 +219,7 @@ class BertEncoder(keras.Model):
         pooled_only: bool,
     ) -> dict[str, Any]:
         """Encodes a batch without its padding; see the class."""
-        places = TokenPlaces(inputs["input_mask"])
+        places = TokenPlaces(inputs["input_mask"], self.config.causal)
         positions = inputs.get("position_ids")
         embedded = hidden = self.embeddings(
             places.tokens(inputs["input_ids"]),
@@ -221,7 +242,7 @@ class BertEncoder(keras.Model):
         if pooled_only:
             return {"pooled_output": self.pooler(hidden)}
         outputs = {
-            "pooled_output": self.pooler(places.first(hidden)),
+            "pooled_output": self.pooler(places.pooled(hidden)),
             "sequence_output": places.padded(hidden),
         }
         if return_all_layers:
@@ -292,6 +313,13 @@ class BertEncoder(keras.Model):
         for feature in (*ENCODER_INPUTS, *PACKED_INPUTS):
             if feature.name in inputs:
                 self._check_input(feature, inputs[feature.name])
+        is_packed = "cls_positions" in inputs
+        if self.config.causal and is_packed and "sequence_ids" not in inputs:
+            raise UserError(
+                f"{self.name}: cls_positions come without sequence_ids, which "
+                "say where a sequence ends, and a causal model pools its last "
+                "token; give both."
+            )
         length = ops.shape(inputs["input_ids"])[1]
         longest = self.config.max_position_embeddings
         # A length that is only known at run time is a tensor or None.

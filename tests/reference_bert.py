@@ -97,7 +97,9 @@ class ReferenceBert:
             hidden, probs = self.block(hidden, mask, f"bert/encoder/layer_{i}")
             layers.append(hidden)
             probabilities.append(probs)
-        pooled = np.tanh(self.dense(hidden[0], "bert/pooler/dense"))
+        # In a causal model the last token alone sees all the others.
+        place = max(np.flatnonzero(mask)) if self.config.causal else 0
+        pooled = np.tanh(self.dense(hidden[place], "bert/pooler/dense"))
         return layers, probabilities, pooled
 
     def predict_words(self, hidden, positions):

@@ -39,7 +39,8 @@ _LAYERS = flags.DEFINE_string(
 _POOLING = flags.DEFINE_string(
     "pooling",
     "none",
-    "none (a vector for each token), or one for each text: cls, mean, max, or "
+    "none (a vector for each token), or one for each text: cls (of a causal "
+    "model the last [SEP], since its [CLS] sees only itself), mean, max, or "
     "pooled (by the model's pooler).",
 )
 _MAX_SEQ_LENGTH = flags.DEFINE_integer(

@@ -9,11 +9,16 @@ tokenizer_config.json   do_lower_case and what else AutoTokenizer asks for
 Dense kernels are [out, in]. The arrays of the encoder start with `bert.`,
 except in a plain BertModel; old files call a layer normalisation's weight and
 bias gamma and beta.
+
+Of a causal model (is_decoder) transformers pools the first token, which sees
+only itself, and we pool the last: such a pooler is not read, and neither it nor
+a head on it is written.
 """
 
 import dataclasses
 import json
 import pathlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,6 +34,7 @@ from bert_tf.checkpoints.hugging_face_files import (
 from bert_tf.checkpoints.layout import (
     CLASSIFIER,
     HEAD_PARTS,
+    HEADS_ON_POOLER,
     MASKED_LM,
     MULTIPLE_CHOICE,
     NEXT_SENTENCE,
@@ -38,12 +44,14 @@ from bert_tf.checkpoints.layout import (
     Kind,
     all_parts,
     encoder_parts,
+    head_shapes,
 )
 from bert_tf.checkpoints.stored import Stored, read_stored, write_stored
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.lazy_arrays import LazyArrays
+from bert_tf.progress import log
 from bert_tf.recipe import read_json_object
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
@@ -221,6 +229,7 @@ def read(folder: pathlib.Path) -> Checkpoint:
     if f"{_SHARED_NAME}.weight" in found:
         shared = _shared_head(values, path)
     prefix = "bert." if f"bert.{_WORDS}" in found else ""
+    ignored: tuple[str, ...] = _IGNORED
     table = _table(
         config,
         shared,
@@ -228,7 +237,9 @@ def read(folder: pathlib.Path) -> Checkpoint:
         old_norms=any(name.endswith("LayerNorm.gamma") for name in found),
         bias=_MASKED_LM_BIAS if _MASKED_LM_BIAS in found else _TIED_BIAS,
     )
-    arrays, left_out = read_stored(config, table, found, _IGNORED, source)
+    if config.causal:
+        ignored += _leave_pooler_out(config, table, found, source)
+    arrays, left_out = read_stored(config, table, found, ignored, source)
     checkpoint = Checkpoint(config, arrays, left_out=left_out)
     _check_heads(checkpoint, values, path)
     _check_tied(found, f"{prefix}{_WORDS}", checkpoint, values, source)
@@ -236,6 +247,37 @@ def read(folder: pathlib.Path) -> Checkpoint:
         return checkpoint
     labels = read_labels(values, num_labels(checkpoint, shared), path)
     return dataclasses.replace(checkpoint, labels=labels)
+
+
+def _leave_pooler_out(
+    config: BertConfig,
+    table: dict[str, Stored],
+    found: LazyArrays,
+    source: str,
+) -> tuple[str, ...]:
+    """Takes the pooler of a causal model out of the table.
+
+    Returns:
+      Regular expressions of its names in the files.
+
+    Raises:
+      UserError: there is a head on it.
+    """
+    heads = head_shapes(config)
+    for head in HEADS_ON_POOLER:
+        if any(n in table and table[n].name in found for n in heads[head]):
+            raise UserError(
+                f"{source}: is_decoder is true, and its {head} scores the "
+                "first token, which sees only itself; ours would score the "
+                "last, so it cannot be read."
+            )
+    names = [table.pop(ours).name for ours in heads[POOLER]]
+    if any(name in found for name in names):
+        log(
+            f"{source}: its pooler is left out: it reads the first token, "
+            "which sees only itself (is_decoder is true); ours reads the last."
+        )
+    return tuple(map(re.escape, names))
 
 
 def _check_heads(
@@ -348,9 +390,19 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
     have none: those call it unexpected and do not use it.
 
     Raises:
-      UserError: no class of transformers holds all the heads.
+      UserError: no class of transformers holds all the heads, or a causal
+        model has a pooler.
     """
     config, architecture = checkpoint.config, _class_of(checkpoint)
+    if config.causal and POOLER in checkpoint.heads:
+        pooled = [POOLER, *HEADS_ON_POOLER]
+        there = [head for head in pooled if head in checkpoint.heads]
+        raise UserError(
+            f"{checkpoint.source}: causal is true: transformers pools the "
+            "first token, which sees only itself, and not the last; write "
+            f"bert_tf, or leave the {' and '.join(there)} out "
+            f"(`drop_heads`={','.join(there)})."
+        )
     values: dict[str, Any] = {
         "architectures": [architecture],
         "model_type": "bert",

@@ -49,7 +49,9 @@ class Form:
       epsilon: of every layer normalisation.
       masked_lm_activation: of the masked LM head.
       masked_lm_epsilon: of the masked LM head.
-      causal: whether a position sees only itself and earlier ones.
+      causal: whether a position sees only itself and earlier ones; then the
+        pooler reads the last token. transformers' reads the first, and is
+        left out where a causal model is read or written.
     """
 
     layers: int
@@ -259,7 +261,12 @@ def forward(
         if head in source.heads:
             outputs[f"{head}_logits"] = source.linear(hidden, head)
     if "pooler" in source.heads:
-        pooled = np.tanh(source.linear(hidden[:, 0], "pooler"))
+        pooled = hidden[:, 0]
+        if source.form.causal:
+            tokens = batch["input_mask"] != 0
+            last = tokens.shape[1] - 1 - tokens[:, ::-1].argmax(axis=1)
+            pooled = hidden[np.arange(len(hidden)), last]
+        pooled = np.tanh(source.linear(pooled, "pooler"))
         outputs["pooled_output"] = pooled
         for head in ("next_sentence", "classifier", "multiple_choice"):
             if head in source.heads:

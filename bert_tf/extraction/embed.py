@@ -108,8 +108,9 @@ def embed(
         an encoder with its tokenizer.
       texts: strings, or pairs of them; any iterable.
       pooling: "mean" or "max", over all tokens of a text, [CLS] and [SEP]
-        included, as sentence-transformers does; "cls", the vector of [CLS]; or
-        "pooled", what the model's pooler makes of that (tanh).
+        included, as sentence-transformers does; "cls", the vector of [CLS],
+        of a causal model that of the last [SEP]; or "pooled", what the model's
+        pooler makes of that (tanh).
       layer: 0 for the embeddings, 1 to L for the output of a layer of the
         Transformer, or from the last, -1, back to -L.
       normalize: whether to divide every vector by its length.

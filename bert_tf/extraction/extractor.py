@@ -13,6 +13,7 @@ from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError, excerpt
 from bert_tf.features import ENCODER_INPUTS
+from bert_tf.layers.heads import at_positions, last_positions
 from bert_tf.models import restore
 from bert_tf.text.packing import (
     EncodedRows,
@@ -52,9 +53,10 @@ class Settings:
       layers: K layers by number: 0 is the embeddings, 1 to L the outputs of
         the Transformer's layers, -1 to -L the same from the last one back.
       pooling: one vector a text: the "mean" or the "max" over all its tokens,
-        [CLS] and [SEP] included, the one of [CLS] ("cls"), or what the model's
-        own pooler makes of that ("pooled", of the last layer alone); or
-        "none", a vector for each token.
+        [CLS] and [SEP] included, the one of [CLS] ("cls"; of a causal model,
+        whose [CLS] sees only itself, that of the last [SEP]), or what the
+        model's own pooler makes of that ("pooled", of the last layer alone);
+        or "none", a vector for each token.
       max_seq_length: S, the longest row, with [CLS] and [SEP]; longer texts
         are truncated. 0: as many positions as the model has.
       batch_size: rows computed at a time; fewer where they are longer than
@@ -384,16 +386,22 @@ class Extractor:
                 tf.cast(layers[number], tf.float32),
                 is_token,
                 self.settings.pooling,
+                self.encoder.config.causal,
             )
             for number in self._layers
         ]
         return tf.stack(found, axis=1)
 
 
-def _pooled(hidden: tf.Tensor, is_token: tf.Tensor, pooling: str) -> tf.Tensor:
+def _pooled(
+    hidden: tf.Tensor, is_token: tf.Tensor, pooling: str, causal: bool
+) -> tf.Tensor:
     """What `Settings` says of vectors float32 [B, S, H]."""
     if pooling == TOKENS:
         return tf.boolean_mask(hidden, is_token)
+    if pooling == CLS and causal:
+        last = last_positions(tf.cast(is_token, tf.int32))
+        return at_positions(hidden, last)[:, 0]
     if pooling == CLS:
         return hidden[:, 0]
     is_token = is_token[:, :, tf.newaxis]

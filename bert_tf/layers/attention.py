@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from bert_tf.layers.base import ConfiguredLayer
+from bert_tf.layers.heads import at_positions
 from bert_tf.layers.unpadding import TokenPlaces
 
 # Added to the scores of positions that may not be attended to
@@ -99,6 +100,7 @@ class SelfAttention(ConfiguredLayer):
         adder: Any,
         cls_only: bool = False,
         training: bool | None = None,
+        cls_positions: Any = None,
     ) -> tuple[Any, Any]:
         """Attends.
 
@@ -108,15 +110,21 @@ class SelfAttention(ConfiguredLayer):
           cls_only: only the first position attends (to all S): Q = 1, where
             otherwise Q = S.
           training: whether dropout on the probabilities is active.
+          cls_positions: int32 [B, Q], with cls_only: which positions attend,
+            in place of the first; `adder` is [B, 1, S, S] then.
 
         Returns:
           The context float [B, Q, H] and the probabilities before dropout
           float [B, N, Q, S], both in the compute dtype.
         """
         if cls_only:
-            (query,) = self._heads(hidden[:, :1], 0, 1)
+            if cls_positions is None:
+                first, adder = hidden[:, :1], adder[:, :, :1]
+            else:
+                first = at_positions(hidden, cls_positions)
+                adder = at_positions(adder[:, 0], cls_positions)[:, None]
+            (query,) = self._heads(first, 0, 1)
             key, value = self._heads(hidden, 1, 3)
-            adder = adder[:, :, :1]
         else:
             query, key, value = self._heads(hidden, 0, 3)
         return self._attend(query, key, value, adder, training)
@@ -133,7 +141,7 @@ class SelfAttention(ConfiguredLayer):
         Args:
           tokens: float [1, T, H].
           places: where they are.
-          cls_only: only the first token of each row attends.
+          cls_only: only the pooled token of each row attends.
           training: whether dropout on the probabilities is active.
 
         Returns:
@@ -142,17 +150,18 @@ class SelfAttention(ConfiguredLayer):
         parts = self._project(tokens, 1 if cls_only else 0, 3)
         heads = [self._split(part) for part in places.group(parts)]
         if cls_only:
-            firsts = self._project(places.first(tokens), 0, 1)
+            pooled = self._project(places.pooled(tokens), 0, 1)
             heads = [
-                self._split(first) + rest
-                for first, rest in zip(
-                    places.group_rows(firsts), heads, strict=True
+                self._split(one) + rest
+                for one, rest in zip(
+                    places.group_rows(pooled), heads, strict=True
                 )
             ]
+        # A pooled token sees the whole row, in a causal model as its last.
+        causal = self.config.causal and not cls_only
         contexts = []
         for (query, key, value), mask in zip(heads, places.masks, strict=True):
-            adder = attention_adder(mask, causal=self.config.causal)
-            adder = adder[:, :, :1] if cls_only else adder
+            adder = attention_adder(mask, causal=causal)
             context, _ = self._attend(query, key, value, adder, training)
             contexts.append(context)
         if cls_only:

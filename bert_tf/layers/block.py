@@ -7,6 +7,7 @@ from keras import ops
 
 from bert_tf.layers.attention import SelfAttention
 from bert_tf.layers.base import ConfiguredLayer, Dense, LayerNorm
+from bert_tf.layers.heads import at_positions
 from bert_tf.layers.unpadding import TokenPlaces
 
 
@@ -65,6 +66,7 @@ class TransformerBlock(ConfiguredLayer):
         adder: Any,
         cls_only: bool = False,
         training: bool | None = None,
+        cls_positions: Any = None,
     ) -> tuple[Any, Any]:
         """Applies the block.
 
@@ -74,16 +76,24 @@ class TransformerBlock(ConfiguredLayer):
           cls_only: only the output of the first position is computed: Q = 1,
             where otherwise Q = S.
           training: whether dropout is active.
+          cls_positions: int32 [B, Q], with cls_only: the positions that are
+            computed, in place of the first; `adder` is [B, 1, S, S] then.
 
         Returns:
           The block's output float [B, Q, H] and its attention probabilities
           float [B, N, Q, S], both in the compute dtype.
         """
         context, probabilities = self.attention(
-            hidden, adder, cls_only=cls_only, training=training
+            hidden,
+            adder,
+            cls_only=cls_only,
+            training=training,
+            cls_positions=cls_positions,
         )
-        if cls_only:
+        if cls_only and cls_positions is None:
             hidden = hidden[:, :1]
+        elif cls_only:
+            hidden = at_positions(hidden, cls_positions)
         return self._transform(hidden, context, training), probabilities
 
     def of_tokens(
@@ -98,7 +108,7 @@ class TransformerBlock(ConfiguredLayer):
         Args:
           tokens: float [1, T, H].
           places: where they are.
-          cls_only: computes the output of the first token of each row.
+          cls_only: computes the output of the pooled token of each row.
           training: whether dropout is active.
 
         Returns:
@@ -108,7 +118,7 @@ class TransformerBlock(ConfiguredLayer):
             tokens, places, cls_only=cls_only, training=training
         )
         if cls_only:
-            tokens = places.first(tokens)
+            tokens = places.pooled(tokens)
         return self._transform(tokens, context, training)
 
     def _transform(

@@ -25,11 +25,38 @@ def at_positions(sequence_output: Any, positions: Any) -> Any:
     return ops.reshape(found, (*ops.shape(positions), hidden))
 
 
+def last_positions(
+    input_mask: Any, sequence_ids: Any = None, starts: Any = None
+) -> Any:
+    """Where sequences end, at the last [SEP].
+
+    Args:
+      input_mask: int32 [B, S], 1 = token, 0 = padding.
+      sequence_ids: int32 [B, S], 0 = padding, 1..k = sequence of the row;
+        None: the row is one sequence.
+      starts: int32 [B, K], where the sequences begin; None for the first of
+        each row, K = 1.
+
+    Returns:
+      int32 [B, K], each in 0..S-1.
+    """
+    own = ops.not_equal(input_mask, 0)[:, None]
+    if sequence_ids is not None:
+        if starts is None:
+            starts = ops.zeros_like(sequence_ids[:, :1])
+        numbers = at_positions(sequence_ids[:, :, None], starts)
+        same = ops.equal(sequence_ids[:, None], numbers)
+        own = ops.logical_and(own, same)
+    places = ops.arange(ops.shape(input_mask)[1], dtype="int32")
+    return ops.max(ops.where(own, places, 0), axis=2)
+
+
 @keras.saving.register_keras_serializable(package="bert_tf")
 class Pooler(ConfiguredLayer):
     """Dense layer with tanh on the first token of a sequence ([CLS]).
 
-    Source: google-research/bert, modeling.py, BertModel.
+    Source: google-research/bert, modeling.py, BertModel. In a causal model
+    [CLS] sees only itself, so `BertEncoder` hands over the last token.
     """
 
     def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
@@ -39,12 +66,12 @@ class Pooler(ConfiguredLayer):
         self.bias = self.add_bias("bias", hidden)
 
     def call(self, sequence_output: Any, positions: Any = None) -> Any:
-        """Maps the first token of each sequence.
+        """Maps one token of each sequence.
 
         Args:
           sequence_output: float [B, S, H].
-          positions: int32 [B, K], where the sequences of each row begin; None
-            for one a row, at 0.
+          positions: int32 [B, K], where those of the sequences of each row
+            are; None for one a row, at 0.
 
         Returns:
           float [B, H], with positions [B, K, H], in the compute dtype.

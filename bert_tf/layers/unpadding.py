@@ -20,12 +20,13 @@ class TokenPlaces:
     Args:
       input_mask: int32 [B, S], 1 = token, 0 = padding; every row is tokens,
         at least one, and then padding.
+      causal: whether the pooled token of a row is its last, not its first.
 
     Attributes:
       masks: the mask of each group, int32 [G, L].
     """
 
-    def __init__(self, input_mask: Any):
+    def __init__(self, input_mask: Any, causal: bool = False):
         self._shape = ops.shape(input_mask)
         real = ops.cast(ops.not_equal(input_mask, 0), "int32")
         flat = ops.reshape(real, (-1,))
@@ -34,6 +35,9 @@ class TokenPlaces:
         self._numbers = ops.cumsum(flat) - 1
         lengths = ops.sum(real, axis=1)
         self._starts = ops.cumsum(lengths) - lengths
+        self._pooled = self._starts
+        if causal:
+            self._pooled = self._starts + lengths - 1
         order = ops.argsort(lengths)
         self._unsorted = ops.argsort(order)
         self._groups = _row_groups(order, input_mask.shape[0])
@@ -95,9 +99,9 @@ class TokenPlaces:
 
         return ungrouped(_concatenated(groups))[None]
 
-    def first(self, tokens: Any) -> Any:
-        """The first token of each row, [B, 1, C], of tokens [1, T, C]."""
-        return ops.take(tokens[0], self._starts, axis=0)[:, None]
+    def pooled(self, tokens: Any) -> Any:
+        """The pooled token of each row, [B, 1, C], of tokens [1, T, C]."""
+        return ops.take(tokens[0], self._pooled, axis=0)[:, None]
 
     def group_rows(self, rows: Any) -> list[Any]:
         """Rows [B, 1, C] in groups, each [G, 1, C]."""

@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.errors import UserError
+from bert_tf.layers.heads import at_positions, last_positions
 from bert_tf.pretraining.fill_mask import MASK
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.serving.requests import (
@@ -41,7 +42,8 @@ class PretrainedModel(TextModel):
         best for each of the masks; rows with fewer are filled up with "" and
         0. What `bert_tf.fill_mask` gives.
       embed: text, string [B] -> cls and mean, float32 [B, H], of the last
-        layer. What `bert_tf.embed` gives; longer texts are truncated.
+        layer. What `bert_tf.embed` gives, cls of a causal model too; longer
+        texts are truncated.
       tokens: input_ids, input_mask, segment_ids, int32 [B, S] ->
         sequence_output, float32 [B, S, H], and pooled_output [B, H].
       serving_default: the first of these.
@@ -89,6 +91,7 @@ class PretrainedModel(TextModel):
             "fill-mask and embeddings" if self._fills_masks else "embeddings"
         )
         self._hidden = encoder.config.hidden_size
+        self._causal = encoder.config.causal
         self._top_k, self._max_masks = top_k, max_masks
 
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
@@ -236,7 +239,11 @@ class PretrainedModel(TextModel):
         hidden = tf.cast(self._encode(inputs)["sequence_output"], tf.float32)
         weight = tf.cast(inputs["input_mask"], tf.float32)[:, :, tf.newaxis]
         total = tf.reduce_sum(hidden * weight, 1)
-        return {"cls": hidden[:, 0], "mean": total / tf.reduce_sum(weight, 1)}
+        cls = hidden[:, 0]
+        if self._causal:
+            cls = at_positions(hidden, last_positions(inputs["input_mask"]))
+            cls = cls[:, 0]
+        return {"cls": cls, "mean": total / tf.reduce_sum(weight, 1)}
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""

@@ -126,19 +126,19 @@ def test_what_model_garden_saved(name):
 
 
 @pytest.mark.parametrize(
-    ("act", "to"),
+    ("act", "to", "causal"),
     [
-        ("gelu", "bert_tf"),
-        ("gelu_erf", "bert_tf"),
-        ("relu", "bert_tf"),
-        ("tanh", "bert_tf"),
-        ("linear", "bert_tf"),
-        ("gelu_erf", "google_tf1"),
+        ("gelu", "bert_tf", False),
+        ("gelu_erf", "bert_tf", True),
+        ("relu", "bert_tf", False),
+        ("tanh", "bert_tf", False),
+        ("linear", "bert_tf", False),
+        ("gelu_erf", "google_tf1", False),
     ],
 )
-def test_ours_and_googles(act, to, tmp_path):
+def test_ours_and_googles(act, to, causal, tmp_path):
     heads = ("pooler", "masked_lm", "next_sentence")
-    config = tiny_config(hidden_act=act, layer_norm_eps=0.01)
+    config = tiny_config(hidden_act=act, layer_norm_eps=0.01, causal=causal)
     arrays = random_arrays(config, heads)
     save_checkpoint(tmp_path, Checkpoint(config, arrays), to)
     batch = {

@@ -56,12 +56,15 @@ def test_tokens_are_grouped_and_taken_back(mask):
     np.testing.assert_array_equal(places.ungroup(groups), tokens)
     padded = np.array(places.padded(tf.constant(tokens)))
     np.testing.assert_array_equal(padded[mask == 1], tokens[0])
-    first = np.array(places.first(tf.constant(tokens)))
+    first = np.array(places.pooled(tf.constant(tokens)))
     np.testing.assert_array_equal(first, padded[:, :1])
     rows = places.group_rows(tf.constant(first))
     np.testing.assert_array_equal(places.ungroup_rows(rows), first)
     for row, group in zip(rows, groups, strict=True):
         np.testing.assert_array_equal(row, np.array(group)[:, :1])
+    last = TokenPlaces(tf.constant(mask), causal=True)
+    ends = padded[np.arange(len(mask)), mask.sum(axis=1) - 1][:, None]
+    np.testing.assert_array_equal(last.pooled(tf.constant(tokens)), ends)
     # Groups are padded to their own longest row.
     longest = [int(np.array(m).sum(axis=1).max()) for m in places.masks]
     assert [g.shape[1] for g in groups] == longest == sorted(longest)
@@ -133,10 +136,14 @@ def test_every_token_gets_what_it_gets_with_padding(causal, placed):
             )
 
 
-@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
-def test_gradients_of_a_classifier(precision):
+@pytest.mark.parametrize(
+    ("precision", "causal"),
+    [("float32", False), ("mixed_bfloat16", False), ("float32", True)],
+)
+def test_gradients_of_a_classifier(precision, causal):
     """In a graph whose lengths are not known, as training has it."""
-    encoder = fill(BertEncoder(config(), dtype=precision), seed=4, scale=0.3)
+    encoder = BertEncoder(config(causal), dtype=precision)
+    fill(encoder, seed=4, scale=0.3)
     inputs = {k: tf.constant(v) for k, v in batch().items()}
     models = [
         bert_classifier(encoder, 3, dropout=0.0, unpadded=unpadded)
