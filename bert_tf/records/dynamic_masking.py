@@ -14,9 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.records.masking import (
-    KEEP_SHARE,
     KEY_BITS,
-    MASK_SHARE,
     NO_GROUP,
     MaskingRule,
 )
@@ -216,9 +214,9 @@ def replace_tokens(
     positions = tf.where(used, positions, 0)
     labels = tf.gather(input_ids, positions, batch_dims=1)
     replaced = tf.where(
-        action_noise < MASK_SHARE,
+        action_noise < rule.mask_token_rate,
         rule.mask_id,
-        tf.where(action_noise < MASK_SHARE + KEEP_SHARE, labels, random_ids),
+        tf.where(action_noise < 1 - rule.random_token_rate, labels, random_ids),
     )
     places = positions + tf.range(rows)[:, None] * width
     masked = tf.tensor_scatter_nd_update(

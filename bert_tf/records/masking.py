@@ -5,7 +5,9 @@ The rule is create_masked_lm_predictions of google-research/bert
 groups: single tokens, or whole words. Groups are tried in random order; one
 that would exceed the number of predictions is skipped. A chosen token
 becomes [MASK] with 80 %, stays with 10 % and becomes any entry of the
-vocabulary with 10 %. `dynamic_masking` is the same rule in TensorFlow.
+vocabulary with 10 %, or by other shares, as in table 8 of the paper
+(`mask_token_rate`, `random_token_rate`). `dynamic_masking` is the same rule in
+TensorFlow.
 """
 
 import dataclasses
@@ -15,9 +17,6 @@ import numpy as np
 
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.text.vocabulary import Vocabulary
-
-MASK_SHARE = 0.8
-KEEP_SHARE = 0.1
 
 # Keys that order the groups are below this many bits; what is no group
 # comes after all of them.
@@ -44,6 +43,8 @@ class MaskingRule:
       max_predictions_per_seq: P.
       vocab_size: V, random tokens are drawn from 0 to V - 1.
       mask_id: the id of [MASK].
+      mask_token_rate: share of the chosen tokens that become [MASK].
+      random_token_rate: share of them that become any token; others stay.
       num_to_predict: number of predictions by sequence length, specials
         included; int32 [S + 1].
       is_special: tokens that are never masked ([CLS] and [SEP]); bool [V].
@@ -54,6 +55,8 @@ class MaskingRule:
     max_predictions_per_seq: int
     vocab_size: int
     mask_id: int
+    mask_token_rate: float
+    random_token_rate: float
     num_to_predict: np.ndarray
     is_special: np.ndarray
     joins_previous: np.ndarray
@@ -75,6 +78,8 @@ class MaskingRule:
             max_predictions_per_seq=recipe.max_predictions_per_seq,
             vocab_size=len(vocabulary),
             mask_id=vocabulary.mask_id,
+            mask_token_rate=recipe.mask_token_rate,
+            random_token_rate=recipe.random_token_rate,
             num_to_predict=predictions_by_length(recipe),
             is_special=is_special,
             joins_previous=joins_previous,
@@ -216,10 +221,10 @@ def replace_tokens(
     positions = np.where(used, positions, 0)
     labels = np.take_along_axis(input_ids, positions, axis=1)
     replaced = np.where(
-        action_noise < np.float32(MASK_SHARE),
+        action_noise < np.float32(rule.mask_token_rate),
         rule.mask_id,
         np.where(
-            action_noise < np.float32(MASK_SHARE + KEEP_SHARE),
+            action_noise < np.float32(1 - rule.random_token_rate),
             labels,
             random_ids,
         ),

@@ -13,7 +13,7 @@ LONG_LINES = ("refuse", "cut")
 
 # Fields that files and fingerprints have only where they are not the default:
 # those of before the fields existed stay valid.
-_ADDED_LATER = ("random_next_prob",)
+_ADDED_LATER = ("mask_token_rate", "random_token_rate", "random_next_prob")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +37,19 @@ class RecordsRecipe(CorpusRecipe):
     )
     masked_lm_prob: float = setting(
         0.15, "share of tokens to mask, as in the paper", above=0, below=1
+    )
+    mask_token_rate: float = setting(
+        0.8,
+        "share of the chosen tokens that become [MASK]; those that become "
+        "neither [MASK] nor random stay as they are",
+        at_least=0,
+        at_most=1,
+    )
+    random_token_rate: float = setting(
+        0.1,
+        "share of the chosen tokens that become any token of the vocabulary",
+        at_least=0,
+        at_most=1,
     )
     whole_word_mask: bool = setting(
         False, "mask all pieces of a word or none of them"
@@ -111,6 +124,12 @@ class RecordsRecipe(CorpusRecipe):
             "max_predictions_per_seq",
             self.max_predictions_per_seq <= self.max_seq_length,
             f"1 to {self.max_seq_length}, `max_seq_length`",
+        )
+        self._check(
+            "mask_token_rate",
+            self.mask_token_rate + self.random_token_rate <= 1,
+            f"0 to {1 - self.random_token_rate:g}, what `random_token_rate`="
+            f"{self.random_token_rate:g} leaves",
         )
         self._check(
             "near_duplicates",

@@ -558,6 +558,8 @@ def test_case_that_contradicts_the_vocabulary(workshop: Workshop) -> None:
         ("masked_lm_prob", 1.0, ""),
         ("short_seq_prob", 1.5, "0 to 1"),
         ("random_next_prob", -0.1, "0 to 1"),
+        ("mask_token_rate", 0.95, "0 to 0.9, what `random_token_rate`=0.1 l"),
+        ("random_token_rate", 1.1, "0 to 1"),
         ("dupe_factor", 0, "1 to"),
         ("held_out", 0.6, "0 to 0.5"),
         ("num_shards", -1, "0 to"),

@@ -58,6 +58,17 @@ def by_tensorflow(
     return MaskedRows(**{name: x.numpy() for name, x in masked.items()})
 
 
+# [MASK], same and random: the rows of table 8 of the paper, and one of all.
+MIXES = [
+    (0.8, 0.1, 0.1),
+    (1.0, 0.0, 0.0),
+    (0.8, 0.0, 0.2),
+    (0.8, 0.2, 0.0),
+    (0.0, 0.2, 0.8),
+    (0.0, 0.0, 1.0),
+    (0.35, 0.2, 0.45),
+    (0.0, 1.0, 0.0),
+]
 BOTH = pytest.mark.parametrize("draw", [by_numpy, by_tensorflow])
 
 
@@ -68,9 +79,15 @@ BOTH = pytest.mark.parametrize("draw", [by_numpy, by_tensorflow])
     length=st.integers(5, 80),
     prob=st.floats(0.01, 0.99),
     most=st.integers(1, 40),
+    mix=st.sampled_from(MIXES),
 )
 def test_same_noise_gives_the_same_masks_and_those_of_a_plain_loop(
-    whole_words: bool, seed: int, length: int, prob: float, most: int
+    whole_words: bool,
+    seed: int,
+    length: int,
+    prob: float,
+    most: int,
+    mix: tuple[float, float, float],
 ) -> None:
     ids, lengths = rows(8, length, seed)
     most = min(most, length)
@@ -78,6 +95,8 @@ def test_same_noise_gives_the_same_masks_and_those_of_a_plain_loop(
         max_seq_length=length,
         max_predictions_per_seq=most,
         masked_lm_prob=prob,
+        mask_token_rate=mix[0],
+        random_token_rate=mix[2],
         whole_word_mask=whole_words,
     )
     rng = np.random.default_rng(seed)
@@ -107,6 +126,13 @@ def test_same_noise_gives_the_same_masks_and_those_of_a_plain_loop(
         assert (ours.masked_lm_ids[row, :used] == ids[row, expected]).all()
         assert not ours.masked_lm_ids[row, used:].any()
         assert not ours.masked_lm_positions[row, used:].any()
+        by = np.float32(mix[0]), np.float32(1 - mix[2])
+        for place, noisy, other in zip(
+            expected, action[row], others[row], strict=False
+        ):
+            new = ids[row, place] if noisy < by[1] else other
+            new = V.mask_id if noisy < by[0] else new
+            assert ours.input_ids[row, place] == new
         restored = ours.input_ids[row].copy()
         restored[expected] = ids[row, expected]
         assert (restored == ids[row]).all()
@@ -173,9 +199,16 @@ def within(successes: int, trials: int, share: float) -> bool:
 
 
 @BOTH
-def test_shares_of_mask_keep_and_random(draw) -> None:
+@pytest.mark.parametrize("mix", MIXES, ids=str)
+def test_shares_of_mask_keep_and_random(
+    draw, mix: tuple[float, float, float]
+) -> None:
     ids, lengths = rows(6000, 64, seed=5)
-    masked = draw(ids, lengths, rule(max_seq_length=64), 5)
+    mask, same_share, random_share = mix
+    law = rule(
+        max_seq_length=64, mask_token_rate=mask, random_token_rate=random_share
+    )
+    masked = draw(ids, lengths, law, 5)
     used = masked.masked_lm_weights > 0
     new = np.take_along_axis(
         masked.input_ids, masked.masked_lm_positions, axis=1
@@ -184,15 +217,16 @@ def test_shares_of_mask_keep_and_random(draw) -> None:
     is_mask = new == V.mask_id
     same = new == labels
     # A random token is [MASK] or the label itself now and then.
-    assert within(is_mask.sum(), len(new), 0.8 + 0.1 / SIZE)
-    assert within(same.sum(), len(new), 0.1 + 0.1 / SIZE)
+    by_chance = random_share / SIZE
+    assert within(is_mask.sum(), len(new), mask + by_chance)
+    assert within(same.sum(), len(new), same_share + by_chance)
     drawn = new[~is_mask & ~same]
     counts = np.bincount(drawn, minlength=SIZE)
     # Uniform over the whole vocabulary, specials included.
     for special in (V.pad_id, V.unk_id, V.cls_id, V.sep_id):
-        assert within(counts[special], len(new), 0.1 / SIZE)
+        assert within(counts[special], len(new), by_chance)
     expected = len(drawn) / (SIZE - 2)
-    assert abs(counts.astype(float) - expected)[5:].max() < 6 * expected**0.5
+    assert abs(counts.astype(float) - expected)[5:].max() <= 6 * expected**0.5
 
 
 @BOTH
