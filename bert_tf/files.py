@@ -344,6 +344,15 @@ def _start_of(process: int) -> str:
     return "" if state in "ZX" else fields[18]
 
 
+def sync(path: str | os.PathLike) -> None:
+    """Forces a file, or a folder's entries, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 @contextlib.contextmanager
 def written_beside(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Yields a path beside `path`, renamed to it when the block succeeds.

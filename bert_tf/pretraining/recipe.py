@@ -41,8 +41,14 @@ class PretrainingRecipe(TrainingRecipe):
         at_least=0,
     )
     eval_steps: int = setting(1000, "steps between two evaluations", at_least=1)
+    keep_model_steps: int = setting(
+        0,
+        "steps between two models that are kept in models/step-00001000 of "
+        "the run's folder, each a model folder to fine-tune from; 0 = none",
+        at_least=0,
+    )
 
-    MAY_CHANGE = TrainingRecipe.MAY_CHANGE | {"eval_steps"}
+    MAY_CHANGE = TrainingRecipe.MAY_CHANGE | {"eval_steps", "keep_model_steps"}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,7 +14,7 @@ from bert_tf.checkpoints import (
 )
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
-from bert_tf.files import locked
+from bert_tf.files import locked, sync, written_beside
 from bert_tf.models import restore
 from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.pretraining.pretrainer import BertPretrainer
@@ -33,15 +33,18 @@ from bert_tf.records.dataset import (
     training_batches,
 )
 from bert_tf.records.folder import RecordFolder
+from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.training.cluster import DEFAULT_DEVICES, Devices
 from bert_tf.training.loop import Phase, TrainingLoop
 from bert_tf.training.run_folder import (
     LOCK_FILE,
+    MODELS,
     RunFolders,
     claim,
     folders_of,
     refuse_other_folders,
 )
+from bert_tf.training.saved_states import state_folder
 from bert_tf.training.setup import (
     check_batch_size,
     make_step,
@@ -143,11 +146,37 @@ def _run(
             functools.partial(reading_errors, *folders),
             fingerprint(config, folders)
             | {"number of data streams": str(_streams(recipe, strategy))},
+            keep_model=functools.partial(
+                _keep_model, output_dir / MODELS, model, tokenizer
+            ),
+            keep_model_steps=recipe.keep_model_steps,
         )
         history = loop.run()
-        tokenizer.save(output_dir)
-        save_checkpoint(output_dir, Checkpoint(config, model.to_arrays()))
+        _save_model(output_dir, model, tokenizer)
         return report(recipe, output_dir, history, loop, folders[-1], config)
+
+
+def _save_model(
+    folder: pathlib.Path, model: BertPretrainer, tokenizer: BertTokenizer
+) -> None:
+    tokenizer.save(folder)
+    save_checkpoint(folder, Checkpoint(model.config, model.to_arrays()))
+
+
+def _keep_model(
+    models: pathlib.Path,
+    model: BertPretrainer,
+    tokenizer: BertTokenizer,
+    step: int,
+) -> None:
+    """Writes the model after a step, onto the disk before this returns."""
+    folder = state_folder(models, step)
+    with written_beside(folder) as beside:
+        beside.mkdir()
+        _save_model(beside, model, tokenizer)
+        for path in beside.iterdir():
+            sync(path)
+    sync(models)
 
 
 def _streams(

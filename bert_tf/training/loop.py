@@ -167,6 +167,9 @@ class TrainingLoop:
         as digests of its data, by name.
       best: scores the model in place of `evaluation`, and keeps the weights
         that were best; may end the run before its last step.
+      keep_model: writes the model as it is after a step, whose number it
+        takes; called by the first worker alone.
+      keep_model_steps: steps between two calls of it; 0 for none.
     """
 
     def __init__(
@@ -181,6 +184,8 @@ class TrainingLoop:
         reading: Callable[[], contextlib.AbstractContextManager],
         fingerprint: Mapping[str, str],
         best: BestWeights | None = None,
+        keep_model: Callable[[int], None] | None = None,
+        keep_model_steps: int = 0,
     ):
         self.step = step
         self.evaluation = evaluation
@@ -191,6 +196,8 @@ class TrainingLoop:
         self.reading = reading
         self.fingerprint = dict(fingerprint)
         self.best = best
+        self.keep_model = keep_model
+        self.keep_model_steps = keep_model_steps
         self.cluster = cluster_of(step.strategy)
         self._states = SavedStates(
             run_dirs.shared / CHECKPOINTS,
@@ -240,6 +247,8 @@ class TrainingLoop:
                 lowest = False
                 if self._due(number, self.eval_steps):
                     lowest = self._evaluate(phase, number, progress, history)
+                # Before a state from which this step is not done again.
+                self._keep_model(number)
                 # Once, as it may be asked at any time.
                 asked = self._asked_to_stop()
                 if (
@@ -381,6 +390,16 @@ class TrainingLoop:
         progress.log(f"step {number:,}, held-out: {shown}")
         self._speed.pause(time.monotonic() - started)
         return self.best is None and self._states.offer(number, scores["loss"])
+
+    def _keep_model(self, number: int) -> None:
+        """Has the model written where that is due."""
+        steps = self.keep_model_steps
+        if not steps or number % steps or not self.cluster.is_chief:
+            return
+        assert self.keep_model is not None
+        started = time.monotonic()
+        self.keep_model(number)
+        self._speed.pause(time.monotonic() - started)
 
     def _held_out(self, phase: Phase) -> Iterable[Batch]:
         """The distributed batches to evaluate on, made once a phase."""

@@ -21,7 +21,9 @@ from bert_tf.training.recipe import TrainingRecipe
 RECIPE_FILE = "recipe.json"
 LOCK_FILE = ".lock"
 CHECKPOINTS = "checkpoints"
-# What shows that a folder without a recipe is somebody's work.
+MODELS = "models"
+_KEPT_MODELS = f"{MODELS}/step-*"
+# What shows that a folder without a recipe is somebody's work; patterns.
 _SIGNS_OF_WORK = (
     "bert_config.json",
     "bert_model.safetensors",
@@ -29,6 +31,7 @@ _SIGNS_OF_WORK = (
     "results.json",
     "report.html",
     CHECKPOINTS,
+    _KEPT_MODELS,
 )
 
 
@@ -94,11 +97,13 @@ def refuse_other_folders(
             f"`output_dir`={output_dir}: is a file; choose a folder."
         )
     if not (output_dir / RECIPE_FILE).exists():
-        for name in _SIGNS_OF_WORK:
-            if (output_dir / name).exists():
+        for pattern in _SIGNS_OF_WORK:
+            found = next(output_dir.glob(pattern), None)
+            if found is not None:
                 raise UserError(
-                    f"`output_dir`={output_dir}: holds a {name} that no run "
-                    "of this command left there; choose another folder."
+                    f"`output_dir`={output_dir}: holds a "
+                    f"{found.relative_to(output_dir)} that no run of this "
+                    "command left there; choose another folder."
                 )
     elif (output_dir / "records.json").exists():
         raise UserError(
@@ -148,5 +153,7 @@ def claim(output_dir: pathlib.Path, recipe: TrainingRecipe) -> None:
     remove_partials(output_dir)
     path = output_dir / RECIPE_FILE
     if path.exists() and not has_trained(output_dir):
-        shutil.rmtree(output_dir / CHECKPOINTS, ignore_errors=True)
+        models = output_dir.glob(_KEPT_MODELS)
+        for left in (output_dir / CHECKPOINTS, *models):
+            shutil.rmtree(left, ignore_errors=True)
     recipe.save(path)

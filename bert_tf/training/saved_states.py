@@ -9,7 +9,6 @@ leaves the one before.
 import dataclasses
 import json
 import math
-import os
 import pathlib
 import shutil
 import time
@@ -21,7 +20,7 @@ import numpy as np
 
 from bert_tf.checkpoints import read_arrays, write_arrays
 from bert_tf.errors import UserError
-from bert_tf.files import written_beside
+from bert_tf.files import sync, written_beside
 from bert_tf.training.best_weights import BestWeights, split_off_best
 from bert_tf.training.step import TrainingStep
 from bert_tf.training.strategies import cluster_of, gather_numbers
@@ -45,15 +44,6 @@ def _checksum(path: pathlib.Path) -> int:
         while chunk := file.read(_CHUNK):
             digest = google_crc32c.extend(digest, chunk)
     return digest
-
-
-def _sync(path: pathlib.Path) -> None:
-    """Forces a file or a folder's entries to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _steps(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -87,15 +77,15 @@ def save_state(
     with written_beside(target) as beside:
         beside.mkdir()
         write_arrays(beside / _ARRAYS, state.arrays)
-        _sync(beside / _ARRAYS)
+        sync(beside / _ARRAYS)
         facts = {
             "step": state.step,
             "crc32c": _checksum(beside / _ARRAYS),
             "facts": dict(state.facts),
         }
         (beside / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
-        _sync(beside / _FACTS)
-    _sync(folder)
+        sync(beside / _FACTS)
+    sync(folder)
     for old in _steps(folder)[keep:]:
         if best is None or old != state_folder(folder, best):
             shutil.rmtree(old)

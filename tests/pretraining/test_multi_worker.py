@@ -37,6 +37,7 @@ def recipe(records, config_file, tmp_path_factory):
         log_steps=5,
         eval_steps=10,
         save_checkpoints_steps=4,
+        keep_model_steps=STEPS // 2,
     )
 
 
@@ -75,15 +76,29 @@ def two_workers(recipe, tmp_path_factory):
     return run_whole(recipe, tmp_path_factory.mktemp("two_workers"))
 
 
-def assert_alike(folder, reference, tolerance):
+def assert_alike_weights(folder, reference, tolerance):
     theirs = weights(reference)
     for name, array in weights(folder).items():
         np.testing.assert_allclose(
             array, theirs[name], rtol=0, atol=tolerance, err_msg=name
         )
+
+
+def assert_alike(folder, reference, tolerance):
+    assert_alike_weights(folder, reference, tolerance)
     rows = zip(history(folder), history(reference), strict=True)
     for mine, other in rows:
         assert mine == pytest.approx(other, rel=1e-3)
+
+
+def assert_same_models(folder, reference, steps, tolerance):
+    """The models that were kept on the way."""
+    names = [f"step-{step:08d}" for step in steps]
+    for name in names:
+        assert_alike_weights(
+            folder / "models" / name, reference / "models" / name, tolerance
+        )
+    assert sorted(p.name for p in (folder / "models").iterdir()) == names
 
 
 def test_spread_over_a_machine_the_run_is_the_same(recipe, single, tmp_path):
@@ -94,6 +109,7 @@ def test_spread_over_a_machine_the_run_is_the_same(recipe, single, tmp_path):
 
 def test_two_workers_run_the_same(two_workers, single):
     assert_alike(two_workers, single, 1e-5)
+    assert_same_models(two_workers, single, [10, 20], 1e-5)
     names = {path.name for path in two_workers.iterdir()}
     assert names == {path.name for path in single.iterdir()}
 
@@ -129,7 +145,10 @@ def wait_for_state(workers, run, step):
 def test_workers_that_are_killed_and_stopped_run_the_same(recipe, tmp_path):
     """Kill -9 of either, whom the other waits for, and SIGTERM of one."""
     recipe = recipe.override(
-        ["num_train_steps=400", "eval_steps=200", "log_steps=100"]
+        [
+            *("num_train_steps=400", "eval_steps=200", "log_steps=100"),
+            "keep_model_steps=100",
+        ]
     )
     whole = run_whole(recipe, tmp_path / "whole")
     workers = workers_of(recipe, tmp_path)
@@ -153,3 +172,4 @@ def test_workers_that_are_killed_and_stopped_run_the_same(recipe, tmp_path):
     workers.start_all()
     assert workers.wait() == {0: 0, 1: 0}, workers.printed(0)
     assert_alike(run, whole, 0)
+    assert_same_models(run, whole, [100, 200, 300, 400], 0)

@@ -80,7 +80,7 @@ def test_a_failing_write_leaves_the_state_before(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("bert_tf.training.saved_states._sync", full)
+    monkeypatch.setattr("bert_tf.training.saved_states.sync", full)
     with pytest.raises(OSError, match="No space left"):
         save_state(tmp_path, state(2), keep=1)
     assert [p.name for p in tmp_path.iterdir()] == ["step-00000001"]
