@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from typing import Self
 
 from bert_tf.errors import UserError
@@ -18,6 +19,11 @@ SIZES = {
     "base": (12, 768),
     "large": (24, 1024),
 }
+
+SIZE_HELP = (
+    "architecture by name (tiny, mini, small, medium, base, large), or "
+    "layers/hidden/heads such as 3/768/12"
+)
 
 # "gelu" is the tanh form, as in Google's code; "gelu_erf" is the exact form,
 # which Hugging Face calls "gelu".
@@ -120,25 +126,37 @@ class BertConfig(Settings):
 
     @classmethod
     def from_size(cls, size: str, vocab_size: int) -> Self:
-        """The configuration of a named size.
+        """The configuration of a size.
 
         Args:
-          size: tiny, mini, small, medium, base or large.
+          size: tiny, mini, small, medium, base or large; or layers, hidden size
+            and attention heads, such as 3/768/12 (Devlin et al. 2019, table 6).
           vocab_size: number of WordPiece tokens.
 
         Raises:
-          UserError: the size is unknown.
+          UserError: the size is unknown, or an impossible one.
         """
-        if size not in SIZES:
-            raise UserError(
-                f"`size`={size}: unknown size; it takes one of "
-                f"{', '.join(SIZES)}."
+        if size in SIZES:
+            layers, hidden = SIZES[size]
+            heads = hidden // 64
+        elif re.fullmatch(r"[0-9]{1,9}(/[0-9]{1,9}){2}", size):
+            layers, hidden, heads = map(int, size.split("/"))
+        else:
+            fault = (
+                "give three whole numbers, layers/hidden/heads, such as "
+                "3/768/12"
+                if "/" in size
+                else f"unknown size; it takes one of {', '.join(SIZES)}, or "
+                "layers/hidden/heads, such as 3/768/12"
             )
-        layers, hidden = SIZES[size]
-        return cls(
-            vocab_size=vocab_size,
-            hidden_size=hidden,
-            num_hidden_layers=layers,
-            num_attention_heads=hidden // 64,
-            intermediate_size=4 * hidden,
-        )
+            raise UserError(f"`size`={size}: {fault}.")
+        try:
+            return cls(
+                vocab_size=vocab_size,
+                hidden_size=hidden,
+                num_hidden_layers=layers,
+                num_attention_heads=heads,
+                intermediate_size=4 * hidden,
+            )
+        except UserError as error:
+            raise UserError(f"`size`={size}: {error}") from None

@@ -4,6 +4,7 @@ import pytest
 
 from bert_tf.config import SIZES, BertConfig
 from bert_tf.errors import UserError
+from tests.user_errors import error_of
 
 # bert_config.json of the released uncased base model.
 RELEASED_BASE = {
@@ -33,6 +34,49 @@ def test_sizes(size):
     assert config.hidden_size == 64 * config.num_attention_heads
     assert config.intermediate_size == 4 * config.hidden_size
     assert (config.num_hidden_layers, config.hidden_size) == SIZES[size]
+
+
+# Devlin et al. 2019, table 6.
+@pytest.mark.parametrize(
+    "size", ["3/768/12", "6/768/3", "6/768/12", "12/768/12", "24/1024/16"]
+)
+def test_sizes_of_table_6(size):
+    config = BertConfig.from_size(size, 100)
+    layers, hidden, heads = (int(part) for part in size.split("/"))
+    assert config == BertConfig(
+        vocab_size=100,
+        num_hidden_layers=layers,
+        hidden_size=hidden,
+        num_attention_heads=heads,
+        intermediate_size=4 * hidden,
+    )
+    names = {"12/768/12": "base", "24/1024/16": "large"}
+    if size in names:
+        assert config == BertConfig.from_size(names[size], 100)
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        *(
+            (size, "give three whole numbers, layers/hidden/heads, such as ")
+            for size in ("3/768", "3/768/12/1", "3/768/x", "-3/768/12", "/")
+        ),
+        ("3/768/1.5", "give three whole numbers"),
+        (f"3/768/{'9' * 5000}", "give three whole numbers"),
+        ("3/768/\u0661", "give three whole numbers"),
+        ("0/768/12", "num_hidden_layers is 0; it must be at least 1."),
+        ("3/0/12", "hidden_size is 0; it must be at least 1."),
+        ("3/768/0", "num_attention_heads is 0; it must be at least 1."),
+        ("3/100/12", "hidden_size 100 is not a multiple of num_attention_hea"),
+        ("99999/768/12", "num_hidden_layers is 99999; it must be at most"),
+        ("huge", "unknown size; it takes one of tiny, mini, small, medium, "),
+        ("", "unknown size"),
+    ],
+)
+def test_impossible_sizes(size, message):
+    line = error_of(BertConfig.from_size, size, 100)
+    assert line.startswith(f"`size`={size}: {message}")
 
 
 @pytest.mark.parametrize(
@@ -67,8 +111,6 @@ def test_the_masked_lm_head_may_have_its_own_forms():
 
 
 def test_unknown_names():
-    with pytest.raises(UserError, match="`size`=huge: unknown size"):
-        BertConfig.from_size("huge", 100)
     with pytest.raises(UserError, match="Did you mean hidden_size"):
         BertConfig.from_dict({**RELEASED_BASE, "hiden_size": 1}, "x")
 

@@ -14,7 +14,8 @@ _FLAGS = RecipeFlags(
     {
         "data_dir": "Folder of records; or two, comma-separated: for the "
         "first phase and for the final one.",
-        "size": "tiny, mini, small, medium, base or large.",
+        "size": "tiny, mini, small, medium, base or large, or "
+        "layers/hidden/heads such as 3/768/12.",
         "config_file": "bert_config.json, instead of --size.",
         "vocab_file": "Vocabulary of records that do not carry theirs.",
     },

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 
 from bert_tf.checkpoints import load_checkpoint
-from bert_tf.config import BertConfig
+from bert_tf.config import SIZE_HELP, BertConfig
 from bert_tf.errors import UserError
 from bert_tf.memory.prediction import (
     Workload,
@@ -25,7 +25,7 @@ _UNITS = {"GB": 1e9, "GIB": 2.0**30, "MB": 1e6, "MIB": 2.0**20}
 class PlanSettings(Settings):
     """What is to be trained, and on what."""
 
-    size: str = setting("", "architecture by name: tiny to large")
+    size: str = setting("", SIZE_HELP)
     config_file: str = setting("", "bert_config.json, instead of a size")
     init_from: str = setting("", "a model folder, instead of a size")
     vocab_size: int = setting(30_522, "tokens of the vocabulary, with a size")

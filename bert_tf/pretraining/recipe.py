@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from bert_tf.config import SIZE_HELP
 from bert_tf.errors import UserError
 from bert_tf.recipe import setting
 from bert_tf.training.recipe import TrainingRecipe
@@ -16,7 +17,7 @@ class PretrainingRecipe(TrainingRecipe):
         "folder of records, or two, comma-separated: short sequences for the "
         "first phase and long ones for the final phase",
     )
-    size: str = setting("", "architecture by name: tiny to large")
+    size: str = setting("", SIZE_HELP)
     config_file: str = setting("", "bert_config.json, instead of a size")
     vocab_file: str = setting(
         "", "vocabulary of records that do not carry theirs"

@@ -464,6 +464,7 @@ def test_ids_outside_the_vocabulary_are_named(recipe, tmp_path, monkeypatch):
     [
         (["train_batch_size=9", "gradient_accumulation_steps=2"], "multiple"),
         (["config_file=", "size=tiny2"], "`size`=tiny2: unknown size"),
+        (["config_file=", "size=2/9/2"], "`size`=2/9/2: hidden_size 9 is not"),
         (["size=tiny"], "not both"),
         (["config_file="], "`size`, `config_file` or `init_from`"),
         (["data_dir="], "one folder of records"),
