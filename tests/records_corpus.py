@@ -23,6 +23,8 @@ WORDS = [a + b + c for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]
 TOKENS = [*SPECIALS, *LETTERS, *WORDS, *("##" + x for x in LETTERS), "."]
 VOCABULARY = Vocabulary(TOKENS)
 
+Batch = dict[str, np.ndarray]
+
 
 def write_vocabulary(folder: pathlib.Path) -> pathlib.Path:
     """Writes the vocabulary into a folder."""
@@ -118,6 +120,19 @@ def sequences_of(row: dict[str, list[float]]) -> list[tuple[float, ...]]:
         start = end
     assert start == len(row["input_ids"]) == len(row["segment_ids"])
     return found
+
+
+def take(batches: tf.data.Dataset, count: int) -> list[Batch]:
+    """The first batches of a data set."""
+    return list(batches.take(count).as_numpy_iterator())
+
+
+def joined(batches: Sequence[Batch]) -> Batch:
+    """Batches concatenated."""
+    return {
+        name: np.concatenate([batch[name] for batch in batches])
+        for name in batches[0]
+    }
 
 
 SETTINGS = {

@@ -142,6 +142,25 @@ def parse_packed(records: tf.Tensor, folder: RecordFolder) -> Rows:
     }
 
 
+def _next_tokens(rows: Rows) -> Rows:
+    """The predictions of left-to-right language modelling.
+
+    Args:
+      rows: of whole tokens, as the functions above give them.
+
+    Returns:
+      masked_lm_positions, masked_lm_ids and masked_lm_weights, [B, S - 1]; the
+      p-th is of position p, or unused.
+    """
+    sequences = rows.get("sequence_ids", rows["input_mask"])
+    used = (sequences[:, 1:] > 0) & (sequences[:, 1:] == sequences[:, :-1])
+    return {
+        "masked_lm_positions": tf.where(used, tf.range(tf.shape(used)[1]), 0),
+        "masked_lm_ids": tf.where(used, rows["input_ids"][:, 1:], 0),
+        "masked_lm_weights": tf.cast(used, tf.float32),
+    }
+
+
 # Traced once, however many data sets read the folder.
 @functools.lru_cache(maxsize=8)
 def _maker(
@@ -158,6 +177,8 @@ def _maker(
             return _parse_static(records, folder)
         parse = _parse_plain if folder.packing is None else parse_packed
         rows = parse(records, folder)
+        if folder.next_tokens:
+            return rows | _next_tokens(rows)
         assert folder.recipe is not None
         assert folder.vocabulary is not None
         rule = MaskingRule.from_recipe(folder.recipe, folder.vocabulary)

@@ -26,6 +26,7 @@ from bert_tf.features import (
 )
 from bert_tf.files import write_text
 from bert_tf.recipe import read_json_object
+from bert_tf.records.masking import most_predictions
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.record_file import (
     RecordFile,
@@ -175,13 +176,14 @@ class RecordFolder:
       training_files, held_out_files: the files that hold records.
       max_seq_length: S.
       max_predictions_per_seq: P, the masked tokens of a record at most; of a
-        packed one those of all its sequences.
+        packed one those of all its sequences. With next_tokens it is S - 1.
       static: whether the records hold masks; otherwise they are drawn while
         reading.
       recipe, vocabulary, tokenizer_config: how the records were made; None for
         those of google-research/bert, which do not say.
       packing: how records of several sequences are filled; None where each
         holds one.
+      next_tokens: whether each token predicts the next one, in place of masks.
     """
 
     path: str
@@ -194,6 +196,7 @@ class RecordFolder:
     vocabulary: Vocabulary | None
     tokenizer_config: TokenizerConfig | None
     packing: Packing | None = None
+    next_tokens: bool = False
 
     @property
     def features(self) -> tuple[Feature, ...]:
@@ -218,6 +221,86 @@ class RecordFolder:
     def num_held_out(self) -> int:
         """Number of held-out records."""
         return sum(file.records for file in self.held_out_files)
+
+    def with_masks(
+        self,
+        masked_lm_prob: float | None = None,
+        mask_token_rate: float | None = None,
+        random_token_rate: float | None = None,
+        max_predictions_per_seq: int | None = None,
+    ) -> Self:
+        """The same records, read with another rate or mix of masks.
+
+        Args:
+          masked_lm_prob, mask_token_rate, random_token_rate,
+            max_predictions_per_seq: as in `RecordsRecipe`; None is what the
+            records say. With a `masked_lm_prob` and no
+            `max_predictions_per_seq`, a full sequence gets its whole share.
+
+        Raises:
+          UserError: a value is out of its limits, or no masks are drawn while
+            these records are read.
+        """
+        given: dict[str, Any] = {
+            "masked_lm_prob": masked_lm_prob,
+            "mask_token_rate": mask_token_rate,
+            "random_token_rate": random_token_rate,
+            "max_predictions_per_seq": max_predictions_per_seq,
+        }
+        changes = {n: value for n, value in given.items() if value is not None}
+        if not changes:
+            return self
+        name, value = next(iter(changes.items()))
+        if self.static:
+            raise UserError(
+                f"`{name}`={value}: the masks of {self.path} were drawn when "
+                "its records were made; make records without static_masking, "
+                "by tools.create_pretraining_data."
+            )
+        if self.next_tokens:
+            raise UserError(
+                f"`{name}`={value}: left-to-right language modelling predicts "
+                "every token and masks none; leave it out."
+            )
+        assert self.recipe is not None
+        recipe = dataclasses.replace(self.recipe, **changes)
+        if masked_lm_prob is not None and max_predictions_per_seq is None:
+            full = max(1, round(recipe.max_seq_length * masked_lm_prob))
+            recipe = dataclasses.replace(recipe, max_predictions_per_seq=full)
+        predictions, packing = recipe.max_predictions_per_seq, self.packing
+        if packing is not None:
+            predictions = packing.most_predictions
+            if {"masked_lm_prob", "max_predictions_per_seq"} & changes.keys():
+                predictions = most_predictions(recipe, packing.most_sequences)
+            packing = dataclasses.replace(packing, most_predictions=predictions)
+        return dataclasses.replace(
+            self,
+            recipe=recipe,
+            max_predictions_per_seq=predictions,
+            packing=packing,
+        )
+
+    def with_next_tokens(self) -> Self:
+        """The same records, read for left-to-right language modelling.
+
+        Their batches have no masks: the token at each position p predicts that
+        at p + 1 of the same sequence, so P is S - 1, and the last token of a
+        sequence predicts nothing. [SEP] is predicted, [CLS] never.
+
+        Raises:
+          UserError: the records hold masked tokens.
+        """
+        if self.static:
+            raise UserError(
+                f"{self.path}: its records hold masked tokens, which "
+                "left-to-right language modelling cannot read; make records "
+                "without static_masking, by tools.create_pretraining_data."
+            )
+        return dataclasses.replace(
+            self,
+            max_predictions_per_seq=self.max_seq_length - 1,
+            next_tokens=True,
+        )
 
     @classmethod
     def open(cls, path: str | pathlib.Path) -> Self:

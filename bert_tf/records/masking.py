@@ -11,11 +11,12 @@ TensorFlow.
 """
 
 import dataclasses
+import math
 from typing import Self
 
 import numpy as np
 
-from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.records.recipe import SHORTEST_SEQUENCE, RecordsRecipe
 from bert_tf.text.vocabulary import Vocabulary
 
 # Keys that order the groups are below this many bits; what is no group
@@ -33,6 +34,19 @@ def predictions_by_length(recipe: RecordsRecipe) -> np.ndarray:
     ]
     most = recipe.max_predictions_per_seq
     return np.minimum(counts, most).astype(np.int32)
+
+
+def most_predictions(recipe: RecordsRecipe, sequences: int) -> int:
+    """A bound on the predictions of a row that holds so many sequences."""
+    # Rounding adds up to a half to the share of a sequence, and to a share
+    # below a half what is missing to one.
+    added = max(0.5, 1 - SHORTEST_SEQUENCE * recipe.masked_lm_prob)
+    share = recipe.max_seq_length * recipe.masked_lm_prob
+    return min(
+        math.ceil(share + sequences * added),
+        sequences * recipe.max_predictions_per_seq,
+        recipe.max_seq_length,
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from packed_batches import alone
-from records_corpus import TOKENS, VOCABULARY, documents, parsed, sequences_of
+from records_corpus import (
+    TOKENS,
+    VOCABULARY,
+    Batch,
+    documents,
+    joined,
+    parsed,
+    sequences_of,
+    take,
+)
 
 from benchmarks import reference_records as reference
 from bert_tf.errors import UserError
@@ -19,9 +28,6 @@ from bert_tf.records.dataset import (
     training_batches,
 )
 from bert_tf.sharding import Shard
-
-Batch = dict[str, np.ndarray]
-
 
 KINDS = {
     "plain": {},
@@ -36,10 +42,6 @@ def folder(
     build: Callable[..., RecordFolder], request: pytest.FixtureRequest
 ) -> RecordFolder:
     return build(**KINDS[request.param])
-
-
-def take(batches: tf.data.Dataset, count: int) -> list[Batch]:
-    return list(batches.take(count).as_numpy_iterator())
 
 
 def equal(a: list[Batch], b: list[Batch]) -> bool:
@@ -177,14 +179,6 @@ def test_held_out_records_come_once_with_the_same_masks(
     held_out = {row[:-2] for row in restored(everything[0])}
     first = take(training_batches(folder, folder.num_records, 1), 1)[0]
     assert not held_out & {row[:-2] for row in restored(first)}
-
-
-def joined(batches: list[Batch]) -> Batch:
-    """Batches concatenated."""
-    return {
-        name: np.concatenate([batch[name] for batch in batches])
-        for name in batches[0]
-    }
 
 
 @pytest.mark.parametrize(
