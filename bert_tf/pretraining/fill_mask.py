@@ -11,6 +11,7 @@ from bert_tf.checkpoints import (
     POOLER,
     load_checkpoint,
 )
+from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.models import restore
 from bert_tf.pretraining.pretrainer import BertPretrainer
@@ -33,9 +34,13 @@ class MaskFiller:
     Args:
       model: the model with its masked-LM head.
       tokenizer: the tokenizer it was trained with.
+
+    Raises:
+      UserError: the model is causal, or the tokenizer is another one's.
     """
 
     def __init__(self, model: BertPretrainer, tokenizer: BertTokenizer):
+        _refuse_causal(f"the model {model.name!r}", model.config)
         # Some models have rows to spare, to make a round number.
         if len(tokenizer.vocabulary) > model.config.vocab_size:
             raise UserError(
@@ -54,8 +59,8 @@ class MaskFiller:
           source: what `load_checkpoint` takes.
 
         Raises:
-          UserError: the source is no model, or has no masked-LM head or no
-            vocabulary.
+          UserError: the source is no model, is causal, or has no masked-LM
+            head or no vocabulary.
         """
         checkpoint = load_checkpoint(source)
         if MASKED_LM not in checkpoint.heads:
@@ -63,6 +68,7 @@ class MaskFiller:
                 f"{source}: has no masked-LM head; filling masks takes a "
                 "pre-trained model with it."
             )
+        _refuse_causal(source, checkpoint.config)
         model = BertPretrainer(checkpoint.config)
         # Of no use here, so it is no matter whether they are fresh.
         restore(model, checkpoint, fresh=(POOLER, NEXT_SENTENCE))
@@ -124,6 +130,14 @@ class MaskFiller:
         first = np.zeros(1, np.int64)
         whole = TokenIds(ids, first, np.array([len(ids)]))
         return pack_rows(first, whole, None, 1, self.tokenizer).batch(first)
+
+
+def _refuse_causal(source: object, config: BertConfig) -> None:
+    if config.causal:
+        raise UserError(
+            f"{source}: reads from left to right (causal is true), so nothing "
+            "behind a mask is seen; filling masks takes a masked LM."
+        )
 
 
 def fill_mask(

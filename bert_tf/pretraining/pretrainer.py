@@ -1,14 +1,19 @@
 """The encoder with both pre-training heads."""
 
 import os
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import keras
 import numpy as np
 from keras import ops
 
-from bert_tf.checkpoints import load_checkpoint
+from bert_tf.checkpoints import (
+    MASKED_LM,
+    NEXT_SENTENCE,
+    POOLER,
+    load_checkpoint,
+)
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
@@ -22,7 +27,19 @@ from bert_tf.named_weights import (
     norm_weights,
     restore_weights,
 )
-from bert_tf.pretraining.objective import PretrainingObjective
+from bert_tf.pretraining.objective import (
+    ObjectiveTraits,
+    PretrainingObjective,
+)
+
+if TYPE_CHECKING:
+    from bert_tf.training.step import Objective
+
+# What the records must hold for a head to be trained.
+_LABELS = {
+    MASKED_LM: ("masked_lm_ids", "masked_lm_weights"),
+    NEXT_SENTENCE: ("next_sentence_labels",),
+}
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -40,6 +57,10 @@ class BertPretrainer(keras.Model):
         Keras' global policy.
       name: name of the model.
       trainable: whether training changes the weights.
+      objective: what it is trained for; None is `PretrainingObjective()`.
+        Heads that the objective does not train are no trainable weights. One
+        that is to be saved in Keras' files has a `get_config`, as those in
+        bert_tf/pretraining/objective.py.
 
     Call arguments:
       inputs: the inputs of `BertEncoder`, with cls_positions for rows of
@@ -54,7 +75,8 @@ class BertPretrainer(keras.Model):
       [B, K, 2] and pooled_output is [B, K, H].
 
     Raises:
-      UserError: an input is missing, or S exceeds max_position_embeddings.
+      UserError: an input is missing, or S exceeds max_position_embeddings; or
+        an objective of next tokens is to train an encoder that is not causal.
     """
 
     def __init__(
@@ -63,6 +85,7 @@ class BertPretrainer(keras.Model):
         dtype: Any = None,
         name: str = "bert_pretrainer",
         trainable: bool = True,
+        objective: "Objective | None" = None,
     ) -> None:
         if isinstance(config_or_encoder, BertEncoder) and dtype is None:
             dtype = config_or_encoder.dtype_policy
@@ -74,7 +97,15 @@ class BertPretrainer(keras.Model):
             else BertEncoder(config_or_encoder, dtype=policy)
         )
         self.config = self.encoder.config
-        self.objective = PretrainingObjective()
+        self.objective = (
+            PretrainingObjective() if objective is None else objective
+        )
+        self._traits = ObjectiveTraits.of(self.objective)
+        if self._traits.reads_next_tokens and not self.config.causal:
+            raise UserError(
+                f"{type(self.objective).__name__}: predicts next tokens, which "
+                "the encoder sees; give it a config with causal=True."
+            )
         self.masked_lm = MaskedLMHead(
             self.config, name="masked_lm", dtype=policy
         )
@@ -82,8 +113,7 @@ class BertPretrainer(keras.Model):
             self.config, name="next_sentence", dtype=policy
         )
         self.accuracies = [
-            keras.metrics.Mean(name="masked_lm_accuracy"),
-            keras.metrics.Mean(name="next_sentence_accuracy"),
+            keras.metrics.Mean(name=name) for name in self._traits.metrics
         ]
         self.build()
 
@@ -96,6 +126,46 @@ class BertPretrainer(keras.Model):
         self.masked_lm.build(None)
         self.next_sentence.build(None)
         self.built = True
+
+    @property
+    def trainable_variables(self) -> list[keras.Variable]:
+        """Without those of heads that the objective does not train."""
+        return self._trained(super().trainable_variables)
+
+    @property
+    def trainable_weights(self) -> list[keras.Variable]:
+        """Without those of heads that the objective does not train."""
+        return self._trained(super().trainable_weights)
+
+    @property
+    def non_trainable_variables(self) -> list[keras.Variable]:
+        """With those of heads that the objective does not train."""
+        trained = set(map(id, self.trainable_variables))
+        return [v for v in self.variables if id(v) not in trained]
+
+    @property
+    def non_trainable_weights(self) -> list[keras.Variable]:
+        """With those of heads that the objective does not train."""
+        trained = set(map(id, self.trainable_weights))
+        return [w for w in self.weights if id(w) not in trained]
+
+    def _trained(
+        self, variables: Sequence[keras.Variable]
+    ) -> list[keras.Variable]:
+        # Not by `trainable` of the layers: the encoder, and with it its pooler,
+        # may become part of a model that trains it.
+        heads = {
+            POOLER: self.encoder.pooler,
+            MASKED_LM: self.masked_lm,
+            NEXT_SENTENCE: self.next_sentence,
+        }
+        left_out = {
+            id(weight)
+            for head, layer in heads.items()
+            if head not in self._traits.heads
+            for weight in layer.weights
+        }
+        return [v for v in variables if id(v) not in left_out]
 
     def __call__(self, inputs: Mapping[str, Any], *args: Any, **kwargs: Any):
         """Checks the inputs, then calls; see the class."""
@@ -169,7 +239,7 @@ class BertPretrainer(keras.Model):
         Returns:
           Scalar float32.
         """
-        labels = ("masked_lm_ids", "masked_lm_weights", "next_sentence_labels")
+        labels = [n for h in self._traits.heads for n in _LABELS.get(h, ())]
         if missing := [name for name in labels if name not in x]:
             raise UserError(
                 f"{self.name}: the records hold no {', '.join(missing)}."
@@ -181,7 +251,7 @@ class BertPretrainer(keras.Model):
     def compute_metrics(
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
     ) -> dict[str, Any]:
-        """Updates and returns the loss and both accuracies."""
+        """Updates and returns the loss and the objective's metrics."""
         _, metrics = self.objective(y_pred, x)
         for accuracy in self.accuracies:
             right, weight = metrics[accuracy.name]
@@ -223,7 +293,10 @@ class BertPretrainer(keras.Model):
 
     @classmethod
     def from_checkpoint(
-        cls, source: str | os.PathLike, dtype: Any = None
+        cls,
+        source: str | os.PathLike,
+        dtype: Any = None,
+        objective: "Objective | None" = None,
     ) -> Self:
         """Builds the model that a model folder describes, weights included.
 
@@ -234,12 +307,13 @@ class BertPretrainer(keras.Model):
           source: a model folder of any family, hf://organisation/name or
             keras_hub://preset; see `load_checkpoint`.
           dtype: Keras dtype policy or its name.
+          objective: see the class.
 
         Raises:
           UserError: the source is no model, or its arrays do not fit.
         """
         checkpoint = load_checkpoint(source)
-        pretrainer = cls(checkpoint.config, dtype=dtype)
+        pretrainer = cls(checkpoint.config, dtype=dtype, objective=objective)
         restore_weights(
             pretrainer.named_weights(),
             pretrainer.config,
@@ -250,12 +324,18 @@ class BertPretrainer(keras.Model):
 
     def get_config(self) -> dict[str, Any]:
         """The constructor arguments as plain data."""
-        return {
+        config = {
             "encoder": keras.saving.serialize_keras_object(self.encoder),
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
             "name": self.name,
             "trainable": self.trainable,
         }
+        # Files of older models do not say.
+        if type(self.objective) is not PretrainingObjective:
+            config["objective"] = keras.saving.serialize_keras_object(
+                self.objective
+            )
+        return config
 
     @classmethod
     def from_config(
@@ -269,6 +349,9 @@ class BertPretrainer(keras.Model):
             dtype=keras.dtype_policies.deserialize(config["dtype"]),
             name=config["name"],
             trainable=config["trainable"],
+            objective=keras.saving.deserialize_keras_object(
+                config.get("objective"), custom_objects=custom_objects
+            ),
         )
 
 

@@ -1,11 +1,20 @@
 """The settings of a pre-training run."""
 
 import dataclasses
+from typing import Any
 
 from bert_tf.config import SIZE_HELP
 from bert_tf.errors import UserError
 from bert_tf.recipe import setting
 from bert_tf.training.recipe import TrainingRecipe
+
+# The settings of masks, and the value that leaves each as the records say.
+_AS_RECORDS = {
+    "masked_lm_prob": 0.0,
+    "mask_token_rate": -1.0,
+    "random_token_rate": -1.0,
+    "max_predictions_per_seq": 0,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +30,34 @@ class PretrainingRecipe(TrainingRecipe):
     config_file: str = setting("", "bert_config.json, instead of a size")
     vocab_file: str = setting(
         "", "vocabulary of records that do not carry theirs"
+    )
+    objective: str = setting(
+        "masked_lm_next_sentence",
+        "what is learnt: masked_lm_next_sentence, masked_lm, left_to_right, or "
+        "the path of your own Python file that defines OBJECTIVE",
+    )
+    masked_lm_prob: float = setting(
+        0.0,
+        "share of tokens to mask; 0 = as the records say, whose masks are "
+        "drawn while reading",
+        at_least=0,
+        below=1,
+    )
+    mask_token_rate: float = setting(
+        -1.0,
+        "share of the chosen tokens that become [MASK]; -1 = as the records "
+        "say",
+    )
+    random_token_rate: float = setting(
+        -1.0,
+        "share of the chosen tokens that become a random one; the rest stays "
+        "as it is; -1 = as the records say",
+    )
+    max_predictions_per_seq: int = setting(
+        0,
+        "most masked tokens in a sequence; 0 = as the records say, or where "
+        "masked_lm_prob is set its share of a full sequence",
+        at_least=0,
     )
     num_train_steps: int = setting(
         100_000, "optimizer steps of all phases", at_least=1
@@ -55,6 +92,18 @@ class PretrainingRecipe(TrainingRecipe):
         super().__post_init__()
         if self.size and self.config_file:
             raise UserError("give `size` or `config_file`, not both.")
+        for name in ("mask_token_rate", "random_token_rate"):
+            rate = getattr(self, name)
+            good = rate == _AS_RECORDS[name] or 0 <= rate <= 1
+            self._check(name, good, "0 to 1, or -1")
+
+    def mask_settings(self) -> dict[str, Any]:
+        """What is set of the masks, in place of what the records say."""
+        return {
+            name: getattr(self, name)
+            for name, unset in _AS_RECORDS.items()
+            if getattr(self, name) != unset
+        }
 
     @property
     def folders(self) -> list[str]:

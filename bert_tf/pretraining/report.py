@@ -3,12 +3,13 @@
 import dataclasses
 import math
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
+from bert_tf.pretraining.objective import ObjectiveTraits
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.records.dataset import held_out_batches, training_batches
 from bert_tf.records.folder import RecordFolder
@@ -17,6 +18,7 @@ from bert_tf.training.history import (
     History,
     draw_curves,
     errors_become_warnings,
+    in_words,
     write_numbers,
 )
 from bert_tf.training.loop import TrainingLoop
@@ -24,16 +26,25 @@ from bert_tf.training.loop import TrainingLoop
 # The largest loss whose exponential is a float64.
 _LARGEST_EXPONENT = 709
 _MAX_BASELINE_BATCHES = 2000
-_PANELS = ("masked_lm_loss", "masked_lm_accuracy", "next_sentence_accuracy")
+_LOSS, _ACCURACY = "_loss", "_accuracy"
+# What a row has besides the losses and metrics of the objective.
+_OTHER_NUMBERS = {
+    "step",
+    "loss",
+    "learning_rate",
+    "gradient_norm",
+    "sequences_per_second",
+    "tokens_per_second",
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Baseline:
-    """Scores of guessing masked tokens by their frequency alone.
+    """Scores of guessing tokens by their frequency alone.
 
     Attributes:
       perplexity: of the unigram distribution of the training text, with one
-        added to each count, over the held-out masked tokens.
+        added to each count, over the held-out tokens to be predicted.
       accuracy: share of the training text's most frequent token among them.
     """
 
@@ -47,10 +58,10 @@ def unigram_baseline(
     held_out: tf.data.Dataset,
     vocab_size: int,
 ) -> Baseline:
-    """Scores the unigram model on held-out masked tokens.
+    """Scores the unigram model on held-out tokens.
 
     Masked positions are drawn uniformly, so the masked tokens of an epoch are
-    a fair sample of the text.
+    a fair sample of the text; where next tokens are predicted, it is the text.
 
     Args:
       training: endless batches with masked_lm_ids and masked_lm_weights.
@@ -111,9 +122,11 @@ def report(
     """
     _, speeds = history.series("sequences_per_second")
     speed = speeds[-1] if speeds else 0.0
+    task = ObjectiveTraits.of(loop.step.objective).token_task
     held_out, baseline = {}, None
     if folder.num_held_out:
         held_out = loop.evaluate(loop.phases[-1])
+    if f"{task}{_LOSS}" in held_out:
         with errors_become_warnings("the baseline", output_dir), loop.reading():
             baseline = unigram_baseline(
                 training_batches(
@@ -123,11 +136,13 @@ def report(
                 held_out_batches(folder, recipe.eval_batch_size),
                 config.vocab_size,
             )
-    _write_scores(output_dir, history, held_out, baseline, speed)
-    _print_scores(history, held_out, baseline)
+    training = _last_row(history)
+    _write_scores(output_dir, training, held_out, task, baseline, speed)
+    _print_scores(training, held_out, task, baseline)
     print(f"finished; the model is in {output_dir}", flush=True)
     with errors_become_warnings("the learning curve", output_dir):
-        _draw(output_dir, history, baseline, config)
+        panels = _to_show(training or _of_objective(held_out), task)
+        _draw(output_dir, history, panels, task, baseline, config)
         print(f"the curves are in {output_dir / LEARNING_CURVE}", flush=True)
     return PretrainingResult(held_out, baseline, speed)
 
@@ -139,16 +154,17 @@ def perplexity(loss: float) -> float:
 
 def _write_scores(
     output_dir: pathlib.Path,
-    history: History,
+    training: Mapping[str, float],
     held_out: Mapping[str, float],
+    task: str,
     baseline: Baseline | None,
     speed: float,
 ) -> None:
     """results.json; what is no finite number is null there."""
-    scores = {f"training_{k}": v for k, v in _last_row(history).items()}
-    if held_out:
-        scores |= held_out
-        scores["masked_lm_perplexity"] = perplexity(held_out["masked_lm_loss"])
+    scores = {f"training_{k}": v for k, v in training.items()} | dict(held_out)
+    if f"{task}{_LOSS}" in held_out:
+        loss = held_out[f"{task}{_LOSS}"]
+        scores[f"{task}_perplexity"] = perplexity(loss)
     if baseline is not None:
         scores["unigram_perplexity"] = baseline.perplexity
         scores["most_frequent_token_accuracy"] = baseline.accuracy
@@ -157,62 +173,89 @@ def _write_scores(
 
 
 def _last_row(history: History) -> dict[str, float]:
-    """The last training numbers that are losses or accuracies."""
-    rows = [row for row in history.rows if "masked_lm_loss" in row]
-    if not rows:
-        return {}
-    return {
-        name: value
-        for name, value in rows[-1].items()
-        if name.endswith(("_loss", "_accuracy"))
-    }
+    """The objective's losses and metrics in the last row of training."""
+    rows = [row for row in history.rows if "loss" in row]
+    return _of_objective(rows[-1]) if rows else {}
+
+
+def _of_objective(row: Mapping[str, float]) -> dict[str, float]:
+    """A row's losses and metrics; their sum where no loss has a name."""
+    found = {k: v for k, v in row.items() if k not in _OTHER_NUMBERS}
+    if not any(name.endswith(_LOSS) for name in found):
+        found = {"loss": row["loss"]} | found
+    return found
+
+
+def _to_show(names: Collection[str], task: str) -> list[str]:
+    """Those to print and draw: a loss beside its accuracy for tokens alone."""
+    return [
+        name
+        for name in names
+        if name == f"{task}{_LOSS}"
+        or not name.endswith(_LOSS)
+        or name.removesuffix(_LOSS) + _ACCURACY not in names
+    ]
 
 
 def _print_scores(
-    history: History,
+    training: Mapping[str, float],
     held_out: Mapping[str, float],
+    task: str,
     baseline: Baseline | None,
 ) -> None:
-    if training := _last_row(history):
+    if training:
         shown = ", ".join(f"{k} {v:.4f}" for k, v in training.items())
         print(f"training, last row: {shown}")
     if not held_out:
         print("the records hold no held-out documents to score the model on")
         return
-    loss = held_out["masked_lm_loss"]
     by_frequency = most_frequent = ""
     if baseline is not None:
         by_frequency = f" (by frequency alone {baseline.perplexity:,.1f})"
         most_frequent = (
             f" (always the most frequent token {baseline.accuracy:.1%})"
         )
-    print(
-        f"held-out masked LM: loss {loss:.4f}, "
-        f"perplexity {perplexity(loss):,.1f}{by_frequency}, accuracy "
-        f"{held_out['masked_lm_accuracy']:.1%}{most_frequent}\n"
-        f"held-out next sentence: accuracy "
-        f"{held_out['next_sentence_accuracy']:.1%}"
-    )
+    scores = _of_objective(held_out)
+    of_tokens = f"{task}{_LOSS}", f"{task}{_ACCURACY}"
+    loss, accuracy = map(scores.get, of_tokens)
+    if loss is not None:
+        line = (
+            f"held-out {in_words(task + _LOSS).removesuffix(' loss')}: loss "
+            f"{loss:.4f}, perplexity {perplexity(loss):,.1f}{by_frequency}"
+        )
+        if accuracy is not None:
+            line += f", accuracy {accuracy:.1%}{most_frequent}"
+        print(line)
+    for name in _to_show(scores, task):
+        if name in of_tokens:
+            continue
+        if name.endswith(_ACCURACY):
+            shown = in_words(name).removesuffix(" accuracy")
+            print(f"held-out {shown}: accuracy {scores[name]:.1%}")
+        else:
+            print(f"held-out {in_words(name)}: {scores[name]:.4f}")
 
 
 def _draw(
     output_dir: pathlib.Path,
     history: History,
+    panels: Sequence[str],
+    task: str,
     baseline: Baseline | None,
     config: BertConfig,
 ) -> None:
     levels: dict[str, dict[str, float]] = {}
     if baseline is not None:
         levels = {
-            "masked_lm_loss": {
+            f"{task}{_LOSS}": {
                 "by frequency alone": math.log(baseline.perplexity)
             },
-            "masked_lm_accuracy": {"most frequent token": baseline.accuracy},
+            f"{task}{_ACCURACY}": {"most frequent token": baseline.accuracy},
         }
     draw_curves(
         output_dir / LEARNING_CURVE,
         history,
-        _PANELS,
+        panels,
         levels,
         f"BERT pre-training, {config.num_hidden_layers} layers of "
         f"{config.hidden_size}",

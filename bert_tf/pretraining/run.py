@@ -1,14 +1,17 @@
 """A pre-training run, from records and a recipe to a model folder."""
 
 import functools
+import math
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints import (
     Checkpoint,
+    head_shapes,
     load_checkpoint,
     save_checkpoint,
 )
@@ -16,7 +19,11 @@ from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.files import locked, sync, written_beside
 from bert_tf.models import restore
-from bert_tf.pretraining.objective import PretrainingObjective
+from bert_tf.pretraining.objective import (
+    PRETRAINING_HEADS,
+    ObjectiveTraits,
+    load_objective,
+)
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.pretraining.report import PretrainingResult, report
@@ -24,6 +31,7 @@ from bert_tf.pretraining.setup import (
     choose_configuration,
     choose_tokenizer,
     fingerprint,
+    open_records,
 )
 from bert_tf.progress import log
 from bert_tf.records.dataset import (
@@ -49,7 +57,7 @@ from bert_tf.training.setup import (
     check_batch_size,
     make_step,
 )
-from bert_tf.training.step import EvaluationStep
+from bert_tf.training.step import EvaluationStep, Objective, TrainingStep
 from bert_tf.training.strategies import (
     check_agreement,
     cluster_of,
@@ -82,6 +90,7 @@ def run_pretraining(
       WorkerLost: another worker is gone.
     """
     steps = recipe.phase_steps()
+    objective = load_objective(recipe.objective)
     # First, since it may split the CPU, which TensorFlow allows only at start.
     strategy = make_strategy(recipe.strategy, devices)
     cluster = cluster_of(strategy)
@@ -90,7 +99,7 @@ def run_pretraining(
         folders_of(output_dir, cluster) as run_dirs,
     ):
         check_agreement(strategy, recipe.to_dict())
-        result = _run(recipe, steps, strategy, run_dirs)
+        result = _run(recipe, objective, steps, strategy, run_dirs)
         # The first worker writes longest, and its end would be their error.
         gather_numbers(strategy, [0])
     return result
@@ -98,16 +107,18 @@ def run_pretraining(
 
 def _run(
     recipe: PretrainingRecipe,
+    objective: Objective,
     steps: Sequence[int],
     strategy: tf.distribute.Strategy,
     run_dirs: RunFolders,
 ) -> PretrainingResult:
     output_dir = run_dirs.own
-    folders = [RecordFolder.open(folder) for folder in recipe.folders]
+    traits = ObjectiveTraits.of(objective)
+    folders = open_records(recipe, traits)
     initial = load_checkpoint(recipe.init_from) if recipe.init_from else None
     tokenizer = choose_tokenizer(recipe, folders, initial)
     vocabulary = tokenizer.vocabulary
-    config = choose_configuration(recipe, folders, vocabulary, initial)
+    config = choose_configuration(recipe, folders, vocabulary, initial, traits)
     phases = _phases(recipe, folders, steps, strategy)
     refuse_other_folders(output_dir, recipe)
     keras.utils.set_random_seed(recipe.seed)
@@ -117,20 +128,25 @@ def _run(
             dtype=recipe.precision,
             rematerialize=recipe.rematerialize,
         )
-        model = BertPretrainer(encoder)
+        model = BertPretrainer(encoder, objective=objective)
+        # What is not trained stays as init_from has it, or is left out.
+        untrained = set(PRETRAINING_HEADS).difference(traits.heads)
+        left_out = untrained.difference(initial.heads if initial else ())
         if initial is not None:
-            restore(model, initial)
+            restore(model, initial, sorted(left_out))
         step = make_step(
             recipe,
             model,
-            PretrainingObjective(),
+            objective,
             strategy,
             recipe.num_train_steps,
+            model.non_trainable_weights,
         )
     output_dir.mkdir(parents=True, exist_ok=True)
     with locked(output_dir / LOCK_FILE, output_dir):
         claim(output_dir, recipe)
-        _announce(config, model, phases, folders, strategy)
+        _announce(config, step, phases, folders)
+        save = functools.partial(_save_model, model, tokenizer, left_out)
         loop = TrainingLoop(
             step,
             EvaluationStep(model, step.objective, strategy),
@@ -144,36 +160,55 @@ def _run(
                 "segment_ids": config.type_vocab_size,
             },
             functools.partial(reading_errors, *folders),
-            fingerprint(config, folders)
+            fingerprint(
+                config,
+                folders,
+                recipe.objective,
+                _head_arrays(model, sorted(untrained - left_out)),
+            )
             | {"number of data streams": str(_streams(recipe, strategy))},
             keep_model=functools.partial(
-                _keep_model, output_dir / MODELS, model, tokenizer
+                _keep_model, output_dir / MODELS, save
             ),
             keep_model_steps=recipe.keep_model_steps,
         )
         history = loop.run()
-        _save_model(output_dir, model, tokenizer)
+        save(output_dir)
         return report(recipe, output_dir, history, loop, folders[-1], config)
 
 
+def _head_arrays(
+    model: BertPretrainer, heads: Iterable[str]
+) -> dict[str, np.ndarray]:
+    """The weights of some of a model's heads."""
+    shapes, weights = head_shapes(model.config), model.named_weights()
+    return {n: weights[n].array() for head in heads for n in shapes[head]}
+
+
 def _save_model(
-    folder: pathlib.Path, model: BertPretrainer, tokenizer: BertTokenizer
+    model: BertPretrainer,
+    tokenizer: BertTokenizer,
+    left_out: Iterable[str],
+    folder: pathlib.Path,
 ) -> None:
+    """Writes a model folder, without the heads that are to be left out."""
     tokenizer.save(folder)
-    save_checkpoint(folder, Checkpoint(model.config, model.to_arrays()))
+    arrays = model.to_arrays()
+    for name in _head_arrays(model, left_out):
+        del arrays[name]
+    save_checkpoint(folder, Checkpoint(model.config, arrays))
 
 
 def _keep_model(
     models: pathlib.Path,
-    model: BertPretrainer,
-    tokenizer: BertTokenizer,
+    save: Callable[[pathlib.Path], None],
     step: int,
 ) -> None:
     """Writes the model after a step, onto the disk before this returns."""
     folder = state_folder(models, step)
     with written_beside(folder) as beside:
         beside.mkdir()
-        _save_model(beside, model, tokenizer)
+        save(beside)
         for path in beside.iterdir():
             sync(path)
     sync(models)
@@ -225,12 +260,11 @@ def _phases(
 
 def _announce(
     config: BertConfig,
-    model: BertPretrainer,
+    step: TrainingStep,
     phases: Sequence[Phase],
     folders: Sequence[RecordFolder],
-    strategy: tf.distribute.Strategy,
 ) -> None:
-    workers = len(cluster_of(strategy).workers)
+    workers = len(cluster_of(step.strategy).workers)
     for folder in folders:
         if len(folder.training_files) < workers:
             log(
@@ -239,9 +273,10 @@ def _announce(
                 "records of it; tools.create_pretraining_data --num_shards "
                 "makes more of them."
             )
+    parameters = sum(math.prod(v.shape) for v in step.variables)
     print(
         f"{config.num_hidden_layers} layers of {config.hidden_size}, "
-        f"{model.count_params():,} parameters"
+        f"{parameters:,} parameters"
     )
     for phase, folder in zip(phases, folders, strict=True):
         epochs = phase.num_steps * phase.batch_size / folder.num_records

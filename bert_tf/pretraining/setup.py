@@ -1,12 +1,18 @@
 """Whether a recipe, its records and its folder fit each other."""
 
+import dataclasses
+import hashlib
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from bert_tf.checkpoints import Checkpoint
+import numpy as np
+
+from bert_tf.checkpoints import NEXT_SENTENCE, Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
+from bert_tf.pretraining.objective import ObjectiveTraits, is_file
 from bert_tf.pretraining.recipe import PretrainingRecipe
+from bert_tf.progress import log
 from bert_tf.records.folder import RecordFolder
 from bert_tf.sources import local_folder
 from bert_tf.text.tokenizer import BertTokenizer
@@ -19,6 +25,44 @@ from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 from bert_tf.training.run_folder import digest
 
 _HOW_TO_FIT = "; tools.convert_checkpoint --vocab_file fits a model to it"
+
+
+def open_records(
+    recipe: PretrainingRecipe, traits: ObjectiveTraits
+) -> list[RecordFolder]:
+    """The records of each phase, as the objective and the settings read them.
+
+    Args:
+      recipe: what to do.
+      traits: what its objective needs.
+
+    Raises:
+      UserError: the records or the settings of masks do not fit the objective.
+    """
+    folders = []
+    for name in recipe.folders:
+        folder = RecordFolder.open(name)
+        if traits.reads_next_tokens:
+            folder = folder.with_next_tokens()
+        folder = folder.with_masks(**recipe.mask_settings())
+        if folder.recipe is not None:
+            share = folder.recipe.random_next_prob
+            if NEXT_SENTENCE in traits.heads and not share:
+                raise UserError(
+                    f"`data_dir`={name}: every second text follows the first "
+                    "(random_next_prob=0), so there is no next sentence to "
+                    f"learn for `objective`={recipe.objective}; choose another "
+                    "one, such as masked_lm, or other records."
+                )
+            if NEXT_SENTENCE not in traits.heads and share:
+                log(
+                    f"{name}: made with random_next_prob={share:g}, so second "
+                    "texts may be of other documents, as next sentence alone "
+                    "needs them; the paper's models without it read records "
+                    "whose second texts all follow (0)."
+                )
+        folders.append(folder)
+    return folders
 
 
 def choose_tokenizer(
@@ -90,19 +134,28 @@ def choose_configuration(
     folders: Sequence[RecordFolder],
     vocabulary: Vocabulary,
     initial: Checkpoint | None,
+    traits: ObjectiveTraits,
 ) -> BertConfig:
-    """The architecture, checked against the records and their vocabulary."""
+    """The architecture, checked against the records and the objective."""
     if recipe.config_file:
         source = f"`config_file`={recipe.config_file}"
         config = BertConfig.from_json(recipe.config_file)
     elif recipe.size:
         source = f"`size`={recipe.size}"
         config = BertConfig.from_size(recipe.size, len(vocabulary))
+        if traits.reads_next_tokens:
+            config = dataclasses.replace(config, causal=True)
     elif initial is not None:
         source = f"`init_from`={recipe.init_from}"
         config = initial.config
     else:
         raise UserError("give `size`, `config_file` or `init_from`.")
+    if traits.reads_next_tokens and not config.causal:
+        raise UserError(
+            f"{source}: causal is false, so each token sees the next one, "
+            f"which `objective`={recipe.objective} predicts; give `size`, or "
+            "an architecture whose causal is true."
+        )
     if config.vocab_size != len(vocabulary):
         raise UserError(
             f"{source}: vocab_size is {config.vocab_size}, but the records "
@@ -121,16 +174,34 @@ def choose_configuration(
 
 
 def fingerprint(
-    config: BertConfig, folders: Sequence[RecordFolder]
+    config: BertConfig,
+    folders: Sequence[RecordFolder],
+    objective: str,
+    frozen: Mapping[str, np.ndarray],
 ) -> dict[str, str]:
-    """Digests of what must be the same when a run is resumed."""
+    """Digests of what must be the same when a run is resumed.
+
+    Args:
+      config: the architecture.
+      folders: the records of each phase.
+      objective: its name, or the path of its file.
+      frozen: weights that training leaves as init_from has them, and that no
+        state holds.
+    """
     records = [
         [file.path.name, file.records, file.path.stat().st_size]
         for folder in folders
         for file in folder.training_files
     ]
     recipes = [folder.recipe.to_dict() for folder in folders if folder.recipe]
-    return {
+    found = {
         "architecture": digest(config.to_dict()),
         "records": digest([records, recipes]),
     }
+    if is_file(objective):
+        content = pathlib.Path(objective).read_bytes()
+        found["objective file"] = hashlib.sha256(content).hexdigest()
+    if frozen:
+        content = b"".join(array.tobytes() for array in frozen.values())
+        found["set of frozen weights"] = hashlib.sha256(content).hexdigest()
+    return found

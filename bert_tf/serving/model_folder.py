@@ -81,7 +81,10 @@ def served_model(
             "example) and cannot be served; fine-tune the encoder itself."
         )
     if not heads:
-        kind = BertPretrainer if MASKED_LM in checkpoint.heads else BertEncoder
+        fills_masks = (
+            MASKED_LM in checkpoint.heads and not checkpoint.config.causal
+        )
+        kind = BertPretrainer if fills_masks else BertEncoder
         model = kind(checkpoint.config, dtype=precision)
         restore(model, checkpoint)
         return PretrainedModel(model, tokenizer)

@@ -37,10 +37,10 @@ class PretrainedModel(TextModel):
     """A pre-trained model that takes text.
 
     Signatures:
-      fill_mask, of a BertPretrainer alone: text, string [B], with [MASK] in
-        it -> tokens, string [B, M, K], and scores, float32 [B, M, K], the
-        best for each of the masks; rows with fewer are filled up with "" and
-        0. What `bert_tf.fill_mask` gives.
+      fill_mask, of a BertPretrainer that is not causal: text, string [B],
+        with [MASK] in it -> tokens, string [B, M, K], and scores, float32
+        [B, M, K], the best for each of the masks; rows with fewer are filled
+        up with "" and 0. What `bert_tf.fill_mask` gives.
       embed: text, string [B] -> cls and mean, float32 [B, H], of the last
         layer. What `bert_tf.embed` gives, cls of a causal model too; longer
         texts are truncated.
@@ -86,7 +86,8 @@ class PretrainedModel(TextModel):
                 "BertEncoder."
             )
         self._encode = functools.partial(encoder, training=False)
-        self._fills_masks = model is not encoder
+        # A causal model sees nothing behind a mask.
+        self._fills_masks = model is not encoder and not encoder.config.causal
         self.task = (
             "fill-mask and embeddings" if self._fills_masks else "embeddings"
         )

@@ -84,6 +84,11 @@ class History:
         return [row["step"] for row in rows], [row[name] for row in rows]
 
 
+def in_words(name: str) -> str:
+    """The name of a number as it is read: masked LM loss."""
+    return name.replace("_lm_", " LM ").replace("_", " ")
+
+
 class Curve(NamedTuple):
     """A number over the steps, drawn paler than others or not."""
 
@@ -170,8 +175,7 @@ def draw_curves(
             [held_out] if held_out.steps else [],
         )
         draw_levels(axes, levels.get(name, {}))
-        title = name.replace("_lm_", " LM ").replace("_", " ")
-        axes.set_title(title, fontsize=10)
+        axes.set_title(in_words(name), fontsize=10)
         axes.set_xlabel("step")
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8)

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 import keras
 import tensorflow as tf
 
+from bert_tf.errors import UserError
 from bert_tf.training.recovery import Backoff, LossScale
 
 Batch = Mapping[str, tf.Tensor]
@@ -23,7 +24,13 @@ _DRAWS_PER_PASS = 4096
 
 
 class Objective(Protocol):
-    """What a model is trained for; see `PretrainingObjective`."""
+    """What a model is trained for: losses of a batch, and metrics.
+
+    It gives sums and their weights apart, since a batch is cut over replicas
+    and slices: those of the pieces are added up before the division. What a
+    kind of training asks of its objectives besides stands there (of
+    pre-training `ObjectiveTraits` in bert_tf/pretraining/objective.py).
+    """
 
     def loss_weights(self, batch: Batch) -> dict[str, tf.Tensor]:
         """The denominator of each loss term, from the batch alone."""
@@ -228,7 +235,11 @@ class TrainingStep:
             if g is None
         ]
         if missing:
-            raise ValueError(f"no gradient reaches {', '.join(missing)}.")
+            raise UserError(
+                f"{type(self.objective).__name__}: no gradient reaches "
+                f"{', '.join(missing)}, on which no loss depends; an objective "
+                "of pre-training names in heads what it trains."
+            )
         # The word table's gradient is dense already where it is tied.
         gradients = [tf.convert_to_tensor(g) for g in gradients]
         return gradients, (losses, metrics)

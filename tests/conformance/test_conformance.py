@@ -24,7 +24,9 @@ from bert_tf.models import (
     bert_span_labeler,
     bert_token_classifier,
 )
+from bert_tf.pretraining.objective import OBJECTIVES
 from bert_tf.pretraining.pretrainer import BertPretrainer
+from bert_tf.training.step import TrainingStep
 
 CONFIG = small_config()
 RANDOM = np.random.default_rng(8)
@@ -116,6 +118,19 @@ CASES: dict[str, tuple[Callable[[str], keras.Model], dict]] = {
         lambda policy: BertPretrainer(CONFIG, dtype=policy),
         ENCODER_INPUTS | POSITIONS,
     ),
+    # A model that each of the other objectives trains.
+    **{
+        type(objective).__name__: (
+            lambda policy, objective=objective: BertPretrainer(
+                small_config(causal=objective.reads_next_tokens),
+                dtype=policy,
+                objective=objective,
+            ),
+            ENCODER_INPUTS | POSITIONS,
+        )
+        for name, objective in OBJECTIVES.items()
+        if name != "masked_lm_next_sentence"
+    },
     "bert_classifier": (
         lambda policy: bert_classifier(
             BertEncoder(CONFIG, dtype=policy), num_classes=3, dropout=0.0
@@ -310,8 +325,51 @@ def public_names() -> set[str]:
     return names
 
 
-def test_every_public_layer_and_model_has_a_case() -> None:
-    assert public_names() == set(CASES)
+def test_every_public_layer_model_and_objective_has_a_case() -> None:
+    objectives = {type(objective).__name__ for objective in OBJECTIVES.values()}
+    # That of a BertPretrainer which is not told another.
+    objectives.remove("PretrainingObjective")
+    assert public_names() | objectives == set(CASES)
+
+
+def trained(name: str, replicas: int, slices: int) -> tuple[list, float]:
+    """The weights after a step on an objective, and its loss."""
+    objective = OBJECTIVES[name]
+    strategy = tf.distribute.MirroredStrategy(
+        [f"/cpu:{number}" for number in range(replicas)],
+        tf.distribute.ReductionToOneDevice(),
+    )
+    with strategy.scope():
+        model = BertPretrainer(
+            small_config(causal=objective.reads_next_tokens),
+            objective=objective,
+        )
+        step = TrainingStep(
+            fill(model, scale=0.2),
+            objective,
+            keras.optimizers.SGD(1.0),
+            strategy,
+            accumulation=slices,
+            frozen=model.non_trainable_weights,
+        )
+    batches = tf.data.Dataset.from_tensors(BATCH).unbatch()
+    batches = batches.batch(4, drop_remainder=True)
+    (batch,) = strategy.experimental_distribute_dataset(batches)
+    result = step(batch)
+    losses = [float(loss) for loss in result.losses.values()]
+    return [numpy(w) for w in model.weights], sum(losses)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_an_objective_over_replicas_and_slices_is_that_of_the_batch(
+    name,
+) -> None:
+    weights, loss = trained(name, 1, 1)
+    for replicas, slices in ((2, 1), (1, 2), (2, 2)):
+        others, other_loss = trained(name, replicas, slices)
+        np.testing.assert_allclose(other_loss, loss, rtol=1e-5)
+        for left, right in zip(others, weights, strict=True):
+            np.testing.assert_allclose(left, right, atol=1e-5)
 
 
 def test_every_layer_class_is_public() -> None:

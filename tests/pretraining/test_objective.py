@@ -1,4 +1,4 @@
-"""The pre-training losses, by hand and cut into pieces."""
+"""The losses of every objective, by hand and cut into pieces."""
 
 import keras
 import numpy as np
@@ -8,10 +8,17 @@ from hypothesis import strategies as st
 from model_helpers import numpy, pretraining_batch, small_config
 from reference_bert import pretraining_loss
 
-from bert_tf.pretraining.objective import PretrainingObjective
+from bert_tf.pretraining.objective import OBJECTIVES, PretrainingObjective
 
 CONFIG = small_config()
 OBJECTIVE = PretrainingObjective()
+# What the names of each one's losses and accuracies begin with.
+TASKS = {
+    "masked_lm_next_sentence": ["masked_lm", "next_sentence"],
+    "masked_lm": ["masked_lm"],
+    "left_to_right": ["next_token"],
+}
+every_objective = pytest.mark.parametrize("name", OBJECTIVES)
 
 
 def random_outputs(batch, seed=0, dtype="float32") -> dict:
@@ -24,26 +31,48 @@ def random_outputs(batch, seed=0, dtype="float32") -> dict:
     return {k: keras.ops.cast(v, dtype) for k, v in outputs.items()}
 
 
-def means(outputs, batch) -> dict[str, float]:
-    losses, _ = OBJECTIVE(outputs, batch)
-    result = OBJECTIVE.normalise(losses, OBJECTIVE.loss_weights(batch))
+def means(outputs, batch, objective=OBJECTIVE) -> dict[str, float]:
+    losses, _ = objective(outputs, batch)
+    result = objective.normalise(losses, objective.loss_weights(batch))
     return {name: float(value) for name, value in result.items()}
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_losses_are_the_reference(seed) -> None:
+@every_objective
+def test_losses_and_metrics_are_the_reference(name, seed) -> None:
     batch = pretraining_batch(CONFIG, rows=5, seed=seed)
     outputs = random_outputs(batch, seed)
-    words, follows = pretraining_loss(
-        {k: numpy(v).astype("float64") for k, v in outputs.items()}, batch
-    )
-    result = means(outputs, batch)
-    assert list(result) == ["masked_lm_loss", "next_sentence_loss"]
-    np.testing.assert_allclose(result["masked_lm_loss"], words, rtol=1e-6)
-    np.testing.assert_allclose(result["next_sentence_loss"], follows, rtol=1e-6)
-    np.testing.assert_allclose(
-        float(sum(result.values())), words + follows, rtol=1e-6
-    )
+    exact = {k: numpy(v).astype("float64") for k, v in outputs.items()}
+    weights = batch["masked_lm_weights"]
+    guesses = exact["masked_lm_logits"].argmax(-1)
+    # Half of them right, so that no accuracy is 0.
+    batch["masked_lm_ids"][:, ::2] = guesses[:, ::2]
+    losses = pretraining_loss(exact, batch)
+    right = [
+        (weights * (guesses == batch["masked_lm_ids"])).sum(),
+        (
+            exact["next_sentence_logits"].argmax(-1)
+            == batch["next_sentence_labels"]
+        ).sum(),
+    ]
+    totals = [weights.sum(), 5]
+    objective, tasks = OBJECTIVES[name], TASKS[name]
+    _, metrics = objective(outputs, batch)
+    found = means(outputs, batch, objective)
+    assert list(found) == [f"{task}_loss" for task in tasks]
+    assert tuple(metrics) == objective.metrics
+    assert list(metrics) == [f"{task}_accuracy" for task in tasks]
+    for number, task in enumerate(tasks):
+        np.testing.assert_allclose(
+            found[f"{task}_loss"], losses[number], rtol=1e-6
+        )
+        assert 0 < right[number]
+        assert [float(v) for v in metrics[f"{task}_accuracy"]] == [
+            right[number],
+            totals[number],
+        ]
+        sums = objective.loss_weights(batch)
+        assert float(sums[f"{task}_loss"]) == totals[number]
 
 
 def test_by_hand() -> None:
@@ -81,10 +110,15 @@ def test_by_hand() -> None:
     assert [float(v) for v in metrics["next_sentence_accuracy"]] == [1.0, 2.0]
 
 
-@settings(deadline=None, max_examples=20)
-@given(seed=st.integers(0, 1000), cut=st.integers(1, 5))
-def test_pieces_add_up_to_the_whole(seed, cut) -> None:
+@settings(deadline=None, max_examples=30)
+@given(
+    name=st.sampled_from(list(OBJECTIVES)),
+    seed=st.integers(0, 1000),
+    cut=st.integers(1, 5),
+)
+def test_pieces_add_up_to_the_whole(name, seed, cut) -> None:
     """Of packed rows, where sequences without a label count for nothing."""
+    objective = OBJECTIVES[name]
     batch = pretraining_batch(CONFIG, rows=6, seed=seed)
     outputs = random_outputs(batch, seed)
     random = np.random.default_rng(seed)
@@ -95,19 +129,21 @@ def test_pieces_add_up_to_the_whole(seed, cut) -> None:
     losses, weights = {}, {}
     for part in (np.s_[:cut], np.s_[cut:]):
         piece = {name: value[part] for name, value in batch.items()}
-        some, _ = OBJECTIVE({k: v[part] for k, v in outputs.items()}, piece)
+        some, _ = objective({k: v[part] for k, v in outputs.items()}, piece)
         for sums, more in (
             (losses, some),
-            (weights, OBJECTIVE.loss_weights(piece)),
+            (weights, objective.loss_weights(piece)),
         ):
             for name, value in more.items():
                 sums[name] = sums.get(name, 0.0) + float(value)
-    whole = means(outputs, batch)
-    for name, value in OBJECTIVE.normalise(losses, weights).items():
-        np.testing.assert_allclose(value, whole[name], rtol=1e-5)
+    whole = means(outputs, batch, objective)
+    for loss, value in objective.normalise(losses, weights).items():
+        np.testing.assert_allclose(value, whole[loss], rtol=1e-5)
 
 
-def test_unused_predictions_do_not_count() -> None:
+@every_objective
+def test_unused_predictions_do_not_count(name) -> None:
+    objective = OBJECTIVES[name]
     batch = pretraining_batch(CONFIG)
     outputs = random_outputs(batch)
     unused = batch["masked_lm_weights"] == 0
@@ -115,21 +151,24 @@ def test_unused_predictions_do_not_count() -> None:
     changed = dict(batch)
     changed["masked_lm_ids"] = np.where(unused, 0, batch["masked_lm_ids"])
     for before, after in zip(
-        keras.tree.flatten(OBJECTIVE(outputs, batch)),
-        keras.tree.flatten(OBJECTIVE(outputs, changed)),
+        keras.tree.flatten(objective(outputs, batch)),
+        keras.tree.flatten(objective(outputs, changed)),
         strict=True,
     ):
         assert float(before) == float(after)
 
 
-def test_a_batch_without_predictions_is_no_nan() -> None:
+@every_objective
+def test_a_batch_without_predictions_is_no_nan(name) -> None:
     batch = pretraining_batch(CONFIG)
     batch["masked_lm_weights"] = batch["masked_lm_weights"] * 0
-    assert means(random_outputs(batch), batch)["masked_lm_loss"] == 0.0
+    losses = means(random_outputs(batch), batch, OBJECTIVES[name])
+    assert losses[f"{TASKS[name][0]}_loss"] == 0.0
 
 
-def test_everything_is_float32_even_from_bfloat16() -> None:
+@every_objective
+def test_everything_is_float32_even_from_bfloat16(name) -> None:
     batch = pretraining_batch(CONFIG)
-    results = OBJECTIVE(random_outputs(batch, dtype="bfloat16"), batch)
+    results = OBJECTIVES[name](random_outputs(batch, dtype="bfloat16"), batch)
     for value in keras.tree.flatten(results):
         assert keras.backend.standardize_dtype(value.dtype) == "float32"

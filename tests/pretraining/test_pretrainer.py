@@ -18,7 +18,12 @@ from bert_tf.config import ACTIVATIONS, BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.optimization import adamw
-from bert_tf.pretraining.objective import PretrainingObjective
+from bert_tf.pretraining.objective import (
+    OBJECTIVES,
+    LeftToRightLanguageModeling,
+    MaskedLanguageModeling,
+    PretrainingObjective,
+)
 from bert_tf.pretraining.pretrainer import BertPretrainer
 
 
@@ -180,6 +185,70 @@ def test_fit_reports_the_weighted_accuracy() -> None:
         np.testing.assert_allclose(
             result[name], float(right) / float(weight), rtol=1e-6
         )
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_fit_trains_what_the_objective_trains(name, tmp_path) -> None:
+    """Every weight that it trains, no other one; and a file keeps it."""
+    objective = OBJECTIVES[name]
+    config = small_config(causal=objective.reads_next_tokens)
+    model = fill(BertPretrainer(config, objective=objective), scale=0.15)
+    heads = {
+        "pooler": model.encoder.pooler,
+        "masked_lm": model.masked_lm,
+        "next_sentence": model.next_sentence,
+    }
+    left = [
+        weight.path
+        for head, layer in heads.items()
+        if head not in objective.heads
+        for weight in layer.weights
+    ]
+    assert [w.path for w in model.non_trainable_weights] == left
+    assert len(model.trainable_weights) == len(model.weights) - len(left)
+    # It may become part of a model that trains all of it.
+    assert model.encoder.non_trainable_weights == []
+
+    batch = pretraining_batch(config, rows=6)
+    if name != "masked_lm_next_sentence":
+        del batch["next_sentence_labels"]
+    data = tf.data.Dataset.from_tensors(batch)
+    model.compile(optimizer=adamw(1e-2, total_steps=3, warmup=0.0))
+    before = {w.path: numpy(w).copy() for w in model.weights}
+    history = model.fit(data.repeat(2), shuffle=False, verbose=0).history
+    assert set(history) == {"loss", *objective.metrics}
+    for weight in model.weights:
+        changed = np.abs(numpy(weight) - before[weight.path]).max()
+        assert (changed == 0) == (weight.path in left), weight.path
+    scores = model.evaluate(data, verbose=0, return_dict=True)
+    _, metrics = objective(model(batch), batch)
+    for metric, (right, weight) in metrics.items():
+        share = float(right) / float(weight)
+        np.testing.assert_allclose(scores[metric], share, rtol=1e-6)
+
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert type(loaded.objective) is type(objective)
+    assert loaded.evaluate(data, verbose=0, return_dict=True) == scores
+    if name == "masked_lm_next_sentence":
+        # As files of models were that had no other one.
+        assert "objective" not in model.get_config()
+
+
+def test_an_objective_that_does_not_fit() -> None:
+    config = small_config()
+    with pytest.raises(UserError, match="LeftToRight.* causal=True"):
+        BertPretrainer(config, objective=LeftToRightLanguageModeling())
+    batch = pretraining_batch(config)
+    del batch["masked_lm_ids"], batch["next_sentence_labels"]
+    for objective, missing in (
+        (MaskedLanguageModeling(), "hold no masked_lm_ids."),
+        (None, "hold no masked_lm_ids, next_sentence_labels."),
+    ):
+        model = BertPretrainer(config, objective=objective)
+        model.compile()
+        with pytest.raises(UserError, match=missing):
+            model.compute_loss(x=batch, y_pred=model(batch))
 
 
 def test_predict_needs_no_labels() -> None:
