@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import re
-from typing import Self
+from typing import Any, Self
 
 from bert_tf.errors import UserError
 from bert_tf.recipe import Settings, check_kind, setting
@@ -70,6 +70,11 @@ class BertConfig(Settings):
         "a position attends only to itself and to earlier ones, and the "
         "pooler reads the last token, which alone sees all of them",
     )
+    bilstm: bool = setting(
+        False,
+        "a bidirectional LSTM, half as wide in each direction, reads the last "
+        "block's output; pooler and heads read what it gives",
+    )
 
     def __post_init__(self) -> None:
         for name, kind in self.kinds().items():
@@ -102,6 +107,11 @@ class BertConfig(Settings):
                 f"hidden_size {self.hidden_size} is not a multiple of "
                 f"num_attention_heads {self.num_attention_heads}."
             )
+        if self.bilstm and self.hidden_size % 2:
+            raise UserError(
+                f"hidden_size {self.hidden_size} is odd, and bilstm is true: "
+                "each direction takes half of it."
+            )
         if self.hidden_act not in ACTIVATIONS:
             raise UserError(
                 f"hidden_act is {self.hidden_act!r}; it takes one of "
@@ -112,6 +122,17 @@ class BertConfig(Settings):
                 f"masked_lm_act is {self.masked_lm_act!r}; it takes one of "
                 f"{', '.join(ACTIVATIONS)}, or nothing to take hidden_act."
             )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name; bilstm only where it is true.
+
+        So that files and fingerprints of other models stay what they were
+        before there was one.
+        """
+        values = super().to_dict()
+        if not self.bilstm:
+            del values["bilstm"]
+        return values
 
     def of_masked_lm_head(self) -> Self:
         """The configuration with the masked LM head's own forms put in.

@@ -15,6 +15,7 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS, PACKED_INPUTS, Feature
 from bert_tf.layers import (
+    BiLSTM,
     Embeddings,
     Pooler,
     TransformerBlock,
@@ -29,6 +30,7 @@ from bert_tf.named_weights import (
     arrays_of,
     assign_arrays,
     dense_weights,
+    lstm_weights,
     norm_weights,
     restore_weights,
 )
@@ -63,6 +65,11 @@ class BertEncoder(keras.Model):
         computes the block again in the backward pass: less memory, more time,
         and the same gradients, dropout included.
 
+    With the configuration's `bilstm`, a BiLSTM reads the last block's output:
+    sequence_output is what it gives, and pooled_output is of the states that
+    both directions end with. all_encoder_layers are the blocks' as ever, and
+    pooled_only computes all positions. A row is one sequence then.
+
     Call arguments:
       inputs: a dict of int32 [B, S]: input_ids, input_mask (1 = token, 0 =
         padding) and segment_ids; optional position_ids (default 0..S-1) and,
@@ -83,9 +90,9 @@ class BertEncoder(keras.Model):
       A dict in the compute dtype: sequence_output [B, S, H] and pooled_output
       [B, H], with cls_positions [B, K, H], of the first token of a sequence
       or, in a causal model, of its last; on request all_encoder_layers, a
-      tuple of L tensors [B, S, H] of which the last is sequence_output,
-      embedding_output [B, S, H], and attention_probs, a tuple of L tensors
-      [B, N, S, S] (before dropout).
+      tuple of L tensors [B, S, H] of which the last is sequence_output
+      (without a BiLSTM), embedding_output [B, S, H], and attention_probs, a
+      tuple of L tensors [B, N, S, S] (before dropout).
 
     Raises:
       UserError: an input is missing, S exceeds max_position_embeddings, or
@@ -109,6 +116,9 @@ class BertEncoder(keras.Model):
             TransformerBlock(config, name=f"layer_{i}", dtype=policy)
             for i in range(config.num_hidden_layers)
         ]
+        self.bilstm = None
+        if config.bilstm:
+            self.bilstm = BiLSTM(config, name="bilstm", dtype=policy)
         self.pooler = Pooler(config, name="pooler", dtype=policy)
         self.build()
 
@@ -120,6 +130,8 @@ class BertEncoder(keras.Model):
             return
         for layer in (self.embeddings, *self.blocks, self.pooler):
             layer.build(None)
+        if self.bilstm is not None:
+            self.bilstm.build(None)
         self.built = True
 
     def __call__(self, inputs: Mapping[str, Any], *args: Any, **kwargs: Any):
@@ -159,7 +171,7 @@ class BertEncoder(keras.Model):
         last = self._last_positions(inputs)
         hidden, layers, probabilities = embedded, [], []
         for block in self.blocks:
-            cls_only = pooled_only and block is self.blocks[-1]
+            cls_only = pooled_only and self._needs_pooled_alone(block)
 
             def attend(
                 hidden: Any, block: Any = block, cls_only: bool = cls_only
@@ -176,20 +188,28 @@ class BertEncoder(keras.Model):
             hidden, *probs = self._run(block, attend, hidden, training)
             layers.append(hidden)
             probabilities += probs
-        pooled, places = hidden, inputs.get("cls_positions")
-        if last is not None and places is not None:
+        sequence = pooled = hidden
+        places = inputs.get("cls_positions")
+        if self.bilstm is not None:
+            sequence, ends = self.bilstm(hidden, inputs["input_mask"])
+            pooled = ends[:, None]
+        elif last is not None and places is not None:
             places = last
         elif last is not None and not pooled_only:
             pooled = at_positions(hidden, last)
         outputs = {"pooled_output": self.pooler(pooled, places)}
         if not pooled_only:
-            outputs["sequence_output"] = hidden
+            outputs["sequence_output"] = sequence
         if return_all_layers:
             outputs["all_encoder_layers"] = tuple(layers)
             outputs["embedding_output"] = embedded
         if return_attention_probs:
             outputs["attention_probs"] = tuple(probabilities)
         return outputs
+
+    def _needs_pooled_alone(self, block: TransformerBlock) -> bool:
+        """Whether the pooler reads what a block gives; a BiLSTM reads all."""
+        return self.bilstm is None and block is self.blocks[-1]
 
     def _last_positions(self, inputs: Mapping[str, Any]) -> Any:
         """Where a causal model pools, int32 [B, K]; None of another."""
@@ -234,17 +254,25 @@ class BertEncoder(keras.Model):
             attend = functools.partial(
                 block.of_tokens,
                 places=places,
-                cls_only=pooled_only and block is self.blocks[-1],
+                cls_only=pooled_only and self._needs_pooled_alone(block),
                 training=training,
             )
             hidden = self._run(block, attend, hidden, training)
             layers.append(hidden)
-        if pooled_only:
-            return {"pooled_output": self.pooler(hidden)}
-        outputs = {
-            "pooled_output": self.pooler(places.pooled(hidden)),
-            "sequence_output": places.padded(hidden),
-        }
+        if self.bilstm is not None:
+            sequence, ends = self.bilstm(
+                places.padded(hidden), inputs["input_mask"]
+            )
+            outputs = {"pooled_output": self.pooler(ends[:, None])}
+            if not pooled_only:
+                outputs["sequence_output"] = sequence
+        elif pooled_only:
+            outputs = {"pooled_output": self.pooler(hidden)}
+        else:
+            outputs = {
+                "pooled_output": self.pooler(places.pooled(hidden)),
+                "sequence_output": places.padded(hidden),
+            }
         if return_all_layers:
             outputs["all_encoder_layers"] = tuple(map(places.padded, layers))
             outputs["embedding_output"] = places.padded(embedded)
@@ -313,8 +341,14 @@ class BertEncoder(keras.Model):
         for feature in (*ENCODER_INPUTS, *PACKED_INPUTS):
             if feature.name in inputs:
                 self._check_input(feature, inputs[feature.name])
-        is_packed = "cls_positions" in inputs
-        if self.config.causal and is_packed and "sequence_ids" not in inputs:
+        packed = [n for n in ("sequence_ids", "cls_positions") if n in inputs]
+        if self.bilstm is not None and packed:
+            raise UserError(
+                f"{self.name}: {' and '.join(packed)} do not go with a BiLSTM "
+                "(bilstm is true), which reads a row as one sequence; give "
+                "each sequence a row of its own."
+            )
+        if self.config.causal and packed == ["cls_positions"]:
             raise UserError(
                 f"{self.name}: cls_positions come without sequence_ids, which "
                 "say where a sequence ends, and a causal model pools its last "
@@ -386,6 +420,9 @@ class BertEncoder(keras.Model):
             )
             named |= dense_weights(f"{at}/output/dense", block.output_dense)
             named |= norm_weights(f"{at}/output/LayerNorm", block.output_norm)
+        if self.bilstm is not None:
+            for lstm in self.bilstm.directions:
+                named |= lstm_weights(f"bert/bilstm/{lstm.name}", lstm)
         return named | dense_weights("bert/pooler/dense", self.pooler)
 
     def to_arrays(self) -> dict[str, np.ndarray]:

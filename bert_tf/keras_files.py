@@ -15,6 +15,7 @@ from typing import Any
 # Where each class is that has `register_keras_serializable(package="bert_tf")`.
 CLASSES = {
     "AdamW": "bert_tf.optimization",
+    "BiLSTM": "bert_tf.layers.bilstm",
     "BertEncoder": "bert_tf.encoder",
     "BertPretrainer": "bert_tf.pretraining.pretrainer",
     "Dense": "bert_tf.layers.base",

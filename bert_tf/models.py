@@ -262,7 +262,7 @@ def restore(
       source: a checkpoint, or what `load_checkpoint` takes.
       fresh: heads to leave as they are although the checkpoint has them, for
         other labels: pooler, masked_lm, next_sentence, classifier,
-        token_classifier, span or multiple_choice.
+        token_classifier, span, multiple_choice or bilstm.
 
     Returns:
       The heads that stay as they were drawn; one line on standard error names

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_tf.checkpoints import MASKED_LM, Checkpoint, head_shapes
+from bert_tf.checkpoints import BILSTM, MASKED_LM, Checkpoint, head_shapes
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, refuse_faults
 from bert_tf.lazy_arrays import shapes_of_arrays
@@ -75,6 +75,15 @@ def norm_weights(name: str, layer: Any) -> NamedWeights:
     }
 
 
+def lstm_weights(name: str, layer: Any) -> NamedWeights:
+    """The kernels and the bias of an LSTM under a name."""
+    return {
+        f"{name}/kernel": Weight(layer.cell.kernel),
+        f"{name}/recurrent_kernel": Weight(layer.cell.recurrent_kernel),
+        f"{name}/bias": Weight(layer.cell.bias),
+    }
+
+
 def arrays_of(named: NamedWeights) -> dict[str, np.ndarray]:
     """The values as float32 arrays."""
     return {name: weight.array() for name, weight in named.items()}
@@ -125,8 +134,12 @@ def assign_arrays(
             del parts[id(variable)]
 
 
-def _computation(config: BertConfig, masked_lm: bool) -> dict[str, Any]:
+def _computation(
+    config: BertConfig, masked_lm: bool, bilstm: bool
+) -> dict[str, Any]:
     form = {key: getattr(config, key) for key in _COMPUTATION}
+    if bilstm:
+        form["bilstm"] = config.bilstm
     if masked_lm:
         head = config.of_masked_lm_head()
         form["masked_lm_act"] = head.hidden_act
@@ -168,8 +181,10 @@ def restore_weights(
         if names and (head in fresh or head not in checkpoint.heads)
     )
     masked_lm = bool(heads[MASKED_LM]) and MASKED_LM not in drawn
-    ours = _computation(config, masked_lm)
-    for key, theirs in _computation(checkpoint.config, masked_lm).items():
+    # One that starts fresh is put on a model that has none.
+    read = masked_lm, BILSTM not in drawn
+    ours = _computation(config, *read)
+    for key, theirs in _computation(checkpoint.config, *read).items():
         if theirs != ours[key]:
             raise UserError(
                 f"{checkpoint.source}: {key} is {theirs!r}, and "

@@ -89,6 +89,35 @@ class ReferenceBert:
         outer = self.dense(inner, f"{name}/output/dense")
         return self.norm(x + outer, f"{name}/output/LayerNorm"), probabilities
 
+    def read(self, x, name):
+        """An LSTM's outputs [S, u] of tokens [S, H], from the first on."""
+        kernel = self.arrays[f"{name}/kernel"]
+        recurrent = self.arrays[f"{name}/recurrent_kernel"]
+        bias = self.arrays[f"{name}/bias"]
+        units = len(recurrent)
+        state = cell = np.zeros(units)
+        outputs = []
+        for token in x:
+            sums = token @ kernel + state @ recurrent + bias
+            enter, forget, leave = (
+                1 / (1 + np.exp(-sums[gate * units : (gate + 1) * units]))
+                for gate in (0, 1, 3)
+            )
+            new = np.tanh(sums[2 * units : 3 * units])
+            cell = forget * cell + enter * new
+            state = leave * np.tanh(cell)
+            outputs.append(state)
+        return np.stack(outputs)
+
+    def read_both_ways(self, x, mask):
+        """A BiLSTM's outputs [S, H], 0 of padding, and the two last ones."""
+        tokens = np.flatnonzero(mask)
+        forward = self.read(x[tokens], "bert/bilstm/forward")
+        backward = self.read(x[tokens[::-1]], "bert/bilstm/backward")
+        outputs = np.zeros_like(x)
+        outputs[tokens] = np.concatenate([forward, backward[::-1]], axis=1)
+        return outputs, np.concatenate([forward[-1], backward[-1]])
+
     def encode_row(self, ids, mask, segments):
         positions = np.arange(len(ids))
         hidden = self.embed(ids, segments, positions)
@@ -99,8 +128,11 @@ class ReferenceBert:
             probabilities.append(probs)
         # In a causal model the last token alone sees all the others.
         place = max(np.flatnonzero(mask)) if self.config.causal else 0
-        pooled = np.tanh(self.dense(hidden[place], "bert/pooler/dense"))
-        return layers, probabilities, pooled
+        pooled, output = hidden[place], hidden
+        if self.config.bilstm:
+            output, pooled = self.read_both_ways(hidden, mask)
+        pooled = np.tanh(self.dense(pooled, "bert/pooler/dense"))
+        return layers, probabilities, pooled, output
 
     def predict_words(self, hidden, positions):
         at = "cls/predictions"
@@ -129,7 +161,7 @@ class ReferenceBert:
         layers = [np.stack(x) for x in zip(*(r[0] for r in rows), strict=True)]
         probs = [np.stack(x) for x in zip(*(r[1] for r in rows), strict=True)]
         outputs = {
-            "sequence_output": layers[-1],
+            "sequence_output": np.stack([row[3] for row in rows]),
             "pooled_output": np.stack([row[2] for row in rows]),
             "all_encoder_layers": tuple(layers[1:]),
             "embedding_output": layers[0],
@@ -138,7 +170,7 @@ class ReferenceBert:
         if "masked_lm_positions" in batch:
             outputs["masked_lm_logits"] = np.stack(
                 [
-                    self.predict_words(row[0][-1], positions)
+                    self.predict_words(row[3], positions)
                     for row, positions in zip(
                         rows, batch["masked_lm_positions"], strict=True
                     )

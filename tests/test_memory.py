@@ -31,9 +31,11 @@ def changed(**changes) -> Workload:
     return dataclasses.replace(BASE, **changes)
 
 
-@pytest.mark.parametrize("predictions", [0, 4])
-def test_parameters_are_those_of_the_model(predictions) -> None:
-    work = Workload(small_config(), 10, 3, predictions)
+@pytest.mark.parametrize(
+    ("predictions", "bilstm"), [(0, False), (4, False), (0, True)]
+)
+def test_parameters_are_those_of_the_model(predictions, bilstm) -> None:
+    work = Workload(small_config(bilstm=bilstm), 10, 3, predictions)
     model, objective, batch = make_trial(work)
     weights = sum(w.shape.num_elements() for w in model.trainable_variables)
     assert work.num_parameters == weights

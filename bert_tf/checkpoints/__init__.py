@@ -12,6 +12,7 @@ from bert_tf.checkpoints.folder import (
     save_checkpoint,
 )
 from bert_tf.checkpoints.layout import (
+    BILSTM,
     CLASSIFIER,
     HEADS_ON_POOLER,
     MASKED_LM,
@@ -25,6 +26,7 @@ from bert_tf.checkpoints.layout import (
 )
 
 __all__ = [
+    "BILSTM",
     "CLASSIFIER",
     "HEADS_ON_POOLER",
     "MASKED_LM",

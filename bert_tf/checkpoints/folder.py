@@ -175,6 +175,11 @@ def save_checkpoint(
         )
     if to != "bert_tf":
         _check_masked_lm_head(checkpoint, to)
+        if checkpoint.config.bilstm:
+            raise UserError(
+                f"{checkpoint.source}: {to} has no place for a BiLSTM (bilstm "
+                "is true); write bert_tf."
+            )
     checkpoint = _checked(checkpoint)
     folder = pathlib.Path(folder)
     if folder.exists():

@@ -2,7 +2,8 @@
 
 Our names are those of Google's TF1 checkpoints, and so are the shapes: Dense
 kernels are [in, out], output weights of heads are [labels, hidden]. Google has
-no names for token classification and multiple choice; ours follow its form.
+no names for token classification, multiple choice and a BiLSTM; ours follow its
+form.
 """
 
 import dataclasses
@@ -23,6 +24,8 @@ CLASSIFIER = "classifier"
 SPAN = "span"
 TOKEN_CLASSIFIER = "token_classifier"
 MULTIPLE_CHOICE = "multiple_choice"
+# Between the encoder and all of the others; there where `bilstm` is true.
+BILSTM = "bilstm"
 # Those that a fine-tuning makes.
 TASK_HEADS = (CLASSIFIER, SPAN, TOKEN_CLASSIFIER, MULTIPLE_CHOICE)
 
@@ -37,6 +40,8 @@ class Kind(enum.Enum):
     VECTOR = enum.auto()
     DENSE = enum.auto()
     NORM = enum.auto()
+    # One direction, its gates i, f, c and o side by side, as in Keras.
+    LSTM = enum.auto()
     # The last layer of a head.
     OUTPUT = enum.auto()
 
@@ -47,6 +52,7 @@ _ENDS = {
     Kind.VECTOR: ("",),
     Kind.DENSE: ("/kernel", "/bias"),
     Kind.NORM: ("/gamma", "/beta"),
+    Kind.LSTM: ("/kernel", "/recurrent_kernel", "/bias"),
     Kind.OUTPUT: ("output_weights", "output_bias"),
 }
 
@@ -61,7 +67,8 @@ class Part:
       kind: what it is made of.
       ours: what our names of its arrays begin with.
       sizes: of its first array, [rows, width], [in, out], [labels, in] or
-        [width]: fields of `BertConfig`, numbers, or None.
+        [width]: fields of `BertConfig`, numbers, or None. An LSTM's follow
+        from hidden_size.
       hugging_face: in transformers, without the prefix of the encoder.
       model_garden: attributes from an object of Model Garden's to the layer;
         empty where it has none.
@@ -88,12 +95,16 @@ class Part:
 
     def shapes(self, config: BertConfig) -> Shapes:
         """Our names of the part's arrays, the weights first, and shapes."""
+        names = [self.ours + end for end in _ENDS[self.kind]]
+        if self.kind is Kind.LSTM:
+            hidden = config.hidden_size
+            shapes = (hidden, 2 * hidden), (hidden // 2, 2 * hidden)
+            return dict(zip(names, (*shapes, (2 * hidden,)), strict=True))
         first = tuple(
             getattr(config, size) if isinstance(size, str) else size
             for size in self.sizes
         )
         second = first[:1] if self.kind is Kind.OUTPUT else first[-1:]
-        names = [self.ours + end for end in _ENDS[self.kind]]
         return dict(zip(names, (first, second), strict=False))
 
 
@@ -272,7 +283,17 @@ HEAD_PARTS = {
             "classifier",
         ),
     ),
+    BILSTM: tuple(
+        Part(Kind.LSTM, f"bert/bilstm/{direction}", (), "")
+        for direction in ("forward", "backward")
+    ),
 }
+
+
+def _heads(config: BertConfig) -> dict[str, tuple[Part, ...]]:
+    """The parts of each head that a model may have."""
+    heads = HEAD_PARTS.items()
+    return {h: parts for h, parts in heads if config.bilstm or h != BILSTM}
 
 
 def encoder_parts(config: BertConfig) -> Iterator[Part]:
@@ -286,7 +307,7 @@ def encoder_parts(config: BertConfig) -> Iterator[Part]:
 def all_parts(config: BertConfig) -> Iterator[Part]:
     """The parts of the encoder and of every head, the pooler among them."""
     yield from encoder_parts(config)
-    for parts in HEAD_PARTS.values():
+    for parts in _heads(config).values():
         yield from parts
 
 
@@ -301,7 +322,7 @@ def encoder_shapes(config: BertConfig) -> Shapes:
 
 def head_shapes(config: BertConfig) -> dict[str, Shapes]:
     """The arrays of each head by the head's name, the pooler among them."""
-    return {head: _shapes(p, config) for head, p in HEAD_PARTS.items()}
+    return {head: _shapes(p, config) for head, p in _heads(config).items()}
 
 
 def all_shapes(config: BertConfig) -> Shapes:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bert_tf.checkpoints.layout import (
+    BILSTM,
     HEADS_ON_POOLER,
     POOLER,
     Shape,
@@ -75,7 +76,7 @@ def read_stored(
     }
     required = set(encoder_shapes(config))
     for head, arrays in heads.items():
-        if present & set(arrays):
+        if present & set(arrays) or head == BILSTM:
             required |= set(arrays)
             if head in HEADS_ON_POOLER:
                 required |= set(heads[POOLER])

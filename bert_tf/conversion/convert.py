@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 
 from bert_tf.checkpoints import (
+    BILSTM,
     CLASSIFIER,
     HEADS_ON_POOLER,
     MASKED_LM,
@@ -207,6 +208,11 @@ def _drop_heads(checkpoint: Checkpoint, dropped: Sequence[str]) -> Checkpoint:
         raise UserError(
             f"`drop_heads`={absent[0]}: the source has no such head; it has "
             f"{', '.join(heads) or 'none'}."
+        )
+    if BILSTM in dropped:
+        raise UserError(
+            f"`drop_heads`={BILSTM}: all other heads read what it gives; "
+            "without it this is another model."
         )
     kept = [head for head in heads if head not in dropped]
     needing = [head for head in kept if head in HEADS_ON_POOLER]

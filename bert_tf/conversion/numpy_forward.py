@@ -70,7 +70,8 @@ class SourceVariables(abc.ABC):
     intermediate, output. Norms of a block: attention, output. Others have
     layer None: the norm embeddings, and the heads, which are pooler,
     masked_lm (a linear part and a norm), next_sentence, classifier, span,
-    token_classifier and multiple_choice.
+    token_classifier and multiple_choice; and bilstm, which is our own
+    folders' alone.
 
     Args:
       form: how the source computes.
@@ -131,6 +132,15 @@ class SourceVariables(abc.ABC):
             for head in range(kernel.shape[1])
         ]
         return np.concatenate(heads, axis=-1)
+
+    def lstm(self, direction: str) -> list[np.ndarray]:
+        """The BiLSTM's forward or backward kernel, recurrent kernel and bias.
+
+        Of a width of u: [H, 4u], [u, 4u] and [4u], gates i, f, c and o.
+        """
+        name = self.heads["bilstm"].format(direction)
+        ends = ("kernel", "recurrent_kernel", "bias")
+        return [self.array(f"{name}{end}").astype(np.float64) for end in ends]
 
     def norm(
         self, part: str, layer: int | None = None
@@ -216,6 +226,39 @@ def _encode(
     return hidden
 
 
+def _read_rows(
+    weights: list[np.ndarray], hidden: np.ndarray, mask: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """An LSTM's outputs [B, S, u], 0 of padding, and last ones [B, u].
+
+    Hochreiter and Schmidhuber 1997, with forget gates (Gers et al. 2000).
+    """
+    kernel, recurrent, bias = weights
+    state = cell = np.zeros((len(hidden), len(recurrent)))
+    outputs = np.zeros((*hidden.shape[:2], len(recurrent)))
+    for place in range(hidden.shape[1]):
+        gates = hidden[:, place] @ kernel + state @ recurrent + bias
+        take, keep, new, give = np.split(gates, 4, axis=1)
+        take, keep, give = (1 / (1 + np.exp(-x)) for x in (take, keep, give))
+        seen = mask[:, place, None]
+        cell = np.where(seen, keep * cell + take * np.tanh(new), cell)
+        state = np.where(seen, give * np.tanh(cell), state)
+        outputs[:, place] = np.where(seen, state, 0.0)
+    return outputs, state
+
+
+def _read_both_ways(
+    source: SourceVariables, hidden: np.ndarray, mask: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The BiLSTM's outputs, float64 [B, S, H], and both ends, [B, H]."""
+    forward, end = _read_rows(source.lstm("forward"), hidden, mask)
+    backward, begin = _read_rows(
+        source.lstm("backward"), hidden[:, ::-1], mask[:, ::-1]
+    )
+    tokens = np.concatenate([forward, backward[:, ::-1]], axis=-1)
+    return tokens, np.concatenate([end, begin], axis=-1)
+
+
 def _masked_lm_logits(
     source: SourceVariables, hidden: np.ndarray, positions: np.ndarray
 ) -> np.ndarray:
@@ -251,7 +294,13 @@ def forward(
       other heads, named after them: `<head>_logits` [B, labels], of span and
       token_classifier [B, S, labels].
     """
-    hidden = _encode(source, batch)
+    hidden, tokens = _encode(source, batch), batch["input_mask"] != 0
+    pooled = hidden[:, 0]
+    if source.form.causal:
+        last = tokens.shape[1] - 1 - tokens[:, ::-1].argmax(axis=1)
+        pooled = hidden[np.arange(len(hidden)), last]
+    if "bilstm" in source.heads:
+        hidden, pooled = _read_both_ways(source, hidden, tokens)
     outputs = {"sequence_output": hidden}
     if "masked_lm" in source.heads:
         outputs["masked_lm_logits"] = _masked_lm_logits(
@@ -261,11 +310,6 @@ def forward(
         if head in source.heads:
             outputs[f"{head}_logits"] = source.linear(hidden, head)
     if "pooler" in source.heads:
-        pooled = hidden[:, 0]
-        if source.form.causal:
-            tokens = batch["input_mask"] != 0
-            last = tokens.shape[1] - 1 - tokens[:, ::-1].argmax(axis=1)
-            pooled = hidden[np.arange(len(hidden)), last]
         pooled = np.tanh(source.linear(pooled, "pooler"))
         outputs["pooled_output"] = pooled
         for head in ("next_sentence", "classifier", "multiple_choice"):

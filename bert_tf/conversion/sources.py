@@ -88,6 +88,7 @@ class GoogleVariables(SourceVariables):
         "span": "cls/squad/output_",
         "token_classifier": "cls/token_classification/output_",
         "multiple_choice": "cls/multiple_choice/output_",
+        "bilstm": "bert/bilstm/{}/",
     }
     NORMS = {
         "embeddings": "bert/embeddings/LayerNorm/",
@@ -113,7 +114,7 @@ class GoogleVariables(SourceVariables):
         self.heads = {
             part: name
             for part, name in self.HEADS.items()
-            if f"{name}bias" in arrays
+            if f"{name}bias".format("forward") in arrays
         }
 
     def kernel_and_bias(self, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -51,7 +51,8 @@ class Settings:
 
     Attributes:
       layers: K layers by number: 0 is the embeddings, 1 to L the outputs of
-        the Transformer's layers, -1 to -L the same from the last one back.
+        the Transformer's layers, -1 to -L the same from the last one back. A
+        BiLSTM on top is none of them; "pooled" alone reads it.
       pooling: one vector a text: the "mean" or the "max" over all its tokens,
         [CLS] and [SEP] included, the one of [CLS] ("cls"; of a causal model,
         whose [CLS] sees only itself, that of the last [SEP]), or what the

@@ -74,6 +74,11 @@ class FinetuningRecipe(TrainingRecipe):
         "0 = the embeddings alone, -1 = nothing",
         at_least=-1,
     )
+    bilstm: bool = setting(
+        False,
+        "puts a new bidirectional LSTM on top of the encoder, below the head; "
+        "a model that has one already keeps it in any case",
+    )
     early_stopping: int = setting(
         0,
         "evaluations without a better one that end training; 0 = never",
@@ -380,7 +385,7 @@ class FeatureRecipe(TagRecipe):
     def __post_init__(self) -> None:
         super().__post_init__()
         unused = ("freeze_layers", "layer_decay", "ensemble", "rematerialize")
-        for name in unused:
+        for name in (*unused, "bilstm"):
             value = getattr(self, name)
             if value != getattr(FeatureRecipe, name):
                 raise UserError(

@@ -15,6 +15,7 @@ from bert_tf.checkpoints import (
     Checkpoint,
     load_checkpoint,
 )
+from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.finetuning.model_folder import task_of
@@ -106,6 +107,11 @@ def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, BertTokenizer]:
             f"freeze_layers={recipe.freeze_layers}: {source} has "
             f"{config.num_hidden_layers} layers; choose at most that."
         )
+    if recipe.bilstm:
+        # Whatever reads the model's configuration knows of it from here on.
+        with_one = config.to_dict() | {"bilstm": True}
+        config = BertConfig.from_dict(with_one, source)
+        initial = dataclasses.replace(initial, config=config)
     return initial, BertTokenizer.from_checkpoint(recipe.init_from)
 
 
@@ -207,8 +213,8 @@ def lr_multipliers(
 ) -> list[float]:
     """What the learning rate of each variable is multiplied by.
 
-    It is decay ** depth: 0 for the head and the pooler, 1 for the last layer,
-    and so on to L + 1 for the embeddings.
+    It is decay ** depth: 0 for the head, the pooler and a BiLSTM, 1 for the
+    last layer, and so on to L + 1 for the embeddings.
     """
     depths: dict[int, int] = {}
     stack = [encoder.embeddings, *encoder.blocks]

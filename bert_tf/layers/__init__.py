@@ -2,11 +2,13 @@
 
 from bert_tf.layers.attention import SelfAttention, attention_adder
 from bert_tf.layers.base import Dense, LayerNorm
+from bert_tf.layers.bilstm import BiLSTM
 from bert_tf.layers.block import TransformerBlock
 from bert_tf.layers.embeddings import Embeddings
 from bert_tf.layers.heads import MaskedLMHead, NextSentenceHead, Pooler
 
 __all__ = [
+    "BiLSTM",
     "Dense",
     "Embeddings",
     "LayerNorm",

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Self
 
 from bert_tf.checkpoints import (
+    BILSTM,
     CLASSIFIER,
     MASKED_LM,
     NEXT_SENTENCE,
@@ -29,6 +30,9 @@ _FLOAT = 4
 _PROCESS, _PROGRAM, _PROGRAM_OF_BLOCK = 600e6, 200e6, 34e6
 # TensorFlow's allocator gives out pieces that are larger than was asked for.
 _LOST = 0.15
+# Numbers of its width that a BiLSTM's loop keeps of a token, as measured; those
+# of small batches are more.
+_LSTM_KEPT = 32
 # More than any device holds.
 _MAX_ROWS = 2**20
 
@@ -80,6 +84,8 @@ class Workload:
             used = [POOLER, MASKED_LM, NEXT_SENTENCE]
         else:
             used = [POOLER, CLASSIFIER]
+        if self.config.bilstm:
+            used.append(BILSTM)
         shapes = [*encoder_shapes(self.config).values()]
         for head in used:
             shapes += heads[head].values()
@@ -174,13 +180,16 @@ def _kept(work: Workload) -> dict[str, float]:
     kept = blocks * _block_input(work)
     if whole:
         kept += (blocks - 1) * _block_kept(work)
-        last = work.rows if not work.max_predictions_per_seq else None
-        kept += _block_kept(work, last)
-    return {
+        reads_all = work.max_predictions_per_seq or work.config.bilstm
+        kept += _block_kept(work, None if reads_all else work.rows)
+    found = {
         "copies in half precision": _copies(work, whole),
         "kept of the embeddings": _embeddings_kept(work),
         "kept of the blocks": kept,
     }
+    if work.config.bilstm:
+        found["kept of the BiLSTM"] = _LSTM_KEPT * _block_input(work)
+    return found
 
 
 def _tokens(work: Workload) -> int:

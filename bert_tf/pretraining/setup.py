@@ -156,6 +156,11 @@ def choose_configuration(
             f"which `objective`={recipe.objective} predicts; give `size`, or "
             "an architecture whose causal is true."
         )
+    if config.bilstm:
+        raise UserError(
+            f"{source}: bilstm is true; a BiLSTM is put on for fine-tuning "
+            "alone, so pre-train a model without it."
+        )
     if config.vocab_size != len(vocabulary):
         raise UserError(
             f"{source}: vocab_size is {config.vocab_size}, but the records "

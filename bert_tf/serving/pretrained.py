@@ -237,7 +237,9 @@ class PretrainedModel(TextModel):
 
     def _vectors(self, inputs: Tensors, chosen: tf.Tensor) -> Tensors:
         del chosen
-        hidden = tf.cast(self._encode(inputs)["sequence_output"], tf.float32)
+        # Not sequence_output, which may be that of a BiLSTM.
+        layers = self._encode(inputs, return_all_layers=True)
+        hidden = tf.cast(layers["all_encoder_layers"][-1], tf.float32)
         weight = tf.cast(inputs["input_mask"], tf.float32)[:, :, tf.newaxis]
         total = tf.reduce_sum(hidden * weight, 1)
         cls = hidden[:, 0]

@@ -29,6 +29,7 @@ from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.training.step import TrainingStep
 
 CONFIG = small_config()
+ON_TOP = small_config(causal=True, bilstm=True)
 RANDOM = np.random.default_rng(8)
 BATCH = pretraining_batch(CONFIG, rows=4, length=6)
 ENCODER_INPUTS = {
@@ -63,8 +64,15 @@ def layer_case(
     return lambda policy: around(make(policy), arrays, *names), arrays
 
 
-# Public name -> a function from dtype policy to a model, and its inputs.
+# Public name, and maybe what is special -> a function from dtype policy to a
+# model, and its inputs.
 CASES: dict[str, tuple[Callable[[str], keras.Model], dict]] = {
+    "BiLSTM": layer_case(
+        lambda policy: layers.BiLSTM(ON_TOP, dtype=policy),
+        HIDDEN | {"input_mask": BATCH["input_mask"]},
+        "hidden",
+        "input_mask",
+    ),
     "Dense": layer_case(
         lambda policy: layers.Dense(CONFIG, 7, "gelu", dtype=policy),
         HIDDEN,
@@ -114,6 +122,10 @@ CASES: dict[str, tuple[Callable[[str], keras.Model], dict]] = {
         lambda policy: BertEncoder(CONFIG, dtype=policy),
         ENCODER_INPUTS,
     ),
+    "BertEncoder, causal": (
+        lambda policy: BertEncoder(small_config(causal=True), dtype=policy),
+        ENCODER_INPUTS,
+    ),
     "BertPretrainer": (
         lambda policy: BertPretrainer(CONFIG, dtype=policy),
         ENCODER_INPUTS | POSITIONS,
@@ -140,6 +152,18 @@ CASES: dict[str, tuple[Callable[[str], keras.Model], dict]] = {
     "bert_token_classifier": (
         lambda policy: bert_token_classifier(
             BertEncoder(CONFIG, dtype=policy), num_classes=3, dropout=0.0
+        ),
+        ENCODER_INPUTS,
+    ),
+    "bert_classifier, on a BiLSTM": (
+        lambda policy: bert_classifier(
+            BertEncoder(ON_TOP, dtype=policy), num_classes=3, dropout=0.0
+        ),
+        ENCODER_INPUTS,
+    ),
+    "bert_token_classifier, on a BiLSTM": (
+        lambda policy: bert_token_classifier(
+            BertEncoder(ON_TOP, dtype=policy), num_classes=3, dropout=0.0
         ),
         ENCODER_INPUTS,
     ),
@@ -329,7 +353,8 @@ def test_every_public_layer_model_and_objective_has_a_case() -> None:
     objectives = {type(objective).__name__ for objective in OBJECTIVES.values()}
     # That of a BertPretrainer which is not told another.
     objectives.remove("PretrainingObjective")
-    assert public_names() | objectives == set(CASES)
+    cases = {name.partition(",")[0] for name in CASES}
+    assert public_names() | objectives == cases
 
 
 def trained(name: str, replicas: int, slices: int) -> tuple[list, float]:

@@ -238,6 +238,12 @@ _SPANS = {
     "doc_stride": 5,
     "num_train_epochs": 6.0,
 }
+_TAGS = {
+    **_TAGGER,
+    **{name: _OWN[name] for name in ("train_file", "dev_file", "test_file")},
+    "token_column": 0,
+    "tag_column": -1,
+}
 CASES = {
     "classes": Case(
         "sentence",
@@ -311,15 +317,24 @@ CASES = {
         "accuracy",
         0.9,
     ),
-    "tags": Case(
+    "tags": Case("tagging", write_tags, _CSV, _TAGS, "f1", 0.9),
+    "classes_on_a_bilstm": Case(
+        "sentence",
+        write_reviews(lambda text, good, number: "up" if good else "down"),
+        _CSV,
+        _OWN | {"bilstm": True},
+        "accuracy",
+        0.9,
+        slow=True,
+    ),
+    "tags_on_a_bilstm": Case(
         "tagging",
         write_tags,
-        ("train.csv", "dev.csv", "test.csv"),
-        _TAGGER
-        | {name: _OWN[name] for name in ("train_file", "dev_file", "test_file")}
-        | {"token_column": 0, "tag_column": -1},
+        _CSV,
+        _TAGS | {"bilstm": True},
         "f1",
         0.9,
+        slow=True,
     ),
     "features": Case(
         "conll2003_features",

@@ -382,6 +382,16 @@ def test_rate_factors_fall_towards_the_embeddings(start):
     assert len(set(found)) == 4
 
 
+def test_a_bilstm_learns_as_the_head_does(start):
+    config = load_checkpoint(start).config
+    encoder = BertEncoder(dataclasses.replace(config, bilstm=True))
+    freeze(encoder, config.num_hidden_layers, reads_pooler=False)
+    model = TaskModel(bert_classifier(encoder, 2))
+    factors = lr_multipliers(encoder, model.trainable_variables, 0.5)
+    # Both directions' three weights, and the head's two.
+    assert factors == [1.0] * 8
+
+
 @pytest.mark.slow
 def test_a_frozen_run_resumes_on_its_own_weights_only(
     recipe, start, tmp_path, monkeypatch

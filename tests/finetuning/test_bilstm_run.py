@@ -1,0 +1,89 @@
+"""A fine-tuning with a BiLSTM on top, from the setting to what is served."""
+
+import csv
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.checkpoints import load_checkpoint
+from bert_tf.errors import UserError
+from bert_tf.finetuning.recipe import FeatureRecipe
+from bert_tf.finetuning.run import run_finetuning
+from bert_tf.finetuning.setup import open_initial
+from bert_tf.serving.model_folder import served_model
+from bert_tf.serving.saving import write_saved_model
+from tests.contracts.task_cases import CASES, model_folder
+from tests.finetuning.sentence_runs import small_recipe
+from tests.run_folders import answer_lines, weights
+
+KERNEL = "bert/bilstm/forward/kernel"
+KINDS = ["classes", "tags", "choices", "questions"]
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    return model_folder(tmp_path_factory.mktemp("start") / "model")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.slow] * (kind != "classes"))
+        for kind in KINDS
+    ],
+)
+def test_it_is_part_of_the_model(kind, start, tmp_path, capfd) -> None:
+    task, recipe = CASES[kind].make(tmp_path / "files", start)
+    recipe = recipe.override(["bilstm=true", "num_train_epochs=1"])
+    done = run_finetuning(task, recipe, tmp_path / "run", ["train", "eval"])
+    assert "no bilstm; starts fresh" in capfd.readouterr().err
+    assert done["eval"]["dev"] == pytest.approx(
+        done["train"]["dev"]["dev"], nan_ok=True
+    )
+    folder = tmp_path / "run"
+    trained = load_checkpoint(folder)
+    assert trained.config.bilstm
+    assert "bilstm" in trained.heads
+    # A model that has one keeps it, and trains it on.
+    again = dataclasses.replace(
+        recipe, bilstm=False, init_from=str(folder), num_train_epochs=0.2
+    )
+    run_finetuning(task, again, tmp_path / "again", ["train"])
+    assert "bilstm" not in capfd.readouterr().err
+    before, after = weights(folder)[KERNEL], weights(tmp_path / "again")[KERNEL]
+    assert 0 < np.abs(after - before).max() < 0.2
+    # What is written has answered the same in a fresh process.
+    version = write_saved_model(served_model(folder), tmp_path / "served")
+    if kind == "classes":
+        with (tmp_path / "files" / "dev.csv").open(encoding="utf-8") as file:
+            texts = [row["text"] for row in csv.DictReader(file)]
+        signatures = tf.saved_model.load(str(version)).signatures
+        found = signatures["serving_default"](text=tf.constant(texts))
+        answers = [line["prediction"] for line in answer_lines(folder)]
+        assert [name.decode() for name in found["label"].numpy()] == answers
+
+
+def test_the_setting_is_in_the_configuration_alone(start, tmp_path) -> None:
+    recipe = small_recipe(start, bilstm=True)
+    initial, _ = open_initial(recipe)
+    assert initial.config.bilstm
+    assert initial.arrays.keys() == load_checkpoint(start).arrays.keys()
+    plain, _ = open_initial(small_recipe(start))
+    assert plain.config == load_checkpoint(start).config
+    odd = model_folder(tmp_path / "odd", hidden_size=15, num_attention_heads=3)
+    with pytest.raises(UserError, match="hidden_size 15 is odd") as caught:
+        open_initial(small_recipe(odd, bilstm=True))
+    assert str(caught.value).startswith(f"`init_from`={odd}: ")
+    with pytest.raises(UserError, match="bilstm=True: is of no use"):
+        FeatureRecipe(bilstm=True)
+
+
+def test_recipes_of_before_have_none(tmp_path) -> None:
+    values = small_recipe(tmp_path).to_dict()
+    del values["bilstm"]
+    (tmp_path / "recipe.json").write_text(json.dumps(values))
+    read = type(small_recipe(tmp_path)).from_json(tmp_path / "recipe.json")
+    assert read == small_recipe(tmp_path)
