@@ -158,6 +158,21 @@ def test_the_table() -> None:
     assert all(b > a and d > c for _, a, c, b, d in rows)
 
 
+def test_a_bilstm_takes_more() -> None:
+    settings = {"size": "base", "objective": "classifier"}
+    work = PlanSettings(**settings, bilstm=True).workload()
+    assert work.config.bilstm
+    plain = PlanSettings(**settings).workload()
+    # Both directions, each with four gates of 384.
+    more = work.num_parameters - plain.num_parameters
+    assert more == 2 * 4 * 384 * (768 + 384 + 1)
+    for on_cpu in (True, False):
+        bytes_more = predicted_bytes(work, on_cpu) - predicted_bytes(
+            plain, on_cpu
+        )
+        assert bytes_more > 3 * 4 * more
+
+
 def test_several_devices_share_a_batch() -> None:
     settings = {"size": "base", "memory": "12GB", "max_seq_length": 512}
     alone = plan(**settings, train_batch_size=4)
@@ -192,6 +207,7 @@ def test_this_machine_is_asked() -> None:
             {"size": "base", "train_batch_size": 9, "devices": 2},
             "train_batch_size is 9; it takes a multiple of 2",
         ),
+        ({"size": "base", "bilstm": True}, "choose `objective`=classifier"),
         ({"init_from": "nowhere"}, "nowhere"),
         ({"config_file": "nowhere.json"}, "nowhere.json: no such file"),
     ],

@@ -47,6 +47,9 @@ class PlanSettings(Settings):
     rematerialize: bool = setting(
         False, "compute each block again in the backward pass"
     )
+    bilstm: bool = setting(
+        False, "put a BiLSTM on top of the encoder, of a classifier"
+    )
     gradient_accumulation_steps: int = setting(
         1, "slices of a device's batch", at_least=1
     )
@@ -100,8 +103,15 @@ class PlanSettings(Settings):
         return self._work(config, length)
 
     def _work(self, config: BertConfig, length: int) -> Workload:
+        if self.bilstm:
+            config = dataclasses.replace(config, bilstm=True)
         predictions = 0
         if self.objective == "pretraining":
+            if config.bilstm:
+                raise UserError(
+                    "`objective`=pretraining: a BiLSTM (bilstm is true) is put "
+                    "on for fine-tuning alone; choose `objective`=classifier."
+                )
             # google-research/bert's README: max_seq_length * masked_lm_prob.
             predictions = max(round(0.15 * length), 1)
             if length == self.max_seq_length:

@@ -485,6 +485,7 @@ def test_an_architecture_that_does_not_fit(recipe, config_file, tmp_path):
     for change, message in (
         ("vocab_size=7", "vocab_size is 7, but the records"),
         ("max_position_embeddings=31", "max_seq_length 32 is above"),
+        ("bilstm=true", "a BiLSTM is put on for fine-tuning alone"),
     ):
         config.override([change]).save(tmp_path / "config.json")
         settings = [f"config_file={tmp_path / 'config.json'}"]
