@@ -16,7 +16,7 @@ import sys
 import time
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from bert_tf.errors import UserError, excerpt
 from bert_tf.progress import log
@@ -473,19 +473,32 @@ def locked(
     Raises:
       UserError: another process holds the lock.
     """
-    with open(lock_file, "w") as lock:
-        if fcntl is None:
-            log(
-                f"warning: {folder}: this system has no fcntl to lock it with; "
-                "see to it yourself that no other run writes there."
-            )
-            yield
-            return
+    if fcntl is None:
+        log(
+            f"warning: {folder}: this system has no fcntl to lock it with; "
+            "see to it yourself that no other run writes there."
+        )
+    lock = lock_now(lock_file)
+    if lock is None:
+        raise UserError(
+            f"`output_dir`={folder}: another run is writing there; wait "
+            "for it or choose another folder."
+        )
+    with lock:
+        yield
+
+
+def lock_now(lock_file: str | os.PathLike) -> IO | None:
+    """Locks a file, made if it is not there; None where a process holds it.
+
+    Who closes the file gives the lock back; a process that inherits it holds
+    the lock too. Where the system has no such locks the file is open alone.
+    """
+    lock = open(lock_file, "w")
+    if fcntl is not None:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(
-                f"`output_dir`={folder}: another run is writing there; wait "
-                "for it or choose another folder."
-            ) from None
-        yield
+            lock.close()
+            return None
+    return lock

@@ -38,7 +38,7 @@ def import_the_server(monkeypatch):
 
 
 def draw_a_figure(monkeypatch):
-    with figures._drawing(io.BytesIO()):
+    with figures.drawing(io.BytesIO()):
         pass
 
 

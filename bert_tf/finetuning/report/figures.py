@@ -30,12 +30,20 @@ _STYLE: dict[Any, Any] = {
 
 
 @contextlib.contextmanager
-def _drawing(
+def drawing(
     svg: io.BytesIO,
     rows: Sequence[float] = (1,),
     size: tuple[float, float] = (4.8, 4.2),
+    columns: int = 1,
 ) -> Iterator[Any]:
-    """Axes to draw on, a row each; the picture is written to `svg`."""
+    """Axes to draw on, row after row; the picture is written to `svg`.
+
+    Args:
+      svg: what is written to.
+      rows: how high each is beside the others.
+      size: width and height in inches.
+      columns: how many axes a row has.
+    """
     require_extra("report", "a figure")
     # Slow to import, and of no use before there is something to draw.
     import matplotlib
@@ -44,8 +52,8 @@ def _drawing(
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=size, layout="constrained")
         yield figure.subplots(
-            len(rows), 1, squeeze=False, height_ratios=list(rows)
-        )[:, 0]
+            len(rows), columns, squeeze=False, height_ratios=list(rows)
+        ).ravel()
         # A date would make the bytes differ from one time to the next.
         figure.savefig(svg, format="svg", metadata={"Date": None})
 
@@ -81,7 +89,7 @@ def learning_curve(
             for each in series
         ]
 
-    with _drawing(svg := io.BytesIO(), size=(4.8, 3.3)) as (axes,):
+    with drawing(svg := io.BytesIO(), size=(4.8, 3.3)) as (axes,):
         draw_curve(axes, curves(training), curves(held_out))
         if best_step is not None:
             axes.axvline(
@@ -102,7 +110,7 @@ def seed_dots(
     name: str,
 ) -> bytes:
     """One dot a training, in percent, beside their mean and other levels."""
-    with _drawing(svg := io.BytesIO(), size=(4.8, 2.9)) as (axes,):
+    with drawing(svg := io.BytesIO(), size=(4.8, 2.9)) as (axes,):
         places = range(1, len(values) + 1)
         for place, value, bad in zip(places, values, degenerate, strict=True):
             axes.plot(
@@ -140,7 +148,7 @@ def reliability(bins: Sequence[Mapping[str, Any]], event: str) -> bytes:
       bins: from `statistics.reliability_bins`.
       event: what the probability is of, for the axis.
     """
-    with _drawing(svg := io.BytesIO(), (3, 1.1), (4.8, 4.4)) as (upper, lower):
+    with drawing(svg := io.BytesIO(), (3, 1.1), (4.8, 4.4)) as (upper, lower):
         width = 1 / len(bins)
         filled = [each for each in bins if each["count"]]
         middles = [each["low"] + width / 2 for each in filled]
@@ -184,7 +192,7 @@ def true_and_predicted(
     true: Sequence[float], predicted: Sequence[float]
 ) -> bytes:
     """A point a row, true value across and predicted value up."""
-    with _drawing(svg := io.BytesIO()) as (axes,):
+    with drawing(svg := io.BytesIO()) as (axes,):
         low, high = min(*true, *predicted), max(*true, *predicted)
         axes.plot([low, high], [low, high], "--", color=ORANGE, label="perfect")
         # Thousands of marks as one picture keep the file small.
@@ -207,7 +215,7 @@ def error_histogram(
     edges: Sequence[float], counts: Sequence[int], mean: float
 ) -> bytes:
     """How often the predictions are off by how much."""
-    with _drawing(svg := io.BytesIO()) as (axes,):
+    with drawing(svg := io.BytesIO()) as (axes,):
         axes.stairs(counts, edges, fill=True, color=BLUE, alpha=0.85)
         axes.axvline(0, color="#1F2933", linewidth=1)
         axes.axvline(
@@ -230,7 +238,7 @@ def null_odds(
     threshold: float | None,
 ) -> bytes:
     """How often questions with and without an answer have which null odds."""
-    with _drawing(svg := io.BytesIO(), size=(4.8, 3.6)) as (axes,):
+    with drawing(svg := io.BytesIO(), size=(4.8, 3.6)) as (axes,):
         axes.stairs(
             has_answer,
             edges,

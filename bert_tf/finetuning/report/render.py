@@ -39,14 +39,23 @@ def render(numbers: Mapping[str, Any], template: str) -> str:
     )
 
 
-def environment() -> "Environment":
-    """The templates with the filters and functions that they use."""
+def environment(*packages: str) -> "Environment":
+    """The templates with the filters and functions that they use.
+
+    Args:
+      packages: have templates of their own, which come before those here.
+    """
     require_extra("report", "a report")
     # Of no use before a training is done.
     import jinja2
 
     found = jinja2.Environment(
-        loader=jinja2.PackageLoader("bert_tf.finetuning.report"),
+        loader=jinja2.ChoiceLoader(
+            [
+                jinja2.PackageLoader(package)
+                for package in (*packages, "bert_tf.finetuning.report")
+            ]
+        ),
         autoescape=True,
         finalize=_finalized,
         undefined=jinja2.StrictUndefined,
