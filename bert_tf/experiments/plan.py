@@ -1,0 +1,396 @@
+"""The runs behind an experiment: corpus, records, pre-trainings, fine-tunings.
+
+A run is a command with a folder of its own, whose name ends in a digest of all
+that decides it. So what several cells need is done once, and another recipe
+has another folder.
+"""
+
+import dataclasses
+import difflib
+import hashlib
+import json
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bert_tf.checkpoints import load_checkpoint
+from bert_tf.config import BertConfig
+from bert_tf.corpora.sources import parse_inputs
+from bert_tf.errors import UserError
+from bert_tf.experiments.estimates import (
+    finetuning_bytes,
+    finetuning_work,
+    pretraining_bytes,
+    pretraining_work,
+)
+from bert_tf.experiments.experiment import (
+    KEPT_MODELS,
+    AfterSteps,
+    Experiment,
+    Finetuning,
+    Pretraining,
+)
+from bert_tf.experiments.running import RUNS, Plan, Run
+from bert_tf.experiments.scales import Scale
+from bert_tf.finetuning.recipe import (
+    ChoiceRecipe,
+    FeatureRecipe,
+    FinetuningRecipe,
+    SentenceRecipe,
+    SpanRecipe,
+    TagRecipe,
+    UserChoiceRecipe,
+    UserTableRecipe,
+    UserTagRecipe,
+)
+from bert_tf.finetuning.task import Task, TaskTemplate
+from bert_tf.finetuning.token_classification.features import layers_of
+from bert_tf.pretraining.objective import ObjectiveTraits, load_objective
+from bert_tf.pretraining.recipe import PretrainingRecipe
+from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.text.vocabulary import VOCABULARY_FILE
+
+# Flags and settings of a command as the words that it takes.
+Words = Callable[[Mapping[str, Any], Mapping[str, Any]], list[str]]
+# Where below data_dir the files of a family are; users' own are in it directly.
+_FOLDERS: Mapping[type[FinetuningRecipe], str] = {
+    UserTableRecipe: "",
+    UserChoiceRecipe: "",
+    UserTagRecipe: "",
+    SentenceRecipe: "glue",
+    SpanRecipe: "squad",
+    ChoiceRecipe: "swag",
+    TagRecipe: "conll2003",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sources:
+    """What an experiment is run with, besides its scale.
+
+    Attributes:
+      corpus: text to pre-train on, as tools.create_pretraining_data --input
+        takes it.
+      data_dir: folder of glue/, squad/, swag/ and conll2003/.
+      init_from: the model of fine-tunings that name none.
+      stand_ins: task to the task that is run in its place.
+      precision, strategy: of all trainings.
+    """
+
+    corpus: str
+    data_dir: str
+    init_from: str
+    stand_ins: Mapping[str, str]
+    precision: str
+    strategy: str
+
+
+def make_plan(
+    experiment: Experiment,
+    scale: Scale,
+    sources: Sources,
+    load_task: Callable[[str], TaskTemplate],
+    words: Words,
+    rows: tuple[str, ...] = (),
+) -> Plan:
+    """Plans the runs of an experiment, and checks what can be checked.
+
+    Args:
+      experiment: what is computed.
+      scale: how large.
+      sources: from what.
+      load_task: finds a task by its name.
+      words: flags and settings of a command as words.
+      rows: the rows to compute; all of them if empty.
+
+    Raises:
+      UserError: an unknown row, task or setting, a task without data, a corpus
+        that is not there, a model that does not fit.
+    """
+    for row in rows:
+        if row not in experiment.rows:
+            near = difflib.get_close_matches(row, experiment.rows, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise UserError(
+                f"`only`={row}: no such row.{hint} The rows are "
+                f"{', '.join(map(repr, experiment.rows))}."
+            )
+    planner = _Planner(scale, sources, load_task, words)
+    cells = [c for c in experiment.cells if not rows or c.row in rows]
+    run_of = {
+        (cell.row, cell.column): planner.pretraining(cell.run)
+        if isinstance(cell.run, Pretraining)
+        else planner.finetuning(cell.run)
+        for cell in cells
+    }
+    # A stable sort: trainings that others wait for come first.
+    order = {"run_finetuning": 1}
+    runs = sorted(planner.runs.values(), key=lambda r: order.get(r.tool, 0))
+    return Plan({run.name: run for run in runs}, run_of)
+
+
+class _Planner:
+    """Adds runs, each once."""
+
+    def __init__(
+        self,
+        scale: Scale,
+        sources: Sources,
+        load_task: Callable[[str], TaskTemplate],
+        words: Words,
+    ) -> None:
+        self.scale = scale
+        self.sources = sources
+        self.load_task = load_task
+        self.words = words
+        self.runs: dict[str, Run] = {}
+        self._corpus: list[tuple[str, int]] = []
+        self._checked: dict[tuple[str, str], tuple[int, int]] = {}
+        self._given: BertConfig | None = None
+
+    def _add(
+        self,
+        label: str,
+        tool: str,
+        flags: Mapping[str, Any],
+        settings: Mapping[str, Any] | None = None,
+        identity: Any = None,
+        **described: Any,
+    ) -> str:
+        """Adds a run under a name made of a label and a digest.
+
+        Args:
+          label: what the name begins with.
+          tool: the command.
+          flags: its flags, without the one of its output.
+          settings: key=value that it takes besides.
+          identity: what decides the run, besides its command.
+          **described: other attributes of the `Run`.
+        """
+        given = self.words(flags, settings or {})
+        digest = hashlib.sha256(json.dumps([tool, given, identity]).encode())
+        name = f"{label}-{digest.hexdigest()[:8]}"
+        output = {"output_dir": f"{RUNS}/{name}"}
+        if tool == "train_vocab":
+            output = {"output": f"{RUNS}/{name}/{VOCABULARY_FILE}"}
+        arguments = (*self.words(output, {}), *given)
+        self.runs.setdefault(
+            name, Run(name=name, tool=tool, arguments=arguments, **described)
+        )
+        return name
+
+    def _corpus_files(self) -> list[tuple[str, int]]:
+        """The files of the corpus and their sizes."""
+        if not self._corpus:
+            found = parse_inputs(self.sources.corpus, RecordsRecipe())
+            self._corpus = [(file.path, file.size()) for file in found]
+        return self._corpus
+
+    def _vocabulary(self) -> str:
+        """The run that learns the vocabulary."""
+        files = self._corpus_files()
+        return self._add(
+            "vocabulary",
+            "train_vocab",
+            {"input": self.sources.corpus, "vocab_size": self.scale.vocab_size},
+            identity=files,
+            size=1e6,
+        )
+
+    def _records(self, settings: Mapping[str, Any]) -> str:
+        """The run that makes records."""
+        vocabulary = self._vocabulary()
+        RecordsRecipe.from_dict(settings, "the experiment's records")
+        files = self._corpus_files()
+        return self._add(
+            f"records/{settings['max_seq_length']}",
+            "create_pretraining_data",
+            {
+                "input": self.sources.corpus,
+                "vocab_file": f"{RUNS}/{vocabulary}/{VOCABULARY_FILE}",
+                **settings,
+            },
+            identity=files,
+            needs=(vocabulary,),
+            # Measured: records take about as much as the text.
+            size=1.1 * sum(size for _, size in files),
+        )
+
+    def pretraining(self, wanted: Pretraining) -> str:
+        """The run of a pre-training."""
+        scale = self.scale
+        phases = [{**scale.records, **wanted.records}]
+        if scale.final_records is not None:
+            phases.append(
+                {**scale.records, **scale.final_records, **wanted.records}
+            )
+        records = [self._records(settings) for settings in phases]
+        settings = {"objective": wanted.objective, **scale.pretraining}
+        settings |= wanted.settings
+        steps = settings["num_train_steps"]
+        settings["keep_model_steps"] = steps // KEPT_MODELS
+        flags = {
+            "data_dir": ",".join(f"{RUNS}/{name}" for name in records),
+            "size": scale.size(wanted.size),
+            "precision": self.sources.precision,
+            "strategy": self.sources.strategy,
+        }
+        given = {**flags, **settings}
+        recipe = PretrainingRecipe().override(
+            [f"{name}={value}" for name, value in given.items()],
+            "the experiment's pre-training",
+        )
+        config = self._config(wanted)
+        lengths = [phase["max_seq_length"] for phase in phases]
+        predictions = [phase["max_predictions_per_seq"] for phase in phases]
+        traits = ObjectiveTraits.of(load_objective(wanted.objective))
+        if traits.reads_next_tokens:
+            predictions = [length - 1 for length in lengths]
+        return self._add(
+            f"pretraining/{pathlib.Path(wanted.objective).stem}-"
+            + flags["size"].replace("/", "_"),
+            "run_pretraining",
+            flags,
+            settings,
+            needs=tuple(records),
+            config=config,
+            work=pretraining_work(recipe, config, lengths, predictions),
+            size=pretraining_bytes(recipe, config),
+            trial=(recipe.train_batch_size, lengths[0], predictions[0]),
+        )
+
+    def _config(self, wanted: Pretraining) -> BertConfig:
+        size = self.scale.size(wanted.size)
+        return BertConfig.from_size(size, self.scale.vocab_size)
+
+    def finetuning(self, wanted: Finetuning) -> str:
+        """The run of a fine-tuning."""
+        name = self.sources.stand_ins.get(wanted.task, wanted.task)
+        template = self.load_task(name)
+        label, init_from, needs, config = self._start(wanted)
+        settings = {
+            **self.scale.finetuning,
+            **self.scale.tasks.get(name, {}),
+            "seeds": self.scale.seeds,
+            # Finished runs need no state to go on from, unfinished ones one.
+            "keep_checkpoint_max": 1,
+            **wanted.settings,
+        }
+        flags = {
+            "task": name,
+            "data_dir": settings.pop("data_dir", self._data_dir(template)),
+            "init_from": init_from,
+            "precision": self.sources.precision,
+            "strategy": self.sources.strategy,
+            "mode": "train",
+        }
+        given = {k: v for k, v in {**flags, **settings}.items() if k != "mode"}
+        recipe = template.recipe_type.from_dict(
+            template.defaults, f"the defaults of {name}"
+        ).override(
+            [f"{key}={value}" for key, value in given.items()],
+            f"the experiment's fine-tuning on {name}",
+        )
+        self._check_model(recipe, config, init_from)
+        num_rows = self._num_rows(name, template.resolve(recipe), recipe)
+        return self._add(
+            f"finetuning/{pathlib.Path(name).stem}-{label}",
+            "run_finetuning",
+            flags,
+            settings,
+            identity=[num_rows, None if needs else config.to_dict()],
+            needs=needs,
+            task=name,
+            config=config,
+            work=finetuning_work(recipe, config, *num_rows),
+            size=finetuning_bytes(recipe, config),
+            trial=(recipe.train_batch_size, recipe.max_seq_length, 0),
+        )
+
+    def _start(
+        self, wanted: Finetuning
+    ) -> tuple[str, str, tuple[str, ...], BertConfig]:
+        """Where a fine-tuning starts: label, folder, needs, architecture."""
+        model = wanted.model
+        if model is None:
+            return "given", self.sources.init_from, (), self._given_config()
+        steps = ""
+        pretraining = model
+        if isinstance(model, AfterSteps):
+            pretraining = model.pretraining
+            settings = {**self.scale.pretraining, **pretraining.settings}
+            number = settings["num_train_steps"] // KEPT_MODELS * model.part
+            steps = f"/models/step-{number:08d}"
+        assert isinstance(pretraining, Pretraining)
+        run = self.pretraining(pretraining)
+        label = pathlib.PurePath(run).name.rpartition("-")[0]
+        return (
+            label + steps.replace("/models/", "-"),
+            f"{RUNS}/{run}{steps}",
+            (run,),
+            self._config(pretraining),
+        )
+
+    def _given_config(self) -> BertConfig:
+        """The architecture of the given model."""
+        source = self.sources.init_from
+        if not source:
+            raise UserError(
+                "`init_from`: this experiment fine-tunes a given model; name "
+                "a folder, hf://organisation/name or keras_hub://preset."
+            )
+        if self._given is None:
+            self._given = config = load_checkpoint(source).config
+            size = f"{config.num_hidden_layers}/{config.hidden_size}"
+            if not self.scale.any_checkpoint and size not in (
+                "12/768",
+                "24/1024",
+            ):
+                raise UserError(
+                    f"`init_from`={source}: has {size} layers and hidden size, "
+                    "and the paper's numbers are of 12/768 and 24/1024; choose "
+                    "another model, or another `scale`."
+                )
+        return self._given
+
+    def _check_model(
+        self, recipe: FinetuningRecipe, config: BertConfig, source: str
+    ) -> None:
+        """Raises `UserError` where a model is too small for a fine-tuning."""
+        if recipe.max_seq_length > config.max_position_embeddings:
+            raise UserError(
+                f"{source}: max_position_embeddings is "
+                f"{config.max_position_embeddings}, below max_seq_length "
+                f"{recipe.max_seq_length} of {recipe.task}."
+            )
+        if isinstance(recipe, FeatureRecipe):
+            layers_of(recipe.features, config.num_hidden_layers)
+
+    def _data_dir(self, template: TaskTemplate) -> str:
+        """Where the files of a task's family are."""
+        below = next(
+            folder
+            for family, folder in _FOLDERS.items()
+            if issubclass(template.recipe_type, family)
+        )
+        return str(pathlib.Path(self.sources.data_dir) / below)
+
+    def _num_rows(
+        self, name: str, task: Task, recipe: FinetuningRecipe
+    ) -> tuple[int, int]:
+        """How many rows a task trains on and scores, by reading them."""
+        key = (name, recipe.data_dir)
+        if key not in self._checked:
+            try:
+                dev = task.splits(task.dev_splits, recipe)
+                self._checked[key] = (
+                    len(task.load(task.train_split, recipe)),
+                    sum(len(task.load(split, recipe)) for split in dev),
+                )
+            except UserError as error:
+                why = str(error).rstrip(".")
+                raise UserError(
+                    f"{name}: {why}; `stand_in`={name}:OTHER puts another task "
+                    "in its place."
+                ) from None
+        return self._checked[key]

@@ -1,0 +1,272 @@
+"""An experiment, from its file and a scale to a table."""
+
+import dataclasses
+import json
+import pathlib
+import platform
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.experiments.estimates import seconds_per_operation
+from bert_tf.experiments.experiment import Cell, Experiment, Pretraining
+from bert_tf.experiments.plan import Sources, Words, make_plan
+from bert_tf.experiments.report import write_report
+from bert_tf.experiments.results import Found, Numbers
+from bert_tf.experiments.running import (
+    OVERHEAD_SECONDS,
+    Plan,
+    Run,
+    RunFolders,
+    Runner,
+)
+from bert_tf.experiments.scales import scale_named
+from bert_tf.files import write_text
+from bert_tf.finetuning.task import TaskTemplate
+from bert_tf.memory.measurement import device_name, free_memory
+from bert_tf.progress import log
+from bert_tf.recipe import read_json_object
+from bert_tf.training.history import errors_become_warnings
+
+EXPERIMENT_FILE = "experiment.json"
+_RESULTS = "results.json"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Commands:
+    """How the commands of runs are started.
+
+    Attributes:
+      program: the name of a tool to the words that start it.
+      shown_as: the name of a tool to what one types to start it.
+      words: flags and settings of a command as words.
+      this: the command of the experiment itself, as one would type it.
+    """
+
+    program: Callable[[str], Sequence[str]]
+    shown_as: Callable[[str], str]
+    words: Words
+    this: str
+
+
+def run_experiment(
+    experiment: Experiment,
+    name: str,
+    scale_name: str,
+    sources: Sources,
+    output_dir: pathlib.Path,
+    runs_dir: pathlib.Path,
+    load_task: Callable[[str], TaskTemplate],
+    commands: Commands,
+    rows: Sequence[str] = (),
+    workers: int = 1,
+    dry_run: bool = False,
+) -> None:
+    """Computes an experiment, resuming where an earlier run of it stopped.
+
+    Args:
+      experiment: what its file defines.
+      name: what the user calls it.
+      scale_name: a name in `SCALES`.
+      sources: text, data, model.
+      output_dir: takes the table, the report and its pictures.
+      runs_dir: takes the runs; experiments that share it share runs too.
+      load_task: finds a task by its name.
+      commands: how runs are started.
+      rows: the rows to compute; all if empty.
+      workers: runs at a time.
+      dry_run: measures first steps and prints what is to be done, only.
+
+    Raises:
+      UserError: something of this does not fit the rest, a disk is too small,
+        or a run failed.
+      RunStopped: SIGTERM; the same command resumes.
+      KeyboardInterrupt: Ctrl-C, likewise.
+    """
+    scale = scale_named(scale_name)
+    plan = make_plan(
+        experiment, scale, sources, load_task, commands.words, tuple(rows)
+    )
+    identity = {
+        "experiment": name,
+        "scale": scale_name,
+        **dataclasses.asdict(sources),
+    }
+    _refuse_others(output_dir, identity)
+    folders = RunFolders(runs_dir)
+    if dry_run:
+        _show_plan(plan, folders, sources, workers)
+        return
+    _check_disk(plan, folders)
+    output_dir.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(identity, indent=2) + "\n"
+    write_text(output_dir / EXPERIMENT_FILE, text)
+    facts: dict[str, Any] = {
+        "experiment": name,
+        "scale": scale_name,
+        "scale_description": scale.description,
+        "scale_settings": dataclasses.asdict(scale),
+        "command": commands.this,
+        "stand_ins": dict(sources.stand_ins),
+        "machine": f"{device_name()}, {platform.platform()}",
+        "versions": {
+            "python": platform.python_version(),
+            "tensorflow": tf.__version__,
+            "keras": keras.__version__,
+        },
+    }
+
+    def write() -> None:
+        with errors_become_warnings("the report", output_dir):
+            numbers = find_numbers(experiment, plan, folders)
+            done = [folders.finished(run) for run in plan.runs.values()]
+            seconds = sum(each.seconds for each in done if each is not None)
+            facts["seconds"] = round(seconds)
+            write_report(experiment, numbers, facts, output_dir)
+
+    runner = Runner(
+        plan, folders, commands.program, commands.shown_as, workers, write
+    )
+    runner.run()
+    write()
+    print((output_dir / "table.md").read_text(encoding="utf-8"))
+    print(f"the report is {output_dir / 'report.html'}", flush=True)
+
+
+def _refuse_others(
+    output_dir: pathlib.Path, identity: Mapping[str, Any]
+) -> None:
+    """Raises `UserError` where a folder is of something else."""
+    path = output_dir / EXPERIMENT_FILE
+    if output_dir.exists() and not output_dir.is_dir():
+        raise UserError(f"`output_dir`={output_dir}: is a file.")
+    if not path.is_file():
+        if output_dir.is_dir() and (output_dir / _RESULTS).exists():
+            raise UserError(
+                f"`output_dir`={output_dir}: holds a {_RESULTS} that is of no "
+                "experiment; choose another folder."
+            )
+        return
+    before = read_json_object(path)
+    different = [
+        f"{key} was {before.get(key)!r} and is now {value!r}"
+        for key, value in identity.items()
+        if before.get(key) != value
+    ]
+    if different:
+        raise UserError(
+            f"`output_dir`={output_dir}: holds another experiment "
+            f"({'; '.join(different)}); choose another folder."
+        )
+
+
+def _bytes_to_come(plan: Plan, folders: RunFolders) -> float:
+    return sum(
+        run.size for run in plan.runs.values() if folders.finished(run) is None
+    )
+
+
+def _free_bytes(path: pathlib.Path) -> int:
+    """Of the disk that a folder is or will be on."""
+    place = path.absolute()
+    while not place.exists():
+        place = place.parent
+    return shutil.disk_usage(place).free
+
+
+def _check_disk(plan: Plan, folders: RunFolders) -> None:
+    """Raises `UserError` where the runs to come do not fit on the disk."""
+    needed, free = _bytes_to_come(plan, folders), _free_bytes(folders.path)
+    if needed > free:
+        raise UserError(
+            f"{folders.path}: the runs take about {needed / 1e9:,.1f} GB and "
+            f"{free / 1e9:,.1f} GB are free; free some, or choose another "
+            "`runs_dir` or fewer rows with `only`."
+        )
+
+
+def _show_plan(
+    plan: Plan, folders: RunFolders, sources: Sources, workers: int
+) -> None:
+    """Prints the runs, and hours and disk by the measured first steps."""
+    trials: dict[BertConfig, tuple[int, int, int]] = {}
+    for run in plan.runs.values():
+        if run.config is not None and folders.finished(run) is None:
+            trials.setdefault(run.config, run.trial)
+    log(f"measuring the first steps of {len(trials)} architectures")
+    rates = seconds_per_operation(trials, sources.precision, free_memory())
+    if not rates:
+        raise UserError("not even a small batch fits into the memory here.")
+    slowest = max(rates.values())
+    total = 0.0
+    print(f"{'run':64} {'hours':>9} {'GB':>8}")
+    for run in plan.runs.values():
+        took = folders.finished(run)
+        if took is not None:
+            print(f"{run.name:64} {'finished':>9} {0:8.3f}")
+            continue
+        rate = slowest if run.config is None else rates.get(run.config, slowest)
+        seconds = OVERHEAD_SECONDS + run.work * rate
+        total += seconds
+        print(f"{run.name:64} {seconds / 3600:9.2f} {run.size / 1e9:8.3f}")
+    needed, free = _bytes_to_come(plan, folders), _free_bytes(folders.path)
+    print(
+        f"{len(plan.runs)} runs: {total / 3600:,.2f} hours one after the other"
+        f"{f', {total / 3600 / workers:,.2f} by {workers}' * (workers > 1)}; "
+        f"{needed / 1e9:,.2f} GB of {free / 1e9:,.1f} GB free in {folders.path}"
+    )
+
+
+def find_numbers(
+    experiment: Experiment, plan: Plan, folders: RunFolders
+) -> Numbers:
+    """What the finished runs scored, by row and column."""
+    return {
+        (cell.row, cell.column): _found(cell, plan.runs[name], folders)
+        for cell in experiment.cells
+        if (name := plan.run_of.get((cell.row, cell.column))) is not None
+    }
+
+
+def _found(cell: Cell, run: Run, folders: RunFolders) -> Found:
+    took, folder = folders.finished(run), folders.folder(run)
+    values: list[float] = []
+    degenerate = 0
+    if took is not None:
+        results = read_json_object(folder / _RESULTS)
+        if isinstance(cell.run, Pretraining):
+            values = [_score(results, cell, folder)]
+        else:
+            rows = results.get("seeds") or [{"folder": "."}]
+            degenerate = sum(bool(row.get("degenerate")) for row in rows)
+            for row in rows:
+                each = folder / row["folder"]
+                dev = read_json_object(each / _RESULTS)["dev"]
+                split = cell.split or next(iter(dev))
+                values.append(_score(dev.get(split, {}), cell, each))
+    return Found(
+        values=tuple(value * cell.factor for value in values),
+        degenerate=degenerate,
+        task=run.task,
+        folder=str(folder),
+        command=took.command if took is not None else "",
+        seconds=took.seconds if took is not None else None,
+    )
+
+
+def _score(
+    scores: Mapping[str, Any], cell: Cell, folder: pathlib.Path
+) -> float:
+    value = scores.get(cell.score)
+    if not isinstance(value, int | float):
+        raise UserError(
+            f"{folder / _RESULTS}: has no score {cell.score!r}, which column "
+            f"{cell.column!r} of row {cell.row!r} asks for; it has "
+            f"{', '.join(scores) or 'none of that split'}."
+        )
+    return float(value)

@@ -1,0 +1,421 @@
+"""Doing the runs of a plan: several at once, on several machines, resumably.
+
+Beside the folder of a run stand NAME.log, what its command printed; NAME.lock,
+which its command holds as long as it lives, even if this process is killed;
+and NAME.json, written when it has finished.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO
+
+from bert_tf.config import BertConfig
+from bert_tf.errors import RunStopped, UserError
+from bert_tf.files import lock_now, write_text
+from bert_tf.progress import log
+from bert_tf.recipe import read_json_object
+
+# Stands for the folder of all runs in the arguments of a run.
+RUNS = "{runs_dir}"
+# What a command takes besides its steps: imports, reading, tracing, writing.
+OVERHEAD_SECONDS = 30.0
+_POLL_SECONDS = 0.5
+_SECONDS_BETWEEN_LINES = 60.0
+# Of a bar's last line in a log.
+_PERCENT = re.compile(r"(\w[\w ]*): +(\d+)%\|")
+_TAIL_BYTES = 4096
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run:
+    """A command with a folder of its own.
+
+    Attributes:
+      name: its folder below that of all runs.
+      tool: the command, a name in tools/.
+      arguments: its flags, where RUNS stands for the folder of all runs.
+      needs: the names of the runs whose output it reads.
+      task: what it fine-tunes on; empty for other runs.
+      config: what it trains; None where it trains nothing.
+      work: floating-point operations, about.
+      size: bytes on the disk, about.
+      trial: what a step of it is like, for a measurement: rows, tokens of each
+        and predictions of each.
+    """
+
+    name: str
+    tool: str
+    arguments: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    task: str = ""
+    config: BertConfig | None = None
+    work: float = 0.0
+    size: float = 0.0
+    trial: tuple[int, int, int] = (0, 0, 0)
+
+    def argument_list(self, runs_dir: pathlib.Path) -> list[str]:
+        """The flags with the folder of all runs put in."""
+        return [a.replace(RUNS, str(runs_dir)) for a in self.arguments]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The runs of an experiment in the order in which they may be done.
+
+    Attributes:
+      runs: by name; each stands behind those that it needs.
+      run_of: row and column to the name of the run behind the cell.
+    """
+
+    runs: Mapping[str, Run]
+    run_of: Mapping[tuple[str, str], str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    """What a finished run took.
+
+    Attributes:
+      command: as one would type it.
+      seconds: of all its starts.
+    """
+
+    command: str
+    seconds: float
+
+
+class RunFolders:
+    """The folder of all runs, and what it says of each.
+
+    Args:
+      path: the folder.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+
+    def folder(self, run: Run) -> pathlib.Path:
+        """The folder of a run."""
+        return self.path / run.name
+
+    def beside(self, run: Run, ending: str) -> pathlib.Path:
+        """A file beside the folder of a run."""
+        folder = self.folder(run)
+        return folder.with_name(folder.name + ending)
+
+    def finished(self, run: Run) -> Finished | None:
+        """What a run took; None if it has not finished."""
+        path = self.beside(run, ".json")
+        if not path.is_file():
+            return None
+        values = read_json_object(path)
+        try:
+            return Finished(str(values["command"]), float(values["seconds"]))
+        except (KeyError, TypeError, ValueError):
+            raise UserError(
+                f"{path}: is damaged; remove it, and the run is checked again."
+            ) from None
+
+
+class Runner:
+    """Does the runs of a plan that are not finished.
+
+    Several machines may work on one plan: each takes runs that no other does.
+
+    Args:
+      plan: the runs.
+      folders: where they are.
+      program: the name of a tool to the words that start it.
+      shown_as: the name of a tool to what one types to start it.
+      workers: how many runs are done at a time here.
+      finished: is called after each run that has finished.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        folders: RunFolders,
+        program: Callable[[str], Sequence[str]],
+        shown_as: Callable[[str], str],
+        workers: int,
+        finished: Callable[[], None],
+    ) -> None:
+        self.plan = plan
+        self.folders = folders
+        self.program = program
+        self.shown_as = shown_as
+        self.workers = workers
+        self.finished = finished
+        self.left = {
+            name: run
+            for name, run in plan.runs.items()
+            if folders.finished(run) is None
+        }
+        self._processes: dict[str, _Process] = {}
+        self._stop: int | None = None
+        self._last_line = 0.0
+
+    def run(self) -> None:
+        """Does all runs; returns when each has finished, here or elsewhere.
+
+        Raises:
+          UserError: a run failed; the others that were under way have ended.
+          RunStopped: SIGTERM; runs have saved their states.
+          KeyboardInterrupt: Ctrl-C, likewise.
+        """
+        total, done = len(self.plan.runs), len(self.plan.runs) - len(self.left)
+        log(f"{total} runs, {done} of them finished")
+        failed: UserError | None = None
+        with self._stopping():
+            while self.left and not (failed and not self._processes):
+                for name, process in list(self._processes.items()):
+                    failed = self._ended(name, process) or failed
+                if failed is None and self._stop is None:
+                    self._start_some()
+                if self._stop is not None and not self._processes:
+                    break
+                self._show()
+                time.sleep(_POLL_SECONDS)
+        if failed is not None:
+            raise failed
+        if self._stop is not None and self.left:
+            line = (
+                f"stopped: {len(self.left)} of {total} runs are left; the same "
+                "command goes on with them."
+            )
+            if self._stop == signal.SIGINT:
+                raise KeyboardInterrupt(line)
+            raise RunStopped(line)
+
+    @contextlib.contextmanager
+    def _stopping(self) -> Iterator[None]:
+        """Passes SIGTERM and Ctrl-C on to the runs under way."""
+
+        def stop(number: int, frame: object) -> None:
+            del frame
+            self._stop = number
+            for process in self._processes.values():
+                process.stop(number)
+
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        numbers = [signal.SIGTERM]
+        # Ignored in jobs that a shell starts in the background.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            numbers.append(signal.SIGINT)
+        before = {number: signal.signal(number, stop) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            for process in self._processes.values():
+                process.stop(signal.SIGTERM)
+
+    def _start_some(self) -> None:
+        """Starts runs that can be started, up to the number of workers."""
+        for name, run in list(self.left.items()):
+            if len(self._processes) >= self.workers:
+                return
+            if name in self._processes or not self.left.keys().isdisjoint(
+                run.needs
+            ):
+                continue
+            if self.folders.finished(run) is not None:
+                self._has_finished(name, "finished elsewhere")
+                continue
+            folder = self.folders.folder(run)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            lock = lock_now(self.folders.beside(run, ".lock"))
+            if lock is None:
+                continue
+            # Perhaps until a moment ago somebody else had it.
+            if self.folders.finished(run) is not None:
+                lock.close()
+                continue
+            arguments = run.argument_list(self.folders.path)
+            self._processes[name] = _Process(
+                run,
+                self.folders,
+                lock,
+                [*self.program(run.tool), *arguments],
+                f"{self.shown_as(run.tool)} {shlex.join(arguments)}",
+            )
+            log(f"{self._counted()} started {name}")
+
+    def _ended(self, name: str, process: "_Process") -> UserError | None:
+        """Takes note of a run that ended, well or not."""
+        code = process.popen.poll()
+        if code is None:
+            return None
+        del self._processes[name]
+        if not code:
+            took = process.note_finished()
+            self._has_finished(name, f"finished in {duration(took)}")
+        process.close()
+        if self._stop is None and code:
+            return UserError(
+                f"{name}: {process.last_error()} (exit code {code}); its log "
+                f"is {process.log_file}, and the same command goes on."
+            )
+        return None
+
+    def _has_finished(self, name: str, how: str) -> None:
+        del self.left[name]
+        log(f"{self._counted()} {name}: {how}")
+        self.finished()
+
+    def _counted(self) -> str:
+        total = len(self.plan.runs)
+        return f"[{total - len(self.left)}/{total}]"
+
+    def _show(self) -> None:
+        """Says now and then what runs, what is left, and the time left."""
+        if time.monotonic() - self._last_line < _SECONDS_BETWEEN_LINES:
+            return
+        self._last_line = time.monotonic()
+        running = ", ".join(
+            f"{name} ({process.status()})"
+            for name, process in self._processes.items()
+        )
+        left = self.seconds_left()
+        time_left = "" if left is None else f", about {duration(left)} left"
+        log(
+            f"{self._counted()} running: {running or 'elsewhere alone'}; "
+            f"{len(self.left) - len(self._processes)} to come{time_left}"
+        )
+
+    def seconds_left(self) -> float | None:
+        """By how fast runs of this plan were so far; None if none was."""
+        seconds = work = 0.0
+        for run in self.plan.runs.values():
+            took = self.folders.finished(run)
+            if took is not None and run.work:
+                seconds += max(took.seconds - OVERHEAD_SECONDS, 1.0)
+                work += run.work
+        parts = {name: p.done() for name, p in self._processes.items()}
+        for name, process in self._processes.items():
+            run = self.plan.runs[name]
+            elapsed = process.seconds() - OVERHEAD_SECONDS
+            if parts[name] > 0.02 and elapsed > 0:
+                seconds += elapsed
+                work += parts[name] * run.work
+        if not work:
+            return None
+        left = sum(
+            (OVERHEAD_SECONDS + run.work * seconds / work)
+            * (1 - parts.get(name, 0.0))
+            for name, run in self.left.items()
+        )
+        return left / max(self.workers, 1)
+
+
+class _Process:
+    """A run under way.
+
+    Args:
+      run: the run.
+      folders: where it is.
+      lock: its lock, held until it is closed here and the command has ended.
+      words: the words that start it.
+      shown: what one types to start it.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        folders: RunFolders,
+        lock: IO,
+        words: Sequence[str],
+        shown: str,
+    ) -> None:
+        self.log_file = folders.beside(run, ".log")
+        self._marker = folders.beside(run, ".json")
+        self._seconds_file = folders.beside(run, ".seconds")
+        self._lock = lock
+        self._shown = shown
+        self._before = 0.0
+        if self._seconds_file.is_file():
+            with contextlib.suppress(ValueError):
+                text = self._seconds_file.read_text(encoding="utf-8")
+                self._before = float(text)
+        self._began = time.monotonic()
+        with open(self.log_file, "a", encoding="utf-8") as log_file:
+            log_file.write(f"$ {shown}\n")
+            log_file.flush()
+            self.popen = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=log_file,
+                stderr=subprocess.STDOUT,
+                # It keeps the lock, also when this process is killed.
+                pass_fds=(lock.fileno(),),
+                # Ctrl-C comes to it from here, once.
+                start_new_session=True,
+            )
+
+    def seconds(self) -> float:
+        """Since its first start."""
+        return self._before + time.monotonic() - self._began
+
+    def stop(self, number: int) -> None:
+        """Asks it to end."""
+        with contextlib.suppress(ProcessLookupError):
+            self.popen.send_signal(number)
+
+    def note_finished(self) -> float:
+        """Writes that it has finished; the seconds that it took."""
+        took = self.seconds()
+        values = {"command": self._shown, "seconds": round(took, 1)}
+        write_text(self._marker, json.dumps(values, indent=1) + "\n")
+        self._seconds_file.unlink(missing_ok=True)
+        return took
+
+    def close(self) -> None:
+        """Gives the lock back, after the command has ended."""
+        self._lock.close()
+
+    def _tail(self) -> str:
+        """The last lines of its log."""
+        with open(self.log_file, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - _TAIL_BYTES))
+            return file.read().decode(errors="replace")
+
+    def last_error(self) -> str:
+        """The line that says why it failed."""
+        lines = [x.strip() for x in self._tail().splitlines() if x.strip()]
+        errors = [x for x in lines if x.startswith("error: ")]
+        return (errors or lines or ["it failed"])[-1].removeprefix("error: ")
+
+    def status(self) -> str:
+        """How far it is, by the last bar in its log."""
+        write_text(self._seconds_file, f"{self.seconds():.0f}\n")
+        found = _PERCENT.findall(self._tail())
+        return f"{found[-1][0]} {found[-1][1]} %" if found else "starting"
+
+    def done(self) -> float:
+        """What part of it is done, by the last bar of a training."""
+        found = _PERCENT.findall(self._tail())
+        shares = [int(n) / 100 for title, n in found if title == "training"]
+        return min(shares[-1], 0.99) if shares else 0.0
+
+
+def duration(seconds: float) -> str:
+    """A time as one says it: 1 h 2 min, 2 min 5 s or 5 s."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours:,} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,167 @@
+"""Computes a table or figure of the paper, or an experiment of your own.
+
+python -m tools.run_experiment --experiment=table5 --scale=tiny \\
+    --data_dir=DATA --output_dir=out/table5
+
+Every run behind a cell is a command with a folder of its own: what is finished
+is skipped, what was killed resumes. Several machines that share the folders may
+run the same command at the same time.
+"""
+
+import pathlib
+import shlex
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from absl import flags
+
+from bert_tf.errors import UserError
+from bert_tf.experiments import Experiment
+
+from . import command_line
+from .named_files import NamedFiles, package_beside
+from .task_files import load_task
+
+EXPERIMENTS = NamedFiles(
+    "experiment",
+    package_beside("experiments", "paper_experiments"),
+    Experiment,
+    "an Experiment",
+    "Experiment(...), as experiments/table5.py does",
+    "what an experiment file needs is imported from bert_tf.experiments, "
+    "as in experiments/table5.py",
+)
+_EXPERIMENT = flags.DEFINE_string(
+    "experiment",
+    None,
+    "A name in experiments/ (table1 to table8, figure5), or the path of your "
+    "own experiment file.",
+)
+_SCALE = flags.DEFINE_string(
+    "scale",
+    None,
+    "tiny (two cores, a table in about two hours), small (one GPU, about a "
+    "day) or paper (the published sizes and steps).",
+)
+_OUTPUT_DIR = flags.DEFINE_string(
+    "output_dir",
+    None,
+    "Folder of the table, the report and its pictures.",
+)
+_RUNS_DIR = flags.DEFINE_string(
+    "runs_dir",
+    "",
+    "Folder of the runs; experiments that share it share what they have in "
+    "common. Default: runs/ in --output_dir.",
+)
+_DATA_DIR = flags.DEFINE_string(
+    "data_dir",
+    "data",
+    "Folder of glue/, squad/, swag/ and conll2003/, and of corpus/*.txt.",
+)
+_CORPUS = flags.DEFINE_string(
+    "corpus",
+    "",
+    "Text to pre-train on, as tools.create_pretraining_data --input takes it. "
+    "Default: corpus/*.txt in --data_dir.",
+)
+_INIT_FROM = flags.DEFINE_string(
+    "init_from",
+    "",
+    "The model that tables 1 to 4 and 7 fine-tune: a folder, "
+    "hf://organisation/name or keras_hub://preset.",
+)
+_STAND_IN = flags.DEFINE_multi_string(
+    "stand_in",
+    [],
+    "TASK:OTHER, to run another task in place of one whose data are not at "
+    "hand; may be repeated.",
+)
+_ONLY = flags.DEFINE_multi_string(
+    "only", [], "A row to compute, instead of all; may be repeated."
+)
+_WORKERS = flags.DEFINE_integer(
+    "workers", 1, "Runs at a time on this machine.", lower_bound=1
+)
+_DRY_RUN = flags.DEFINE_bool(
+    "dry_run",
+    False,
+    "Print the runs, the hours as measured on first steps, and the disk; do "
+    "nothing.",
+)
+_PRECISION = flags.DEFINE_string(
+    "precision", "float32", "Of all trainings; see tools.run_pretraining."
+)
+_STRATEGY = flags.DEFINE_string(
+    "strategy", "one_device", "Of all trainings; see tools.run_pretraining."
+)
+
+
+def _stand_ins() -> dict[str, str]:
+    found = {}
+    for text in _STAND_IN.value:
+        task, colon, other = text.partition(":")
+        if not (task and colon and other):
+            raise UserError(f"--stand_in={text}: write TASK:OTHER.")
+        load_task(task)
+        load_task(other)
+        found[task] = other
+    return found
+
+
+def words(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
+    """Flags and settings of a command as one types them."""
+    given = [f"--{name}={value}" for name, value in flags.items()]
+    for name, value in settings.items():
+        given += ["--set", f"{name}={value}"]
+    return given
+
+
+def main() -> None:
+    """Loads the experiment and computes it."""
+    from bert_tf.experiments.plan import Sources
+    from bert_tf.experiments.run import Commands, run_experiment
+
+    name = command_line.required(_EXPERIMENT)
+    output_dir = pathlib.Path(command_line.required(_OUTPUT_DIR))
+    data_dir = _DATA_DIR.value
+    sources = Sources(
+        corpus=_CORPUS.value or f"{data_dir}/corpus/*.txt",
+        data_dir=data_dir,
+        init_from=_INIT_FROM.value,
+        stand_ins=_stand_ins(),
+        precision=_PRECISION.value,
+        strategy=_STRATEGY.value,
+    )
+
+    def shown_as(tool: str) -> str:
+        return command_line.as_called(f"python -m tools.{tool}")
+
+    run_experiment(
+        EXPERIMENTS.load(name),
+        name,
+        command_line.required(_SCALE),
+        sources,
+        output_dir,
+        pathlib.Path(_RUNS_DIR.value or output_dir / "runs"),
+        load_task,
+        Commands(
+            program=lambda tool: [
+                sys.executable,
+                "-m",
+                f"{__package__}.{tool}",
+            ],
+            shown_as=shown_as,
+            words=words,
+            this=f"{shown_as('run_experiment')} {shlex.join(sys.argv[1:])}",
+        ),
+        _ONLY.value,
+        _WORKERS.value,
+        _DRY_RUN.value,
+    )
+
+
+if __name__ == "__main__":
+    command_line.require("experiment", "scale", "output_dir")
+    command_line.run(main)
