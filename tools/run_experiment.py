@@ -123,6 +123,7 @@ def main() -> None:
     from bert_tf.experiments.plan import Sources
     from bert_tf.experiments.run import Commands, run_experiment
 
+    command_line.name_arguments({"inputs": "--corpus"})
     name = command_line.required(_EXPERIMENT)
     output_dir = pathlib.Path(command_line.required(_OUTPUT_DIR))
     data_dir = _DATA_DIR.value

@@ -26,6 +26,7 @@ from bert_tf.experiments.estimates import (
 from bert_tf.experiments.experiment import (
     KEPT_MODELS,
     AfterSteps,
+    Cell,
     Experiment,
     Finetuning,
     Pretraining,
@@ -47,6 +48,7 @@ from bert_tf.finetuning.task import Task, TaskTemplate
 from bert_tf.finetuning.token_classification.features import layers_of
 from bert_tf.pretraining.objective import ObjectiveTraits, load_objective
 from bert_tf.pretraining.recipe import PretrainingRecipe
+from bert_tf.progress import log
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.text.vocabulary import VOCABULARY_FILE
 
@@ -117,20 +119,44 @@ def make_plan(
             )
     planner = _Planner(scale, sources, load_task, words)
     cells = [c for c in experiment.cells if not rows or c.row in rows]
-    run_of = {
-        (cell.row, cell.column): planner.pretraining(cell.run)
-        if isinstance(cell.run, Pretraining)
-        else planner.finetuning(cell.run)
-        for cell in cells
-    }
+    run_of = {}
+    for cell in cells:
+        if isinstance(cell.run, Pretraining):
+            run = planner.pretraining(cell.run)
+        else:
+            run = planner.finetuning(cell.run)
+            task, splits = planner.scored[run]
+            _check_score(cell, task)
+            if cell.split and cell.split not in splits:
+                log(
+                    f"{cell.column}: {task.name} has no {cell.split} here, so "
+                    "the column stays empty."
+                )
+                continue
+        run_of[cell.row, cell.column] = run
     # A stable sort: trainings that others wait for come first.
     order = {"run_finetuning": 1}
     runs = sorted(planner.runs.values(), key=lambda r: order.get(r.tool, 0))
     return Plan({run.name: run for run in runs}, run_of)
 
 
+def _check_score(cell: Cell, task: Task) -> None:
+    """Raises `UserError` for a score that a task of texts does not have."""
+    scores = getattr(task, "scores", None)
+    if scores is not None and cell.score not in scores:
+        raise UserError(
+            f"row {cell.row!r}, column {cell.column!r}: {task.name} has no "
+            f"score {cell.score!r}; it has {', '.join(scores)}."
+        )
+
+
 class _Planner:
-    """Adds runs, each once."""
+    """Adds runs, each once.
+
+    Attributes:
+      runs: by name.
+      scored: name of a fine-tuning to its task and the splits that it scores.
+    """
 
     def __init__(
         self,
@@ -144,8 +170,9 @@ class _Planner:
         self.load_task = load_task
         self.words = words
         self.runs: dict[str, Run] = {}
+        self.scored: dict[str, tuple[Task, tuple[str, ...]]] = {}
         self._corpus: list[tuple[str, int]] = []
-        self._checked: dict[tuple[str, str], tuple[int, int]] = {}
+        self._rows: dict[tuple[str, str, str], int] = {}
         self._given: BertConfig | None = None
 
     def _add(
@@ -292,8 +319,9 @@ class _Planner:
             f"the experiment's fine-tuning on {name}",
         )
         self._check_model(recipe, config, init_from)
-        num_rows = self._num_rows(name, template.resolve(recipe), recipe)
-        return self._add(
+        task = template.resolve(recipe)
+        splits, num_rows = self._num_rows(name, task, recipe)
+        run = self._add(
             f"finetuning/{pathlib.Path(name).stem}-{label}",
             "run_finetuning",
             flags,
@@ -306,6 +334,8 @@ class _Planner:
             size=finetuning_bytes(recipe, config),
             trial=(recipe.train_batch_size, recipe.max_seq_length, 0),
         )
+        self.scored[run] = task, splits
+        return run
 
     def _start(
         self, wanted: Finetuning
@@ -377,20 +407,22 @@ class _Planner:
 
     def _num_rows(
         self, name: str, task: Task, recipe: FinetuningRecipe
-    ) -> tuple[int, int]:
-        """How many rows a task trains on and scores, by reading them."""
-        key = (name, recipe.data_dir)
-        if key not in self._checked:
-            try:
-                dev = task.splits(task.dev_splits, recipe)
-                self._checked[key] = (
-                    len(task.load(task.train_split, recipe)),
-                    sum(len(task.load(split, recipe)) for split in dev),
-                )
-            except UserError as error:
-                why = str(error).rstrip(".")
-                raise UserError(
-                    f"{name}: {why}; `stand_in`={name}:OTHER puts another task "
-                    "in its place."
-                ) from None
-        return self._checked[key]
+    ) -> tuple[tuple[str, ...], tuple[int, int]]:
+        """The splits to score, and how many rows to train on and to score."""
+        try:
+            splits = task.splits(task.dev_splits, recipe)
+            for split in (task.train_split, *splits):
+                key = (name, recipe.data_dir, split)
+                if key not in self._rows:
+                    self._rows[key] = len(task.load(split, recipe))
+        except UserError as error:
+            why = str(error).rstrip(".")
+            raise UserError(
+                f"{name}: {why}; `stand_in`={name}:OTHER puts another task in "
+                "its place."
+            ) from None
+        counts = [
+            self._rows[name, recipe.data_dir, split]
+            for split in (task.train_split, *splits)
+        ]
+        return splits, (counts[0], sum(counts[1:]))

@@ -157,6 +157,16 @@ def test_mistakes_are_found_before_anything_is_done(data, run, said):
     assert said in error_of(plan, data, cell("a", "b", run))
 
 
+def test_a_score_or_a_split_that_a_task_does_not_have(data, capfd):
+    run = texts(Pretraining())
+    line = error_of(plan, data, cell("a", "b", run, "f1_macro"))
+    assert "'f1_macro'" in line
+    other = Cell(row="a", column="c", run=run, score="accuracy", split="test")
+    made = plan(data, cell("a", "b", run), other)
+    assert made.run_of.keys() == {("a", "b")}
+    assert "c: sentence has no test here" in capfd.readouterr().err
+
+
 def test_corpus_that_is_not_there(data):
     run = texts(Pretraining())
     line = error_of(plan, data, cell("a", "b", run), corpus=f"{data}/no/*.txt")
