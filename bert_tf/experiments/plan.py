@@ -172,6 +172,7 @@ class _Planner:
         self.runs: dict[str, Run] = {}
         self.scored: dict[str, tuple[Task, tuple[str, ...]]] = {}
         self._corpus: list[tuple[str, int]] = []
+        self._splits: dict[FinetuningRecipe, tuple[str, ...]] = {}
         self._rows: dict[tuple[str, str, str], int] = {}
         self._given: BertConfig | None = None
 
@@ -409,8 +410,12 @@ class _Planner:
         self, name: str, task: Task, recipe: FinetuningRecipe
     ) -> tuple[tuple[str, ...], tuple[int, int]]:
         """The splits to score, and how many rows to train on and to score."""
+        # Of all that is not about the model; it says which splits are missing.
+        like = dataclasses.replace(recipe, init_from="")
         try:
-            splits = task.splits(task.dev_splits, recipe)
+            if like not in self._splits:
+                self._splits[like] = task.splits(task.dev_splits, recipe)
+            splits = self._splits[like]
             for split in (task.train_split, *splits):
                 key = (name, recipe.data_dir, split)
                 if key not in self._rows:

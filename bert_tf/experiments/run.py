@@ -198,7 +198,7 @@ def _show_plan(
     for run in plan.runs.values():
         if run.config is not None and folders.finished(run) is None:
             trials.setdefault(run.config, run.trial)
-    log(f"measuring the first steps of {len(trials)} architectures")
+    log("measuring the first steps of each architecture")
     rates = seconds_per_operation(trials, sources.precision, free_memory())
     if not rates:
         raise UserError("not even a small batch fits into the memory here.")
