@@ -183,7 +183,10 @@ def test_the_loss_from_left_to_right_is_that_of_the_text(finished, recipe):
     )
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize(
+    "name",
+    ["left_to_right", pytest.param("masked_lm", marks=pytest.mark.slow)],
+)
 def test_interrupted_it_goes_on_exactly(
     name, recipes, finished, tmp_path, monkeypatch
 ):
