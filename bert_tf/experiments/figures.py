@@ -23,15 +23,6 @@ _COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#1F2933")
 _MARKERS = "osD^vPX"
 _HERE, _PAPER = "here", "in the paper"
 _PANELS_IN_A_LINE = 5
-# From a point to its name, in points, the first choice first.
-_OFFSETS = [
-    (across * far, up * far)
-    for far in (7, 11, 18, 26)
-    for across, up in (
-        *((1, 0), (-1, 0), (0, 1), (0, -1)),
-        *((1, 1), (-1, 1), (1, -1), (-1, -1)),
-    )
-]
 
 
 class _Points:
@@ -198,19 +189,22 @@ def _curves(points: _Points) -> bytes:
             axes.set_xlabel(experiment.across, parse_math=False)
         unit = ", x 100" if experiment.cells[0].factor == 100 else ""
         grid[0][0].set_ylabel(score + unit, parse_math=False)
-        handles = [
-            line
-            for number, row in enumerate(points.rows)
-            for line in grid[0][0].plot(
-                [], [], label=_label(row), **_style(number)
-            )
-        ]
-        legend = grid[0][0].figure.legend(
-            handles=handles, loc="outside lower center", ncols=3
-        )
-        for text in legend.get_texts():
-            text.set_parse_math(False)
+        _legend(grid, points)
     return svg.getvalue()
+
+
+def _legend(grid: Any, points: _Points) -> None:
+    """Names the rows under the whole picture."""
+    handles = [
+        line
+        for number, row in enumerate(points.rows)
+        for line in grid[0][0].plot([], [], label=_label(row), **_style(number))
+    ]
+    legend = grid[0][0].figure.legend(
+        handles=handles, loc="outside lower center", ncols=3
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)
 
 
 def _style(number: int) -> dict[str, Any]:
@@ -258,35 +252,21 @@ def _against(points: _Points) -> bytes:
         for line, panel in zip(grid, points.panels, strict=True):
             for axes, column in zip(line, columns, strict=True):
                 _scatter(axes, points, column, panel)
-        # Where a point is on the page is known once all is laid out.
-        grid[0][0].figure.draw_without_rendering()
-        for line, panel in zip(grid, points.panels, strict=True):
-            for axes, column in zip(line, columns, strict=True):
-                _name_points(axes, points, column, panel)
+        _legend(grid, points)
     return svg.getvalue()
-
-
-def _both(
-    points: _Points, row: str, column: str, panel: str
-) -> tuple[list[float | None], list[float]]:
-    """Where a row's point is, across and up, and its spread."""
-    names = (points.experiment.against, column)
-    return (
-        [points.number(row, name, panel) for name in names],
-        [points.spread(row, name, panel) for name in names],
-    )
 
 
 def _scatter(axes: Any, points: _Points, column: str, panel: str) -> None:
     against = points.experiment.against
     for number, row in enumerate(points.rows):
-        (across, up), spread = _both(points, row, column, panel)
+        across = points.number(row, against, panel)
+        up = points.number(row, column, panel)
         if across is not None and up is not None:
             axes.errorbar(
                 across,
                 up,
-                xerr=spread[0] or None,
-                yerr=spread[1] or None,
+                xerr=points.spread(row, against, panel) or None,
+                yerr=points.spread(row, column, panel) or None,
                 linestyle="none",
                 capsize=2.5,
                 **_style(number),
@@ -297,44 +277,3 @@ def _scatter(axes: Any, points: _Points, column: str, panel: str) -> None:
     axes.set_title(panel, fontsize=10)
     axes.set_xlabel(points.axis(against, panel), parse_math=False)
     axes.set_ylabel(points.axis(column, panel), parse_math=False)
-
-
-def _name_points(axes: Any, points: _Points, column: str, panel: str) -> None:
-    """Writes each name where it covers no point and no name, if it can."""
-    from matplotlib.transforms import Bbox
-
-    frame = axes.get_window_extent().padded(-4)
-    named, taken = {}, []
-    for row in points.rows:
-        (across, up), (wide, high) = _both(points, row, column, panel)
-        if across is None or up is None:
-            continue
-        named[row] = across, up
-        ends = [(across - wide, up - high), (across + wide, up + high)]
-        mark = Bbox(axes.transData.transform(ends))
-        taken.append(Bbox.from_extents(*mark.extents).padded(5))
-    for row, place in named.items():
-        text = axes.annotate(
-            _label(row),
-            place,
-            xytext=(0, 0),
-            textcoords="offset points",
-            fontsize=7.5,
-            parse_math=False,
-        )
-        text.set_in_layout(False)
-
-        def cost(offset: tuple[int, int], text: Any = text) -> int:
-            across, up = offset
-            text.xyann = offset
-            text.set_ha(
-                ("right", "center", "left")[1 + (across > 0) - (across < 0)]
-            )
-            text.set_va(("top", "center", "bottom")[1 + (up > 0) - (up < 0)])
-            box = text.get_window_extent()
-            corners = (frame.contains(*each) for each in box.corners())
-            return box.count_overlaps(taken) + 2 * (not all(corners))
-
-        free = next((each for each in _OFFSETS if not cost(each)), None)
-        cost(free or min(_OFFSETS, key=cost))
-        taken.append(text.get_window_extent())
