@@ -1,6 +1,7 @@
 """Plans of experiments: shared runs, settings, and what is refused."""
 
 import pathlib
+import re
 
 import pytest
 
@@ -206,14 +207,27 @@ def test_experiment_refuses_what_does_not_fit():
     assert "1 to 20" in error_of(AfterSteps, Pretraining(), 21)
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS.names())
-def test_files_of_the_paper_say_what_is_run(name):
-    experiment = EXPERIMENTS.load(name)
+def test_the_example_of_the_documentation(tmp_path):
+    page = pathlib.Path(__file__).parents[2] / "docs" / "experiments.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+    (tmp_path / "grid.py").write_text(code)
+    experiment = EXPERIMENTS.load(str(tmp_path / "grid.py"))
+    assert (len(experiment.rows), len(experiment.columns)) == (6, 3)
+    check_settings(experiment)
+
+
+def check_settings(experiment: Experiment) -> None:
+    """Every fine-tuning's settings are some of its task's."""
     for each in experiment.cells:
         if isinstance(each.run, Finetuning):
             task = load_task(each.run.task)
-            recipe = task.recipe_type.from_dict(task.defaults, name)
-            values = [f"{k}={v}" for k, v in each.run.settings.items()]
-            recipe.override(values)
+            recipe = task.recipe_type.from_dict(task.defaults, task.name)
+            recipe.override([f"{k}={v}" for k, v in each.run.settings.items()])
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS.names())
+def test_files_of_the_paper_say_what_is_run(name):
+    experiment = EXPERIMENTS.load(name)
+    check_settings(experiment)
     if not name.startswith("table") or name in ("table5", "table6", "table8"):
         assert all(each.paper is not None for each in experiment.cells)
