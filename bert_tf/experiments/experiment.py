@@ -146,6 +146,19 @@ class Experiment:
                 ) from None
 
     @property
+    def pretrainings(self) -> list[Pretraining]:
+        """What is pre-trained for the cells, with repetitions."""
+        models = [
+            cell.run.model if isinstance(cell.run, Finetuning) else cell.run
+            for cell in self.cells
+        ]
+        return [
+            model.pretraining if isinstance(model, AfterSteps) else model
+            for model in models
+            if model is not None
+        ]
+
+    @property
     def rows(self) -> list[str]:
         """The names of the rows, in order."""
         return list(dict.fromkeys(cell.row for cell in self.cells))

@@ -42,8 +42,9 @@ def write_report(
       experiment: what was planned.
       numbers: what was found so far.
       facts: of the whole: experiment, scale, scale_description, command,
-        machine, versions (by name), started (as text), seconds, stand_ins
-        (task to the task that is run in its place), scale_settings.
+        machine, versions (by name), seconds, stand_ins (task to the task that
+        is run in its place), sizes (the paper's to those here),
+        scale_settings.
       output_dir: the folder of the experiment.
 
     Returns:
@@ -187,6 +188,16 @@ def _about(experiment: Experiment, results: Mapping[str, Any]) -> list[str]:
         )
         if own
     ]
+    sizes = [
+        f"{paper} is {here}"
+        for paper, here in results["facts"].get("sizes", {}).items()
+        if paper != here
+    ]
+    if sizes:
+        lines.append(
+            "Models are smaller than the paper's; as layers/hidden size/heads "
+            f"{', '.join(sizes)} here."
+        )
     if any(cell["num_seeds"] > 1 for cell in cells):
         lines.append(
             "\u00b1 in the table: the sample standard deviation over the seeds "
@@ -226,7 +237,6 @@ def _made(facts: Mapping[str, Any]) -> dict[str, str]:
         "Scale": ": ".join(filter(None, scale)),
         "Machine": facts.get("machine"),
         "Versions": ", ".join(f"{name} {value}" for name, value in versions),
-        "Started": facts.get("started"),
         "Time of all runs": None if seconds is None else duration(seconds),
     }
     return {name: value for name, value in made.items() if value}

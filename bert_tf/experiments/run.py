@@ -113,6 +113,9 @@ def run_experiment(
         "scale_settings": dataclasses.asdict(scale),
         "command": commands.this,
         "stand_ins": dict(sources.stand_ins),
+        "sizes": {
+            each.size: scale.size(each.size) for each in experiment.pretrainings
+        },
         "machine": f"{device_name()}, {platform.platform()}",
         "versions": {
             "python": platform.python_version(),
