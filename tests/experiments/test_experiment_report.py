@@ -39,6 +39,7 @@ FACTS = {
     "versions": {"tensorflow": "2.21.0"},
     "seconds": 6240,
     "stand_ins": {"qnli": "rte"},
+    "sizes": {"12/768/12": "4/64/2", "2/128/2": "2/128/2"},
 }
 
 
@@ -229,6 +230,7 @@ def test_the_numbers(partial):
 
 def test_the_table(partial):
     text = (partial / "table.md").read_text("utf-8")
+    assert "layers/hidden size/heads 12/768/12 is 4/64/2 here." in text
     lines = [line for line in text.splitlines() if line.startswith("|")]
     # A bar of a name ends no cell.
     cells = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines]
