@@ -1,6 +1,7 @@
 """Errors that a user can correct."""
 
-from collections.abc import Mapping, Sequence
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 
 _MAX_NAMES = 8
 
@@ -25,6 +26,12 @@ def first_few(names: Sequence[str]) -> str:
     """The first names of a list for an error, and how many more there are."""
     more = len(names) - _MAX_NAMES
     return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" * (more > 0))
+
+
+def did_you_mean(value: str, names: Iterable[str]) -> str:
+    """A sentence with the name that is nearest to a wrong one, or nothing."""
+    near = difflib.get_close_matches(value, list(names), n=1)
+    return f" Did you mean {near[0]}?" if near else ""
 
 
 def refuse_faults(what: str, faults: Mapping[str, Sequence[str]]) -> None:

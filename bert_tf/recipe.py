@@ -1,7 +1,6 @@
 """Frozen dataclasses of settings: strict to read, typed to override."""
 
 import dataclasses
-import difflib
 import json
 import math
 import pathlib
@@ -9,7 +8,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, did_you_mean
 from bert_tf.files import write_text
 
 _TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no")
@@ -152,8 +151,7 @@ class Settings:
     def _known(cls, name: str, source: str) -> type:
         kinds = cls.kinds()
         if name not in kinds:
-            near = difflib.get_close_matches(name, kinds, n=1)
-            hint = f" Did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(name, kinds)
             raise UserError(
                 f"{source}: unknown key {name!r}.{hint} Valid keys: "
                 f"{', '.join(kinds)}."

@@ -1,12 +1,11 @@
 """Small files by name, or a user's own by its path: --task, --experiment."""
 
 import dataclasses
-import difflib
 import importlib
 import pathlib
 from typing import Any
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, did_you_mean
 from bert_tf.user_modules import run_user_module
 
 
@@ -54,8 +53,7 @@ class NamedFiles:
         elif value in names:
             module = importlib.import_module(f"{self.package}.{value}")
         else:
-            near = difflib.get_close_matches(value, names, n=1)
-            hint = f" Did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(value, names)
             raise UserError(
                 f"{given}: no such {self.argument}.{hint} It takes one of "
                 f"{', '.join(names)}, or {own}."

@@ -1,7 +1,6 @@
 """What a pre-training learns: its losses, and how they are averaged."""
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -9,7 +8,7 @@ import keras
 from keras import ops
 
 from bert_tf.checkpoints import MASKED_LM, NEXT_SENTENCE, POOLER
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, did_you_mean
 from bert_tf.user_modules import run_user_module
 
 if TYPE_CHECKING:
@@ -258,8 +257,7 @@ def load_objective(name: str) -> "Objective":
     if not is_file(name):
         if name in OBJECTIVES:
             return OBJECTIVES[name]
-        near = difflib.get_close_matches(name, OBJECTIVES, n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(name, OBJECTIVES)
         raise UserError(
             f"`objective`={name}: no such objective.{hint} It takes {takes}."
         )
