@@ -113,8 +113,7 @@ def seconds_per_operation(
       limit: bytes of memory that a trial may take.
 
     Returns:
-      Seconds an operation; of an architecture that does not fit into the memory
-      those of the largest that does.
+      Seconds an operation, of the architectures that fit into the memory.
     """
     found: dict[BertConfig, float] = {}
     for config, (rows, length, predictions) in trials.items():

@@ -6,7 +6,6 @@ has another folder.
 """
 
 import dataclasses
-import difflib
 import hashlib
 import json
 import pathlib
@@ -16,7 +15,7 @@ from typing import Any
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.corpora.sources import parse_inputs
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, did_you_mean
 from bert_tf.experiments.estimates import (
     finetuning_bytes,
     finetuning_work,
@@ -45,6 +44,7 @@ from bert_tf.finetuning.recipe import (
     UserTagRecipe,
 )
 from bert_tf.finetuning.task import Task, TaskTemplate
+from bert_tf.finetuning.text_classification.task import TextClassificationTask
 from bert_tf.finetuning.token_classification.features import layers_of
 from bert_tf.pretraining.objective import ObjectiveTraits, load_objective
 from bert_tf.pretraining.recipe import PretrainingRecipe
@@ -111,11 +111,10 @@ def make_plan(
     """
     for row in rows:
         if row not in experiment.rows:
-            near = difflib.get_close_matches(row, experiment.rows, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            named = [repr(name) for name in experiment.rows]
             raise UserError(
-                f"`only`={row}: no such row.{hint} The rows are "
-                f"{', '.join(map(repr, experiment.rows))}."
+                f"`only`={row}: no such row.{did_you_mean(repr(row), named)} "
+                f"The rows are {', '.join(named)}."
             )
     planner = _Planner(scale, sources, load_task, words)
     cells = [c for c in experiment.cells if not rows or c.row in rows]
@@ -142,11 +141,12 @@ def make_plan(
 
 def _check_score(cell: Cell, task: Task) -> None:
     """Raises `UserError` for a score that a task of texts does not have."""
-    scores = getattr(task, "scores", None)
-    if scores is not None and cell.score not in scores:
+    if not isinstance(task, TextClassificationTask):
+        return
+    if cell.score not in task.scores:
         raise UserError(
             f"row {cell.row!r}, column {cell.column!r}: {task.name} has no "
-            f"score {cell.score!r}; it has {', '.join(scores)}."
+            f"score {cell.score!r}; it has {', '.join(task.scores)}."
         )
 
 
@@ -174,36 +174,26 @@ class _Planner:
         self._corpus: list[tuple[str, int]] = []
         self._splits: dict[FinetuningRecipe, tuple[str, ...]] = {}
         self._rows: dict[tuple[str, str, str], int] = {}
+        self._kept_every: dict[str, int] = {}
         self._given: BertConfig | None = None
 
-    def _add(
-        self,
-        label: str,
-        tool: str,
-        flags: Mapping[str, Any],
-        settings: Mapping[str, Any] | None = None,
-        identity: Any = None,
-        **described: Any,
-    ) -> str:
-        """Adds a run under a name made of a label and a digest.
+    def _add(self, run: Run, identity: Any = None) -> str:
+        """Adds a run, and gives it its full name and its output.
 
         Args:
-          label: what the name begins with.
-          tool: the command.
-          flags: its flags, without the one of its output.
-          settings: key=value that it takes besides.
+          run: its name is what the full one begins with, before a digest; its
+            arguments are without the output.
           identity: what decides the run, besides its command.
-          **described: other attributes of the `Run`.
         """
-        given = self.words(flags, settings or {})
-        digest = hashlib.sha256(json.dumps([tool, given, identity]).encode())
-        name = f"{label}-{digest.hexdigest()[:8]}"
+        decides = [run.tool, list(run.arguments), identity]
+        digest = hashlib.sha256(json.dumps(decides).encode()).hexdigest()
+        name = f"{run.name}-{digest[:8]}"
         output = {"output_dir": f"{RUNS}/{name}"}
-        if tool == "train_vocab":
+        if run.tool == "train_vocab":
             output = {"output": f"{RUNS}/{name}/{VOCABULARY_FILE}"}
-        arguments = (*self.words(output, {}), *given)
+        arguments = (*self.words(output, {}), *run.arguments)
         self.runs.setdefault(
-            name, Run(name=name, tool=tool, arguments=arguments, **described)
+            name, dataclasses.replace(run, name=name, arguments=arguments)
         )
         return name
 
@@ -216,33 +206,37 @@ class _Planner:
 
     def _vocabulary(self) -> str:
         """The run that learns the vocabulary."""
-        files = self._corpus_files()
-        return self._add(
-            "vocabulary",
-            "train_vocab",
-            {"input": self.sources.corpus, "vocab_size": self.scale.vocab_size},
-            identity=files,
+        flags = {
+            "input": self.sources.corpus,
+            "vocab_size": self.scale.vocab_size,
+        }
+        run = Run(
+            name="vocabulary",
+            tool="train_vocab",
+            arguments=tuple(self.words(flags, {})),
             size=1e6,
         )
+        return self._add(run, self._corpus_files())
 
     def _records(self, settings: Mapping[str, Any]) -> str:
         """The run that makes records."""
         vocabulary = self._vocabulary()
         RecordsRecipe.from_dict(settings, "the experiment's records")
         files = self._corpus_files()
-        return self._add(
-            f"records/{settings['max_seq_length']}",
-            "create_pretraining_data",
-            {
-                "input": self.sources.corpus,
-                "vocab_file": f"{RUNS}/{vocabulary}/{VOCABULARY_FILE}",
-                **settings,
-            },
-            identity=files,
+        flags = {
+            "input": self.sources.corpus,
+            "vocab_file": f"{RUNS}/{vocabulary}/{VOCABULARY_FILE}",
+            **settings,
+        }
+        run = Run(
+            name=f"records/{settings['max_seq_length']}",
+            tool="create_pretraining_data",
+            arguments=tuple(self.words(flags, {})),
             needs=(vocabulary,),
             # Measured: records take about as much as the text.
             size=1.1 * sum(size for _, size in files),
         )
+        return self._add(run, files)
 
     def pretraining(self, wanted: Pretraining) -> str:
         """The run of a pre-training."""
@@ -255,8 +249,6 @@ class _Planner:
         records = [self._records(settings) for settings in phases]
         settings = {"objective": wanted.objective, **scale.pretraining}
         settings |= wanted.settings
-        steps = settings["num_train_steps"]
-        settings["keep_model_steps"] = steps // KEPT_MODELS
         flags = {
             "data_dir": ",".join(f"{RUNS}/{name}" for name in records),
             "size": scale.size(wanted.size),
@@ -268,24 +260,35 @@ class _Planner:
             [f"{name}={value}" for name, value in given.items()],
             "the experiment's pre-training",
         )
+        steps = recipe.num_train_steps // KEPT_MODELS
+        if not steps or "keep_model_steps" in wanted.settings:
+            raise UserError(
+                f"the experiment's pre-training: keeps {KEPT_MODELS} models at "
+                "even steps, so num_train_steps is at least as many (it is "
+                f"{recipe.num_train_steps}), and keep_model_steps is left out."
+            )
+        settings["keep_model_steps"] = steps
+        recipe = dataclasses.replace(recipe, keep_model_steps=steps)
         config = self._config(wanted)
         lengths = [phase["max_seq_length"] for phase in phases]
         predictions = [phase["max_predictions_per_seq"] for phase in phases]
         traits = ObjectiveTraits.of(load_objective(wanted.objective))
         if traits.reads_next_tokens:
             predictions = [length - 1 for length in lengths]
-        return self._add(
-            f"pretraining/{pathlib.Path(wanted.objective).stem}-"
+        run = Run(
+            name=f"pretraining/{pathlib.Path(wanted.objective).stem}-"
             + flags["size"].replace("/", "_"),
-            "run_pretraining",
-            flags,
-            settings,
+            tool="run_pretraining",
+            arguments=tuple(self.words(flags, settings)),
             needs=tuple(records),
             config=config,
             work=pretraining_work(recipe, config, lengths, predictions),
             size=pretraining_bytes(recipe, config),
             trial=(recipe.train_batch_size, lengths[0], predictions[0]),
         )
+        name = self._add(run)
+        self._kept_every[name] = steps
+        return name
 
     def _config(self, wanted: Pretraining) -> BertConfig:
         size = self.scale.size(wanted.size)
@@ -322,12 +325,10 @@ class _Planner:
         self._check_model(recipe, config, init_from)
         task = template.resolve(recipe)
         splits, num_rows = self._num_rows(name, task, recipe)
-        run = self._add(
-            f"finetuning/{pathlib.Path(name).stem}-{label}",
-            "run_finetuning",
-            flags,
-            settings,
-            identity=[num_rows, None if needs else config.to_dict()],
+        run = Run(
+            name=f"finetuning/{pathlib.Path(name).stem}-{label}",
+            tool="run_finetuning",
+            arguments=tuple(self.words(flags, settings)),
             needs=needs,
             task=name,
             config=config,
@@ -335,8 +336,11 @@ class _Planner:
             size=finetuning_bytes(recipe, config),
             trial=(recipe.train_batch_size, recipe.max_seq_length, 0),
         )
-        self.scored[run] = task, splits
-        return run
+        # A model that is given has no run whose name says what it is.
+        identity = [num_rows, None if needs else config.to_dict()]
+        added = self._add(run, identity)
+        self.scored[added] = task, splits
+        return added
 
     def _start(
         self, wanted: Finetuning
@@ -346,14 +350,13 @@ class _Planner:
         if model is None:
             return "given", self.sources.init_from, (), self._given_config()
         steps = ""
-        pretraining = model
         if isinstance(model, AfterSteps):
             pretraining = model.pretraining
-            settings = {**self.scale.pretraining, **pretraining.settings}
-            number = settings["num_train_steps"] // KEPT_MODELS * model.part
-            steps = f"/models/step-{number:08d}"
-        assert isinstance(pretraining, Pretraining)
-        run = self.pretraining(pretraining)
+            run = self.pretraining(pretraining)
+            steps = f"/models/step-{self._kept_every[run] * model.part:08d}"
+        else:
+            pretraining = model
+            run = self.pretraining(pretraining)
         label = pathlib.PurePath(run).name.rpartition("-")[0]
         return (
             label + steps.replace("/models/", "-"),

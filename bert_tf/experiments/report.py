@@ -21,6 +21,7 @@ from bert_tf.experiments.running import duration
 from bert_tf.files import write_text, written_beside
 from bert_tf.finetuning.report.render import environment
 from bert_tf.finetuning.report.texts import showable
+from bert_tf.finetuning.results import RESULTS_FILE
 from bert_tf.training.history import finite_values, write_numbers
 
 # What Markdown takes for markup.
@@ -55,7 +56,7 @@ def write_report(
         needs none of them is written first.
     """
     results = experiment_results(experiment, numbers, facts)
-    write_numbers(output_dir / "results.json", results)
+    write_numbers(output_dir / RESULTS_FILE, results)
     results = finite_values(results)
     table = _table(results)
     about = _about(experiment, results)

@@ -27,14 +27,14 @@ from bert_tf.experiments.running import (
 )
 from bert_tf.experiments.scales import scale_named
 from bert_tf.files import write_text
+from bert_tf.finetuning.results import RESULTS_FILE
 from bert_tf.finetuning.task import TaskTemplate
 from bert_tf.memory.measurement import device_name, free_memory
 from bert_tf.progress import log
 from bert_tf.recipe import read_json_object
 from bert_tf.training.history import errors_become_warnings
 
-EXPERIMENT_FILE = "experiment.json"
-_RESULTS = "results.json"
+_EXPERIMENT_FILE = "experiment.json"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ def run_experiment(
     _check_disk(plan, folders)
     output_dir.mkdir(parents=True, exist_ok=True)
     text = json.dumps(identity, indent=2) + "\n"
-    write_text(output_dir / EXPERIMENT_FILE, text)
+    write_text(output_dir / _EXPERIMENT_FILE, text)
     facts: dict[str, Any] = {
         "experiment": name,
         "scale": scale_name,
@@ -145,14 +145,14 @@ def _refuse_others(
     output_dir: pathlib.Path, identity: Mapping[str, Any]
 ) -> None:
     """Raises `UserError` where a folder is of something else."""
-    path = output_dir / EXPERIMENT_FILE
+    path = output_dir / _EXPERIMENT_FILE
     if output_dir.exists() and not output_dir.is_dir():
         raise UserError(f"`output_dir`={output_dir}: is a file.")
     if not path.is_file():
-        if output_dir.is_dir() and (output_dir / _RESULTS).exists():
+        if output_dir.is_dir() and (output_dir / RESULTS_FILE).exists():
             raise UserError(
-                f"`output_dir`={output_dir}: holds a {_RESULTS} that is of no "
-                "experiment; choose another folder."
+                f"`output_dir`={output_dir}: holds a {RESULTS_FILE} that is of "
+                "no experiment; choose another folder."
             )
         return
     before = read_json_object(path)
@@ -241,7 +241,7 @@ def _found(cell: Cell, run: Run, folders: RunFolders) -> Found:
     values: list[float] = []
     degenerate = 0
     if took is not None:
-        results = read_json_object(folder / _RESULTS)
+        results = read_json_object(folder / RESULTS_FILE)
         if isinstance(cell.run, Pretraining):
             values = [_score(results, cell, folder)]
         else:
@@ -249,7 +249,7 @@ def _found(cell: Cell, run: Run, folders: RunFolders) -> Found:
             degenerate = sum(bool(row.get("degenerate")) for row in rows)
             for row in rows:
                 each = folder / row["folder"]
-                dev = read_json_object(each / _RESULTS)["dev"]
+                dev = read_json_object(each / RESULTS_FILE)["dev"]
                 split = cell.split or next(iter(dev))
                 values.append(_score(dev.get(split, {}), cell, each))
     return Found(
@@ -268,8 +268,8 @@ def _score(
     value = scores.get(cell.score)
     if not isinstance(value, int | float):
         raise UserError(
-            f"{folder / _RESULTS}: has no score {cell.score!r}, which column "
-            f"{cell.column!r} of row {cell.row!r} asks for; it has "
+            f"{folder / RESULTS_FILE}: has no score {cell.score!r}, which "
+            f"column {cell.column!r} of row {cell.row!r} asks for; it has "
             f"{', '.join(scores) or 'none of that split'}."
         )
     return float(value)

@@ -260,7 +260,9 @@ class Runner:
         if code is None:
             return None
         del self._processes[name]
-        if not code:
+        if code:
+            process.note_seconds()
+        else:
             took = process.note_finished()
             self._has_finished(name, f"finished in {duration(took)}")
         process.close()
@@ -285,6 +287,8 @@ class Runner:
         if time.monotonic() - self._last_line < _SECONDS_BETWEEN_LINES:
             return
         self._last_line = time.monotonic()
+        for process in self._processes.values():
+            process.note_seconds()
         running = ", ".join(
             f"{name} ({process.status()})"
             for name, process in self._processes.items()
@@ -374,6 +378,10 @@ class _Process:
         with contextlib.suppress(ProcessLookupError):
             self.popen.send_signal(number)
 
+    def note_seconds(self) -> None:
+        """Writes how long it took so far, for its next start."""
+        write_text(self._seconds_file, f"{self.seconds():.0f}\n")
+
     def note_finished(self) -> float:
         """Writes that it has finished; the seconds that it took."""
         took = self.seconds()
@@ -401,7 +409,6 @@ class _Process:
 
     def status(self) -> str:
         """How far it is, by the last bar in its log."""
-        write_text(self._seconds_file, f"{self.seconds():.0f}\n")
         found = _PERCENT.findall(self._tail())
         return f"{found[-1][0]} {found[-1][1]} %" if found else "starting"
 

@@ -147,6 +147,8 @@ def test_rows_can_be_chosen(data):
         (texts(Pretraining(), learning_rte=1), "learning_rte"),
         (Pretraining(settings={"num_steps": 1}), "num_steps"),
         (Pretraining(records={"mask": 1}), "mask"),
+        (Pretraining(settings={"num_train_steps": 19}), "it is 19"),
+        (Pretraining(settings={"keep_model_steps": 7}), "is left out"),
         (Pretraining(objective="mlm"), "mlm"),
         (Finetuning(task="mrpcc", model=Pretraining()), "Did you mean mrpc?"),
         (Finetuning(task="mrpc", model=Pretraining()), "`stand_in`=mrpc:OTHER"),
