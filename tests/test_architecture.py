@@ -211,3 +211,19 @@ def test_every_public_name_exists_and_is_known_to_editors() -> None:
     assert (ROOT / "bert_tf" / "py.typed").exists()
     for name in bert_tf.__all__:
         assert getattr(bert_tf, name) is not None
+
+
+def test_what_the_tests_import_of_tools_defines_no_flag_twice() -> None:
+    """A process of the tests imports them all, in any order."""
+    found = set()
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for name in imports(path):
+            parts = name.split(".")
+            if (
+                parts[0] == "tools"
+                and (ROOT / "tools" / f"{parts[1]}.py").exists()
+            ):
+                found.add(f"tools.{parts[1]}")
+    assert found >= {"tools.create_pretraining_data", "tools.serve"}
+    code = f"import {', '.join(sorted(found))}"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

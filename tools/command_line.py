@@ -8,7 +8,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from absl import app, flags, logging
 
@@ -102,6 +102,14 @@ def as_called(text: str) -> str:
         lambda found: f"{PROGRAM} {names[found[1]]}",
         text,
     )
+
+
+def words(values: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
+    """Flags and settings of a command as one types them."""
+    given = [f"--{name}={value}" for name, value in values.items()]
+    for name, value in settings.items():
+        given += ["--set", f"{name}={value}"]
+    return given
 
 
 def fail(message: str) -> int:

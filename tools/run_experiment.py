@@ -11,27 +11,15 @@ run the same command at the same time.
 import pathlib
 import shlex
 import sys
-from collections.abc import Mapping
-from typing import Any
 
 from absl import flags
 
 from bert_tf.errors import UserError
-from bert_tf.experiments import Experiment
 
 from . import command_line
-from .named_files import NamedFiles, package_beside
+from .experiment_files import EXPERIMENTS
 from .task_files import load_task
 
-EXPERIMENTS = NamedFiles(
-    "experiment",
-    package_beside("experiments", "paper_experiments"),
-    Experiment,
-    "an Experiment",
-    "Experiment(...), as experiments/table5.py does",
-    "what an experiment file needs is imported from bert_tf.experiments, "
-    "as in experiments/table5.py",
-)
 _EXPERIMENT = flags.DEFINE_string(
     "experiment",
     None,
@@ -110,14 +98,6 @@ def _stand_ins() -> dict[str, str]:
     return found
 
 
-def words(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
-    """Flags and settings of a command as one types them."""
-    given = [f"--{name}={value}" for name, value in flags.items()]
-    for name, value in settings.items():
-        given += ["--set", f"{name}={value}"]
-    return given
-
-
 def main() -> None:
     """Loads the experiment and computes it."""
     from bert_tf.experiments.plan import Sources
@@ -154,7 +134,7 @@ def main() -> None:
                 f"{__package__}.{tool}",
             ],
             shown_as=shown_as,
-            words=words,
+            words=command_line.words,
             this=f"{shown_as('run_experiment')} {shlex.join(sys.argv[1:])}",
         ),
         _ONLY.value,

@@ -15,7 +15,8 @@ from bert_tf.experiments import (
 from bert_tf.experiments.plan import Sources, make_plan
 from bert_tf.experiments.scales import SCALES, scale_named
 from tests.user_errors import error_of
-from tools.run_experiment import EXPERIMENTS, words
+from tools.command_line import words
+from tools.experiment_files import EXPERIMENTS
 from tools.task_files import load_task
 
 TINY = SCALES["tiny"]
