@@ -43,7 +43,12 @@ _EXCLUDED = {
         "return_attention_probs",
         "cls_positions",
     ),
-    "unpadded": ("return_attention_probs", "sequence_ids", "cls_positions"),
+    "unpadded": (
+        "return_attention_probs",
+        "sequence_ids",
+        "cls_positions",
+        "word_embeddings",
+    ),
 }
 
 
@@ -75,7 +80,9 @@ class BertEncoder(keras.Model):
         padding) and segment_ids; optional position_ids (default 0..S-1) and,
         for rows that hold several sequences, sequence_ids (0 = padding,
         1..k = sequence of the row) and cls_positions [B, K], where they
-        begin. Other keys are left alone.
+        begin; and word_embeddings, float [B, S, H], which take the place of
+        the rows of the word table that input_ids name, for gradients with
+        respect to words. Other keys are left alone.
       training: whether dropout is active.
       return_all_layers: adds all_encoder_layers and embedding_output.
       return_attention_probs: adds attention_probs.
@@ -166,6 +173,7 @@ class BertEncoder(keras.Model):
             inputs["segment_ids"],
             inputs.get("position_ids"),
             training=training,
+            word_embeddings=inputs.get("word_embeddings"),
         )
         # Only of a causal model; otherwise the first position is pooled.
         last = self._last_positions(inputs)
@@ -341,6 +349,16 @@ class BertEncoder(keras.Model):
         for feature in (*ENCODER_INPUTS, *PACKED_INPUTS):
             if feature.name in inputs:
                 self._check_input(feature, inputs[feature.name])
+        words = inputs.get("word_embeddings")
+        size = self.config.hidden_size
+        if words is not None and (len(words.shape), words.shape[-1]) != (
+            3,
+            size,
+        ):
+            raise UserError(
+                f"{self.name}: word_embeddings are of shape "
+                f"{tuple(words.shape)}; they take [B, S, {size}]."
+            )
         packed = [n for n in ("sequence_ids", "cls_positions") if n in inputs]
         if self.bilstm is not None and packed:
             raise UserError(

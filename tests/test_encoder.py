@@ -41,6 +41,29 @@ def test_every_output_is_the_reference(hidden_act, causal) -> None:
     assert_same_outputs(outputs, reference)
 
 
+def test_words_given_as_embeddings() -> None:
+    config = small_config()
+    encoder = fill(BertEncoder(config))
+    inputs = encoder_inputs(config)
+    table = numpy(encoder.embeddings.word_table)
+    rows = table[inputs["input_ids"]]
+    wanted = encoder(inputs, return_attention_probs=True)
+    # The ids are not looked up then.
+    others = {**inputs, "input_ids": 0 * inputs["input_ids"]}
+    for name, given in (
+        ("rows", encoder({**others, "word_embeddings": rows})),
+        ("no rows", encoder({**others, "word_embeddings": 0 * rows})),
+    ):
+        for output, value in given.items():
+            same = np.array_equal(numpy(value), numpy(wanted[output]))
+            assert same == (name == "rows")
+    short = {**inputs, "word_embeddings": rows[..., :-1]}
+    with pytest.raises(UserError, match=r"of shape \(3, 10, 23\); they take"):
+        encoder(short)
+    with pytest.raises(UserError, match="unpadded does not go with word_emb"):
+        encoder({**inputs, "word_embeddings": rows}, unpadded=True)
+
+
 def test_outputs_on_request_only() -> None:
     config = small_config()
     encoder = BertEncoder(config)

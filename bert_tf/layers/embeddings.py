@@ -57,6 +57,7 @@ class Embeddings(ConfiguredLayer):
         segment_ids: Any,
         position_ids: Any = None,
         training: bool | None = None,
+        word_embeddings: Any = None,
     ) -> Any:
         """Embeds a batch.
 
@@ -65,6 +66,7 @@ class Embeddings(ConfiguredLayer):
           segment_ids: int32 [B, S].
           position_ids: int32 [B, S]; None counts 0..S-1 in every row.
           training: whether dropout is active.
+          word_embeddings: float [B, S, H], in place of the word table's rows.
 
         Returns:
           float [B, S, H] in the compute dtype.
@@ -74,8 +76,9 @@ class Embeddings(ConfiguredLayer):
         segments = ops.one_hot(
             segment_ids, self.config.type_vocab_size, dtype="float32"
         )
-        embedded = ops.cast(lookup(self.word_table, input_ids), "float32")
-        embedded = embedded + ops.matmul(
+        if word_embeddings is None:
+            word_embeddings = lookup(self.word_table, input_ids)
+        embedded = ops.cast(word_embeddings, "float32") + ops.matmul(
             segments, ops.cast(self.type_table, "float32")
         )
         if position_ids is None:
