@@ -154,7 +154,11 @@ class SentenceModel(TextModel):
     def _logits(self, texts: Sequence[tf.Tensor]) -> tf.Tensor:
         """The logits of a batch, float32 [B, C]."""
         with tf.device(HOST):
-            example, first, second = self._rows(texts)
+            if len(texts) == 2:
+                texts = equal_rows(text=texts[0], text_b=texts[1])
+            example, first, second = self.rows(
+                *(tokenize(self.tokenizer, text) for text in texts)
+            )
         found = self.compute(
             first,
             second,
@@ -163,17 +167,13 @@ class SentenceModel(TextModel):
         )
         return tf.math.segment_mean(found["logits"], example)
 
-    def _rows(
-        self, texts: Sequence[tf.Tensor]
+    def rows(
+        self, first: TokenIds, second: TokenIds | None = None
     ) -> tuple[tf.Tensor, TokenIds, TokenIds | None]:
         """The example that each row of a batch is of, and the rows.
 
         They are those of `bert_tf.finetuning.text_classification.task`.
         """
-        if len(texts) == 2:
-            texts = equal_rows(text=texts[0], text_b=texts[1])
-        first, *rest = (tokenize(self.tokenizer, text) for text in texts)
-        second = rest[0] if rest else None
         if not self._windows:
             example = tf.range(tf.size(first.count))
             return example, *truncate(first, second, self._room)

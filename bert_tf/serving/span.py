@@ -32,7 +32,7 @@ from bert_tf.serving.text_model import (
     TextModel,
     encoder_of,
 )
-from bert_tf.text.packing import Windows
+from bert_tf.text.packing import TokenIds, Windows
 from bert_tf.text.packing_graph import (
     most_context,
     row_lengths,
@@ -146,18 +146,7 @@ class SpanModel(TextModel):
             ids, begins, ends = self.tokenizer.tokenize_with_offsets(context)
             text = token_ids(ids)
             asked = tokenize(self.tokenizer, question)
-            count = tf.minimum(asked.count, self._max_query_length)
-            windows = checked_windows(
-                text.count,
-                self.max_seq_length - _SPECIALS - count,
-                self._doc_stride,
-                self._max_windows,
-                "context",
-                empty=0,
-            )
-            row = windows.text
-            first = take(asked, row, count=tf.gather(count, row))
-            second = take(text, row, windows.offset, windows.count)
+            windows, first, second = self.rows(asked, text)
             lengths = row_lengths(first, second)
             width = self.compute.padded_length(lengths)
         logits = self.compute(
@@ -185,6 +174,26 @@ class SpanModel(TextModel):
                 self._n_best_size,
                 self.threshold,
             )
+
+    def rows(
+        self, question: TokenIds, context: TokenIds
+    ) -> tuple[Windows, TokenIds, TokenIds]:
+        """The windows on contexts, and the two texts of each row."""
+        count = tf.minimum(question.count, self._max_query_length)
+        windows = checked_windows(
+            context.count,
+            self.max_seq_length - _SPECIALS - count,
+            self._doc_stride,
+            self._max_windows,
+            "context",
+            empty=0,
+        )
+        row = windows.text
+        return (
+            windows,
+            take(question, row, count=tf.gather(count, row)),
+            take(context, row, windows.offset, windows.count),
+        )
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""

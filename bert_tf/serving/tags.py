@@ -134,7 +134,7 @@ class TagModel(TextModel):
         stride = max(self._room // 2, 1) if doc_stride is None else doc_stride
         self._stride = min(stride, self._room)
         self._max_windows = max_windows
-        self._find_words = WordFinder(tokenizer, word_rule)
+        self.find_words = WordFinder(tokenizer, word_rule)
 
     task = "token classification"
 
@@ -158,17 +158,9 @@ class TagModel(TextModel):
             text = valid_text(text)
             ids, begins, ends = self.tokenizer.tokenize_with_offsets(text)
             codes = tf.strings.unicode_decode(text, "UTF-8")
-            words = self._find_words(codes, ids, begins, ends)
+            words = self.find_words(codes, ids, begins, ends)
             texts = token_ids(ids)
-            windows = checked_windows(
-                texts.count,
-                self._room,
-                self._stride,
-                self._max_windows,
-                "text",
-                align_last=True,
-            )
-            rows = take(texts, windows.text, windows.offset, windows.count)
+            windows, rows = self.rows(texts)
             width = self.compute.padded_length(row_lengths(rows, None))
         logits = self.compute(
             rows,
@@ -178,8 +170,20 @@ class TagModel(TextModel):
             width,
         )["logits"]
         with tf.device(HOST):
-            asked = _places(words, texts, windows)
+            asked = places(words, texts, windows)
             return self._answers(codes, words, tf.gather_nd(logits, asked))
+
+    def rows(self, texts: TokenIds) -> tuple[Windows, TokenIds]:
+        """The windows on texts, each of which is a row."""
+        windows = checked_windows(
+            texts.count,
+            self._room,
+            self._stride,
+            self._max_windows,
+            "text",
+            align_last=True,
+        )
+        return windows, take(texts, windows.text, windows.offset, windows.count)
 
     def _answers(
         self, codes: tf.RaggedTensor, words: Words, logits: tf.Tensor
@@ -236,7 +240,7 @@ class TagModel(TextModel):
         return {"logits": self.forward(inputs)}
 
 
-def _places(words: Words, texts: TokenIds, windows: Windows) -> tf.Tensor:
+def places(words: Words, texts: TokenIds, windows: Windows) -> tf.Tensor:
     """Window and position that answer for each word, int32 [K, 2].
 
     The window is the one that shows the word's first token in most context.
