@@ -4,11 +4,7 @@ Names are loaded when first used, so that `import bert_tf` alone pulls in
 neither TensorFlow nor Keras.
 """
 
-import importlib
 from typing import TYPE_CHECKING
-
-from bert_tf import keras_files
-from bert_tf.quiet_tensorflow import quiet_start
 
 if TYPE_CHECKING:
     from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
@@ -85,10 +81,14 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-keras_files.register_with_keras()
+# A type checker would allow any name, and an editor show what is imported.
+if not TYPE_CHECKING:
+    import importlib
 
+    from bert_tf import keras_files
+    from bert_tf.quiet_tensorflow import quiet_start
 
-if not TYPE_CHECKING:  # A type checker would allow any name.
+    keras_files.register_with_keras()
 
     def __getattr__(name: str) -> object:
         if name not in _HOME:

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from bert_tf.errors import UserError
@@ -133,6 +134,19 @@ class BertConfig(Settings):
         if not self.bilstm:
             del values["bilstm"]
         return values
+
+    def in_words(self, shapes: Iterable[Sequence[int]]) -> str:
+        """The size of a model: its layers, heads and parameters.
+
+        Args:
+          shapes: of all its arrays.
+        """
+        parameters = sum(math.prod(shape) for shape in shapes)
+        return (
+            f"{self.num_hidden_layers} layers of {self.hidden_size}, "
+            f"{self.num_attention_heads} attention heads, "
+            f"{parameters:,} parameters"
+        )
 
     def of_masked_lm_head(self) -> Self:
         """The configuration with the masked LM head's own forms put in.

@@ -141,6 +141,10 @@ class BertEncoder(keras.Model):
             self.bilstm.build(None)
         self.built = True
 
+    def __repr__(self) -> str:
+        size = self.config.in_words(weight.shape for weight in self.weights)
+        return f"<BertEncoder name={self.name}, {size}>"
+
     def __call__(self, inputs: Mapping[str, Any], *args: Any, **kwargs: Any):
         """Checks the arguments, then calls; see the class."""
         # Here already, because Keras wraps what call() raises in many lines.

@@ -132,8 +132,8 @@ def test_imports_only_lower_rooms() -> None:
     # Those for type checkers are compared with the table below.
     own = [name for name in imports(first) if name not in public_names()]
     assert own == [
-        "importlib",
         "typing.TYPE_CHECKING",
+        "importlib",
         "bert_tf.keras_files",
         "bert_tf.quiet_tensorflow.quiet_start",
     ]

@@ -93,6 +93,11 @@ class Checkpoint:
     added_tokens: tuple[AddedToken, ...] = ()
     other_rules: str = ""
 
+    def __repr__(self) -> str:
+        shapes = shapes_of_arrays(self.arrays).values()
+        heads = ", ".join(self.heads) or "no heads"
+        return f"Checkpoint({self.config.in_words(shapes)}; {heads})"
+
     @property
     def tokenizer_config(self) -> TokenizerConfig | None:
         """How text is split into words; None where `lower_case` is."""

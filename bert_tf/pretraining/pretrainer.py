@@ -167,6 +167,10 @@ class BertPretrainer(keras.Model):
         }
         return [v for v in variables if id(v) not in left_out]
 
+    def __repr__(self) -> str:
+        size = self.config.in_words(weight.shape for weight in self.weights)
+        return f"<BertPretrainer name={self.name}, {size}>"
+
     def __call__(self, inputs: Mapping[str, Any], *args: Any, **kwargs: Any):
         """Checks the inputs, then calls; see the class."""
         # Here already, because Keras wraps what call() raises in many lines.

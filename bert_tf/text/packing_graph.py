@@ -204,6 +204,11 @@ class SentencePacker(tf.Module):
         self.tokenizer = tokenizer
         self.seq_length = seq_length
 
+    def __repr__(self) -> str:
+        return (
+            f"SentencePacker({self.tokenizer!r}, seq_length={self.seq_length})"
+        )
+
     def __call__(self, text_a, text_b=None) -> dict[str, tf.Tensor]:
         """The same as `pack`."""
         return self.pack(text_a, text_b)

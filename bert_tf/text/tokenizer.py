@@ -196,6 +196,14 @@ class BertTokenizer(tf.Module):
                     looked_for, vocab, self.config, self._normalizer
                 )
 
+    def __call__(self, texts: tf.Tensor | str | Sequence[str]):
+        """The same as `tokenize`."""
+        return self.tokenize(texts)
+
+    def __repr__(self) -> str:
+        case = "uncased" if self.lower_case else "cased"
+        return f"BertTokenizer({len(self.vocabulary):,} tokens, {case})"
+
     @property
     def lower_case(self) -> bool:
         """Whether text is lower-cased."""
