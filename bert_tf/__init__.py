@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from bert_tf.encoder import BertEncoder
     from bert_tf.errors import UserError
     from bert_tf.extraction.embed import embed
+    from bert_tf.inference.load import LoadedModel, load
+    from bert_tf.inference.search import search
     from bert_tf.models import (
         bert_classifier,
         bert_multiple_choice,
@@ -35,6 +37,7 @@ _HOME = {
     "BertPretrainer": "bert_tf.pretraining.pretrainer",
     "BertTokenizer": "bert_tf.text.tokenizer",
     "Checkpoint": "bert_tf.checkpoints",
+    "LoadedModel": "bert_tf.inference.load",
     "SentencePacker": "bert_tf.text.packing_graph",
     "Vocabulary": "bert_tf.text.vocabulary",
     "UserError": "bert_tf.errors",
@@ -47,10 +50,12 @@ _HOME = {
     "export_saved_model": "bert_tf.serving.export",
     "fill_mask": "bert_tf.pretraining.fill_mask",
     "lamb": "bert_tf.optimization",
+    "load": "bert_tf.inference.load",
     "load_checkpoint": "bert_tf.checkpoints",
     "model_arrays": "bert_tf.models",
     "restore": "bert_tf.models",
     "save_checkpoint": "bert_tf.checkpoints",
+    "search": "bert_tf.inference.search",
     "train_vocab": "bert_tf.text.vocabulary_trainer",
 }
 
@@ -61,6 +66,7 @@ __all__ = [
     "BertPretrainer",
     "BertTokenizer",
     "Checkpoint",
+    "LoadedModel",
     "SentencePacker",
     "UserError",
     "Vocabulary",
@@ -73,10 +79,12 @@ __all__ = [
     "export_saved_model",
     "fill_mask",
     "lamb",
+    "load",
     "load_checkpoint",
     "model_arrays",
     "restore",
     "save_checkpoint",
+    "search",
     "train_vocab",
 ]
 __version__ = "0.1.0"

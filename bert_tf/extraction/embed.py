@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -23,12 +24,23 @@ _SHORTEST = 1e-12
 Pair = tuple[BertEncoder, BertTokenizer]
 
 
+@runtime_checkable
+class HasExtractor(Protocol):
+    """What `bert_tf.load` gives."""
+
+    def extractor(self, settings: Settings) -> Extractor:
+        """What computes vectors, the same one for the same settings."""
+
+
+Model = str | os.PathLike | Pair | HasExtractor
+
+
 class Embedder:
     """Turns texts into vectors, any number of times; see `embed`."""
 
     def __init__(
         self,
-        model: str | os.PathLike | Pair,
+        model: Model,
         pooling: str = MEAN,
         layer: int = -1,
         normalize: bool = False,
@@ -48,15 +60,18 @@ class Embedder:
                     "or a model folder."
                 )
             self.extractor = Extractor(*model, settings)
-            own = self.extractor.encoder.dtype_policy.name
-            if precision not in ("float32", own):
-                raise UserError(
-                    f"precision={precision}: the encoder has {own} already; "
-                    "make it with that dtype, or give the model's folder."
-                )
+        elif isinstance(model, HasExtractor):
+            self.extractor = model.extractor(settings)
         else:
             self.extractor = Extractor.from_checkpoint(
                 model, settings, precision
+            )
+            return
+        own = self.extractor.encoder.dtype_policy.name
+        if precision not in ("float32", own):
+            raise UserError(
+                f"precision={precision}: the encoder has {own} already; "
+                "make it with that dtype, or give the model's folder."
             )
 
     def __call__(self, texts: Iterable[Text]) -> np.ndarray:
@@ -89,7 +104,7 @@ class Embedder:
 
 
 def embed(
-    model: str | os.PathLike | Pair,
+    model: Model,
     texts: Iterable[Text],
     pooling: str = MEAN,
     layer: int = -1,
@@ -104,8 +119,9 @@ def embed(
     of it is seen in the vectors. Texts are read some thousands at a time.
 
     Args:
-      model: a model folder or a hub's name of one (hf://organisation/name), or
-        an encoder with its tokenizer.
+      model: a model folder or a hub's name of one (hf://organisation/name), an
+        encoder with its tokenizer, or, which loads nothing again, what
+        `bert_tf.load` gave.
       texts: strings, or pairs of them; any iterable.
       pooling: "mean" or "max", over all tokens of a text, [CLS] and [SEP]
         included, as sentence-transformers does; "cls", the vector of [CLS],

@@ -1,8 +1,10 @@
 """Choosing one of several texts: a text and choices in, the best one out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError
@@ -20,6 +22,7 @@ from bert_tf.serving.rows import HOST, Tensors
 from bert_tf.serving.text_model import (
     SERVING_DEFAULT,
     TOKENS,
+    Answer,
     TextModel,
     encoder_of,
 )
@@ -67,6 +70,11 @@ class ChoiceModel(TextModel):
         self._start = start
 
     task = "multiple choice"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """text and choices, and where they have a common start that."""
+        return ("text", "choices", "start")[: 2 + self._start]
 
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
@@ -148,6 +156,29 @@ class ChoiceModel(TextModel):
         del chosen
         alone = {name: value[:, tf.newaxis] for name, value in inputs.items()}
         return {"logits": self.forward(alone)[:, 0]}
+
+    def to_answers(
+        self,
+        outputs: Mapping[str, np.ndarray],
+        rows: Sequence[Mapping[str, Any]],
+    ) -> list[Answer]:
+        """The number of the choice, from 0, its text and all probabilities."""
+        found = []
+        for row, choice, probabilities in zip(
+            rows,
+            outputs["choice"],
+            outputs["probabilities"].tolist(),
+            strict=True,
+        ):
+            text, choices = choice.decode(), row["choices"]
+            found.append(
+                {
+                    "choice": choices.index(text),
+                    "text": text,
+                    "probabilities": probabilities[: len(choices)],
+                }
+            )
+        return found
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""

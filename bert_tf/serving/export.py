@@ -2,9 +2,11 @@
 
 import os
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError
@@ -18,10 +20,11 @@ from bert_tf.serving.requests import (
 )
 from bert_tf.serving.rows import Tensors
 from bert_tf.serving.saving import write_version
-from bert_tf.serving.sentences import class_answers
+from bert_tf.serving.sentences import class_answers, class_dicts
 from bert_tf.serving.text_model import (
     SERVING_DEFAULT,
     TOKENS,
+    Answer,
     TextModel,
     check_outputs,
     encoders_of,
@@ -80,6 +83,16 @@ class PackedClassifier(TextModel):
 
     def _from_text(self, text: tf.Tensor) -> Tensors:
         return self.answer_tokens(self.pack(text))
+
+    def to_answers(
+        self,
+        outputs: Mapping[str, np.ndarray],
+        rows: Sequence[Mapping[str, Any]],
+    ) -> list[Answer]:
+        """The label with all probabilities; the logits without labels."""
+        if self.labels:
+            return class_dicts(outputs, self.labels)
+        return [{"logits": row} for row in outputs["logits"].tolist()]
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """The logits and, of two classes or more, the answers from them."""

@@ -1,9 +1,11 @@
 """Pre-trained models: masks filled, and texts as vectors."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError
@@ -23,6 +25,7 @@ from bert_tf.serving.rows import HOST, Tensors, largest
 from bert_tf.serving.text_model import (
     SERVING_DEFAULT,
     TOKENS,
+    Answer,
     TextModel,
     encoder_of,
 )
@@ -247,6 +250,33 @@ class PretrainedModel(TextModel):
             cls = at_positions(hidden, last_positions(inputs["input_mask"]))
             cls = cls[:, 0]
         return {"cls": cls, "mean": total / tf.reduce_sum(weight, 1)}
+
+    def to_answers(
+        self,
+        outputs: Mapping[str, np.ndarray],
+        rows: Sequence[Mapping[str, Any]],
+    ) -> list[Answer]:
+        """The best tokens at each mask; without such a head the mean vector."""
+        if not self._fills_masks:
+            return [{"embedding": row} for row in outputs["mean"].tolist()]
+        return [
+            {
+                "masks": [
+                    [
+                        {"token": token.decode(), "probability": score}
+                        for token, score in zip(*mask, strict=True)
+                    ]
+                    # What fills a row up has no tokens.
+                    for mask in zip(tokens, scores, strict=True)
+                    if mask[0][0]
+                ]
+            }
+            for tokens, scores in zip(
+                outputs["tokens"].tolist(),
+                outputs["scores"].tolist(),
+                strict=True,
+            )
+        ]
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""

@@ -1,8 +1,11 @@
 """Sentence tasks: a text or a pair in, a label, labels or a score out."""
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError
@@ -21,6 +24,7 @@ from bert_tf.serving.rows import HOST, Tensors
 from bert_tf.serving.text_model import (
     SERVING_DEFAULT,
     TOKENS,
+    Answer,
     TextModel,
     check_outputs,
     encoder_of,
@@ -107,6 +111,11 @@ class SentenceModel(TextModel):
 
     method: str
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """text, and of a pair text_b."""
+        return self._names
+
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
         return {
@@ -146,6 +155,26 @@ class SentenceModel(TextModel):
             return {"outputs": answers["score"]}
         scores = "probabilities" if self.threshold is None else "scores"
         return {"classes": answers["labels"], "scores": answers[scores]}
+
+    def to_answers(
+        self,
+        outputs: Mapping[str, np.ndarray],
+        rows: Sequence[Mapping[str, Any]],
+    ) -> list[Answer]:
+        """The label or the labels with all probabilities, or the score."""
+        if not self.labels:
+            return [{"score": score} for score in outputs["score"].tolist()]
+        if self.threshold is None:
+            return class_dicts(outputs, self.labels)
+        return [
+            {
+                "labels": list(itertools.compress(self.labels, holds)),
+                "probabilities": dict(zip(self.labels, scores, strict=True)),
+            }
+            for holds, scores in zip(
+                outputs["holds"], outputs["scores"].tolist(), strict=True
+            )
+        ]
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""
@@ -244,6 +273,26 @@ def class_answers(logits: tf.Tensor, labels: Sequence[str]) -> Tensors:
             "probabilities": tf.nn.softmax(logits),
             "logits": logits,
         }
+
+
+def class_dicts(
+    outputs: Mapping[str, np.ndarray], labels: Sequence[str]
+) -> list[Answer]:
+    """What `class_answers` gave, as plain values of each row."""
+    found = []
+    for label, row in zip(
+        outputs["label"], outputs["probabilities"].tolist(), strict=True
+    ):
+        probabilities = dict(zip(labels, row, strict=True))
+        name = label.decode()
+        found.append(
+            {
+                "label": name,
+                "probability": probabilities[name],
+                "probabilities": probabilities,
+            }
+        )
+    return found
 
 
 def _labels_of(logits: tf.Tensor, labels: Sequence[str]) -> tf.Tensor:

@@ -1,9 +1,11 @@
 """Questions about a text: question and context in, an answer out."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError
@@ -29,6 +31,7 @@ from bert_tf.serving.span_answers import (
 from bert_tf.serving.text_model import (
     SERVING_DEFAULT,
     TOKENS,
+    Answer,
     TextModel,
     encoder_of,
 )
@@ -119,6 +122,11 @@ class SpanModel(TextModel):
 
     task = "question answering"
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """question and context."""
+        return ("question", "context")
+
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
         return {
@@ -194,6 +202,19 @@ class SpanModel(TextModel):
             take(question, row, count=tf.gather(count, row)),
             take(context, row, windows.offset, windows.count),
         )
+
+    def to_answers(
+        self,
+        outputs: Mapping[str, np.ndarray],
+        rows: Sequence[Mapping[str, Any]],
+    ) -> list[Answer]:
+        """The best answer with its place and score, and that of none."""
+        names = ("answer", "start", "end", "score", "no_answer_probability")
+        columns = [outputs[name].tolist() for name in names]
+        return [
+            {**dict(zip(names, row, strict=True)), "answer": row[0].decode()}
+            for row in zip(*columns, strict=True)
+        ]
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""

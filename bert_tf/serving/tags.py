@@ -6,8 +6,8 @@ tokenizer's words are smaller: each punctuation character is one. So these are
 put together again.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -36,6 +36,7 @@ from bert_tf.serving.span_answers import text_of
 from bert_tf.serving.text_model import (
     SERVING_DEFAULT,
     TOKENS,
+    Answer,
     TextModel,
     check_outputs,
     encoder_of,
@@ -234,6 +235,32 @@ class TagModel(TextModel):
             "scores": dense(scores, 0.0),
             "count": counts,
         }
+
+    def to_answers(
+        self,
+        outputs: Mapping[str, np.ndarray],
+        rows: Sequence[Mapping[str, Any]],
+    ) -> list[Answer]:
+        """The entities: text, label, start and end in characters, score."""
+        names = ("entities", "labels", "starts", "ends", "scores")
+        columns = [outputs[name].tolist() for name in names]
+        return [
+            {
+                "entities": [
+                    {
+                        "text": text.decode(),
+                        "label": label.decode(),
+                        "start": start,
+                        "end": end,
+                        "score": score,
+                    }
+                    for text, label, start, end, score, _ in zip(
+                        *row, range(count), strict=False
+                    )
+                ]
+            }
+            for *row, count in zip(*columns, outputs["count"], strict=True)
+        ]
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""

@@ -2,10 +2,11 @@
 
 import abc
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints.checkpoint import check_labels
@@ -18,6 +19,8 @@ from bert_tf.text.tokenizer import BertTokenizer
 
 SERVING_DEFAULT = "serving_default"
 TOKENS = "tokens"
+# The plain values that one row is answered with, ready for JSON.
+Answer = dict[str, Any]
 
 
 class TextModel(tf.Module, abc.ABC):
@@ -74,6 +77,16 @@ class TextModel(tf.Module, abc.ABC):
     threshold: float | None = None
     method: str | None = None
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The inputs of serving_default, by name."""
+        return ("text",)
+
+    @property
+    def model(self) -> keras.Model:
+        """The Keras model."""
+        return self.forward.func
+
     @abc.abstractmethod
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """The signatures by name, as functions with an input signature."""
@@ -81,6 +94,19 @@ class TextModel(tf.Module, abc.ABC):
     @abc.abstractmethod
     def requests(self) -> list[Request]:
         """Real requests of several lengths to the signatures of text."""
+
+    @abc.abstractmethod
+    def to_answers(
+        self,
+        outputs: Mapping[str, np.ndarray],
+        rows: Sequence[Mapping[str, Any]],
+    ) -> list[Answer]:
+        """What serving_default gave, as plain values of each row.
+
+        Args:
+          outputs: of the signature, for B rows.
+          rows: the B rows, by column: what was asked.
+        """
 
     @abc.abstractmethod
     def answer_tokens(self, inputs: Tensors) -> Tensors:

@@ -1,6 +1,7 @@
 """Small models of every kind, to serve in the tests."""
 
 import functools
+import pathlib
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +23,7 @@ TOKENS = list(dict.fromkeys(TOKENS))
 WORDS = "the ferry is good Café's U.N. smith-jones (naïve) x\u200by ΣΑΣ "
 WORDS += "cafe\u0301 don't 1,999 東京 \U0001f600 \U00020000a ﬁn a\u00a0b 1996"
 WORDS = WORDS.split(" ")
+HERE = pathlib.Path(__file__).parent
 TAGS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
 
 

@@ -1,0 +1,1 @@
+"""Answers on one's own texts: in Python, of files, and by similarity."""

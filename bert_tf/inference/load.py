@@ -1,0 +1,414 @@
+"""A model folder as a function from texts to answers in plain Python."""
+
+import os
+import pathlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.checkpoints import POOLER, load_checkpoint
+from bert_tf.encoder import BertEncoder
+from bert_tf.errors import UserError, excerpt
+from bert_tf.extraction.extractor import POOLED, Extractor, Settings
+from bert_tf.progress import Progress
+from bert_tf.serving.model_folder import describe_training, served_model
+from bert_tf.serving.saving import describe_model
+from bert_tf.serving.text_model import (
+    SERVING_DEFAULT,
+    Answer,
+    TextModel,
+    encoder_of,
+)
+from bert_tf.sources import local_folder
+from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.training.recipe import PRECISIONS
+
+CHOICES = "choices"
+# What is asked of one row, by column: a text, or the texts of its choices.
+Question = Mapping[str, str | tuple[str, ...]]
+Texts = str | Iterable[str]
+# How the graphs refuse a row; see `serving.requests.unless`.
+_REFUSAL = re.compile(
+    r"assertion failed: \[(\w+): (?:the text of )?row 0 (.+?)\](?:\s|$)", re.S
+)
+
+
+class Refusal(NamedTuple):
+    """Why a model does not answer to a row.
+
+    Attributes:
+      column: whose text it is.
+      why: a sentence about it, from the verb on.
+    """
+
+    column: str
+    why: str
+
+
+class LoadedModel:
+    """A model that answers to texts; see `load`.
+
+    Attributes:
+      encoder: the BertEncoder.
+      tokenizer: the BertTokenizer.
+      labels: names of the labels; none where the model has none.
+      facts: what is known of the model, as model.json of an export has it:
+        task, labels, threshold, max_seq_length, sizes, and of a training its
+        task, scores and numbers of examples.
+      served: the model as it is served.
+      folder: where it was loaded from.
+      batch_size: rows that are computed together.
+
+    Args:
+      served: see above.
+      folder: see above.
+      batch_size: see above.
+      device: TensorFlow's name of where to compute; None is its choice.
+    """
+
+    def __init__(
+        self,
+        served: TextModel,
+        folder: pathlib.Path,
+        batch_size: int = 32,
+        device: str | None = None,
+    ):
+        self.served = served
+        self.folder = folder
+        self.batch_size = batch_size
+        self._device = device
+        self.facts: dict[str, Any] = describe_model(self.served)
+        self.facts |= describe_training(self.folder)
+        self._function = self.served.signatures()[SERVING_DEFAULT]
+        self._extractors: dict[Settings, Extractor] = {}
+
+    @property
+    def encoder(self) -> BertEncoder:
+        """The encoder."""
+        return encoder_of(self.served.model)
+
+    @property
+    def tokenizer(self) -> BertTokenizer:
+        """What turns texts into ids."""
+        return self.served.tokenizer
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the labels; none where the model has none."""
+        return self.served.labels
+
+    def __repr__(self) -> str:
+        config = self.encoder.config
+        labels = f", labels={list(self.labels)}" if self.labels else ""
+        return (
+            f"<LoadedModel {str(self.folder)!r}: {self.served.task}, takes "
+            f"{', '.join(self.served.columns)}{labels}; "
+            f"{config.num_hidden_layers} layers of {config.hidden_size}, "
+            f"max_seq_length={self.served.max_seq_length}>"
+        )
+
+    def __call__(
+        self,
+        text: Texts | None = None,
+        text_b: Texts | None = None,
+        *,
+        question: Texts | None = None,
+        context: Texts | None = None,
+        choices: Iterable[str] | Iterable[Iterable[str]] | None = None,
+        start: Texts | None = None,
+    ) -> Any:
+        """Answers to a text, or to a list of them.
+
+        A model takes the arguments of its kind, and gives a dict:
+
+        - classes: text and, of pairs, text_b -> label, probability, and the
+          probabilities of all labels by name.
+        - several labels a text: labels, those that hold, and probabilities.
+        - regression: score.
+        - entities: text -> entities, a list of text, label, start and end in
+          characters, and score.
+        - questions: question and context -> answer, start and end in
+          characters of the context, score, no_answer_probability; where there
+          is no answer, "" and -1.
+        - choices: text, choices and, as in SWAG, start, what every choice
+          begins with -> choice, its number from 0, its text, and
+          probabilities. A choice "" stands for none.
+        - pre-trained, with a masked-LM head: text with [MASK] in it -> masks,
+          for each one a list of the best, token and probability. Without one:
+          text -> embedding, the mean of the last layer. `bert_tf.embed` takes
+          both, and has more ways.
+
+        Args:
+          text: one text, or any number of them.
+          text_b: the second text of a pair.
+          question: what is asked.
+          context: where the answer stands.
+          choices: the texts to choose from, or such a list for each text.
+          start: what every choice begins with.
+
+        Returns:
+          A dict; a list of them where an argument is a list. One text beside
+          a list goes with each of it.
+
+        Raises:
+          UserError: an argument is another kind's, missing, empty or no text,
+            or the model does not answer to a text, such as one that is too
+            long for it.
+        """
+        given = {
+            "text": text,
+            "text_b": text_b,
+            "question": question,
+            "context": context,
+            CHOICES: choices,
+            "start": start,
+        }
+        rows, is_list = self._rows(
+            {name: v for name, v in given.items() if v is not None}
+        )
+        answers: list[Answer] = [{} for _ in rows]
+        with Progress(
+            "answering", len(rows), 0, " rows", passing=True
+        ) as progress:
+            for number, answer in self.answers(rows):
+                if isinstance(answer, Refusal):
+                    place = f"[{number}]" if is_list else ""
+                    raise UserError(f"`{answer.column}`{place} {answer.why}")
+                answers[number] = answer
+                progress.update(1)
+        return answers if is_list else answers[0]
+
+    def answers(
+        self, rows: Sequence[Question]
+    ) -> Iterator[tuple[int, Answer | Refusal]]:
+        """Answers to rows, those of similar length together.
+
+        Args:
+          rows: by column, of the model's kind.
+
+        Yields:
+          The number of a row and its answer, or why it has none.
+
+        Raises:
+          UserError: what the model gives is not finite.
+        """
+        order = np.arange(len(rows))
+        if len(rows) > self.batch_size:
+            lengths = [sum(map(_length, row.values())) for row in rows]
+            # The longest first, so that memory falls short early.
+            order = np.argsort(-np.array(lengths), kind="stable")
+        for begin in range(0, len(rows), self.batch_size):
+            chosen = order[begin : begin + self.batch_size].tolist()
+            asked = [rows[number] for number in chosen]
+            yield from zip(chosen, self._answer(asked), strict=True)
+
+    def _answer(self, rows: Sequence[Question]) -> list[Answer | Refusal]:
+        """Answers to a batch."""
+        try:
+            with tf.device(self._device):
+                inputs = {
+                    name: tf.constant(_column(name, rows))
+                    for name in self.served.columns
+                }
+                outputs = {
+                    name: value.numpy()
+                    for name, value in self._function(**inputs).items()
+                }
+        except tf.errors.InvalidArgumentError as error:
+            if len(rows) > 1:
+                return [a for row in rows for a in self._answer([row])]
+            found = _REFUSAL.search(error.message)
+            if found is None:
+                raise
+            return [Refusal(*found.groups())]
+        for name, value in outputs.items():
+            if value.dtype.kind == "f" and not np.isfinite(value).all():
+                raise UserError(
+                    f"{self.folder}: {name} of a text is not finite; the "
+                    "model needs `precision`=float32."
+                )
+        return list(self.served.to_answers(outputs, rows))
+
+    def extractor(self, settings: Settings) -> Extractor:
+        """What computes vectors of texts; one for each settings.
+
+        Raises:
+          UserError: a setting does not suit the model.
+        """
+        if settings not in self._extractors:
+            pooled = settings.pooling == POOLED
+            if pooled and POOLER not in load_checkpoint(self.folder).heads:
+                raise UserError(
+                    f"pooling={POOLED}: {self.folder} has no pooler; take "
+                    "cls, mean or max."
+                )
+            self._extractors[settings] = Extractor(
+                self.encoder, self.tokenizer, settings
+            )
+        return self._extractors[settings]
+
+    def _rows(self, given: Mapping[str, Any]) -> tuple[list[Question], bool]:
+        """The rows that arguments ask, and whether any was a list."""
+        columns = self.served.columns
+        takes = f"this model, of {self.served.task}, takes " + " and ".join(
+            f"`{name}`" for name in columns
+        )
+        for name in given:
+            if name not in columns:
+                raise UserError(f"`{name}`: {takes}.")
+        for name in columns:
+            if name not in given:
+                raise UserError(f"`{name}` is missing; {takes}.")
+        cells = {name: _cells(name, given[name]) for name in columns}
+        sizes = {n: len(c) for n, c in cells.items() if isinstance(c, list)}
+        if len(set(sizes.values())) > 1:
+            counts = ", ".join(f"`{n}` {size}" for n, size in sizes.items())
+            raise UserError(
+                f"{counts}: lists of different lengths; give as many of each."
+            )
+        count = next(iter(sizes.values()), 1)
+        filled = [
+            cell if isinstance(cell, list) else [cell] * count
+            for cell in cells.values()
+        ]
+        rows: list[Question] = [
+            dict(zip(columns, row, strict=True))
+            for row in zip(*filled, strict=True)
+        ]
+        return rows, bool(sizes)
+
+
+def load(
+    folder: str | os.PathLike,
+    batch_size: int = 32,
+    precision: str = "float32",
+    device: str | None = None,
+) -> LoadedModel:
+    """Loads a model of any kind, to ask it in Python.
+
+    It answers as the same folder does when it is exported and served. What it
+    takes and gives is written at `LoadedModel.__call__`:
+
+        model = bert_tf.load("out/sst2")
+        model("A lovely film.")["label"]
+
+    Args:
+      folder: what tools.run_finetuning left, or a pre-trained model: a folder
+        of any family, hf://organisation/name or keras_hub://preset.
+      batch_size: rows that are computed together.
+      precision: float32, mixed_bfloat16 or mixed_float16.
+      device: where to compute: cpu, gpu, or gpu:1 for the second; None is
+        TensorFlow's choice, a GPU if there is one.
+
+    Returns:
+      The model.
+
+    Raises:
+      UserError: the folder holds no model that answers to texts, or an
+        argument is none.
+    """
+    if not isinstance(batch_size, int) or batch_size < 1:
+        raise UserError(
+            f"`batch_size`={batch_size!r}: give a whole number of at least 1."
+        )
+    if precision not in PRECISIONS:
+        raise UserError(
+            f"`precision`={precision}: unknown; it takes one of "
+            f"{', '.join(PRECISIONS)}."
+        )
+    path, place = local_folder(folder), _device(device)
+    with tf.device(place):
+        served = served_model(path, precision)
+    return LoadedModel(served, path, batch_size, place)
+
+
+def _device(name: str | None) -> str | None:
+    """The name that TensorFlow has for a device."""
+    if name is None:
+        return None
+    known = {
+        device.name.removeprefix("/device:").lower(): device.name
+        for device in tf.config.list_logical_devices()
+    }
+    for called in (str(name).lower(), f"{name}:0".lower()):
+        if called in known:
+            return known[called]
+    raise UserError(
+        f"`device`={name}: there is no such device here; it takes one of "
+        f"{', '.join(known)}."
+    )
+
+
+def _length(cell: str | tuple[str, ...]) -> int:
+    return len(cell) if isinstance(cell, str) else sum(map(len, cell))
+
+
+def _column(name: str, rows: Sequence[Question]) -> list:
+    """A column of rows; of choices all lists as long as the longest."""
+    cells = [row[name] for row in rows]
+    if name != CHOICES:
+        return cells
+    width = max(map(len, cells))
+    return [[*cell, *[""] * (width - len(cell))] for cell in cells]
+
+
+def _cells(name: str, value: Any) -> Any:
+    """A cell, or a list of cells, of a column, each checked."""
+    place = f"`{name}`"
+    if name != CHOICES and isinstance(value, str):
+        return check_cell(name, value, place)
+    cells = _listed(value, place)
+    if name == CHOICES and any(isinstance(each, str) for each in cells):
+        return check_cell(name, cells, place)
+    return [
+        check_cell(name, cell, f"{place}[{number}]")
+        for number, cell in enumerate(cells)
+    ]
+
+
+def check_cell(name: str, cell: Any, place: str) -> str | tuple[str, ...]:
+    """A text, or the texts of the choices of a row.
+
+    Args:
+      name: of the column.
+      cell: what stands in it.
+      place: what errors call it.
+
+    Raises:
+      UserError: it is something else.
+    """
+    if name == CHOICES:
+        choices = enumerate(_listed(cell, place))
+        return tuple(
+            _check_text(each, f"{place}[{number}]") for number, each in choices
+        )
+    return _check_text(cell, place)
+
+
+def _check_text(cell: Any, place: str) -> str:
+    if not isinstance(cell, str):
+        raise UserError(f"{place} is {excerpt(cell)}; give a string.")
+    try:
+        cell.encode("utf-8")
+    except UnicodeEncodeError:
+        raise UserError(
+            f"{place} is {excerpt(cell)}, with half of a surrogate pair, "
+            "which is no character; correct the text."
+        ) from None
+    return cell
+
+
+def _listed(value: Any, place: str) -> list:
+    """The members of a list, of any kind that has an order."""
+    # A table iterates over its columns' names.
+    no_list = str | bytes | Mapping | set | frozenset
+    is_table = hasattr(value, "iterrows")
+    if isinstance(value, no_list) or is_table or not np.iterable(value):
+        raise UserError(f"{place} is {excerpt(value)}; give strings.")
+    found = list(value)
+    if not found:
+        raise UserError(f"{place} is an empty list; give at least one text.")
+    return found

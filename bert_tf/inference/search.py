@@ -1,0 +1,120 @@
+"""The nearest texts to a text, by the cosine of their vectors: NumPy alone."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bert_tf.errors import UserError, excerpt
+
+if TYPE_CHECKING:
+    from bert_tf.extraction.embed import Model
+
+# Scores that are computed at a time, and rows of the corpus at the most.
+_SCORES, _ROWS = 1 << 22, 1 << 14
+
+
+def search(
+    queries: Any,
+    corpus: Any,
+    top_k: int = 10,
+    model: "Model | None" = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Finds for each query what of a corpus is nearest to it.
+
+        vectors = bert_tf.embed(model, texts)
+        places, scores = bert_tf.search(
+            bert_tf.embed(model, ["a calm sea"]), vectors, top_k=3
+        )
+
+    Args:
+      queries: vectors, float [Q, H]; or with `model` a list of texts.
+      corpus: vectors, float [N, H]; or with `model` a list of texts.
+      top_k: how many of each query; all of a smaller corpus.
+      model: makes vectors of texts; see `bert_tf.embed`.
+
+    Returns:
+      The rows of the corpus, int64 [Q, K], and their cosines, float32 [Q, K],
+      the best first and of equal ones the first in the corpus. The cosine
+      with a vector of zeros is 0.
+
+    Raises:
+      UserError: something is no matrix of finite numbers, or empty, the
+        widths differ, or top_k is no whole number of at least 1.
+    """
+    if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1:
+        raise UserError(
+            f"`top_k`={top_k!r}: give a whole number of at least 1."
+        )
+    asked = _vectors("queries", queries, model)
+    kept = _vectors("corpus", corpus, model)
+    if asked.shape[1] != kept.shape[1]:
+        raise UserError(
+            f"`queries` are {asked.shape[1]} wide and `corpus` is "
+            f"{kept.shape[1]}; take vectors of one model."
+        )
+    top_k = min(top_k, len(kept))
+    places = np.empty((len(asked), top_k), np.int64)
+    scores = np.empty((len(asked), top_k), np.float32)
+    asked = _of_length_one(asked)
+    step = max(_SCORES // min(len(kept), _ROWS), 1)
+    for begin in range(0, len(asked), step):
+        part = slice(begin, begin + step)
+        places[part], scores[part] = _nearest(asked[part], kept, top_k)
+    return places, scores
+
+
+def _nearest(
+    queries: np.ndarray, corpus: np.ndarray, top_k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """`search` of queries of length one, the corpus in blocks."""
+    best = np.full((len(queries), top_k), -np.inf, np.float32)
+    places = np.zeros((len(queries), top_k), np.int64)
+    rows = np.arange(len(queries))
+    for begin in range(0, len(corpus), _ROWS):
+        block = _of_length_one(corpus[begin : begin + _ROWS])
+        scores = queries @ block.T
+        # What is not above the worst so far stands behind it.
+        query, place = np.nonzero(scores > best[:, -1:])
+        score = np.concatenate([best.ravel(), scores[query, place]])
+        place = np.concatenate([places.ravel(), place + begin])
+        query = np.concatenate([np.repeat(rows, top_k), query])
+        order = np.lexsort((place, -score, query))
+        counts = np.bincount(query, minlength=len(queries))
+        first = np.cumsum(counts) - counts
+        chosen = order[first[:, None] + np.arange(top_k)]
+        best, places = score[chosen], place[chosen]
+    return places, best
+
+
+def _vectors(name: str, given: Any, model: "Model | None") -> np.ndarray:
+    """Vectors, float32 [N, H], given or made of texts."""
+    first = next(iter(given), None) if np.iterable(given) else None
+    if isinstance(first, str):
+        if model is None:
+            raise UserError(
+                f"`{name}` is {excerpt(given)}, texts; give `model`, which "
+                "makes vectors of them."
+            )
+        from bert_tf.extraction.embed import embed
+
+        given = embed(model, given)
+    try:
+        found: np.ndarray = np.asarray(given, np.float32)
+    except (TypeError, ValueError):
+        found = np.zeros(0)
+    if found.ndim != 2 or not found.size:
+        raise UserError(
+            f"`{name}` is {excerpt(given)}; give a matrix of numbers, a row "
+            "for each text."
+        )
+    if not np.isfinite(found).all():
+        row = int(np.argmin(np.isfinite(found).all(1)))
+        raise UserError(f"`{name}`[{row}] holds NaN or infinite numbers.")
+    return found
+
+
+def _of_length_one(vectors: np.ndarray) -> np.ndarray:
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.divide(
+        vectors, norms, out=np.zeros_like(vectors), where=norms > 0
+    )

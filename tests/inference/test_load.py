@@ -1,0 +1,288 @@
+"""A loaded model answers in Python what it answers when it is served."""
+
+import functools
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import bert_tf
+from bert_tf.extraction.extractor import Settings
+from bert_tf.inference.load import LoadedModel, load
+from bert_tf.serving.saving import save
+from tests.extraction.extraction_models import save_model, some_texts
+from tests.serving import serving_models as models
+from tests.user_errors import error_of
+
+# Of each kind, columns of rows for texts.
+COLUMNS = {
+    "classes": lambda texts: {"text": texts, "text_b": texts[::-1]},
+    "regression": lambda texts: {"text": texts},
+    "several_labels": lambda texts: {"text": texts},
+    "span": lambda texts: {
+        "question": ["is the ferry"] * len(texts),
+        "context": texts,
+    },
+    "tags": lambda texts: {"text": texts},
+    "choice": lambda texts: {
+        "text": texts,
+        "choices": [["the", t + "a", "is b"] for t in texts],
+        "start": ["is"] * len(texts),
+    },
+    "pretrained": lambda texts: {"text": [f"a [MASK] {t}" for t in texts]},
+    "encoder": lambda texts: {"text": texts},
+}
+TEXTS = models.texts(11, 12, 4)
+
+
+@functools.cache
+def loaded(kind, batch_size=32):
+    # A folder without what a training leaves.
+    return LoadedModel(models.KINDS[kind](), models.HERE, batch_size)
+
+
+def floats(answer):
+    """The numbers in an answer, and the answer without them."""
+    if isinstance(answer, float):
+        return [answer], None
+    if isinstance(answer, dict):
+        parts = {name: floats(value) for name, value in answer.items()}
+        numbers = [n for part, _ in parts.values() for n in part]
+        return numbers, {name: rest for name, (_, rest) in parts.items()}
+    if isinstance(answer, list):
+        lists = [floats(value) for value in answer]
+        return [n for part, _ in lists for n in part], [r for _, r in lists]
+    return [], answer
+
+
+def assert_near(one, other, tolerance=1e-5):
+    numbers, rest = floats(one)
+    numbers_of_other, rest_of_other = floats(other)
+    assert rest == rest_of_other
+    np.testing.assert_allclose(numbers, numbers_of_other, atol=tolerance)
+
+
+def expected(kind, row, served):
+    """The answer to a row, by what a signature gave of it."""
+    if kind == "classes":
+        names = models.strings(served["labels"])
+        probabilities = served["probabilities"].tolist()
+        return {
+            "label": served["label"].decode(),
+            "probability": max(probabilities),
+            "probabilities": dict(zip(names, probabilities, strict=True)),
+        }
+    if kind == "regression":
+        return {"score": float(served["score"])}
+    if kind == "several_labels":
+        names = models.strings(served["labels"])
+        return {
+            "labels": [n for n in served["label"].decode().split(",") if n],
+            "probabilities": dict(
+                zip(names, served["scores"].tolist(), strict=True)
+            ),
+        }
+    if kind == "span":
+        names = ("start", "end", "score", "no_answer_probability")
+        found = {name: served[name].item() for name in names}
+        return {"answer": served["answer"].decode(), **found}
+    if kind == "tags":
+        return {
+            "entities": [
+                {
+                    "text": served["entities"][n].decode(),
+                    "label": served["labels"][n].decode(),
+                    "start": int(served["starts"][n]),
+                    "end": int(served["ends"][n]),
+                    "score": float(served["scores"][n]),
+                }
+                for n in range(served["count"])
+            ]
+        }
+    if kind == "choice":
+        best = int(served["probabilities"].argmax())
+        return {
+            "choice": best,
+            "text": row["choices"][best],
+            "probabilities": served["probabilities"].tolist(),
+        }
+    if kind == "encoder":
+        return {"embedding": served["mean"].tolist()}
+    tokens = models.strings(served["tokens"])
+    masks = row["text"].count("[MASK]")
+    return {
+        "masks": [
+            [
+                {"token": t, "probability": float(p)}
+                for t, p in zip(tokens[m], served["scores"][m], strict=True)
+            ]
+            for m in range(masks)
+        ]
+    }
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_answers_are_those_of_the_saved_model(kind, tmp_path):
+    model = loaded(kind)
+    columns = COLUMNS[kind](TEXTS)
+    if kind == "pretrained":
+        columns["text"][3] = "[MASK] is [MASK]"
+    answers = model(**columns)
+    # In memory it is the very graph.
+    outputs = models.ask(model._function, **columns)
+    for number, answer in enumerate(answers):
+        row = {name: column[number] for name, column in columns.items()}
+        served = {name: value[number] for name, value in outputs.items()}
+        assert answer == expected(kind, row, served)
+    save(model.served, tmp_path)
+    signature = tf.saved_model.load(str(tmp_path)).signatures["serving_default"]
+    exported = models.ask(signature, **columns)
+    for name, value in outputs.items():
+        np.testing.assert_array_equal(exported[name], value)
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_order_and_answers_do_not_depend_on_the_batch(kind):
+    columns = COLUMNS[kind](TEXTS)
+    in_fours = loaded(kind, 4)(**columns)
+    for number, answer in enumerate(in_fours):
+        row = {name: column[number] for name, column in columns.items()}
+        assert_near(answer, loaded(kind)(**row))
+
+
+def test_one_text_goes_with_each_of_a_list():
+    ask = loaded("span")
+    first, second = ask(question=["is", "a b"], context="the ferry is good")
+    assert first == ask(question=["is"], context=["the ferry is good"])[0]
+    assert second["answer"] in "the ferry is good"
+    choose = loaded("choice")
+    two = choose(["a", "b"], choices=["the", "", "is"], start="a")
+    assert two[1]["probabilities"][1] == 0
+    assert_near(two[1], choose("b", choices=["the", "", "is"], start="a"))
+    # Lists of different lengths are filled up for the graph alone.
+    uneven = choose(["a", "b"], choices=[("the",), ("the", "is")], start="a")
+    assert [len(a["probabilities"]) for a in uneven] == [1, 2]
+
+
+def test_any_list_will_do():
+    model = loaded("regression")
+    texts = ["the ferry", "is good"]
+    answers = model(texts)
+    assert model(tuple(texts)) == model(np.array(texts)) == answers
+    assert model(text for text in texts) == answers
+
+
+LONG = "the ferry " * 9000
+BAD = [
+    ("classes", {"text": "a"}, "`text_b` is missing; this model, of text pair"),
+    ("regression", {}, "`text` is missing; this model, of text regression, t"),
+    ("regression", {"text": None}, "`text` is missing"),
+    ("regression", {"text": []}, "`text` is an empty list"),
+    ("regression", {"text": 5}, "`text` is 5; give strings"),
+    ("regression", {"text": b"a"}, "`text` is b'a'; give"),
+    ("regression", {"text": {"a": "b"}}, "`text` is {'a': 'b'}; give"),
+    ("regression", {"text": ["a", None]}, r"`text`[1] is None; give a string"),
+    ("regression", {"text": ["a", b"a"]}, r"`text`[1] is b'a'; give a string"),
+    ("regression", {"text": [float("nan")]}, "`text`[0] is nan; give a st"),
+    ("regression", {"text": ["a", 3]}, "`text`[1] is 3; give a string"),
+    ("regression", {"text": ["\ud800"]}, "half of a surrogate pair"),
+    ("regression", {"question": "a"}, "`question`: this model, of text regr"),
+    ("classes", {"text": ["a"], "text_b": ["b", "c"]}, "`text` 1, `text_b` 2:"),
+    ("regression", {"text": ["a", LONG]}, "`text`[1] takes "),
+    ("pretrained", {"text": ["[MASK]", "a"]}, "`text`[1] holds no [MASK]."),
+    ("pretrained", {"text": "a"}, "`text` holds no [MASK]."),
+    ("span", {"question": "a", "context": LONG}, "`context` takes "),
+    (
+        "choice",
+        {"text": "a", "choices": [], "start": "a"},
+        "`choices` is an em",
+    ),
+    ("choice", {"text": "a", "choices": "b", "start": "a"}, "`choices` is 'b'"),
+    (
+        "choice",
+        {"text": ["a"], "choices": [["b", 2]], "start": "a"},
+        "`choices`[0][1] is 2; give a string.",
+    ),
+    (
+        "choice",
+        {"text": "a", "choices": [["b"], "c"], "start": "a"},
+        "`choices`[0] is ['b']; give a string.",
+    ),
+    (
+        "choice",
+        {"text": ["a", "b"], "choices": [["c"], [""]], "start": "a"},
+        "`choices`[1] has none; give at least one that is not empty.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "arguments", "start"), BAD)
+def test_what_cannot_be_asked_is_refused(kind, arguments, start):
+    assert start in error_of(loaded(kind), **arguments)
+
+
+def test_a_table_is_no_list_of_its_columns():
+    class Table(list):
+        def iterrows(self):
+            raise AssertionError
+
+    assert "`text` is" in error_of(loaded("regression"), Table(["text"]))
+
+
+def test_what_is_not_finite_is_refused():
+    model = loaded("encoder")
+    outputs = {"mean": tf.constant([[np.nan]]), "cls": tf.constant([[0.0]])}
+    broken = LoadedModel(model.served, models.HERE)
+    broken._function = lambda text: outputs
+    assert "mean of a text is not finite" in error_of(broken, "a")
+
+
+def test_a_folder_is_loaded_whole(tmp_path):
+    model = load(save_model(tmp_path / "m"), batch_size=3, device="cpu")
+    assert isinstance(model.encoder, bert_tf.BertEncoder)
+    assert model.tokenizer.lower_case
+    assert model.labels == ()
+    assert model.facts["task"] == "embeddings"
+    assert model.facts["num_hidden_layers"] == 3
+    assert "embeddings, takes text; 3 layers of 24" in repr(model)
+    words = "<LoadedModel .*: text pair classification, takes text, text_b, "
+    assert re.match(words + r"labels=\['bad', 'fair", repr(loaded("classes")))
+    # Half precision is the encoder's dtype.
+    half = load(tmp_path / "m", precision="mixed_bfloat16")
+    assert half.encoder.compute_dtype == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "start"),
+    [
+        ({"batch_size": 0}, "`batch_size`=0: give a whole"),
+        ({"batch_size": 1.5}, "`batch_size`=1.5: give a whole"),
+        ({"precision": "half"}, "`precision`=half: unknown; it takes one of"),
+        ({"device": "gpu:7"}, "`device`=gpu:7: there is no such device here"),
+    ],
+)
+def test_bad_arguments_of_load(arguments, start, tmp_path):
+    folder = save_model(tmp_path / "m")
+    assert error_of(load, folder, **arguments).startswith(start)
+    assert "no such model folder" in error_of(load, tmp_path / "nowhere")
+
+
+def test_embed_takes_a_loaded_model_and_loads_nothing_again(tmp_path):
+    folder = save_model(tmp_path / "m", with_pooler=False)
+    model, texts = load(folder), some_texts(9)
+    for settings in ({}, {"pooling": "cls", "layer": 1, "normalize": True}):
+        given = bert_tf.embed(folder, texts, **settings)
+        found = bert_tf.embed(model, texts, **settings)
+        np.testing.assert_array_equal(found, given)
+    answers = [answer["embedding"] for answer in model(texts)]
+    np.testing.assert_allclose(answers, bert_tf.embed(model, texts), atol=1e-5)
+    line = error_of(bert_tf.embed, model, texts, precision="mixed_float16")
+    assert "the encoder has float32 already" in line
+    line = error_of(bert_tf.embed, model, texts, pooling="pooled")
+    assert "has no pooler" in line
+    for path in (tmp_path / "m").iterdir():
+        path.unlink()
+    settings = Settings((-1,), "mean")
+    assert model.extractor(settings) is model.extractor(settings)
+    assert bert_tf.embed(model, texts).shape == (9, 24)
