@@ -16,6 +16,21 @@ class UserError(ValueError):
     """
 
 
+class Fault(UserError):
+    """What is wrong with one row of a file, and what would do.
+
+    Whoever reads a whole file collects the faults of all of its rows.
+
+    Args:
+      kind: what such faults are called in a table, in a few words.
+      message: the line, which begins with file and row.
+    """
+
+    def __init__(self, kind: str, message: str):
+        super().__init__(message)
+        self.kind = kind
+
+
 def excerpt(value: object) -> str:
     """A value as an error shows it: quoted, and at most 60 characters."""
     shown = repr(value)
@@ -34,13 +49,15 @@ def did_you_mean(value: str, names: Iterable[str]) -> str:
     return f" Did you mean {near[0]}?" if near else ""
 
 
-def refuse_faults(what: str, faults: Mapping[str, Sequence[str]]) -> None:
+def refuse_faults(
+    what: str, faults: Mapping[str, Sequence[str]], advice: str = ""
+) -> None:
     """Raises `UserError` if there are faults, with the first of each kind."""
     listed = [
         f"{kind}: {first_few(names)}" for kind, names in faults.items() if names
     ]
     if listed:
-        raise UserError(f"{what}; {'; '.join(listed)}.")
+        raise UserError(f"{what}; {'; '.join(listed)}.{advice}")
 
 
 class WorkerLost(RuntimeError):

@@ -16,9 +16,9 @@ import sys
 import time
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, NamedTuple
 
-from bert_tf.errors import UserError, excerpt
+from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.progress import log
 
 try:
@@ -87,11 +87,26 @@ def decode_line(
     try:
         return line.decode("utf-8", errors=errors)
     except UnicodeDecodeError as error:
-        raise UserError(
+        raise Fault(
+            "not UTF-8",
             f"{path}, line {number}: byte {error.start + 1} "
             f"(0x{line[error.start]:02x}) is not UTF-8; convert the file or "
-            "pass `encoding_errors`=replace."
+            "pass `encoding_errors`=replace.",
         ) from None
+
+
+class TextLine(NamedTuple):
+    """A line of a file of texts.
+
+    Attributes:
+      number: counted from 1.
+      text: with its line end; U+FFFD for what cannot be text.
+      fault: why it cannot, or None.
+    """
+
+    number: int
+    text: str
+    fault: Fault | None
 
 
 def read_lines(
@@ -103,10 +118,44 @@ def read_lines(
       UserError: the file is missing or damaged, is UTF-16, holds a NUL byte,
         or bytes that are not UTF-8 while encoding_errors is "strict".
     """
+    for number, text, fault in read_faulty_lines(path, encoding_errors):
+        if fault:
+            raise fault
+        yield number, text
+
+
+def read_faulty_lines(
+    path: str | os.PathLike,
+    encoding_errors: str,
+    file: Iterable[bytes] | None = None,
+) -> Iterator[TextLine]:
+    """As `read_lines`, but goes on behind lines that cannot be text.
+
+    Args:
+      path: the file; .gz is unpacked.
+      encoding_errors: "strict" or "replace"; see `decode_line`.
+      file: what to read, of which `path` is the name in errors, instead of
+        opening it.
+    """
+    opened: contextlib.AbstractContextManager[Iterable[bytes]]
+    opened = contextlib.nullcontext(file or ())
     try:
-        with open_bytes(path) as file:
-            lines = _text_bytes(file, path)
-            yield from decode_lines(lines, path, encoding_errors)
+        if file is None:
+            opened = open_bytes(path)
+        with opened as lines, _damage_told(path):
+            for number, line in enumerate(lines, start=1):
+                fault = None
+                try:
+                    if number == 1 or b"\0" in line:
+                        _refuse_no_text(line, path, number)
+                    text = decode_line(line, path, number, encoding_errors)
+                except Fault as found:
+                    fault = found
+                    text = line.decode("utf-8", "replace")
+                    text = text.replace("\0", "\ufffd")
+                if number == 1:
+                    text = text.removeprefix(_BOM)
+                yield TextLine(number, text, fault)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file.") from None
     except IsADirectoryError:
@@ -126,32 +175,35 @@ def decode_lines(
       path: its name, for errors.
       encoding_errors: "strict" or "replace"; see `decode_line`.
     """
-    try:
+    with _damage_told(path):
         for number, line in enumerate(lines, start=1):
             text = decode_line(line, path, number, encoding_errors)
             yield number, text.removeprefix(_BOM) if number == 1 else text
+
+
+@contextlib.contextmanager
+def _damage_told(path: str | os.PathLike) -> Iterator[None]:
+    try:
+        yield
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(f"{path}: damaged gzip file ({error}).") from None
 
 
-def _text_bytes(
-    lines: Iterable[bytes], path: str | os.PathLike
-) -> Iterator[bytes]:
-    """The lines of a file; raises `UserError` where they cannot be text."""
-    for number, line in enumerate(lines, start=1):
-        if number == 1 and line.startswith(_UTF_16):
-            raise UserError(
-                f"{path}: is UTF-16; convert it to UTF-8, for example "
-                "with iconv -f UTF-16 -t UTF-8."
-            )
-        nul = line.find(b"\0")
-        if nul >= 0:
-            raise UserError(
-                f"{path}, line {number}: byte {nul + 1} is NUL, which no text "
-                "holds; convert the file to UTF-8 or remove it with "
-                "tr -d '\\000'."
-            )
-        yield line
+def _refuse_no_text(line: bytes, path: str | os.PathLike, number: int) -> None:
+    """Raises `UserError` for a line, or a whole file, that cannot be text."""
+    if number == 1 and line.startswith(_UTF_16):
+        raise UserError(
+            f"{path}: is UTF-16; convert it to UTF-8, for example "
+            "with iconv -f UTF-16 -t UTF-8."
+        )
+    nul = line.find(b"\0")
+    if nul >= 0:
+        raise Fault(
+            "NUL bytes",
+            f"{path}, line {number}: byte {nul + 1} is NUL, which no text "
+            "holds; convert the file to UTF-8 or remove it with "
+            "tr -d '\\000'.",
+        )
 
 
 def json_object(
@@ -184,13 +236,15 @@ def json_object(
         raise
     # A ValueError that is no JSONDecodeError: a number of thousands of digits.
     except (ValueError, RecursionError) as error:
-        raise UserError(
-            f"{place}: {excerpt(line.strip())} is not JSON ({error})."
+        raise Fault(
+            "not JSON",
+            f"{place}: {excerpt(line.strip())} is not JSON ({error}).",
         ) from None
     if not isinstance(value, dict):
-        raise UserError(
+        raise Fault(
+            "no JSON object",
             f"{place}: {excerpt(line.strip())} is no object; write "
-            f'{{"{key}": "...", ...}}.'
+            f'{{"{key}": "...", ...}}.',
         )
     return value
 
@@ -201,7 +255,9 @@ def _without_repeats(
     values: dict[str, Any] = {}
     for key, value in pairs:
         if key in values:
-            raise UserError(f"{place}: the key {key!r} occurs twice.")
+            raise Fault(
+                "a key twice", f"{place}: the key {key!r} occurs twice."
+            )
         values[key] = value
     return values
 
@@ -217,9 +273,10 @@ def whole_text(text: str, place: str, encoding_errors: str) -> str:
         text.encode("utf-8")
     except UnicodeEncodeError:
         if encoding_errors == "strict":
-            raise UserError(
+            raise Fault(
+                "half of a character",
                 f"{place} is {excerpt(text)}, with half of a surrogate pair; "
-                "correct it or pass `encoding_errors`=replace."
+                "correct it or pass `encoding_errors`=replace.",
             ) from None
         pairs = text.encode("utf-16", "surrogatepass")
         return pairs.decode("utf-16", "replace")

@@ -190,10 +190,12 @@ def test_qqp_says_what_it_skips(glue, capsys):
     task = task_of("qqp")
     rows = task.load("train", recipe_of(task, glue))
     assert [e.identifier for e in rows] == ["0", "2"]
-    assert "QQP/train.tsv: 1 broken row" in capsys.readouterr().err
+    assert (
+        "QQP/train.tsv: 1 of 3 rows cannot be used" in capsys.readouterr().err
+    )
     strict = recipe_of(task, glue, bad_rows="error", empty_text="error")
     line = error_of(task.load, "train", strict)
-    assert "row 3: has 4 cells and the header 6" in line
+    assert "number of cells: 3; an empty text: 4" in line
 
 
 def test_a_missing_dev_file_is_said(glue, capsys):

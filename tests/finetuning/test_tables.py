@@ -1,11 +1,18 @@
 """What a table holds, and the one line that each broken file gets."""
 
 import gzip
+import re
 
 import pytest
 
 from bert_tf.finetuning.data.examples import examples_of
-from bert_tf.finetuning.data.tables import Dialect, read_table
+from bert_tf.finetuning.data.tables import (
+    Dialect,
+    Row,
+    iterate_rows,
+    read_table,
+)
+from bert_tf.finetuning.recipe import TableRecipe
 from tests import user_errors
 
 
@@ -111,9 +118,7 @@ def test_empty_lines(write):
     ("name", "content", "advice"),
     [
         ("t.tsv", "1\tone\n2\ttwo\n", "pass `header`=False and name columns"),
-        ("t.csv", "1\t2\n3\t4\n", "has tabs; pass `format`=tsv."),
-        ("t.tsv", "1,one\n2,two\n", "has commas; pass `format`=csv."),
-        ("t.csv", "1;2\n3;4\n", "semicolons; write commas or tabs instead."),
+        ("t.csv", "1;2\n3;4\n", "pass `header`=False and name columns"),
     ],
 )
 def test_advice_where_the_settings_are_the_users(write, name, content, advice):
@@ -137,7 +142,7 @@ def test_advice_where_the_settings_are_the_users(write, name, content, advice):
             "t.tsv",
             "a\tb\n1\t2\nonly one\n",
             ", row 3: has 1 cell and the header 2 ('only one'); correct the "
-            "row, or pass `bad_rows`=skip.",
+            "row. Or pass `bad_rows`=skip.",
         ),
         ("t.tsv", "a\tb\n1\t2\n\n3\t4\n", ", row 3: has 1 cell and the h"),
         ("t.tsv", "a\tb\n1\t2\t3\n", ", row 2: has 3 cells and the header 2"),
@@ -191,7 +196,7 @@ def test_broken_files(write, name, content, expected):
 def test_a_column_of_nearly_that_name(write):
     path = write("t.tsv", "sentence\tlabels\nx\t1\n")
     line = error_of(path, ["label"])
-    assert "has no column 'label'. Did you mean 'labels'?" in line
+    assert "has no column 'label'. Did you mean labels?" in line
     line = error_of(path, ["label"], header=False)
     assert "its 2 columns are called 0 to 1" in line
 
@@ -228,23 +233,148 @@ def test_replacing_what_is_not_text(write):
 )
 def test_skipping_broken_rows(write, capsys, name, text):
     path = write(name, text)
-    rows = read_table(path, ["a", "b"], (), Dialect(skip_bad_rows=True))
+    rows = read_table(path, ["a", "b"], (), Dialect(bad_rows="skip"))
     # Others keep their place, for prediction files.
     assert [row[1:] for row in rows] == [(0, ("1", "2")), (2, ("3", "4"))]
-    assert f"{path}: 2 broken rows are skipped" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert f"{path}: 2 of 4 rows cannot be used and are skipped" in shown
 
 
 def test_only_broken_rows(write):
-    line = error_of(write("t.tsv", "a\tb\nx\n"), skip_bad_rows=True)
-    assert "all 1 rows are broken. The first:" in line
+    line = error_of(write("t.tsv", "a\tb\nx\n"), bad_rows="skip")
+    assert "none of its 1 rows can be used. The first:" in line
     assert "row 2: has 1 cell" in line
-    line = error_of(write("t.jsonl", '{"a": 1}\n'), skip_bad_rows=True)
+    line = error_of(write("t.jsonl", '{"a": 1}\n'), bad_rows="skip")
     assert "has no 'b'" in line
 
 
+FAULTY = (
+    b"text,label\n"
+    b"fine,pos\n"
+    b"only one\n"
+    b'1,"never closed\n'  # row 4: up to the quote of row 6
+    b"2,ok\n"
+    b'3,"quoted "" fine"\n'
+    b"\xe9t\xe9,neg\n"
+    b'5,"x"y\n'
+    b'"over\nlines",neg\n'
+    b"nul\0,pos\n"
+    b"a,b,c\n"
+    b"last,pos\n"
+)
+
+
+def test_all_faults_are_told_at_once(write, capsys):
+    path = write("t.csv", FAULTY)
+    line = error_of(path, ["text"])
+    assert line == (
+        ": 6 of 11 rows cannot be used, as listed above; number of cells: 3, "
+        "12; not CSV: 4, 8; not UTF-8: 7; NUL bytes: 11. Or pass "
+        "`bad_rows`=skip."
+    )
+    table = capsys.readouterr().err.splitlines()
+    assert table[0] == f"{path}: 6 of 11 rows cannot be used:"
+    assert table[1] == (
+        "       2  number of cells  3, 12; row 3: has 1 cell and the header 2 "
+        "('only one'); correct the row."
+    )
+    begins = [row.split("; ")[0] for row in table[2:]]
+    assert [re.split(" {2,}", begin)[2:] for begin in begins] == [
+        ["not CSV", "4, 8"],
+        ["not UTF-8", "7"],
+        ["NUL bytes", "11"],
+    ]
+
+
+def test_what_is_left_when_faults_are_skipped(write, capsys):
+    path = write("t.csv", FAULTY)
+    rows = read_table(path, ["text"], (), Dialect(bad_rows="skip"))
+    assert rows == [
+        (2, 0, ("fine",)),
+        (5, 3, ("2",)),
+        (6, 4, ("3",)),
+        (9, 7, ("over\nlines",)),
+        (13, 10, ("last",)),
+    ]
+    assert "(bad_rows=skip):" in capsys.readouterr().err
+    # What lies between cannot be told from the text of an open quote.
+    path = write("t.csv", 'a,b\n1,"open\nno row\n\n2,"over\nlines"\n3,4\n')
+    rows = list(iterate_rows(path, ["a", "b"]))
+    assert "Lines 2 to 4 are taken for this row." in str(rows[0].fault)
+    assert [row.number for row in rows] == [2, 5, 7]
+    assert rows[1].cells == ("2", "over\nlines")
+    # Where it is the header's, nothing is left to go on by.
+    assert ", row 1: is not CSV" in error_of(write("t.csv", 'a,"b\n1,2\n'))
+
+
+def test_a_quote_that_is_never_closed_hides_no_rows(write):
+    """Not even where every other row begins with one."""
+    rows = "".join(f'{n},"open\n{n},fine\n' for n in range(0, 4000, 2))
+    path = write("t.csv", f"a,b\n{rows}")
+    rows = list(iterate_rows(path, ["a"]))
+    good = [row.cells for row in rows if isinstance(row, Row)]
+    assert good == [(str(n),) for n in range(0, 4000, 2)]
+
+
+def test_rows_are_read_one_at_a_time(write):
+    read = []
+
+    def lines():
+        for line in [b"a\tb\n", b"1\t2\n", b"3\n", b"5\t6\n"]:
+            read.append(line)
+            yield line
+
+    rows = iterate_rows("-", ["b"], (), Dialect(format="tsv"), lines())
+    assert (next(rows).cells, len(read)) == (("2",), 2)
+    bad = next(rows)
+    assert (bad.number, bad.position, len(read)) == (3, 1, 3)
+    assert str(bad.fault).startswith("-, row 3: has 1 cell")
+    assert next(rows).position == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "delimiter"),
+    [
+        ("t.csv", 'text;"label"\none, two;"a;b"\n', "semicolons"),
+        ("t.csv", "text|label\none, two|a;b\n", "pipes"),
+        ("t.csv", "text\tlabel\r\none, two\ta;b\r\n", "tabs"),
+        ("t.tsv", 'text,label\n"one, two",a;b\n', "commas"),
+        ("t.csv.gz", "\ufeffx, y;text;label\n0;one, two;a;b\n", None),
+        ("t.csv.gz", '\ufeffx, y;text;label\n0;one, two;"a;b"\n', "semicolons"),
+    ],
+)
+def test_delimiters_that_are_recognised(
+    write, capsys, name, content, delimiter
+):
+    path = write(name, content)
+    if delimiter is None:
+        assert "has 4 cells" in error_of(path, ["text"], chosen=True)
+        return
+    found = cells(path, ["text", "label"], chosen=True)
+    assert found == [("one, two", "a;b")]
+    shown = capsys.readouterr().err
+    assert f"{path}: its columns are divided by {delimiter}" in shown
+
+
+def test_delimiters_that_are_not_recognised(write, capsys):
+    path = write("t.csv", "a;text;b|text|c\n1;2;3\n")
+    line = error_of(path, ["text"], chosen=True)
+    assert "may be divided by semicolons or by pipes" in line
+    # What the format says comes first, and what the user says.
+    path = write("t.csv", "text,label;text\n1,2\n")
+    assert cells(path, ["text"], chosen=True) == [("1",)]
+    path = write("t.tsv", "a,b\n1,2\n")
+    line = error_of(path, ["a"], chosen=True, format="tsv")
+    assert line.endswith("If no tabs divide them, leave out `format`=tsv.")
+    # No files but the user's own are read otherwise than they are named.
+    assert "has no column 'a'" in error_of(path, ["a"])
+    assert not capsys.readouterr().err
+
+
 def examples(path, empty_text):
-    rows = read_table(path, ["a", "b", "l"])
-    return examples_of(path, rows, ("a", "b"), empty_text, lambda cell, _: cell)
+    rows = iterate_rows(path, ["a", "b", "l"])
+    recipe = TableRecipe(empty_text=empty_text)
+    return examples_of(path, rows, ("a", "b"), recipe, lambda cell, _: cell)
 
 
 def test_texts_that_are_empty_or_lists(write, capsys):
@@ -253,7 +383,8 @@ def test_texts_that_are_empty_or_lists(write, capsys):
     line = user_errors.error_of(examples, path, "error")
     assert line == (
         f"{path}, row 3: the text in 'a' is empty (' '); correct the row, or "
-        "pass `empty_text`=keep or `empty_text`=drop."
+        "pass `empty_text`=keep or `empty_text`=drop. So 2 of 4 rows cannot "
+        "be used: 3, 4. Or pass `bad_rows`=skip."
     )
     assert len(examples(path, "keep")) == 4
     assert not capsys.readouterr().err

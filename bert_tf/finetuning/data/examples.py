@@ -7,15 +7,18 @@ from typing import Any, NamedTuple, TypeAlias
 
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
+from bert_tf.finetuning.data.faults import Faults
 from bert_tf.finetuning.data.tables import (
+    BadRow,
     Cell,
     Dialect,
     Row,
+    collect,
     handle_empty_texts,
     read_table,
     text_of,
 )
-from bert_tf.finetuning.recipe import TSV
+from bert_tf.finetuning.recipe import TSV, TableRecipe
 
 # The name of a class, a number (regression), the names of all classes that
 # hold (multi-label), or None where the file has no answer.
@@ -52,9 +55,9 @@ class Example(NamedTuple):
 
 def examples_of(
     path: str,
-    rows: list[Row],
+    rows: Iterable[Row | BadRow],
     columns: tuple[str, ...],
-    empty_text: str,
+    recipe: TableRecipe,
     parse_label: ParseLabel,
 ) -> list[Example]:
     """Makes examples of the rows of a table.
@@ -66,32 +69,32 @@ def examples_of(
       path: the file, for errors.
       rows: its rows: the texts first, then the label where there is one.
       columns: what its one or two text columns are called, for errors.
-      empty_text: what becomes of empty texts; see `handle_empty_texts`.
+      recipe: says what becomes of empty texts and of rows with a fault.
       parse_label: what makes a label of a cell, or of None without one.
 
     Raises:
-      UserError: a text is a list, or empty where that is not allowed, or
-        whatever `parse_label` raises.
+      UserError: rows have faults: a text is a list, or empty where that is not
+        allowed, or whatever `parse_label` raises.
     """
-    examples = []
-    for row in handle_empty_texts(path, rows, columns, empty_text):
+
+    def make(row: Row) -> Example:
         place = f"{path}, row {row.number}"
         texts = [
             text_of(cell, column, place)
             for cell, column in zip(row.cells, columns, strict=False)
         ]
         labels = row.cells[len(columns) :]
-        examples.append(
-            Example(
-                text_a=texts[0],
-                text_b=texts[1] if len(texts) == 2 else None,
-                label=parse_label(labels[0] if labels else None, place),
-                identifier=str(row.position),
-                row=row.number,
-                path=path,
-            )
+        return Example(
+            text_a=texts[0],
+            text_b=texts[1] if len(texts) == 2 else None,
+            label=parse_label(labels[0] if labels else None, place),
+            identifier=str(row.position),
+            row=row.number,
+            path=path,
         )
-    return examples
+
+    rows = handle_empty_texts(path, rows, columns, recipe.empty_text)
+    return collect(rows, make, Faults(path, recipe.bad_rows))
 
 
 def known_label(example: Any) -> Any:
@@ -153,7 +156,9 @@ def read_predictions(
         or is to no example.
     """
     answers: dict[str, tuple[str, str]] = {}
-    for row in read_table(path, _COLUMNS, (), Dialect(format=TSV)):
+    # Every row is to be predicted, so none is skipped.
+    dialect = Dialect(format=TSV, bad_rows="")
+    for row in read_table(path, _COLUMNS, (), dialect):
         index, cell = map(str, row.cells)
         place = f"{path}, row {row.number}"
         if index in answers:

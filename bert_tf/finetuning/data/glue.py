@@ -4,13 +4,13 @@ import dataclasses
 import pathlib
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bert_tf.corpora.data_sets import quiet
 from bert_tf.errors import UserError
 from bert_tf.finetuning.data.examples import Example, ParseLabel, examples_of
-from bert_tf.finetuning.data.tables import Dialect, Row, read_table
+from bert_tf.finetuning.data.tables import BadRow, Dialect, Row, iterate_rows
 from bert_tf.finetuning.recipe import TSV, FinetuningRecipe, TableRecipe
 from bert_tf.progress import log
 
@@ -167,6 +167,7 @@ def _examples(
 ) -> list[Example]:
     """The rows of a file in the official layout, or of TensorFlow Datasets."""
     label = [] if file.label is None else [file.label]
+    rows: Iterable[Row | BadRow]
     if path is None:
         path = f"glue/{file.data_set.name}, split {file.data_split}"
         rows = _read_data_set(file)
@@ -175,10 +176,10 @@ def _examples(
             format=TSV,
             header=file.header,
             encoding_errors=recipe.encoding_errors,
-            skip_bad_rows=recipe.bad_rows == "skip",
+            bad_rows=recipe.bad_rows,
         )
-        rows = read_table(path, [*file.texts, *label], (), dialect)
-    return examples_of(path, rows, file.texts, recipe.empty_text, parse_label)
+        rows = iterate_rows(path, [*file.texts, *label], (), dialect)
+    return examples_of(path, rows, file.texts, recipe, parse_label)
 
 
 def _read_data_set(file: GlueFile) -> list[Row]:

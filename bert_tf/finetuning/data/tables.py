@@ -1,22 +1,33 @@
 """Tables of text, read strictly: every row whole, every error with its row.
 
-A format is a function here that reads the rows of a file: lists of cells (TSV,
-CSV) or values by key (JSON lines).
+Rows are read one at a time, lists of cells (TSV, CSV; delimited.py) or values
+by key (JSON lines), those that are broken too.
 """
 
-import csv
 import dataclasses
-import difflib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
-from bert_tf.errors import UserError, excerpt
-from bert_tf.files import json_object, read_lines, whole_text
+from bert_tf.errors import Fault, UserError, did_you_mean, excerpt
+from bert_tf.files import (
+    TextLine,
+    json_object,
+    read_faulty_lines,
+    whole_text,
+)
+from bert_tf.finetuning.data.delimited import (
+    columns_of,
+    find_delimiter,
+    has_column,
+    read_csv,
+    read_tsv,
+)
+from bert_tf.finetuning.data.faults import Faults
 from bert_tf.finetuning.recipe import (
-    CSV,
     FORMATS,
     JSONL,
+    TSV,
     UserFilesRecipe,
 )
 from bert_tf.progress import log
@@ -25,8 +36,9 @@ from bert_tf.progress import log
 # JSON-lines file lacks the key, or no row has the column.
 Cell: TypeAlias = str | tuple[str, ...] | None
 # The line that each row begins on, counted from 1, and its requested cells, or
-# in words what is wrong with it and how to correct it.
-_Selected: TypeAlias = Iterator[tuple[int, tuple[Cell, ...] | str]]
+# what is wrong with it.
+_Selected: TypeAlias = Iterator[tuple[int, tuple[Cell, ...] | Fault]]
+E = TypeVar("E")
 R = TypeVar("R")
 
 
@@ -45,6 +57,20 @@ class Row(NamedTuple):
     cells: tuple[Cell, ...]
 
 
+class BadRow(NamedTuple):
+    """A row that cannot be used.
+
+    Attributes:
+      number: the line that it begins on, counted from 1.
+      position: how many rows come before it, broken ones included.
+      fault: why.
+    """
+
+    number: int
+    position: int
+    fault: Fault
+
+
 @dataclasses.dataclass(frozen=True)
 class Dialect:
     """How a file is to be read.
@@ -53,8 +79,7 @@ class Dialect:
       format: one of FORMATS; empty goes by the file's name.
       header: whether the first row names the columns.
       encoding_errors: "strict" or "replace".
-      skip_bad_rows: whether rows with too few or too many cells are skipped,
-        with a notice, instead of being errors.
+      bad_rows: what becomes of rows with a fault; see `Faults`.
       chosen: whether the user says all this in a recipe, so that errors may
         advise another choice.
     """
@@ -62,7 +87,7 @@ class Dialect:
     format: str = ""
     header: bool = True
     encoding_errors: str = "strict"
-    skip_bad_rows: bool = False
+    bad_rows: str = "error"
     chosen: bool = False
 
     @classmethod
@@ -72,7 +97,7 @@ class Dialect:
             format=recipe.format,
             header=recipe.header,
             encoding_errors=recipe.encoding_errors,
-            skip_bad_rows=recipe.bad_rows == "skip",
+            bad_rows=recipe.bad_rows,
             chosen=True,
         )
 
@@ -83,7 +108,27 @@ def read_table(
     optional: Sequence[str] = (),
     dialect: Dialect = Dialect(),
 ) -> list[Row]:
-    """Reads some columns of a table.
+    """Reads some columns of a table; see `iterate_rows`.
+
+    Returns:
+      Its rows, at least one.
+
+    Raises:
+      UserError: as of `iterate_rows`, or rows are broken: all that are, in a
+        table.
+    """
+    rows = iterate_rows(path, required, optional, dialect)
+    return collect(rows, lambda row: row, Faults(path, dialect.bad_rows))
+
+
+def iterate_rows(
+    path: str,
+    required: Sequence[str],
+    optional: Sequence[str] = (),
+    dialect: Dialect = Dialect(),
+    file: Iterable[bytes] | None = None,
+) -> Iterator[Row | BadRow]:
+    """Reads some columns of a table of any size, broken rows included.
 
     Args:
       path: a TSV, CSV or JSON-lines file; .gz is unpacked.
@@ -91,128 +136,120 @@ def read_table(
         -1 backwards; a name comes first).
       optional: columns that may be missing.
       dialect: how to read it.
+      file: what to read, of which `path` is the name, instead of opening it.
 
-    Returns:
+    Yields:
       Its rows, at least one; their cells are those of `required`, then of
       `optional`.
 
     Raises:
       UserError: the file cannot be read, is empty or a header alone, lacks a
-        required column or names it twice, or has a broken row.
+        required column or names it twice, or its header is broken.
     """
     kind = dialect.format or _format_of(path)
+    lines = read_faulty_lines(path, dialect.encoding_errors, file)
     if kind == JSONL:
-        selected = _read_jsonl(path, required, optional, dialect)
+        selected = _read_jsonl(path, lines, required, optional, dialect)
     else:
-        raw = (_read_csv if kind == CSV else _read_tsv)(path, dialect)
-        selected = _select_columns(path, raw, required, optional, dialect)
-    rows: list[Row] = []
-    broken: list[str] = []
+        selected = _select_columns(
+            path, kind, lines, required, optional, dialect
+        )
+    position = -1
     for position, (number, cells) in enumerate(selected):
-        if not isinstance(cells, str):
-            rows.append(Row(number, position, cells))
-            continue
-        broken.append(
-            f"{path}, row {number}: {cells}, or pass `bad_rows`=skip."
-        )
-        if not dialect.skip_bad_rows:
-            raise UserError(broken[0])
-    if broken and not rows:
-        raise UserError(
-            f"{path}: all {len(broken)} rows are broken. The first: {broken[0]}"
-        )
-    if not rows:
+        if isinstance(cells, Fault):
+            yield BadRow(number, position, cells)
+        else:
+            yield Row(number, position, cells)
+    if position < 0:
         fault = "is empty" if kind == JSONL else "has a header and no rows"
         raise UserError(f"{path}: {fault}.")
-    if broken:
-        log(f"{path}: {len(broken)} broken rows are skipped (bad_rows=skip).")
-    return rows
+
+
+def collect(
+    rows: Iterable[Row | BadRow], make: Callable[[Row], E], faults: Faults
+) -> list[E]:
+    """Makes something of every row, and settles the faults of all.
+
+    Args:
+      rows: the rows of a table.
+      make: makes it of one, or raises `Fault`.
+      faults: takes the faults.
+    """
+    made: list[E] = []
+    for row in rows:
+        if isinstance(row, BadRow):
+            faults.add(row.number, row.fault)
+            continue
+        try:
+            made.append(make(row))
+        except Fault as fault:
+            faults.add(row.number, fault)
+    faults.settle(len(made))
+    return made
 
 
 def text_of(cell: Cell, column: str, place: str) -> str:
     """A cell that must be a text; raises `UserError` for a list."""
     if isinstance(cell, str):
         return cell
-    raise UserError(
-        f"{place}: {column!r} is a list, {excerpt(cell)}; it must be a text."
+    raise Fault(
+        "a list for a text",
+        f"{place}: {column!r} is a list, {excerpt(cell)}; it must be a text.",
     )
 
 
 def handle_empty_texts(
-    path: str, rows: list[Row], columns: Sequence[str], empty_text: str
-) -> list[Row]:
-    """Keeps, drops or refuses rows with an empty text, as `empty_text` says.
+    path: str,
+    rows: Iterable[Row | BadRow],
+    columns: Sequence[str],
+    empty_text: str,
+) -> Iterator[Row | BadRow]:
+    """Keeps, drops or faults rows with an empty text, as `empty_text` says.
 
     The text columns' cells are a row's first ones.
 
     Raises:
-      UserError: there is one and empty_text is "error", or nothing is left.
+      UserError: nothing is left.
     """
     if empty_text == "keep":
-        return rows
-    kept = []
+        yield from rows
+        return
+    dropped = total = 0
     for row in rows:
+        total += 1
+        if isinstance(row, BadRow):
+            yield row
+            continue
         empty = [
             (column, cell)
             for column, cell in zip(columns, row.cells, strict=False)
             if isinstance(cell, str) and not cell.strip()
         ]
         if not empty:
-            kept.append(row)
-        elif empty_text == "error":
+            yield row
+        elif empty_text == "drop":
+            dropped += 1
+        else:
             column, cell = empty[0]
-            raise UserError(
+            fault = Fault(
+                "an empty text",
                 f"{path}, row {row.number}: the text in {column!r} is empty "
                 f"({excerpt(cell)}); correct the row, or pass "
-                "`empty_text`=keep or `empty_text`=drop."
+                "`empty_text`=keep or `empty_text`=drop.",
             )
-    if not kept:
+            yield BadRow(row.number, row.position, fault)
+    if dropped == total:
         raise UserError(f"{path}: all texts are empty.")
-    if len(kept) < len(rows):
+    if dropped:
         log(
-            f"{path}: {len(rows) - len(kept)} of {len(rows)} rows have an "
-            "empty text and are dropped (empty_text=drop)."
+            f"{path}: {dropped} of {total} rows have an empty text and are "
+            "dropped (empty_text=drop)."
         )
-    return kept
-
-
-def _read_tsv(path: str, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
-    """Splits lines at tabs; a quotation mark is a character like any other."""
-    for number, line in read_lines(path, dialect.encoding_errors):
-        line = line.removesuffix("\n").removesuffix("\r")
-        yield number, line.split("\t")
-
-
-def _read_csv(path: str, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
-    """Splits at commas outside of quotation marks, over lines if need be."""
-    # Python's own limit of 128 kB is below what a long text may have.
-    csv.field_size_limit(2**31 - 1)
-    lines = (line for _, line in read_lines(path, dialect.encoding_errors))
-    reader = csv.reader(lines, strict=True)
-    number = 1
-    while True:
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            if "new-line character" in str(error):
-                raise UserError(
-                    f"{path}, row {number}: holds a carriage return inside a "
-                    "line; convert the line ends, for example with tr '\\r' "
-                    "'\\n'."
-                ) from None
-            raise UserError(
-                f"{path}, row {number}: is not CSV ({error}); a cell with a "
-                'comma, a quote or a line end is written in "...", quotes '
-                "inside it doubled."
-            ) from None
-        yield number, cells or [""]
-        number = reader.line_num + 1
 
 
 def _read_jsonl(
     path: str,
+    lines: Iterable[TextLine],
     required: Sequence[str],
     optional: Sequence[str],
     dialect: Dialect,
@@ -225,42 +262,47 @@ def _read_jsonl(
         if value is None:
             return ""
         if not isinstance(value, str):
-            raise UserError(
+            raise Fault(
+                "no text or number",
                 f"{place} is {excerpt(value)}; it must be a text, a number or "
-                "a list of them."
+                "a list of them.",
             )
         if "\0" in value:
-            raise UserError(f"{place} holds a NUL character; remove it.")
+            raise Fault(
+                "NUL characters",
+                f"{place} holds a NUL character; remove it.",
+            )
         return whole_text(value, place, dialect.encoding_errors)
 
-    lines = read_lines(path, dialect.encoding_errors)
-    for number, line in _without_last_blanks(lines, _is_blank):
-        place = f"{path}, row {number}"
-        if _is_blank(line):
-            yield number, "is blank; remove it"
-            continue
+    def cells_of(line: TextLine) -> tuple[Cell, ...]:
+        if line.fault:
+            raise line.fault
+        place = f"{path}, row {line.number}"
+        if not line.text.strip():
+            raise Fault("blank lines", f"{place}: is blank; remove it.")
         cells: dict[str, Cell] = {}
-        for key, value in json_object(line, place, as_written=True).items():
+        for key, value in json_object(
+            line.text, place, as_written=True
+        ).items():
             where = f"{place}: {key!r}"
             if isinstance(value, list):
                 cells[key] = tuple(scalar(each, where) for each in value)
             else:
                 cells[key] = scalar(value, where)
-        missing = [name for name in required if name not in cells]
-        if missing:
-            keys = _listed(tuple(cells))
-            fault = f"has no {missing[0]!r}; its keys are {keys}"
-            yield number, f"{fault}. Correct the row"
-        else:
-            yield number, tuple(map(cells.get, (*required, *optional)))
+        for name in required:
+            if name not in cells:
+                raise Fault(
+                    "a missing key",
+                    f"{place}: has no {name!r}; its keys are "
+                    f"{_listed(tuple(cells))}. Correct the row.",
+                )
+        return tuple(map(cells.get, (*required, *optional)))
 
-
-# What else a header that was not split has, and what to do.
-_OTHER_SEPARATORS = {
-    "\t": "tabs; pass `format`=tsv.",
-    ",": "commas; pass `format`=csv.",
-    ";": "semicolons; write commas or tabs instead.",
-}
+    for line in _without_last_blanks(lines, lambda line: not line.text.strip()):
+        try:
+            yield line.number, cells_of(line)
+        except Fault as fault:
+            yield line.number, fault
 
 
 def _format_of(path: str) -> str:
@@ -277,70 +319,81 @@ def _format_of(path: str) -> str:
 
 def _select_columns(
     path: str,
-    raw: Iterator[tuple[int, list[str]]],
+    kind: str,
+    lines: Iterator[TextLine],
     required: Sequence[str],
     optional: Sequence[str],
     dialect: Dialect,
 ) -> _Selected:
     """Selects cells of rows that are all as wide as the first one."""
-    first = next(raw, None)
-    # Nothing but blank lines is an empty file.
-    while dialect.header and first is not None and first[1] == [""]:
-        first = next(raw, None)
-    if first is None:
-        raise UserError(f"{path}: is empty.")
-    width = len(first[1])
     if dialect.header:
-        columns = tuple(cell.strip() for cell in first[1])
+        # Nothing but blank lines is an empty file.
+        lines = itertools.dropwhile(
+            lambda line: not line.text.strip("\r\n"), lines
+        )
+    begin = next(lines, None)
+    if begin is None:
+        raise UserError(f"{path}: is empty.")
+    lines = itertools.chain([begin], lines)
+    delimiter = "\t" if kind == TSV else ","
+    # Whoever says that it is TSV is taken at his word.
+    if dialect.chosen and dialect.format != TSV:
+        delimiter = find_delimiter(
+            path, kind, begin.text, required, dialect.header
+        )
+    if kind == TSV and delimiter == "\t":
+        raw = read_tsv(lines)
     else:
-        columns = tuple(map(str, range(width)))
-        raw = itertools.chain([first], raw)
+        raw = read_csv(path, lines, delimiter)
+    number, first = next(raw)
+    if isinstance(first, Fault):
+        raise first
+    width = len(first)
+    columns = columns_of(first, dialect.header)
+    if not dialect.header:
+        raw = itertools.chain([(number, first)], raw)
     if width > 1:
         # Of one column, an empty line is a row with an empty text.
-        raw = _without_last_blanks(raw, lambda cells: cells == [""])
+        raw = _without_last_blanks(raw, lambda row: row[1] == [""])
     places: list[int | None] = [
         _place(path, columns, name, dialect) for name in required
     ]
     places += [
         _place(path, columns, name, dialect)
-        if name in columns or _is_number(name, columns)
+        if has_column(columns, name)
         else None
         for name in optional
     ]
     named = "the header" if dialect.header else "others"
     for number, cells in raw:
-        if len(cells) == width:
+        if isinstance(cells, Fault):
+            yield number, cells
+        elif len(cells) == width:
             yield number, tuple(None if p is None else cells[p] for p in places)
         else:
-            begin = excerpt(" | ".join(cells))
-            count = f"{len(cells)} cell{'s' * (len(cells) != 1)}"
-            fault = f"has {count} and {named} {width} ({begin})"
-            yield number, f"{fault}; correct the row"
-
-
-def _is_blank(line: str) -> bool:
-    return not line.strip()
+            yield (
+                number,
+                Fault(
+                    "number of cells",
+                    f"{path}, row {number}: has {len(cells)} "
+                    f"cell{'s' * (len(cells) != 1)} and {named} {width} "
+                    f"({excerpt(' | '.join(cells))}); correct the row.",
+                ),
+            )
 
 
 def _without_last_blanks(
-    rows: Iterator[tuple[int, R]], is_blank: Callable[[R], bool]
-) -> Iterator[tuple[int, R]]:
+    rows: Iterable[R], is_blank: Callable[[R], bool]
+) -> Iterator[R]:
     """Drops the blank lines at the end of a file, which are no rows."""
     blanks = []
     for row in rows:
-        if is_blank(row[1]):
+        if is_blank(row):
             blanks.append(row)
             continue
         yield from blanks
         blanks.clear()
         yield row
-
-
-def _is_number(name: str, columns: Sequence[str]) -> bool:
-    try:
-        return -len(columns) <= int(name) < len(columns)
-    except ValueError:
-        return False
 
 
 def _place(
@@ -355,28 +408,24 @@ def _place(
         )
     if name in columns:
         return columns.index(name)
-    if _is_number(name, columns):
+    if has_column(columns, name):
         return range(len(columns))[int(name)]
     if not dialect.header:
         raise UserError(
             f"{path}: has no column {name!r}; without a header its "
             f"{len(columns)} columns are called 0 to {len(columns) - 1}."
         )
-    near = difflib.get_close_matches(name, columns, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    near = did_you_mean(name, columns)
     advice = ""
-    if dialect.chosen:
-        if not near:
-            advice = (
-                " If its first row is a row like the others, pass "
-                "`header`=False and name columns by number, from 0."
-            )
-        for separator, remedy in _OTHER_SEPARATORS.items():
-            if len(columns) == 1 and separator in columns[0]:
-                advice = f" Its header has {remedy}"
-                break
+    if dialect.chosen and len(columns) == 1 and dialect.format == TSV:
+        advice = " If no tabs divide them, leave out `format`=tsv."
+    elif dialect.chosen and not near:
+        advice = (
+            " If its first row is a row like the others, pass `header`=False "
+            "and name columns by number, from 0."
+        )
     raise UserError(
-        f"{path}: has no column {name!r}.{hint} Its columns are "
+        f"{path}: has no column {name!r}.{near} Its columns are "
         f"{_listed(columns)}.{advice}"
     )
 

@@ -10,13 +10,15 @@ import string
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bert_tf.errors import UserError, excerpt
+from bert_tf.errors import Fault, UserError, excerpt
+from bert_tf.finetuning.data.faults import Faults
 from bert_tf.finetuning.data.tables import (
     Cell,
     Dialect,
     Row,
+    collect,
     handle_empty_texts,
-    read_table,
+    iterate_rows,
     text_of,
 )
 from bert_tf.finetuning.data.user_files import (
@@ -102,16 +104,14 @@ def read_choices(
     Args:
       path: a TSV, CSV or JSON-lines file; .gz is unpacked.
       columns: where it has what.
-      dialect: how to read it. With `skip_bad_rows`, rows that are whole but
-        make no sense, such as those with an empty choice, are skipped as
-        well, with a notice.
+      dialect: how to read it.
       empty_text: what becomes of rows without a context; see
         `handle_empty_texts`.
       label_needed: whether the label's column must be there.
 
     Raises:
-      UserError: see `read_table`; or a row with an empty choice, with fewer
-        than two or with a label that names none of them.
+      UserError: see `read_table`; a row with an empty choice, with fewer than
+        two or with a label that names none of them has a fault too.
     """
     if not columns.choices or not all(columns.choices):
         raise UserError(
@@ -131,30 +131,17 @@ def read_choices(
             )
     if label_needed:
         required, label = names, []
-    rows = read_table(path, required, label, dialect)
-    examples: dict[Row, ChoiceExample] = {}
-    broken: list[UserError] = []
-    for row in rows:
-        try:
-            examples[row] = _example(row, columns, path, label_needed)
-        except UserError as error:
-            if not dialect.skip_bad_rows:
-                raise
-            broken.append(error)
-    if not examples:
-        raise UserError(
-            f"{path}: none of its {len(broken)} rows can be used. The first: "
-            f"{broken[0]}"
-        )
-    if broken:
-        log(
-            f"{path}: {len(broken)} rows have no usable choices or label and "
-            f"are skipped (bad_rows=skip). The first: {broken[0]}"
-        )
-    kept = handle_empty_texts(
-        path, list(examples), (columns.context,), empty_text
+    rows = handle_empty_texts(
+        path,
+        iterate_rows(path, required, label, dialect),
+        (columns.context,),
+        empty_text,
     )
-    return [examples[row] for row in kept]
+    return collect(
+        rows,
+        lambda row: _example(row, columns, path, label_needed),
+        Faults(path, dialect.bad_rows),
+    )
 
 
 def _example(
@@ -176,10 +163,11 @@ def _example(
             names = choice_names(choices, columns.label_form)
             count = names.count(names[label])
             if count > 1:
-                raise UserError(
+                raise Fault(
+                    "a label of several choices",
                     f"{place}: the label {excerpt(text)} is the text of "
                     f"{count} of its {len(choices)} choices; it must be that "
-                    "of one."
+                    "of one.",
                 )
     return ChoiceExample(
         context, start, choices, label, str(row.position), row.number, path
@@ -192,10 +180,11 @@ def _choices(
     if len(columns.choices) == 1:
         (name,) = columns.choices
         if not isinstance(cells[0], tuple):
-            raise UserError(
+            raise Fault(
+                "no list of choices",
                 f"{place}: {name!r} is the one column of choices and no list, "
                 f"{excerpt(cells[0])}; name several columns, or in JSON give "
-                "a list."
+                "a list.",
             )
         choices = cells[0]
         names = [f"{name!r}, number {n}," for n in range(len(choices))]
@@ -206,22 +195,24 @@ def _choices(
         )
         names = [repr(name) for name in columns.choices]
     if len(choices) < _MIN_CHOICES:
-        raise UserError(
+        raise Fault(
+            "too few choices",
             f"{place}: has {len(choices)} choice{'s' * (len(choices) != 1)}; "
-            f"it takes {_MIN_CHOICES} or more."
+            f"it takes {_MIN_CHOICES} or more.",
         )
     if columns.label_form == "letter" and len(choices) > len(_LETTERS):
-        raise UserError(
+        raise Fault(
+            "too many choices",
             f"{place}: has {len(choices)} choices, and there are "
             f"{len(_LETTERS)} letters; name the right ones by number, with "
-            "`label_form`=number."
+            "`label_form`=number.",
         )
     for name, choice in zip(names, choices, strict=True):
         if not choice.strip():
-            raise UserError(
+            raise Fault(
+                "an empty choice",
                 f"{place}: the choice in {name} is empty "
-                f"({excerpt(choice)}); correct the row, or pass "
-                "`bad_rows`=skip."
+                f"({excerpt(choice)}); correct the row.",
             )
     return choices
 
@@ -249,15 +240,17 @@ def choice_number(
     name = " ".join(cell.split())
     if form == "text":
         if name not in names:
-            raise UserError(
+            raise Fault(
+                "an unknown label",
                 f"{place}: the label {excerpt(cell)} is the text of 0 of its "
-                f"{len(names)} choices; it must be that of one."
+                f"{len(names)} choices; it must be that of one.",
             )
     elif (name := name.upper()) not in names:
-        raise UserError(
+        raise Fault(
+            "an unknown label",
             f"{place}: the label {excerpt(cell)} is none of {names[0]} to "
             f"{names[-1]} for its {len(names)} choices (label_form={form}; "
-            f"it takes {', '.join(LABEL_FORMS)})."
+            f"it takes {', '.join(LABEL_FORMS)}).",
         )
     return names.index(name)
 

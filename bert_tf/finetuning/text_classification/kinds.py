@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bert_tf.errors import UserError, excerpt
+from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.finetuning.data.examples import (
     Example,
     Label,
@@ -17,7 +17,7 @@ from bert_tf.finetuning.data.examples import (
     known_label,
     sorted_labels,
 )
-from bert_tf.finetuning.data.tables import Cell, Dialect, read_table
+from bert_tf.finetuning.data.tables import Cell, Dialect, iterate_rows
 from bert_tf.finetuning.data.user_files import UserFiles, split_off_dev
 from bert_tf.finetuning.recipe import (
     MultiLabelRecipe,
@@ -61,14 +61,16 @@ class SentenceTask(TextClassificationTask):
     def parse_label(self, cell: Cell, place: str) -> str:
         """Turns a cell into the name of a class."""
         if isinstance(cell, tuple):
-            raise UserError(
+            raise Fault(
+                "a list for a label",
                 f"{place}: the label is a list, {excerpt(cell)}; pass "
-                "`label_kind`=multi_label, or give one label a row."
+                "`label_kind`=multi_label, or give one label a row.",
             )
         if not cell or cell.strip().lower() in ("", "nan"):
-            raise UserError(
+            raise Fault(
+                "no label",
                 f"{place}: the label is {excerpt(cell)}; every row needs one, "
-                "so fill it in or remove the row."
+                "so fill it in or remove the row.",
             )
         _check_label_text(cell, place)
         if self.labels and cell not in self.labels:
@@ -161,15 +163,17 @@ class RegressionTask(TextClassificationTask):
         try:
             number = float(cell if isinstance(cell, str) else "")
         except ValueError:
-            raise UserError(
+            raise Fault(
+                "a label that is no number",
                 f"{place}: the label {excerpt(cell)} is not a number; correct "
-                "it, or pass `label_kind`=classes."
+                "it, or pass `label_kind`=classes.",
             ) from None
         # Training is in float32.
         if not abs(number) <= float(np.finfo(np.float32).max):
-            raise UserError(
+            raise Fault(
+                "no finite number",
                 f"{place}: the label is {cell}; every row needs a finite "
-                "number, so fill it in, scale it or remove the row."
+                "number, so fill it in, scale it or remove the row.",
             )
         return number
 
@@ -244,16 +248,18 @@ class MultiLabelTask(TextClassificationTask):
         for name in names:
             _check_label_text(name, place)
             if name.lower() == "nan":
-                raise UserError(
+                raise Fault(
+                    "nan for a label",
                     f"{place}: the label is {name}; name the labels that hold, "
-                    "or leave the cell empty where none does."
+                    "or leave the cell empty where none does.",
                 )
             if self.labels and name not in self.labels:
                 raise unknown_label(name, self.labels, place)
             if self.separator in name:
-                raise UserError(
+                raise Fault(
+                    "a separator in a label",
                     f"{place}: the label {excerpt(name)} holds the separator "
-                    f"{self.separator!r}; pass another `label_separator`."
+                    f"{self.separator!r}; pass another `label_separator`.",
                 )
         return tuple(sorted(names))
 
@@ -418,18 +424,18 @@ class UserTexts:
             )
         required = [*self._texts, *(label if label_needed else [])]
         optional = [] if label_needed else label
-        rows = read_table(path, required, optional, Dialect.of_recipe(recipe))
-        return examples_of(
-            path, rows, self._texts, recipe.empty_text, parse_label
-        )
+        dialect = Dialect.of_recipe(recipe)
+        rows = iterate_rows(path, required, optional, dialect)
+        return examples_of(path, rows, self._texts, recipe, parse_label)
 
 
 def _check_label_text(label: str, place: str) -> None:
     """Raises `UserError` if no prediction file could hold the label."""
     if any(character in label for character in "\t\r\n"):
-        raise UserError(
+        raise Fault(
+            "a tab or line end in a label",
             f"{place}: the label {excerpt(label)} holds a tab or a line end; "
-            "remove it."
+            "remove it.",
         )
 
 

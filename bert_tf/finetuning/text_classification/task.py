@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from bert_tf.checkpoints import CLASSIFIER
-from bert_tf.errors import UserError, excerpt
+from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.finetuning.checks import Examination
 from bert_tf.finetuning.data.examples import (
     Example,
@@ -540,11 +540,12 @@ def _num_texts(examples: Sequence[Example]) -> int:
     return 1 if examples[0].text_b is None else 2
 
 
-def unknown_label(label: str, labels: Sequence[str], place: str) -> UserError:
+def unknown_label(label: str, labels: Sequence[str], place: str) -> Fault:
     """The error of a label that is none of `labels`."""
     known = ", ".join(map(repr, labels[:20]))
     more = f" and {len(labels) - 20} more" if len(labels) > 20 else ""
-    return UserError(
+    return Fault(
+        "an unknown label",
         f"{place}: unknown label {excerpt(label)}; the labels are "
-        f"{known}{more}."
+        f"{known}{more}.",
     )

@@ -23,7 +23,7 @@ runs.,sits.,2
 """
 LISTS = ChoiceColumns("question", ("options",), "answer")
 COLUMNS = ChoiceColumns("q", ("a", "b", "c"), "y")
-SKIPPING = Dialect(skip_bad_rows=True)
+SKIPPING = Dialect(bad_rows="skip")
 
 
 def written(tmp_path, text, name="choices.csv"):
@@ -144,7 +144,7 @@ def test_labels_that_name_no_choice(tmp_path, form, label, expected):
         (
             {"question": "Q", "options": ["x", " "], "answer": 0},
             "the choice in 'options', number 1, is empty (' '); correct the "
-            "row, or pass `bad_rows`=skip.",
+            "row. Or pass `bad_rows`=skip.",
         ),
         (
             {"question": "Q", "options": ["x"], "answer": 0},
@@ -180,12 +180,16 @@ def test_bad_rows_are_skipped_and_counted(tmp_path, capsys):
     text = "q,a,b,c,y\nQ,1,,3,0\nR,1,2,3,0\nS,1,2,3,7\n"
     path = written(tmp_path, text)
     line = error_of(path, COLUMNS)
-    assert line.startswith(", row 2: the choice in 'b' is empty ('')")
+    assert line == (
+        ": 2 of 3 rows cannot be used, as listed above; an empty choice: 2; "
+        "an unknown label: 4. Or pass `bad_rows`=skip."
+    )
+    assert "row 2: the choice in 'b' is empty ('')" in capsys.readouterr().err
     (example,) = read_choices(path, COLUMNS, SKIPPING)
     assert (example.context, example.identifier, example.row) == ("R", "1", 3)
     notice = capsys.readouterr().err
-    assert f"{path}: 2 rows have no usable choices or label and are" in notice
-    assert f"The first: {path}, row 2" in notice
+    assert f"{path}: 2 of 3 rows cannot be used and are skipped" in notice
+    assert "1  an empty choice   2; row 2: the choice in 'b'" in notice
     # Where all are bad, a setting is, more likely than the file.
     path = written(tmp_path, "q,a,b,c,y\nQ,1,2,3,X\n")
     line = error_of(path, COLUMNS, dialect=SKIPPING)

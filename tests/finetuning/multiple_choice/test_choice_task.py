@@ -165,7 +165,7 @@ def test_users_files(tmp_path, capsys):
     skipping = recipe.override(["bad_rows=skip"])
     found = USER_TASK.resolve(skipping).load("dev", skipping)
     assert [e.label for e in found] == [1, 2]
-    assert "1 rows have no usable choices or label" in capsys.readouterr().err
+    assert "1 of 3 rows cannot be used" in capsys.readouterr().err
     # To predict, no label is needed.
     nameless = skipping.override(["label_column="])
     task = USER_TASK.resolve(nameless)
