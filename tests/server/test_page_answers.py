@@ -6,6 +6,7 @@ import pytest
 
 from tests.server.page_actions import (
     answer,
+    answered,
     choose,
     fill,
     marks,
@@ -95,6 +96,53 @@ def test_scores_vectors_and_others(page):
     assert view(page) == "other"
     raw = page.value("document.querySelector('#json').textContent")
     assert '"version": 2' in raw
+
+
+def test_words_that_matter(page):
+    def explained():
+        page.value("document.querySelector('#explained button').click()")
+        page.until("document.querySelector('#explained mark') !== null")
+        answered(page)
+        return page.value(
+            "[...document.querySelectorAll('#explained mark')].map(m =>"
+            " [m.textContent, m.className, m.title])"
+        )
+
+    choose(page, "pair")
+    fill(page, text="ab \U0001f600 <i>", text_b="a film")
+    # bytes of text less those of text_b
+    assert answer(page) == "5"
+    found = explained()
+    assert found == [
+        ["ab", "for", "2"],
+        ["i", "for", "1"],
+        ["a", "against", "\u22121"],
+        ["film", "against", "\u22124"],
+    ]
+    text = shown(page, "#explained .text")
+    assert text == "ab \U0001f600 <i>"
+    assert "the score would be lower" in shown(page, "#explained .hint")
+    # Stronger words are darker.
+    shades = page.value(
+        "[...document.querySelectorAll('#explained mark')]"
+        ".map(m => parseFloat(m.style.getPropertyValue('--strength')))"
+    )
+    assert shades == [37.5, 18.75, 18.75, 75]
+    # What is asked next has its own explanation.
+    choose(page, "serving_default")
+    assert page.value("document.querySelector('#explained').innerText") == ""
+    fill(page, text=" ".join(["good", *["so"] * 20]))
+    answer(page)
+    assert len(explained()) == 21
+    hint = shown(page, "#explained .hint")
+    assert f"the log odds of \u201c{rows(page)[1][0]}\u201d" in hint
+    # One word alone, and answers that are no number, have none.
+    fill(page, text="good")
+    answer(page)
+    assert page.value("document.querySelector('#explained').innerText") == ""
+    choose(page, "embed")
+    answer(page)
+    assert page.value("document.querySelector('#explained').innerText") == ""
 
 
 def test_candidates_are_whole_words(own):

@@ -3,6 +3,7 @@
 
 import { showFacts } from "/description.js";
 import { examplesFor } from "/examples.js";
+import { explain, isExplained } from "/explain.js";
 import { element } from "/format.js";
 import { asCurl, asPython, ask, Failure } from "/request.js";
 import { view } from "/views.js";
@@ -20,7 +21,7 @@ const NO_MODEL_WAIT = 2000;
 const page = Object.fromEntries(
   [
     "form", "model", "version", "signature", "description", "facts", "examples", "inputs", "send",
-    "cancel", "status", "seconds", "error", "answer", "raw", "json", "programs", "curl", "python", "copied",
+    "cancel", "status", "seconds", "error", "answer", "explained", "raw", "json", "programs", "curl", "python", "copied",
   ].map((id) => [id, document.getElementById(id)]),
 );
 let models = [];
@@ -218,6 +219,7 @@ function clear() {
   for (const area of page.inputs.querySelectorAll("[aria-invalid]")) area.removeAttribute("aria-invalid");
   page.error.replaceChildren();
   page.answer.replaceChildren();
+  page.explained.replaceChildren();
   page.raw.hidden = true;
   page.status.textContent = "Nothing asked yet.";
 }
@@ -284,19 +286,48 @@ async function send() {
     return;
   }
   const body = bodyOf(inputs);
-  const turn = wait();
-  try {
-    const fields = Object.fromEntries(Object.keys(inputs).map((name) => [name, titleOf(name)]));
-    const { outputs } = await ask(`${path()}:predict`, { body, signal: turn.signal, fields });
-    const took = turn.end();
+  await answering(inputs, async (predict) => {
+    const outputs = await predict(body);
     const row = rowOf(outputs, infos, 0);
     const second = inputs[SECOND]?.trim() ? rowOf(outputs, infos, 1) : undefined;
     const chosen = view(row);
     page.answer.dataset.view = chosen.name;
     page.answer.replaceChildren(...chosen.show(row, inputs, model, second));
+    if (isExplained(chosen.name, inputs)) offerToExplain(chosen.name, row, inputs);
     page.json.textContent = JSON.stringify(second ? [row, second] : row, null, 2);
     page.raw.hidden = false;
     page.answer.scrollIntoView({ block: "nearest" });
+  });
+}
+
+// A button that makes way for the words that matter.
+function offerToExplain(name, answer, inputs) {
+  const button = element("button", "Which words matter?", "plain");
+  button.type = "button";
+  const signature = page.signature.value;
+  const { outputs: infos } = signatures[signature];
+  button.addEventListener("click", () => {
+    if (waiting) return;
+    page.error.replaceChildren();
+    answering(inputs, async (predict) => {
+      const parts = await explain(name, answer, inputs, async (columns, rows) => {
+        const outputs = await predict({ signature_name: signature, inputs: columns });
+        return Array.from({ length: rows }, (_, row) => rowOf(outputs, infos, row));
+      });
+      page.explained.replaceChildren(...parts);
+    });
+  });
+  page.explained.replaceChildren(button);
+}
+
+// Does what asks the model and shows it, or says why it cannot.
+async function answering(inputs, work) {
+  const fields = Object.fromEntries(Object.keys(inputs).map((name) => [name, titleOf(name)]));
+  const url = `${path()}:predict`;
+  const turn = wait();
+  try {
+    await work(async (body) => (await ask(url, { body, signal: turn.signal, fields })).outputs);
+    const took = turn.end();
     page.status.textContent = `Answered in ${took < 1000 ? `${took.toFixed(0)} ms` : `${(took / 1000).toFixed(1)} s`}.`;
   } catch (error) {
     if (waiting === turn) turn.end();
