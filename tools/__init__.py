@@ -21,6 +21,7 @@ GROUPS = {
         "demo": "demo",
     },
     "Using a model": {
+        "explain": "explain",
         "fill-mask": "fill_mask",
         "extract-features": "extract_features",
         "score": "score",

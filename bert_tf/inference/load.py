@@ -13,6 +13,12 @@ from bert_tf.checkpoints import POOLER, load_checkpoint
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError, excerpt
 from bert_tf.extraction.extractor import POOLED, Extractor, Settings
+from bert_tf.inference.explain import (
+    INTEGRATED_GRADIENTS,
+    check_settings,
+    explain,
+)
+from bert_tf.inference.explanation import Explanation
 from bert_tf.progress import Progress
 from bert_tf.serving.model_folder import describe_training, served_model
 from bert_tf.serving.saving import describe_model
@@ -180,6 +186,74 @@ class LoadedModel:
                 answers[number] = answer
                 progress.update(1)
         return answers if is_list else answers[0]
+
+    def explain(
+        self,
+        text: str | None = None,
+        text_b: str | None = None,
+        *,
+        question: str | None = None,
+        context: str | None = None,
+        choices: Iterable[str] | None = None,
+        start: str | None = None,
+        target: str | int | None = None,
+        method: str = INTEGRATED_GRADIENTS,
+        steps: int | None = None,
+    ) -> Explanation:
+        """Tells how much of an answer is due to each word.
+
+            print(model.explain("A moving film."))
+            model.explain("A moving film.").write("why.html")
+
+        Integrated gradients of the word embeddings (Sundararajan et al. 2017)
+        start from the same text with [MASK] for each of its tokens. What the
+        words add, together, is what the answer's log odds differ by from that
+        text's; `completeness_error` tells how exactly. Occlusion puts [MASK]
+        in the place of each word in turn. A word is put together of its
+        tokens; [CLS] and [SEP] take no part.
+
+        Args:
+          text, text_b, question, context, choices, start: one row, as for a
+            call.
+          target: what to explain; None is the answer given. A label, of
+            several labels the likeliest; of questions another answer that the
+            context has, or "" for there being none; of entities one of them,
+            None being the first, or a word, whose tag is explained; of
+            choices the number of one, from 0, or its text.
+          method: "integrated_gradients" or "occlusion".
+          steps: of the path; None doubles them, from 32 to 1,024, until the
+            completeness error is below 1 %.
+
+        Returns:
+          The words with their shares, and attention by layer and head.
+
+        Raises:
+          UserError: as for a call; or the model has no task, the text no word
+            or too many, or an argument is none.
+        """
+        given = {
+            "text": text,
+            "text_b": text_b,
+            "question": question,
+            "context": context,
+            CHOICES: choices,
+            "start": start,
+        }
+        check_settings(self.served, method, steps)
+        given = {name: v for name, v in given.items() if v is not None}
+        rows, is_list = self._rows(given)
+        if is_list:
+            lists = [n for n, v in given.items() if not isinstance(v, str)]
+            name = next((n for n in lists if n != CHOICES), CHOICES)
+            raise UserError(
+                f"`{name}` is a list of rows; one answer is explained at a "
+                "time."
+            )
+        ((_, answer),) = self.answers(rows)
+        if isinstance(answer, Refusal):
+            raise UserError(f"`{answer.column}` {answer.why}")
+        with tf.device(self._device):
+            return explain(self.served, rows[0], answer, target, method, steps)
 
     def answers(
         self, rows: Sequence[Question]

@@ -1,0 +1,236 @@
+"""How much of an answer is due to each word.
+
+Integrated gradients (Sundararajan et al. 2017, equation 1) of the word
+embeddings, before segments and positions are added: the gradient, averaged
+along the straight line from a text of [MASK]s, times what each embedding
+differs by from that of [MASK]. All words' shares add up to what the answer
+differs by from that to [MASK]s alone (proposition 1, completeness); what they
+miss is the error of the average, which is told. Occlusion (Zeiler and Fergus
+2014, section 4) puts [MASK]s in the place of each word in turn.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+from bert_tf.inference.explained import (
+    TOKENS_AT_ONCE,
+    Forward,
+    Subject,
+    Target,
+    subject_of,
+)
+from bert_tf.inference.explanation import Explanation, ReadRow, Word
+from bert_tf.progress import Progress, log
+from bert_tf.serving.choice import ChoiceModel
+from bert_tf.serving.sentences import SentenceModel
+from bert_tf.serving.span import SpanModel
+from bert_tf.serving.tags import TagModel
+from bert_tf.serving.text_model import Answer, TextModel
+
+INTEGRATED_GRADIENTS, OCCLUSION = "integrated_gradients", "occlusion"
+METHODS = (INTEGRATED_GRADIENTS, OCCLUSION)
+# Steps that are tried until the error is small enough.
+_STEPS = (32, 64, 128, 256, 512, 1024)
+_SMALL_ERROR = 0.01
+# Differences below this are no more than rounding.
+_LEAST_DIFFERENCE = 1e-4
+
+
+def check_settings(served: TextModel, method: str, steps: int | None) -> None:
+    """Raises `UserError` for what cannot be explained, or not in this way."""
+    if not isinstance(
+        served, SentenceModel | SpanModel | TagModel | ChoiceModel
+    ):
+        raise UserError(
+            "`folder`: its model was not fine-tuned for a task, and gives no "
+            "answer that could be explained."
+        )
+    if method not in METHODS:
+        raise UserError(
+            f"`method`={method}: it takes one of {', '.join(METHODS)}."
+        )
+    if steps is None:
+        return
+    if method == OCCLUSION:
+        raise UserError(
+            f"`steps`={steps}: occlusion has none; leave it out, or take "
+            f"`method`={INTEGRATED_GRADIENTS}."
+        )
+    if not isinstance(steps, int) or not 1 <= steps <= _STEPS[-1]:
+        raise UserError(
+            f"`steps`={steps}: give a whole number from 1 to {_STEPS[-1]}."
+        )
+
+
+def explain(
+    served: TextModel,
+    row: Mapping[str, Any],
+    answer: Answer,
+    target: Target,
+    method: str,
+    steps: int | None,
+) -> Explanation:
+    """Explains an answer; see `LoadedModel.explain`.
+
+    Args:
+      served: the model, which `check_settings` lets pass.
+      row: what was asked, by column.
+      answer: what it answered.
+      target: what is explained of it.
+      method: one of `METHODS`.
+      steps: of the average; None takes as many as it needs.
+    """
+    forward = Forward(served.model)
+    subject = subject_of(served, forward, row, answer, target)
+    mask = served.tokenizer.vocabulary.mask_id
+    ids, is_word = subject.inputs["input_ids"], subject.owner >= 0
+    both = tf.stack([ids, tf.where(is_word, mask, ids)])
+    score, baseline = _scores(forward, subject, both).tolist()
+    read = np.unique(subject.owner[is_word])
+    error = None
+    if method == INTEGRATED_GRADIENTS:
+        tokens, steps, error = _integrated_gradients(
+            forward, subject, mask, score - baseline, steps
+        )
+        found = np.zeros(len(subject.words))
+        np.add.at(found, subject.owner[is_word], tokens[is_word])
+        found = found[read]
+    else:
+        occluded = subject.owner == read[:, None, None]
+        scores = _scores(forward, subject, tf.where(occluded, mask, ids))
+        found = score - scores
+    total = np.abs(found).sum() or 1.0
+    words = [subject.words[number] for number in read]
+    return Explanation(
+        texts=subject.texts,
+        target=subject.target,
+        unit=subject.unit,
+        score=score,
+        baseline_score=baseline,
+        method=method,
+        steps=steps,
+        completeness_error=error,
+        words=tuple(
+            Word(
+                subject.texts[word.column][word.start : word.end],
+                word.column,
+                word.start,
+                word.end,
+                float(value),
+                float(value / total),
+            )
+            for word, value in zip(words, found, strict=True)
+        ),
+        num_unread=len(subject.words) - len(read),
+        rows=_attention(served, forward, subject),
+    )
+
+
+def _scores(forward: Forward, subject: Subject, ids: tf.Tensor) -> np.ndarray:
+    """What is measured with other ids, int32 [M, R, S]: float64 [M]."""
+    count, rows, length = ids.shape
+    logits = forward.in_blocks(
+        {
+            **{n: tf.tile(v, [count, 1]) for n, v in subject.inputs.items()},
+            "input_ids": tf.reshape(ids, [-1, length]),
+        }
+    )
+    logits = tf.reshape(logits, [count, rows, *logits.shape[1:]])
+    return np.asarray(subject.measure(logits), np.float64)
+
+
+def _integrated_gradients(
+    forward: Forward,
+    subject: Subject,
+    mask: int,
+    difference: float,
+    steps: int | None,
+) -> tuple[np.ndarray, int, float]:
+    """The share of each token [R, S], the steps and the relative error."""
+    counts = (steps,) if steps else _STEPS
+    with Progress(
+        "explaining", sum(counts), 0, " steps", passing=True
+    ) as progress:
+        for count in counts:
+            found = _average(forward, subject, mask, count, progress)
+            missed = abs(found.sum() - difference)
+            error = missed / max(abs(difference), _LEAST_DIFFERENCE)
+            if error < _SMALL_ERROR:
+                break
+    if error >= _SMALL_ERROR:
+        log(
+            f"integrated gradients: after {count} steps the words' shares "
+            f"are {100 * error:.1f} % off what they should add up to; compare "
+            "them with `method`=occlusion."
+        )
+    return found, count, float(error)
+
+
+def _average(
+    forward: Forward,
+    subject: Subject,
+    mask: int,
+    steps: int,
+    progress: Progress,
+) -> np.ndarray:
+    """The share of each token, float64 [R, S], by Gauss-Legendre quadrature.
+
+    Its error falls far faster with the steps than that of equal steps, since
+    the gradient is smooth.
+    """
+    rows, length = subject.owner.shape
+    table = forward.encoder.embeddings.word_table.value
+    words = tf.cast(tf.gather(table, subject.inputs["input_ids"]), tf.float32)
+    start = tf.cast(table[mask], tf.float32)
+    start = tf.where(subject.owner[..., None] >= 0, start, words)
+    change = words - start
+    # On [-1, 1], where the weights add up to 2.
+    nodes, weights = np.polynomial.legendre.leggauss(steps)
+    nodes, weights = (nodes + 1) / 2, weights / 2
+    size = max(TOKENS_AT_ONCE // (rows * length), 1)
+    total = np.zeros(change.shape)
+    for begin in range(0, steps, size):
+        place = nodes[begin : begin + size].astype(np.float32)
+        path = start + place[:, None, None, None] * change
+        inputs = {
+            name: tf.tile(value, [len(place), 1])
+            for name, value in subject.inputs.items()
+        }
+        with tf.GradientTape() as tape:
+            tape.watch(path)
+            embeddings = tf.reshape(path, [-1, *path.shape[2:]])
+            logits = forward({**inputs, "word_embeddings": embeddings})
+            logits = tf.reshape(logits, [len(place), rows, *logits.shape[1:]])
+            score = subject.measure(logits)
+        gradient = np.asarray(tape.gradient(score, path), np.float64)
+        part = weights[begin : begin + size]
+        total += np.tensordot(part, gradient, 1)
+        progress.update(len(place))
+    return (total * change.numpy()).sum(-1)
+
+
+def _attention(
+    served: TextModel, forward: Forward, subject: Subject
+) -> tuple[ReadRow, ...]:
+    """The tokens and the attention of each row, without padding."""
+    outputs = forward.encoder(
+        subject.inputs, training=False, return_attention_probs=True
+    )
+    layers = np.stack(
+        [np.asarray(p, np.float32) for p in outputs["attention_probs"]]
+    )
+    tokens = served.tokenizer.vocabulary.tokens
+    rows = []
+    for number, ids in enumerate(subject.inputs["input_ids"].numpy()):
+        length = int(tf.reduce_sum(subject.inputs["input_mask"][number]))
+        rows.append(
+            ReadRow(
+                tuple(tokens[token] for token in ids[:length]),
+                layers[:, number, :, :length, :length],
+            )
+        )
+    return tuple(rows)

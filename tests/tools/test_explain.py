@@ -1,0 +1,74 @@
+"""The command that explains: a table, a page, one line for each mistake."""
+
+import json
+
+import pytest
+
+from bert_tf.finetuning.model_folder import save_model
+from bert_tf.finetuning.task_model import TaskModel
+from bert_tf.finetuning.text_classification.task import TextClassificationConfig
+from bert_tf.models import bert_classifier
+from tests import commands
+from tests.model_helpers import fill
+from tests.serving import serving_models as models
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    found = tmp_path_factory.mktemp("explain") / "model"
+    model = fill(TaskModel(bert_classifier(models.new_encoder(), 2)), 5, 0.5)
+    config = TextClassificationConfig(
+        task="stars",
+        labels=("bad", "good"),
+        max_seq_length=40,
+        label_kind="classes",
+        num_outputs=2,
+        num_texts=1,
+        text_columns="",
+        label_separator=",",
+        long_inputs="cut",
+        doc_stride=5,
+        threshold=0.5,
+    )
+    save_model(found, model, models.tokenizer(), config)
+    return found
+
+
+def test_a_table_and_files(folder, tmp_path):
+    asked = [f"--model={folder}", "--text=the ferry is good", "--target=good"]
+    for name in ("x.html", "x.json"):
+        output = tmp_path / name
+        done = commands.run("tools.explain", *asked, f"--output={output}")
+        assert (done.returncode, done.stderr) == (0, "")
+        *table, last = done.stdout.splitlines()
+        assert last == str(output)
+        assert table[0].startswith("good: log odds ")
+        assert "completeness error 0." in table[1]
+        assert [line.split()[0] for line in table[3:]] == [
+            *("the", "ferry", "is", "good")
+        ]
+    values = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))
+    assert values["target"] == "good"
+    assert "<!doctype html>" in (tmp_path / "x.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "error: --text is missing; this model"),
+        (["--text=a", "--question=b"], "error: --question: this model"),
+        (["--text=a", "--target=fair"], "error: --target=fair: is no label"),
+        (["--text=a", "--method=x"], "error: flag --method=x"),
+        (["--text=a", "--output=x.pdf"], "error: --output=x.pdf: give a file"),
+        (
+            ["--text=a", "--method=occlusion", "--steps=3"],
+            "error: --steps=3: occlusion has none; leave it out, or take "
+            "--method=integrated_gradients.",
+        ),
+    ],
+)
+def test_mistakes(folder, flags, message):
+    done = commands.run("tools.explain", f"--model={folder}", *flags)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(message)
+    assert "Traceback" not in done.stderr
