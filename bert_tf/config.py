@@ -30,6 +30,11 @@ SIZE_HELP = (
 # which Hugging Face calls "gelu".
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
+# What gets low-rank updates: the kernels of query and value, or all of a block.
+QUERY_VALUE, ALL_DENSE = LORA_ON = ("query_value", "all_dense")
+
+_LORA = ("lora_rank", "lora_alpha", "lora_on")
+
 # A damaged file may ask for more than fits into any memory.
 _MAX_LAYERS = 10_000
 
@@ -76,13 +81,24 @@ class BertConfig(Settings):
         "a bidirectional LSTM, half as wide in each direction, reads the last "
         "block's output; pooler and heads read what it gives",
     )
+    lora_rank: int = setting(
+        0,
+        "rank of the low-rank updates of kernels (LoRA), which are trained in "
+        "place of all else in embeddings and blocks; 0 = there are none",
+    )
+    lora_alpha: float = setting(
+        16.0, "a low-rank update is multiplied by lora_alpha / lora_rank"
+    )
+    lora_on: str = setting(
+        QUERY_VALUE, f"the updated kernels, one of {', '.join(LORA_ON)}"
+    )
 
     def __post_init__(self) -> None:
         for name, kind in self.kinds().items():
             value = check_kind(name, kind, getattr(self, name), "BertConfig")
             if kind is float and not math.isfinite(value):
                 raise UserError(f"{name} is {value}; it must be a number.")
-            if kind is int and value < 1:
+            if kind is int and value < 1 and name != "lora_rank":
                 raise UserError(f"{name} is {value}; it must be at least 1.")
         if self.num_hidden_layers > _MAX_LAYERS:
             raise UserError(
@@ -113,6 +129,20 @@ class BertConfig(Settings):
                 f"hidden_size {self.hidden_size} is odd, and bilstm is true: "
                 "each direction takes half of it."
             )
+        if not 0 <= self.lora_rank <= self.hidden_size:
+            raise UserError(
+                f"lora_rank is {self.lora_rank}; it must lie between 0 and "
+                f"hidden_size {self.hidden_size}."
+            )
+        if not self.lora_alpha > 0:
+            raise UserError(
+                f"lora_alpha is {self.lora_alpha}; it must be above 0."
+            )
+        if self.lora_on not in LORA_ON:
+            raise UserError(
+                f"lora_on is {self.lora_on!r}; it takes one of "
+                f"{', '.join(LORA_ON)}."
+            )
         if self.hidden_act not in ACTIVATIONS:
             raise UserError(
                 f"hidden_act is {self.hidden_act!r}; it takes one of "
@@ -125,7 +155,7 @@ class BertConfig(Settings):
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields by name; bilstm only where it is true.
+        """The fields by name; those of a BiLSTM and of LoRA where there is one.
 
         So that files and fingerprints of other models stay what they were
         before there was one.
@@ -133,6 +163,9 @@ class BertConfig(Settings):
         values = super().to_dict()
         if not self.bilstm:
             del values["bilstm"]
+        if not self.lora_rank:
+            for name in _LORA:
+                del values[name]
         return values
 
     def in_words(self, shapes: Iterable[Sequence[int]]) -> str:
@@ -148,13 +181,19 @@ class BertConfig(Settings):
             f"{parameters:,} parameters"
         )
 
+    def without_lora(self) -> Self:
+        """The same architecture without low-rank updates."""
+        return dataclasses.replace(
+            self, **{name: getattr(BertConfig, name) for name in _LORA}
+        )
+
     def of_masked_lm_head(self) -> Self:
         """The configuration with the masked LM head's own forms put in.
 
         They differ from the encoder's in models of KerasHub alone.
         """
         return dataclasses.replace(
-            self,
+            self.without_lora(),
             hidden_act=self.masked_lm_act or self.hidden_act,
             layer_norm_eps=self.masked_lm_layer_norm_eps or self.layer_norm_eps,
         )

@@ -30,6 +30,8 @@ from bert_tf.named_weights import (
     arrays_of,
     assign_arrays,
     dense_weights,
+    is_low_rank,
+    low_rank_weights,
     lstm_weights,
     norm_weights,
     restore_weights,
@@ -74,6 +76,10 @@ class BertEncoder(keras.Model):
     sequence_output is what it gives, and pooled_output is of the states that
     both directions end with. all_encoder_layers are the blocks' as ever, and
     pooled_only computes all positions. A row is one sequence then.
+
+    With the configuration's `lora_rank` (Hu et al. 2021), kernels have low-rank
+    updates, and of embeddings and blocks these alone are trained. They begin as
+    0, so that the encoder computes what it does without them.
 
     Call arguments:
       inputs: a dict of int32 [B, S]: input_ids, input_mask (1 = token, 0 =
@@ -139,6 +145,10 @@ class BertEncoder(keras.Model):
             layer.build(None)
         if self.bilstm is not None:
             self.bilstm.build(None)
+        if self.config.lora_rank:
+            for layer in (self.embeddings, *self.blocks):
+                for weight in layer.weights:
+                    weight.trainable = is_low_rank(weight.name)
         self.built = True
 
     def __repr__(self) -> str:
@@ -431,6 +441,9 @@ class BertEncoder(keras.Model):
                 name = f"{at}/attention/self/{part}"
                 named[f"{name}/kernel"] = Weight(block.attention.kernel, third)
                 named[f"{name}/bias"] = Weight(block.attention.bias, third)
+                if part in block.attention.updates:
+                    update = block.attention.updates[part]
+                    named |= low_rank_weights(name, update)
             named |= dense_weights(
                 f"{at}/attention/output/dense", block.attention_output
             )

@@ -7,9 +7,16 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_tf.checkpoints import BILSTM, MASKED_LM, Checkpoint, head_shapes
+from bert_tf.checkpoints import (
+    BILSTM,
+    LORA,
+    MASKED_LM,
+    Checkpoint,
+    head_shapes,
+)
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, refuse_faults
+from bert_tf.layers.base import LowRank
 from bert_tf.lazy_arrays import shapes_of_arrays
 from bert_tf.progress import log
 
@@ -60,11 +67,27 @@ NamedWeights = dict[str, Weight]
 
 
 def dense_weights(name: str, layer: Any) -> NamedWeights:
-    """The kernel and bias of a dense layer under a name."""
-    return {
+    """The kernel and bias of a dense layer under a name, and their update."""
+    named = {
         f"{name}/kernel": Weight(layer.kernel),
         f"{name}/bias": Weight(layer.bias),
     }
+    if layer.update is not None:
+        named |= low_rank_weights(name, layer.update)
+    return named
+
+
+def low_rank_weights(name: str, update: LowRank) -> NamedWeights:
+    """Both matrices of the update of the kernel under a name."""
+    return {
+        f"{name}/lora_a": Weight(update.a),
+        f"{name}/lora_b": Weight(update.b),
+    }
+
+
+def is_low_rank(name: str) -> bool:
+    """Whether a variable is a matrix of an update, by its name."""
+    return name.endswith(("lora_a", "lora_b"))
 
 
 def norm_weights(name: str, layer: Any) -> NamedWeights:
@@ -135,11 +158,14 @@ def assign_arrays(
 
 
 def _computation(
-    config: BertConfig, masked_lm: bool, bilstm: bool
+    config: BertConfig, masked_lm: bool, bilstm: bool, lora: bool
 ) -> dict[str, Any]:
     form = {key: getattr(config, key) for key in _COMPUTATION}
     if bilstm:
         form["bilstm"] = config.bilstm
+    if lora:
+        form["lora_rank"] = config.lora_rank
+        form["lora_alpha"] = config.lora_alpha
     if masked_lm:
         head = config.of_masked_lm_head()
         form["masked_lm_act"] = head.hidden_act
@@ -182,7 +208,7 @@ def restore_weights(
     )
     masked_lm = bool(heads[MASKED_LM]) and MASKED_LM not in drawn
     # One that starts fresh is put on a model that has none.
-    read = masked_lm, BILSTM not in drawn
+    read = masked_lm, BILSTM not in drawn, LORA not in drawn
     ours = _computation(config, *read)
     for key, theirs in _computation(checkpoint.config, *read).items():
         if theirs != ours[key]:

@@ -21,6 +21,8 @@ _DOWNLOADED = (
     "model.safetensors",
     "model-*.safetensors",
     "model.safetensors.index.json",
+    "adapter_config.json",
+    "adapter_model.safetensors",
     "bert_config.json",
     "bert_model.*",
     "model.weights.h5",

@@ -22,8 +22,9 @@ def history(folder: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def weights(folder: pathlib.Path) -> dict[str, np.ndarray]:
-    """The weights of the model in a folder."""
-    return read_arrays(folder / "bert_model.safetensors")
+    """The weights of the model, or of the adapter, in a folder."""
+    (path,) = folder.glob("*_model.safetensors")
+    return read_arrays(path)
 
 
 def answer_lines(folder: pathlib.Path) -> list[dict[str, Any]]:

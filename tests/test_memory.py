@@ -32,13 +32,21 @@ def changed(**changes) -> Workload:
 
 
 @pytest.mark.parametrize(
-    ("predictions", "bilstm"), [(0, False), (4, False), (0, True)]
+    ("predictions", "changes"),
+    [
+        (0, {}),
+        (4, {}),
+        (0, {"bilstm": True}),
+        (0, {"lora_rank": 3}),
+        (0, {"lora_rank": 3, "lora_on": "all_dense"}),
+    ],
 )
-def test_parameters_are_those_of_the_model(predictions, bilstm) -> None:
-    work = Workload(small_config(bilstm=bilstm), 10, 3, predictions)
+def test_parameters_are_those_of_the_model(predictions, changes) -> None:
+    work = Workload(small_config(**changes), 10, 3, predictions)
     model, objective, batch = make_trial(work)
-    weights = sum(w.shape.num_elements() for w in model.trainable_variables)
-    assert work.num_parameters == weights
+    trained = sum(w.shape.num_elements() for w in model.trainable_variables)
+    assert work.num_trained == trained
+    assert work.num_parameters == model.count_params()
     # The batch is one that the objective can take.
     losses, _ = objective(model(batch), batch)
     assert all(value > 0 for value in losses.values())
@@ -173,6 +181,23 @@ def test_a_bilstm_takes_more() -> None:
         assert bytes_more > 3 * 4 * more
 
 
+def test_lora_takes_less() -> None:
+    settings = {"size": "base", "objective": "classifier"}
+    work = PlanSettings(**settings, lora_rank=8).workload()
+    plain = PlanSettings(**settings).workload()
+    # Two matrices of two kernels of twelve layers.
+    more = work.num_parameters - plain.num_parameters
+    assert more == 12 * 2 * 2 * 768 * 8
+    parts, before = (predicted_parts(w, False) for w in (work, plain))
+    # The pooler, and two labels.
+    head = 768 * 768 + 768 + 2 * 769
+    assert parts["optimizer slots"] == 8 * (more + head)
+    assert parts["weights"] == before["weights"] + 4 * more
+    assert sum(parts.values()) < sum(before.values()) - 8 * 85e6
+    text = plan(**settings, lora_rank=8, lora_on="all_dense", memory="9GB")
+    assert "LoRA of rank 8 on all_dense" in text
+
+
 def test_several_devices_share_a_batch() -> None:
     settings = {"size": "base", "memory": "12GB", "max_seq_length": 512}
     alone = plan(**settings, train_batch_size=4)
@@ -208,6 +233,8 @@ def test_this_machine_is_asked() -> None:
             "train_batch_size is 9; it takes a multiple of 2",
         ),
         ({"size": "base", "bilstm": True}, "choose `objective`=classifier"),
+        ({"size": "base", "lora_rank": 8}, "choose `objective`=classifier"),
+        ({"size": "base", "lora_on": "all_dense"}, "takes query_value without"),
         ({"init_from": "nowhere"}, "nowhere"),
         ({"config_file": "nowhere.json"}, "nowhere.json: no such file"),
     ],

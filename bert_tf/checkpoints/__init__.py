@@ -7,14 +7,17 @@ from bert_tf.checkpoints.array_file import (
 )
 from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.folder import (
+    base_folder,
     load_checkpoint,
     recognise,
+    save_adapter,
     save_checkpoint,
 )
 from bert_tf.checkpoints.layout import (
     BILSTM,
     CLASSIFIER,
     HEADS_ON_POOLER,
+    LORA,
     MASKED_LM,
     MULTIPLE_CHOICE,
     NEXT_SENTENCE,
@@ -29,6 +32,7 @@ __all__ = [
     "BILSTM",
     "CLASSIFIER",
     "HEADS_ON_POOLER",
+    "LORA",
     "MASKED_LM",
     "MULTIPLE_CHOICE",
     "NEXT_SENTENCE",
@@ -37,11 +41,13 @@ __all__ = [
     "TASK_HEADS",
     "TOKEN_CLASSIFIER",
     "Checkpoint",
+    "base_folder",
     "head_shapes",
     "load_checkpoint",
     "open_arrays",
     "read_arrays",
     "recognise",
+    "save_adapter",
     "save_checkpoint",
     "write_arrays",
 ]

@@ -1,10 +1,13 @@
 """Reading a model folder of any family, and writing those others read."""
 
 import dataclasses
+import functools
 import os
 import pathlib
+from collections.abc import Callable
 
 from bert_tf.checkpoints import (
+    adapter,
     google_tf1,
     hugging_face,
     keras_hub,
@@ -42,6 +45,8 @@ FAMILIES = {
     "model_garden": model_garden,
     "hugging_face": hugging_face,
     "keras_hub": keras_hub,
+    # Is read, and written, with its base.
+    "adapter": adapter,
 }
 WRITTEN = ("bert_tf", "google_tf1", "hugging_face")
 # What each family's configuration is called, and its weights; for errors.
@@ -50,6 +55,7 @@ _CONFIG_FILES = {
     "google_tf1": "bert_config.json",
     "hugging_face": "config.json",
     "keras_hub": "config.json",
+    "adapter": adapter.CONFIG_FILE,
 }
 _WEIGHTS_OF = {
     "bert_config.json": (
@@ -59,6 +65,7 @@ _WEIGHTS_OF = {
         "neither model.safetensors (Hugging Face) nor model.weights.h5 "
         "(KerasHub)"
     ),
+    adapter.CONFIG_FILE: f"no {adapter.WEIGHTS_FILE} (peft)",
 }
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
 
@@ -107,7 +114,9 @@ def _missing(folder: pathlib.Path) -> str:
     return f"it holds no weights of {', '.join(FAMILIES)}"
 
 
-def load_checkpoint(source: str | os.PathLike) -> Checkpoint:
+def load_checkpoint(
+    source: str | os.PathLike, merge: bool = True
+) -> Checkpoint:
     """Opens a BERT of any family.
 
     The weights are checked against the configuration here and read when they
@@ -116,16 +125,24 @@ def load_checkpoint(source: str | os.PathLike) -> Checkpoint:
     Args:
       source: a model folder of ours, Google's (TF1), TensorFlow Model
         Garden's, Hugging Face's or KerasHub's; or hf://organisation/name (with
-        @revision behind it or without), or keras_hub://preset.
+        @revision behind it or without), or keras_hub://preset. Of a folder with
+        an adapter (LoRA) its base is opened too.
+      merge: False leaves the low-rank matrices of an adapter beside the kernels
+        of its base; otherwise they are added to them.
 
     Raises:
       UserError: the source is missing, of no known family or of two, or its
-        files are damaged or do not fit each other.
+        files are damaged or do not fit each other; or the base of an adapter
+        is missing or has changed.
     """
     folder = local_folder(source)
-    checkpoint = dataclasses.replace(
-        FAMILIES[recognise(folder)].read(folder), source=str(source)
-    )
+    family = recognise(folder)
+    if family == "adapter":
+        found = adapter.read(folder, _open_base(folder))
+        found = adapter.merged(found) if merge else found
+    else:
+        found = FAMILIES[family].read(folder)
+    checkpoint = dataclasses.replace(found, source=str(source))
     _check_labels(checkpoint, f"{folder}")
     vocabulary = read_vocabulary(folder)
     if vocabulary is None:
@@ -140,13 +157,29 @@ def load_checkpoint(source: str | os.PathLike) -> Checkpoint:
     return dataclasses.replace(checkpoint, **vars(config))
 
 
+def base_folder(folder: pathlib.Path) -> pathlib.Path:
+    """The folder on this machine of the base model of an adapter."""
+    return local_folder(adapter.base_of(folder))
+
+
+def _open_base(folder: pathlib.Path) -> Checkpoint:
+    try:
+        return load_checkpoint(adapter.base_of(folder))
+    except UserError as error:
+        raise UserError(
+            f"{folder}: the base model of this adapter cannot be opened; put "
+            "it back, or name where it lies as base_model_name_or_path in "
+            f"{adapter.CONFIG_FILE} ({error})"
+        ) from None
+
+
 def save_checkpoint(
     folder: str | os.PathLike, checkpoint: Checkpoint, to: str = "bert_tf"
 ) -> None:
     """Writes a checkpoint into a folder.
 
     A folder that is not there yet appears whole or not at all; in one that is
-    there, each file does.
+    there, each file does. Low-rank updates (LoRA) are added to their kernels.
 
     Args:
       folder: the folder, made if it is not there.
@@ -180,15 +213,42 @@ def save_checkpoint(
                 f"{checkpoint.source}: {to} has no place for a BiLSTM (bilstm "
                 "is true); write bert_tf."
             )
-    checkpoint = _checked(checkpoint)
-    folder = pathlib.Path(folder)
+    checkpoint = adapter.merged(_checked(checkpoint))
+    _save(pathlib.Path(folder), checkpoint, to, FAMILIES[to].write)
+
+
+def save_adapter(
+    folder: str | os.PathLike, checkpoint: Checkpoint, base: Checkpoint
+) -> None:
+    """Writes what LoRA has trained of a checkpoint, as `save_checkpoint` does.
+
+    Args:
+      folder: the folder, made if it is not there.
+      checkpoint: a model with low-rank updates and one head of a task.
+      base: the model that training began with, by the name under which it will
+        be found again (`source`).
+
+    Raises:
+      UserError: arrays that do not fit the configuration, or a folder with
+        other weights in it.
+    """
+    write = functools.partial(adapter.write, base=base)
+    _save(pathlib.Path(folder), _checked(checkpoint), "adapter", write)
+
+
+def _save(
+    folder: pathlib.Path,
+    checkpoint: Checkpoint,
+    to: str,
+    write: Callable[[pathlib.Path, Checkpoint], None],
+) -> None:
     if folder.exists():
         _refuse_other_weights(folder, to)
-        _write(folder, checkpoint, to)
+        _write(folder, checkpoint, to, write)
         return
     with written_beside(folder) as beside:
         beside.mkdir()
-        _write(beside, checkpoint, to)
+        _write(beside, checkpoint, to, write)
 
 
 def _checked(checkpoint: Checkpoint) -> Checkpoint:
@@ -224,7 +284,8 @@ def _refuse_other_weights(folder: pathlib.Path, to: str) -> None:
     """Refuses a folder where a second model would lie, or a mixture."""
     for name, family in FAMILIES.items():
         # Ours are replaced file by file: that is how a run ends.
-        if family.found_in(folder) and (name, to) != ("bert_tf", "bert_tf"):
+        replaced = name == to and name in ("bert_tf", "adapter")
+        if family.found_in(folder) and not replaced:
             raise UserError(
                 f"{folder}: holds weights of {name} already; choose another "
                 "folder."
@@ -255,8 +316,13 @@ def _check_masked_lm_head(checkpoint: Checkpoint, to: str) -> None:
         )
 
 
-def _write(folder: pathlib.Path, checkpoint: Checkpoint, to: str) -> None:
-    FAMILIES[to].write(folder, checkpoint)
+def _write(
+    folder: pathlib.Path,
+    checkpoint: Checkpoint,
+    to: str,
+    write: Callable[[pathlib.Path, Checkpoint], None],
+) -> None:
+    write(folder, checkpoint)
     if checkpoint.labels is None:
         (folder / LABELS_FILE).unlink(missing_ok=True)
     if checkpoint.vocabulary is not None:

@@ -230,7 +230,7 @@ def read(folder: pathlib.Path) -> Checkpoint:
         shared = _shared_head(values, path)
     prefix = "bert." if f"bert.{_WORDS}" in found else ""
     ignored: tuple[str, ...] = _IGNORED
-    table = _table(
+    table = stored_as_theirs(
         config,
         shared,
         prefix,
@@ -336,7 +336,7 @@ def _check_tied(
         )
 
 
-def _table(
+def stored_as_theirs(
     config: BertConfig,
     shared: str | None,
     prefix: str = "bert.",
@@ -353,7 +353,11 @@ def _table(
       bias: the name of the masked LM's output bias.
     """
     norm = (".gamma", ".beta") if old_norms else (".weight", ".bias")
-    ends = {Kind.NORM: norm, Kind.VECTOR: ("",)}
+    ends = {
+        Kind.NORM: norm,
+        Kind.VECTOR: ("",),
+        Kind.LOW_RANK: (".lora_A.weight", ".lora_B.weight"),
+    }
     encoder = {part.ours for part in encoder_parts(config)}
     encoder |= {part.ours for part in HEAD_PARTS[POOLER]}
     unread = {
@@ -374,7 +378,8 @@ def _table(
             ends.get(part.kind, (".weight", ".bias")),
             strict=False,
         ):
-            kernel = part.kind is Kind.DENSE and len(shape) > 1
+            kinds = (Kind.DENSE, Kind.LOW_RANK)
+            kernel = part.kind in kinds and len(shape) > 1
             table[name] = Stored(
                 stem + end, shape[::-1] if kernel else shape, kernel
             )
@@ -419,7 +424,8 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
         values["id2label"] = {str(i): name for i, name in enumerate(labels)}
         values["label2id"] = {name: i for i, name in enumerate(labels)}
     prefix = "" if architecture == "BertModel" else "bert."
-    arrays = write_stored(checkpoint.arrays, _table(config, shared, prefix))
+    table = stored_as_theirs(config, shared, prefix)
+    arrays = write_stored(checkpoint.arrays, table)
     # transformers asks for this entry.
     write_arrays(folder / WEIGHTS_FILE, arrays, {"format": "pt"})
     _write_json(folder / CONFIG_FILE, values)

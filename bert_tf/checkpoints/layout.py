@@ -10,7 +10,7 @@ import dataclasses
 import enum
 from collections.abc import Iterable, Iterator
 
-from bert_tf.config import BertConfig
+from bert_tf.config import ALL_DENSE, BertConfig
 
 # None stands for a size that the configuration does not have (the number of
 # labels of a head).
@@ -26,6 +26,8 @@ TOKEN_CLASSIFIER = "token_classifier"
 MULTIPLE_CHOICE = "multiple_choice"
 # Between the encoder and all of the others; there where `bilstm` is true.
 BILSTM = "bilstm"
+# Low-rank updates of the encoder's kernels; there where `lora_rank` is not 0.
+LORA = "lora"
 # Those that a fine-tuning makes.
 TASK_HEADS = (CLASSIFIER, SPAN, TOKEN_CLASSIFIER, MULTIPLE_CHOICE)
 
@@ -42,6 +44,8 @@ class Kind(enum.Enum):
     NORM = enum.auto()
     # One direction, its gates i, f, c and o side by side, as in Keras.
     LSTM = enum.auto()
+    # The update of a kernel [in, out]: [in, rank] and [rank, out].
+    LOW_RANK = enum.auto()
     # The last layer of a head.
     OUTPUT = enum.auto()
 
@@ -53,6 +57,7 @@ _ENDS = {
     Kind.DENSE: ("/kernel", "/bias"),
     Kind.NORM: ("/gamma", "/beta"),
     Kind.LSTM: ("/kernel", "/recurrent_kernel", "/bias"),
+    Kind.LOW_RANK: ("/lora_a", "/lora_b"),
     Kind.OUTPUT: ("output_weights", "output_bias"),
 }
 
@@ -104,6 +109,10 @@ class Part:
             getattr(config, size) if isinstance(size, str) else size
             for size in self.sizes
         )
+        if self.kind is Kind.LOW_RANK:
+            (rows, columns), rank = first, config.lora_rank
+            matrices = (rows, rank), (rank, columns)
+            return dict(zip(names, matrices, strict=True))
         second = first[:1] if self.kind is Kind.OUTPUT else first[-1:]
         return dict(zip(names, (first, second), strict=False))
 
@@ -292,8 +301,12 @@ HEAD_PARTS = {
 
 def _heads(config: BertConfig) -> dict[str, tuple[Part, ...]]:
     """The parts of each head that a model may have."""
-    heads = HEAD_PARTS.items()
-    return {h: parts for h, parts in heads if config.bilstm or h != BILSTM}
+    heads = dict(HEAD_PARTS)
+    if not config.bilstm:
+        del heads[BILSTM]
+    if config.lora_rank:
+        heads[LORA] = tuple(_low_rank_parts(config))
+    return heads
 
 
 def encoder_parts(config: BertConfig) -> Iterator[Part]:
@@ -302,6 +315,14 @@ def encoder_parts(config: BertConfig) -> Iterator[Part]:
     for number in range(config.num_hidden_layers):
         for part in _LAYER:
             yield part.of_layer(number)
+
+
+def _low_rank_parts(config: BertConfig) -> Iterator[Part]:
+    """The updates of the encoder's kernels."""
+    for part in encoder_parts(config):
+        attends = part.ours.endswith(("/query", "/value"))
+        if part.kind is Kind.DENSE and (attends or config.lora_on == ALL_DENSE):
+            yield dataclasses.replace(part, kind=Kind.LOW_RANK)
 
 
 def all_parts(config: BertConfig) -> Iterator[Part]:

@@ -10,6 +10,7 @@ import numpy as np
 from bert_tf.checkpoints.layout import (
     BILSTM,
     HEADS_ON_POOLER,
+    LORA,
     POOLER,
     Shape,
     Shapes,
@@ -76,7 +77,7 @@ def read_stored(
     }
     required = set(encoder_shapes(config))
     for head, arrays in heads.items():
-        if present & set(arrays) or head == BILSTM:
+        if present & set(arrays) or head in (BILSTM, LORA):
             required |= set(arrays)
             if head in HEADS_ON_POOLER:
                 required |= set(heads[POOLER])

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.checkpoints import open_arrays
+from bert_tf.checkpoints import base_folder, open_arrays, recognise
 from bert_tf.checkpoints.h5_file import open_h5_arrays
 from bert_tf.checkpoints.hugging_face_files import open_weights
 from bert_tf.checkpoints.tensorflow_reader import (
@@ -33,6 +33,7 @@ def open_variables(folder: pathlib.Path, family: str) -> SourceVariables:
         "model_garden": _open_model_garden,
         "hugging_face": _open_hugging_face,
         "keras_hub": _open_keras_hub,
+        "adapter": _open_adapter,
     }[family](folder)
 
 
@@ -232,6 +233,95 @@ class HuggingFaceVariables(SourceVariables):
 def _open_hugging_face(folder: pathlib.Path) -> HuggingFaceVariables:
     return HuggingFaceVariables(
         read_json_object(folder / "config.json"), open_weights(folder)
+    )
+
+
+class AdapterVariables(SourceVariables):
+    """A base model's variables, with low-rank matrices beside its kernels.
+
+    Names of peft; every weight is [out, in].
+
+    Args:
+      base: the variables of the base model.
+      config: what adapter_config.json holds.
+      arrays: the arrays of the adapter by name.
+    """
+
+    def __init__(
+        self,
+        base: SourceVariables,
+        config: Mapping[str, Any],
+        arrays: LazyArrays,
+    ) -> None:
+        names = {
+            name.removeprefix("base_model.model.").removeprefix("bert."): name
+            for name in arrays
+        }
+        super().__init__(base.form, arrays.renamed(names))
+        self.base = base
+        self.scale = config["lora_alpha"] / config["r"]
+        # Of the base's heads its pooler alone is a part of the model.
+        shared = {
+            "SEQ_CLS": "classifier",
+            "TOKEN_CLS": "token_classifier",
+            None: "multiple_choice",
+        }.get(config["task_type"])
+        heads = HuggingFaceVariables.HEADS | {shared: "classifier."}
+        self.own = {
+            part: name for part, name in heads.items() if f"{name}bias" in names
+        }
+        self.heads = {
+            part: name
+            for part, name in base.heads.items()
+            if part in ("pooler", "bilstm")
+        } | self.own
+        if "bert/bilstm/forward/bias" in names:
+            self.own["bilstm"] = self.heads["bilstm"] = "bert/bilstm/{}/"
+
+    def kernel_and_bias(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Those of a head; every weight is used transposed."""
+        return self.array(f"{name}weight").T, self.array(f"{name}bias")
+
+    def table(self, name: str) -> np.ndarray:
+        """That of the base."""
+        return self.base.table(name)
+
+    def norm(
+        self, part: str, layer: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """That of the base."""
+        return self.base.norm(part, layer)
+
+    def lstm(self, direction: str) -> list[np.ndarray]:
+        """The adapter's own, or that of the base."""
+        owner = super() if "bilstm" in self.own else self.base
+        return owner.lstm(direction)
+
+    def linear(
+        self, inputs: np.ndarray, part: str, layer: int | None = None
+    ) -> np.ndarray:
+        """What the base gives, and the product with the low-rank matrices."""
+        if part in self.own:
+            return super().linear(inputs, part)
+        outputs = self.base.linear(inputs, part, layer)
+        if layer is None:
+            return outputs
+        name = HuggingFaceVariables.LINEAR[part].format(layer)
+        if f"{name}lora_A.weight" not in self.arrays:
+            return outputs
+        first, second = (
+            self.array(f"{name}lora_{matrix}.weight").astype(np.float64).T
+            for matrix in "AB"
+        )
+        return outputs + self.scale * (inputs @ first @ second)
+
+
+def _open_adapter(folder: pathlib.Path) -> AdapterVariables:
+    base = base_folder(folder)
+    return AdapterVariables(
+        open_variables(base, recognise(base)),
+        read_json_object(folder / "adapter_config.json"),
+        open_arrays(folder / "adapter_model.safetensors"),
     )
 
 

@@ -6,7 +6,12 @@ import os
 import pathlib
 from typing import Any
 
-from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+from bert_tf.checkpoints import (
+    Checkpoint,
+    load_checkpoint,
+    save_adapter,
+    save_checkpoint,
+)
 from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
@@ -23,8 +28,18 @@ def save_model(
     model: TaskModel,
     tokenizer: BertTokenizer,
     config: TaskConfig,
+    base: Checkpoint | None = None,
 ) -> None:
-    """Writes a fine-tuned model into a folder, made if it is not there."""
+    """Writes a fine-tuned model into a folder, made if it is not there.
+
+    Args:
+      folder: the folder.
+      model: the model.
+      tokenizer: that of the model.
+      config: how to use the model.
+      base: what the training of low-rank updates (LoRA) began with, to write
+        them and the head as an adapter of that; None writes the whole model.
+    """
     checkpoint = Checkpoint(
         model.encoder.config,
         model.arrays(),
@@ -33,7 +48,10 @@ def save_model(
         labels=(config.labels or None) if model.in_checkpoint else None,
         **vars(tokenizer.config),
     )
-    save_checkpoint(folder, checkpoint)
+    if base is None:
+        save_checkpoint(folder, checkpoint)
+    else:
+        save_adapter(folder, checkpoint, base)
     model.save_beside(pathlib.Path(folder))
     text = json.dumps(dataclasses.asdict(config), indent=2)
     write_text(pathlib.Path(folder) / TASK_FILE, text + "\n")

@@ -29,10 +29,10 @@ from bert_tf.training.run_folder import (
     refuse_other_folders,
 )
 
+_MODEL = ("bert_config.json", "bert_model.safetensors")
+_ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 # What the best training's folder hands on; the last makes a folder a model.
 _KEPT = (
-    "bert_config.json",
-    "bert_model.safetensors",
     "vocab.txt",
     "tokenizer_config.json",
     LABELS_FILE,
@@ -152,7 +152,8 @@ def _keep(
     best: pathlib.Path, output_dir: pathlib.Path, data: TrainingData
 ) -> None:
     """Copies the best training's model and answers."""
-    names = [*_KEPT, *data.task.extra_files]
+    weights = _ADAPTER if data.initial.config.lora_rank else _MODEL
+    names = [*weights, *_KEPT, *data.task.extra_files]
     names[:0] = [f"eval_{split}.json" for split in data.dev]
     for name in names:
         # A task without labels has no file of them, and a picture may fail.

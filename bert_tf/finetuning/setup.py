@@ -11,6 +11,7 @@ import numpy as np
 
 from bert_tf.checkpoints import (
     HEADS_ON_POOLER,
+    LORA,
     POOLER,
     Checkpoint,
     load_checkpoint,
@@ -107,11 +108,13 @@ def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, BertTokenizer]:
             f"freeze_layers={recipe.freeze_layers}: {source} has "
             f"{config.num_hidden_layers} layers; choose at most that."
         )
-    if recipe.bilstm:
-        # Whatever reads the model's configuration knows of it from here on.
-        with_one = config.to_dict() | {"bilstm": True}
-        config = BertConfig.from_dict(with_one, source)
-        initial = dataclasses.replace(initial, config=config)
+    added: dict[str, Any] = {"bilstm": True} if recipe.bilstm else {}
+    if recipe.lora_rank:
+        for name in ("lora_rank", "lora_alpha", "lora_on"):
+            added[name] = getattr(recipe, name)
+    # Whatever reads the model's configuration knows of it from here on.
+    config = BertConfig.from_dict(config.to_dict() | added, source)
+    initial = dataclasses.replace(initial, config=config)
     return initial, BertTokenizer.from_checkpoint(recipe.init_from)
 
 
@@ -171,6 +174,9 @@ def _fresh_heads(
     # A pooler that nothing of the task's reads is not missed.
     missed = POOLER in initial.heads or task.head in HEADS_ON_POOLER
     unread = () if missed else (POOLER,)
+    if initial.config.lora_rank:
+        # Updates are new, which the recipe says.
+        unread = (*unread, LORA)
     if task.head not in initial.heads:
         return unread
     trained_for = task_of(recipe.init_from)

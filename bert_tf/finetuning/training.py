@@ -104,7 +104,8 @@ def train_once(
             last = scorer.tuned(
                 main, newest.predictions if newest else scorer.predict(main)
             )
-        save_model(output_dir / LAST, model, data.tokenizer, last.config)
+        base = data.initial if recipe.lora_rank else None
+        save_model(output_dir / LAST, model, data.tokenizer, last.config, base)
         best.assign()
         scored = {}
         for name, split in data.dev.items():
@@ -116,7 +117,7 @@ def train_once(
                 name: scorer.rescored(data.dev[name], found)
                 for name, found in scored.items()
             }
-        save_model(output_dir, model, data.tokenizer, scorer.config)
+        save_model(output_dir, model, data.tokenizer, scorer.config, base)
         return write_results(
             output_dir, recipe, data, scorer, scored, loop, history
         )
@@ -205,9 +206,13 @@ def _announce(model: TaskModel, phase: Phase, data: TrainingData) -> None:
     config, rows = model.encoder.config, data.train.rows
     examples = len(data.train.examples)
     shown = f" in {len(rows):,} rows" if len(rows) != examples else ""
+    parameters = f"{model.count_params():,} parameters"
+    if config.lora_rank:
+        trained = sum(math.prod(v.shape) for v in model.trainable_variables)
+        parameters += f", {trained:,} of them trained"
     print(
         f"{data.task.name}: {config.num_hidden_layers} layers of "
-        f"{config.hidden_size}, {model.count_params():,} parameters; "
+        f"{config.hidden_size}, {parameters}; "
         f"{examples:,} examples{shown} of {rows.lengths.mean():.0f} tokens on "
         f"average; {phase.num_steps:,} steps of {phase.batch_size}",
         flush=True,

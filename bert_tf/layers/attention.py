@@ -5,13 +5,16 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.layers.base import ConfiguredLayer
+from bert_tf.config import ALL_DENSE
+from bert_tf.layers.base import ConfiguredLayer, LowRank
 from bert_tf.layers.heads import at_positions
 from bert_tf.layers.unpadding import TokenPlaces
 
 # Added to the scores of positions that may not be attended to
 # (google-research/bert, modeling.py, attention_layer).
 MASKED_SCORE = -10000.0
+# As they lie side by side in the kernel.
+_PARTS = ("query", "key", "value")
 
 
 def attention_adder(
@@ -90,6 +93,13 @@ class SelfAttention(ConfiguredLayer):
         hidden = self.config.hidden_size
         self.kernel = self.add_kernel("qkv_kernel", (hidden, 3 * hidden))
         self.bias = self.add_bias("qkv_bias", 3 * hidden)
+        self.updates: dict[str, LowRank] = {}
+        if self.config.lora_rank:
+            everywhere = self.config.lora_on == ALL_DENSE
+            self.updates = {
+                part: self.add_low_rank(f"{part}_", hidden, hidden)
+                for part in (_PARTS if everywhere else ("query", "value"))
+            }
         self.dropout = self.make_dropout(
             self.config.attention_probs_dropout_prob
         )
@@ -192,7 +202,27 @@ class SelfAttention(ConfiguredLayer):
         """Some of query, key and value side by side, [B, S, P * H]."""
         width = self.config.hidden_size
         columns = slice(first * width, last * width)
-        return self.project(hidden, self.kernel[:, columns], self.bias[columns])
+        return self.project(
+            hidden,
+            self.kernel[:, columns],
+            self.bias[columns],
+            update=self._update(first, last),
+        )
+
+    def _update(self, first: int, last: int) -> LowRank | None:
+        """The updates of some parts as one, whose b is 0 off the diagonal."""
+        width, downs, ups = self.config.hidden_size, [], []
+        for place, part in enumerate(_PARTS[first:last]):
+            if part in self.updates:
+                a, b = self.updates[part]
+                beside = place * width, (last - first - 1 - place) * width
+                downs.append(a)
+                ups.append(ops.pad(b, ((0, 0), beside)))
+        if not downs:
+            return None
+        return LowRank(
+            ops.concatenate(downs, axis=1), ops.concatenate(ups, axis=0)
+        )
 
     def _split(self, parts: Any) -> list[Any]:
         """Each of P parts [B, S, P * H] in heads, [B, N, S, D]."""

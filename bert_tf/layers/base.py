@@ -1,6 +1,6 @@
 """What every layer here shares, and the layers that all others are made of."""
 
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import keras
 from keras import ops
@@ -49,6 +49,17 @@ class Dropout(keras.layers.Dropout):
         return inputs * (ops.cast(kept, "float32") * scale)
 
 
+class LowRank(NamedTuple):
+    """An update of a kernel [I, O], lora_alpha / lora_rank times a b.
+
+    Hu et al. 2021, "LoRA: Low-rank adaptation of large language models",
+    section 4.1. `a` is float [I, R] and `b` float [R, O].
+    """
+
+    a: Any
+    b: Any
+
+
 class ConfiguredLayer(keras.layers.Layer):
     """Base of the layers: takes a `BertConfig` and keeps it when saved.
 
@@ -62,6 +73,9 @@ class ConfiguredLayer(keras.layers.Layer):
       dtype: Keras dtype policy or its name, such as "mixed_bfloat16".
       trainable: whether training changes the weights.
     """
+
+    # Of the layer's kernel.
+    update: LowRank | None = None
 
     def __init__(
         self,
@@ -97,6 +111,27 @@ class ConfiguredLayer(keras.layers.Layer):
             name=name, shape=(size,), initializer="zeros", autocast=False
         )
 
+    def add_low_rank(self, prefix: str, inputs: int, units: int) -> LowRank:
+        """Adds an update that is 0 until it is trained.
+
+        As in microsoft/LoRA, loralib/layers.py: `a` is drawn as PyTorch draws
+        the kernel of a linear layer, uniform within I^-0.5, and `b` is 0.
+        """
+        rank, bound = self.config.lora_rank, inputs**-0.5
+        a = self.add_weight(
+            name=f"{prefix}lora_a",
+            shape=(inputs, rank),
+            initializer=keras.initializers.RandomUniform(-bound, bound),
+            autocast=False,
+        )
+        b = self.add_weight(
+            name=f"{prefix}lora_b",
+            shape=(rank, units),
+            initializer="zeros",
+            autocast=False,
+        )
+        return LowRank(a, b)
+
     def make_dropout(self, rate: float, name: str = "dropout") -> Dropout:
         """A dropout layer that works in float32, as `Dropout` does."""
         return Dropout(rate, name=name, dtype="float32")
@@ -106,7 +141,12 @@ class ConfiguredLayer(keras.layers.Layer):
         return ops.cast(tensor, self.compute_dtype)
 
     def project(
-        self, inputs: Any, kernel: Any, bias: Any, hidden_act: str = "linear"
+        self,
+        inputs: Any,
+        kernel: Any,
+        bias: Any,
+        hidden_act: str = "linear",
+        update: LowRank | None = None,
     ) -> Any:
         """activation(inputs @ kernel + bias), one product of two matrices.
 
@@ -118,13 +158,19 @@ class ConfiguredLayer(keras.layers.Layer):
           kernel: float [I, O].
           bias: float [O].
           hidden_act: the activation; see `activate`.
+          update: is added to the kernel, which is not made for that.
 
         Returns:
           float [..., O] in the compute dtype.
         """
         rows = ops.reshape(self.compute(inputs), (-1, kernel.shape[0]))
         parts = rows, self.compute(kernel), self.compute(bias)
-        if hidden_act == "gelu_erf" and self.compute_dtype != "float32":
+        if update is not None:
+            scale = self.config.lora_alpha / self.config.lora_rank
+            low = ops.matmul(rows, self.compute(update.a))
+            added = ops.matmul(low, self.compute(update.b * scale))
+            rows = activate(hidden_act, product(*parts) + added)
+        elif hidden_act == "gelu_erf" and self.compute_dtype != "float32":
             rows = gelu_erf_product(*parts)
         else:
             rows = activate(hidden_act, product(*parts))
@@ -144,6 +190,8 @@ class ConfiguredLayer(keras.layers.Layer):
 @keras.saving.register_keras_serializable(package="bert_tf")
 class Dense(ConfiguredLayer):
     """activation(inputs @ kernel + bias) over the last axis.
+
+    With the configuration's lora_rank the kernel has a low-rank update.
 
     Args:
       config: the architecture.
@@ -174,10 +222,14 @@ class Dense(ConfiguredLayer):
         assert inputs is not None
         self.kernel = self.add_kernel("kernel", (inputs, self.units))
         self.bias = self.add_bias("bias", self.units)
+        if self.config.lora_rank:
+            self.update = self.add_low_rank("", inputs, self.units)
 
     def call(self, inputs: Any) -> Any:
         """Maps float [..., I] to float [..., O] in the compute dtype."""
-        return self.project(inputs, self.kernel, self.bias, self.hidden_act)
+        return self.project(
+            inputs, self.kernel, self.bias, self.hidden_act, self.update
+        )
 
     def get_config(self) -> dict[str, Any]:
         """The constructor arguments as plain data."""

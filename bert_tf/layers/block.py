@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.config import QUERY_VALUE
 from bert_tf.layers.attention import SelfAttention
 from bert_tf.layers.base import ConfiguredLayer, Dense, LayerNorm
 from bert_tf.layers.heads import at_positions
@@ -25,21 +26,25 @@ class TransformerBlock(ConfiguredLayer):
         config, policy = self.config, self.dtype_policy
         wide = (None, None, config.hidden_size)
         self.attention = SelfAttention(config, name="attention", dtype=policy)
+        # That of the layers which LoRA leaves alone.
+        dense = config
+        if config.lora_on == QUERY_VALUE:
+            dense = config.without_lora()
         self.attention_output = Dense(
-            config, config.hidden_size, name="attention_output", dtype=policy
+            dense, config.hidden_size, name="attention_output", dtype=policy
         )
         self.attention_norm = LayerNorm(
             config, name="attention_layer_norm", dtype=policy
         )
         self.intermediate = Dense(
-            config,
+            dense,
             config.intermediate_size,
             config.hidden_act,
             name="intermediate",
             dtype=policy,
         )
         self.output_dense = Dense(
-            config, config.hidden_size, name="output", dtype=policy
+            dense, config.hidden_size, name="output", dtype=policy
         )
         self.output_norm = LayerNorm(
             config, name="output_layer_norm", dtype=policy

@@ -157,7 +157,8 @@ def _last_step_seconds(work: Workload) -> float:
         gradient_accumulation_steps=work.gradient_accumulation_steps,
     )
     strategy = tf.distribute.get_strategy()
-    step = make_step(recipe, model, objective, strategy, total_steps=100)
+    frozen = model.non_trainable_weights
+    step = make_step(recipe, model, objective, strategy, 100, frozen)
     tensors = {name: tf.identity(value) for name, value in batch.items()}
     for _ in range(_STEPS):
         begin = time.monotonic()

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 
 from bert_tf.checkpoints import load_checkpoint
-from bert_tf.config import SIZE_HELP, BertConfig
+from bert_tf.config import LORA_ON, SIZE_HELP, BertConfig
 from bert_tf.errors import UserError
 from bert_tf.memory.prediction import (
     Workload,
@@ -50,6 +50,14 @@ class PlanSettings(Settings):
     bilstm: bool = setting(
         False, "put a BiLSTM on top of the encoder, of a classifier"
     )
+    lora_rank: int = setting(
+        0, "LoRA, of a classifier: rank of the updates; 0 = none", at_least=0
+    )
+    lora_on: str = setting(
+        BertConfig.lora_on,
+        f"LoRA: the kernels that have updates, {' or '.join(LORA_ON)}",
+        choices=LORA_ON,
+    )
     gradient_accumulation_steps: int = setting(
         1, "slices of a device's batch", at_least=1
     )
@@ -72,6 +80,8 @@ class PlanSettings(Settings):
         self._check(
             "max_predictions_per_seq", good, f"0 to {self.max_seq_length}"
         )
+        good = bool(self.lora_rank) or self.lora_on == BertConfig.lora_on
+        self._check("lora_on", good, f"{BertConfig.lora_on} without lora_rank")
         if self.memory:
             parse_memory(self.memory)
 
@@ -105,12 +115,21 @@ class PlanSettings(Settings):
     def _work(self, config: BertConfig, length: int) -> Workload:
         if self.bilstm:
             config = dataclasses.replace(config, bilstm=True)
+        if self.lora_rank:
+            config = dataclasses.replace(
+                config, lora_rank=self.lora_rank, lora_on=self.lora_on
+            )
         predictions = 0
         if self.objective == "pretraining":
             if config.bilstm:
                 raise UserError(
                     "`objective`=pretraining: a BiLSTM (bilstm is true) is put "
                     "on for fine-tuning alone; choose `objective`=classifier."
+                )
+            if config.lora_rank:
+                raise UserError(
+                    f"lora_rank={config.lora_rank}: LoRA is for fine-tuning "
+                    "alone; choose `objective`=classifier."
                 )
             # google-research/bert's README: max_seq_length * masked_lm_prob.
             predictions = max(round(0.15 * length), 1)
@@ -202,6 +221,8 @@ def _headline(settings: PlanSettings, work: Workload, limit: float) -> str:
     if work.max_predictions_per_seq:
         what = f"pre-training, {work.max_predictions_per_seq} predictions a row"
     again = ", rematerialize" if work.rematerialize else ""
+    if rank := work.config.lora_rank:
+        what += f", LoRA of rank {rank} on {work.config.lora_on}"
     whose = "given" if settings.memory else device_name()
     return (
         f"{name}, {work.num_parameters / 1e6:.1f} M parameters, "

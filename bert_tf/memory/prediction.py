@@ -15,12 +15,13 @@ from typing import Self
 from bert_tf.checkpoints import (
     BILSTM,
     CLASSIFIER,
+    LORA,
     MASKED_LM,
     NEXT_SENTENCE,
     POOLER,
     head_shapes,
 )
-from bert_tf.checkpoints.layout import encoder_shapes
+from bert_tf.checkpoints.layout import Shapes, encoder_shapes
 from bert_tf.config import BertConfig
 
 # Of float32, in which weights, masks of dropout and normalisation are.
@@ -79,21 +80,34 @@ class Workload:
     @property
     def num_parameters(self) -> int:
         """Weights of the encoder and of the heads."""
-        heads = head_shapes(self.config)
+        return _count(encoder_shapes(self.config)) + self._in_heads
+
+    @property
+    def num_trained(self) -> int:
+        """Weights that have gradients; with LoRA none of the encoder's own."""
+        lora = self.config.lora_rank
+        return self._in_heads if lora else self.num_parameters
+
+    @property
+    def _in_heads(self) -> int:
         if self.max_predictions_per_seq:
             used = [POOLER, MASKED_LM, NEXT_SENTENCE]
         else:
             used = [POOLER, CLASSIFIER]
         if self.config.bilstm:
             used.append(BILSTM)
-        shapes = [*encoder_shapes(self.config).values()]
-        for head in used:
-            shapes += heads[head].values()
-        # The number of labels is None.
-        return sum(
-            math.prod(2 if size is None else size for size in shape)
-            for shape in shapes
-        )
+        if self.config.lora_rank:
+            used.append(LORA)
+        heads = head_shapes(self.config)
+        return sum(_count(heads[head]) for head in used)
+
+
+def _count(shapes: Shapes) -> int:
+    """Numbers in arrays; the number of labels, which is None, is 2."""
+    return sum(
+        math.prod(2 if size is None else size for size in shape)
+        for shape in shapes.values()
+    )
 
 
 def predicted_parts(work: Workload, on_cpu: bool) -> Mapping[str, float]:
@@ -104,10 +118,10 @@ def predicted_parts(work: Workload, on_cpu: bool) -> Mapping[str, float]:
       on_cpu: adds what the process itself takes; a GPU's memory does not hold
         it.
     """
-    weights = _FLOAT * work.num_parameters
+    trained = _FLOAT * work.num_trained
     whole: dict[str, float] = {
-        "weights": weights,
-        "optimizer slots": 2 * weights,
+        "weights": _FLOAT * work.num_parameters,
+        "optimizer slots": 2 * trained,
     }
     if on_cpu:
         blocks = work.config.num_hidden_layers
@@ -115,7 +129,7 @@ def predicted_parts(work: Workload, on_cpu: bool) -> Mapping[str, float]:
             _PROCESS + _PROGRAM + blocks * _PROGRAM_OF_BLOCK
         )
     if work.gradient_accumulation_steps > 1:
-        whole["gradients of the slices before"] = weights
+        whole["gradients of the slices before"] = trained
     kept = _kept(work)
     moments = (
         # When the loss is computed.
@@ -162,7 +176,7 @@ def min_slices(work: Workload, memory: float, on_cpu: bool) -> int:
 
 def _all_gradients(work: Workload) -> dict[str, float]:
     """When the backward pass comes to the first block."""
-    gradients = _FLOAT * work.num_parameters + _word_gradient(work)
+    gradients = _FLOAT * work.num_trained + _word_gradient(work)
     first = 0 if work.rematerialize else _block_kept(work)
     return {
         "gradients": gradients,

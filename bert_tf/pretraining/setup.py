@@ -161,6 +161,11 @@ def choose_configuration(
             f"{source}: bilstm is true; a BiLSTM is put on for fine-tuning "
             "alone, so pre-train a model without it."
         )
+    if config.lora_rank:
+        raise UserError(
+            f"{source}: lora_rank is {config.lora_rank}; LoRA is for "
+            "fine-tuning alone, so pre-train a model without it."
+        )
     if config.vocab_size != len(vocabulary):
         raise UserError(
             f"{source}: vocab_size is {config.vocab_size}, but the records "

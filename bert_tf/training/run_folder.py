@@ -27,6 +27,7 @@ _KEPT_MODELS = f"{MODELS}/step-*"
 _SIGNS_OF_WORK = (
     "bert_config.json",
     "bert_model.safetensors",
+    "adapter_model.safetensors",
     "records.json",
     "results.json",
     "report.html",

@@ -126,6 +126,12 @@ CASES: dict[str, tuple[Callable[[str], keras.Model], dict]] = {
         lambda policy: BertEncoder(small_config(causal=True), dtype=policy),
         ENCODER_INPUTS,
     ),
+    "BertEncoder, with LoRA": (
+        lambda policy: BertEncoder(
+            small_config(lora_rank=3, lora_on="all_dense"), dtype=policy
+        ),
+        ENCODER_INPUTS,
+    ),
     "BertPretrainer": (
         lambda policy: BertPretrainer(CONFIG, dtype=policy),
         ENCODER_INPUTS | POSITIONS,

@@ -200,7 +200,7 @@ def test_an_activation_misread_from_the_source_is_found(
 @pytest.mark.parametrize("to", ["google_tf1", "hugging_face"])
 def test_a_slip_in_reading_is_found(to, source, tmp_path, monkeypatch):
     """Also one that writing takes back, so that the file is right again."""
-    table = hugging_face._table
+    table = hugging_face.stored_as_theirs
 
     def wrong(*arguments, **more):
         made = table(*arguments, **more)

@@ -1,0 +1,276 @@
+"""Adapters: what LoRA trains of a model, in the files of Hugging Face's peft.
+
+adapter_config.json         which kernels have an update, its rank and alpha,
+                            the base model, and a digest of it that is ours
+adapter_model.safetensors   the low-rank matrices, [rank, in] and [out, rank];
+                            the head and what else is trained whole
+labels.json                 names of the labels of the head
+
+An adapter is read with its base. Source of the names and of the keys: peft
+0.18, LoraConfig and save_and_load.py.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bert_tf.checkpoints.array_file import open_arrays, write_arrays
+from bert_tf.checkpoints.checkpoint import Checkpoint, read_labels, write_labels
+from bert_tf.checkpoints.hugging_face import stored_as_theirs
+from bert_tf.checkpoints.layout import (
+    BILSTM,
+    CLASSIFIER,
+    HEAD_PARTS,
+    HEADS_ON_POOLER,
+    LORA,
+    MULTIPLE_CHOICE,
+    POOLER,
+    SPAN,
+    TASK_HEADS,
+    TOKEN_CLASSIFIER,
+    encoder_shapes,
+    head_shapes,
+)
+from bert_tf.checkpoints.stored import (
+    Stored,
+    read_stored,
+    stored_as_ours,
+    write_stored,
+)
+from bert_tf.config import ALL_DENSE, QUERY_VALUE, BertConfig
+from bert_tf.errors import UserError
+from bert_tf.files import write_text
+from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
+from bert_tf.recipe import check_kind, read_json_object
+from bert_tf.sources import HUGGING_FACE
+
+CONFIG_FILE = "adapter_config.json"
+WEIGHTS_FILE = "adapter_model.safetensors"
+_PREFIX = "base_model.model."
+_BASE, _DIGEST = "base_model_name_or_path", "base_model_sha256"
+# What names end with; "output.dense" is that of attention too.
+_TARGETS = {
+    QUERY_VALUE: ("query", "value"),
+    ALL_DENSE: ("query", "key", "value", "intermediate.dense", "output.dense"),
+}
+# peft has no name for a choice between texts, and puts the class there.
+_TASKS = {
+    "SEQ_CLS": CLASSIFIER,
+    "TOKEN_CLS": TOKEN_CLASSIFIER,
+    "QUESTION_ANS": SPAN,
+}
+_CHOICE = {
+    "base_model_class": "BertForMultipleChoice",
+    "parent_library": "transformers.models.bert.modeling_bert",
+}
+# Keys that change the computation, and their one value that we compute.
+_FIXED = {
+    "peft_type": "LORA",
+    "bias": "none",
+    "fan_in_fan_out": False,
+    "use_rslora": False,
+    "use_dora": False,
+    "lora_bias": False,
+    "rank_pattern": {},
+    "alpha_pattern": {},
+}
+
+
+def found_in(folder: pathlib.Path) -> bool:
+    """Whether a folder holds an adapter."""
+    return (folder / WEIGHTS_FILE).exists()
+
+
+def base_of(folder: pathlib.Path) -> str:
+    """The source of the base model, for `load_checkpoint`."""
+    path = folder / CONFIG_FILE
+    values = read_json_object(path)
+    name = check_kind(_BASE, str, values.get(_BASE), str(path))
+    if name.startswith("."):
+        return str(folder / name)
+    if os.path.isabs(name) or "://" in name:
+        return name
+    revision = values.get("revision")
+    return f"{HUGGING_FACE}{name}" + (f"@{revision}" if revision else "")
+
+
+def _base_keys(source: str) -> dict[str, str | None]:
+    """What names a base model, the way back of `base_of`."""
+    if source.startswith(HUGGING_FACE):
+        name, _, revision = source.removeprefix(HUGGING_FACE).partition("@")
+        return {_BASE: name, "revision": revision or None}
+    local = "://" not in source
+    return {_BASE: os.path.abspath(source) if local else source}
+
+
+def digest(base: Checkpoint) -> str:
+    """SHA-256 of a base model: its architecture, encoder and pooler."""
+    config = dataclasses.replace(base.config.without_lora(), bilstm=False)
+    found = hashlib.sha256(json.dumps(config.to_dict()).encode())
+    for name in (*encoder_shapes(config), *head_shapes(config)[POOLER]):
+        if name in base.arrays:
+            found.update(np.ascontiguousarray(base.arrays[name]).data)
+    return found.hexdigest()
+
+
+def _stored(config: BertConfig, head: str | None) -> dict[str, Stored]:
+    """How an adapter stores each of our arrays that it may hold."""
+    heads, table = head_shapes(config), stored_as_theirs(config, head)
+    stored = {
+        ours: dataclasses.replace(table[ours], name=_PREFIX + table[ours].name)
+        for part in filter(None, (LORA, POOLER, head))
+        for ours in heads[part]
+    }
+    # transformers has none; these are our names.
+    bilstm = heads.get(BILSTM, {})
+    return stored | {ours: Stored(ours, bilstm[ours]) for ours in bilstm}
+
+
+def read(folder: pathlib.Path, base: Checkpoint) -> Checkpoint:
+    """Reads an adapter: its base, and the low-rank matrices beside it.
+
+    Args:
+      folder: the folder of the adapter.
+      base: what `base_of` names.
+
+    Raises:
+      UserError: the files are damaged or of a kind that cannot be read, do not
+        fit the base, or the base has changed.
+    """
+    path = folder / CONFIG_FILE
+    values = read_json_object(path)
+    for key, only in _FIXED.items():
+        if values.get(key, only) != only:
+            raise UserError(
+                f"{path}: {key} is {values[key]!r}; {only!r} can be read."
+            )
+    if values.get(_DIGEST, digest(base)) != digest(base):
+        raise UserError(
+            f"{folder}: {base.source} is not the model that this adapter was "
+            "trained on, or has changed since; put that one there, or name "
+            f"where it lies as {_BASE} in {CONFIG_FILE}."
+        )
+    found = open_arrays(folder / WEIGHTS_FILE)
+    config = base.config.to_dict() | {
+        "lora_rank": values.get("r"),
+        "lora_alpha": values.get("lora_alpha"),
+        "lora_on": _lora_on(values, path),
+    }
+    if any(name.startswith("bert/bilstm/") for name in found):
+        config["bilstm"] = True
+    config = BertConfig.from_dict(config, str(path))
+    head = _TASKS.get(values.get("task_type"))
+    if values.get("auto_mapping") == _CHOICE:
+        head = MULTIPLE_CHOICE
+    # Each array of the adapter's, and of the base what it does not hold.
+    shapes = dict(found.shapes)
+    table = stored_as_ours(config)
+    for ours, stored in _stored(config, head).items():
+        if stored.name in found or ours in head_shapes(config)[LORA]:
+            table[ours] = stored
+    given = shapes_of_arrays(base.arrays)
+    for ours in (*encoder_shapes(config), *head_shapes(config)[POOLER]):
+        if ours in given and table[ours].name == ours:
+            shapes[ours] = given[ours]
+
+    def array(name: str) -> np.ndarray:
+        return found[name] if name in found else base.arrays[name]
+
+    arrays, left_out = read_stored(
+        config, table, LazyArrays(shapes, array), (), str(folder)
+    )
+    return dataclasses.replace(
+        base,
+        config=config,
+        arrays=arrays,
+        labels=read_labels(folder),
+        left_out=left_out,
+    )
+
+
+def _lora_on(values: Mapping[str, Any], path: pathlib.Path) -> str:
+    given = values.get("target_modules")
+    for lora_on, targets in _TARGETS.items():
+        if isinstance(given, list) and sorted(given) == sorted(targets):
+            return lora_on
+    known = " or ".join(json.dumps(targets) for targets in _TARGETS.values())
+    raise UserError(
+        f"{path}: target_modules is {json.dumps(given)}; {known} can be read."
+    )
+
+
+def write(
+    folder: pathlib.Path, checkpoint: Checkpoint, base: Checkpoint
+) -> None:
+    """Writes the low-rank matrices of a model, and what is trained whole.
+
+    Args:
+      folder: the folder.
+      checkpoint: a model with low-rank updates and the head of a task.
+      base: the model that its training began with.
+    """
+    config = checkpoint.config
+    (head,) = (head for head in TASK_HEADS if head in checkpoint.heads)
+    whole = [head, *([POOLER] if head in HEADS_ON_POOLER else [])]
+    heads, table = head_shapes(config), _stored(config, head)
+    parts = [LORA, *whole, *([BILSTM] if config.bilstm else [])]
+    arrays = {n: checkpoint.arrays[n] for part in parts for n in heads[part]}
+    write_arrays(
+        folder / WEIGHTS_FILE, write_stored(arrays, table), {"format": "pt"}
+    )
+    task = {head: name for name, head in _TASKS.items()}.get(head)
+    values = {
+        "peft_type": "LORA",
+        "task_type": task,
+        "auto_mapping": None if task else _CHOICE,
+        **_base_keys(base.source),
+        _DIGEST: digest(base),
+        "r": config.lora_rank,
+        "lora_alpha": config.lora_alpha,
+        "lora_dropout": 0.0,
+        "target_modules": list(_TARGETS[config.lora_on]),
+        "modules_to_save": [
+            HEAD_PARTS[part][0].hugging_face.partition(".")[0] for part in whole
+        ],
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "inference_mode": True,
+    }
+    write_text(folder / CONFIG_FILE, json.dumps(values, indent=2) + "\n")
+    write_labels(folder, checkpoint.labels)
+
+
+def merged(checkpoint: Checkpoint) -> Checkpoint:
+    """The same model without low-rank updates: kernels have them added.
+
+    Hu et al. 2021, section 4.1. Computed without a matrix product, whose last
+    digits differ between machines, since a merged model may be a base again.
+    """
+    config, arrays = checkpoint.config, checkpoint.arrays
+    if not config.lora_rank:
+        return checkpoint
+    scale = np.float32(config.lora_alpha / config.lora_rank)
+    lora = head_shapes(config)[LORA]
+    shapes = shapes_of_arrays(arrays)
+
+    def read(name: str) -> np.ndarray:
+        stem = name.removesuffix("/kernel")
+        array = arrays[name]
+        if stem == name or f"{stem}/lora_a" not in lora:
+            return array
+        update = np.zeros_like(array)
+        a, b = arrays[f"{stem}/lora_a"], arrays[f"{stem}/lora_b"]
+        for column, row in zip(a.T, b, strict=True):
+            update += np.multiply.outer(column, row)
+        return array + scale * update
+
+    kept = {name: shape for name, shape in shapes.items() if name not in lora}
+    return dataclasses.replace(
+        checkpoint, config=config.without_lora(), arrays=LazyArrays(kept, read)
+    )

@@ -1,0 +1,157 @@
+"""A fine-tuning by LoRA, from the setting to what is served."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.checkpoints import load_checkpoint, read_arrays, save_checkpoint
+from bert_tf.encoder import BertEncoder
+from bert_tf.finetuning.recipe import FeatureRecipe, FinetuningRecipe
+from bert_tf.finetuning.run import run_finetuning
+from bert_tf.finetuning.setup import lr_multipliers, open_initial
+from bert_tf.finetuning.task_model import TaskModel
+from bert_tf.models import bert_classifier
+from bert_tf.serving.model_folder import served_model
+from bert_tf.serving.saving import write_saved_model
+from tests.contracts.task_cases import CASES, model_folder
+from tests.finetuning.sentence_runs import small_recipe
+from tests.run_folders import answer_lines, assert_same_run, stop_at, weights
+from tests.user_errors import error_of
+
+LORA = ["lora_rank=2", "lora_on=all_dense", "learning_rate=2e-2"]
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    return model_folder(tmp_path_factory.mktemp("start") / "model")
+
+
+@pytest.fixture(scope="module")
+def finished(start, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    task, recipe = CASES["classes"].make(folder / "files", start)
+    recipe = recipe.override([*LORA, "save_checkpoints_steps=4"])
+    done = run_finetuning(task, recipe, folder / "run", ["train", "eval"])
+    return task, recipe, folder / "run", done
+
+
+def test_what_is_trained_is_what_is_kept(finished, start) -> None:
+    _, recipe, folder, done = finished
+    scores = done["train"]["dev"]["dev"]
+    assert scores["accuracy"] > 0.9
+    # Those of the merged model, whose base was read from its own folder.
+    assert done["eval"]["dev"] == pytest.approx(scores, abs=1e-5)
+    initial, _ = open_initial(recipe)
+    lora = {
+        name
+        for name in BertEncoder(initial.config).named_weights()
+        if "lora" in name
+    }
+    assert len(lora) == 2 * 6 * 2
+    for part in (folder, folder / "last"):
+        assert not (part / "bert_model.safetensors").exists()
+        assert len(weights(part)) == len(lora) + 4
+        apart = load_checkpoint(part, merge=False)
+        for name in lora:
+            assert np.abs(apart.arrays[name]).max() > 0
+    # The states hold these, two moments of each, and the best.
+    trained = sum(array.size for array in weights(folder).values())
+    state = max((folder / "checkpoints").glob("step-*")) / "state.safetensors"
+    held = read_arrays(state)
+    names = [n.split(".")[-1] for n in held if n.startswith("weights/")]
+    assert sorted(names) == sorted(
+        [*(n for n in names if "lora_" in n), *2 * ["bias", "kernel"]]
+    )
+    assert len(names) == len(lora) + 4
+    assert sum(array.size for array in held.values()) < 4 * trained + 10
+    whole = sum(a.size for a in load_checkpoint(start).arrays.values())
+    assert whole > 3 * trained
+
+
+def test_a_resumed_run_is_the_same(finished, tmp_path, monkeypatch) -> None:
+    task, recipe, folder, _ = finished
+    stop_at(monkeypatch, 7)
+    with pytest.raises(KeyboardInterrupt):
+        run_finetuning(task, recipe, tmp_path / "run", ["train"])
+    monkeypatch.undo()
+    run_finetuning(task, recipe, tmp_path / "run", ["train"])
+    assert_same_run(folder, tmp_path / "run")
+
+
+def test_another_base_is_refused(finished, start, tmp_path) -> None:
+    task, recipe, folder, _ = finished
+    base, run = tmp_path / "base", tmp_path / "run"
+    shutil.copytree(start, base)
+    shutil.copytree(folder, run)
+    path = run / "adapter_config.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps(values | {"base_model_name_or_path": "../base"}))
+    run_finetuning(task, recipe, run, ["eval"])
+    checkpoint = load_checkpoint(base)
+    arrays = {name: np.array(a) for name, a in checkpoint.arrays.items()}
+    arrays["bert/embeddings/word_embeddings"][7, 3] += 1
+    save_checkpoint(base, dataclasses.replace(checkpoint, arrays=arrays))
+    line = error_of(run_finetuning, task, recipe, run, ["eval"])
+    assert "is not the model that this adapter was trained on" in line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["classes", "tags", "choices", "questions"])
+def test_it_is_served_and_trained_on(kind, start, tmp_path) -> None:
+    task, recipe = CASES[kind].make(tmp_path / "files", start)
+    recipe = recipe.override([*LORA, "num_train_epochs=1", "seeds=2"])
+    folder = tmp_path / "run"
+    done = run_finetuning(task, recipe, folder, ["train", "eval"])
+    assert done["eval"]["dev"] == pytest.approx(
+        done["train"]["dev"]["dev"], nan_ok=True
+    )
+    # What is written has answered the same in a fresh process.
+    version = write_saved_model(served_model(folder), tmp_path / "served")
+    assert tf.saved_model.contains_saved_model(str(version))
+    assert len(answer_lines(folder)) > 1
+    # The merged model is trained whole, and is the base of a further adapter.
+    changes = {"init_from": str(folder), "seeds": 1, "num_train_epochs": 0.2}
+    further = dataclasses.replace(recipe, **changes)
+    whole = dataclasses.replace(further, lora_rank=0, lora_on="query_value")
+    for name, again in (("further", further), ("whole", whole)):
+        run_finetuning(task, again, tmp_path / name, ["train", "eval"])
+
+
+def test_a_layer_s_updates_learn_at_its_rate(start) -> None:
+    config = load_checkpoint(start).config
+    encoder = BertEncoder(dataclasses.replace(config, lora_rank=2))
+    variables = TaskModel(bert_classifier(encoder, 2)).trainable_variables
+    factors = lr_multipliers(encoder, variables, 0.5)
+    assert factors == [0.25] * 4 + [0.5] * 4 + [1.0] * 4
+
+
+def test_the_setting_is_in_the_configuration_alone(start) -> None:
+    initial, _ = open_initial(small_recipe(start, lora_rank=2))
+    assert initial.config.lora_rank == 2
+    assert initial.arrays.keys() == load_checkpoint(start).arrays.keys()
+    recipe = small_recipe(start, lora_rank=17)
+    line = error_of(open_initial, recipe)
+    assert line.startswith(f"`init_from`={start}: lora_rank is 17; it must lie")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lora_rank": -1}, "lora_rank is -1; it takes 0 or more"),
+        ({"lora_rank": 2, "lora_on": "key"}, "takes one of query_value, all"),
+        ({"lora_rank": 2, "lora_alpha": 0.0}, "lora_alpha is 0.0; it takes"),
+        ({"lora_alpha": 8.0}, "lora_alpha=8.0: is of no use without LoRA"),
+        ({"lora_on": "all_dense"}, "lora_on=all_dense: is of no use without"),
+        (
+            {"lora_rank": 2, "freeze_layers": 0},
+            "freeze_layers=0: lora_rank=2 freezes all layers",
+        ),
+    ],
+)
+def test_settings_that_do_not_go(changes, message) -> None:
+    assert message in error_of(FinetuningRecipe, **changes)
+    assert "is of no use with features" in error_of(FeatureRecipe, lora_rank=2)
