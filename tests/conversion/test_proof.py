@@ -208,7 +208,7 @@ def test_a_slip_in_reading_is_found(to, source, tmp_path, monkeypatch):
         made[name] = dataclasses.replace(made[name], transposed=False)
         return made
 
-    monkeypatch.setattr(hugging_face, "_table", wrong)
+    monkeypatch.setattr(hugging_face, "stored_as_theirs", wrong)
     refused(source, tmp_path / "out", "sequence_output", to=to)
 
 
