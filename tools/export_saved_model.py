@@ -16,6 +16,13 @@ _MODEL = flags.DEFINE_string(
     "A folder that tools.run_finetuning left, or a pre-trained model: a "
     "folder of any family.",
 )
+_BESIDE = flags.DEFINE_list(
+    "beside",
+    [],
+    "Further adapters (LoRA) of the base of --model, folders, comma-separated: "
+    "the version holds the base once, and a signature for each of them, called "
+    "as its folder.",
+)
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir",
     None,
@@ -34,6 +41,7 @@ _PRECISION = flags.DEFINE_enum(
 
 def main() -> None:
     """Exports, checks and tells the size."""
+    from bert_tf.serving.adapters import served_adapters
     from bert_tf.serving.model_folder import describe_training, served_model
     from bert_tf.serving.saving import write_saved_model
     from bert_tf.sources import local_folder
@@ -41,7 +49,10 @@ def main() -> None:
     command_line.name_arguments({"folder": "--model"})
     started = time.monotonic()
     folder = pathlib.Path(local_folder(command_line.required(_MODEL)))
-    served = served_model(folder, _PRECISION.value)
+    if _BESIDE.value:
+        served = served_adapters(folder, _BESIDE.value, _PRECISION.value)
+    else:
+        served = served_model(folder, _PRECISION.value)
     recipe = folder / "recipe.json"
     written = write_saved_model(
         served,
@@ -52,8 +63,9 @@ def main() -> None:
     )
     size = sum(f.stat().st_size for f in written.rglob("*") if f.is_file())
     print(
-        f"{written}: {', '.join(served.signatures())}; {size / 1e6:,.1f} MB, "
-        f"{time.monotonic() - started:.1f} s with the check in a fresh process"
+        f"{written}: {', '.join(served.all_signatures())}; "
+        f"{size / 1e6:,.1f} MB, {time.monotonic() - started:.1f} s with the "
+        "check in a fresh process"
     )
 
 

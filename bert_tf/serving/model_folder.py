@@ -47,7 +47,7 @@ from bert_tf.text.tokenizer import BertTokenizer
 
 
 def served_model(
-    folder: str | os.PathLike, precision: str = "float32"
+    folder: str | os.PathLike, precision: str = "float32", merge: bool = True
 ) -> TextModel:
     """Opens a model folder as a model that takes text.
 
@@ -55,13 +55,14 @@ def served_model(
       folder: what tools.run_finetuning left, or a pre-trained model of any
         family.
       precision: a Keras dtype policy.
+      merge: see `load_checkpoint`.
 
     Raises:
       UserError: the folder is no model, has no vocabulary, asks for
         rules that `BertTokenizer` does not follow, or has a head without the
         task.json that says how to use it.
     """
-    checkpoint = load_checkpoint(folder)
+    checkpoint = load_checkpoint(folder, merge)
     if checkpoint.vocabulary is None:
         raise UserError(
             f"`folder`={folder}: holds no vocabulary; put the vocab.txt that "

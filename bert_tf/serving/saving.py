@@ -103,7 +103,7 @@ def write_version(
       UserError: the folder holds something, or what was written does not give
         what the model in memory gives; nothing is left then.
     """
-    requests = served.requests() if requests is None else list(requests)
+    requests = served.all_requests() if requests is None else list(requests)
     with new_folder(folder, argument) as beside:
         signatures = save(served, beside)
         extra = beside / EXTRA
@@ -147,7 +147,7 @@ def _version(output_dir: pathlib.Path, version: int | None) -> int:
 
 def save(served: TextModel, folder: pathlib.Path) -> dict:
     """Writes the SavedModel alone; returns its signatures by name."""
-    signatures = served.signatures()
+    signatures = served.all_signatures()
     with tempfile.TemporaryDirectory() as temporary:
         vocabulary = os.path.join(temporary, VOCABULARY_FILE)
         served.tokenizer.vocabulary.save(vocabulary)
@@ -204,6 +204,10 @@ def describe_model(served: TextModel) -> dict[str, Any]:
         "vocab_size": len(vocabulary),
         "lower_case": served.tokenizer.lower_case,
         "scripts": scripts_of(vocabulary.tokens),
+        "beside": {
+            name: describe_model(other) for name, other in served.beside.items()
+        }
+        or None,
     }
     return {name: value for name, value in values.items() if value is not None}
 

@@ -76,6 +76,8 @@ class TextModel(tf.Module, abc.ABC):
     task: str
     threshold: float | None = None
     method: str | None = None
+    # Further models on the same base, by name; see `adapters.put_beside`.
+    beside: Mapping[str, "TextModel"] = {}
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -94,6 +96,31 @@ class TextModel(tf.Module, abc.ABC):
     @abc.abstractmethod
     def requests(self) -> list[Request]:
         """Real requests of several lengths to the signatures of text."""
+
+    def all_signatures(self) -> dict[str, Callable[..., Tensors]]:
+        """Its signatures and those of the models beside it.
+
+        These are called by the model's name, in place of serving_default, or
+        begin with that, such as NAME_tokens.
+        """
+        found = self.signatures()
+        for name, other in self.beside.items():
+            found |= {
+                signature_of(name, key): function
+                for key, function in other.signatures().items()
+                # One of a SavedModel alone may be for Classify or Regress.
+                if key != other.method
+            }
+        return found
+
+    def all_requests(self) -> list[Request]:
+        """Requests to `all_signatures`."""
+        return self.requests() + [
+            request._replace(signature=signature_of(name, request.signature))
+            for name, other in self.beside.items()
+            for request in other.requests()
+            if request.signature != other.method
+        ]
 
     @abc.abstractmethod
     def to_answers(
@@ -159,6 +186,11 @@ class TextModel(tf.Module, abc.ABC):
             f"{size - 1}.",
             ids,
         )
+
+
+def signature_of(name: str, key: str) -> str:
+    """What a signature of a model beside another is called."""
+    return name if key == SERVING_DEFAULT else f"{name}_{key}"
 
 
 def encoders_of(model: keras.Model) -> list[BertEncoder]:
