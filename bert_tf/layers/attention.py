@@ -1,5 +1,6 @@
 """Multi-head self-attention."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -88,12 +89,14 @@ class SelfAttention(ConfiguredLayer):
     The output projection belongs to the Transformer block.
     """
 
+    # Of query, key and value, those that have one.
+    updates: Mapping[str, LowRank] = {}
+
     def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
         """Creates the kernel [H, 3H] and the bias [3H]."""
         hidden = self.config.hidden_size
         self.kernel = self.add_kernel("qkv_kernel", (hidden, 3 * hidden))
         self.bias = self.add_bias("qkv_bias", 3 * hidden)
-        self.updates: dict[str, LowRank] = {}
         if self.config.lora_rank:
             everywhere = self.config.lora_on == ALL_DENSE
             self.updates = {

@@ -26,7 +26,7 @@ class TransformerBlock(ConfiguredLayer):
         config, policy = self.config, self.dtype_policy
         wide = (None, None, config.hidden_size)
         self.attention = SelfAttention(config, name="attention", dtype=policy)
-        # That of the layers which LoRA leaves alone.
+        # LoRA may leave the dense layers alone.
         dense = config
         if config.lora_on == QUERY_VALUE:
             dense = config.without_lora()

@@ -2,9 +2,9 @@
 
 Weights, gradients and the optimizer's slots are known exactly. What is kept
 for the backward pass is counted array by array as `bert_tf.layers` computes
-it, for rows without padding. Of what lives for a moment, the largest is
-counted. Measured peaks of base were up to 10 % above this on a CPU, those of
-small models up to 15 % (docs/memory.md).
+it, for rows without padding; with LoRA less is kept than that. Of what lives
+for a moment, the largest is counted. Measured peaks of base were up to 10 %
+above this on a CPU, those of small models up to 15 % (docs/memory.md).
 """
 
 import dataclasses
