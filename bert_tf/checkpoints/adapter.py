@@ -158,15 +158,15 @@ def read(folder: pathlib.Path, base: Checkpoint) -> Checkpoint:
             f"where it lies as {_BASE} in {CONFIG_FILE}."
         )
     found = open_arrays(folder / WEIGHTS_FILE)
-    config = base.config.to_dict() | {
+    fields = base.config.to_dict() | {
         "lora_rank": values.get("r"),
         "lora_alpha": values.get("lora_alpha"),
         "lora_on": _lora_on(values, path),
     }
     if any(name.startswith("bert/bilstm/") for name in found):
-        config["bilstm"] = True
-    config = BertConfig.from_dict(config, str(path))
-    head = _TASKS.get(values.get("task_type"))
+        fields["bilstm"] = True
+    config = BertConfig.from_dict(fields, str(path))
+    head = _TASKS.get(str(values.get("task_type")))
     if values.get("auto_mapping") == _CHOICE:
         head = MULTIPLE_CHOICE
     # Each array of the adapter's, and of the base what it does not hold.
