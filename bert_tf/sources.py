@@ -10,8 +10,9 @@ from bert_tf.errors import UserError
 from bert_tf.extras import require_extra
 
 HUGGING_FACE, KERAS_HUB = "hf://", "keras_hub://"
-# What a model folder of any family may hold; nothing else is downloaded.
-_DOWNLOADED = (
+# What a model folder of any family may hold; nothing else is downloaded, or
+# shared.
+MODEL_FILES = (
     "config.json",
     "vocab.txt",
     "tokenizer.json",
@@ -30,9 +31,10 @@ _DOWNLOADED = (
     "model_*.weights.h5",
     "task.json",
     "task.weights.h5",
+    "tagger.safetensors",
     "assets/tokenizer/vocabulary.txt",
 )
-_WEIGHTS = ("*.safetensors", "bert_model.ckpt*", "*.weights.h5")
+WEIGHTS = ("*.safetensors", "bert_model.ckpt*", "*.weights.h5")
 _PICKLES = ("pytorch_model*.bin", "pytorch_model.bin.index.json")
 # Seconds that a hub has for a first answer. Both libraries would wait for ever,
 # and look into their caches before they ask, or only after they gave up.
@@ -83,7 +85,8 @@ def local_folder(source: str | os.PathLike) -> pathlib.Path:
     raise UserError(f"{name}: no such model folder; {_HELP}.")
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """What a library's error says, cut to a line."""
     return " ".join(str(error).split()).rstrip(".")[:200]
 
 
@@ -94,14 +97,15 @@ def _from_hugging_face(source: str) -> pathlib.Path:
             f"{source}: is no name of a model; write hf://organisation/name "
             "or hf://organisation/name@revision."
         )
-    folder = _snapshot(source, _DOWNLOADED)
-    if not any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
+    folder = _snapshot(source, MODEL_FILES)
+    if not any(any(folder.glob(pattern)) for pattern in WEIGHTS):
         # A pickle, which is larger than all else, only if there is no other.
-        folder = _snapshot(source, (*_DOWNLOADED, *_PICKLES))
+        folder = _snapshot(source, (*MODEL_FILES, *_PICKLES))
     return folder
 
 
-def _hugging_face_answers(name: str) -> bool:
+def hugging_face_answers(name: str) -> bool:
+    """Whether the hub says anything about a model, in time."""
     import huggingface_hub
     from huggingface_hub import errors
 
@@ -127,7 +131,7 @@ def _snapshot(source: str, patterns: tuple[str, ...]) -> pathlib.Path:
                 name,
                 revision=revision or None,
                 allow_patterns=list(patterns),
-                local_files_only=not _hugging_face_answers(name),
+                local_files_only=not hugging_face_answers(name),
             )
         )
     except errors.GatedRepoError:
@@ -145,7 +149,7 @@ def _snapshot(source: str, patterns: tuple[str, ...]) -> pathlib.Path:
             f"{source}: the model has no revision {revision!r}."
         ) from None
     except errors.HFValidationError as error:
-        raise UserError(f"{source}: {_one_line(error)}.") from None
+        raise UserError(f"{source}: {one_line(error)}.") from None
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled):
         raise UserError(
             f"{source}: huggingface.co cannot be reached and the model is not "
@@ -154,7 +158,7 @@ def _snapshot(source: str, patterns: tuple[str, ...]) -> pathlib.Path:
     # What breaks off on the way: the hub's own errors, connections, the disk.
     except (OSError, errors.HTTPError) as error:
         raise UserError(
-            f"{source}: the download failed ({_one_line(error)}); try again, "
+            f"{source}: the download failed ({one_line(error)}); try again, "
             f"or {_ELSEWHERE}."
         ) from None
 
@@ -195,7 +199,7 @@ def _from_keras_hub(source: str) -> pathlib.Path:
         exceptions.UnauthenticatedError,
     ) as error:
         raise UserError(
-            f"{source}: the download failed ({_one_line(error)}); try again, "
+            f"{source}: the download failed ({one_line(error)}); try again, "
             f"or {_ELSEWHERE}."
         ) from None
 

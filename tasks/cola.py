@@ -35,4 +35,5 @@ TASK = SentenceTask(
     paper={"matthews": {"bert_base": 0.521, "bert_large": 0.605}},
     defaults=PAPER_RECIPE,
     submission_files={"test": "CoLA.tsv"},
+    hub_data_set="nyu-mll/glue/cola",
 )

@@ -24,4 +24,5 @@ TASK = TokenClassificationTask(
     # A batch of 32 and 3 epochs, as the recipe has them, are of the paper's
     # grid (appendix A.3), and so is this.
     defaults={"learning_rate": 5e-5, "score_test": True},
+    hub_data_set="eriktks/conll2003",
 )

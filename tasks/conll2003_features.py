@@ -19,4 +19,5 @@ TASK = FeatureTaggingTask(
         }
     },
     defaults={"score_test": True},
+    hub_data_set="eriktks/conll2003",
 )

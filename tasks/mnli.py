@@ -68,4 +68,5 @@ TASK = SentenceTask(
         "test_mismatched": "MNLI-mm.tsv",
         "diagnostic": "AX.tsv",
     },
+    hub_data_set="nyu-mll/glue/mnli",
 )

@@ -29,4 +29,5 @@ TASK = SentenceTask(
     paper={"f1": {"bert_base": 0.889, "bert_large": 0.893}},
     defaults=PAPER_RECIPE,
     submission_files={"test": "MRPC.tsv"},
+    hub_data_set="nyu-mll/glue/mrpc",
 )

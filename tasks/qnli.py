@@ -24,4 +24,5 @@ TASK = SentenceTask(
     paper={"accuracy": {"bert_base": 0.905, "bert_large": 0.927}},
     defaults=PAPER_RECIPE,
     submission_files={"test": "QNLI.tsv"},
+    hub_data_set="nyu-mll/glue/qnli",
 )

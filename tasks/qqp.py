@@ -27,4 +27,5 @@ TASK = SentenceTask(
     # The official files have a few cut rows and a few empty questions.
     defaults={**PAPER_RECIPE, "bad_rows": "skip", "empty_text": "keep"},
     submission_files={"test": "QQP.tsv"},
+    hub_data_set="nyu-mll/glue/qqp",
 )

@@ -24,4 +24,5 @@ TASK = SentenceTask(
     paper={"accuracy": {"bert_base": 0.664, "bert_large": 0.701}},
     defaults=PAPER_RECIPE,
     submission_files={"test": "RTE.tsv"},
+    hub_data_set="nyu-mll/glue/rte",
 )

@@ -23,4 +23,5 @@ TASK = QuestionAnsweringTask(
         "learning_rate": 5e-5,
         "num_train_epochs": 3.0,
     },
+    hub_data_set="rajpurkar/squad",
 )

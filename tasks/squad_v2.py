@@ -25,4 +25,5 @@ TASK = QuestionAnsweringTask(
         "learning_rate": 5e-5,
         "num_train_epochs": 2.0,
     },
+    hub_data_set="rajpurkar/squad_v2",
 )

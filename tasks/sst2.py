@@ -24,4 +24,5 @@ TASK = SentenceTask(
     paper={"accuracy": {"bert_base": 0.935, "bert_large": 0.949}},
     defaults=PAPER_RECIPE,
     submission_files={"test": "SST-2.tsv"},
+    hub_data_set="nyu-mll/glue/sst2",
 )

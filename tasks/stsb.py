@@ -24,4 +24,5 @@ TASK = RegressionTask(
     defaults=PAPER_RECIPE,
     value_range=(0.0, 5.0),
     submission_files={"test": "STS-B.tsv"},
+    hub_data_set="nyu-mll/glue/stsb",
 )

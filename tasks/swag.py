@@ -19,4 +19,5 @@ TASK = MultipleChoiceTask(
         "learning_rate": 2e-5,
         "num_train_epochs": 3.0,
     },
+    hub_data_set="allenai/swag/regular",
 )

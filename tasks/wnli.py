@@ -26,4 +26,5 @@ TASK = SentenceTask(
     main_metric="accuracy",
     defaults=PAPER_RECIPE,
     submission_files={"test": "WNLI.tsv"},
+    hub_data_set="nyu-mll/glue/wnli",
 )

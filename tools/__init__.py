@@ -26,10 +26,11 @@ GROUPS = {
         "extract-features": "extract_features",
         "score": "score",
     },
-    "Converting and serving": {
+    "Converting, serving and sharing": {
         "convert": "convert_checkpoint",
         "export": "export_saved_model",
         "serve": "serve",
+        "push": "push",
     },
 }
 COMMANDS = {

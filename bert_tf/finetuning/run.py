@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import Checkpoint, load_checkpoint
 from bert_tf.errors import UserError
+from bert_tf.finetuning.card import write_card
 from bert_tf.finetuning.evaluation import (
     Predictor,
     Scorer,
@@ -123,6 +124,8 @@ def _run(
         with errors_become_warnings("the report", output_dir):
             page = write_report(trained, output_dir)
             print(f"the report is {page}", flush=True)
+        with errors_become_warnings("the model card", output_dir):
+            write_card(prepared, data.config, trained, output_dir)
     elif "check" in modes:
         _, tokenizer = open_initial(recipe)
         done["check"] = load_and_check(prepared, recipe, tokenizer).numbers

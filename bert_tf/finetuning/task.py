@@ -37,7 +37,7 @@ Prediction = TypeVar("Prediction")
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskConfig:
+class TaskConfig(abc.ABC):
     """How a fine-tuned model is used: task.json.
 
     Attributes:
@@ -49,6 +49,13 @@ class TaskConfig:
     task: str
     labels: tuple[str, ...]
     max_seq_length: int
+
+    # What huggingface.co calls what such a model does.
+    pipeline_tag: ClassVar[str]
+
+    @abc.abstractmethod
+    def sample(self) -> dict[str, Any]:
+        """A question to such a model, by the inputs that it is served with."""
 
     @property
     def num_segments(self) -> int:
@@ -121,6 +128,8 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
       dev_splits: the splits to evaluate on, the first being the one by which
         the best model is chosen.
       test_splits: the splits without labels.
+      hub_data_set: organisation/name of the data on huggingface.co, and
+        /configuration behind it where there are several.
     """
 
     main_metric: str
@@ -130,6 +139,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     train_split: str = "train"
     dev_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
+    hub_data_set: str = ""
 
     # What task.json holds of its models.
     config_type: ClassVar[type[TaskConfig]]

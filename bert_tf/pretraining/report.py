@@ -13,6 +13,8 @@ from bert_tf.pretraining.objective import ObjectiveTraits
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.records.dataset import held_out_batches, training_batches
 from bert_tf.records.folder import RecordFolder
+from bert_tf.sharing.model_card import CardScore, ModelCard
+from bert_tf.text.vocabulary import MASK
 from bert_tf.training.history import (
     LEARNING_CURVE,
     History,
@@ -27,6 +29,7 @@ from bert_tf.training.loop import TrainingLoop
 _LARGEST_EXPONENT = 709
 _MAX_BASELINE_BATCHES = 2000
 _LOSS, _ACCURACY = "_loss", "_accuracy"
+_HELD_OUT = "held_out"
 # What a row has besides the losses and metrics of the objective.
 _OTHER_NUMBERS = {
     "step",
@@ -114,11 +117,12 @@ def report(
     loop: TrainingLoop,
     folder: RecordFolder,
     config: BertConfig,
+    fills_masks: bool,
 ) -> PretrainingResult:
     """Scores the finished model, beside guessing by frequency.
 
-    Writes results.json and learning_curve.png, and prints the scores. `folder`
-    holds the records of the last phase.
+    Writes results.json, learning_curve.png and README.md, and prints the
+    scores. `folder` holds the records of the last phase.
     """
     _, speeds = history.series("sequences_per_second")
     speed = speeds[-1] if speeds else 0.0
@@ -144,6 +148,10 @@ def report(
         panels = _to_show(training or _of_objective(held_out), task)
         _draw(output_dir, history, panels, task, baseline, config)
         print(f"the curves are in {output_dir / LEARNING_CURVE}", flush=True)
+    with errors_become_warnings("the model card", output_dir):
+        scores = _card_scores(held_out, task, baseline)
+        card = _card(recipe, folder, config, fills_masks, scores)
+        card.write(output_dir)
     return PretrainingResult(held_out, baseline, speed)
 
 
@@ -170,6 +178,59 @@ def _write_scores(
         scores["most_frequent_token_accuracy"] = baseline.accuracy
     scores["sequences_per_second"] = speed
     write_numbers(output_dir / "results.json", scores)
+
+
+def _card(
+    recipe: PretrainingRecipe,
+    folder: RecordFolder,
+    config: BertConfig,
+    fills_masks: bool,
+    scores: Sequence[CardScore],
+) -> ModelCard:
+    """What README.md says of the model."""
+    defaults = type(recipe)().to_dict()
+    return ModelCard(
+        summary=f"BERT of {config.num_hidden_layers} layers of "
+        f"{config.hidden_size}, pre-trained with "
+        f"{pathlib.PurePath(recipe.objective).name}",
+        pipeline_tag="fill-mask" if fills_masks else "feature-extraction",
+        question={"text": f"Paris is in {MASK}." if fills_masks else "Paris."},
+        signature="fill_mask" if fills_masks else "embed",
+        init_from=recipe.init_from,
+        num_rows={
+            "training": folder.num_records,
+            _HELD_OUT: folder.num_held_out,
+        },
+        scores=scores,
+        settings={
+            name: value
+            for name, value in recipe.to_dict().items()
+            if value != defaults[name]
+        },
+    )
+
+
+def _card_scores(
+    held_out: Mapping[str, float], task: str, baseline: Baseline | None
+) -> list[CardScore]:
+    """The objective's losses and metrics on held-out records."""
+    scores, by_frequency = _of_objective(held_out) if held_out else {}, {}
+    if f"{task}{_LOSS}" in scores:
+        scores[f"{task}_perplexity"] = perplexity(scores[f"{task}{_LOSS}"])
+    if baseline is not None:
+        by_frequency = {
+            f"{task}_perplexity": baseline.perplexity,
+            f"{task}{_ACCURACY}": baseline.accuracy,
+        }
+    return [
+        CardScore(
+            _HELD_OUT,
+            name,
+            value if math.isfinite(value) else None,
+            by_frequency.get(name),
+        )
+        for name, value in scores.items()
+    ]
 
 
 def _last_row(history: History) -> dict[str, float]:

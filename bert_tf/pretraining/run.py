@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints import (
+    MASKED_LM,
     Checkpoint,
     head_shapes,
     load_checkpoint,
@@ -174,7 +175,10 @@ def _run(
         )
         history = loop.run()
         save(output_dir)
-        return report(recipe, output_dir, history, loop, folders[-1], config)
+        fills_masks = MASKED_LM not in left_out and not config.causal
+        return report(
+            recipe, output_dir, history, loop, folders[-1], config, fills_masks
+        )
 
 
 def _head_arrays(

@@ -85,6 +85,7 @@ def test_the_folder_of_a_finished_run(finished, recipe):
         "history.jsonl",
         "labels.json",
         "last",
+        "README.md",
         "learning_curve.png",
         "predictions_test.tsv",
         "recipe.json",

@@ -59,6 +59,14 @@ class MultipleChoiceConfig(TaskConfig):
 
     has_start: bool
 
+    pipeline_tag: ClassVar[str] = "multiple-choice"
+
+    def sample(self) -> dict[str, Any]:
+        """A text, how it may go on, and how every choice begins."""
+        choices = ["sat down.", "was green."]
+        start = {"start": "She"} if self.has_start else {}
+        return {"text": "A woman came in.", "choices": choices, **start}
+
     @property
     def num_segments(self) -> int:
         """Two: the context and a choice."""

@@ -64,6 +64,12 @@ class QuestionAnsweringConfig(TaskConfig):
     # Models of different thresholds can be averaged.
     null_threshold: float = dataclasses.field(compare=False)
 
+    pipeline_tag: ClassVar[str] = "question-answering"
+
+    def sample(self) -> dict[str, Any]:
+        """A question and where its answer stands."""
+        return {"question": "Who came?", "context": "Ada came."}
+
     @property
     def num_segments(self) -> int:
         """A question and a context."""

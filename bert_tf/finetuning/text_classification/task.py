@@ -114,6 +114,14 @@ class TextClassificationConfig(TaskConfig):
     doc_stride: int
     threshold: float
 
+    pipeline_tag: ClassVar[str] = "text-classification"
+
+    def sample(self) -> dict[str, Any]:
+        """A text, or a pair of them."""
+        if self.num_texts == 2:
+            return {"text": "It rains.", "text_b": "It is wet."}
+        return {"text": "A lovely film."}
+
     @property
     def num_segments(self) -> int:
         """The texts of a row."""

@@ -134,6 +134,12 @@ class TokenClassificationConfig(TaskConfig):
     context: str
     doc_stride: int
 
+    pipeline_tag: ClassVar[str] = "token-classification"
+
+    def sample(self) -> dict[str, Any]:
+        """A sentence."""
+        return {"text": "Ada lives in London."}
+
 
 @dataclasses.dataclass(frozen=True)
 class TagPredictions:

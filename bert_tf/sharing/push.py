@@ -1,0 +1,117 @@
+"""A finished model given to others: to a hub, or to a folder."""
+
+import os
+import pathlib
+import re
+import shutil
+
+from bert_tf.checkpoints import load_checkpoint
+from bert_tf.errors import UserError
+from bert_tf.extras import require_extra
+from bert_tf.files import new_folder
+from bert_tf.progress import log
+from bert_tf.sharing.model_card import CARD_FILE
+from bert_tf.sources import (
+    HUGGING_FACE,
+    MODEL_FILES,
+    WEIGHTS,
+    hugging_face_answers,
+    local_folder,
+    one_line,
+)
+
+
+def push_model(
+    folder: str | os.PathLike, to: str | os.PathLike, private: bool = True
+) -> str:
+    """Copies what others need of a model: its own files and its card.
+
+    States, features, predictions, reports and recipes stay: they hold texts
+    of the data, and where files lie.
+
+    Args:
+      folder: a finished model of any family.
+      to: hf://organisation/name, made if it is not there; or a folder, which
+        must be new or empty.
+      private: whether a new model on the hub is seen by its owners alone; one
+        that is there stays as it is.
+
+    Returns:
+      Where it is now: an address or a folder.
+
+    Raises:
+      UserError: `folder` is no finished model, `to` is no such name or holds
+        something, there is no token, or the hub refuses.
+    """
+    source = local_folder(folder)
+    if load_checkpoint(source).vocabulary is None:
+        raise UserError(
+            f"`folder`={folder}: holds no vocabulary; put the vocab.txt that "
+            "it was trained with into the folder."
+        )
+    if not any(any(source.glob(pattern)) for pattern in WEIGHTS):
+        raise UserError(
+            f"`folder`={folder}: its weights are a pickle, which may hold any "
+            "program; write others with tools.convert_checkpoint."
+        )
+    names = sorted(
+        path.relative_to(source).as_posix()
+        for pattern in (*MODEL_FILES, CARD_FILE)
+        for path in source.glob(pattern)
+    )
+    if CARD_FILE not in names:
+        log(f"{folder}: has no {CARD_FILE}, so nothing says what it is")
+    target = os.fspath(to)
+    if target.startswith(HUGGING_FACE):
+        return _to_hugging_face(source, target, names, private)
+    if re.match(r"[A-Za-z][\w+.-]*://", target):
+        raise UserError(
+            f"`to`={target}: unknown kind of place; write "
+            f"{HUGGING_FACE}organisation/name, or a folder."
+        )
+    with new_folder(target, "to") as beside:
+        for name in names:
+            (beside / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / name, beside / name)
+    return target
+
+
+def _to_hugging_face(
+    source: pathlib.Path, target: str, names: list[str], private: bool
+) -> str:
+    """Uploads files in one commit."""
+    require_extra("hub", target)
+    import huggingface_hub
+    from huggingface_hub import errors
+
+    name = target.removeprefix(HUGGING_FACE)
+    if not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name):
+        raise UserError(
+            f"`to`={target}: is no name of a model; write "
+            f"{HUGGING_FACE}organisation/name."
+        )
+    if huggingface_hub.get_token() is None:
+        raise UserError(
+            f"`to`={target}: there is no token of huggingface.co; log in with "
+            "`hf auth login`, or set HF_TOKEN."
+        )
+    if not hugging_face_answers(name):
+        raise UserError(
+            f"`to`={target}: huggingface.co cannot be reached; try again, or "
+            "push to a folder."
+        )
+    api = huggingface_hub.HfApi(library_name="bert_tf")
+    try:
+        address = api.create_repo(name, private=private, exist_ok=True)
+        api.upload_folder(
+            repo_id=name,
+            folder_path=source,
+            allow_patterns=names,
+            commit_message="Push a model of bert_tf",
+        )
+    # ValueError: of names, and of metadata that the hub does not take.
+    except (OSError, ValueError, errors.HTTPError) as error:
+        raise UserError(
+            f"`to`={target}: the hub refuses ({one_line(error)})."
+        ) from None
+    return str(address)
