@@ -151,8 +151,8 @@ class ModelCard:
         by_split: dict[str, list[dict[str, Any]]] = {}
         for score in self.scores:
             if score.value is not None:
-                metric = _HUB_METRICS.get(score.metric, score.metric)
-                by_split.setdefault(score.split, []).append(
+                metric = _valid(_HUB_METRICS.get(score.metric, score.metric))
+                by_split.setdefault(_valid(score.split), []).append(
                     {"type": metric, "value": score.value}
                 )
         if by_split:

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+import bert_tf
 import bert_tf.encoder
 from bert_tf.checkpoints import (
     CLASSIFIER,
@@ -29,6 +30,7 @@ from tests.run_folders import (
     history,
     stop_at,
 )
+from tests.sharing.cards import ask, read_card, scores_of, table
 from tools.task_files import load_task, task_names
 
 MODES = ["train", "eval", "predict"]
@@ -133,6 +135,26 @@ def test_the_files_of_a_run_say_the_same(finished: Finished) -> None:
     (test,) = done["predict"].values()
     assert pathlib.Path(test).stat().st_size > 0
     assert not list(folder.rglob("*.partial"))
+
+
+def test_its_card(finished: Finished) -> None:
+    folder, results = finished.folder, finished.done["train"]
+    card = read_card(folder)
+    scores = json.loads((folder / "results.json").read_text())["dev"]["dev"]
+    values = sorted(v for v in scores.values() if v is not None)
+    assert sorted(scores_of(card).values()) == values
+    rows = [row for row in table(card, "Scores") if row[0] == "dev"]
+    assert len(rows) == len(scores)
+    head, _, *rows = table(card, "Data")
+    counts = {name: f"{n:,}" for name, n in results["examples"].items()}
+    assert dict(rows) == counts
+    for label in results["labels"]:
+        assert label in card.text
+    assert str(folder.parent) not in card.text
+    assert str(finished.recipe.init_from) not in card.text
+    if finished.task.resolve(finished.recipe).head:
+        columns = tuple(ask(folder))
+        assert sorted(columns) == sorted(bert_tf.load(folder).served.columns)
 
 
 def test_the_prediction_file_scores_as_the_run(finished: Finished) -> None:

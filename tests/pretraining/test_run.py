@@ -37,6 +37,7 @@ from tests import commands
 from tests.commands import Command
 from tests.run_folders import history as rows
 from tests.run_folders import stop_at, weights
+from tests.sharing.cards import ask, read_card, scores_of, table
 
 SMALL = {
     "train_batch_size": 8,
@@ -75,6 +76,7 @@ def test_the_folder_of_a_finished_run(finished, recipe, small_vocab):
     names = {p.name for p in finished.iterdir()}
     assert names == {
         ".lock",
+        "README.md",
         "bert_config.json",
         "bert_model.safetensors",
         "checkpoints",
@@ -98,6 +100,22 @@ def test_the_folder_of_a_finished_run(finished, recipe, small_vocab):
         np.exp(results["masked_lm_loss"])
     )
     assert (finished / "vocab.txt").read_text() == small_vocab.read_text()
+
+
+def test_its_card(finished, records):
+    card, results = read_card(finished), finished / "results.json"
+    results = json.loads(results.read_text())
+    scores = scores_of(card)
+    assert scores["held_out", "masked_lm_loss"] == results["masked_lm_loss"]
+    assert card.data.pipeline_tag == "fill-mask"
+    (row,) = (r for r in table(card, "Scores") if "perplexity" in r[1])
+    shown = [float(cell.replace(",", "")) for cell in row[2:]]
+    wanted = results["masked_lm_perplexity"], results["unigram_perplexity"]
+    assert shown == pytest.approx(wanted, rel=1e-3)
+    folder = RecordFolder.open(records)
+    assert ["training", f"{folder.num_records:,}"] in table(card, "Data")
+    assert str(records) not in card.text
+    assert "[MASK]" in ask(finished)["text"]
 
 
 def test_the_loss_falls(finished):
