@@ -5,7 +5,7 @@ BIN := .venv/bin
 TEST_PROCESSES ?= 2
 PYTEST := python -m pytest -n $(TEST_PROCESSES) --dist loadfile
 
-.PHONY: demo test test-slow test-real test-beam test-wheel lint clean
+.PHONY: demo test test-slow test-real test-beam test-wheel docs lint clean
 
 demo: .venv/.runtime
 	$(BIN)/python -m tools.demo --output_dir=demo_output
@@ -31,6 +31,10 @@ test-wheel: .venv/.development
 	.venv-wheel/bin/pip install --quiet --disable-pip-version-check "$$(echo dist/bert_tf-*.whl)[serve]"
 	rm -rf build
 	$(BIN)/python -m pytest -m wheel tests/wheel
+
+# Pages of docs/ and of the docstrings, in site/; they need no network.
+docs: .venv-docs/.ready
+	.venv-docs/bin/mkdocs build --quiet --strict
 
 lint: .venv/.development
 	$(BIN)/ruff check .
@@ -59,5 +63,10 @@ lint: .venv/.development
 	.venv-beam/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-beam.txt -r requirements-dev.txt
 	touch $@
 
+.venv-docs/.ready: requirements-docs.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
+	touch $@
+
 clean:
-	rm -rf .venv .venv-beam .venv-wheel build dist demo_output .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf .venv .venv-beam .venv-docs .venv-wheel build dist demo_output site .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -75,6 +75,12 @@ def test_every_file_of_the_map_exists():
     assert rooms <= named, rooms - named
 
 
+def test_the_api_page_has_every_public_name():
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^::: bert_tf\.(\w+)$", page, re.MULTILINE)
+    assert sorted(listed) == bert_tf.__all__
+
+
 @pytest.fixture
 def small_model_folder(tmp_path) -> pathlib.Path:
     words = sorted(set(" ".join(POSITIVE + NEGATIVE).replace(".", "").split()))
