@@ -152,15 +152,15 @@ def _integrated_gradients(
 ) -> tuple[np.ndarray, int, float]:
     """The share of each token [R, S], the steps and the relative error."""
     counts = (steps,) if steps else _STEPS
-    with Progress(
-        "explaining", sum(counts), 0, " steps", passing=True
-    ) as progress:
-        for count in counts:
+    for count in counts:
+        with Progress(
+            "explaining", count, 0, " steps", passing=True
+        ) as progress:
             found = _average(forward, subject, mask, count, progress)
-            missed = abs(found.sum() - difference)
-            error = missed / max(abs(difference), _LEAST_DIFFERENCE)
-            if error < _SMALL_ERROR:
-                break
+        missed = abs(found.sum() - difference)
+        error = missed / max(abs(difference), _LEAST_DIFFERENCE)
+        if error < _SMALL_ERROR:
+            break
     if error >= _SMALL_ERROR:
         log(
             f"integrated gradients: after {count} steps the words' shares "
