@@ -128,7 +128,8 @@ CASES: dict[str, tuple[Callable[[str], keras.Model], dict]] = {
     ),
     "BertEncoder, with LoRA": (
         lambda policy: BertEncoder(
-            small_config(lora_rank=3, lora_on="all_dense"), dtype=policy
+            small_config(lora_rank=3, lora_alpha=3.0, lora_on="all_dense"),
+            dtype=policy,
         ),
         ENCODER_INPUTS,
     ),
