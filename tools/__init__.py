@@ -22,6 +22,7 @@ GROUPS = {
     },
     "Using a model": {
         "explain": "explain",
+        "predict": "predict",
         "fill-mask": "fill_mask",
         "extract-features": "extract_features",
         "score": "score",

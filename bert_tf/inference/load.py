@@ -19,6 +19,7 @@ from bert_tf.inference.explain import (
     explain,
 )
 from bert_tf.inference.explanation import Explanation
+from bert_tf.inference.rows import CHOICES, Question
 from bert_tf.progress import Progress
 from bert_tf.serving.model_folder import describe_training, served_model
 from bert_tf.serving.saving import describe_model
@@ -32,9 +33,6 @@ from bert_tf.sources import local_folder
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.training.recipe import PRECISIONS
 
-CHOICES = "choices"
-# What is asked of one row, by column: a text, or the texts of its choices.
-Question = Mapping[str, str | tuple[str, ...]]
 Texts = str | Iterable[str]
 # How the graphs refuse a row; see `serving.requests.unless`.
 _REFUSAL = re.compile(
@@ -140,7 +138,7 @@ class LoadedModel:
           characters of the context, score, no_answer_probability; where there
           is no answer, "" and -1.
         - choices: text, choices and, as in SWAG, start, what every choice
-          begins with -> choice, its number from 0, its text, and
+          begins with -> choice, its number from 0, answer, its text, and
           probabilities. A choice "" stands for none.
         - pre-trained, with a masked-LM head: text with [MASK] in it -> masks,
           for each one a list of the best, token and probability. Without one:

@@ -174,7 +174,7 @@ class ChoiceModel(TextModel):
             found.append(
                 {
                     "choice": choices.index(text),
-                    "text": text,
+                    "answer": text,
                     "probabilities": probabilities[: len(choices)],
                 }
             )

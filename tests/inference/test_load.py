@@ -104,7 +104,7 @@ def expected(kind, row, served):
         best = int(served["probabilities"].argmax())
         return {
             "choice": best,
-            "text": row["choices"][best],
+            "answer": row["choices"][best],
             "probabilities": served["probabilities"].tolist(),
         }
     if kind == "encoder":

@@ -1,0 +1,419 @@
+"""Answers to the rows of a file, of any size, that a killed run resumes."""
+
+import contextlib
+import csv
+import gzip
+import hashlib
+import io
+import itertools
+import json
+import os
+import pathlib
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import IO, Any, BinaryIO, Self
+
+from bert_tf.errors import UserError
+from bert_tf.files import lock_now, sync, write_text
+from bert_tf.inference.load import LoadedModel, Refusal, load
+from bert_tf.inference.rows import (
+    STANDARD_STREAM,
+    Columns,
+    InputRow,
+    PredictSettings,
+)
+from bert_tf.progress import Progress, log
+from bert_tf.recipe import read_json_object
+from bert_tf.serving.text_model import Answer
+
+JSONL, CSV = ".jsonl", ".csv"
+# What is sorted by length, computed and written together: the largest number
+# of rows and of characters. A run that is killed loses no more.
+_ROWS, _CHARACTERS = 2048, 1 << 22
+_STATE = "state.json"
+
+
+def predict_file(
+    model: str | os.PathLike,
+    input: str | os.PathLike,
+    output: str | os.PathLike,
+    settings: PredictSettings | None = None,
+) -> str:
+    """Writes a model's answers to the rows of a file, in their order.
+
+    Memory does not grow with the file. The output appears when it is whole;
+    until then it grows in OUTPUT.partial, from where the same call resumes. A
+    row that has no answer is a line in OUTPUT.errors.jsonl, with its number
+    and why; on standard output's way, a line on standard error.
+
+    Args:
+      model: what `bert_tf.load` takes.
+      input: a .csv, .tsv, .jsonl or .txt file, or one of them .gz; "-" is
+        standard input.
+      output: a file that ends in .jsonl or .csv; "-" is JSON lines on standard
+        output. A line has the row's number in the input (the line that it
+        begins on), what was asked and the answer; see `LoadedModel.__call__`.
+        In CSV each label's probability has a column, and lists are JSON.
+      settings: how to read the input, and what computes.
+
+    Returns:
+      A line on how many rows were answered.
+
+    Raises:
+      UserError: the output cannot be written or is that of another input or
+        model, the input has no rows or other columns, no row has an answer,
+        or see `bert_tf.load`.
+    """
+    settings = settings or PredictSettings()
+    path, target = str(input), pathlib.Path(output)
+    _check(path, target)
+    is_file = str(output) != STANDARD_STREAM
+    with contextlib.ExitStack() as stack:
+        source = stack.enter_context(_Source(path))
+        writer: _PartialFile | _StandardOutput = _StandardOutput()
+        if is_file:
+            writer = stack.enter_context(_PartialFile(target))
+        loaded = load(
+            model,
+            settings.batch_size,
+            settings.precision,
+            settings.device or None,
+        )
+        columns = Columns.of_model(
+            loaded.served.columns,
+            loaded.served.task,
+            loaded.folder,
+            settings,
+        )
+        rows = columns.read(path, source.lines, settings)
+        # An input without rows or columns is refused here.
+        rows = itertools.chain([next(rows)], rows)
+        if isinstance(writer, _PartialFile):
+            writer.resume(_fingerprint(loaded, source, columns, settings))
+        for _ in itertools.islice(rows, writer.num_rows):
+            pass
+        begun, before = time.monotonic(), writer.num_rows
+        with source.progress() as progress:
+            for window in _windows(rows):
+                lines, errors = _answers(
+                    loaded, window, source.counter(len(window), progress)
+                )
+                writer.add(lines, errors)
+                speed = (writer.num_rows - before) / (time.monotonic() - begun)
+                progress.update(0, f"{speed:,.0f} rows/s")
+        if not writer.num_answered:
+            raise UserError(
+                f"`input`={path}: none of its {writer.num_rows:,} rows has an "
+                f"answer. The first: {writer.first_error}"
+            )
+        writer.finish()
+    done = writer.num_rows - before
+    speed = done / max(time.monotonic() - begun, 1e-9)
+    found = f"{writer.num_answered:,} of {writer.num_rows:,} rows answered"
+    if refused := writer.num_rows - writer.num_answered:
+        where = _errors_file(target) if is_file else "the lines above"
+        found += f"; {where} says why {refused:,} are not"
+    place = output if is_file else "standard output"
+    return f"{place}: {found}; {speed:,.0f} rows/s."
+
+
+def _check(path: str, output: pathlib.Path) -> None:
+    """Raises `UserError` for files that cannot be, before anything is done."""
+    if path != STANDARD_STREAM:
+        if not os.path.exists(path):
+            raise UserError(f"`input`={path}: no such file.")
+        if os.path.isdir(path):
+            raise UserError(f"`input`={path}: is a folder; name a file.")
+        if not os.path.getsize(path):
+            raise UserError(f"`input`={path}: is empty.")
+    if str(output) == STANDARD_STREAM:
+        return
+    if output.suffix not in (JSONL, CSV):
+        raise UserError(
+            f"`output`={output}: the name tells the format; end it in .jsonl "
+            "or .csv."
+        )
+    if output.is_dir():
+        raise UserError(f"`output`={output}: is a folder; name a file.")
+    if output.exists() and path != STANDARD_STREAM and output.samefile(path):
+        raise UserError(f"`output`={output}: is the input; name another file.")
+
+
+def _errors_file(output: pathlib.Path) -> pathlib.Path:
+    return output.with_name(f"{output.name}.errors{JSONL}")
+
+
+class _Source:
+    """The lines of an input, and how much of it is read.
+
+    Args:
+      path: the file; "-" is standard input.
+    """
+
+    def __init__(self, path: str):
+        self.path = path
+
+    def __enter__(self) -> Self:
+        self._file: BinaryIO | None = None
+        self.lines: Iterable[bytes] = sys.stdin.buffer
+        self.size = 0
+        if self.path != STANDARD_STREAM:
+            self._file = open(self.path, "rb")
+            self.size = os.fstat(self._file.fileno()).st_size
+            self.lines = self._file
+            if self.path.endswith(".gz"):
+                self.lines = gzip.GzipFile(fileobj=self._file)
+        self._counted = 0
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._file:
+            self._file.close()
+
+    @property
+    def fingerprint(self) -> list[str | int]:
+        """What tells this input from another."""
+        if self._file is None:
+            return [STANDARD_STREAM]
+        status = os.fstat(self._file.fileno())
+        return [os.path.abspath(self.path), status.st_size, status.st_mtime_ns]
+
+    def progress(self) -> Progress:
+        """The bar: of bytes, or of the rows of standard input."""
+        if self._file is None:
+            return Progress("predicting", 0, 0, " rows")
+        self._counted = self._file.tell()
+        return Progress("predicting", self.size, self._counted, "B")
+
+    def counter(self, num_rows: int, progress: Progress) -> Iterator[None]:
+        """Moves the bar at each row of a window that was read just now."""
+        begin, end = self._counted, self._counted + num_rows
+        if self._file:
+            end = self._file.tell()
+        for number in range(1, num_rows + 1):
+            now = begin + (end - begin) * number // num_rows
+            progress.update(now - self._counted)
+            self._counted = now
+            yield
+
+
+def _windows(rows: Iterable[InputRow]) -> Iterator[list[InputRow]]:
+    """Consecutive rows that are computed together."""
+    window: list[InputRow] = []
+    characters = 0
+    for row in rows:
+        window.append(row)
+        characters += sum(map(len, (row.asked or {}).values()))
+        if len(window) == _ROWS or characters >= _CHARACTERS:
+            yield window
+            window, characters = [], 0
+    if window:
+        yield window
+
+
+def _answers(
+    model: LoadedModel, window: list[InputRow], counter: Iterator[None]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The lines of the output and those of the errors, each in order."""
+    places = [n for n, row in enumerate(window) if row.asked is not None]
+    asked = [row.asked for row in window if row.asked is not None]
+    found: dict[int, Answer | Refusal] = {}
+    for number, answer in model.answers(asked):
+        found[places[number]] = answer
+        next(counter)
+    lines, errors = [], []
+    for place, row in enumerate(window):
+        answer = found.get(place, Refusal("", row.fault))
+        if isinstance(answer, Refusal):
+            fault = f"{answer.column} {answer.why}".strip()
+            errors.append({"row": row.number, "error": fault})
+        else:
+            lines.append({"row": row.number, **(row.asked or {}), **answer})
+    for _ in counter:
+        pass
+    return lines, errors
+
+
+def _fingerprint(
+    model: LoadedModel,
+    source: _Source,
+    columns: Columns,
+    settings: PredictSettings,
+) -> dict[str, Any]:
+    """What the bytes of an output depend on."""
+    digest = hashlib.sha256()
+    for weight in model.served.weights:
+        digest.update(weight.numpy().tobytes())
+    kept = json.dumps([model.facts, model.tokenizer.vocabulary.tokens])
+    digest.update(kept.encode())
+    return {
+        "model": digest.hexdigest(),
+        "input": source.fingerprint,
+        "settings": [settings.to_dict(), columns.places, columns.header],
+    }
+
+
+class _StandardOutput:
+    """Writes JSON lines to standard output, errors to standard error."""
+
+    def __init__(self) -> None:
+        self.num_rows = self.num_answered = 0
+        self.first_error = ""
+
+    def add(self, lines: list[dict], errors: list[dict]) -> None:
+        """Writes the answers and the errors of a window."""
+        self.num_rows += len(lines) + len(errors)
+        self.num_answered += len(lines)
+        sys.stdout.buffer.write(_to_json(lines))
+        sys.stdout.buffer.flush()
+        for error in errors:
+            log(f"row {error['row']}: {error['error']}")
+            self.first_error = self.first_error or error["error"]
+
+    def finish(self) -> None:
+        """Everything is written."""
+
+
+class _PartialFile:
+    """Writes answers into a folder beside the output, until it is whole.
+
+    Args:
+      output: the file to write.
+    """
+
+    def __init__(self, output: pathlib.Path):
+        self.num_rows = self.num_answered = 0
+        self.first_error = ""
+        self._output = output
+        self._folder = output.with_name(f"{output.name}.partial")
+        self._files: dict[str, IO[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._lock = lock_now(self._folder / "lock")
+        except OSError as error:
+            raise UserError(
+                f"`output`={self._output}: cannot be written there "
+                f"({error.strerror}); name another place."
+            ) from None
+        if self._lock is None:
+            raise UserError(
+                f"`output`={self._output}: another run is writing it; wait for "
+                "it or name another file."
+            )
+        return self
+
+    def resume(self, fingerprint: dict[str, Any]) -> None:
+        """Goes on behind what an earlier run wrote.
+
+        Raises:
+          UserError: that was of another input, model or settings.
+        """
+        # As JSON has it.
+        self._fingerprint = json.loads(json.dumps(fingerprint))
+        sizes = {"output": 0, "errors": 0}
+        if (self._folder / _STATE).is_file():
+            state = read_json_object(self._folder / _STATE)
+            before = state["fingerprint"]
+            for name, value in self._fingerprint.items():
+                if before.get(name) != value:
+                    raise UserError(
+                        f"`output`={self._output}: {self._folder} has "
+                        f"{state['rows']:,} rows that another {name} "
+                        "answered; delete that folder to begin again."
+                    )
+            noted = {name: state[name] for name in sizes}
+            if self._fingerprint["input"] != [STANDARD_STREAM] and all(
+                (self._folder / name).is_file()
+                and os.path.getsize(self._folder / name) >= size
+                for name, size in noted.items()
+            ):
+                sizes = noted
+                self.num_rows = state["rows"]
+                self.num_answered = state["answered"]
+                self.first_error = state["first_error"]
+                log(f"{self._folder}: resumes behind {self.num_rows:,} rows.")
+        for name, size in sizes.items():
+            self._files[name] = open(self._folder / name, "ab")
+            self._files[name].truncate(size)
+
+    def add(self, lines: list[dict], errors: list[dict]) -> None:
+        """Writes the answers and the errors of a window, and notes it."""
+        self.num_rows += len(lines) + len(errors)
+        if self._output.suffix == CSV:
+            text = _to_csv(lines, header=not self.num_answered)
+        else:
+            text = _to_json(lines)
+        self.num_answered += len(lines)
+        if errors and not self.first_error:
+            self.first_error = errors[0]["error"]
+        for name, written in (("output", text), ("errors", _to_json(errors))):
+            self._files[name].write(written)
+            self._files[name].flush()
+            sync(self._folder / name)
+        state = {
+            "fingerprint": self._fingerprint,
+            "rows": self.num_rows,
+            "answered": self.num_answered,
+            "first_error": self.first_error,
+            **{n: os.path.getsize(self._folder / n) for n in self._files},
+        }
+        write_text(self._folder / _STATE, json.dumps(state))
+
+    def finish(self) -> None:
+        """Puts the files into their places."""
+        errors = _errors_file(self._output)
+        if self.num_answered < self.num_rows:
+            os.replace(self._folder / "errors", errors)
+        else:
+            errors.unlink(missing_ok=True)
+        os.replace(self._folder / "output", self._output)
+        shutil.rmtree(self._folder)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for file in self._files.values():
+            file.close()
+        if self._lock:
+            self._lock.close()
+        if not (self._folder / _STATE).is_file():
+            shutil.rmtree(self._folder, ignore_errors=True)
+        elif isinstance(error, KeyboardInterrupt):
+            raise KeyboardInterrupt(
+                f"{self._folder}: {self.num_rows:,} rows are done; the same "
+                "command goes on behind them."
+            )
+
+
+def _to_json(lines: list[dict]) -> bytes:
+    return "".join(
+        f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines
+    ).encode()
+
+
+def _to_csv(lines: list[dict], header: bool) -> bytes:
+    """Rows of CSV: probabilities by label in columns, lists as JSON."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    for line in lines:
+        cells: dict[str, Any] = {}
+        for name, value in line.items():
+            if isinstance(value, dict):
+                cells |= {f"probability of {n}": v for n, v in value.items()}
+            elif isinstance(value, list | tuple):
+                cells[name] = json.dumps(value, ensure_ascii=False)
+            else:
+                cells[name] = value
+        if header:
+            table.writerow(cells)
+            header = False
+        table.writerow(cells.values())
+    return text.getvalue().encode()

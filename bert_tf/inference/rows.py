@@ -1,0 +1,244 @@
+"""The rows of a file of new texts, one after the other, broken ones too."""
+
+import dataclasses
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from bert_tf.errors import UserError, excerpt
+from bert_tf.files import ENCODING_ERRORS, read_faulty_lines
+from bert_tf.finetuning.data.tables import (
+    BadRow,
+    Dialect,
+    Row,
+    iterate_rows,
+    text_of,
+)
+from bert_tf.finetuning.recipe import FORMATS
+from bert_tf.recipe import Settings, read_json_object, setting
+from bert_tf.training.recipe import PRECISIONS
+
+CHOICES, START = "choices", "start"
+# What is asked of one row, by column: a text, or the texts of its choices.
+Question = Mapping[str, str | tuple[str, ...]]
+STANDARD_STREAM = "-"
+TXT = "txt"
+# The columns that models take, and the settings that name them in a file.
+_SETTINGS = {
+    "text": "text_column",
+    "text_b": "text_b_column",
+    "question": "question_column",
+    "context": "context_column",
+    CHOICES: "choice_columns",
+    START: "start_column",
+}
+# SWAG's, as `finetuning.multiple_choice.files.SWAG_COLUMNS` has them.
+_SWAG = {
+    "text": "sent1",
+    START: "sent2",
+    CHOICES: "ending0,ending1,ending2,ending3",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class PredictSettings(Settings):
+    """How a file of new texts is read, and what computes its answers."""
+
+    text_column: str = setting(
+        "",
+        "column of the text, by name, or by number from 0; empty is the one "
+        "that the model was trained with, if its folder says so, or text",
+    )
+    text_b_column: str = setting("", "of a pair: that of the second text")
+    question_column: str = setting("", "column of the question")
+    context_column: str = setting("", "column of the context")
+    choice_columns: str = setting(
+        "",
+        "columns of the choices, comma-separated, or in JSON the one that has "
+        "lists of them",
+    )
+    start_column: str = setting("", "column of what every choice begins with")
+    format: str = setting(
+        "",
+        f"{', '.join(FORMATS)}, or txt, a text a line; empty goes by the "
+        "name, and standard input is txt",
+        choices=("", *FORMATS, TXT),
+    )
+    header: bool = setting(
+        True,
+        "the first row names the columns; if not, they are called 0, 1, ...",
+    )
+    encoding_errors: str = setting(
+        "strict",
+        "what becomes of bytes that are not UTF-8: strict, an error of their "
+        "row, or replace",
+        choices=ENCODING_ERRORS,
+    )
+    batch_size: int = setting(32, "rows that are computed together", at_least=1)
+    precision: str = setting(
+        "float32", f"one of {', '.join(PRECISIONS)}", choices=PRECISIONS
+    )
+    device: str = setting(
+        "", "where to compute: cpu, gpu, gpu:1; empty is a GPU if there is one"
+    )
+
+
+class InputRow(NamedTuple):
+    """A row of a file.
+
+    Attributes:
+      number: the line that it begins on, counted from 1.
+      asked: what is asked; None where the row is broken.
+      fault: why it is.
+    """
+
+    number: int
+    asked: Question | None
+    fault: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """Where a file has what a model takes.
+
+    Attributes:
+      places: the model's columns, and those of the file, several of choices.
+      header: whether the first row names the columns.
+    """
+
+    places: Mapping[str, tuple[str, ...]]
+    header: bool
+
+    @classmethod
+    def of_model(
+        cls,
+        columns: Sequence[str],
+        task: str,
+        folder: pathlib.Path,
+        settings: PredictSettings,
+    ) -> "Columns":
+        """What the settings say, or else the model's folder, or the names.
+
+        Args:
+          columns: what the model takes.
+          task: what it does, for errors.
+          folder: its folder, with what a training left.
+          settings: names of columns, and whether there is a header.
+
+        Raises:
+          UserError: the settings name a column of another kind of model.
+        """
+        for name, field in _SETTINGS.items():
+            value = getattr(settings, field)
+            if value and name not in columns:
+                raise UserError(
+                    f"`{field}`={value}: this model, of {task}, takes "
+                    f"{' and '.join(columns)}."
+                )
+        said: dict[str, Any] = {}
+        for file in ("recipe.json", "task.json"):
+            if (folder / file).is_file():
+                said |= read_json_object(folder / file)
+        texts = map(str.strip, str(said.get("text_columns", "")).split(","))
+        known = dict(zip(("text", "text_b"), texts, strict=False))
+        if CHOICES in columns:
+            known = {"text": said.get("context_column", "")}
+            if START in columns and not known["text"]:
+                known = _SWAG
+        places = {}
+        for name in columns:
+            field = _SETTINGS[name]
+            value = getattr(settings, field) or known.get(name)
+            value = str(value or said.get(field) or name)
+            several = value.split(",") if name == CHOICES else [value]
+            places[name] = tuple(map(str.strip, several))
+        header = settings.header and said.get("header", True) is not False
+        return cls(places, header)
+
+    def asked(self, row: Row, path: str) -> Question:
+        """What a row asks; raises `UserError` where it cannot be asked."""
+        place = f"{path}, row {row.number}"
+        cells = iter(row.cells)
+        asked: dict[str, str | tuple[str, ...]] = {}
+        for name, names in self.places.items():
+            if name == CHOICES and len(names) == 1:
+                choices = next(cells)
+                if not isinstance(choices, tuple) or not choices:
+                    raise UserError(
+                        f"{place}: {names[0]!r} is the one column of choices "
+                        f"and no list, {excerpt(choices)}; name several "
+                        "columns, or in JSON give a list."
+                    )
+                asked[name] = choices
+                continue
+            texts = tuple(text_of(next(cells), n, place) for n in names)
+            if name == CHOICES:
+                asked[name] = texts
+                continue
+            if name != START and not texts[0].strip():
+                raise UserError(
+                    f"{place}: the text in {names[0]!r} is empty "
+                    f"({excerpt(texts[0])})."
+                )
+            asked[name] = texts[0]
+        return asked
+
+    def read(
+        self, path: str, file: Iterable[bytes], settings: PredictSettings
+    ) -> Iterator[InputRow]:
+        """The rows of a file; see `iterate_rows`.
+
+        Args:
+          path: its name, for its format and for errors.
+          file: the lines.
+          settings: how to read it.
+
+        Raises:
+          UserError: the file has no rows, lacks a column, or is none of text.
+        """
+        encoding_errors = settings.encoding_errors
+        rows: Iterable[Row | BadRow]
+        if is_txt(path, settings):
+            if list(self.places) != ["text"]:
+                raise UserError(
+                    f"`format`={TXT}: {path} has one text a line, and this "
+                    f"model takes {' and '.join(self.places)}; give "
+                    f"{', '.join(FORMATS)} with such columns."
+                )
+            rows = _lines(path, file, encoding_errors)
+        else:
+            names = [name for names in self.places.values() for name in names]
+            dialect = Dialect(
+                settings.format, self.header, encoding_errors, chosen=True
+            )
+            rows = iterate_rows(path, names, (), dialect, file)
+        for row in rows:
+            try:
+                if isinstance(row, BadRow):
+                    raise row.fault
+                yield InputRow(row.number, self.asked(row, path))
+            except UserError as error:
+                yield InputRow(row.number, None, str(error))
+
+
+def is_txt(path: str, settings: PredictSettings) -> bool:
+    """Whether a file has a text a line."""
+    if settings.format:
+        return settings.format == TXT
+    name = path.removesuffix(".gz").lower()
+    return name == STANDARD_STREAM or name.endswith(f".{TXT}")
+
+
+def _lines(
+    path: str, file: Iterable[bytes], encoding_errors: str
+) -> Iterator[Row | BadRow]:
+    """The lines of a file as rows of one cell."""
+    number = 0
+    for number, text, fault in read_faulty_lines(path, encoding_errors, file):
+        if fault:
+            yield BadRow(number, number - 1, fault)
+        else:
+            line = text.removesuffix("\n").removesuffix("\r")
+            yield Row(number, number - 1, (line,))
+    if not number:
+        raise UserError(f"{path}: is empty.")

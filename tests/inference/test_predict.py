@@ -1,0 +1,317 @@
+"""Files of new texts answered: any kind, any format, resumed, bad rows told."""
+
+import csv
+import gzip
+import json
+import shutil
+
+import pytest
+
+from bert_tf.errors import UserError
+from bert_tf.inference import predict as module
+from bert_tf.inference.load import LoadedModel
+from bert_tf.inference.predict import predict_file
+from bert_tf.inference.rows import PredictSettings
+from tests.inference.test_load import COLUMNS, assert_near, loaded
+from tests.serving import serving_models as models
+from tests.user_errors import error_of
+
+TEXTS = [text for text in models.texts(30, 9, 7) if text.strip()]
+
+
+@pytest.fixture
+def kind(monkeypatch):
+    """Has `predict_file` find the model of a kind, by its name, in a folder."""
+
+    def find(folder, batch_size, precision, device):
+        traced = loaded(folder.name)
+        model = LoadedModel(traced.served, folder, batch_size)
+        model._function = traced._function
+        return model
+
+    monkeypatch.setattr(module, "load", find)
+    monkeypatch.setattr(module, "_ROWS", 8)
+
+
+def write(path, rows):
+    """Rows by column as a file of the format that its name tells."""
+    if path.suffix == ".jsonl":
+        lines = (json.dumps(row, ensure_ascii=False) for row in rows)
+        path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        return path
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(rows[0])
+        table.writerows(row.values() for row in rows)
+    return path
+
+
+def rows_of(kind, texts=TEXTS):
+    columns = COLUMNS[kind](texts)
+    return [
+        dict(zip(columns, row, strict=True))
+        for row in zip(*columns.values(), strict=True)
+    ]
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def predict(folder, source, output, **settings):
+    """The lines that predict_file writes, without what was asked."""
+    predict_file(folder, source, output, PredictSettings(**settings))
+    return read(output)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_file_is_answered_as_its_rows_are(name, kind, tmp_path):
+    rows = rows_of(name)
+    source = write(tmp_path / "in.jsonl", rows)
+    lines = predict(tmp_path / name, source, tmp_path / "out.jsonl")
+    assert [line["row"] for line in lines] == list(range(1, len(rows) + 1))
+    asked = {n: [row[n] for row in rows] for n in rows[0]}
+    for line, row, answer in zip(
+        lines, rows, loaded(name)(**asked), strict=True
+    ):
+        # What was asked stands beside the answer.
+        assert {n: line.pop(n) for n in row} == row
+        del line["row"]
+        assert_near(line, answer)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "in.jsonl",
+        "out.jsonl",
+    ]
+
+
+def test_formats_are_read_and_csv_is_written(kind, tmp_path):
+    texts = [" ".join(text.split()) for text in TEXTS]
+    rows = [{"a": str(n), "title": t} for n, t in enumerate(texts)]
+    answers = loaded("several_labels")(texts)
+    model = tmp_path / "several_labels"
+    source = write(tmp_path / "in.csv", rows)
+    (tmp_path / "in.tsv").write_text(
+        "".join(f"{row['a']}\t{row['title']}\n" for row in rows), "utf-8"
+    )
+    (tmp_path / "in.txt.gz").write_bytes(
+        gzip.compress("".join(f"{t}\n" for t in texts).encode())
+    )
+    for name, settings in (
+        ("in.csv", {"text_column": "title"}),
+        ("in.tsv", {"text_column": "1", "header": False}),
+        ("in.txt.gz", {}),
+    ):
+        lines = predict(
+            model, tmp_path / name, tmp_path / "out.jsonl", **settings
+        )
+        for line, text, answer in zip(lines, texts, answers, strict=True):
+            assert line["text"] == text
+            assert line["labels"] == answer["labels"]
+            assert_near(line["probabilities"], answer["probabilities"])
+    settings = PredictSettings(text_column="title")
+    predict_file(model, source, tmp_path / "out.csv", settings)
+    with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as file:
+        table = list(csv.DictReader(file))
+    for row, line in zip(table, lines, strict=True):
+        assert (row["text"], row["row"]) == (line["text"], str(line["row"] + 1))
+        assert json.loads(row["labels"]) == line["labels"]
+        found = float(row["probability of b"])
+        assert found == pytest.approx(line["probabilities"]["b"], abs=1e-5)
+
+
+def test_columns_are_those_of_the_training(kind, tmp_path):
+    model = tmp_path / "classes"
+    model.mkdir()
+    facts = {"task": "mood", "text_columns": "head, body"}
+    (model / "task.json").write_text(json.dumps(facts))
+    (model / "recipe.json").write_text('{"header": true}')
+    rows = [{"body": "the ferry", "head": "is good"}]
+    lines = predict(
+        model, write(tmp_path / "in.csv", rows), tmp_path / "out.jsonl"
+    )
+    assert_near(
+        lines[0]["probabilities"],
+        loaded("classes")("is good", "the ferry")["probabilities"],
+    )
+    # SWAG's own columns, where no recipe says others.
+    rows = [
+        {
+            "sent1": "the",
+            "sent2": "is",
+            **{f"ending{n}": f"{n}" for n in range(4)},
+        }
+    ]
+    lines = predict(
+        tmp_path / "choice",
+        write(tmp_path / "swag.csv", rows),
+        tmp_path / "swag.jsonl",
+    )
+    assert lines[0]["start"] == "is"
+    assert lines[0]["choices"] == ["0", "1", "2", "3"]
+    model = tmp_path / "choice"
+    model.mkdir()
+    recipe = {"context_column": "a", "start_column": "b", "choice_columns": "c"}
+    (model / "recipe.json").write_text(json.dumps(recipe))
+    rows = [
+        {"a": "the", "b": "is", "c": ["x", "A"]},
+        {"a": "a", "b": "", "c": "x"},
+    ]
+    lines = predict(
+        model, write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
+    )
+    assert (lines[0]["text"], lines[0]["choices"]) == ("the", ["x", "A"])
+    (error,) = read(tmp_path / "out.jsonl.errors.jsonl")
+    assert (
+        "row 2: 'c' is the one column of choices and no list" in error["error"]
+    )
+
+
+def test_bad_rows_are_lines_and_not_the_end(kind, tmp_path, capsys):
+    source = tmp_path / "in.csv"
+    source.write_bytes(
+        b"text,id\nthe ferry,1\nis\n\xff,3\n ,4\n"
+        + b"[MASK] is,5\n[MASK]"
+        + b" the ferry" * 50
+        + b",6\na [MASK],7\n"
+    )
+    output = tmp_path / "out.jsonl"
+    summary = predict_file(tmp_path / "pretrained", source, output)
+    assert [line["row"] for line in read(output)] == [6, 8]
+    errors = read(tmp_path / "out.jsonl.errors.jsonl")
+    assert [error["row"] for error in errors] == [2, 3, 4, 5, 7]
+    for error, why in zip(
+        errors,
+        (
+            "text holds no [MASK].",
+            "has 1 cell and the header 2",
+            "0xff) is not UTF-8",
+            "the text in 'text' is empty",
+            " tokens beside",
+        ),
+        strict=True,
+    ):
+        assert why in error["error"]
+    assert "2 of 7 rows answered; " in summary
+    assert "out.jsonl.errors.jsonl says why 5 are not" in summary
+    # Another run without such rows takes the file away.
+    source.write_text("text\n[MASK]\n")
+    predict_file(tmp_path / "pretrained", source, output)
+    assert not (tmp_path / "out.jsonl.errors.jsonl").exists()
+    source.write_text("text\nthe\nferry\n")
+    line = error_of(predict_file, tmp_path / "pretrained", source, output)
+    assert "none of its 2 rows has an answer. The first: text holds no" in line
+    # What was there stays.
+    assert len(read(output)) == 1
+
+
+def kill_at(monkeypatch, window, error=KeyboardInterrupt):
+    answers, calls = module._answers, []
+
+    def killed(*arguments):
+        calls.append(0)
+        if len(calls) == window:
+            raise error
+        return answers(*arguments)
+
+    monkeypatch.setattr(module, "_answers", killed)
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+def test_a_killed_run_goes_on(suffix, kind, tmp_path, monkeypatch, capsys):
+    rows = rows_of("regression", [*TEXTS[:20], "", *TEXTS[20:]])
+    source = write(tmp_path / "in.csv", rows)
+    model = tmp_path / "regression"
+    whole, output = (tmp_path / f"{n}.{suffix}" for n in ("whole", "out"))
+    predict_file(model, source, whole)
+    with monkeypatch.context() as patch:
+        kill_at(patch, 3)
+        with pytest.raises(KeyboardInterrupt, match="16 rows are done; the sa"):
+            predict_file(model, source, output)
+    assert not output.exists()
+    partial = tmp_path / f"out.{suffix}.partial"
+    # Killed in the middle of a line.
+    with (partial / "output").open("ab") as file:
+        file.write(b'{"row": 1')
+    asked = []
+    answer = LoadedModel._answer
+    monkeypatch.setattr(
+        LoadedModel,
+        "_answer",
+        lambda self, rows: asked.extend(rows) or answer(self, rows),
+    )
+    predict_file(model, source, output)
+    assert "resumes behind 16 rows" in capsys.readouterr().err
+    assert len(asked) == len(TEXTS) - 16
+    assert output.read_bytes() == whole.read_bytes()
+    assert (tmp_path / f"out.{suffix}.errors.jsonl").read_bytes() == (
+        tmp_path / f"whole.{suffix}.errors.jsonl"
+    ).read_bytes()
+    assert not partial.exists()
+
+
+def test_a_partial_output_of_something_else_is_refused(
+    kind, tmp_path, monkeypatch
+):
+    source = write(tmp_path / "in.csv", rows_of("regression"))
+    model, output = tmp_path / "regression", tmp_path / "out.jsonl"
+    with monkeypatch.context() as patch:
+        kill_at(patch, 2, MemoryError)
+        with pytest.raises(MemoryError):
+            predict_file(model, source, output)
+    for what, arguments in (
+        ("model", (tmp_path / "encoder", source, output)),
+        ("settings", (model, source, output, PredictSettings(batch_size=3))),
+        ("input", (model, shutil.copy(source, tmp_path / "b.csv"), output)),
+    ):
+        line = error_of(predict_file, *arguments)
+        assert f"has 8 rows that another {what} answered; delete" in line
+    with module._PartialFile(output):
+        line = error_of(predict_file, model, source, output)
+        assert "another run is writing it" in line
+    predict_file(model, source, output)
+    assert len(read(output)) == len(TEXTS)
+
+
+def test_what_cannot_be_predicted_is_refused(kind, tmp_path):
+    model, good = tmp_path / "regression", tmp_path / "in.csv"
+    output = tmp_path / "out.jsonl"
+    write(good, rows_of("regression"))
+    for name, text in (
+        ("none.csv", "text\n"),
+        ("empty.csv", ""),
+        ("x.dat", "a"),
+    ):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "file").write_text("")
+    cases = [
+        (tmp_path / "no.csv", output, {}, "no.csv: no such file"),
+        (tmp_path, output, {}, f"`input`={tmp_path}: is a folder"),
+        (tmp_path / "empty.csv", output, {}, "empty.csv: is empty"),
+        (tmp_path / "none.csv", output, {}, "has a header and no rows"),
+        (tmp_path / "x.dat", output, {}, "the name does not tell the format"),
+        (good, "out.parquet", {}, "`output`=out.parquet: the name tells the"),
+        (good, tmp_path / "file" / "out.csv", {}, "cannot be written there"),
+        (good, good, {}, "in.csv: is the input; name another file"),
+        (good, output, {"text_column": "txt"}, "has no column 'txt'. Did you"),
+        (
+            good,
+            output,
+            {"question_column": "q"},
+            "`question_column`=q: this model, of text regression, takes text.",
+        ),
+    ]
+    for source, target, settings, what in cases:
+        line = error_of(
+            predict_file, model, source, target, PredictSettings(**settings)
+        )
+        assert what in line
+    with pytest.raises(UserError, match="batch_size is 0; it takes 1 or more"):
+        PredictSettings(batch_size=0)
+    (tmp_path / "in.txt").write_text("a\n")
+    line = error_of(
+        predict_file, tmp_path / "classes", tmp_path / "in.txt", output
+    )
+    assert "has one text a line, and this model takes text and text_b" in line
+    # Nothing is left behind.
+    assert not list(tmp_path.glob("*.partial"))
+    assert not output.exists()
