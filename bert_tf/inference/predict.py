@@ -384,7 +384,8 @@ class _PartialFile:
             file.close()
         if self._lock:
             self._lock.close()
-        if not (self._folder / _STATE).is_file():
+        nothing = bool(self._files) and not self.num_answered
+        if nothing or not (self._folder / _STATE).is_file():
             shutil.rmtree(self._folder, ignore_errors=True)
         elif isinstance(error, KeyboardInterrupt):
             raise KeyboardInterrupt(

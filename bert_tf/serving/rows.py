@@ -1,6 +1,7 @@
 """Rows of token ids in the graph, padded a little and computed."""
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -12,6 +13,8 @@ from bert_tf.text.tokenizer import BertTokenizer
 HOST = "/CPU:0"
 # Lengths that rows are padded to; beyond the last, multiples of it.
 _LENGTHS = (32, 64, 96, 128, 192, 256, 384, 512)
+# What they are padded to multiples of where many are sorted by length.
+_FINE = 8
 # Tokens, padding included, that go through the model at a time: what memory
 # grows with. Rows of similar length go together.
 _TOKENS_AT_ONCE = 2048
@@ -44,6 +47,17 @@ class RowComputer(tf.Module):
         super().__init__()
         self._vocabulary = tokenizer.vocabulary
         self._lengths = lengths_up_to(max_seq_length)
+
+    @contextlib.contextmanager
+    def pad_finely(self) -> Iterator[None]:
+        """What is traced meanwhile pads rows little, to many lengths."""
+        served = self._lengths
+        fine = range(_FINE, served[-1], _FINE)
+        self._lengths = (*fine, served[-1])
+        try:
+            yield
+        finally:
+            self._lengths = served
 
     def padded_length(self, lengths: tf.Tensor) -> tf.Tensor:
         """What rows of int32 [R] tokens are padded to, int32."""

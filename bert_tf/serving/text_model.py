@@ -93,6 +93,15 @@ class TextModel(tf.Module, abc.ABC):
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """The signatures by name, as functions with an input signature."""
 
+    def bulk_signature(self) -> Callable[..., Tensors]:
+        """serving_default for many rows, sorted by length.
+
+        It pads them less, so that the last digits may differ.
+        """
+        with self.compute.pad_finely():
+            function: Any = self.signatures()[SERVING_DEFAULT]
+            return function.get_concrete_function()
+
     @abc.abstractmethod
     def requests(self) -> list[Request]:
         """Real requests of several lengths to the signatures of text."""

@@ -149,6 +149,9 @@ def test_order_and_answers_do_not_depend_on_the_batch(kind):
     for number, answer in enumerate(in_fours):
         row = {name: column[number] for name, column in columns.items()}
         assert_near(answer, loaded(kind)(**row))
+    # What is exported afterwards pads as ever.
+    padded = loaded(kind, 4).served.compute.padded_length(tf.constant([5]))
+    assert padded == 32
 
 
 def test_one_text_goes_with_each_of_a_list():

@@ -26,7 +26,10 @@ def kind(monkeypatch):
     def find(folder, batch_size, precision, device):
         traced = loaded(folder.name)
         model = LoadedModel(traced.served, folder, batch_size)
-        model._function = traced._function
+        model._function, model._bulk_function = (
+            traced._function,
+            traced._for_many(),
+        )
         return model
 
     monkeypatch.setattr(module, "load", find)
@@ -200,7 +203,8 @@ def test_bad_rows_are_lines_and_not_the_end(kind, tmp_path, capsys):
     source.write_text("text\nthe\nferry\n")
     line = error_of(predict_file, tmp_path / "pretrained", source, output)
     assert "none of its 2 rows has an answer. The first: text holds no" in line
-    # What was there stays.
+    # What was there stays, and nothing is left of it.
+    assert not list(tmp_path.glob("*.partial"))
     assert len(read(output)) == 1
 
 
@@ -237,7 +241,9 @@ def test_a_killed_run_goes_on(suffix, kind, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
         LoadedModel,
         "_answer",
-        lambda self, rows: asked.extend(rows) or answer(self, rows),
+        lambda self, rows, function: (
+            asked.extend(rows) or answer(self, rows, function)
+        ),
     )
     predict_file(model, source, output)
     assert "resumes behind 16 rows" in capsys.readouterr().err
