@@ -71,7 +71,11 @@ def predict(folder, source, output, **settings):
 def test_a_file_is_answered_as_its_rows_are(name, kind, tmp_path):
     rows = rows_of(name)
     source = write(tmp_path / "in.jsonl", rows)
-    lines = predict(tmp_path / name, source, tmp_path / "out.jsonl")
+    # Of choices the columns are SWAG's, unless someone says others.
+    named = {"text_column": "text", "start_column": "start"}
+    named["choice_columns"] = "choices"
+    settings = named if name == "choice" else {}
+    lines = predict(tmp_path / name, source, tmp_path / "out.jsonl", **settings)
     assert [line["row"] for line in lines] == list(range(1, len(rows) + 1))
     asked = {n: [row[n] for row in rows] for n in rows[0]}
     for line, row, answer in zip(
