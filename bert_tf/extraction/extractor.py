@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import tensorflow as tf
@@ -11,10 +11,11 @@ import tensorflow as tf
 from bert_tf.checkpoints import POOLER, load_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
-from bert_tf.errors import UserError, excerpt
+from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.layers.heads import at_positions, last_positions
 from bert_tf.models import restore
+from bert_tf.text.given_texts import Parts, Text, text_parts
 from bert_tf.text.packing import (
     EncodedRows,
     TokenIds,
@@ -39,10 +40,6 @@ _USUAL_LENGTH = 128
 # What is sorted by length and computed together: the largest number of texts,
 # of characters and of bytes of vectors.
 _TEXTS, _CHARACTERS, _BYTES = 4096, 1 << 24, 1 << 29
-
-Text = str | tuple[str, str]
-# One string, or the two of a pair.
-_Parts = tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -255,13 +252,13 @@ class Extractor:
             yield self._chunk(group, number, computed)
             number += len(group)
 
-    def _groups(self, texts: Iterable[Text]) -> Iterator[list[_Parts]]:
+    def _groups(self, texts: Iterable[Text]) -> Iterator[list[Parts]]:
         by_token = self.settings.pooling == TOKENS
         vector = 4 * self.encoder.config.hidden_size * len(self._layers)
-        group: list[_Parts] = []
+        group: list[Parts] = []
         characters = size = 0
         for number, text in enumerate(texts):
-            parts = _parts(text, number)
+            parts = text_parts(text, f"texts[{number}]")
             length = sum(map(len, parts))
             # Few texts have more tokens than characters.
             most = min(length + 3, self.max_seq_length) if by_token else 1
@@ -277,7 +274,7 @@ class Extractor:
 
     def _chunk(
         self,
-        texts: list[_Parts],
+        texts: list[Parts],
         number: int,
         computed: Callable[[int], None],
     ) -> Chunk:
@@ -432,24 +429,3 @@ def _row_offsets(
         if side is not None:
             found[where] = take_ranges(given, side.begin, side.count)
     return found
-
-
-def _parts(text: Any, number: int) -> _Parts:
-    """The strings of a text, checked."""
-    parts = (text,) if isinstance(text, str) else text
-    is_text = isinstance(parts, tuple | list) and (
-        len(parts) == 2 or parts is not text
-    )
-    if not is_text or not all(isinstance(part, str) for part in parts):
-        raise UserError(
-            f"texts[{number}] is {excerpt(text)}; give a string or a pair of "
-            "strings."
-        )
-    try:
-        "".join(parts).encode("utf-8")
-    except UnicodeEncodeError:
-        raise UserError(
-            f"texts[{number}] is {excerpt(text)}, with half of a surrogate "
-            "pair, which is no character; correct the text."
-        ) from None
-    return tuple(parts)

@@ -1,0 +1,72 @@
+"""Texts that a program hands in: strings, or pairs of strings."""
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+from bert_tf.errors import UserError, excerpt
+
+Text: TypeAlias = str | tuple[str, str]
+# The one or two strings of a text.
+Parts: TypeAlias = tuple[str, ...]
+
+
+def text_parts(text: Any, place: str) -> Parts:
+    """The strings of a text, checked.
+
+    Args:
+      text: a string, or a tuple or list of two.
+      place: what to call it in an error, such as texts[3].
+
+    Raises:
+      UserError: it is something else, or holds half of a surrogate pair.
+    """
+    parts = (text,) if isinstance(text, str) else text
+    is_text = isinstance(parts, tuple | list) and (
+        len(parts) == 2 or parts is not text
+    )
+    if not is_text or not all(isinstance(part, str) for part in parts):
+        raise UserError(
+            f"{place} is {excerpt(text)}; give a string or a pair of strings."
+        )
+    try:
+        "".join(parts).encode("utf-8")
+    except UnicodeEncodeError:
+        raise UserError(
+            f"{place} is {excerpt(text)}, with half of a surrogate pair, which "
+            "is no character; correct the text."
+        ) from None
+    return tuple(parts)
+
+
+def text_columns(texts: Iterable[Text], name: str) -> list[list[str]]:
+    """The first texts of N rows and, where they are pairs, the second ones.
+
+    Args:
+      texts: N strings, or N pairs of them.
+      name: what to call them in an error, such as `x`.
+
+    Returns:
+      One or two lists of N strings.
+
+    Raises:
+      UserError: there are none, one is no text, or some are pairs.
+    """
+    if isinstance(texts, str | bytes):
+        raise UserError(
+            f"{name}: is one string, {excerpt(texts)}; give a list of them."
+        )
+    if not isinstance(texts, Iterable):
+        raise UserError(
+            f"{name}: is {excerpt(texts)}; give a list of strings, or of pairs "
+            "of them."
+        )
+    rows = [text_parts(text, f"{name}[{i}]") for i, text in enumerate(texts)]
+    if not rows:
+        raise UserError(f"{name}: is empty; give at least one text.")
+    for number, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise UserError(
+                f"{name}[{number}] has {len(row)} texts and {name}[0] has "
+                f"{len(rows[0])}; give strings alone, or pairs alone."
+            )
+    return [list(column) for column in zip(*rows, strict=True)]
