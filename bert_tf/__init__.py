@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from bert_tf.encoder import BertEncoder
     from bert_tf.errors import UserError
     from bert_tf.extraction.embed import embed
+    from bert_tf.finetuned import FinetuningRun, finetune
     from bert_tf.inference.load import LoadedModel, load
     from bert_tf.inference.search import search
     from bert_tf.models import (
@@ -37,6 +38,7 @@ _HOME = {
     "BertPretrainer": "bert_tf.pretraining.pretrainer",
     "BertTokenizer": "bert_tf.text.tokenizer",
     "Checkpoint": "bert_tf.checkpoints",
+    "FinetuningRun": "bert_tf.finetuned",
     "LoadedModel": "bert_tf.inference.load",
     "SentencePacker": "bert_tf.text.packing_graph",
     "Vocabulary": "bert_tf.text.vocabulary",
@@ -49,6 +51,7 @@ _HOME = {
     "embed": "bert_tf.extraction.embed",
     "export_saved_model": "bert_tf.serving.export",
     "fill_mask": "bert_tf.pretraining.fill_mask",
+    "finetune": "bert_tf.finetuned",
     "lamb": "bert_tf.optimization",
     "load": "bert_tf.inference.load",
     "load_checkpoint": "bert_tf.checkpoints",
@@ -66,6 +69,7 @@ __all__ = [
     "BertPretrainer",
     "BertTokenizer",
     "Checkpoint",
+    "FinetuningRun",
     "LoadedModel",
     "SentencePacker",
     "UserError",
@@ -78,6 +82,7 @@ __all__ = [
     "embed",
     "export_saved_model",
     "fill_mask",
+    "finetune",
     "lamb",
     "load",
     "load_checkpoint",

@@ -33,7 +33,8 @@ class Fault(UserError):
 
 def excerpt(value: object) -> str:
     """A value as an error shows it: quoted, and at most 60 characters."""
-    shown = repr(value)
+    # Tables and arrays have line ends in theirs.
+    shown = repr(value).replace("\n", " ")
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 

@@ -28,6 +28,8 @@ from bert_tf.finetuning.report.token_classification import tag_statistics
 from bert_tf.recipe import read_json_object
 from bert_tf.training.history import finite_values
 
+REPORT_FILE = "report.html"
+
 
 class Family(NamedTuple):
     """What a report knows of a family of tasks.
@@ -91,8 +93,8 @@ def write_report(run: FinishedRun, folder: pathlib.Path) -> pathlib.Path:
     # Lone surrogates of a text stay escapes, as in the file they came from.
     text = json.dumps(numbers, indent=1, allow_nan=False)
     write_text(folder / "report.json", text + "\n")
-    write_text(folder / "report.html", html)
-    return folder / "report.html"
+    write_text(folder / REPORT_FILE, html)
+    return folder / REPORT_FILE
 
 
 def _family(predictions: Sequence[Mapping[str, Any]]) -> Family:

@@ -1,0 +1,189 @@
+"""Fine-tuning from Python: data in, scores and a loaded model out."""
+
+import dataclasses
+import functools
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from bert_tf.errors import UserError
+from bert_tf.files import write_text
+from bert_tf.finetuning import (
+    UserChoiceTask,
+    UserFileTask,
+    UserTokenClassificationTask,
+)
+from bert_tf.finetuning.data.in_memory import file_of
+from bert_tf.finetuning.report.make import REPORT_FILE
+from bert_tf.finetuning.run import run_finetuning
+from bert_tf.finetuning.task import TaskTemplate
+from bert_tf.inference.load import LoadedModel, load
+from bert_tf.training.run_folder import has_trained, refuse_other_folders
+
+# Tasks on own files, as --task calls them.
+_TASKS: dict[str, type[TaskTemplate]] = {
+    "sentence": UserFileTask,
+    "choice": UserChoiceTask,
+    "tagging": UserTokenClassificationTask,
+}
+# Settings that arguments of `finetune` stand for.
+_OF_ARGUMENTS = ("task", "init_from", "train_file", "dev_file")
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuningRun:
+    """A finished fine-tuning.
+
+    Attributes:
+      folder: the model folder, with all that the run has written.
+      scores: of the best model, by dev split and name.
+      report: the report, an HTML file.
+      results: what results.json holds: scores of the seeds, what the
+        commonest label scores, the data doctor's numbers, speeds.
+    """
+
+    folder: pathlib.Path
+    scores: Mapping[str, Mapping[str, float]]
+    report: pathlib.Path
+    results: Mapping[str, Any] = dataclasses.field(repr=False)
+
+    @functools.cached_property
+    def model(self) -> LoadedModel:
+        """The best model, loaded when first asked for; see `bert_tf.load`."""
+        return load(self.folder)
+
+
+def finetune(
+    init_from: str | os.PathLike,
+    train: Any,
+    dev: Any = None,
+    *,
+    task: str | TaskTemplate = "sentence",
+    output_dir: str | os.PathLike = "finetuned",
+    text_columns: str | None = None,
+    label_column: str | None = None,
+    label_kind: str | None = None,
+    learning_rate: float | None = None,
+    num_train_epochs: float | None = None,
+    train_batch_size: int | None = None,
+    max_seq_length: int | None = None,
+    seed: int | None = None,
+    seeds: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> FinetuningRun:
+    """Fine-tunes a model on a task of one's own: tools.run_finetuning.
+
+        run = bert_tf.finetune(folder, (texts, labels), learning_rate=3e-5)
+        run.scores["dev"]["accuracy"]
+        run.model("A lovely film.")["label"]
+
+    The data are checked before, a report is written, and a run that was
+    interrupted goes on where it was when it is called again. Data in memory are
+    written into the folder `data` of output_dir and read from there, so errors
+    name its files and rows, and the run can be repeated by
+    tools.run_finetuning --recipe=finetuned/recipe.json --output_dir=again.
+
+    Args:
+      init_from: the model to start from: a folder of any family,
+        hf://organisation/name or keras_hub://preset.
+      train: what to train on. For the task sentence (texts, labels): N strings,
+        or pairs of strings, and N names of classes or whole numbers; numbers
+        for a regression, lists of names for several labels a text. For tagging
+        (sentences, tags), lists of words and of tags. For all but tagging a
+        DataFrame or a mapping of columns. For each the path of a file; for a
+        task with files of its own the folder of them.
+      dev: what to evaluate on, likewise; without it, a tenth of `train` is
+        split off, or what the setting dev_share says.
+      task: sentence, choice or tagging, or a task: that of a task file, or
+        `UserFileTask(...)` with scores of one's own.
+      output_dir: becomes the model folder; that of a run with other settings
+        or data is refused.
+      text_columns: column of the text, or two of a pair, comma-separated; of
+        data in memory text, and text_b, by default.
+      label_column: column of the label; of data in memory label by default.
+      label_kind: classes, regression or multi_label.
+      learning_rate: peak learning rate.
+      num_train_epochs: passes over the training examples.
+      train_batch_size: rows in a step.
+      max_seq_length: longest input in tokens.
+      seed: of new weights, dropout and order.
+      seeds: trainings, each with the next seed; the best is kept.
+      settings: any others of the task's recipe by name.
+
+    Returns:
+      The finished run.
+
+    Raises:
+      UserError: settings, data, model and output_dir that do not fit each
+        other, or data that are none.
+    """
+    if isinstance(task, str):
+        if task not in _TASKS:
+            raise UserError(
+                f"`task`={task}: takes one of {', '.join(_TASKS)}, or a task, "
+                "such as TASK of a task file."
+            )
+        task = _TASKS[task](name=task)
+    given = {
+        "text_columns": text_columns,
+        "label_column": label_column,
+        "label_kind": label_kind,
+        "learning_rate": learning_rate,
+        "num_train_epochs": num_train_epochs,
+        "train_batch_size": train_batch_size,
+        "max_seq_length": max_seq_length,
+        "seed": seed,
+        "seeds": seeds,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    for name in settings or {}:
+        if name in given or name in _OF_ARGUMENTS:
+            raise UserError(
+                f"`settings`: {name} is what an argument says; leave it out."
+            )
+    values = {**task.defaults, **given, **(settings or {})}
+    values |= {"task": task.name, "init_from": os.fspath(init_from)}
+    folder = pathlib.Path(output_dir)
+    files: dict[str, tuple[pathlib.Path, str]] = {}
+    kinds = task.recipe_type.kinds()
+    for name, data in (("train", train), ("dev", dev)):
+        if data is None and name == "dev":
+            continue
+        key = f"{name}_file" if "train_file" in kinds else "data_dir"
+        if isinstance(data, str | os.PathLike):
+            values[key] = os.fspath(data)
+            continue
+        file = file_of(data, f"`{name}`", task.recipe_type, values)
+        path = folder.absolute() / "data" / f"{name}.{file.ending}"
+        files[name] = path, file.text
+        values |= {key: str(path), **file.settings}
+    recipe = task.recipe_type.from_dict(values, f"the settings of {task.name}")
+    refuse_other_folders(folder, recipe)
+    for name, (path, text) in files.items():
+        _write(path, text, name, folder)
+    done = run_finetuning(task, recipe, folder, ["train"])
+    results = done["train"]
+    return FinetuningRun(folder, results["dev"], folder / REPORT_FILE, results)
+
+
+def _write(
+    path: pathlib.Path, text: str, name: str, folder: pathlib.Path
+) -> None:
+    """Writes data, unless the run has been trained on others."""
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return
+    runs = [folder, *folder.glob("seed_*")]
+    if path.exists() and any(map(has_trained, runs)):
+        raise UserError(
+            f"`{name}`: is not what the run in {folder} has been trained on, "
+            f"{path}; choose another `output_dir`."
+        )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, text)
+    except OSError as error:
+        raise UserError(
+            f"`output_dir`={folder}: {error.strerror}; choose a folder that "
+            "can be written."
+        ) from None

@@ -1,0 +1,276 @@
+"""`bert_tf.finetune`: the run of the command, from data in memory."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import bert_tf
+from bert_tf.finetuning.data.in_memory import file_of
+from bert_tf.finetuning.recipe import (
+    UserChoiceRecipe,
+    UserTableRecipe,
+    UserTagRecipe,
+)
+from bert_tf.finetuning.run import run_finetuning
+from bert_tf.finetuning.text_classification.kinds import UserFileTask
+from bert_tf.finetuning.token_classification.conll_files import read_conll
+from tests.finetuning.sentence_runs import model_folder, texts
+from tests.run_folders import assert_same_run, stop_at
+from tests.user_errors import error_of
+
+SMALL = {
+    "max_seq_length": 32,
+    "train_batch_size": 8,
+    "learning_rate": 1e-2,
+    "num_train_epochs": 1.0,
+}
+SETTINGS = {"eval_batch_size": 4, "save_checkpoints_steps": 2}
+TRAIN, DEV = (
+    ([e.text_a for e in rows], [e.label for e in rows])
+    for rows in (texts(44, 1), texts(13, 2))
+)
+
+
+@dataclasses.dataclass
+class Frame:
+    """What is asked of a DataFrame; pandas is not installed here."""
+
+    data: dict
+
+    @property
+    def columns(self):
+        return np.array([*self.data])
+
+    def __getitem__(self, column):
+        return np.array(self.data[column], object)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    return model_folder(tmp_path_factory.mktemp("start") / "model")
+
+
+def finetuned(start, folder, train=TRAIN, **changes):
+    values = {"dev": DEV, "output_dir": folder, "settings": SETTINGS, **SMALL}
+    return bert_tf.finetune(start, train, **values | changes)
+
+
+@pytest.fixture(scope="module")
+def run(start, tmp_path_factory):
+    return finetuned(start, tmp_path_factory.mktemp("runs") / "whole")
+
+
+def test_it_is_the_run_of_the_command(run, start, tmp_path):
+    for name, (rows, labels) in (("train", TRAIN), ("dev", DEV)):
+        both = zip(rows, labels, strict=True)
+        lines = [json.dumps({"label": b, "text": a}) for a, b in both]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    recipe = UserTableRecipe(
+        task="sentence",
+        init_from=str(start),
+        train_file=str(tmp_path / "train.jsonl"),
+        dev_file=str(tmp_path / "dev.jsonl"),
+        text_columns="text",
+        label_column="label",
+        **SMALL | SETTINGS,
+    )
+    task = UserFileTask(name="sentence")
+    done = run_finetuning(task, recipe, tmp_path / "out", ["train"])
+    assert_same_run(run.folder, tmp_path / "out")
+    assert run.scores == done["train"]["dev"]
+    # And its recipe repeats it.
+    saved = json.loads((run.folder / "recipe.json").read_text())
+    assert set(saved) == set(recipe.to_dict())
+    assert saved["train_file"] == str(run.folder / "data" / "train.jsonl")
+
+
+def test_what_a_run_gives(run):
+    assert run.scores["dev"].keys() == {"accuracy", "macro_f1"}
+    assert run.report.read_text().startswith("<!DOCTYPE html>")
+    assert run.results["examples"] == {"train": 44, "dev": 13}
+    answers = run.model(DEV[0])
+    right = [a["label"] == b for a, b in zip(answers, DEV[1], strict=True)]
+    assert np.mean(right) == pytest.approx(run.scores["dev"]["accuracy"])
+    assert run.model is run.model
+    assert "results" not in repr(run)
+
+
+def test_it_resumes_and_refuses_other_data(run, start, tmp_path, monkeypatch):
+    stop_at(monkeypatch, 3)
+    with pytest.raises(KeyboardInterrupt):
+        finetuned(start, tmp_path)
+    monkeypatch.undo()
+    other = TRAIN[0][1:], TRAIN[1][1:]
+    line = error_of(finetuned, start, tmp_path, other)
+    assert line.startswith("`train`: is not what the run in ")
+    line = error_of(finetuned, start, tmp_path, learning_rate=1e-3)
+    assert "learning_rate was 0.01 and is now 0.001" in line
+    finetuned(start, tmp_path, Frame({"text": TRAIN[0], "label": TRAIN[1]}))
+    assert_same_run(tmp_path, run.folder)
+
+
+def rows_of(data, recipe_type=UserTableRecipe, **settings):
+    """The rows that data become, and the settings that describe them."""
+    file = file_of(data, "`train`", recipe_type, settings)
+    return [*map(json.loads, file.text.splitlines())], file.settings
+
+
+def test_every_form_of_data_is_the_same_file():
+    rows = [{"text": "a film", "label": "1"}, {"text": 'b\n"é"', "label": "2"}]
+    columns = {"text": [r["text"] for r in rows], "label": ["1", "2"]}
+    names = {"text_columns": "text", "label_column": "label"}
+    for data in (columns, Frame(columns), (columns["text"], ("1", "2"))):
+        assert rows_of(data) == (rows, names)
+    numbers = np.float64([0.5, 2]), np.array(["a", "b"])
+    pairs = [("a", "b"), ["c", "d"]]
+    found, settings = rows_of((pairs, numbers[0]), label_kind="regression")
+    assert found[0] == {"text": "a", "text_b": "b", "label": 0.5}
+    assert settings["text_columns"] == "text,text_b"
+    table = {"q": ["a", "c"], "r": ["b", "d"], "y": [["x"], []], "no": [0, 1]}
+    names = {"text_columns": "q, r", "label_column": "y"}
+    found, settings = rows_of(table, **names)
+    assert found == [
+        {"q": "a", "r": "b", "y": ["x"]},
+        {"q": "c", "r": "d", "y": []},
+    ]
+    assert settings == names | {"text_columns": "q,r"}
+    choices = {"c": ["t"], "o": [["a", "b"]], "n": np.array([1]), "s": [None]}
+    assert rows_of(Frame(choices), UserChoiceRecipe) == (
+        [{"c": "t", "o": ["a", "b"], "n": 1, "s": None}],
+        {},
+    )
+
+
+def test_tagged_words_are_read_again(tmp_path):
+    data = [["a", "New York"], ["b"]], [["O", "B-LOC"], np.array(["O"])]
+    file = file_of(data, "`train`", UserTagRecipe, {})
+    (tmp_path / "train.txt").write_text(file.text)
+    words = read_conll(str(tmp_path / "train.txt"))
+    assert words.words == ["a", "New York", "b"]
+    assert words.tags == ["O", "B-LOC", "O"]
+    assert words.sentence_starts.tolist() == [0, 2, 3]
+
+
+NAN = float("nan")
+TABLE, TAGS, CHOICES = UserTableRecipe, UserTagRecipe, UserChoiceRecipe
+BAD = [
+    (
+        ["a", "b"],
+        TABLE,
+        "`train` is ['a', 'b']; for this task give (texts",
+    ),
+    ((["a"],), TABLE, "`train` is (['a'],); for this task"),
+    (
+        (["a"], ["b"]),
+        CHOICES,
+        "`train` is (['a'], ['b']); for this task give a Da",
+    ),
+    (
+        {"text": ["a"]},
+        TAGS,
+        "`train` is {'text': ['a']}; for this task give (se",
+    ),
+    ((["a"], 1), TABLE, "`train` is (['a'], 1); for this task give"),
+    (("a", "b"), TAGS, "`train` is ('a', 'b'); for this task give (sent"),
+    ({"a": "x"}, CHOICES, "`train`: 'a' is 'x'; give a list of the cells"),
+    (np.eye(2), TABLE, "`train` is array([[1., 0.],        [0., 1.]]); for"),
+    (([], []), TABLE, "`train`: texts: is empty"),
+    ((["a", None], [0, 1]), TABLE, "`train`: texts[1] is None; give a string"),
+    ((["a", NAN], [0, 1]), TABLE, "`train`: texts[1] is nan; give a string"),
+    (([b"a"], [0]), TABLE, "`train`: texts[0] is b'a'; give a string"),
+    (([1], [0]), TABLE, "`train`: texts[0] is 1; give a string"),
+    (
+        (["a", "b"], [0]),
+        TABLE,
+        "`train`: has 2 of text, 1 of label; give as many",
+    ),
+    ((["a"], [None]), TABLE, "`train`: labels[0] is None; give a name"),
+    ((["a"], [NAN]), TABLE, "`train`: labels[0] is nan; give a name"),
+    ((["a"], [0.5]), TABLE, "`train`: labels[0] is 0.5; give a name"),
+    ((["a"], [b"x"]), TABLE, "`train`: labels[0] is b'x'; give a name"),
+    ((["a"], ["\ud800"]), TABLE, "`train`: labels[0] is '\\ud800', with half"),
+    (
+        {"texts": ["a"]},
+        TABLE,
+        "`train`: has no column 'text'. Did you mean texts?",
+    ),
+    ({"text": ["a"]}, TABLE, "`train`: has no column 'label'. Its columns are"),
+    ({}, CHOICES, "`train`: has no columns; give"),
+    (
+        {"a": ["x"], "b": []},
+        CHOICES,
+        "`train`: has 1 of a, 0 of b; give as many",
+    ),
+    ({"a": [NAN]}, CHOICES, "`train`: a[0] is nan; give a text, a number"),
+    (([["a"]], []), TAGS, "`train`: has 1 sentences and 0 lists of tags"),
+    (([["a"]], [["O", "O"]]), TAGS, "`train`: sentences[0] has 1 words and 2"),
+    (
+        (["a b"], [["O"]]),
+        TAGS,
+        "`train`: sentences[0] and its tags are no lists",
+    ),
+    (
+        ([["a\tb"]], [["O"]]),
+        TAGS,
+        "`train`: sentences[0] holds 'a\\tb'; words",
+    ),
+    (
+        ([[" "]], [["O"]]),
+        TAGS,
+        "`train`: sentences[0] holds ' '; words and tags",
+    ),
+    (([["a\n"]], [["O"]]), TAGS, "`train`: sentences[0] holds 'a\\n'; words"),
+    (([[None]], [["O"]]), TAGS, "`train`: sentences[0] holds None; words and"),
+]
+
+
+@pytest.mark.parametrize(("data", "recipe_type", "line"), BAD)
+def test_data_that_are_none_are_one_line(data, recipe_type, line):
+    found = error_of(file_of, data, "`train`", recipe_type, {})
+    assert found.startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (
+            {"task": "sentense"},
+            "`task`=sentense: takes one of sentence, choice",
+        ),
+        (
+            {"settings": {"learning_rat": 1.0}},
+            "the settings of sentence: unknown key 'learning_rat'. Did you "
+            "mean learning_rate?",
+        ),
+        (
+            {"settings": {"seed": 1}, "seed": 2},
+            "`settings`: seed is what an arg",
+        ),
+        (
+            {"settings": {"train_file": "a"}},
+            "`settings`: train_file is what an",
+        ),
+        (
+            {"learning_rate": -1},
+            "the settings of sentence: learning_rate is -1.0",
+        ),
+        ({"seeds": "2"}, "the settings of sentence: seeds is '2'; it takes a"),
+        (
+            {"task": "tagging", "train": "a.txt", "text_columns": "a"},
+            "the settings of tagging: unknown key 'text_columns'",
+        ),
+        (
+            {"text_columns": "a,b"},
+            "`train`: has 1 text(s) a row, and `text_colu",
+        ),
+        ({"train": "none.csv"}, "`text_columns`=: name one column"),
+        ({"output_dir": __file__}, f"`output_dir`={__file__}: is a file"),
+    ],
+)
+def test_arguments_that_do_not_fit_write_nothing(start, tmp_path, given, line):
+    folder = tmp_path / "out"
+    values = {"train": TRAIN, "output_dir": folder} | given
+    assert error_of(bert_tf.finetune, start, **values).startswith(line)
+    assert not folder.exists()
