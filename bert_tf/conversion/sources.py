@@ -266,7 +266,9 @@ class AdapterVariables(SourceVariables):
             "TOKEN_CLS": "token_classifier",
             None: "multiple_choice",
         }.get(config["task_type"])
-        heads = HuggingFaceVariables.HEADS | {shared: "classifier."}
+        heads = dict(HuggingFaceVariables.HEADS)
+        if shared is not None:
+            heads[shared] = "classifier."
         self.own = {
             part: name for part, name in heads.items() if f"{name}bias" in names
         }
@@ -294,8 +296,9 @@ class AdapterVariables(SourceVariables):
 
     def lstm(self, direction: str) -> list[np.ndarray]:
         """The adapter's own, or that of the base."""
-        owner = super() if "bilstm" in self.own else self.base
-        return owner.lstm(direction)
+        if "bilstm" in self.own:
+            return super().lstm(direction)
+        return self.base.lstm(direction)
 
     def linear(
         self, inputs: np.ndarray, part: str, layer: int | None = None
