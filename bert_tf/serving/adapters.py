@@ -1,5 +1,6 @@
 """Several adapters (LoRA) of one base model, which is in memory once."""
 
+import functools
 import os
 import pathlib
 import re
@@ -105,4 +106,4 @@ def _share_base(
         with keras.StatelessScope(state_mapping=pairs):
             return model(inputs, training=False)
 
-    served.forward = forward
+    served.forward = functools.partial(forward)
