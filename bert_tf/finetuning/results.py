@@ -95,6 +95,8 @@ def write_results(
         "eval_examples_per_second": scored[first].examples_per_second,
         **scorer.config.summary(),
     }
+    if task.lower_is_better:
+        results["lower_is_better"] = list(task.lower_is_better)
     write_numbers(output_dir / RESULTS_FILE, results)
     with errors_become_warnings("the learning curve", output_dir):
         # No font has the lone surrogates of a name that is not UTF-8.

@@ -89,9 +89,13 @@ def train_seeds(
             for name, run in runs.items()
         ]
         metric = data.task.main_metric
+        sign = -1.0 if metric in data.task.lower_is_better else 1.0
         # The first of the best; a NaN is not better.
         best = max(
-            rows, key=lambda row: np.nan_to_num(row["dev"][metric], nan=-np.inf)
+            rows,
+            key=lambda row: np.nan_to_num(
+                sign * row["dev"][metric], nan=-np.inf
+            ),
         )
         for row in rows:
             row["best"] = row is best
@@ -136,15 +140,19 @@ def _row(
     metric = results["main_metric"]
     scores = next(iter(results["dev"].values()))
     majority = next(iter(results["majority"].values()))
+    if metric in results.get("lower_is_better", ()):
+        is_better = not scores[metric] >= majority[metric]
+    else:
+        # A correlation with a constant, which is not defined, is none.
+        is_better = scores[metric] > np.nan_to_num(majority[metric])
     return {
         "seed": seed,
         "folder": folder,
         "dev": scores,
         "best_step": results["best_step"],
         "examples_per_second": results["examples_per_second"],
-        # A NaN is not better either; a correlation with a constant, which is
-        # not defined, is none.
-        "degenerate": not scores[metric] > np.nan_to_num(majority[metric]),
+        # A NaN is not better either.
+        "degenerate": math.isnan(scores[metric]) or not is_better,
     }
 
 

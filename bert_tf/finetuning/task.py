@@ -124,6 +124,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     Attributes:
       main_metric: the score by which the best model is chosen.
       paper: score to the numbers of the paper, by model.
+      lower_is_better: scores of which the lower number is the better one.
       train_split: the split to train on.
       dev_splits: the splits to evaluate on, the first being the one by which
         the best model is chosen.
@@ -136,6 +137,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     paper: Mapping[str, Mapping[str, float]] = dataclasses.field(
         default_factory=dict
     )
+    lower_is_better: tuple[str, ...] = ()
     train_split: str = "train"
     dev_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)

@@ -91,7 +91,11 @@ def train_once(
         return newest.numbers
 
     best = BestWeights(
-        step.variables, score_dev, task.main_metric, recipe.early_stopping
+        step.variables,
+        score_dev,
+        task.main_metric,
+        recipe.early_stopping,
+        task.main_metric in task.lower_is_better,
     )
     output_dir.mkdir(parents=True, exist_ok=True)
     with locked(output_dir / LOCK_FILE, output_dir):

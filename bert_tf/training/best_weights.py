@@ -19,9 +19,10 @@ class BestWeights:
     Args:
       variables: the weights.
       score: scores of the weights as they are now on held-out data, by name.
-      metric: the score to maximise; a NaN is worse than any number.
+      metric: the score to go by; a NaN is worse than any number.
       patience: evaluations without a better one after which to stop; 0 for
         never.
+      lower_is_better: whether the score is to be small instead of large.
     """
 
     def __init__(
@@ -30,19 +31,21 @@ class BestWeights:
         score: Callable[[], Mapping[str, float]],
         metric: str,
         patience: int = 0,
+        lower_is_better: bool = False,
     ):
         self.score = score
         self.step = 0
         self._variables = list(variables)
         self._metric = metric
         self._patience = patience
+        self._sign = -1.0 if lower_is_better else 1.0
         self._value = -math.inf
         self._waited = 0
         self._arrays: list[np.ndarray] | None = None
 
     def offer(self, step: int, scores: Mapping[str, float]) -> bool:
         """Takes the weights if they are better, and says whether they are."""
-        value = scores[self._metric]
+        value = self._sign * scores[self._metric]
         if self._arrays is not None and not value > self._value:
             self._waited += 1
             return False

@@ -106,6 +106,34 @@ def test_it_is_resumed_and_may_grow(two_seeds, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+def test_the_lowest_is_best_where_lower_is_better(recipe, tmp_path):
+    def cost(labels, predictions):
+        return (3 * (predictions > labels) + (predictions < labels)).mean()
+
+    task = SentenceTask(
+        name="mood",
+        data=data(),
+        scores={"cost": cost},
+        main_metric="cost",
+        lower_is_better=("cost",),
+    )
+    two = recipe.override(["seeds=2", "eval_steps=2", "learning_rate=2e-3"])
+    done = run_finetuning(task, two, tmp_path / "run", ["train"])["train"]
+    costs = []
+    for seed, row in enumerate(done["seeds"], start=1):
+        path = tmp_path / "run" / f"seed_{seed}" / "history.jsonl"
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        values = [r["eval_cost"] for r in rows if "eval_cost" in r]
+        assert row["dev"]["cost"] == min(values) < max(values)
+        majority = done["majority"]["dev"]["cost"]
+        assert row["degenerate"] == (min(values) >= majority)
+        costs.append(min(values))
+    assert done["dev"]["dev"]["cost"] == min(costs)
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert ("no better than the baseline" in page) == (min(costs) >= majority)
+
+
+@pytest.mark.slow
 def test_one_training_and_several_do_not_mix(two_seeds, recipe, tmp_path):
     _, folder = two_seeds
     with pytest.raises(UserError, match="trainings with several seeds"):

@@ -8,9 +8,11 @@ import numpy as np
 from bert_tf.training.best_weights import BestWeights, split_off_best
 
 
-def made(patience=0):
+def made(patience=0, lower_is_better=False):
     variables = [keras.Variable(np.zeros(3, "float32")) for _ in range(12)]
-    return variables, BestWeights(variables, dict, "f1", patience)
+    return variables, BestWeights(
+        variables, dict, "f1", patience, lower_is_better
+    )
 
 
 def offer_all(best, variables, values, first=1):
@@ -31,6 +33,13 @@ def test_the_best_is_kept_the_earlier_of_two_equal_ones():
     best.assign()
     for index, variable in enumerate(variables):
         np.testing.assert_allclose(variable.numpy(), 2 + index / 100)
+
+
+def test_the_lowest_is_kept_where_lower_is_better():
+    variables, best = made(patience=2, lower_is_better=True)
+    values = [math.nan, 0.5, 0.2, 0.4, math.nan]
+    assert offer_all(best, variables, values) == [1, 2, 3]
+    assert (best.step, best.exhausted) == (3, True)
 
 
 def test_a_nan_is_worse_than_any_number():

@@ -30,10 +30,14 @@ def render(numbers: Mapping[str, Any], template: str) -> str:
     models = dict.fromkeys(name for row in scores for name in row["paper"])
     levels = {"baseline": main["majority"]}
     levels |= {model_words(name): v for name, v in main["paper"].items()}
+    # A correlation with a constant is not defined; guessing scores 0.
+    value, guess = main["value"] or 0.0, main["majority"] or 0.0
+    is_lower = metric in numbers.get("lower_is_better", ())
     page = environment().get_template(template)
     return page.render(
         numbers,
         main=main,
+        is_better=value < guess if is_lower else value > guess,
         paper_models=list(models),
         levels={name: v for name, v in levels.items() if v is not None},
     )

@@ -92,6 +92,8 @@ def run_statistics(
         "seeds": results.get("seeds", []),
         "summary": results.get("summary", {}),
         "facts": {x: results[x] for x in _FACTS if results.get(x) is not None},
+        # Only of tasks that have such scores.
+        **{x: results[x] for x in ("lower_is_better",) if x in results},
     }
 
 

@@ -344,7 +344,20 @@ class MultiLabelTask(TextClassificationTask):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UserFileTask(TaskTemplate):
-    """What the name sentence stands for, until a recipe says what it is."""
+    """A task on own files: of which kind, and of what, the recipe says.
+
+    Attributes:
+      scores: scores by name, in place of those of its kind (`SentenceTask`,
+        `RegressionTask` or `MultiLabelTask`), which says what they are given;
+        classes are numbered as they are sorted.
+      main_metric: the score by which the best model is chosen, in place of the
+        kind's; or the first of `scores`.
+      lower_is_better: scores of which the lower number is the better one.
+    """
+
+    scores: Mapping[str, Metric] = dataclasses.field(default_factory=dict)
+    main_metric: str = ""
+    lower_is_better: tuple[str, ...] = ()
 
     recipe_type: ClassVar[type[UserTableRecipe]] = UserTableRecipe
 
@@ -373,12 +386,21 @@ class UserFileTask(TaskTemplate):
             kind.label_kind: kind
             for kind in (SentenceTask, RegressionTask, MultiLabelTask)
         }
+        own: dict[str, Any] = {"lower_is_better": self.lower_is_better}
+        if self.scores:
+            own |= {
+                "scores": self.scores,
+                "main_metric": next(iter(self.scores)),
+            }
+        if self.main_metric:
+            own["main_metric"] = self.main_metric
         # Task and data of one run, so that a file is read once.
         return kinds[recipe.label_kind](
             name=self.name,
             data=UserTexts(texts),
             text_columns=recipe.text_columns,
             separator=recipe.label_separator,
+            **own,
         )
 
 

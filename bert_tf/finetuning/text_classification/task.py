@@ -248,6 +248,16 @@ class TextClassificationTask(
     )
     head: ClassVar[str] = CLASSIFIER
 
+    def __post_init__(self) -> None:
+        """Raises `UserError` if a score that is named is none of its scores."""
+        for name in (self.main_metric, *self.lower_is_better):
+            if name not in self.scores:
+                raise UserError(
+                    f"task {self.name}: {name!r} is none of its scores, "
+                    f"{', '.join(self.scores)}; name one of them as "
+                    "`main_metric` and in `lower_is_better`."
+                )
+
     def splits(
         self, names: Sequence[str], recipe: SentenceRecipe
     ) -> tuple[str, ...]:
