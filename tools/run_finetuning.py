@@ -22,6 +22,7 @@ from bert_tf.finetuning.recipe import (
     TagRecipe,
     UserChoiceRecipe,
     UserFilesRecipe,
+    UserQuestionRecipe,
     UserTableRecipe,
     UserTagRecipe,
 )
@@ -42,6 +43,9 @@ _KINDS = {
         UserChoiceRecipe
     ),
     "Questions (--task=squad_v1, squad_v2), besides those of all": SpanRecipe,
+    "Your own questions (--task=questions), besides those of tables too": (
+        UserQuestionRecipe
+    ),
     "Tasks that tag words, besides those of all": TagRecipe,
     "Your own tagged words (--task=tagging), besides": UserTagRecipe,
     "Taggers on a frozen encoder, besides those of tags": FeatureRecipe,

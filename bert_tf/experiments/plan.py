@@ -40,6 +40,7 @@ from bert_tf.finetuning.recipe import (
     SpanRecipe,
     TagRecipe,
     UserChoiceRecipe,
+    UserQuestionRecipe,
     UserTableRecipe,
     UserTagRecipe,
 )
@@ -58,6 +59,7 @@ Words = Callable[[Mapping[str, Any], Mapping[str, Any]], list[str]]
 _FOLDERS: Mapping[type[FinetuningRecipe], str] = {
     UserTableRecipe: "",
     UserChoiceRecipe: "",
+    UserQuestionRecipe: "",
     UserTagRecipe: "",
     SentenceRecipe: "glue",
     SpanRecipe: "squad",

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
         UserChoiceTask,
     )
     from bert_tf.finetuning.question_answering.task import QuestionAnsweringTask
+    from bert_tf.finetuning.question_answering.user_questions import (
+        UserQuestionAnsweringTask,
+    )
     from bert_tf.finetuning.text_classification.kinds import (
         MultiLabelTask,
         RegressionTask,
@@ -64,6 +67,7 @@ _HOME = {
     "TokenClassificationTask": "token_classification.task",
     "UserChoiceTask": "multiple_choice.task",
     "UserFileTask": "text_classification.kinds",
+    "UserQuestionAnsweringTask": "question_answering.user_questions",
     "UserTokenClassificationTask": "token_classification.task",
     "accuracy": "text_classification.metrics",
     "binary_f1": "text_classification.metrics",
@@ -94,6 +98,7 @@ __all__ = [
     "TokenClassificationTask",
     "UserChoiceTask",
     "UserFileTask",
+    "UserQuestionAnsweringTask",
     "UserTokenClassificationTask",
     "accuracy",
     "binary_f1",

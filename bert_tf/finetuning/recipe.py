@@ -142,7 +142,9 @@ class TableRecipe(FinetuningRecipe):
 
     bad_rows: str = setting(
         "error",
-        "rows with too few or too many cells: error or skip",
+        "rows that cannot be used, such as those with too few cells, bytes "
+        "that are not UTF-8 or no label: error or skip; behind a broken quote "
+        "of a CSV file, reading goes on at the next row of the right width",
         choices=BAD_ROWS,
     )
     empty_text: str = setting(
@@ -204,6 +206,11 @@ class UserFilesRecipe(TableRecipe):
         "seed of that split, the same for all seeds",
         at_least=0,
         at_most=LARGEST_SEED,
+    )
+    drop_duplicates: bool = setting(
+        False,
+        "drops rows of train_file that are the same as an earlier one, label "
+        "included",
     )
     format: str = setting(
         "",
@@ -311,6 +318,36 @@ class SpanRecipe(FinetuningRecipe):
             f"{least} or more, so that a context fits beside a question of "
             f"max_query_length={self.max_query_length}",
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class UserQuestionRecipe(SpanRecipe, UserFilesRecipe):
+    """What own files of questions add: where they have what."""
+
+    train_file: str = setting(
+        "",
+        "own file to train on: .csv, .tsv or .jsonl, or .json laid out as "
+        "SQuAD's, or one of them .gz",
+    )
+    dev_file: str = setting(
+        "", "own file to evaluate on; empty splits it off the training file"
+    )
+    test_file: str = setting("", "own file to predict; needs no answers")
+    question_column: str = setting("", "column of the question")
+    context_column: str = setting("", "column of the text to answer it from")
+    answer_column: str = setting(
+        "",
+        "column of the answer, in JSON of one or a list of them; empty where "
+        "there is none",
+    )
+    answer_start_column: str = setting(
+        "",
+        "column of the characters before the answer in its context; without "
+        "it, an answer is searched, and must be there once",
+    )
+    with_null: bool = setting(
+        False, "a question may have no answer, as in SQuAD 2.0"
+    )
 
 
 @dataclasses.dataclass(frozen=True)

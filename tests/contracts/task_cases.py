@@ -168,6 +168,23 @@ def write_questions(with_null: bool) -> Callable:
     return write
 
 
+def write_question_rows(
+    path: pathlib.Path, count: int, seed: int, test: bool
+) -> None:
+    """The same questions as `write_questions`', in a table."""
+    write_questions(True)(path, count, seed, test)
+    (article,) = json.loads(path.read_text())["data"]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, delimiter=";")
+        table.writerow(["asked", "text", "answer", "begin"])
+        for paragraph in article["paragraphs"]:
+            (asked,) = paragraph["qas"]
+            row = [asked["question"], paragraph["context"], "", ""]
+            for answer in asked["answers"]:
+                row[2:] = answer["text"], answer["answer_start"]
+            table.writerow(row)
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     """A family's training.
@@ -221,6 +238,7 @@ class Case:
         return data / self.files[0]
 
 
+_SPLITS = ("train", "dev", "test")
 _CSV = ("train.csv", "dev.csv", "test.csv")
 _OWN = {
     "train_file": "train.csv",
@@ -360,6 +378,24 @@ CASES = {
         "f1",
         0.75,
         scale=100.0,
+    ),
+    "questions_in_a_table": Case(
+        "questions",
+        write_question_rows,
+        _CSV,
+        {
+            **_SPANS,
+            **{f"{split}_file": f"{split}.csv" for split in _SPLITS},
+            "question_column": "asked",
+            "context_column": "text",
+            "answer_column": "answer",
+            "answer_start_column": "begin",
+            "with_null": True,
+        },
+        "best_f1",
+        0.6,
+        scale=100.0,
+        slow=True,
     ),
     "questions_without_answer": Case(
         "squad_v2",

@@ -165,6 +165,38 @@ def test_lines(examined, tmp_path):
         assert f"  remark: {remark}" in text
 
 
+def test_remarks_on_labels(tmp_path, tokenizer):
+    counts = {
+        "positive": 30,
+        "postive": 1,
+        "Positive ": 6,
+        "negative": 20,
+        "rare": 2,
+        "class 10": 9,
+        "class 1": 2,
+    }
+    path = tmp_path / "t.csv"
+    rows = [f"a b {n},{k}" for k, count in counts.items() for n in range(count)]
+    path.write_text("\n".join(["t,l", *rows]))
+    recipe = UserTableRecipe(
+        train_file=str(path),
+        dev_file=str(path),
+        text_columns="t",
+        label_column="l",
+    )
+    examined = look(UserFileTask(name="own").resolve(recipe), recipe, tokenizer)
+    begins = ("remark: label", "remark: few rows")
+    lines = map(str.strip, examined.lines)
+    assert [line for line in lines if line.startswith(begins)] == [
+        "remark: label 'Positive ' (6 rows) looks like a misspelling; did you "
+        "mean 'positive' (30 rows)?",
+        "remark: label 'postive' (1 row) looks like a misspelling; did you "
+        "mean 'positive' (30 rows)?",
+        "remark: few rows have the label 'class 1' (2 rows), 'rare' (2 rows); "
+        "collect more of them, or leave them out.",
+    ]
+
+
 def test_findings_name_the_rows_that_show_them(examined, tmp_path):
     found = {
         (each.kind, each.split): (each.file, list(each.rows))

@@ -33,17 +33,20 @@ def assigned(name, *assignments):
     return recipe_of(load_task(name), name, assignments)
 
 
-TABLES = {"sentence", "choice", "swag"}
+TEXTS = {"example_user_file", "sentence"}
+TABLES = TEXTS | {"choice", "questions", "swag"}
 
 
 @pytest.mark.parametrize(
     ("assignment", "takers"),
     [
-        ("threshold=0.3", {"sentence"}),
-        ("label_kind=regression", {"sentence"}),
+        ("threshold=0.3", TEXTS),
+        ("label_kind=regression", TEXTS),
         ("header=no", TABLES),
         ("train_file=a.csv", TABLES | {"squad_v1", "squad_v2", "tagging"}),
         ("label_form=letter", {"choice"}),
+        ("max_query_length=5", {"squad_v1", "squad_v2", "questions"}),
+        ("answer_start_column=a", {"questions"}),
         ("tag_column=1", {"conll2003", "conll2003_features", "tagging"}),
         ("lstm_units=5", {"conll2003_features"}),
     ],

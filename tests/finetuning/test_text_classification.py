@@ -130,6 +130,80 @@ def test_a_test_file_needs_no_labels(tmp_path):
     assert line.startswith(f"{some}, row 3: has no label")
 
 
+def test_rows_that_occur_again_are_dropped(tmp_path, capsys):
+    rows = ["x\ta", "y\tb", "x\ta", "x\tb", "y\tb", "x \ta", "x\ta"]
+    path = write(tmp_path, "\n".join(["t\tl", *rows]))
+    task, examples = load(path, drop_duplicates=True)
+    assert [e.row for e in examples] == [2, 3, 5, 7]
+    assert f"{path}: 3 of 7 rows are the same as" in capsys.readouterr().err
+    # What is scored stays as it is.
+    recipe = recipe_of(
+        train_file=path, dev_file=path, label_column="l", drop_duplicates=True
+    )
+    assert len(task.load("dev", recipe)) == 7
+    # Nor can one be in both parts of a file.
+    more = "".join(f"\n{n}\t{'ab'[n % 2]}" for n in range(20))
+    path = write(tmp_path, "\n".join(["t\tl", *rows]) + more)
+    recipe = dataclasses.replace(recipe, dev_file="", dev_share=0.3)
+    task = USER_TASK.resolve(recipe)
+    parts = [task.load(split, recipe) for split in ("train", "dev")]
+    found = sorted(e.row for part in parts for e in part)
+    assert found == [2, 3, 5, 7, *range(9, 29)]
+
+
+def test_faults_of_labels_stand_in_the_table_of_the_file(tmp_path, capsys):
+    path = write(tmp_path, "l\tt\na\tx\n\ty\nb\n\t \nb\tz\n")
+    line = error_of(load, path)
+    assert "3 of 5 rows" in line
+    assert "no label: 3; number of cells: 4; an empty text: 5" in line
+    assert "row 3: the label is ''; every row needs one" in (
+        capsys.readouterr().err
+    )
+    assert [e.row for e in load(path, bad_rows="skip")[1]] == [2, 6]
+
+
+# Own scores.
+
+
+def cost(labels, predictions):
+    return (10 * (predictions > labels) + (predictions < labels)).mean()
+
+
+def test_own_scores_take_the_place_of_the_kinds(tmp_path):
+    task = UserFileTask(
+        name="own", scores={"cost": cost}, lower_is_better=("cost",)
+    )
+    for kind in ("classes", "regression"):
+        found = task.resolve(recipe_of(label_kind=kind, label_column="l"))
+        assert (found.main_metric, [*found.scores]) == ("cost", ["cost"])
+        assert found.lower_is_better == ("cost",)
+    found = UserFileTask(name="own", main_metric="macro_f1").resolve(
+        recipe_of()
+    )
+    assert (found.main_metric, len(found.scores)) == ("macro_f1", 2)
+    # "b" is 1 and "a" 0: two of the one, one of the other.
+    path = write(tmp_path, "t\tl\nx\ta\ny\ta\nz\tb\nu\tb\n")
+    answers = tmp_path / "answers.tsv"
+    answers.write_text("index\tprediction\n0\tb\n1\tb\n2\ta\n3\tb\n")
+    recipe = recipe_of(label_column="l")
+    scores = task.resolve(recipe).score_file(recipe, path, str(answers))
+    assert scores == {"cost": (10 + 10 + 1 + 0) / 4}
+    for settings in ({"main_metric": "f"}, {"lower_is_better": ("f",)}):
+        bad = dataclasses.replace(task, **settings)
+        line = error_of(bad.resolve, recipe)
+        assert line.startswith("task own: 'f' is none of its scores, cost;")
+
+
+def test_the_example_names_the_file_that_it_lacks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    task = importlib.import_module("tasks.example_user_file").TASK
+    recipe = task.recipe_type(**task.defaults)
+    assert error_of(task.resolve(recipe).load, "train", recipe) == (
+        "mails.csv: no such file; name yours with `train_file`=..., and its "
+        "folder, if need be, with `data_dir`=..."
+    )
+
+
 # The split.
 
 

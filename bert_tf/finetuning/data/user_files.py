@@ -76,18 +76,57 @@ class UserFiles:
         """
         if split != "test" and recipe.train_file and not recipe.dev_file:
             return self._part(split, recipe, read_rows)
-        name = getattr(recipe, _FILE_SETTINGS[split])
+        rows = read_rows(self.path(split, recipe), split != "test")
+        return self._without_duplicates(rows, recipe, split)
+
+    def _without_duplicates(
+        self, rows: Any, recipe: FileSettings, split: str
+    ) -> Any:
+        """The rows, of training ones those alone that the recipe keeps."""
+        if split != "train" or isinstance(recipe, UserTagRecipe):
+            return rows
+        if not recipe.drop_duplicates:
+            return rows
+        kept: dict[Hashable, Any] = {}
+        for row in rows:
+            # All but its place makes a row what it is.
+            content = tuple(
+                value
+                for name, value in row._asdict().items()
+                if name not in ("identifier", "row", "path")
+            )
+            kept.setdefault(content, row)
+        log(
+            f"{self.path(split, recipe)}: {len(rows) - len(kept)} of "
+            f"{len(rows)} {self._unit} are the same as an earlier one and are "
+            "dropped (drop_duplicates=True)."
+        )
+        return list(kept.values())
+
+    def path(self, split: str, recipe: FileSettings) -> str:
+        """The file that the examples of a split are in."""
+        setting = _FILE_SETTINGS[split]
+        if split == "dev" and not recipe.dev_file:
+            setting = _FILE_SETTINGS["train"]
+        name = getattr(recipe, setting)
         if not name:
             raise _no_file(split)
-        return read_rows(path_of(name, recipe), split != "test")
+        path = path_of(name, recipe)
+        if not pathlib.Path(path).exists():
+            raise UserError(
+                f"{path}: no such file; name yours with `{setting}`=..., and "
+                "its folder, if need be, with `data_dir`=..."
+            )
+        return path
 
     def _part(
         self, split: str, recipe: FileSettings, read_rows: ReadRows
     ) -> Any:
         """The training or the dev examples of a file that is split in two."""
         if recipe not in self._parts:
-            path = path_of(recipe.train_file, recipe)
+            path = self.path("train", recipe)
             rows = read_rows(path, True)
+            rows = self._without_duplicates(rows, recipe, "train")
             train, dev = self._split_off(
                 rows, recipe.dev_share, recipe.dev_seed
             )
@@ -160,6 +199,36 @@ def split_off_dev(
         )
     train = [e for i, e in enumerate(examples) if i not in dev]
     return train, [e for i, e in enumerate(examples) if i in dev]
+
+
+def draw_groups(
+    groups: Sequence[Sequence[int]],
+    sizes: np.ndarray,
+    target: float,
+    seed: int,
+) -> list[int]:
+    """Draws whole groups of about `target` together; at least one, not all.
+
+    Args:
+      groups: the numbers of what stays together.
+      sizes: int64 [D], what each of these counts.
+      target: how much to draw.
+      seed: of the draw.
+
+    Returns:
+      The numbers of the groups that are drawn.
+    """
+    # One stays for training.
+    order = np.random.default_rng(seed).permutation(len(groups))[:-1]
+    counts = {place: int(sizes[groups[place]].sum()) for place in order}
+    taken, total = [], 0
+    for place, count in counts.items():
+        if total + count / 2 <= target:
+            taken.append(place)
+            total += count
+    if not taken and counts:
+        taken = [min(counts, key=lambda place: counts[place])]
+    return [number for place in taken for number in groups[place]]
 
 
 def _strata_of(labels: Sequence) -> list[Hashable]:

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf.errors import UserError, excerpt
+from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.files import read_lines, write_text
+from bert_tf.finetuning.data.faults import Faults
 
 # run_squad.py `is_whitespace`: what divides the words of a context. Other
 # blanks, such as U+00A0, stand inside words.
@@ -71,6 +72,8 @@ def read_questions(
     answers_needed: bool = True,
     unique_identifiers: bool = True,
     encoding_errors: str = "strict",
+    bad_rows: str = "",
+    check: Callable[[Question, str], None] = lambda question, place: None,
 ) -> list[Question]:
     """Reads a file in the layout of SQuAD 1.1 or 2.0.
 
@@ -81,43 +84,57 @@ def read_questions(
       unique_identifiers: whether two questions may not have one identifier,
         as for predictions.
       encoding_errors: "strict" or "replace", for bytes that are not UTF-8.
+      bad_rows: what becomes of questions with a fault; see `Faults`.
+      check: raises `Fault` for a question, given its place too.
 
     Returns:
       The questions in the order of the file.
 
     Raises:
       UserError: the file cannot be read, is not JSON, is laid out otherwise,
-        has no questions, lacks something that is needed, or contradicts
-        itself; the line names the place.
+        has no questions, or some that lack something that is needed or
+        contradict themselves.
     """
     text = "".join(line for _, line in read_lines(path, encoding_errors))
     questions: list[Question] = []
+    faults = Faults(path, bad_rows, "questions")
+    seen: dict[str, int] = {}
     for number, article in enumerate(_articles(text, path)):
         place = f"{path}, data[{number}]"
-        title = ""
-        if isinstance(article, dict) and "title" in article:
-            title = _text(article, "title", place)
-        for index, paragraph in enumerate(
-            _get(article, "paragraphs", list, place)
-        ):
-            below = f"{place}.paragraphs[{index}]"
-            context = _text(paragraph, "context", below)
-            for order, row in enumerate(_get(paragraph, "qas", list, below)):
-                where = f"{below}.qas[{order}]"
-                questions.append(
-                    _question(row, title, context, where, answers_needed)
-                )
+        with faults.caught(f"data[{number}]"):
+            title = ""
+            if isinstance(article, dict) and "title" in article:
+                title = _text(article, "title", place)
+            paragraphs = _get(article, "paragraphs", list, place)
+            for index, paragraph in enumerate(paragraphs):
+                below = f"{place}.paragraphs[{index}]"
+                with faults.caught(below.removeprefix(f"{path}, ")):
+                    context = _text(paragraph, "context", below)
+                    rows = _get(paragraph, "qas", list, below)
+                    for order, row in enumerate(rows):
+                        where = f"{below}.qas[{order}]"
+                        with faults.caught(where.removeprefix(f"{path}, ")):
+                            question = _question(
+                                row, title, context, where, answers_needed
+                            )
+                            check(question, where)
+                            first = seen.setdefault(
+                                question.identifier, len(questions) + 1
+                            )
+                            last = len(questions) + 1
+                            if unique_identifiers and first != last:
+                                raise Fault(
+                                    "an id twice",
+                                    f"{path}: questions {first} and {last} "
+                                    "both have the id "
+                                    f"{question.identifier!r}; a prediction "
+                                    "file has one answer for each id, so make "
+                                    "them different.",
+                                )
+                            questions.append(question)
+    faults.settle(len(questions))
     if not questions:
         raise UserError(f"{path}: has no questions.")
-    seen: dict[str, int] = {}
-    for number, question in enumerate(questions, start=1):
-        first = seen.setdefault(question.identifier, number)
-        if unique_identifiers and first != number:
-            raise UserError(
-                f"{path}: questions {first} and {number} both have the id "
-                f"{question.identifier!r}; a prediction file has one answer "
-                "for each id, so make them different."
-            )
     return questions
 
 
@@ -179,14 +196,18 @@ def trainable(
         nothing is left.
     """
     kept = []
+    faults = Faults(path, unit="questions")
     for question, answers in zip(questions, located, strict=True):
         if not question.answers and not impossible:
-            raise UserError(
+            fault = Fault(
+                "no answer",
                 f"{path}, question {question.identifier!r}: has no answer; "
-                "train on such questions with `task`=squad_v2, or remove it."
+                "train on such questions with `task`=squad_v2, or remove it.",
             )
-        if question.context.strip() and (answers or not question.answers):
+            faults.add(question.identifier, fault)
+        elif question.context.strip() and (answers or not question.answers):
             kept.append(question._replace(answers=tuple(answers[:1])))
+    faults.settle(len(kept))
     if not kept:
         raise UserError(
             f"{path}: none of its {len(questions)} questions can be trained "
@@ -270,15 +291,19 @@ def _articles(text: str, path: str) -> list[Any]:
 def _get(node: Any, key: str, kind: type, place: str) -> Any:
     """A member of a JSON object that must be there and of a kind."""
     if not isinstance(node, dict):
-        raise UserError(f"{place}: is {excerpt(node)}; it must be an object.")
+        raise Fault(
+            "no object", f"{place}: is {excerpt(node)}; it must be an object."
+        )
     if key not in node:
-        raise UserError(
-            f"{place}: has no {key!r}; SQuAD's layout is {_LAYOUT}."
+        raise Fault(
+            "a missing key",
+            f"{place}: has no {key!r}; SQuAD's layout is {_LAYOUT}.",
         )
     value = node[key]
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise UserError(
-            f"{place}: {key!r} is {excerpt(value)}; it must be {_KINDS[kind]}."
+        raise Fault(
+            "a value of another type",
+            f"{place}: {key!r} is {excerpt(value)}; it must be {_KINDS[kind]}.",
         )
     return value
 
@@ -289,9 +314,10 @@ def _text(node: Any, key: str, place: str) -> str:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise UserError(
+            raise Fault(
+                "half of a character",
                 f"{place}: {key!r} is {excerpt(text)}, with half of a "
-                "surrogate pair; write the character whole."
+                "surrogate pair; write the character whole.",
             ) from None
     return text
 
@@ -312,19 +338,22 @@ def _question(
         )
     impossible = row.get("is_impossible", answers_needed and not answers)
     if not isinstance(impossible, bool):
-        raise UserError(
+        raise Fault(
+            "a value of another type",
             f"{place}: 'is_impossible' is {excerpt(impossible)}; it must be "
-            "true or false."
+            "true or false.",
         )
     if impossible and answers:
-        raise UserError(
+        raise Fault(
+            "a contradiction",
             f"{place}: 'is_impossible' is true and there are {len(answers)} "
-            "answers; remove them, or make it false."
+            "answers; remove them, or make it false.",
         )
     if answers_needed and not impossible and not answers:
-        raise UserError(
+        raise Fault(
+            "a contradiction",
             f"{place}: 'is_impossible' is false and there is no answer; give "
-            "one, or make it true."
+            "one, or make it true.",
         )
     question = _text(row, "question", place)
     return Question(identifier, title, question, context, answers, impossible)

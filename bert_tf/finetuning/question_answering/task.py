@@ -131,15 +131,23 @@ class QuestionAnsweringTask(
             )
         return path
 
-    def load(self, split: str, recipe: SpanRecipe) -> list[Question]:
-        """Reads the questions of a split; notices say what is skipped."""
-        path = str(self._path(split, recipe))
-        questions = read_questions(
-            path,
+    def _read(self, split: str, recipe: SpanRecipe) -> list[Question]:
+        """The questions of a split, as its file has them."""
+        return read_questions(
+            str(self._path(split, recipe)),
             answers_needed=split != "test",
             unique_identifiers=split != "train",
             encoding_errors=recipe.encoding_errors,
         )
+
+    def _read_references(self, path: str, recipe: SpanRecipe) -> list[Question]:
+        """The questions of a file to score predictions by."""
+        return read_questions(path, encoding_errors=recipe.encoding_errors)
+
+    def load(self, split: str, recipe: SpanRecipe) -> list[Question]:
+        """Reads the questions of a split; notices say what is skipped."""
+        path = str(self._path(split, recipe))
+        questions = self._read(split, recipe)
         located = located_answers(questions)
         lines = oddity_lines(questions, located, path, split == "train")
         if split == "train":
@@ -375,9 +383,7 @@ class QuestionAnsweringTask(
         null_odds: str = "",
     ) -> dict[str, Any]:
         """The scores of the official script, from 0 to 100."""
-        questions = read_questions(
-            references, encoding_errors=recipe.encoding_errors
-        )
+        questions = self._read_references(references, recipe)
         found = read_predictions(predictions)
         for line in squad_metrics.coverage_lines(questions, found, predictions):
             log(line)

@@ -13,6 +13,7 @@ from bert_tf.finetuning.recipe import (
     FinetuningRecipe,
     SpanRecipe,
     UserChoiceRecipe,
+    UserQuestionRecipe,
     UserTableRecipe,
     UserTagRecipe,
 )
@@ -51,7 +52,9 @@ FAMILIES = {
         "text_classification.html.jinja", text_statistics, (UserTableRecipe,)
     ),
     "question": Family(
-        "question_answering.html.jinja", question_statistics, (SpanRecipe,)
+        "question_answering.html.jinja",
+        question_statistics,
+        (SpanRecipe, UserQuestionRecipe),
     ),
     "choices": Family(
         "multiple_choice.html.jinja", choice_statistics, (UserChoiceRecipe,)

@@ -5,13 +5,15 @@ report can make them too.
 """
 
 import collections
+import difflib
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_tf.errors import excerpt
+from bert_tf.errors import excerpt, first_few
 from bert_tf.finetuning import checks
 from bert_tf.finetuning.checks import Finding, number_of_rows, percent
 from bert_tf.finetuning.data.examples import Example, names_in, sorted_labels
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
 _LABELS_SHOWN = 12
 # A larger share of the rows is worth a remark.
 _MAJORITY = 0.9
+# Labels of fewer rows are few, and one that is like another of so many times
+# its rows is taken for a misspelling.
+_FEW_ROWS, _MUCH_COMMONER = 5, 4
+_ALIKE = 0.85
 
 
 def examine_texts(
@@ -200,6 +206,62 @@ def _labels_shown(part: Mapping[str, Any]) -> str:
     return shown
 
 
+def _label_remarks(split: str, counts: Mapping[str, int]) -> Iterator[Finding]:
+    """Remarks on labels of few rows, and on what may be a misspelling."""
+    few = []
+    for label, count in counts.items():
+        meant = _meant(label, counts)
+        shown = f"{excerpt(label)} ({number_of_rows(count)})"
+        if meant:
+            text = (
+                f"label {shown} looks like a misspelling; did you mean "
+                f"{excerpt(meant)} ({number_of_rows(counts[meant])})?"
+            )
+            yield Finding(checks.REMARK, text, split)
+        elif 0 < count < _FEW_ROWS:
+            few.append(shown)
+    if few:
+        text = (
+            f"few rows have the label {first_few(few)}; collect more of them, "
+            "or leave them out."
+        )
+        yield Finding(checks.REMARK, text, split)
+
+
+def _meant(label: str, counts: Mapping[str, int]) -> str | None:
+    """A commoner label that this one may be a misspelling of.
+
+    It differs in case and blanks alone, or this one is rare and nearly it;
+    what differs in its numbers is another label.
+    """
+
+    def plain(name: str) -> str:
+        return "".join(name.split()).casefold()
+
+    def rank(name: str) -> tuple[int, str]:
+        return counts[name], name
+
+    count = counts[label]
+    others = [o for o in counts if count and rank(o) > rank(label)]
+    for other in others:
+        if plain(other) == plain(label):
+            return other
+    if count >= _FEW_ROWS:
+        return None
+    near = difflib.get_close_matches(
+        label,
+        [
+            other
+            for other in others
+            if counts[other] >= _MUCH_COMMONER * count
+            and re.findall(r"\d+", other) == re.findall(r"\d+", label)
+        ],
+        n=1,
+        cutoff=_ALIKE,
+    )
+    return near[0] if near else None
+
+
 def text_remarks(numbers: Mapping[str, Any]) -> Iterator[Finding]:
     """What is worth doing something about, and what would do.
 
@@ -221,6 +283,7 @@ def text_remarks(numbers: Mapping[str, Any]) -> Iterator[Finding]:
                 f"label {excerpt(label)} of {split} ({number_of_rows(count)})"
             )
             yield Finding(checks.REMARK, f"{shown} is not in {name}.", split)
+    yield from _label_remarks(name, train["labels"].get("counts", {}))
     if train["labels"].get("majority_share", 0) > _MAJORITY:
         text = (
             "one label has more than 90 % of the rows; look at macro F1, and "

@@ -14,8 +14,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bert_tf.errors import UserError, excerpt
-from bert_tf.files import read_lines, write_text
+from bert_tf.errors import Fault, UserError, excerpt
+from bert_tf.files import read_faulty_lines, write_text
+from bert_tf.finetuning.data.faults import Faults
+from bert_tf.finetuning.data.user_files import draw_groups
 from bert_tf.finetuning.recipe import TagRecipe
 from bert_tf.finetuning.token_classification.entities import (
     OUTSIDE,
@@ -104,7 +106,11 @@ def read_conll(
     sentence_starts, document_starts = [0], [0]
     columns: _Columns | None = None
     marks = comments = 0
-    for row, line in read_lines(path, recipe.encoding_errors):
+    faults = Faults(path, unit="lines with a word")
+    for row, line, fault in read_faulty_lines(path, recipe.encoding_errors):
+        if fault:
+            faults.add(row, fault)
+            continue
         line = line.strip("\r\n")
         first_word = len(words) == sentence_starts[-1]
         if first_word and recipe.comment and line.startswith(recipe.comment):
@@ -117,7 +123,11 @@ def read_conll(
         if not is_mark and line.strip(_BLANKS):
             if columns is None:
                 columns = _Columns(path, row, line, recipe, tagged)
-            word, tag = columns.read(row, line)
+            try:
+                word, tag = columns.read(row, line)
+            except Fault as found:
+                faults.add(row, found)
+                continue
             words.append(word)
             tags.append(tag)
             rows.append(row)
@@ -126,6 +136,7 @@ def read_conll(
         if is_mark:
             _close(document_starts, len(sentence_starts) - 1)
             marks += 1
+    faults.settle(len(words))
     if columns is None:
         raise UserError(f"{path}: has no words.")
     _close(sentence_starts, len(words))
@@ -197,28 +208,31 @@ class _Columns:
         """The word and the tag, empty where none is to be read."""
         cells = self._split(line)
         if len(cells) != self._width:
-            raise UserError(
+            raise Fault(
+                "number of columns",
                 f"{self._path}, row {row}: has {_columns(len(cells))} and row "
                 f"{self._first_row} has {self._width} ({excerpt(line)}); "
                 f"columns are divided by {'tabs' if self.tabs else 'blanks'}, "
-                "and every word has the same number."
+                "and every word has the same number.",
             )
         word = cells[self._word]
         if not word:
-            raise UserError(
+            raise Fault(
+                "an empty word",
                 f"{self._path}, row {row}: has an empty word "
                 f"({excerpt(line)}); remove the line, or choose another "
-                "column with `token_column`."
+                "column with `token_column`.",
             )
         if not self._tagged:
             return word, ""
         tag = cells[self._tag]
         if tag not in self._known_tags:
             if not is_tag(tag):
-                raise UserError(
+                raise Fault(
+                    "no tag",
                     f"{self._path}, row {row}: {excerpt(tag)} is no tag; O is "
                     "one, and B- or I- with a type, such as B-PER. Choose "
-                    "another column with `tag_column`."
+                    "another column with `tag_column`.",
                 )
             self._known_tags.add(tag)
         return word, tag
@@ -260,7 +274,7 @@ def split_off_documents(
             groups.setdefault(words, []).append(number)
         documents = list(groups.values())
         document = np.repeat(np.arange(len(sizes)), sizes)
-        for number in _drawn(documents, sizes, target, seed):
+        for number in draw_groups(documents, sizes, target, seed):
             in_dev[document == number] = True
     if in_dev.all() or not in_dev.any():
         raise UserError(
@@ -269,30 +283,6 @@ def split_off_documents(
             "`dev_file`=..."
         )
     return _sentences_of(data, ~in_dev), _sentences_of(data, in_dev)
-
-
-def _drawn(
-    documents: list[list[int]], sizes: np.ndarray, target: float, seed: int
-) -> list[int]:
-    """Documents of about `target` sentences; at least one.
-
-    Args:
-      documents: the numbers of those that have the same words.
-      sizes: int64 [D], the sentences of each document.
-      target: how many sentences.
-      seed: of the draw.
-    """
-    # One stays for training.
-    order = np.random.default_rng(seed).permutation(len(documents))[:-1]
-    counts = {place: int(sizes[documents[place]].sum()) for place in order}
-    taken, total = [], 0
-    for place, count in counts.items():
-        if total + count / 2 <= target:
-            taken.append(place)
-            total += count
-    if not taken and counts:
-        taken = [min(counts, key=lambda place: counts[place])]
-    return [number for place in taken for number in documents[place]]
 
 
 def _sentences_of(data: TaggedWords, kept: np.ndarray) -> TaggedWords:

@@ -136,7 +136,7 @@ def test_comments_stand_before_sentences_alone(tmp_path, capsys):
     data = read_conll(path, TagRecipe(comment="#"))
     assert data.words == ["5", "#", "x"]
     assert f"{path}: 3 comment lines are skipped." in (capsys.readouterr().err)
-    with pytest.raises(UserError, match="row 1: 'sentence' is no tag"):
+    with pytest.raises(UserError, match="no tag: 1; number of columns: 2"):
         read_conll(path)
 
 
@@ -332,3 +332,15 @@ def test_files_that_do_not_fit(tmp_path, text, expected):
     assert line.removeprefix(f"{tmp_path}/").startswith(
         expected.format(gold=references)
     )
+
+
+def test_all_faults_are_told_at_once(tmp_path, capsys):
+    path = tmp_path / "t.conll"
+    path.write_bytes(b"a O\nb\nc X\n\nd \xe9\ne O O\nf O\n")
+    with pytest.raises(UserError) as caught:
+        read_conll(str(path))
+    assert str(caught.value) == (
+        f"{path}: 4 of 6 lines with a word cannot be used, as listed above; "
+        "number of columns: 2, 6; no tag: 3; not UTF-8: 5."
+    )
+    assert "row 3: 'X' is no tag; O is one" in capsys.readouterr().err
