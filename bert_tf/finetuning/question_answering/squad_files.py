@@ -5,7 +5,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,39 +99,21 @@ def read_questions(
     questions: list[Question] = []
     faults = Faults(path, bad_rows, "questions")
     seen: dict[str, int] = {}
-    for number, article in enumerate(_articles(text, path)):
-        place = f"{path}, data[{number}]"
-        with faults.caught(f"data[{number}]"):
-            title = ""
-            if isinstance(article, dict) and "title" in article:
-                title = _text(article, "title", place)
-            paragraphs = _get(article, "paragraphs", list, place)
-            for index, paragraph in enumerate(paragraphs):
-                below = f"{place}.paragraphs[{index}]"
-                with faults.caught(below.removeprefix(f"{path}, ")):
-                    context = _text(paragraph, "context", below)
-                    rows = _get(paragraph, "qas", list, below)
-                    for order, row in enumerate(rows):
-                        where = f"{below}.qas[{order}]"
-                        with faults.caught(where.removeprefix(f"{path}, ")):
-                            question = _question(
-                                row, title, context, where, answers_needed
-                            )
-                            check(question, where)
-                            first = seen.setdefault(
-                                question.identifier, len(questions) + 1
-                            )
-                            last = len(questions) + 1
-                            if unique_identifiers and first != last:
-                                raise Fault(
-                                    "an id twice",
-                                    f"{path}: questions {first} and {last} "
-                                    "both have the id "
-                                    f"{question.identifier!r}; a prediction "
-                                    "file has one answer for each id, so make "
-                                    "them different.",
-                                )
-                            questions.append(question)
+    rows = _rows(_articles(text, path), path, faults)
+    for number, (place, row, title, context) in enumerate(rows, start=1):
+        with faults.caught(place):
+            place = f"{path}, {place}"
+            question = _question(row, title, context, place, answers_needed)
+            check(question, place)
+            first = seen.setdefault(question.identifier, number)
+            if unique_identifiers and first != number:
+                raise Fault(
+                    "an id twice",
+                    f"{path}: questions {first} and {number} both have the id "
+                    f"{question.identifier!r}; a prediction file has one "
+                    "answer for each id, so make them different.",
+                )
+            questions.append(question)
     faults.settle(len(questions))
     if not questions:
         raise UserError(f"{path}: has no questions.")
@@ -286,6 +268,26 @@ def _articles(text: str, path: str) -> list[Any]:
     if not isinstance(content, dict) or "data" not in content:
         raise UserError(f"{path}: is not laid out as SQuAD is: {_LAYOUT}.")
     return _get(content, "data", list, path)
+
+
+def _rows(
+    articles: Sequence[Any], path: str, faults: Faults
+) -> Iterator[tuple[str, Any, str, str]]:
+    """The place of each question, its object, its title and its context."""
+    for number, article in enumerate(articles):
+        outer = f"data[{number}]"
+        with faults.caught(outer):
+            title = ""
+            if isinstance(article, dict) and "title" in article:
+                title = _text(article, "title", f"{path}, {outer}")
+            paragraphs = _get(article, "paragraphs", list, f"{path}, {outer}")
+            for index, paragraph in enumerate(paragraphs):
+                below = f"{outer}.paragraphs[{index}]"
+                with faults.caught(below):
+                    context = _text(paragraph, "context", f"{path}, {below}")
+                    rows = _get(paragraph, "qas", list, f"{path}, {below}")
+                    for order, row in enumerate(rows):
+                        yield f"{below}.qas[{order}]", row, title, context
 
 
 def _get(node: Any, key: str, kind: type, place: str) -> Any:

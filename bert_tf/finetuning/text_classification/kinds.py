@@ -349,7 +349,8 @@ class UserFileTask(TaskTemplate):
     Attributes:
       scores: scores by name, in place of those of its kind (`SentenceTask`,
         `RegressionTask` or `MultiLabelTask`), which says what they are given;
-        classes are numbered as they are sorted.
+        classes are numbered as they are sorted. Like all scores they are
+        shown times 100.
       main_metric: the score by which the best model is chosen, in place of the
         kind's; or the first of `scores`.
       lower_is_better: scores of which the lower number is the better one.

@@ -169,7 +169,7 @@ def test_faults_of_squads_layout_are_told_at_once_too(tmp_path, capsys):
     assert "1 of 2 questions are empty" in capsys.readouterr().err
     # SQuAD's own tasks have no such setting, and do not advise it.
     line = error_of(read_questions, path)
-    assert "4 of 6 questions" in line
+    assert "4 of 7 questions" in line
     assert "bad_rows" not in line
 
 
