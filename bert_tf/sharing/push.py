@@ -5,7 +5,7 @@ import pathlib
 import re
 import shutil
 
-from bert_tf.checkpoints import load_checkpoint
+from bert_tf.checkpoints import adapter, load_checkpoint
 from bert_tf.errors import UserError
 from bert_tf.extras import require_extra
 from bert_tf.files import new_folder
@@ -40,10 +40,19 @@ def push_model(
       Where it is now: an address or a folder.
 
     Raises:
-      UserError: `folder` is no finished model, `to` is no such name or holds
+      UserError: `folder` is no finished model or an adapter of one that is not
+        on huggingface.co, `to` is no such name or holds
         something, there is no token, or the hub refuses.
     """
     source = local_folder(folder)
+    if adapter.found_in(source):
+        base = adapter.base_of(source)
+        if not base.startswith(HUGGING_FACE):
+            raise UserError(
+                f"`folder`={folder}: is an adapter of {base}, which others do "
+                "not have there; push the whole model that "
+                "tools.convert_checkpoint makes of it."
+            )
     if load_checkpoint(source).vocabulary is None:
         raise UserError(
             f"`folder`={folder}: holds no vocabulary; put the vocab.txt that "

@@ -108,6 +108,12 @@ def test_what_is_refused_before_anything_is_asked(folder, tmp_path) -> None:
         ),
     ):
         assert line in error_of(push_model, model, to)
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_model.safetensors").write_bytes(b"")
+    path = tmp_path / "adapter" / "adapter_config.json"
+    path.write_text('{"base_model_name_or_path": "/home/me/base"}')
+    line = error_of(push_model, path.parent, tmp_path / "copy")
+    assert "is an adapter of /home/me/base, which others do not" in line
     assert not (tmp_path / "copy").exists()
 
 
