@@ -1,0 +1,79 @@
+"""The programs of examples/ run as they stand, on a small model."""
+
+import pathlib
+import re
+import runpy
+import sys
+
+import pytest
+
+import bert_tf
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from tests.model_helpers import fill
+
+EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> pathlib.Path:
+    """Two layers, and a token for each character of the examples' texts."""
+    letters = [chr(c) for c in range(ord("!"), ord("A"))]
+    letters += [chr(c) for c in range(ord("a"), ord("z") + 1)]
+    pieces = [f"##{letter}" for letter in letters]
+    config = bert_tf.BertConfig.from_size(
+        "2/16/2", len(SPECIAL_TOKENS + (*letters, *pieces))
+    )
+    arrays = fill(bert_tf.BertPretrainer(config), seed=1).to_arrays()
+    vocabulary = bert_tf.Vocabulary([*SPECIAL_TOKENS, *letters, *pieces])
+    folder = tmp_path_factory.mktemp("start") / "model"
+    bert_tf.save_checkpoint(
+        folder, bert_tf.Checkpoint(config, arrays, vocabulary, lower_case=True)
+    )
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs an example in an empty folder, and returns what it prints."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+
+    def run(name: str, *arguments: object) -> str:
+        path = EXAMPLES / f"{name}.py"
+        monkeypatch.setattr(sys, "argv", [str(path), *map(str, arguments)])
+        runpy.run_path(str(path), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_they_are_short_and_say_how_they_are_called() -> None:
+    paths = sorted(EXAMPLES.glob("*.py"))
+    text = pathlib.Path(__file__).read_text(encoding="utf-8")
+    for path in paths:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        assert len(lines) <= 40, path
+        assert f"python examples/{path.name} " in "\n".join(lines)
+        assert f'("{path.stem}", ' in text, f"{path.name} is not tested"
+    assert len(paths) >= 4
+
+
+def test_search(run, model) -> None:
+    printed = run("search", model)
+    assert len(re.findall(r"^  -?\d\.\d{3}  \w", printed, re.M)) == 4
+
+
+# Keras 3.15 says so of every data set that is fitted with its defaults.
+@pytest.mark.filterwarnings("ignore:.shuffle=True. was passed")
+def test_stock_keras(run, model, tmp_path) -> None:
+    assert "[[" in run("keras_fit", model)
+    assert (tmp_path / "best.keras").stat().st_size > 1000
+    printed = run("freezing", model).replace(",", "")
+    trained, whole = re.search(r"(\d+) of (\d+)", printed).groups()
+    assert 0 < int(trained) < int(whole)
+
+
+def test_attention_maps(run, model, tmp_path) -> None:
+    printed = run("attention_maps", model, "a cat.")
+    assert printed == "attention.png: 2 layers of 2 heads, 7 tokens\n"
+    assert (tmp_path / "attention.png").stat().st_size > 10_000
