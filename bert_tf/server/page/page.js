@@ -315,6 +315,7 @@ function offerToExplain(name, answer, inputs) {
         return Array.from({ length: rows }, (_, row) => rowOf(outputs, infos, row));
       });
       page.explained.replaceChildren(...parts);
+      page.explained.scrollIntoView({ block: "nearest" });
     });
   });
   page.explained.replaceChildren(button);
