@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from bert_tf.text.tokenizer import BertTokenizer
     from bert_tf.text.vocabulary import Vocabulary
     from bert_tf.text.vocabulary_trainer import train_vocab
+    from bert_tf.text_classifier import TextClassifier
 
 _HOME = {
     "BertConfig": "bert_tf.config",
@@ -41,6 +42,7 @@ _HOME = {
     "FinetuningRun": "bert_tf.finetuned",
     "LoadedModel": "bert_tf.inference.load",
     "SentencePacker": "bert_tf.text.packing_graph",
+    "TextClassifier": "bert_tf.text_classifier",
     "Vocabulary": "bert_tf.text.vocabulary",
     "UserError": "bert_tf.errors",
     "adamw": "bert_tf.optimization",
@@ -72,6 +74,7 @@ __all__ = [
     "FinetuningRun",
     "LoadedModel",
     "SentencePacker",
+    "TextClassifier",
     "UserError",
     "Vocabulary",
     "adamw",

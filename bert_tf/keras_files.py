@@ -33,6 +33,7 @@ CLASSES = {
     "Pooler": "bert_tf.layers.heads",
     "SelfAttention": "bert_tf.layers.attention",
     "TaskModel": "bert_tf.finetuning.task_model",
+    "TextClassifier": "bert_tf.text_classifier",
     "TransformerBlock": "bert_tf.layers.block",
     "_MergeChoices": "bert_tf.models",
     "_SplitChoices": "bert_tf.models",

@@ -22,6 +22,7 @@ LEVELS = {
     **dict.fromkeys(("pretraining", "extraction", "finetuning"), 6),
     **dict.fromkeys(("memory", "serving", "server", "conversion"), 7),
     **dict.fromkeys(("inference", "experiments"), 8),
+    "text_classifier": 7,
     "finetuned": 9,
 }
 # The parts of the room finetuning. Families of tasks are peers.

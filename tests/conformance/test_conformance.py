@@ -26,6 +26,7 @@ from bert_tf.models import (
 )
 from bert_tf.pretraining.objective import OBJECTIVES
 from bert_tf.pretraining.pretrainer import BertPretrainer
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.training.step import TrainingStep
 
 CONFIG = small_config()
@@ -178,6 +179,16 @@ CASES: dict[str, tuple[Callable[[str], keras.Model], dict]] = {
         lambda policy: bert_span_labeler(BertEncoder(CONFIG, dtype=policy)),
         ENCODER_INPUTS,
     ),
+    "TextClassifier": (
+        lambda policy: bert_tf.TextClassifier(
+            BertEncoder(CONFIG, dtype=policy),
+            bert_tf.BertTokenizer([*SPECIAL_TOKENS, *"abc"]),
+            labels=("bad", "fair", "good"),
+            max_seq_length=6,
+            dropout=0.0,
+        ),
+        ENCODER_INPUTS,
+    ),
     "bert_multiple_choice": (
         lambda policy: bert_multiple_choice(
             BertEncoder(CONFIG, dtype=policy), dropout=0.0
@@ -283,7 +294,8 @@ def test_weights_of_16_bits(name, dtype, tmp_path) -> None:
     # What a task adds to the encoder computes in float32.
     heads = [w for w in model.weights if w.dtype != dtype]
     assert {w.dtype for w in heads} <= {"float32"}
-    assert len(heads) == (2 if name.startswith("bert_") else 0)
+    has_head = name.startswith(("bert_", "TextClassifier"))
+    assert len(heads) == (2 if has_head else 0)
     exact = outputs_of(made(name), name)
     outputs = outputs_of(model, name)
     for left, right in zip(outputs, exact, strict=True):
