@@ -217,6 +217,7 @@ def test_the_rate_falls_where_the_number_of_steps_is_known(
 
 def test_a_model_folder_answers_the_same(folder, tmp_path):
     model = classifier(folder, pairs=True)
+    model.weights[-1].assign([0.5, -0.5])
     logits = model.predict(PAIRS, verbose=0)
     model.save_checkpoint(tmp_path)
     again = classifier(tmp_path, labels=None, pairs=True)
@@ -227,7 +228,7 @@ def test_a_model_folder_answers_the_same(folder, tmp_path):
     np.testing.assert_allclose(found, probabilities, atol=1e-5)
     # Of other labels, the head starts fresh.
     other = classifier(tmp_path, labels=["positive", "negative"], pairs=True)
-    assert (np.asarray(other(PAIRS)) != logits).all()
+    assert (np.abs(np.asarray(other(PAIRS)) - logits) > 0.4).all()
 
 
 BAD = [
@@ -260,8 +261,8 @@ BAD = [
     ({"sample_weight": [1.0]}, "`x`: has 2 texts, and there are 1 labels or"),
     ({"class_weight": {"bad": 2.0}}, "`class_weight` is 'bad'; give the name"),
     (
-        {"validation_split": 0.1},
-        "`validation_split`=0.1: leaves none of 2 texts",
+        {"validation_split": 0.6},
+        "`validation_split`=0.6: leaves none of 2 texts",
     ),
     (
         {"validation_data": (["a"], ["bad"])},
