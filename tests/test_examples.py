@@ -1,5 +1,7 @@
 """The programs of examples/ run as they stand, on a small model."""
 
+import dataclasses
+import json
 import pathlib
 import re
 import runpy
@@ -8,8 +10,10 @@ import sys
 import pytest
 
 import bert_tf
+from bert_tf.finetuning.text_classification.task import TextClassificationConfig
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from tests.model_helpers import fill
+from tools.language_reference import reference_documents
 
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
 
@@ -55,7 +59,7 @@ def test_they_are_short_and_say_how_they_are_called() -> None:
         assert len(lines) <= 40, path
         assert f"python examples/{path.name} " in "\n".join(lines)
         assert f'("{path.stem}", ' in text, f"{path.name} is not tested"
-    assert len(paths) >= 4
+    assert len(paths) >= 9
 
 
 def test_search(run, model) -> None:
@@ -77,3 +81,45 @@ def test_attention_maps(run, model, tmp_path) -> None:
     printed = run("attention_maps", model, "a cat.")
     assert printed == "attention.png: 2 layers of 2 heads, 7 tokens\n"
     assert (tmp_path / "attention.png").stat().st_size > 10_000
+
+
+def test_explain(run, model, tmp_path) -> None:
+    config = TextClassificationConfig(
+        *("mood", ("bad", "good"), 32, "classes", 2, 1, "", "", "cut", 16, 0.5)
+    )
+    start = bert_tf.load_checkpoint(model)
+    classifier = bert_tf.bert_classifier(bert_tf.BertEncoder(start.config), 2)
+    fill(classifier, seed=2)
+    arrays = bert_tf.model_arrays(classifier)
+    changes = {"arrays": arrays, "labels": config.labels}
+    folder = tmp_path / "tuned"
+    bert_tf.save_checkpoint(folder, dataclasses.replace(start, **changes))
+    text = json.dumps(dataclasses.asdict(config))
+    (folder / "task.json").write_text(text)
+    printed = run("explain", folder, "a moving film.")
+    assert printed.count("moving") >= 2
+    assert "film" in (tmp_path / "why.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_pretraining(run, tmp_path) -> None:
+    documents = map("\n".join, reference_documents())
+    (tmp_path / "corpus.txt").write_text("\n\n".join(documents) + "\n")
+    printed = run("pretraining", "corpus.txt")
+    assert "held-out masked LM" in printed
+    assert printed.splitlines()[-1].count("(") == 5
+    assert (tmp_path / "out" / "model" / "README.md").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "folder", "answer"),
+    [
+        ("classification", "films", r"^(good|bad) [01]\.\d+$"),
+        ("named_entities", "names", r"\A"),
+        ("questions", "questions", r"-?\d+ [01]\.\d+$"),
+    ],
+)
+def test_fine_tuning(run, model, tmp_path, name, folder, answer) -> None:
+    assert re.search(answer, run(name, model), re.M)
+    assert (tmp_path / "out" / folder / "README.md").exists()
