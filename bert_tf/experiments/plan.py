@@ -17,10 +17,12 @@ from bert_tf.config import BertConfig
 from bert_tf.corpora.sources import parse_inputs
 from bert_tf.errors import UserError, did_you_mean
 from bert_tf.experiments.estimates import (
+    Size,
     finetuning_bytes,
     finetuning_work,
     pretraining_bytes,
     pretraining_work,
+    split_size,
 )
 from bert_tf.experiments.experiment import (
     KEPT_MODELS,
@@ -64,6 +66,8 @@ _FOLDERS: Mapping[type[FinetuningRecipe], str] = {
     ChoiceRecipe: "swag",
     TagRecipe: "conll2003",
 }
+# Settings of every fine-tuning that say what is read.
+_OF_DATA = ("task", "data_dir", "encoding_errors", "max_seq_length")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -172,8 +176,10 @@ class _Planner:
         self.runs: dict[str, Run] = {}
         self.scored: dict[str, tuple[Task, tuple[str, ...]]] = {}
         self._corpus: list[tuple[str, int]] = []
-        self._splits: dict[FinetuningRecipe, tuple[str, ...]] = {}
-        self._rows: dict[tuple[str, str, str], int] = {}
+        self._sizes: dict[
+            FinetuningRecipe,
+            tuple[tuple[str, ...], tuple[int, int], tuple[Size, ...]],
+        ] = {}
         self._kept_every: dict[str, int] = {}
         self._given: BertConfig | None = None
 
@@ -324,7 +330,7 @@ class _Planner:
         )
         self._check_model(recipe, config, init_from)
         task = template.resolve(recipe)
-        splits, num_rows = self._num_rows(name, task, recipe)
+        splits, num_rows, sizes = self._split_sizes(name, task, recipe)
         run = Run(
             name=f"finetuning/{pathlib.Path(name).stem}-{label}",
             tool="run_finetuning",
@@ -332,7 +338,7 @@ class _Planner:
             needs=needs,
             task=name,
             config=config,
-            work=finetuning_work(recipe, config, *num_rows),
+            work=finetuning_work(recipe, config, *sizes),
             size=finetuning_bytes(recipe, config),
             trial=(recipe.train_batch_size, recipe.max_seq_length, 0),
         )
@@ -409,28 +415,34 @@ class _Planner:
         )
         return str(pathlib.Path(self.sources.data_dir) / below)
 
-    def _num_rows(
+    def _split_sizes(
         self, name: str, task: Task, recipe: FinetuningRecipe
-    ) -> tuple[tuple[str, ...], tuple[int, int]]:
-        """The splits to score, and how many rows to train on and to score."""
-        # Of all that is not about the model; it says which splits are missing.
-        like = dataclasses.replace(recipe, init_from="")
-        try:
-            if like not in self._splits:
-                self._splits[like] = task.splits(task.dev_splits, recipe)
-            splits = self._splits[like]
-            for split in (task.train_split, *splits):
-                key = (name, recipe.data_dir, split)
-                if key not in self._rows:
-                    self._rows[key] = len(task.load(split, recipe))
-        except UserError as error:
-            why = str(error).rstrip(".")
-            raise UserError(
-                f"{name}: {why}; `stand_in`={name}:OTHER puts another task in "
-                "its place."
-            ) from None
-        counts = [
-            self._rows[name, recipe.data_dir, split]
-            for split in (task.train_split, *splits)
-        ]
-        return splits, (counts[0], sum(counts[1:]))
+    ) -> tuple[tuple[str, ...], tuple[int, int], tuple[Size, ...]]:
+        """The splits to score; examples to train on and to score; their sizes.
+
+        The sizes are of the split to train on, and of each to score.
+        """
+        # Of what is about the data; it says which splits are missing.
+        neutral: dict[str, Any] = {
+            field.name: field.default
+            for field in dataclasses.fields(FinetuningRecipe)
+            if field.name not in _OF_DATA
+        }
+        like = dataclasses.replace(recipe, **neutral)
+        if like not in self._sizes:
+            try:
+                splits = task.splits(task.dev_splits, like)
+                found = []
+                for split in (task.train_split, *splits):
+                    examples = task.load(split, like)
+                    found.append((len(examples), split_size(examples, like)))
+            except UserError as error:
+                why = str(error).rstrip(".")
+                raise UserError(
+                    f"{name}: {why}; `stand_in`={name}:OTHER puts another task "
+                    "in its place."
+                ) from None
+            counts, sizes = zip(*found, strict=True)
+            num_rows = counts[0], sum(counts[1:])
+            self._sizes[like] = splits, num_rows, sizes
+        return self._sizes[like]
