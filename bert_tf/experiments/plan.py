@@ -115,10 +115,10 @@ def make_plan(
     """
     for row in rows:
         if row not in experiment.rows:
-            named = [repr(name) for name in experiment.rows]
+            hint = did_you_mean(row, experiment.rows, repr)
             raise UserError(
-                f"`only`={row}: no such row.{did_you_mean(repr(row), named)} "
-                f"The rows are {', '.join(named)}."
+                f"`only`={row}: no such row.{hint} The rows are "
+                f"{', '.join(map(repr, experiment.rows))}."
             )
     planner = _Planner(scale, sources, load_task, words)
     cells = [c for c in experiment.cells if not rows or c.row in rows]
@@ -176,10 +176,7 @@ class _Planner:
         self.runs: dict[str, Run] = {}
         self.scored: dict[str, tuple[Task, tuple[str, ...]]] = {}
         self._corpus: list[tuple[str, int]] = []
-        self._sizes: dict[
-            FinetuningRecipe,
-            tuple[tuple[str, ...], tuple[int, int], tuple[Size, ...]],
-        ] = {}
+        self._read: dict[FinetuningRecipe, dict[str, tuple[int, Size]]] = {}
         self._kept_every: dict[str, int] = {}
         self._given: BertConfig | None = None
 
@@ -330,7 +327,8 @@ class _Planner:
         )
         self._check_model(recipe, config, init_from)
         task = template.resolve(recipe)
-        splits, num_rows, sizes = self._split_sizes(name, task, recipe)
+        splits = self._read_splits(name, task, recipe)
+        counts, sizes = zip(*splits.values(), strict=True)
         run = Run(
             name=f"finetuning/{pathlib.Path(name).stem}-{label}",
             tool="run_finetuning",
@@ -343,9 +341,10 @@ class _Planner:
             trial=(recipe.train_batch_size, recipe.max_seq_length, 0),
         )
         # A model that is given has no run whose name says what it is.
+        num_rows = [counts[0], sum(counts[1:])]
         identity = [num_rows, None if needs else config.to_dict()]
         added = self._add(run, identity)
-        self.scored[added] = task, splits
+        self.scored[added] = task, tuple(splits)[1:]
         return added
 
     def _start(
@@ -355,14 +354,13 @@ class _Planner:
         model = wanted.model
         if model is None:
             return "given", self.sources.init_from, (), self._given_config()
+        pretraining = (
+            model.pretraining if isinstance(model, AfterSteps) else model
+        )
+        run = self.pretraining(pretraining)
         steps = ""
         if isinstance(model, AfterSteps):
-            pretraining = model.pretraining
-            run = self.pretraining(pretraining)
             steps = f"/models/step-{self._kept_every[run] * model.part:08d}"
-        else:
-            pretraining = model
-            run = self.pretraining(pretraining)
         label = pathlib.PurePath(run).name.rpartition("-")[0]
         return (
             label + steps.replace("/models/", "-"),
@@ -415,13 +413,10 @@ class _Planner:
         )
         return str(pathlib.Path(self.sources.data_dir) / below)
 
-    def _split_sizes(
+    def _read_splits(
         self, name: str, task: Task, recipe: FinetuningRecipe
-    ) -> tuple[tuple[str, ...], tuple[int, int], tuple[Size, ...]]:
-        """The splits to score; examples to train on and to score; their sizes.
-
-        The sizes are of the split to train on, and of each to score.
-        """
+    ) -> dict[str, tuple[int, Size]]:
+        """The split to train on, then those to score: examples and size."""
         # Of what is about the data; it says which splits are missing.
         neutral: dict[str, Any] = {
             field.name: field.default
@@ -429,20 +424,18 @@ class _Planner:
             if field.name not in _OF_DATA
         }
         like = dataclasses.replace(recipe, **neutral)
-        if like not in self._sizes:
+        if like not in self._read:
+            found = {}
             try:
                 splits = task.splits(task.dev_splits, like)
-                found = []
                 for split in (task.train_split, *splits):
                     examples = task.load(split, like)
-                    found.append((len(examples), split_size(examples, like)))
+                    found[split] = len(examples), split_size(examples, like)
             except UserError as error:
                 why = str(error).rstrip(".")
                 raise UserError(
                     f"{name}: {why}; `stand_in`={name}:OTHER puts another task "
                     "in its place."
                 ) from None
-            counts, sizes = zip(*found, strict=True)
-            num_rows = counts[0], sum(counts[1:])
-            self._sizes[like] = splits, num_rows, sizes
-        return self._sizes[like]
+            self._read[like] = found
+        return self._read[like]

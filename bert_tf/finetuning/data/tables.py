@@ -6,12 +6,11 @@ CSV) or values by key (JSON lines).
 
 import csv
 import dataclasses
-import difflib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
-from bert_tf.errors import UserError, excerpt
+from bert_tf.errors import UserError, did_you_mean, excerpt
 from bert_tf.files import json_object, read_lines, whole_text
 from bert_tf.finetuning.recipe import (
     CSV,
@@ -362,11 +361,10 @@ def _place(
             f"{path}: has no column {name!r}; without a header its "
             f"{len(columns)} columns are called 0 to {len(columns) - 1}."
         )
-    near = difflib.get_close_matches(name, columns, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(name, columns, repr)
     advice = ""
     if dialect.chosen:
-        if not near:
+        if not hint:
             advice = (
                 " If its first row is a row like the others, pass "
                 "`header`=False and name columns by number, from 0."
