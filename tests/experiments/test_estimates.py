@@ -1,4 +1,4 @@
-"""What is read of a split, about, beside what the tokenizer makes of it."""
+"""What is read of a split, about, by hand."""
 
 import dataclasses
 
