@@ -1,7 +1,7 @@
 """Errors that a user can correct."""
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _MAX_NAMES = 8
 
@@ -44,10 +44,15 @@ def first_few(names: Sequence[str]) -> str:
     return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" * (more > 0))
 
 
-def did_you_mean(value: str, names: Iterable[str]) -> str:
-    """A sentence with the name that is nearest to a wrong one, or nothing."""
+def did_you_mean(
+    value: str, names: Iterable[str], shown: Callable[[str], str] = str
+) -> str:
+    """A sentence with the name that is nearest to a wrong one, or nothing.
+
+    `shown` is how names are written: `repr` for those that may have blanks.
+    """
     near = difflib.get_close_matches(value, list(names), n=1)
-    return f" Did you mean {near[0]}?" if near else ""
+    return f" Did you mean {shown(near[0])}?" if near else ""
 
 
 def refuse_faults(

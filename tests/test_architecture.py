@@ -219,7 +219,7 @@ def test_every_public_name_exists_and_is_known_to_editors() -> None:
 def test_what_the_tests_import_of_tools_defines_no_flag_twice() -> None:
     """A process of the tests imports them all, in any order."""
     found = set()
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+    for path in sorted((ROOT / "tests").rglob("*.py")):
         for name in imports(path):
             parts = name.split(".")
             if (

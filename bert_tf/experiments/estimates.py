@@ -6,18 +6,26 @@ backward; Kaplan et al. 2020, section 2.1), and those of attention.
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from bert_tf.config import BertConfig
-from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.finetuning.data.examples import Example
+from bert_tf.finetuning.multiple_choice.files import ChoiceExample
+from bert_tf.finetuning.recipe import FinetuningRecipe, SpanRecipe, TagRecipe
 from bert_tf.memory.measurement import measure
 from bert_tf.memory.prediction import Workload
 from bert_tf.pretraining.recipe import PretrainingRecipe
+from bert_tf.text.packing import num_windows
 
 _FLOAT = 4
 # A weight, and two moments of the optimizer.
 _STATE = 3
-# Of a row in fine-tuning; real ones are seldom as long as they may be.
-_FILLED = 0.4
+# Of English text.
+_CHARACTERS_A_TOKEN = 4
+# [CLS] and two [SEP].
+_SPECIAL_TOKENS = 3
 # A trial's tokens: enough to be a fair sample, few enough for any memory.
 _TRIAL_TOKENS = 4096
 
@@ -79,16 +87,68 @@ def pretraining_bytes(recipe: PretrainingRecipe, config: BertConfig) -> float:
     return _FLOAT * num_parameters(config) * (models + _STATE * states)
 
 
+class Size(NamedTuple):
+    """How much a model reads of a split, about: rows, and their tokens."""
+
+    rows: int
+    tokens: float
+
+
+def split_size(examples: Any, recipe: FinetuningRecipe) -> Size:
+    """What a model reads of a split, by its characters alone.
+
+    Args:
+      examples: what the task loaded.
+      recipe: how they become rows.
+    """
+    longest = recipe.max_seq_length
+    if isinstance(recipe, TagRecipe):
+        tokens = _tokens(examples.words).sum()
+        count = len(examples.sentence_starts) - 1
+        if recipe.context == "document":
+            return Size(count, float(count * longest))
+        return Size(count, float(tokens + 2 * count))
+    if isinstance(recipe, SpanRecipe):
+        questions = _tokens([each.question for each in examples])
+        questions = np.minimum(questions, recipe.max_query_length)
+        contexts = _tokens([each.context for each in examples])
+        room = longest - _SPECIAL_TOKENS - questions
+        windows = num_windows(contexts, room, recipe.doc_stride)
+        shown = np.minimum(contexts, room) + questions + _SPECIAL_TOKENS
+        return Size(int(windows.sum()), float((windows * shown).sum()))
+    texts = [text for each in examples for text in _texts(each)]
+    lengths = np.minimum(_tokens(texts) + _SPECIAL_TOKENS, longest)
+    return Size(len(texts), float(lengths.sum()))
+
+
+def _texts(example: Example | ChoiceExample) -> list[str]:
+    """The texts of the rows of an example."""
+    if isinstance(example, ChoiceExample):
+        begin = example.context + example.start
+        return [begin + choice for choice in example.choices]
+    return [example.text_a + (example.text_b or "")]
+
+
+def _tokens(texts: Sequence[str]) -> np.ndarray:
+    """Tokens of texts, int64 [N], about."""
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    return -(-lengths // _CHARACTERS_A_TOKEN)
+
+
 def finetuning_work(
-    recipe: FinetuningRecipe, config: BertConfig, rows: int, dev: int
+    recipe: FinetuningRecipe, config: BertConfig, train: Size, *devs: Size
 ) -> float:
     """Floating-point operations of a fine-tuning with all its seeds."""
-    length = math.ceil(_FILLED * recipe.max_seq_length)
-    row = length * _layer_operations(config, length)
+
+    def operations(size: Size) -> float:
+        length = math.ceil(size.tokens / max(size.rows, 1))
+        return size.tokens * _layer_operations(config, length)
+
     epochs = recipe.num_train_epochs
     # An evaluation is a forward pass; one an epoch, and one of the best model.
-    return (
-        recipe.seeds * row * (rows * epochs + dev * (math.ceil(epochs) + 1) / 3)
+    evaluations = (math.ceil(epochs) + 1) / 3
+    return recipe.seeds * (
+        epochs * operations(train) + evaluations * sum(map(operations, devs))
     )
 
 

@@ -17,10 +17,12 @@ from bert_tf.config import BertConfig
 from bert_tf.corpora.sources import parse_inputs
 from bert_tf.errors import UserError, did_you_mean
 from bert_tf.experiments.estimates import (
+    Size,
     finetuning_bytes,
     finetuning_work,
     pretraining_bytes,
     pretraining_work,
+    split_size,
 )
 from bert_tf.experiments.experiment import (
     KEPT_MODELS,
@@ -66,6 +68,8 @@ _FOLDERS: Mapping[type[FinetuningRecipe], str] = {
     ChoiceRecipe: "swag",
     TagRecipe: "conll2003",
 }
+# Settings of every fine-tuning that say what is read.
+_OF_DATA = ("task", "data_dir", "encoding_errors", "max_seq_length")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,10 +117,10 @@ def make_plan(
     """
     for row in rows:
         if row not in experiment.rows:
-            named = [repr(name) for name in experiment.rows]
+            hint = did_you_mean(row, experiment.rows, repr)
             raise UserError(
-                f"`only`={row}: no such row.{did_you_mean(repr(row), named)} "
-                f"The rows are {', '.join(named)}."
+                f"`only`={row}: no such row.{hint} The rows are "
+                f"{', '.join(map(repr, experiment.rows))}."
             )
     planner = _Planner(scale, sources, load_task, words)
     cells = [c for c in experiment.cells if not rows or c.row in rows]
@@ -174,8 +178,7 @@ class _Planner:
         self.runs: dict[str, Run] = {}
         self.scored: dict[str, tuple[Task, tuple[str, ...]]] = {}
         self._corpus: list[tuple[str, int]] = []
-        self._splits: dict[FinetuningRecipe, tuple[str, ...]] = {}
-        self._rows: dict[tuple[str, str, str], int] = {}
+        self._read: dict[FinetuningRecipe, dict[str, tuple[int, Size]]] = {}
         self._kept_every: dict[str, int] = {}
         self._given: BertConfig | None = None
 
@@ -326,7 +329,8 @@ class _Planner:
         )
         self._check_model(recipe, config, init_from)
         task = template.resolve(recipe)
-        splits, num_rows = self._num_rows(name, task, recipe)
+        splits = self._read_splits(name, task, recipe)
+        counts, sizes = zip(*splits.values(), strict=True)
         run = Run(
             name=f"finetuning/{pathlib.Path(name).stem}-{label}",
             tool="run_finetuning",
@@ -334,14 +338,15 @@ class _Planner:
             needs=needs,
             task=name,
             config=config,
-            work=finetuning_work(recipe, config, *num_rows),
+            work=finetuning_work(recipe, config, *sizes),
             size=finetuning_bytes(recipe, config),
             trial=(recipe.train_batch_size, recipe.max_seq_length, 0),
         )
         # A model that is given has no run whose name says what it is.
+        num_rows = [counts[0], sum(counts[1:])]
         identity = [num_rows, None if needs else config.to_dict()]
         added = self._add(run, identity)
-        self.scored[added] = task, splits
+        self.scored[added] = task, tuple(splits)[1:]
         return added
 
     def _start(
@@ -351,14 +356,13 @@ class _Planner:
         model = wanted.model
         if model is None:
             return "given", self.sources.init_from, (), self._given_config()
+        pretraining = (
+            model.pretraining if isinstance(model, AfterSteps) else model
+        )
+        run = self.pretraining(pretraining)
         steps = ""
         if isinstance(model, AfterSteps):
-            pretraining = model.pretraining
-            run = self.pretraining(pretraining)
             steps = f"/models/step-{self._kept_every[run] * model.part:08d}"
-        else:
-            pretraining = model
-            run = self.pretraining(pretraining)
         label = pathlib.PurePath(run).name.rpartition("-")[0]
         return (
             label + steps.replace("/models/", "-"),
@@ -411,28 +415,29 @@ class _Planner:
         )
         return str(pathlib.Path(self.sources.data_dir) / below)
 
-    def _num_rows(
+    def _read_splits(
         self, name: str, task: Task, recipe: FinetuningRecipe
-    ) -> tuple[tuple[str, ...], tuple[int, int]]:
-        """The splits to score, and how many rows to train on and to score."""
-        # Of all that is not about the model; it says which splits are missing.
-        like = dataclasses.replace(recipe, init_from="")
-        try:
-            if like not in self._splits:
-                self._splits[like] = task.splits(task.dev_splits, recipe)
-            splits = self._splits[like]
-            for split in (task.train_split, *splits):
-                key = (name, recipe.data_dir, split)
-                if key not in self._rows:
-                    self._rows[key] = len(task.load(split, recipe))
-        except UserError as error:
-            why = str(error).rstrip(".")
-            raise UserError(
-                f"{name}: {why}; `stand_in`={name}:OTHER puts another task in "
-                "its place."
-            ) from None
-        counts = [
-            self._rows[name, recipe.data_dir, split]
-            for split in (task.train_split, *splits)
-        ]
-        return splits, (counts[0], sum(counts[1:]))
+    ) -> dict[str, tuple[int, Size]]:
+        """The split to train on, then those to score: examples and size."""
+        # Of what is about the data; it says which splits are missing.
+        neutral: dict[str, Any] = {
+            field.name: field.default
+            for field in dataclasses.fields(FinetuningRecipe)
+            if field.name not in _OF_DATA
+        }
+        like = dataclasses.replace(recipe, **neutral)
+        if like not in self._read:
+            found = {}
+            try:
+                splits = task.splits(task.dev_splits, like)
+                for split in (task.train_split, *splits):
+                    examples = task.load(split, like)
+                    found[split] = len(examples), split_size(examples, like)
+            except UserError as error:
+                why = str(error).rstrip(".")
+                raise UserError(
+                    f"{name}: {why}; `stand_in`={name}:OTHER puts another task "
+                    "in its place."
+                ) from None
+            self._read[like] = found
+        return self._read[like]

@@ -33,6 +33,7 @@ _POLL_SECONDS = 0.5
 _SECONDS_BETWEEN_LINES = 60.0
 # Of a bar's last line in a log.
 _PERCENT = re.compile(r"(\w[\w ]*): +(\d+)%\|")
+_SEED = re.compile(r"^seed \d+, seed_(\d+) of (\d+)$", re.MULTILINE)
 _TAIL_BYTES = 4096
 
 
@@ -413,10 +414,17 @@ class _Process:
         return f"{found[-1][0]} {found[-1][1]} %" if found else "starting"
 
     def done(self) -> float:
-        """What part of it is done, by the last bar of a training."""
-        found = _PERCENT.findall(self._tail())
-        shares = [int(n) / 100 for title, n in found if title == "training"]
-        return min(shares[-1], 0.99) if shares else 0.0
+        """What part of it is done, by its seeds and the bar of a training."""
+        text = self.log_file.read_text(encoding="utf-8", errors="replace")
+        # Of its last start.
+        text = text[text.rfind("\n$ ") + 1 :]
+        before, seeds, begin = 0, 1, 0
+        for seed in _SEED.finditer(text):
+            before, seeds = int(seed[1]) - 1, int(seed[2])
+            begin = seed.end()
+        bars = _PERCENT.findall(text, begin)
+        shares = [int(n) / 100 for title, n in bars if title == "training"]
+        return min((before + (shares or [0.0])[-1]) / seeds, 0.99)
 
 
 def duration(seconds: float) -> str:

@@ -242,7 +242,7 @@ def _of_sentences(
     if label not in labels:
         raise UserError(
             f"`target`={label}: is no label of this model; they are "
-            f"{', '.join(labels)}.{did_you_mean(label, labels)}"
+            f"{', '.join(labels)}.{did_you_mean(label, labels, repr)}"
         )
     number = labels.index(label)
     if served.threshold is None:

@@ -18,6 +18,7 @@ from bert_tf.experiments.running import (
     Run,
     RunFolders,
     Runner,
+    _Process,
     duration,
 )
 from bert_tf.files import lock_now
@@ -198,3 +199,28 @@ def test_time_left_is_by_what_was_done(tmp_path):
     assert runner(plan, tmp_path).seconds_left() == pytest.approx(260.0)
     assert duration(3725) == "1 h 2 min"
     assert duration(65) == "1 min 5 s"
+
+
+def test_part_that_is_done_counts_seeds(tmp_path):
+    log = (
+        "training: 100%|###| 9/9\n$ a\nseed 5, seed_1 of 4\n"
+        "training: 100%|###| 9/9\nseed 6, seed_2 of 4\n"
+    )
+    process = _Process(
+        run("a"),
+        RunFolders(tmp_path),
+        lock_now(tmp_path / "a.lock"),
+        [sys.executable, "-c", ""],
+        "a",
+    )
+    process.popen.wait()
+    for more, part in (
+        ("", 0.25),
+        ("training:  60%|###| 5/9\n", 0.4),
+        ("$ a\n", 0.0),
+        ("training:  50%|###| 5/9\n", 0.5),
+    ):
+        log += more
+        process.log_file.write_text(log)
+        assert process.done() == pytest.approx(part)
+    process.close()

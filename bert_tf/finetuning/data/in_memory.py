@@ -140,9 +140,10 @@ def _column(table: Table, column: str, setting: str, name: str) -> Any:
     if column in table:
         return table[column]
     columns = [str(each) for each in table]
+    near = did_you_mean(column, columns, repr)
     raise UserError(
-        f"{name}: has no column {column!r}.{did_you_mean(column, columns)} Its "
-        f"columns are {first_few(columns)}; choose one with `{setting}`."
+        f"{name}: has no column {column!r}.{near} Its columns are "
+        f"{first_few(columns)}; choose one with `{setting}`."
     )
 
 

@@ -415,7 +415,7 @@ def _place(
             f"{path}: has no column {name!r}; without a header its "
             f"{len(columns)} columns are called 0 to {len(columns) - 1}."
         )
-    near = did_you_mean(name, columns)
+    near = did_you_mean(name, columns, repr)
     advice = ""
     if dialect.chosen and len(columns) == 1 and dialect.format == TSV:
         advice = " If no tabs divide them, leave out `format`=tsv."
