@@ -210,11 +210,15 @@ class TextClassifier(keras.Model):
             )
         data = self._data.make("x", x, y, sample_weight, batch_size, shuffle)
         if validation_data is not None:
-            rows = keras.utils.unpack_x_y_sample_weight(validation_data)
+            texts, labels, weights = keras.utils.unpack_x_y_sample_weight(
+                validation_data
+            )
             size = validation_batch_size
-            if not isinstance(rows[0], tf.data.Dataset):
+            if not isinstance(texts, tf.data.Dataset):
                 size = size or batch_size
-            validation_data = self._data.make("validation_data", *rows, size)
+            validation_data = self._data.make(
+                "validation_data", texts, labels, weights, size
+            )
         if class_weight is not None:
             class_weight = {
                 self._data.number(key, "`class_weight`"): weight
