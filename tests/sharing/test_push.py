@@ -1,6 +1,7 @@
 """A model is pushed whole, without what is nobody else's business."""
 
 import pathlib
+import tempfile
 
 import pytest
 
@@ -44,14 +45,15 @@ def hub():
 
 def push(model, to, *flags, hub: Hub | None = None, token: str = TOKEN):
     """The command, whose hub is the given one, or none that answers."""
-    environment = {
-        "HF_ENDPOINT": hub.address if hub else "http://127.0.0.1:9",
-        "HF_HOME": str(pathlib.Path(model).parent / f"cache-{token}"),
-        "HF_TOKEN": token,
-        "HF_HUB_DISABLE_XET": "1",
-    }
     words = (f"--model={model}", f"--to={to}", *flags)
-    return commands.run("tools.push", *words, environment=environment)
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {
+            "HF_ENDPOINT": hub.address if hub else "http://127.0.0.1:9",
+            "HF_HOME": cache,
+            "HF_TOKEN": token,
+            "HF_HUB_DISABLE_XET": "1",
+        }
+        return commands.run("tools.push", *words, environment=environment)
 
 
 def refused(*arguments, **more) -> str:
