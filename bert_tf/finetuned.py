@@ -12,6 +12,7 @@ from bert_tf.files import write_text
 from bert_tf.finetuning import (
     UserChoiceTask,
     UserFileTask,
+    UserQuestionAnsweringTask,
     UserTokenClassificationTask,
 )
 from bert_tf.finetuning.data.in_memory import file_of
@@ -25,6 +26,7 @@ from bert_tf.training.run_folder import has_trained, refuse_other_folders
 _TASKS: dict[str, type[TaskTemplate]] = {
     "sentence": UserFileTask,
     "choice": UserChoiceTask,
+    "questions": UserQuestionAnsweringTask,
     "tagging": UserTokenClassificationTask,
 }
 # Settings that arguments of `finetune` stand for.
@@ -95,7 +97,7 @@ def finetune(
         task with files of its own the folder of them.
       dev: what to evaluate on, likewise; without it, a tenth of `train` is
         split off, or what the setting dev_share says.
-      task: sentence, choice or tagging, or a task: that of a task file, or
+      task: sentence, choice, questions or tagging, or a task: that of a task file, or
         `UserFileTask(...)` with scores of one's own.
       output_dir: becomes the model folder; that of a run with other settings
         or data is refused.

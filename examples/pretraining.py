@@ -16,7 +16,7 @@ from bert_tf.records.recipe import RecordsRecipe
 vocabulary = bert_tf.train_vocab(sys.argv[1], vocab_size=2000)
 vocabulary.save("out/vocab.txt")
 
-recipe = RecordsRecipe(max_seq_length=64)
+recipe = RecordsRecipe(max_seq_length=64, held_out=0.1)
 report = create_records([sys.argv[1]], "out/vocab.txt", "out/records", recipe)
 print(report)
 

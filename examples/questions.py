@@ -6,7 +6,6 @@ python examples/questions.py MODEL
 import sys
 
 import bert_tf
-from bert_tf.finetuning import UserQuestionAnsweringTask
 
 FERRY = "The ferry leaves at seven. Anna Larsen has sold tickets since 1998."
 LIGHT = "The lighthouse was built in 1854 after the wreck of the Margaret."
@@ -26,11 +25,11 @@ run = bert_tf.finetune(
     sys.argv[1],
     QUESTIONS,
     dev=QUESTIONS,
-    task=UserQuestionAnsweringTask(name="questions"),
+    task="questions",
     output_dir="out/questions",
     num_train_epochs=3,
     train_batch_size=2,
-    settings={f"{name}_column": name for name in QUESTIONS},
+    settings={"with_null": True},
 )
 answer = run.model(question="When does it leave?", context=FERRY)
 print(answer["answer"], answer["start"], answer["no_answer_probability"])

@@ -1,8 +1,7 @@
 """Your own questions on texts, described by settings alone.
 
 python -m tools.run_finetuning --task=questions --mode=train,eval \\
-    --set train_file=faq.csv --set question_column=question \\
-    --set context_column=text --set answer_column=answer \\
+    --set train_file=faq.csv --set context_column=text \\
     --init_from=MODEL --output_dir=out
 """
 

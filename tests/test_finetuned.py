@@ -194,7 +194,7 @@ BAD = [
     (
         {"texts": ["a"]},
         TABLE,
-        "`train`: has no column 'text'. Did you mean texts?",
+        "`train`: has no column 'text'. Did you mean 'texts'?",
     ),
     ({"text": ["a"]}, TABLE, "`train`: has no column 'label'. Its columns are"),
     ({}, CHOICES, "`train`: has no columns; give"),

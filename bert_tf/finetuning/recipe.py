@@ -333,10 +333,12 @@ class UserQuestionRecipe(SpanRecipe, UserFilesRecipe):
         "", "own file to evaluate on; empty splits it off the training file"
     )
     test_file: str = setting("", "own file to predict; needs no answers")
-    question_column: str = setting("", "column of the question")
-    context_column: str = setting("", "column of the text to answer it from")
+    question_column: str = setting("question", "column of the question")
+    context_column: str = setting(
+        "context", "column of the text to answer it from"
+    )
     answer_column: str = setting(
-        "",
+        "answer",
         "column of the answer, in JSON of one or a list of them; empty where "
         "there is none",
     )
