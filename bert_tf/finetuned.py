@@ -97,8 +97,8 @@ def finetune(
         task with files of its own the folder of them.
       dev: what to evaluate on, likewise; without it, a tenth of `train` is
         split off, or what the setting dev_share says.
-      task: sentence, choice, questions or tagging, or a task: that of a task file, or
-        `UserFileTask(...)` with scores of one's own.
+      task: sentence, choice, questions or tagging, or a task: that of a task
+        file, or `UserFileTask(...)` with scores of one's own.
       output_dir: becomes the model folder; that of a run with other settings
         or data is refused.
       text_columns: column of the text, or two of a pair, comma-separated; of
