@@ -91,7 +91,7 @@ def small_model_folder(tmp_path) -> pathlib.Path:
         num_hidden_layers=2,
         num_attention_heads=2,
         intermediate_size=64,
-        max_position_embeddings=64,
+        max_position_embeddings=128,
     )
     folder = tmp_path / "demo_output" / "model"
     folder.mkdir(parents=True)
@@ -104,12 +104,36 @@ def small_model_folder(tmp_path) -> pathlib.Path:
     return folder
 
 
+@pytest.mark.slow
+def test_the_first_program(small_model_folder, tmp_path, monkeypatch, capsys):
+    """The program as printed, and that its model can be loaded again."""
+    (program,) = blocks("README.md", "python")
+    monkeypatch.chdir(tmp_path)
+    exec(program, {})
+    *_, scores, answers = capsys.readouterr().out.splitlines()
+    assert scores.endswith("out/films/report.html")
+    asked = ["A moving film.", "Dull and empty."]
+    assert answers == str(bert_tf.load("out/films")(asked))
+
+
+@pytest.mark.slow
+def test_the_program_on_strings(small_model_folder, tmp_path, monkeypatch):
+    program, _ = blocks("docs/keras.md", "python")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(program, names)
+    model = keras.saving.load_model("films.keras")
+    text = ["A moving film."]
+    expected = names["model"].predict(text)
+    np.testing.assert_allclose(model.predict(text), expected, atol=1e-6)
+
+
 # Keras 3.15 says so of every data set that is fitted with its defaults.
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.shuffle=True. was passed")
-def test_the_program(small_model_folder, tmp_path, monkeypatch):
+def test_the_keras_program(small_model_folder, tmp_path, monkeypatch):
     """The program as printed, on rows of our own and at a higher rate."""
-    (program,) = blocks("README.md", "python")
+    _, program = blocks("docs/keras.md", "python")
     assert len(program.strip().splitlines()) <= 32
     texts = tf.constant((POSITIVE + NEGATIVE) * 128)
     labels = tf.constant([1] * 3 + [0] * 3, tf.int64)
