@@ -113,11 +113,11 @@ def predict_file(
     done = writer.num_rows - before
     speed = done / max(time.monotonic() - begun, 1e-9)
     found = f"{writer.num_answered:,} of {writer.num_rows:,} rows answered"
-    if refused := writer.num_rows - writer.num_answered:
-        where = _errors_file(target) if is_file else "the lines above"
-        found += f"; {where} says why {refused:,} are not"
+    if writer.num_answered < writer.num_rows:
+        where = _errors_file(target) if is_file else "standard error"
+        found += f"; {where} says why the others are not"
     place = output if is_file else "standard output"
-    return f"{place}: {found}; {speed:,.0f} rows/s."
+    return f"{place}: {found}; {speed:,.1f} rows/s."
 
 
 def _check(path: str, output: pathlib.Path) -> None:
@@ -270,8 +270,8 @@ class _StandardOutput:
         sys.stdout.buffer.write(_to_json(lines))
         sys.stdout.buffer.flush()
         for error in errors:
-            log(f"row {error['row']}: {error['error']}")
-            self.first_error = self.first_error or error["error"]
+            log(_fault(error))
+            self.first_error = self.first_error or _fault(error)
 
     def finish(self) -> None:
         """Everything is written."""
@@ -350,7 +350,7 @@ class _PartialFile:
             text = _to_json(lines)
         self.num_answered += len(lines)
         if errors and not self.first_error:
-            self.first_error = errors[0]["error"]
+            self.first_error = _fault(errors[0])
         for name, written in (("output", text), ("errors", _to_json(errors))):
             self._files[name].write(written)
             self._files[name].flush()
@@ -392,6 +392,10 @@ class _PartialFile:
                 f"{self._folder}: {self.num_rows:,} rows are done; the same "
                 "command goes on behind them."
             )
+
+
+def _fault(error: dict) -> str:
+    return f"row {error['row']}: {error['error']}"
 
 
 def _to_json(lines: list[dict]) -> bytes:

@@ -218,7 +218,9 @@ class Columns:
                     raise row.fault
                 yield InputRow(row.number, self.asked(row, path))
             except UserError as error:
-                yield InputRow(row.number, None, str(error))
+                place = f"{path}, row {row.number}: "
+                fault = str(error).removeprefix(place)
+                yield InputRow(row.number, None, fault)
 
 
 def is_txt(path: str, settings: PredictSettings) -> bool:

@@ -168,9 +168,8 @@ def test_columns_are_those_of_the_training(kind, tmp_path):
     )
     assert (lines[0]["text"], lines[0]["choices"]) == ("the", ["x", "A"])
     (error,) = read(tmp_path / "out.jsonl.errors.jsonl")
-    assert (
-        "row 2: 'c' is the one column of choices and no list" in error["error"]
-    )
+    assert error["row"] == 2
+    assert error["error"].startswith("'c' is the one column of choices and no")
 
 
 def test_bad_rows_are_lines_and_not_the_end(kind, tmp_path, capsys):
@@ -199,14 +198,14 @@ def test_bad_rows_are_lines_and_not_the_end(kind, tmp_path, capsys):
     ):
         assert why in error["error"]
     assert "2 of 7 rows answered; " in summary
-    assert "out.jsonl.errors.jsonl says why 5 are not" in summary
+    assert "out.jsonl.errors.jsonl says why the others are not" in summary
     # Another run without such rows takes the file away.
     source.write_text("text\n[MASK]\n")
     predict_file(tmp_path / "pretrained", source, output)
     assert not (tmp_path / "out.jsonl.errors.jsonl").exists()
     source.write_text("text\nthe\nferry\n")
     line = error_of(predict_file, tmp_path / "pretrained", source, output)
-    assert "none of its 2 rows has an answer. The first: text holds no" in line
+    assert "none of its 2 rows has an answer. The first: row 2: text" in line
     # What was there stays, and nothing is left of it.
     assert not list(tmp_path.glob("*.partial"))
     assert len(read(output)) == 1
