@@ -261,7 +261,7 @@ def _markdown(
     lines = [
         f"# {_escaped(results['title'])}",
         "",
-        f"| | {' | '.join(names)} |",
+        f"| {_escaped(results['across'])} | {' | '.join(names)} |",
         f"|---|{'---:|' * len(results['columns'])}",
     ]
     for row, cells in table.items():
