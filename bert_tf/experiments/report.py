@@ -24,8 +24,10 @@ from bert_tf.finetuning.report.texts import showable
 from bert_tf.finetuning.results import RESULTS_FILE
 from bert_tf.training.history import finite_values, write_numbers
 
-# What Markdown takes for markup.
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>|#~$&!+]|^-|(?<=\d)[.)](?=\s))")
+# What Markdown takes for markup, in a line or where one begins.
+_MARKUP = re.compile(
+    r"([\\`*_{}\[\]<>|#~$&!]|^[-+]|(?<=^\d)[.)](?=\s)|(?<=^\d\d)[.)](?=\s))"
+)
 
 
 def write_report(
@@ -259,7 +261,7 @@ def _markdown(
     lines = [
         f"# {_escaped(results['title'])}",
         "",
-        f"| | {' | '.join(names)} |",
+        f"| {_escaped(results['across'])} | {' | '.join(names)} |",
         f"|---|{'---:|' * len(results['columns'])}",
     ]
     for row, cells in table.items():
