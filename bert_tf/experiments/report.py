@@ -24,9 +24,10 @@ from bert_tf.finetuning.report.texts import showable
 from bert_tf.finetuning.results import RESULTS_FILE
 from bert_tf.training.history import finite_values, write_numbers
 
-# What Markdown takes for markup, in a line or where one begins.
+# What Markdown takes for markup: a number or sign that makes a line one of a
+# list, and some characters anywhere.
 _MARKUP = re.compile(
-    r"([\\`*_{}\[\]<>|#~$&!]|^[-+]|(?<=^\d)[.)](?=\s)|(?<=^\d\d)[.)](?=\s))"
+    r"(^\d+)?((?(1)[.)](?=\s)|(?:^[-+]|[\\`*_{}\[\]<>|#~$&!])))"
 )
 
 
@@ -247,7 +248,7 @@ def _made(facts: Mapping[str, Any]) -> dict[str, str]:
 
 def _escaped(text: Any) -> str:
     """A text in a line of Markdown, without any markup of its own."""
-    return _MARKUP.sub(r"\\\1", " ".join(showable(str(text)).split()))
+    return _MARKUP.sub(r"\1\\\2", " ".join(showable(str(text)).split()))
 
 
 def _markdown(

@@ -1,4 +1,4 @@
-"""What is read of a split, about, by hand."""
+"""Estimated sizes of splits, beside ones computed by hand."""
 
 import dataclasses
 

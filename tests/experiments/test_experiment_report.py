@@ -187,7 +187,7 @@ def partial(tmp_path_factory) -> pathlib.Path:
     table = experiment(
         {"BERT": (84.4, 88.4), HOSTILE: (83.9, None), "LTR": (82.1, 84.3)},
         paper_rows={"OpenAI | GPT": {"MNLI": 82.1}},
-        notes=["<b>a note</b>"],
+        notes=["<b>a note</b>", "123. of (10) rows", "+ 1.5 + (0.4) is it"],
     )
     numbers = {
         ("BERT", "MNLI"): found(BASE),
@@ -259,6 +259,8 @@ def test_the_table(partial):
     ):
         assert part in text
     assert "<script" not in re.sub(r"\\<", "", text)
+    # Lists begin with a line alone.
+    assert "- 123\\. of (10) rows\n- \\+ 1.5 + (0.4) is it\n" in text
 
 
 def test_the_page_is_complete_and_needs_nothing(partial):
