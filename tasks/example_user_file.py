@@ -14,7 +14,7 @@ def cost(labels, predictions):
 
 FILE = {"train_file": "mails.csv", "text_columns": "text"}
 TASK = UserFileTask(
-    name="example_user_file",
+    "example_user_file",
     scores={"cost": cost},
     lower_is_better=("cost",),
     defaults=FILE | {"label_column": "label"},

@@ -102,7 +102,7 @@ class TaskTemplate(abc.ABC):
       defaults: settings of the recipe that this task changes.
     """
 
-    name: str
+    name: str = dataclasses.field(kw_only=False)
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     # The settings that it takes.

@@ -55,7 +55,7 @@ def examined(tmp_path, tokenizer):
         label_column="l",
         max_seq_length=6,
     )
-    task = UserFileTask(name="own").resolve(recipe)
+    task = UserFileTask("own").resolve(recipe)
     return look(task, recipe, tokenizer)
 
 
@@ -100,7 +100,7 @@ def test_pairs_count_both_texts(tmp_path, tokenizer):
         label_column="l",
         label_kind="regression",
     )
-    task = UserFileTask(name="own").resolve(recipe)
+    task = UserFileTask("own").resolve(recipe)
     examined = look(task, recipe, tokenizer)
     numbers = examined.numbers
     part = numbers["splits"]["train"]
@@ -184,7 +184,7 @@ def test_remarks_on_labels(tmp_path, tokenizer):
         text_columns="t",
         label_column="l",
     )
-    examined = look(UserFileTask(name="own").resolve(recipe), recipe, tokenizer)
+    examined = look(UserFileTask("own").resolve(recipe), recipe, tokenizer)
     begins = ("remark: label", "remark: few rows")
     lines = map(str.strip, examined.lines)
     assert [line for line in lines if line.startswith(begins)] == [
@@ -230,7 +230,7 @@ def test_empty_texts_and_several_labels(tmp_path, tokenizer):
         label_kind="multi_label",
         empty_text="keep",
     )
-    task = UserFileTask(name="own").resolve(recipe)
+    task = UserFileTask("own").resolve(recipe)
     examined = look(task, recipe, tokenizer)
     numbers = examined.numbers
     part = numbers["splits"]["train"]
