@@ -196,7 +196,7 @@ def test_broken_files(write, name, content, expected):
 def test_a_column_of_nearly_that_name(write):
     path = write("t.tsv", "sentence\tlabels\nx\t1\n")
     line = error_of(path, ["label"])
-    assert "has no column 'label'. Did you mean labels?" in line
+    assert "has no column 'label'. Did you mean 'labels'?" in line
     line = error_of(path, ["label"], header=False)
     assert "its 2 columns are called 0 to 1" in line
 

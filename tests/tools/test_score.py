@@ -164,9 +164,10 @@ def test_files_that_do_not_fit(files, predictions, expected):
 
 def test_names():
     assert task_names() == [
-        *("choice", "cola", "conll2003", "conll2003_features", "mnli"),
-        *("mrpc", "qnli", "qqp", "rte", "sentence", "squad_v1", "squad_v2"),
-        *("sst2", "stsb", "swag", "tagging", "wnli"),
+        *("choice", "cola", "conll2003", "conll2003_features"),
+        *("example_user_file", "mnli", "mrpc", "qnli", "qqp", "questions"),
+        *("rte", "sentence", "squad_v1", "squad_v2", "sst2", "stsb", "swag"),
+        *("tagging", "wnli"),
     ]
     for name in task_names():
         assert load_task(name).name == name
