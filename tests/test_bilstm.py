@@ -6,8 +6,13 @@ import json
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
-from model_helpers import encoder_inputs, fill, numpy, small_config
+from model_helpers import (
+    encoder_inputs,
+    fill,
+    gradients_in_every_form,
+    numpy,
+    small_config,
+)
 from reference_bert import ReferenceBert
 
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
@@ -17,7 +22,7 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.extraction.embed import embed
 from bert_tf.layers import BiLSTM
-from bert_tf.models import bert_classifier, restore
+from bert_tf.models import restore
 from bert_tf.serving.pretrained import PretrainedModel
 from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from bert_tf.training.run_folder import digest
@@ -122,39 +127,7 @@ def test_new_ones_are_drawn() -> None:
 
 
 def test_gradients_in_every_form() -> None:
-    """Padded, unpadded, and with blocks that are computed again."""
-    found = []
-    for rematerialize in (False, True):
-        encoder = fill(
-            BertEncoder(small_config(bilstm=True), rematerialize=rematerialize),
-            scale=0.2,
-        )
-        batch = encoder_inputs(encoder.config, rows=9)
-        batch = {k: tf.constant(v) for k, v in batch.items()}
-        for unpadded in (False, True):
-            model = bert_classifier(encoder, 3, 0.0, unpadded=unpadded)
-            model.layers[-1].set_weights(
-                [np.linspace(-1, 1, 72).reshape(24, 3), np.zeros(3)]
-            )
-
-            @tf.function(
-                input_signature=[
-                    {k: tf.TensorSpec([9, None], tf.int32) for k in batch}
-                ]
-            )
-            def gradients(batch, model=model, encoder=encoder):
-                with tf.GradientTape() as tape:
-                    logits = model(batch, training=True)
-                    loss = tf.reduce_sum(keras.ops.softmax(logits)[:, 0])
-                variables = [w.value for w in encoder.trainable_weights]
-                return tape.gradient(loss, variables)
-
-            found.append([numpy(g) for g in gradients(batch)])
-    largest = max(np.abs(g).max() for g in found[0])
-    assert all(np.abs(g).max() > 1e-7 for g in found[0])
-    for others in found[1:]:
-        for mine, theirs in zip(others, found[0], strict=True):
-            np.testing.assert_allclose(mine, theirs, atol=1e-5 * largest)
+    gradients_in_every_form(small_config(bilstm=True))
 
 
 def test_rows_of_several_sequences_are_refused() -> None:

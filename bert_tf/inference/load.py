@@ -173,20 +173,18 @@ class LoadedModel:
             CHOICES: choices,
             "start": start,
         }
-        rows, is_list = self._rows(
-            {name: v for name, v in given.items() if v is not None}
-        )
+        rows, lists = self._rows(given)
         answers: list[Answer] = [{} for _ in rows]
         with Progress(
             "answering", len(rows), 0, " rows", passing=True
         ) as progress:
             for number, answer in self.answers(rows):
                 if isinstance(answer, Refusal):
-                    place = f"[{number}]" if is_list else ""
+                    place = f"[{number}]" if lists else ""
                     raise UserError(f"`{answer.column}`{place} {answer.why}")
                 answers[number] = answer
                 progress.update(1)
-        return answers if is_list else answers[0]
+        return answers if lists else answers[0]
 
     def explain(
         self,
@@ -241,10 +239,8 @@ class LoadedModel:
             "start": start,
         }
         check_settings(self.served, method, steps)
-        given = {name: v for name, v in given.items() if v is not None}
-        rows, is_list = self._rows(given)
-        if is_list:
-            lists = [n for n, v in given.items() if not isinstance(v, str)]
+        rows, lists = self._rows(given)
+        if lists:
             name = next((n for n in lists if n != CHOICES), CHOICES)
             raise UserError(
                 f"`{name}` is a list of rows; one answer is explained at a "
@@ -339,8 +335,15 @@ class LoadedModel:
             )
         return self._extractors[settings]
 
-    def _rows(self, given: Mapping[str, Any]) -> tuple[list[Question], bool]:
-        """The rows that arguments ask, and whether any was a list."""
+    def _rows(
+        self, given: Mapping[str, Any]
+    ) -> tuple[list[Question], tuple[str, ...]]:
+        """The rows that arguments ask, and which arguments are lists of rows.
+
+        Args:
+          given: by column; None was not given.
+        """
+        given = {name: v for name, v in given.items() if v is not None}
         columns = self.served.columns
         takes = f"this model, of {self.served.task}, takes " + " and ".join(
             f"`{name}`" for name in columns
@@ -367,7 +370,7 @@ class LoadedModel:
             dict(zip(columns, row, strict=True))
             for row in zip(*filled, strict=True)
         ]
-        return rows, bool(sizes)
+        return rows, tuple(sizes)
 
 
 def load(

@@ -32,12 +32,6 @@ _SETTINGS = {
     CHOICES: "choice_columns",
     START: "start_column",
 }
-# SWAG's, as `finetuning.multiple_choice.files.SWAG_COLUMNS` has them.
-_SWAG = {
-    "text": "sent1",
-    START: "sent2",
-    CHOICES: "ending0,ending1,ending2,ending3",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,11 +134,22 @@ class Columns:
             if (folder / file).is_file():
                 said |= read_json_object(folder / file)
         texts = map(str.strip, str(said.get("text_columns", "")).split(","))
-        known = dict(zip(("text", "text_b"), texts, strict=False))
+        known: dict[str, str | None] = dict(
+            zip(("text", "text_b"), texts, strict=False)
+        )
         if CHOICES in columns:
             known = {"text": said.get("context_column", "")}
             if START in columns and not known["text"]:
-                known = _SWAG
+                # A command that shows its help needs no NumPy.
+                from bert_tf.finetuning.multiple_choice.files import (
+                    SWAG_COLUMNS,
+                )
+
+                known = {
+                    "text": SWAG_COLUMNS.context,
+                    START: SWAG_COLUMNS.start,
+                    CHOICES: ",".join(SWAG_COLUMNS.choices),
+                }
         places = {}
         for name in columns:
             field = _SETTINGS[name]

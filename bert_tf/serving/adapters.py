@@ -1,6 +1,5 @@
 """Several adapters (LoRA) of one base model, which is in memory once."""
 
-import functools
 import os
 import pathlib
 import re
@@ -106,4 +105,4 @@ def _share_base(
         with keras.StatelessScope(state_mapping=pairs):
             return model(inputs, training=False)
 
-    served.forward = functools.partial(forward)
+    served.forward = forward

@@ -66,7 +66,10 @@ class TextModel(tf.Module, abc.ABC):
         # The variables, not the Keras model: with that, each would be written
         # twice, and TensorFlow Serving's loader would leave one unset.
         self.weights = [variable.value for variable in model.weights]
-        self.forward = functools.partial(model, training=False)
+        self._model = lambda: model
+        self.forward: Callable[..., Any] = functools.partial(
+            model, training=False
+        )
         self.tokenizer = tokenizer
         self.max_seq_length = max_seq_length
         self.labels = tuple(labels)
@@ -87,7 +90,7 @@ class TextModel(tf.Module, abc.ABC):
     @property
     def model(self) -> keras.Model:
         """The Keras model."""
-        return self.forward.func
+        return self._model()
 
     @abc.abstractmethod
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
