@@ -34,6 +34,7 @@ ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 QUERY_VALUE, ALL_DENSE = LORA_ON = ("query_value", "all_dense")
 
 _LORA = ("lora_rank", "lora_alpha", "lora_on")
+_MAY_BE_ZERO = ("lora_rank", "attention_head_size")
 
 # A damaged file may ask for more than fits into any memory.
 _MAX_LAYERS = 10_000
@@ -92,14 +93,20 @@ class BertConfig(Settings):
     lora_on: str = setting(
         QUERY_VALUE, f"the updated kernels, one of {', '.join(LORA_ON)}"
     )
+    attention_head_size: int = setting(
+        0, "width of an attention head, D; 0 takes H / N"
+    )
 
     def __post_init__(self) -> None:
         for name, kind in self.kinds().items():
             value = check_kind(name, kind, getattr(self, name), "BertConfig")
             if kind is float and not math.isfinite(value):
                 raise UserError(f"{name} is {value}; it must be a number.")
-            if kind is int and value < 1 and name != "lora_rank":
-                raise UserError(f"{name} is {value}; it must be at least 1.")
+            least = 0 if name in _MAY_BE_ZERO else 1
+            if kind is int and value < least:
+                raise UserError(
+                    f"{name} is {value}; it must be at least {least}."
+                )
         if self.num_hidden_layers > _MAX_LAYERS:
             raise UserError(
                 f"num_hidden_layers is {self.num_hidden_layers}; it must be "
@@ -119,7 +126,8 @@ class BertConfig(Settings):
                 f"masked_lm_layer_norm_eps is {self.masked_lm_layer_norm_eps}; "
                 "it must be above 0, or 0 to take layer_norm_eps."
             )
-        if self.hidden_size % self.num_attention_heads:
+        uneven = self.hidden_size % self.num_attention_heads
+        if uneven and not self.attention_head_size:
             raise UserError(
                 f"hidden_size {self.hidden_size} is not a multiple of "
                 f"num_attention_heads {self.num_attention_heads}."
@@ -154,13 +162,22 @@ class BertConfig(Settings):
                 f"{', '.join(ACTIVATIONS)}, or nothing to take hidden_act."
             )
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields by name; those of a BiLSTM and of LoRA where there is one.
+    @property
+    def attention_size(self) -> int:
+        """The width of all heads side by side, N * D."""
+        if self.attention_head_size:
+            return self.num_attention_heads * self.attention_head_size
+        return self.hidden_size
 
-        So that files and fingerprints of other models stay what they were
-        before there was one.
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name; later ones where they change something.
+
+        Those of a BiLSTM, of LoRA and of the heads' width, so that files and
+        fingerprints of other models stay what they were before there was one.
         """
         values = super().to_dict()
+        if not self.attention_head_size:
+            del values["attention_head_size"]
         if not self.bilstm:
             del values["bilstm"]
         if not self.lora_rank:

@@ -60,13 +60,13 @@ class ReferenceBert:
         return self.norm(words + types + places, f"{tables}/LayerNorm")
 
     def attend(self, x, mask, name):
-        """Context [S, H] and probabilities [N, S, S] of one row."""
+        """Context [S, A] and probabilities [N, S, S] of one row."""
         heads = self.config.num_attention_heads
-        size = self.config.hidden_size // heads
         query, key, value = (
             self.dense(x, f"{name}/self/{part}")
             for part in ("query", "key", "value")
         )
+        size = query.shape[-1] // heads
         length = len(x)
         contexts, probabilities = [], []
         for head in range(heads):

@@ -213,6 +213,14 @@ def save_checkpoint(
                 f"{checkpoint.source}: {to} has no place for a BiLSTM (bilstm "
                 "is true); write bert_tf."
             )
+        config = checkpoint.config
+        if config.attention_size != config.hidden_size:
+            raise UserError(
+                f"{checkpoint.source}: {to} has no place for "
+                f"{config.num_attention_heads} attention heads of "
+                f"{config.attention_head_size} in a model of "
+                f"{config.hidden_size} (attention_head_size); write bert_tf."
+            )
     checkpoint = adapter.merged(_checked(checkpoint))
     _save(pathlib.Path(folder), checkpoint, to, FAMILIES[to].write)
 

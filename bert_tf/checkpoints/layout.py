@@ -72,8 +72,8 @@ class Part:
       kind: what it is made of.
       ours: what our names of its arrays begin with.
       sizes: of its first array, [rows, width], [in, out], [labels, in] or
-        [width]: fields of `BertConfig`, numbers, or None. An LSTM's follow
-        from hidden_size.
+        [width]: attributes of `BertConfig`, numbers, or None. An LSTM's
+        follow from hidden_size.
       hugging_face: in transformers, without the prefix of the encoder.
       model_garden: attributes from an object of Model Garden's to the layer;
         empty where it has none.
@@ -118,6 +118,7 @@ class Part:
 
 
 _HIDDEN, _INNER = "hidden_size", "intermediate_size"
+_ATTENTION = "attention_size"
 _SQUARE = (_HIDDEN, _HIDDEN)
 _EMBEDDINGS = (
     Part(
@@ -161,7 +162,7 @@ _LAYER = (
         Part(
             Kind.DENSE,
             f"{_OURS}/attention/self/{name}",
-            _SQUARE,
+            (_HIDDEN, _ATTENTION),
             f"{_THEIRS}.attention.self.{name}",
             f"{_GARDEN}/_attention_layer/_{name}_dense",
             f"{_HUB}/_self_attention_layer/{name}_dense",
@@ -171,7 +172,7 @@ _LAYER = (
     Part(
         Kind.DENSE,
         f"{_OURS}/attention/output/dense",
-        _SQUARE,
+        (_ATTENTION, _HIDDEN),
         f"{_THEIRS}.attention.output.dense",
         f"{_GARDEN}/_attention_layer/_output_dense",
         f"{_HUB}/_self_attention_layer/output_dense",
@@ -358,7 +359,7 @@ def by_attention_head(name: str, shape: Shape, config: BertConfig) -> Shape:
     output so.
     """
     heads = config.num_attention_heads
-    apart = (heads, config.hidden_size // heads)
+    apart = (heads, config.attention_size // heads)
     if "/attention/self/" in name:
         return (*shape[:-1], *apart)
     if name.endswith("/attention/output/dense/kernel"):

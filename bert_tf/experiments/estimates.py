@@ -32,9 +32,9 @@ _TRIAL_TOKENS = 4096
 
 def _layer_operations(config: BertConfig, length: int) -> float:
     """Of all layers in training, a token."""
-    hidden, inner = config.hidden_size, config.intermediate_size
-    weights = 4 * hidden**2 + 2 * hidden * inner
-    return config.num_hidden_layers * (6 * weights + 12 * length * hidden)
+    width, inner = config.attention_size, config.intermediate_size
+    weights = config.hidden_size * (4 * width + 2 * inner)
+    return config.num_hidden_layers * (6 * weights + 12 * length * width)
 
 
 def step_operations(

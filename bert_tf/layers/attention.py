@@ -82,25 +82,25 @@ def masked_scores(query: Any, key: Any, adder: Any) -> Any:
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class SelfAttention(ConfiguredLayer):
-    """Attention of a sequence to itself, N heads of size D = H / N.
+    """Attention of a sequence to itself, N heads of size D, A = N * D together.
 
-    Vaswani et al. 2017, section 3.2. Queries, keys and values come out of
-    one matrix product: the columns of the kernel are [query, key, value].
-    The output projection belongs to the Transformer block.
+    Vaswani et al. 2017, section 3.2, where A is H. Queries, keys and values
+    come out of one matrix product: the columns of the kernel are [query, key,
+    value]. The output projection belongs to the Transformer block.
     """
 
     # Of query, key and value, those that have one.
     updates: Mapping[str, LowRank] = {}
 
     def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
-        """Creates the kernel [H, 3H] and the bias [3H]."""
-        hidden = self.config.hidden_size
-        self.kernel = self.add_kernel("qkv_kernel", (hidden, 3 * hidden))
-        self.bias = self.add_bias("qkv_bias", 3 * hidden)
+        """Creates the kernel [H, 3A] and the bias [3A]."""
+        hidden, width = self.config.hidden_size, self.config.attention_size
+        self.kernel = self.add_kernel("qkv_kernel", (hidden, 3 * width))
+        self.bias = self.add_bias("qkv_bias", 3 * width)
         if self.config.lora_rank:
             everywhere = self.config.lora_on == ALL_DENSE
             self.updates = {
-                part: self.add_low_rank(f"{part}_", hidden, hidden)
+                part: self.add_low_rank(f"{part}_", hidden, width)
                 for part in (_PARTS if everywhere else ("query", "value"))
             }
         self.dropout = self.make_dropout(
@@ -127,7 +127,7 @@ class SelfAttention(ConfiguredLayer):
             in place of the first; `adder` is [B, 1, S, S] then.
 
         Returns:
-          The context float [B, Q, H] and the probabilities before dropout
+          The context float [B, Q, A] and the probabilities before dropout
           float [B, N, Q, S], both in the compute dtype.
         """
         if cls_only:
@@ -158,7 +158,7 @@ class SelfAttention(ConfiguredLayer):
           training: whether dropout on the probabilities is active.
 
         Returns:
-          The context float [1, T, H]; with cls_only, [B, 1, H].
+          The context float [1, T, A]; with cls_only, [B, 1, A].
         """
         parts = self._project(tokens, 1 if cls_only else 0, 3)
         heads = [self._split(part) for part in places.group(parts)]
@@ -189,12 +189,12 @@ class SelfAttention(ConfiguredLayer):
         adder: Any,
         training: bool | None,
     ) -> tuple[Any, Any]:
-        """The context [B, Q, H] of heads [B, N, ...], and probabilities."""
+        """The context [B, Q, A] of heads [B, N, ...], and probabilities."""
         probabilities = ops.softmax(masked_scores(query, key, adder), axis=-1)
         dropped = self.dropout(probabilities, training=training)
         context = ops.matmul(self.compute(dropped), value)  # [B, N, Q, D]
         context = ops.transpose(context, (0, 2, 1, 3))
-        size = (*ops.shape(context)[:2], self.config.hidden_size)
+        size = (*ops.shape(context)[:2], self.config.attention_size)
         return ops.reshape(context, size), self.compute(probabilities)
 
     def _heads(self, hidden: Any, first: int, last: int) -> list[Any]:
@@ -202,8 +202,8 @@ class SelfAttention(ConfiguredLayer):
         return self._split(self._project(hidden, first, last))
 
     def _project(self, hidden: Any, first: int, last: int) -> Any:
-        """Some of query, key and value side by side, [B, S, P * H]."""
-        width = self.config.hidden_size
+        """Some of query, key and value side by side, [B, S, P * A]."""
+        width = self.config.attention_size
         columns = slice(first * width, last * width)
         return self.project(
             hidden,
@@ -214,7 +214,7 @@ class SelfAttention(ConfiguredLayer):
 
     def _update(self, first: int, last: int) -> LowRank | None:
         """The updates of some parts as one, whose b is 0 off the diagonal."""
-        width, downs, ups = self.config.hidden_size, [], []
+        width, downs, ups = self.config.attention_size, [], []
         for place, part in enumerate(_PARTS[first:last]):
             if part in self.updates:
                 a, b = self.updates[part]
@@ -228,8 +228,9 @@ class SelfAttention(ConfiguredLayer):
         )
 
     def _split(self, parts: Any) -> list[Any]:
-        """Each of P parts [B, S, P * H] in heads, [B, N, S, D]."""
-        heads, width = self.config.num_attention_heads, self.config.hidden_size
+        """Each of P parts [B, S, P * A] in heads, [B, N, S, D]."""
+        heads = self.config.num_attention_heads
+        width = self.config.attention_size
         count = parts.shape[-1] // width
         batch, length = ops.shape(parts)[:2]
         shape = (batch, length, count, heads, width // heads)

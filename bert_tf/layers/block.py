@@ -51,12 +51,12 @@ class TransformerBlock(ConfiguredLayer):
         )
         for layer in (
             self.attention,
-            self.attention_output,
             self.attention_norm,
             self.intermediate,
             self.output_norm,
         ):
             layer.build(wide)
+        self.attention_output.build((None, None, config.attention_size))
         self.output_dense.build((None, None, config.intermediate_size))
         self.attention_dropout = self.make_dropout(
             config.hidden_dropout_prob, "attention_dropout"

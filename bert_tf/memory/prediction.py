@@ -222,8 +222,8 @@ def _copies(work: Workload, blocks: int) -> float:
 
 
 def _block_weights(config: BertConfig) -> int:
-    hidden, inner = config.hidden_size, config.intermediate_size
-    return 4 * hidden * hidden + 2 * hidden * inner
+    width, inner = config.attention_size, config.intermediate_size
+    return config.hidden_size * (4 * width + 2 * inner)
 
 
 def _embeddings_kept(work: Workload) -> float:
@@ -241,8 +241,9 @@ def _block_kept(work: Workload, queries: int | None = None) -> float:
     config, tokens, size = work.config, _tokens(work), work.compute_bytes
     queries = tokens if queries is None else queries
     hidden, inner = config.hidden_size, config.intermediate_size
-    # Keys and values; queries, the context, what the first sum becomes.
-    kept = size * hidden * (2 * tokens + 3 * queries)
+    # Keys and values; queries and the context; what the first sum becomes.
+    kept = size * config.attention_size * (2 * tokens + 2 * queries)
+    kept += size * hidden * queries
     # Both normalised sums, and the masks of both dropouts.
     masks = 2 * (config.hidden_dropout_prob > 0)
     kept += _FLOAT * hidden * (2 + masks) * queries

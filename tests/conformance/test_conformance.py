@@ -127,6 +127,13 @@ CASES: dict[str, tuple[Callable[[str], keras.Model], dict]] = {
         lambda policy: BertEncoder(small_config(causal=True), dtype=policy),
         ENCODER_INPUTS,
     ),
+    "BertEncoder, of narrow heads": (
+        lambda policy: BertEncoder(
+            small_config(num_attention_heads=2, attention_head_size=7),
+            dtype=policy,
+        ),
+        ENCODER_INPUTS,
+    ),
     "BertEncoder, with LoRA": (
         lambda policy: BertEncoder(
             small_config(lora_rank=3, lora_alpha=3.0, lora_on="all_dense"),
