@@ -10,6 +10,7 @@ EXTRAS = {
     "serve": ("aiohttp", "grpc", "grpc_health", "prometheus_client"),
     "hub": ("huggingface_hub", "kagglehub", "keras_hub"),
     "report": ("jinja2", "matplotlib"),
+    "onnx": ("onnx", "onnxruntime"),
 }
 
 

@@ -21,7 +21,7 @@ LEVELS = {
     **dict.fromkeys(("models", "training"), 5),
     **dict.fromkeys(("pretraining", "extraction", "finetuning"), 6),
     **dict.fromkeys(("memory", "serving", "server", "conversion"), 7),
-    **dict.fromkeys(("inference", "experiments"), 8),
+    **dict.fromkeys(("inference", "experiments", "runtimes"), 8),
     "text_classifier": 7,
     "finetuned": 9,
 }

@@ -12,6 +12,7 @@ import pytest
 from bert_tf.errors import UserError
 from bert_tf.extras import EXTRAS, require_extra
 from bert_tf.finetuning.report import figures
+from bert_tf.runtimes.export import export_file
 from bert_tf.sources import local_folder
 from bert_tf.training.history import draw_curves
 
@@ -49,6 +50,12 @@ def draw_a_figure(monkeypatch):
         ("hub", "kagglehub", lambda _: local_folder("hf://a/b"), "hf://a/b"),
         ("hub", "keras_hub", lambda _: local_folder("hf://a/b"), "hf://a/b"),
         ("report", "matplotlib", draw_a_figure, "a figure"),
+        (
+            "onnx",
+            "onnxruntime",
+            lambda _: export_file("a", "b", "onnx"),
+            "`file_format`=onnx",
+        ),
         (
             "report",
             "matplotlib",

@@ -1,6 +1,8 @@
 """Writes a model as a SavedModel that takes text, for TensorFlow Serving.
 
 python -m tools.export_saved_model --model=out/stars --output_dir=served/stars
+
+With --format=onnx it is a file for ONNX Runtime, which takes token ids.
 """
 
 import pathlib
@@ -26,7 +28,14 @@ _BESIDE = flags.DEFINE_list(
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir",
     None,
-    "Folder of all versions, TensorFlow Serving's base path of the model.",
+    "Folder of all versions, TensorFlow Serving's base path of the model; of "
+    "--format=onnx the new folder of the file.",
+)
+_FORMAT = flags.DEFINE_enum(
+    "format",
+    "saved_model",
+    ["saved_model", "onnx"],
+    "onnx writes model.onnx, which takes token ids, and tokenizer.json.",
 )
 _VERSION = flags.DEFINE_integer(
     "version", None, "Number of the version; one more than the highest if none."
@@ -46,9 +55,14 @@ def main() -> None:
     from bert_tf.serving.saving import write_saved_model
     from bert_tf.sources import local_folder
 
-    command_line.name_arguments({"folder": "--model"})
+    command_line.name_arguments(
+        {"folder": "--model", "file_format": "--format"}
+    )
     started = time.monotonic()
     folder = pathlib.Path(local_folder(command_line.required(_MODEL)))
+    if _FORMAT.value != "saved_model":
+        _export_file(folder)
+        return
     if _BESIDE.value:
         served = served_adapters(folder, _BESIDE.value, _PRECISION.value)
     else:
@@ -66,6 +80,26 @@ def main() -> None:
         f"{written}: {', '.join(served.all_signatures())}; "
         f"{size / 1e6:,.1f} MB, {time.monotonic() - started:.1f} s with the "
         "check in a fresh process"
+    )
+
+
+def _export_file(folder: pathlib.Path) -> None:
+    """Writes the file of another runtime and tells the size."""
+    from bert_tf.errors import UserError
+    from bert_tf.runtimes.export import export_file
+
+    started = time.monotonic()
+    for flag in (_BESIDE, _VERSION, _PRECISION):
+        if flags.FLAGS[flag.name].present:
+            raise UserError(
+                f"--{flag.name}: is for --format=saved_model; leave it out."
+            )
+    path = export_file(
+        folder, command_line.required(_OUTPUT_DIR), _FORMAT.value
+    )
+    print(
+        f"{path}: {path.stat().st_size / 1e6:,.1f} MB, "
+        f"{time.monotonic() - started:.1f} s with the comparison with the model"
     )
 
 

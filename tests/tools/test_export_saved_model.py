@@ -15,6 +15,21 @@ from tests import commands
     [
         (["--output_dir=x"], "--model"),
         (["--model=nowhere", "--output_dir=x"], "nowhere"),
+        (
+            ["--model=nowhere", "--output_dir=x", "--format=onnx"],
+            "nowhere: no such model folder",
+        ),
+        (
+            ["--model=.", "--output_dir=x", "--format=onnx", "--version=3"],
+            "--version: is for --format=saved_model; leave it out.",
+        ),
+        (
+            [
+                *("--model=.", "--output_dir=x", "--format=onnx"),
+                "--precision=mixed_bfloat16",
+            ],
+            "--precision: is for --format=saved_model",
+        ),
     ],
 )
 def test_mistakes(flags, message, tmp_path):

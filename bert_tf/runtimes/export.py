@@ -1,0 +1,152 @@
+"""A model folder as a file of another runtime, with all that it needs."""
+
+import importlib
+import json
+import os
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from bert_tf.checkpoints import load_checkpoint
+from bert_tf.errors import UserError
+from bert_tf.extras import require_extra
+from bert_tf.files import new_folder, write_text
+from bert_tf.finetuning.rows import Outputs
+from bert_tf.runtimes.forward import check_model
+from bert_tf.runtimes.tokenizer_json import write_tokenizer
+from bert_tf.serving.choice import ChoiceModel
+from bert_tf.serving.model_folder import describe_training, served_model
+from bert_tf.serving.pretrained import PretrainedModel
+from bert_tf.serving.requests import sample_lengths
+from bert_tf.serving.saving import MODEL_FILE, describe_model
+from bert_tf.serving.text_model import TextModel
+
+FILE_FORMATS = ("onnx",)
+# How near the file's numbers must be to those of the Keras model.
+TOLERANCE = 1e-4
+
+
+def export_file(
+    folder: str | os.PathLike,
+    output_dir: str | os.PathLike,
+    file_format: str,
+) -> pathlib.Path:
+    """Writes a model folder as a file that takes token ids.
+
+    The new folder has the file; tokenizer.json, which the library tokenizers
+    reads; vocab.txt and tokenizer_config.json; and model.json, which says what
+    the model is and what its outputs are called. The file has given the
+    numbers of the Keras model before the folder appears.
+
+    Args:
+      folder: what tools.run_finetuning left, or a pre-trained model.
+      output_dir: the new folder.
+      file_format: of FILE_FORMATS.
+
+    Returns:
+      The path of the file.
+
+    Raises:
+      UserError: the folder is no model that such a file can hold, output_dir
+        holds something, a library is missing, or the file does not give what
+        the model gives.
+    """
+    if file_format not in FILE_FORMATS:
+        raise UserError(
+            f"`file_format`={file_format}: takes {', '.join(FILE_FORMATS)}."
+        )
+    module = _module(file_format)
+    checkpoint = load_checkpoint(folder)
+    check_model(checkpoint.config, f"`folder`={folder}")
+    served = served_model(folder)
+    length = served.max_seq_length
+    with new_folder(output_dir) as beside:
+        path = beside / module.FILE
+        module.write_model(path, checkpoint.config, checkpoint.arrays, length)
+        outputs = _check(module.Runner(path), served, length, str(output_dir))
+        served.tokenizer.save(beside)
+        write_tokenizer(beside, served.tokenizer, length, module.PADDED)
+        description = {
+            "format": file_format,
+            **describe_model(served),
+            **describe_training(folder),
+            "outputs": outputs,
+        }
+        text = json.dumps(description, indent=2)
+        write_text(beside / MODEL_FILE, text + "\n")
+    return pathlib.Path(output_dir) / module.FILE
+
+
+def _module(file_format: str) -> Any:
+    """The module of a format."""
+    require_extra(file_format, f"`file_format`={file_format}")
+    return importlib.import_module(f"bert_tf.runtimes.{file_format}_file")
+
+
+def _check(
+    run: Callable[[Mapping[str, np.ndarray]], Outputs],
+    served: TextModel,
+    max_seq_length: int,
+    name: str,
+) -> list[str]:
+    """Compares a file's numbers with the model's; returns the outputs' names.
+
+    Raises:
+      UserError: they differ.
+    """
+    outputs: list[str] = []
+    for inputs in _samples(served, max_seq_length):
+        expected, found = _expected(served, inputs), run(inputs)
+        outputs = list(found)
+        for output, values in found.items():
+            apart = np.abs(values - expected[output])
+            near = apart <= TOLERANCE * (1 + np.abs(expected[output]))
+            if not near.all():
+                raise UserError(
+                    f"{name}: {output} of the file is up to "
+                    f"{np.nanmax(apart):.3g} from what the model gives; the "
+                    "export was not finished."
+                )
+    return outputs
+
+
+def _samples(
+    served: TextModel, max_seq_length: int
+) -> list[dict[str, np.ndarray]]:
+    """Rows of random words of several lengths, each alone and all at once."""
+    random = np.random.default_rng(0)
+    lengths = np.array(sample_lengths(max_seq_length))
+    size = (len(lengths), max_seq_length)
+    place = np.arange(max_seq_length)
+    vocabulary = len(served.tokenizer.vocabulary)
+    kept = place < lengths[:, None]
+    assert served.config is not None
+    segments = (place >= lengths[:, None] // 2) & kept
+    rows = {
+        "input_ids": random.integers(0, vocabulary, size) * kept,
+        "input_mask": kept,
+        "segment_ids": segments * (served.config.type_vocab_size > 1),
+    }
+    rows = {name: values.astype(np.int32) for name, values in rows.items()}
+    alone = [
+        {name: values[row : row + 1, :length] for name, values in rows.items()}
+        for row, length in enumerate(lengths)
+    ]
+    return [*alone, rows]
+
+
+def _expected(served: TextModel, inputs: Mapping[str, np.ndarray]) -> Outputs:
+    """What the Keras model gives, by the names of a file's outputs."""
+    given = {name: ops.convert_to_tensor(v) for name, v in inputs.items()}
+    if isinstance(served, PretrainedModel):
+        found = served.answer_tokens(given)
+    else:
+        if isinstance(served, ChoiceModel):
+            given = {name: value[:, None] for name, value in given.items()}
+        found = served.forward(given)
+    if not isinstance(found, Mapping):
+        found = {"logits": found}
+    return {name: ops.convert_to_numpy(value) for name, value in found.items()}

@@ -1,0 +1,67 @@
+"""A tokenizer as tokenizer.json, for programs without TensorFlow."""
+
+import pathlib
+
+import tokenizers
+from tokenizers import models, normalizers, pre_tokenizers, processors
+
+from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.tokenizer_files import TOKENIZER_FILE
+from bert_tf.text.vocabulary import CLS, CONTINUATION, PAD, SEP, UNK
+
+# As in Google's code.
+_MAX_WORD_CHARACTERS = 200
+
+
+def write_tokenizer(
+    folder: pathlib.Path,
+    tokenizer: BertTokenizer,
+    max_seq_length: int,
+    padded: bool,
+) -> None:
+    """Writes tokenizer.json, which the library tokenizers reads.
+
+    It gives the rows of `SentencePacker`: [CLS] A [SEP], or [CLS] A [SEP] B
+    [SEP], truncated to the longest row. Of a pair that is too long and whose
+    texts are equally long it drops a token of the first, not of the second.
+
+    Args:
+      folder: takes the file.
+      tokenizer: of the model.
+      max_seq_length: the longest row.
+      padded: whether every row is padded to that.
+    """
+    ids, rules = tokenizer.vocabulary.ids, tokenizer.config
+    written = tokenizers.Tokenizer(
+        models.WordPiece(
+            vocab=dict(ids),
+            unk_token=UNK,
+            continuing_subword_prefix=CONTINUATION,
+            max_input_chars_per_word=_MAX_WORD_CHARACTERS,
+        )
+    )
+    written.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=rules.tokenize_chinese_chars,
+        strip_accents=rules.strip_accents,
+        lowercase=rules.lower_case,
+    )
+    written.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    written.post_processor = processors.BertProcessing(
+        (SEP, ids[SEP]), (CLS, ids[CLS])
+    )
+    for token in rules.added_tokens:
+        added = tokenizers.AddedToken(
+            token.content,
+            single_word=token.single_word,
+            lstrip=token.lstrip,
+            rstrip=token.rstrip,
+            normalized=token.normalized,
+        )
+        written.add_tokens([added])
+    written.enable_truncation(max_seq_length)
+    if padded:
+        written.enable_padding(
+            length=max_seq_length, pad_id=ids[PAD], pad_token=PAD
+        )
+    written.save(str(folder / TOKENIZER_FILE))

@@ -1,0 +1,169 @@
+"""What is written for ONNX Runtime computes what the model does."""
+
+import json
+
+import numpy as np
+import onnxruntime
+import pytest
+import tokenizers
+
+from bert_tf.runtimes import forward
+from bert_tf.runtimes.export import export_file
+from bert_tf.runtimes.tokenizer_json import write_tokenizer
+from bert_tf.serving.model_folder import served_model
+from bert_tf.text.packing_graph import SentencePacker
+from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.tokenizer_files import AddedToken
+from tests.runtimes.runtime_models import KINDS, LABELS, make, rows
+from tests.serving.serving_models import TOKENS, texts
+from tests.user_errors import error_of
+
+
+def written(tmp_path, kind, **changes):
+    """The folder of a model, and its file as a session."""
+    folder = make(tmp_path, kind, **changes)
+    path = export_file(folder, tmp_path / "onnx", "onnx")
+    return folder, onnxruntime.InferenceSession(path)
+
+
+def outputs_of(session, inputs):
+    names = [each.name for each in session.get_outputs()]
+    return dict(zip(names, session.run(None, inputs), strict=True))
+
+
+def expected_of(kind, folder, inputs):
+    """The Keras model's numbers, asked by its own inputs."""
+    served = served_model(folder)
+    if kind == "choice":
+        # As four choices of one row.
+        inputs = {name: value[None] for name, value in inputs.items()}
+        return {"logits": np.asarray(served.forward(inputs)).T}
+    if kind in ("pretrained", "encoder"):
+        found = served.answer_tokens(inputs)
+    else:
+        found = served.forward(inputs)
+    found = found if isinstance(found, dict) else {"logits": found}
+    return {name: np.asarray(value) for name, value in found.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_model(kind, tmp_path):
+    folder, session = written(tmp_path, kind)
+    for count, length in ((4, 9), (1, 16), (3, 2)):
+        inputs = rows(count, length, seed=length)
+        found = outputs_of(session, inputs)
+        expected = expected_of(kind, folder, inputs)
+        assert set(found) == set(expected)
+        for name, values in found.items():
+            np.testing.assert_allclose(
+                values, expected[name], rtol=1e-4, atol=1e-4
+            )
+    about = json.loads((tmp_path / "onnx" / "model.json").read_text())
+    assert about["format"] == "onnx"
+    assert about["outputs"] == list(found)
+    assert about.get("labels", []) == list(served_model(folder).labels)
+
+
+@pytest.mark.parametrize("kind", ["classes", "tags", "encoder"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"hidden_act": "gelu_erf"},
+        {"hidden_act": "relu", "layer_norm_eps": 1e-3},
+        {"causal": True},
+    ],
+)
+def test_every_way_of_computing(kind, changes, tmp_path):
+    folder, session = written(tmp_path, kind, **changes)
+    inputs = rows(5, 11)
+    # A hole in a row: the last token is what counts.
+    inputs["input_mask"][0, 4] = 0
+    found, expected = (
+        outputs_of(session, inputs),
+        expected_of(kind, folder, inputs),
+    )
+    for name, values in found.items():
+        np.testing.assert_allclose(values, expected[name], rtol=1e-4, atol=1e-4)
+
+
+def test_the_comparison_sees_a_difference(tmp_path, monkeypatch):
+    folder = make(tmp_path, "classes")
+    monkeypatch.setattr(forward, "MASKED_SCORE", -1.0)
+    line = error_of(export_file, folder, tmp_path / "onnx", "onnx")
+    assert "logits of the file is up to" in line
+    assert not (tmp_path / "onnx").exists()
+
+
+def test_a_bilstm_is_refused(tmp_path):
+    folder = make(tmp_path, "classes", bilstm=True)
+    line = error_of(export_file, folder, tmp_path / "onnx", "onnx")
+    assert line.startswith(f"`folder`={folder}: has a BiLSTM")
+    assert "saved_model" in line
+
+
+def test_an_unknown_format_is_refused(tmp_path):
+    line = error_of(export_file, tmp_path, tmp_path / "x", "coreml")
+    assert line.startswith("`file_format`=coreml: takes onnx")
+
+
+def test_a_full_folder_is_left_alone(tmp_path):
+    folder = make(tmp_path, "classes")
+    (tmp_path / "onnx").mkdir()
+    (tmp_path / "onnx" / "mine").write_text("x")
+    line = error_of(export_file, folder, tmp_path / "onnx", "onnx")
+    assert line.startswith("`output_dir`=")
+    assert [p.name for p in (tmp_path / "onnx").iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_tokenizer_json_gives_the_rows_of_the_packer(padded, tmp_path):
+    for lower_case in (True, False):
+        own = BertTokenizer(TOKENS, lower_case)
+        write_tokenizer(tmp_path, own, 16, padded)
+        other = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+        asked = texts(200, 12)
+        batch = SentencePacker(own, 16)(asked)
+        ids, kept = (
+            batch[name].numpy() for name in ("input_ids", "input_mask")
+        )
+        for text, row, mask in zip(asked, ids, kept, strict=True):
+            found = other.encode(text)
+            if not padded:
+                row = row[mask == 1]
+            assert found.ids == row.tolist(), text
+        # Short pairs, whose segments differ.
+        pairs = [(a, b) for a, b in zip(asked, asked[::-1], strict=True)]
+        packed = SentencePacker(own, 16)(*map(list, zip(*pairs, strict=True)))
+        short = 0
+        for number, pair in enumerate(pairs):
+            found = other.encode(*pair)
+            if packed["input_mask"][number, -1] == 0:
+                short += 1
+                size = len(found.ids)
+                for name, values in (
+                    ("input_ids", found.ids),
+                    ("segment_ids", found.type_ids),
+                    ("input_mask", found.attention_mask),
+                ):
+                    row = packed[name][number].numpy().tolist()[:size]
+                    assert values == row, pair
+        assert short > 5
+
+
+def test_tokenizer_json_finds_added_tokens(tmp_path):
+    added = [AddedToken("[NAME]", special=True, normalized=False)]
+    own = BertTokenizer([*TOKENS, "[NAME]"], added_tokens=added)
+    write_tokenizer(tmp_path, own, 16, False)
+    other = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    found = other.encode("the [NAME] is good").ids
+    assert found[2] == len(TOKENS)
+    assert found[1:-1] == own.tokenize("the [NAME] is good").numpy().tolist()
+
+
+def test_labels_are_there(tmp_path):
+    written(tmp_path, "classes")
+    about = json.loads((tmp_path / "onnx" / "model.json").read_text())
+    assert about["labels"] == list(LABELS)
+    assert about["fine_tuned_for"] == "mood"
+    for name in ("vocab.txt", "tokenizer_config.json", "tokenizer.json"):
+        assert (tmp_path / "onnx" / name).is_file()

@@ -1,0 +1,44 @@
+"""The commands and programs of docs/small_machines.md work as they stand."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tests.documents import ROOT, blocks
+from tests.runtimes.runtime_models import LABELS, make
+
+PAGE = "docs/small_machines.md"
+
+
+def run(folder: pathlib.Path, *words: str) -> str:
+    bin_folder = str(pathlib.Path(sys.executable).parent)
+    done = subprocess.run(
+        words,
+        cwd=folder,
+        env=os.environ
+        | {
+            "PATH": os.pathsep.join([bin_folder, os.environ["PATH"]]),
+            "PYTHONPATH": str(ROOT),
+        },
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_onnx(tmp_path):
+    (command,) = blocks(PAGE, "sh")
+    (program,) = blocks(PAGE, "python")
+    (tmp_path / "out").mkdir()
+    make(tmp_path, "classes").rename(tmp_path / "out" / "stars")
+    printed = run(tmp_path, "bash", "-ec", command)
+    assert printed.startswith("small/stars/model.onnx: ")
+    # Without TensorFlow, as on a small machine.
+    program = f"import sys; sys.modules['tensorflow'] = None\n{program}"
+    assert run(tmp_path, "python", "-c", program).strip() in LABELS
