@@ -34,7 +34,6 @@ ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 QUERY_VALUE, ALL_DENSE = LORA_ON = ("query_value", "all_dense")
 
 _LORA = ("lora_rank", "lora_alpha", "lora_on")
-_MAY_BE_ZERO = ("lora_rank", "attention_head_size")
 
 # A damaged file may ask for more than fits into any memory.
 _MAX_LAYERS = 10_000
@@ -102,8 +101,9 @@ class BertConfig(Settings):
             value = check_kind(name, kind, getattr(self, name), "BertConfig")
             if kind is float and not math.isfinite(value):
                 raise UserError(f"{name} is {value}; it must be a number.")
-            least = 0 if name in _MAY_BE_ZERO else 1
-            if kind is int and value < least:
+            least = 0 if name == "attention_head_size" else 1
+            # lora_rank has limits of its own.
+            if kind is int and name != "lora_rank" and value < least:
                 raise UserError(
                     f"{name} is {value}; it must be at least {least}."
                 )
