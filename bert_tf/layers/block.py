@@ -49,14 +49,11 @@ class TransformerBlock(ConfiguredLayer):
         self.output_norm = LayerNorm(
             config, name="output_layer_norm", dtype=policy
         )
-        for layer in (
-            self.attention,
-            self.attention_norm,
-            self.intermediate,
-            self.output_norm,
-        ):
-            layer.build(wide)
+        # In this order, by which weights are drawn.
+        self.attention.build(wide)
         self.attention_output.build((None, None, config.attention_size))
+        for layer in (self.attention_norm, self.intermediate, self.output_norm):
+            layer.build(wide)
         self.output_dense.build((None, None, config.intermediate_size))
         self.attention_dropout = self.make_dropout(
             config.hidden_dropout_prob, "attention_dropout"
