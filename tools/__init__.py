@@ -29,6 +29,7 @@ GROUPS = {
     },
     "Converting, serving and sharing": {
         "convert": "convert_checkpoint",
+        "prune": "prune",
         "export": "export_saved_model",
         "serve": "serve",
         "push": "push",

@@ -27,6 +27,7 @@ from bert_tf.checkpoints.layout import (
     TOKEN_CLASSIFIER,
     head_shapes,
 )
+from bert_tf.checkpoints.pruned import keep_parts
 
 __all__ = [
     "BILSTM",
@@ -43,6 +44,7 @@ __all__ = [
     "Checkpoint",
     "base_folder",
     "head_shapes",
+    "keep_parts",
     "load_checkpoint",
     "open_arrays",
     "read_arrays",

@@ -2,12 +2,26 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 from bert_tf.finetuning.report.statistics import FinishedRun, run_statistics
 from bert_tf.finetuning.task import Task
 from bert_tf.sharing.model_card import CardScore, ModelCard
 from bert_tf.training.history import finite_values
+
+
+def data_set_of(task: Task, recipe: Mapping[str, Any]) -> str:
+    """What huggingface.co calls a run's data; empty where they are one's own.
+
+    Args:
+      task: the task of the run.
+      recipe: its settings by name.
+    """
+    # The layout of a task's files takes other data too.
+    own_file = task.defaults.get("train_file", "")
+    is_the_tasks_own = recipe.get("train_file", "") in ("", own_file)
+    return task.hub_data_set if is_the_tasks_own else ""
 
 
 def write_card(
@@ -29,8 +43,6 @@ def write_card(
     """
     run = dataclasses.replace(run, results=finite_values(run.results))
     numbers = run_statistics(run, [task.recipe_type])
-    own_file = task.defaults.get("train_file", "")
-    is_the_tasks_own = run.recipe.get("train_file", "") in ("", own_file)
 
     def over_seeds(split: str, metric: str, statistic: str) -> float | None:
         # Seeds are compared by the split that chooses the best model.
@@ -43,8 +55,7 @@ def write_card(
         pipeline_tag=config.pipeline_tag,
         question=config.sample() if task.head else {},
         init_from=numbers["model"],
-        # The layout of a task's files takes other data too.
-        data_set=task.hub_data_set if is_the_tasks_own else "",
+        data_set=data_set_of(task, run.recipe),
         num_rows=numbers["examples"],
         labels=numbers["labels"],
         scores=[

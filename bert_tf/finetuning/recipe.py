@@ -10,7 +10,7 @@ import dataclasses
 from bert_tf.config import LORA_ON, BertConfig
 from bert_tf.errors import UserError
 from bert_tf.files import ENCODING_ERRORS
-from bert_tf.recipe import setting
+from bert_tf.recipe import Settings, setting
 from bert_tf.training.recipe import LARGEST_SEED, TrainingRecipe
 
 # How a table writes its rows.
@@ -134,6 +134,29 @@ class FinetuningRecipe(TrainingRecipe):
                     f"{name}={value}: is of no use without LoRA; give "
                     "lora_rank too."
                 )
+
+
+@dataclasses.dataclass(frozen=True)
+class PruningSettings(Settings):
+    """What is left of a fine-tuned model, and how that is chosen."""
+
+    keep_heads: float = setting(
+        1.0,
+        "share of each layer's attention heads that stays; 1 = all",
+        above=0,
+        at_most=1,
+    )
+    keep_columns: float = setting(
+        1.0,
+        "share of the columns of each feed-forward layer that stays; 1 = all",
+        above=0,
+        at_most=1,
+    )
+    num_rows: int = setting(
+        1000,
+        "rows of the training split by which importance is measured",
+        at_least=1,
+    )
 
 
 @dataclasses.dataclass(frozen=True)

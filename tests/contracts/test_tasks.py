@@ -1,10 +1,12 @@
 """What every fine-tuning task promises, whatever it predicts."""
 
 import dataclasses
+import functools
 import json
 import pathlib
 import shutil
 
+import numpy as np
 import pytest
 
 import bert_tf
@@ -16,6 +18,8 @@ from bert_tf.checkpoints import (
 )
 from bert_tf.errors import UserError
 from bert_tf.finetuning.model_folder import read_config
+from bert_tf.finetuning.pruning import Pruning, prune
+from bert_tf.finetuning.recipe import PruningSettings
 from bert_tf.finetuning.run import run_finetuning
 from tests.contracts.task_cases import (
     CASES,
@@ -29,6 +33,7 @@ from tests.run_folders import (
     assert_same_run,
     history,
     stop_at,
+    weights,
 )
 from tests.sharing.cards import ask, read_card, scores_of, table
 from tools.task_files import load_task, task_names
@@ -91,6 +96,62 @@ def test_every_family_is_here(start, tmp_path) -> None:
     for name in task_names():
         kind = type(load_task(name))
         assert any(issubclass(case, kind) for case in covered), name
+
+
+def test_it_is_pruned(finished: Finished, tmp_path) -> None:
+    """What is left is scored as it says, by the command that evaluates."""
+    case, folder, half = finished.case, finished.folder, tmp_path / "half"
+
+    def pruned(output_dir: pathlib.Path, **shares: float) -> Pruning:
+        settings = PruningSettings(num_rows=9, **shares)
+        return prune(
+            finished.task, finished.recipe, folder, output_dir, settings
+        )
+
+    if case.task == "conll2003_features":
+        line = error_of(pruned, half)
+        assert "is a tagger on features of an encoder that" in line
+        assert not half.exists()
+        return
+    line = error_of(functools.partial(pruned, keep_heads=0.2), half)
+    assert line == "`keep_heads`=0.2: leaves none of 2; " + (
+        "give 0.5 or more, which leaves one."
+    )
+    found = pruned(half, keep_heads=0.5, keep_columns=0.75)
+    before, after = found.before, found.after
+    whole, left = load_checkpoint(folder), load_checkpoint(half)
+    assert left.config == dataclasses.replace(
+        whole.config,
+        num_attention_heads=1,
+        attention_head_size=8,
+        intermediate_size=24,
+    )
+    assert before.scores == pytest.approx(
+        finished.done["train"]["dev"]["dev"], abs=1e-5, nan_ok=True
+    )
+    # Two layers: 4 * 16 * 8 + 3 * 8 of a head, 2 * 16 + 1 of a column.
+    assert before.parameters - after.parameters == 2 * (536 + 8 * 33)
+    assert before.bytes > after.bytes > 4 * after.parameters
+    assert min(before.rows_per_second, after.rows_per_second) > 0
+    facts = json.loads((half / "pruning.json").read_text())
+    assert np.shape(facts["heads"]["importances"]) == (2, 2)
+    assert np.shape(facts["columns"]["kept"]) == (2, 24)
+    for number, name in enumerate(facts["heads"]["kept"]):
+        importances = facts["heads"]["importances"][number]
+        assert [int(np.argmax(importances))] == name
+    names = [line.split()[0] for line in found.table().splitlines()[1:]]
+    assert names[:-3] == [name.split()[0] for name in before.scores]
+    done = run_finetuning(finished.task, finished.recipe, half, ["eval"])
+    assert done["eval"]["dev"] == pytest.approx(
+        dict(after.scores), abs=1e-5, nan_ok=True
+    )
+    assert "pruned to 1 of 2 attention heads" in read_card(half).text
+    bert_tf.load(half)
+    # Nothing cut off is the same model.
+    pruned(tmp_path / "all")
+    assert load_checkpoint(tmp_path / "all").config == whole.config
+    for name, array in weights(tmp_path / "all").items():
+        np.testing.assert_array_equal(array, weights(folder)[name])
 
 
 def test_it_learns(finished: Finished) -> None:

@@ -1,0 +1,296 @@
+"""Structured pruning of a fine-tuned model: fewer heads, narrower layers.
+
+The parts of each layer that matter least to the task are cut out of the
+arrays, so that what is left is an ordinary smaller BERT; it may be trained
+further from its folder.
+"""
+
+import dataclasses
+import pathlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.checkpoints import Checkpoint, keep_parts, load_checkpoint
+from bert_tf.encoder import BertEncoder
+from bert_tf.errors import UserError
+from bert_tf.files import new_folder
+from bert_tf.finetuning.batches import prediction_batches
+from bert_tf.finetuning.card import data_set_of
+from bert_tf.finetuning.evaluation import Predictor, Scorer
+from bert_tf.finetuning.importance import importances_of, most_important
+from bert_tf.finetuning.model_folder import read_config, save_model
+from bert_tf.finetuning.recipe import FinetuningRecipe, PruningSettings
+from bert_tf.finetuning.rows import Rows
+from bert_tf.finetuning.task import Split, Task, TaskTemplate
+from bert_tf.finetuning.task_model import TaskModel
+from bert_tf.sharing.model_card import CardScore, ModelCard
+from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.training.history import (
+    errors_become_warnings,
+    finite_values,
+    write_numbers,
+)
+from bert_tf.training.run_folder import RECIPE_FILE
+from bert_tf.training.strategies import make_strategy
+
+PRUNING_FILE = "pruning.json"
+# Batches by which speed is measured, evenly over the dev rows by length.
+_TIMED_BATCHES = 10
+_TIMED_ROUNDS = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """What a model is worth and costs.
+
+    Attributes:
+      scores: by name, on the dev split.
+      rows_per_second: the model's own speed on dev rows.
+      parameters: how many it has.
+      bytes: of its weights on disk.
+    """
+
+    scores: Mapping[str, float]
+    rows_per_second: float
+    parameters: int
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Pruning:
+    """A finished pruning.
+
+    Attributes:
+      task: the task's name.
+      split: the dev split.
+      before: the model that was pruned.
+      after: what is left of it.
+    """
+
+    task: str
+    split: str
+    before: Measured
+    after: Measured
+
+    def table(self) -> str:
+        """Scores times 100, speed and size, before and after, in lines."""
+        both = self.before, self.after
+        rows = [
+            (f"{self.task}, {self.split}", "before", "after"),
+            *(
+                (name, *(f"{100 * each.scores[name]:.2f}" for each in both))
+                for name in self.before.scores
+            ),
+            ("rows/s", *(f"{each.rows_per_second:,.1f}" for each in both)),
+            ("parameters", *(f"{each.parameters:,}" for each in both)),
+            ("MB on disk", *(f"{each.bytes / 1e6:,.1f}" for each in both)),
+        ]
+        first, *others = [max(map(len, c)) for c in zip(*rows, strict=True)]
+        return "\n".join(
+            "  ".join(
+                [name.ljust(first), *map(str.rjust, values, others)]
+            ).rstrip()
+            for name, *values in rows
+        )
+
+
+def prune(
+    template: TaskTemplate,
+    recipe: FinetuningRecipe,
+    folder: str | pathlib.Path,
+    output_dir: str | pathlib.Path,
+    settings: PruningSettings,
+) -> Pruning:
+    """Writes a smaller model of a fine-tuned one, and measures both.
+
+    Args:
+      template: what the model was fine-tuned for.
+      recipe: of the fine-tuning; says where the data are.
+      folder: the model, which `run_finetuning` left; an adapter (LoRA) is
+        merged with its base.
+      output_dir: becomes a model folder like that of a fine-tuning, with
+        pruning.json; must not be there, or be empty.
+      settings: how much stays.
+
+    Raises:
+      UserError: settings, data and folders that do not fit each other, or a
+        model on features of an encoder that was not fine-tuned.
+    """
+    task, output_dir = template.resolve(recipe), pathlib.Path(output_dir)
+    with new_folder(output_dir) as beside:
+        config = read_config(folder, task)
+        whole = load_checkpoint(folder)
+        num_heads = _number_kept(
+            "keep_heads", settings.keep_heads, whole.config.num_attention_heads
+        )
+        num_columns = _number_kept(
+            "keep_columns",
+            settings.keep_columns,
+            whole.config.intermediate_size,
+        )
+        # In float32, since rounding shall not decide what stays.
+        model = _build(task, config, whole, "float32")
+        if not model.in_checkpoint:
+            raise UserError(
+                f"{folder}: is a tagger on features of an encoder that "
+                f"{task.name} has not trained, so nothing tells what of it "
+                "matters; fine-tune an encoder for the tags (conll2003)."
+            )
+        tokenizer = BertTokenizer.from_checkpoint(folder)
+        split, *_ = task.splits(task.dev_splits, recipe)
+        train = task.load(task.train_split, recipe)
+        dev = task.load(split, recipe)
+        for examples in (train, dev):
+            task.check(examples, config)
+        importances = importances_of(
+            model,
+            task.loss(recipe, train, config),
+            task.encode(train, tokenizer, config, labelled=True),
+            settings.num_rows,
+            recipe.seed,
+        )
+        heads = most_important(importances.heads, num_heads)
+        columns = most_important(importances.columns, num_columns)
+        cut = keep_parts(whole, heads, columns)
+        models = [
+            _build(task, config, each, recipe.precision)
+            for each in (whole, cut)
+        ]
+        answered = Split(dev, task.encode(dev, tokenizer, config))
+        scorers = [
+            _scorer(task, config, tokenizer, model, recipe.eval_batch_size)
+            for model in models
+        ]
+        scored = [scorer.score(answered) for scorer in scorers]
+        if task.is_tuned:
+            # What was chosen by the answers of the whole model.
+            scorers[1] = scorers[1].tuned(answered, scored[1].predictions)
+            scored[1] = scorers[1].rescored(answered, scored[1])
+        save_model(beside, models[1], tokenizer, scorers[1].config)
+        recipe.save(beside / RECIPE_FILE)
+        speeds = _rows_per_second(models, answered.rows, recipe.eval_batch_size)
+        pruning = Pruning(
+            task.name,
+            split,
+            *(
+                Measured(
+                    found.scores, speed, model.count_params(), _bytes_of(place)
+                )
+                for found, speed, model, place in zip(
+                    scored, speeds, models, (folder, beside), strict=True
+                )
+            ),
+        )
+        values = {
+            "model": str(folder),
+            **settings.to_dict(),
+            **dataclasses.asdict(pruning),
+            "heads": _described(importances.heads, heads),
+            "columns": _described(importances.columns, columns),
+        }
+        write_numbers(beside / PRUNING_FILE, values)
+    with errors_become_warnings("the model card", output_dir):
+        card = ModelCard(
+            summary=f"BERT, fine-tuned for {task.name} and pruned to "
+            f"{num_heads} of {whole.config.num_attention_heads} attention "
+            f"heads and {num_columns} of {whole.config.intermediate_size} "
+            "feed-forward columns",
+            pipeline_tag=config.pipeline_tag,
+            question=config.sample(),
+            init_from=str(folder),
+            data_set=data_set_of(task, recipe.to_dict()),
+            num_rows={task.train_split: len(train), split: len(dev)},
+            labels=config.labels,
+            scores=_card_scores(pruning, task.baseline(train, dev)),
+            settings=settings.to_dict(),
+        )
+        card.write(output_dir)
+    return pruning
+
+
+def _card_scores(
+    pruning: Pruning, baseline: Mapping[str, float]
+) -> list[CardScore]:
+    scores = pruning.after.scores
+    values = finite_values({n: (scores[n], baseline.get(n)) for n in scores})
+    return [CardScore(pruning.split, n, *pair) for n, pair in values.items()]
+
+
+def _scorer(
+    task: Task,
+    config: Any,
+    tokenizer: BertTokenizer,
+    model: TaskModel,
+    batch_size: int,
+) -> Scorer:
+    predictor = Predictor([model], make_strategy("one_device"), batch_size)
+    return Scorer(task, config, tokenizer, predictor)
+
+
+def _number_kept(argument: str, share: float, number: int) -> int:
+    """How many of a layer's parts a share is, to the nearest one."""
+    kept = int(share * number + 0.5)
+    if not kept:
+        raise UserError(
+            f"`{argument}`={share}: leaves none of {number}; give "
+            f"{1 / number:.3g} or more, which leaves one."
+        )
+    return kept
+
+
+def _build(
+    task: Task, config: Any, checkpoint: Checkpoint, precision: str
+) -> TaskModel:
+    model = task.build(BertEncoder(checkpoint.config, dtype=precision), config)
+    if model.in_checkpoint:
+        model.restore(checkpoint)
+    return model
+
+
+def _rows_per_second(
+    models: Sequence[TaskModel], rows: Rows, batch_size: int
+) -> list[float]:
+    """Speeds of models on the same batches, each batch by all in turn."""
+    batches, order = prediction_batches(rows, batch_size)
+    stride = max(1, len(order) // batch_size // _TIMED_BATCHES)
+    chosen = list(batches.shard(stride, stride // 2))
+
+    def answers(model: TaskModel) -> Any:
+        return tf.function(
+            lambda batch: model(batch, training=False),
+            input_signature=[batches.element_spec],
+            autograph=False,
+        )
+
+    seconds = np.zeros((_TIMED_ROUNDS + 1, len(models)))
+    compiled = [answers(model) for model in models]
+    for of_round in seconds:
+        for batch in chosen:
+            for number, answer in enumerate(compiled):
+                started = time.perf_counter()
+                for output in answer(batch).values():
+                    output.numpy()
+                of_round[number] += time.perf_counter() - started
+    # The first round has the graphs' start-up in it.
+    medians = np.median(seconds[1:], axis=0)
+    return [len(chosen) * batch_size / each for each in medians]
+
+
+def _bytes_of(folder: str | pathlib.Path) -> int:
+    """The size of the weights in a model folder of ours, or of an adapter."""
+    files = pathlib.Path(folder).glob("*_model.safetensors")
+    return sum(path.stat().st_size for path in files)
+
+
+def _described(importances: np.ndarray, kept: np.ndarray) -> dict[str, Any]:
+    """For JSON: the importances in six digits, and the numbers that stay."""
+    return {
+        "importances": [
+            [float(f"{value:.6g}") for value in layer] for layer in importances
+        ],
+        "kept": kept.tolist(),
+    }
