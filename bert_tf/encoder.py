@@ -95,9 +95,9 @@ class BertEncoder(keras.Model):
       pooled_only: returns pooled_output alone, and computes of the last layer
         only what the pooled position needs of it.
       unpadded: computes on the tokens alone; attention sees rows of
-        similar length together. Every row must be tokens, at least one, and
-        then padding, whose outputs repeat those of tokens. Not on JAX under
-        jit, where the number of tokens would have to be known.
+        similar length together. Every row must have a token, of which the
+        first is pooled; outputs of padding repeat those of tokens. Not on JAX
+        under jit, where the number of tokens would have to be known.
 
     Returns:
       A dict in the compute dtype: sequence_output [B, S, H] and pooled_output

@@ -126,7 +126,7 @@ def bert_span_labeler(
 
 
 def bert_multiple_choice(
-    encoder: BertEncoder, dropout: float = 0.1
+    encoder: BertEncoder, dropout: float = 0.1, unpadded: bool = False
 ) -> keras.Model:
     """Scores several texts of a row against each other.
 
@@ -137,6 +137,8 @@ def bert_multiple_choice(
     Args:
       encoder: a `BertEncoder`, whose weights the model shares.
       dropout: dropout on the pooled output.
+      unpadded: computes on the tokens alone; see `BertEncoder`. Choices that a
+        row lacks need a token too.
 
     Returns:
       An ordinary Keras model from a dict of input_ids, input_mask and
@@ -151,7 +153,8 @@ def bert_multiple_choice(
         name: _MergeChoices(name=f"merge_{name}")(value)
         for name, value in inputs.items()
     }
-    pooled = encoder(merged, pooled_only=True)["pooled_output"]
+    outputs = encoder(merged, pooled_only=True, unpadded=unpadded)
+    pooled = outputs["pooled_output"]
     scores = _head(encoder, pooled, MULTIPLE_CHOICE, 1, dropout)
     split = _SplitChoices(name="split", dtype="float32")
     return keras.Model(

@@ -4,7 +4,7 @@ import itertools
 import os
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +23,6 @@ from bert_tf.inference.explanation import Explanation
 from bert_tf.inference.rows import CHOICES, Question
 from bert_tf.progress import Progress
 from bert_tf.serving.model_folder import describe_training, served_model
-from bert_tf.serving.rows import Tensors
 from bert_tf.serving.saving import describe_model
 from bert_tf.serving.text_model import (
     SERVING_DEFAULT,
@@ -89,7 +88,6 @@ class LoadedModel:
         self.facts: dict[str, Any] = describe_model(self.served)
         self.facts |= describe_training(self.folder)
         self._function = self.served.signatures()[SERVING_DEFAULT]
-        self._bulk_function: Callable[..., Tensors] | None = None
         self._extractors: dict[Settings, Extractor] = {}
 
     @property
@@ -257,8 +255,8 @@ class LoadedModel:
     ) -> Iterator[tuple[int, Answer | Refusal]]:
         """Answers to rows, those of similar length together.
 
-        Up to `batch_size` rows are a request as the server computes it; more
-        of them are sorted and padded less, so that the last digits differ.
+        Up to `batch_size` rows are a request as the server computes it; of
+        more, others are computed together, so that the last digits may differ.
 
         Args:
           rows: by column, of the model's kind.
@@ -269,27 +267,17 @@ class LoadedModel:
         Raises:
           UserError: what the model gives is not finite.
         """
-        order, function = np.arange(len(rows)), self._function
+        order = np.arange(len(rows))
         if len(rows) > self.batch_size:
             lengths = [sum(map(_length, row.values())) for row in rows]
             # The longest first, so that memory falls short early.
             order = np.argsort(-np.array(lengths), kind="stable")
-            function = self._for_many()
         for begin in range(0, len(rows), self.batch_size):
             chosen = order[begin : begin + self.batch_size].tolist()
             asked = [rows[number] for number in chosen]
-            yield from zip(chosen, self._answer(asked, function), strict=True)
+            yield from zip(chosen, self._answer(asked), strict=True)
 
-    def _for_many(self) -> Callable[..., Tensors]:
-        """What answers to many rows; traced when it is first needed."""
-        if self._bulk_function is None:
-            with tf.device(self._device):
-                self._bulk_function = self.served.bulk_signature()
-        return self._bulk_function
-
-    def _answer(
-        self, rows: Sequence[Question], function: Callable[..., Tensors]
-    ) -> list[Answer | Refusal]:
+    def _answer(self, rows: Sequence[Question]) -> list[Answer | Refusal]:
         """Answers to a batch."""
         try:
             with tf.device(self._device):
@@ -299,11 +287,11 @@ class LoadedModel:
                 }
                 outputs = {
                     name: value.numpy()
-                    for name, value in function(**inputs).items()
+                    for name, value in self._function(**inputs).items()
                 }
         except tf.errors.InvalidArgumentError as error:
             if len(rows) > 1:
-                each = [self._answer([row], function) for row in rows]
+                each = [self._answer([row]) for row in rows]
                 return list(itertools.chain.from_iterable(each))
             found = _REFUSAL.search(error.message)
             if found is None:

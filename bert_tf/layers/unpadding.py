@@ -18,8 +18,7 @@ class TokenPlaces:
     rows, in groups of similar length, each padded to its own longest row.
 
     Args:
-      input_mask: int32 [B, S], 1 = token, 0 = padding; every row is tokens,
-        at least one, and then padding.
+      input_mask: int32 [B, S], 1 = token, 0 = padding; every row has a token.
       causal: whether the pooled token of a row is its last, not its first.
 
     Attributes:
@@ -31,8 +30,8 @@ class TokenPlaces:
         real = ops.cast(ops.not_equal(input_mask, 0), "int32")
         flat = ops.reshape(real, (-1,))
         self._places = ops.cast(ops.nonzero(flat)[0], "int32")
-        # Of padding, that of the token before it.
-        self._numbers = ops.cumsum(flat) - 1
+        # Of padding, that of the token before it, or the first of all.
+        self._numbers = ops.maximum(ops.cumsum(flat) - 1, 0)
         lengths = ops.sum(real, axis=1)
         self._starts = ops.cumsum(lengths) - lengths
         self._pooled = self._starts

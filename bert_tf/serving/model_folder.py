@@ -110,7 +110,7 @@ def _fine_tuned(
     encoder = BertEncoder(checkpoint.config, dtype=precision)
     if head == CLASSIFIER:
         config = read_config_as(folder, TextClassificationConfig)
-        model = bert_classifier(encoder, config.num_outputs)
+        model = bert_classifier(encoder, config.num_outputs, unpadded=True)
         restore(model, checkpoint)
         multi_label = config.label_kind == "multi_label"
         return SentenceModel(
@@ -126,7 +126,7 @@ def _fine_tuned(
         )
     if head == SPAN:
         config = read_config_as(folder, QuestionAnsweringConfig)
-        model = bert_span_labeler(encoder)
+        model = bert_span_labeler(encoder, unpadded=True)
         restore(model, checkpoint)
         return SpanModel(
             model,
@@ -140,7 +140,9 @@ def _fine_tuned(
         )
     if head == TOKEN_CLASSIFIER:
         config = read_config_as(folder, TokenClassificationConfig)
-        model = bert_token_classifier(encoder, len(config.labels))
+        model = bert_token_classifier(
+            encoder, len(config.labels), unpadded=True
+        )
         restore(model, checkpoint)
         # A stride of 0 is half a window, in both.
         stride = config.doc_stride or None
@@ -149,7 +151,7 @@ def _fine_tuned(
         )
     assert head == MULTIPLE_CHOICE
     config = read_config_as(folder, MultipleChoiceConfig)
-    model = bert_multiple_choice(encoder)
+    model = bert_multiple_choice(encoder, unpadded=True)
     restore(model, checkpoint)
     return ChoiceModel(
         model, tokenizer, config.max_seq_length, config.has_start

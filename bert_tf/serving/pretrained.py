@@ -218,13 +218,15 @@ class PretrainedModel(TextModel):
 
         See `RowComputer`, which passes floats.
         """
-        outputs = self.forward(
-            {**inputs, "masked_lm_positions": tf.gather(places, chosen)}
+        model = self.model
+        logits = model.masked_lm(
+            self._encode(inputs, unpadded=True)["sequence_output"],
+            tf.gather(places, chosen),
+            model.encoder.embeddings.word_table,
         )
         # Some models have rows to spare, to make a round number.
         known = len(self.tokenizer.vocabulary)
-        logits = outputs["masked_lm_logits"][:, :, :known]
-        logits = tf.cast(logits, tf.float32)
+        logits = tf.cast(logits[:, :, :known], tf.float32)
         ids = tf.math.top_k(logits, self._top_k).indices
         scores = tf.gather(tf.nn.softmax(logits), ids, batch_dims=2)
         return {"ids": ids, "scores": scores}
@@ -241,7 +243,7 @@ class PretrainedModel(TextModel):
     def _vectors(self, inputs: Tensors, chosen: tf.Tensor) -> Tensors:
         del chosen
         # Not sequence_output, which may be that of a BiLSTM.
-        layers = self._encode(inputs, return_all_layers=True)
+        layers = self._encode(inputs, return_all_layers=True, unpadded=True)
         hidden = tf.cast(layers["all_encoder_layers"][-1], tf.float32)
         weight = tf.cast(inputs["input_mask"], tf.float32)[:, :, tf.newaxis]
         total = tf.reduce_sum(hidden * weight, 1)

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.features import ENCODER_INPUTS
-from bert_tf.serving.rows import Tensors, lengths_up_to
+from bert_tf.serving.rows import Tensors
 from bert_tf.text.packing import Windows
 from bert_tf.text.packing_graph import make_windows, num_windows
 
@@ -29,6 +29,8 @@ from Mr. Holm's bakery alone, still warm at eight o'clock, is a good reason to
 come back.
 """
 _WORDS = tuple(_TEXT.split())
+# Tokens of rows that a model is tried and warmed up with.
+_SAMPLE_LENGTHS = (32, 64, 96, 128, 192, 256, 384, 512)
 # Fewer words than tokens, so that a text stays within its length.
 _WORDS_A_TOKEN = 0.7
 QUESTIONS = (
@@ -180,8 +182,9 @@ def sample_text(words: int, start: int = 0) -> str:
 
 
 def sample_lengths(max_seq_length: int) -> list[int]:
-    """Words of texts that fill each of the lengths that rows are padded to."""
-    lengths = lengths_up_to(max_seq_length)
+    """Words of texts that fill rows of several lengths, the longest last."""
+    lengths = [n for n in _SAMPLE_LENGTHS if n < max_seq_length]
+    lengths.append(max_seq_length)
     return [max(int(_WORDS_A_TOKEN * length), 1) for length in lengths]
 
 

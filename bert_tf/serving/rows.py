@@ -1,7 +1,6 @@
-"""Rows of token ids in the graph, padded a little and computed."""
+"""Rows of token ids in the graph, some of similar length at a time."""
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -11,10 +10,6 @@ from bert_tf.text.tokenizer import BertTokenizer
 
 # Strings and whole numbers stay on the processor.
 HOST = "/CPU:0"
-# Lengths that rows are padded to; beyond the last, multiples of it.
-_LENGTHS = (32, 64, 96, 128, 192, 256, 384, 512)
-# What they are padded to multiples of where many are sorted by length.
-_FINE = 8
 # Tokens, padding included, that go through the model at a time: what memory
 # grows with. Rows of similar length go together.
 _TOKENS_AT_ONCE = 2048
@@ -28,41 +23,16 @@ def largest(values: tf.Tensor) -> tf.Tensor:
     return tf.reduce_max(tf.concat([[0], tf.reshape(values, [-1])], 0))
 
 
-def lengths_up_to(longest: int) -> tuple[int, ...]:
-    """The lengths that rows are padded to."""
-    last = _LENGTHS[-1]
-    lengths = [*_LENGTHS, *range(2 * last, longest, last)]
-    return (*(length for length in lengths if length < longest), longest)
-
-
 class RowComputer(tf.Module):
     """Puts rows through a model, some of similar length at a time.
 
     Args:
       tokenizer: what made the ids.
-      max_seq_length: the longest row.
     """
 
-    def __init__(self, tokenizer: BertTokenizer, max_seq_length: int):
+    def __init__(self, tokenizer: BertTokenizer):
         super().__init__()
         self._vocabulary = tokenizer.vocabulary
-        self._lengths = lengths_up_to(max_seq_length)
-
-    @contextlib.contextmanager
-    def pad_finely(self) -> Iterator[None]:
-        """What is traced meanwhile pads rows little, to many lengths."""
-        served = self._lengths
-        fine = range(_FINE, served[-1], _FINE)
-        self._lengths = (*fine, served[-1])
-        try:
-            yield
-        finally:
-            self._lengths = served
-
-    def padded_length(self, lengths: tf.Tensor) -> tf.Tensor:
-        """What rows of int32 [R] tokens are padded to, int32."""
-        place = tf.searchsorted(self._lengths, largest(lengths)[tf.newaxis])
-        return tf.gather(tf.constant(self._lengths), place)[0]
 
     def __call__(
         self,
@@ -94,7 +64,7 @@ class RowComputer(tf.Module):
         def compute(start: tf.Tensor, done: Tensors) -> tuple:
             with tf.device(HOST):
                 left = order[start:]
-                length = self.padded_length(tf.gather(lengths, left[:1]))
+                length = tf.gather(lengths, left[0])
                 chosen = left[: tf.maximum(_TOKENS_AT_ONCE // length, 1)]
                 inputs = pack_rows(
                     take(first, chosen),

@@ -22,7 +22,7 @@ from bert_tf.serving.requests import (
     text_spec,
     valid_text,
 )
-from bert_tf.serving.rows import HOST, Tensors
+from bert_tf.serving.rows import HOST, Tensors, largest
 from bert_tf.serving.span_answers import (
     Candidates,
     ContextCharacters,
@@ -156,7 +156,8 @@ class SpanModel(TextModel):
             asked = tokenize(self.tokenizer, question)
             windows, first, second = self.rows(asked, text)
             lengths = row_lengths(first, second)
-            width = self.compute.padded_length(lengths)
+            # [CLS] is read also where there is no row.
+            width = tf.maximum(largest(lengths), 1)
         logits = self.compute(
             first,
             second,

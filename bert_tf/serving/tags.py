@@ -31,7 +31,7 @@ from bert_tf.serving.requests import (
     text_spec,
     valid_text,
 )
-from bert_tf.serving.rows import HOST, Tensors
+from bert_tf.serving.rows import HOST, Tensors, largest
 from bert_tf.serving.span_answers import text_of
 from bert_tf.serving.text_model import (
     SERVING_DEFAULT,
@@ -162,7 +162,7 @@ class TagModel(TextModel):
             words = self.find_words(codes, ids, begins, ends)
             texts = token_ids(ids)
             windows, rows = self.rows(texts)
-            width = self.compute.padded_length(row_lengths(rows, None))
+            width = largest(row_lengths(rows, None))
         logits = self.compute(
             rows,
             None,

@@ -74,7 +74,7 @@ class TextModel(tf.Module, abc.ABC):
         self.max_seq_length = max_seq_length
         self.labels = tuple(labels)
         self.compute_dtype = (encoder or model).compute_dtype
-        self.compute = RowComputer(tokenizer, max_seq_length)
+        self.compute = RowComputer(tokenizer)
 
     task: str
     threshold: float | None = None
@@ -95,15 +95,6 @@ class TextModel(tf.Module, abc.ABC):
     @abc.abstractmethod
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """The signatures by name, as functions with an input signature."""
-
-    def bulk_signature(self) -> Callable[..., Tensors]:
-        """serving_default for many rows, sorted by length.
-
-        It pads them less, so that the last digits may differ.
-        """
-        with self.compute.pad_finely():
-            function: Any = self.signatures()[SERVING_DEFAULT]
-            return function.get_concrete_function()
 
     @abc.abstractmethod
     def requests(self) -> list[Request]:
@@ -163,7 +154,7 @@ class TextModel(tf.Module, abc.ABC):
         ) -> Tensors:
             inputs = {
                 "input_ids": self._checked(input_ids),
-                "input_mask": input_mask,
+                "input_mask": with_tokens(input_mask),
                 "segment_ids": segment_ids,
             }
             answers = self.answer_tokens(inputs)
@@ -198,6 +189,16 @@ class TextModel(tf.Module, abc.ABC):
             f"{size - 1}.",
             ids,
         )
+
+
+def with_tokens(input_mask: tf.Tensor) -> tf.Tensor:
+    """A mask, int32 [..., S], in which rows without a token have their first.
+
+    Such rows fill a batch up, and no row may be without.
+    """
+    some = tf.reduce_max(input_mask, -1, keepdims=True)
+    first = tf.maximum(input_mask[..., :1], 1 - some)
+    return tf.concat([first, input_mask[..., 1:]], -1)
 
 
 def signature_of(name: str, key: str) -> str:

@@ -149,15 +149,13 @@ def test_order_and_answers_do_not_depend_on_the_batch(kind):
     for number, answer in enumerate(in_fours):
         row = {name: column[number] for name, column in columns.items()}
         assert_near(answer, loaded(kind)(**row))
-    # What is exported afterwards pads as ever.
-    padded = loaded(kind, 4).served.compute.padded_length(tf.constant([5]))
-    assert padded == 32
 
 
 def test_one_text_goes_with_each_of_a_list():
     ask = loaded("span")
     first, second = ask(question=["is", "a b"], context="the ferry is good")
-    assert first == ask(question=["is"], context=["the ferry is good"])[0]
+    alone = ask(question=["is"], context=["the ferry is good"])[0]
+    assert_near(first, alone)
     assert second["answer"] in "the ferry is good"
     choose = loaded("choice")
     two = choose(["a", "b"], choices=["the", "", "is"], start="a")

@@ -26,10 +26,7 @@ def kind(monkeypatch):
     def find(folder, batch_size, precision, device):
         traced = loaded(folder.name)
         model = LoadedModel(traced.served, folder, batch_size)
-        model._function, model._bulk_function = (
-            traced._function,
-            traced._for_many(),
-        )
+        model._function = traced._function
         return model
 
     monkeypatch.setattr(module, "load", find)
@@ -244,9 +241,7 @@ def test_a_killed_run_goes_on(suffix, kind, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
         LoadedModel,
         "_answer",
-        lambda self, rows, function: (
-            asked.extend(rows) or answer(self, rows, function)
-        ),
+        lambda self, rows: asked.extend(rows) or answer(self, rows),
     )
     predict_file(model, source, output)
     assert "resumes behind 16 rows" in capsys.readouterr().err

@@ -49,22 +49,30 @@ def new_encoder() -> bert_tf.BertEncoder:
 
 @functools.cache
 def classifier(classes: int = 3):
-    return fill(bert_tf.bert_classifier(new_encoder(), classes), 1, 0.6)
+    return fill(
+        bert_tf.bert_classifier(new_encoder(), classes, unpadded=True), 1, 0.6
+    )
 
 
 @functools.cache
 def span_labeler():
-    return fill(bert_tf.bert_span_labeler(new_encoder()), 2, 0.6)
+    return fill(bert_tf.bert_span_labeler(new_encoder(), unpadded=True), 2, 0.6)
 
 
 @functools.cache
 def tagger():
-    return fill(bert_tf.bert_token_classifier(new_encoder(), len(TAGS)), 3, 0.6)
+    return fill(
+        bert_tf.bert_token_classifier(new_encoder(), len(TAGS), unpadded=True),
+        3,
+        0.6,
+    )
 
 
 @functools.cache
 def chooser():
-    return fill(bert_tf.bert_multiple_choice(new_encoder()), 4, 0.6)
+    return fill(
+        bert_tf.bert_multiple_choice(new_encoder(), unpadded=True), 4, 0.6
+    )
 
 
 @functools.cache

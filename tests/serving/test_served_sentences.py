@@ -9,7 +9,6 @@ import tensorflow as tf
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.text_classification.task import encode
 from bert_tf.serving.requests import example_bytes, string_array
-from bert_tf.serving.rows import lengths_up_to
 from bert_tf.serving.sentences import SentenceModel
 from tests.serving import serving_models as models
 
@@ -121,20 +120,14 @@ def test_rows_are_padded_to_the_longest_alone(monkeypatch):
         return forward(inputs)
 
     served.forward = spy
-    for text, length in (("a", 32), ("a " * 30, 32), ("a " * 31, 64)):
+    for text, length in (("a", 3), ("a " * 30, 32), ("a " * 31, 33)):
         served._from_text(tf.constant([text, "b"]))
         assert seen.pop() == (2, length)
     served._from_text(tf.constant(["a " * 900]))
     assert seen.pop() == (1, 70)
     # Long and short rows do not share their padding.
     served._from_text(tf.constant(["a"] * 60 + ["a " * 60] * 40))
-    assert [tuple(shape) for shape in seen] == [(32, 64), (32, 64), (36, 32)]
-
-
-def test_lengths():
-    assert lengths_up_to(20) == (20,)
-    assert lengths_up_to(128) == (32, 64, 96, 128)
-    assert lengths_up_to(1500)[-3:] == (512, 1024, 1500)
+    assert [tuple(s) for s in seen] == [(33, 62), (33, 62), (34, 3)]
 
 
 def test_examples_without_the_text_are_refused():
