@@ -63,3 +63,15 @@ def test_messages_are_shown_to_who_asks_and_where_the_import_fails() -> None:
 def test_standard_error_may_be_closed() -> None:
     done = run("import os; os.close(2); import bert_tf; bert_tf.BertEncoder")
     assert done.returncode == 0
+
+
+def test_commands_start_without_matplotlib_and_can_import_it() -> None:
+    done = run(
+        "import sys\n"
+        "from bert_tf.quiet_tensorflow import import_tensorflow\n"
+        "import_tensorflow()\n"
+        "assert 'keras' in sys.modules\n"
+        "assert 'matplotlib' not in sys.modules\n"
+        "import matplotlib.pyplot\n"
+    )
+    assert (done.stderr, done.returncode) == ("", 0)

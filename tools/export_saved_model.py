@@ -10,6 +10,9 @@ import time
 
 from absl import flags
 
+from bert_tf.quiet_tensorflow import import_tensorflow
+from bert_tf.serving.fresh_process import FreshProcess
+
 from . import command_line
 
 _MODEL = flags.DEFINE_string(
@@ -50,19 +53,28 @@ _PRECISION = flags.DEFINE_enum(
 
 def main() -> None:
     """Exports, checks and tells the size."""
+    command_line.name_arguments(
+        {"folder": "--model", "file_format": "--format"}
+    )
+    if _FORMAT.value != "saved_model":
+        import_tensorflow()
+        _export_file()
+        return
+    # It imports TensorFlow while this process does.
+    with FreshProcess() as fresh:
+        import_tensorflow()
+        _export_version(fresh)
+
+
+def _export_version(fresh: FreshProcess) -> None:
+    """Writes a version for TensorFlow Serving and tells its size."""
     from bert_tf.serving.adapters import served_adapters
     from bert_tf.serving.model_folder import describe_training, served_model
     from bert_tf.serving.saving import write_saved_model
     from bert_tf.sources import local_folder
 
-    command_line.name_arguments(
-        {"folder": "--model", "file_format": "--format"}
-    )
     started = time.monotonic()
     folder = pathlib.Path(local_folder(command_line.required(_MODEL)))
-    if _FORMAT.value != "saved_model":
-        _export_file(folder)
-        return
     if _BESIDE.value:
         served = served_adapters(folder, _BESIDE.value, _PRECISION.value)
     else:
@@ -74,6 +86,7 @@ def main() -> None:
         _VERSION.value,
         recipe.read_text(encoding="utf-8") if recipe.is_file() else None,
         training=describe_training(folder),
+        fresh=fresh,
     )
     size = sum(f.stat().st_size for f in written.rglob("*") if f.is_file())
     print(
@@ -83,10 +96,11 @@ def main() -> None:
     )
 
 
-def _export_file(folder: pathlib.Path) -> None:
+def _export_file() -> None:
     """Writes the file of another runtime and tells the size."""
     from bert_tf.errors import UserError
     from bert_tf.runtimes.export import export_file
+    from bert_tf.sources import local_folder
 
     started = time.monotonic()
     for flag in (_BESIDE, _VERSION, _PRECISION):
@@ -95,7 +109,9 @@ def _export_file(folder: pathlib.Path) -> None:
                 f"--{flag.name}: is for --format=saved_model; leave it out."
             )
     path = export_file(
-        folder, command_line.required(_OUTPUT_DIR), _FORMAT.value
+        pathlib.Path(local_folder(command_line.required(_MODEL))),
+        command_line.required(_OUTPUT_DIR),
+        _FORMAT.value,
     )
     print(
         f"{path}: {path.stat().st_size / 1e6:,.1f} MB, "
@@ -105,4 +121,4 @@ def _export_file(folder: pathlib.Path) -> None:
 
 if __name__ == "__main__":
     command_line.require("model", "output_dir")
-    command_line.run(main)
+    command_line.run(main, tensorflow=False)

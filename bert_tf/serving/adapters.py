@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from bert_tf.checkpoints.layout import encoder_shapes
 from bert_tf.errors import UserError
@@ -105,4 +106,4 @@ def _share_base(
         with keras.StatelessScope(state_mapping=pairs):
             return model(inputs, training=False)
 
-    served.forward = forward
+    served.forward = tf.function(forward, autograph=False)

@@ -65,8 +65,6 @@ class PackedClassifier(TextModel):
             pack.seq_length,
             labels,
         )
-        # Layers of the user's may read what is no weight.
-        self.state = [variable.value for variable in model.variables]
         self.pack = pack
 
     def signatures(self) -> dict[str, Callable[..., Tensors]]:

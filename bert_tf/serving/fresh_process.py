@@ -1,68 +1,93 @@
-"""Loads a SavedModel as TensorFlow Serving does and answers requests.
+"""A process without bert_tf that answers from a written SavedModel.
 
-Run by its path, by `saving.py`; it must not import bert_tf. Standard
-input is a JSON list of [signature, {input: tensor}], and the last line of
-standard output a list of {output: tensor}, a tensor being a TensorProto in
-base64.
+No TensorFlow here: whoever starts the process early lets it import TensorFlow
+while the model is read and traced.
 """
 
-import base64
+import contextlib
 import json
+import os
+import pathlib
+import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any, Self
 
-import tensorflow as tf
-import tensorflow_text  # noqa: F401 - registers the ops of text models
-from tensorflow.core.framework import tensor_pb2
+from bert_tf.errors import UserError
 
-# Characters of an error that are shown.
-_SHOWN = 300
-
-
-def main() -> None:
-    """Answers all requests, or ends with the error in one line."""
-    try:
-        _run()
-    except (tf.errors.OpError, OSError, RuntimeError, ValueError) as error:
-        # The reason stands at the end of TensorFlow's long messages.
-        text = " ".join(str(error).split())
-        sys.exit(f"{type(error).__name__}: {text[-_SHOWN:]}")
+_MAIN = pathlib.Path(__file__).with_name("fresh_main.py")
 
 
-def _run() -> None:
-    folder, requests = sys.argv[1], json.load(sys.stdin)
-    with tf.compat.v1.Session(graph=tf.Graph()) as session:
-        loaded = tf.compat.v1.saved_model.loader.load(
-            session, [tf.saved_model.SERVING], folder
+class FreshProcess:
+    """Starts when it is made, and ends with the `with` block.
+
+    Tensors are TensorProtos in base64; see `fresh_main.py`.
+    """
+
+    def __init__(self) -> None:
+        # Run from elsewhere and with -P, so that nothing of this project can
+        # be imported by chance.
+        self._elsewhere = tempfile.TemporaryDirectory()
+        self._messages = tempfile.TemporaryFile(mode="w+", errors="replace")
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", _MAIN],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # A pipe that nobody reads would stop it.
+            stderr=self._messages,
+            text=True,
+            cwd=self._elsewhere.name,
+            env={
+                # As `quiet_tensorflow.py` sets it.
+                "TF_ENABLE_ONEDNN_OPTS": "1",
+                **os.environ,
+                # This process may hold the memory of all GPUs.
+                "CUDA_VISIBLE_DEVICES": "-1",
+            },
         )
-        answers = [
-            _answer(session, loaded.signature_def[signature], inputs)
-            for signature, inputs in requests
-        ]
-    if "bert_tf" in sys.modules:
-        sys.exit("bert_tf was imported: the folder does not stand alone.")
-    print(json.dumps(answers))
 
+    def __enter__(self) -> Self:
+        return self
 
-def _answer(session, signature, inputs: dict[str, str]) -> dict[str, str]:
-    outputs = session.run(
-        {name: info.name for name, info in signature.outputs.items()},
-        {
-            signature.inputs[name].name: _unpack(value)
-            for name, value in inputs.items()
-        },
-    )
-    return {name: _pack(value) for name, value in outputs.items()}
+    def __exit__(self, *exception: object) -> None:
+        with self._process:
+            self._process.kill()
+        self._messages.close()
+        self._elsewhere.cleanup()
 
+    def ask(
+        self,
+        folder: pathlib.Path,
+        requests: Sequence[tuple[str, dict[str, str]]],
+    ) -> None:
+        """Has it load a folder and answer requests, once.
 
-def _pack(array) -> str:
-    proto = tf.make_tensor_proto(array)
-    return base64.b64encode(proto.SerializeToString()).decode()
+        Args:
+          folder: the SavedModel.
+          requests: signature and inputs by name.
+        """
+        assert self._process.stdin is not None
+        # Where it has ended already, `answers` says why.
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as asked:
+            json.dump([str(folder.absolute()), requests], asked)
 
+    def answers(self, name: str) -> list[dict[str, Any]]:
+        """Waits for the answers: of each request, outputs by name.
 
-def _unpack(packed: str):
-    data = base64.b64decode(packed)
-    return tf.make_ndarray(tensor_pb2.TensorProto.FromString(data))
+        Args:
+          name: of the folder, for errors.
 
-
-if __name__ == "__main__":
-    main()
+        Raises:
+          UserError: it could not load the folder or answer.
+        """
+        assert self._process.stdout is not None
+        answered = self._process.stdout.read()
+        if code := self._process.wait():
+            self._messages.seek(0)
+            lines = self._messages.read().strip().splitlines()
+            raise UserError(
+                f"{name}: a fresh process cannot load and run it (exit code "
+                f"{code}: {' '.join(lines[-1:])}); the export was not finished."
+            )
+        return json.loads(answered.splitlines()[-1])

@@ -23,7 +23,7 @@ def largest(values: tf.Tensor) -> tf.Tensor:
     return tf.reduce_max(tf.concat([[0], tf.reshape(values, [-1])], 0))
 
 
-class RowComputer(tf.Module):
+class RowComputer:
     """Puts rows through a model, some of similar length at a time.
 
     Args:
@@ -31,7 +31,6 @@ class RowComputer(tf.Module):
     """
 
     def __init__(self, tokenizer: BertTokenizer):
-        super().__init__()
         self._vocabulary = tokenizer.vocabulary
 
     def __call__(

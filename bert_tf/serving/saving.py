@@ -2,12 +2,11 @@
 
 import base64
 import collections
+import contextlib
 import json
 import os
 import pathlib
 import re
-import subprocess
-import sys
 import tempfile
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
@@ -22,8 +21,9 @@ from tensorflow_serving.apis import prediction_log_pb2
 from bert_tf.checkpoints.checkpoint import write_labels
 from bert_tf.errors import UserError
 from bert_tf.files import new_folder, write_text
+from bert_tf.serving.fresh_process import FreshProcess
 from bert_tf.serving.requests import Request
-from bert_tf.serving.rows import HOST
+from bert_tf.serving.rows import HOST, Tensors
 from bert_tf.serving.text_model import TextModel
 from bert_tf.text.vocabulary import CONTINUATION, VOCABULARY_FILE
 
@@ -35,7 +35,6 @@ MODEL_FILE = "model.json"
 # the graph was optimised. A bfloat16 has 8 bits of mantissa, so one rounding is
 # 2**-9 of a value; a fused operation saves one and twelve layers add them up.
 TOLERANCES = {"float32": 1e-5, "bfloat16": 0.05, "float16": 0.01}
-_FRESH_PROCESS = pathlib.Path(__file__).with_name("fresh_process.py")
 # Least shares of the tokens by which a script is named: of the English
 # vocabularies 0.03 % begin in Cyrillic and 2 % are Chinese characters; of the
 # multilingual one 0.1 % are Burmese, which it was trained on, and 13 % Chinese.
@@ -49,6 +48,7 @@ def write_saved_model(
     recipe: str | None = None,
     requests: Sequence[Request] | None = None,
     training: Mapping[str, Any] | None = None,
+    fresh: FreshProcess | None = None,
 ) -> pathlib.Path:
     """Writes a model as the next version in a folder of versions.
 
@@ -59,6 +59,7 @@ def write_saved_model(
       recipe: see `write_version`.
       requests: see `write_version`.
       training: see `write_version`.
+      fresh: see `write_version`.
 
     Returns:
       The folder of the version.
@@ -69,7 +70,7 @@ def write_saved_model(
     """
     output_dir = pathlib.Path(output_dir)
     folder = output_dir / str(_version(output_dir, version))
-    write_version(served, folder, recipe, requests, training)
+    write_version(served, folder, recipe, requests, training, fresh=fresh)
     return folder
 
 
@@ -80,6 +81,7 @@ def write_version(
     requests: Sequence[Request] | None = None,
     training: Mapping[str, Any] | None = None,
     argument: str = "output_dir",
+    fresh: FreshProcess | None = None,
 ) -> None:
     """Writes a model as a version that TensorFlow Serving takes.
 
@@ -98,13 +100,17 @@ def write_version(
       training: what model.json says beside `describe_model`; see
         `model_folder.describe_training`.
       argument: what names the folder, for errors.
+      fresh: the process that checks, where it was started before.
 
     Raises:
       UserError: the folder holds something, or what was written does not give
         what the model in memory gives; nothing is left then.
     """
     requests = served.all_requests() if requests is None else list(requests)
-    with new_folder(folder, argument) as beside:
+    with (
+        new_folder(folder, argument) as beside,
+        contextlib.nullcontext(fresh) if fresh else FreshProcess() as fresh,
+    ):
         signatures = save(served, beside)
         extra = beside / EXTRA
         extra.mkdir()
@@ -120,8 +126,13 @@ def write_version(
                     folder.parent.name, request, served.method
                 )
                 writer.write(log.SerializeToString(deterministic=True))
-        _check_in_fresh_process(
-            beside, signatures, requests, served.compute_dtype, str(folder)
+        _check(
+            fresh,
+            beside,
+            signatures,
+            requests,
+            served.compute_dtype,
+            str(folder),
         )
 
 
@@ -145,14 +156,38 @@ def _version(output_dir: pathlib.Path, version: int | None) -> int:
     return version
 
 
-def save(served: TextModel, folder: pathlib.Path) -> dict:
+def save(
+    served: TextModel, folder: pathlib.Path
+) -> dict[str, Callable[..., Tensors]]:
     """Writes the SavedModel alone; returns its signatures by name."""
-    signatures = served.all_signatures()
+    functions: dict[str, Any] = served.all_signatures()
+    signatures = {
+        name: function.get_concrete_function()
+        for name, function in functions.items()
+    }
+    # What the graphs read, not the model: each function of that would be
+    # traced and written too.
+    written = tf.Module()
+    written.weights = list(
+        {
+            id(variable): variable
+            for graph in signatures.values()
+            for variable in graph.variables
+        }.values()
+    )
     with tempfile.TemporaryDirectory() as temporary:
         vocabulary = os.path.join(temporary, VOCABULARY_FILE)
         served.tokenizer.vocabulary.save(vocabulary)
-        served.vocabulary_file = tf.saved_model.Asset(vocabulary)
-        tf.saved_model.save(served, str(folder), signatures=signatures)
+        written.vocabulary_file = tf.saved_model.Asset(vocabulary)
+        tf.saved_model.save(
+            written,
+            str(folder),
+            signatures=signatures,
+            # Nobody trains it; tracing them took half of the whole export.
+            options=tf.saved_model.SaveOptions(
+                experimental_custom_gradients=False
+            ),
+        )
     if served.method:
         # TensorFlow 2 writes every signature as one for :predict.
         path = folder / "saved_model.pb"
@@ -236,29 +271,40 @@ def scripts_of(tokens: Sequence[str]) -> list[str]:
     ]
 
 
-def _check_in_fresh_process(
+def _check(
+    fresh: FreshProcess,
     folder: pathlib.Path,
-    signatures: Mapping[str, Callable],
+    signatures: Mapping[str, Callable[..., Tensors]],
     requests: Sequence[Request],
     compute_dtype: str,
     name: str,
 ) -> None:
     """Compares the answers of a written SavedModel to those in memory.
 
-    A new process without bert_tf loads the folder as TensorFlow Serving does,
-    into a session. How near numbers must be depends on the model's dtype;
-    errors call the folder `name`.
+    A fresh process without bert_tf loads the folder as TensorFlow Serving
+    does, into a session, while this one computes. How near numbers must be
+    depends on the model's dtype; errors call the folder `name`.
 
     Raises:
       UserError: it does not load, or an answer differs.
     """
-    answers = _fresh_answers(folder, requests, name)
+    asked = [
+        (request.signature, {n: _pack(v) for n, v in request.inputs.items()})
+        for request in requests
+    ]
+    fresh.ask(folder, asked)
+    # Where the fresh process computes: a GPU rounds otherwise.
+    with tf.device(HOST):
+        computed = [
+            signatures[request.signature](
+                **{n: tf.constant(v) for n, v in request.inputs.items()}
+            )
+            for request in requests
+        ]
     tolerance = TOLERANCES.get(compute_dtype, TOLERANCES["float32"])
-    for request, given in zip(requests, answers, strict=True):
-        # Where the fresh process computes: a GPU rounds otherwise.
-        with tf.device(HOST):
-            inputs = {n: tf.constant(v) for n, v in request.inputs.items()}
-            expected = signatures[request.signature](**inputs)
+    for request, expected, given in zip(
+        requests, computed, fresh.answers(name), strict=True
+    ):
         if set(expected) != set(given):
             raise UserError(
                 f"{name}: the signature {request.signature} gives "
@@ -266,7 +312,9 @@ def _check_in_fresh_process(
                 f"{', '.join(sorted(expected))}; the export was not finished."
             )
         for output, value in expected.items():
-            difference = _difference(value.numpy(), given[output], tolerance)
+            difference = _difference(
+                value.numpy(), _unpack(given[output]), tolerance
+            )
             if difference:
                 raise UserError(
                     f"{name}: {output} of the signature {request.signature} "
@@ -293,39 +341,6 @@ def _difference(
         return None
     place = tuple(np.argwhere(given != expected)[0])
     return f"{given[place]!r} in place of {expected[place]!r}"
-
-
-def _fresh_answers(
-    folder: pathlib.Path, requests: Sequence[Request], name: str
-) -> list[dict[str, np.ndarray]]:
-    """What a fresh process answers."""
-    asked = [
-        [request.signature, {n: _pack(v) for n, v in request.inputs.items()}]
-        for request in requests
-    ]
-    with tempfile.TemporaryDirectory() as temporary:
-        # Run from elsewhere and with -P, so that nothing of this project can
-        # be imported by chance.
-        done = subprocess.run(
-            [sys.executable, "-P", _FRESH_PROCESS, folder.absolute()],
-            input=json.dumps(asked),
-            capture_output=True,
-            text=True,
-            cwd=temporary,
-            # This process may hold the memory of all GPUs.
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
-        )
-    if done.returncode:
-        lines = done.stderr.strip().splitlines()
-        raise UserError(
-            f"{name}: a fresh process cannot load and run it (exit code "
-            f"{done.returncode}: {' '.join(lines[-1:])}); the export was "
-            "not finished."
-        )
-    return [
-        {name: _unpack(value) for name, value in answer.items()}
-        for answer in json.loads(done.stdout.splitlines()[-1])
-    ]
 
 
 def _pack(array: np.ndarray) -> str:

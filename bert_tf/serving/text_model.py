@@ -23,10 +23,12 @@ TOKENS = "tokens"
 Answer = dict[str, Any]
 
 
-class TextModel(tf.Module, abc.ABC):
+class TextModel(abc.ABC):
     """A model with its tokenizer, which takes strings and gives answers.
 
     Attributes:
+      model: the Keras model.
+      weights: its variables; of one beside another, see `adapters.py`.
       tokenizer: what turns texts into ids.
       max_seq_length: the longest row.
       labels: names of the labels; none where the model has none.
@@ -58,17 +60,15 @@ class TextModel(tf.Module, abc.ABC):
         max_seq_length: int,
         labels: Sequence[str] = (),
     ):
-        super().__init__()
         self.config: BertConfig | None = encoder.config if encoder else None
         if self.config:
             _check_fit(self.config, tokenizer, max_seq_length)
         check_labels(list(labels), "labels")
-        # The variables, not the Keras model: with that, each would be written
-        # twice, and TensorFlow Serving's loader would leave one unset.
+        self.model = model
         self.weights = [variable.value for variable in model.weights]
-        self._model = lambda: model
-        self.forward: Callable[..., Any] = functools.partial(
-            model, training=False
+        # One graph of the model, which the signatures call.
+        self.forward: Callable[..., Any] = tf.function(
+            functools.partial(model, training=False), autograph=False
         )
         self.tokenizer = tokenizer
         self.max_seq_length = max_seq_length
@@ -86,11 +86,6 @@ class TextModel(tf.Module, abc.ABC):
     def columns(self) -> tuple[str, ...]:
         """The inputs of serving_default, by name."""
         return ("text",)
-
-    @property
-    def model(self) -> keras.Model:
-        """The Keras model."""
-        return self._model()
 
     @abc.abstractmethod
     def signatures(self) -> dict[str, Callable[..., Tensors]]:

@@ -40,19 +40,24 @@ def _stand_in(served, folder):
     return served.signatures()
 
 
+class FreshStandIn:
+    """Answers one request with what it was given."""
+
+    def ask(self, folder, requests):
+        assert (folder / "saved_model.pb").exists()
+        assert [signature for signature, _ in requests] == ["serving_default"]
+
+    def answers(self, name):
+        return [self.given]
+
+
 def test_another_answer_leaves_nothing(tmp_path, monkeypatch):
     served = models.KINDS["regression"]()
     functions = served.signatures()
     served.signatures = lambda: functions
     request = Request("serving_default", {"text": string_array(["the ferry"])})
     score = functions["serving_default"](**request.inputs)["score"].numpy()
-    given = []
-
-    def answers(folder, requests, name):
-        assert (folder / "saved_model.pb").exists()
-        return given
-
-    monkeypatch.setattr(saving, "_fresh_answers", answers)
+    fresh = FreshStandIn()
     monkeypatch.setattr(saving, "save", _stand_in)
     for answer, message in (
         ({"score": score + 1e-3}, "score of the signature serving_.*0.001"),
@@ -60,9 +65,11 @@ def test_another_answer_leaves_nothing(tmp_path, monkeypatch):
         ({"score": score * np.nan}, "score of the signature"),
         ({"score": score[None]}, r"float32 \[1, 1\], not float32 \[1\]"),
     ):
-        given[:] = [answer]
+        fresh.given = {name: saving._pack(v) for name, v in answer.items()}
         with pytest.raises(UserError, match=message):
-            write_saved_model(served, tmp_path / "new", requests=[request])
+            write_saved_model(
+                served, tmp_path / "new", requests=[request], fresh=fresh
+            )
         assert list(tmp_path.iterdir()) == []
 
 
