@@ -17,6 +17,9 @@ instances  the same without tokenising, in this process, beside
 workers    the whole command with one worker and with two, on much text
            (--workers_megabytes): in a little, what each worker does once
            counts.
+scripts    the whole command on text of many scripts (--multilingual, with
+           --multilingual_vocab_file, which is cased), beside the same amount
+           of English, in turns: speed, and memory of the largest process.
 reading    sequences a second of one core with new masks, beside the
            original's input pipeline on records with masks in them.
 epochs     text to batches for ten epochs: records written once, and read ten
@@ -70,6 +73,7 @@ PARTS = (
     "writing",
     "instances",
     "workers",
+    "scripts",
     "reading",
     "epochs",
     "memory",
@@ -91,11 +95,14 @@ class Bench:
     folder: pathlib.Path
     found: dict[str, float] = dataclasses.field(default_factory=dict)
 
-    def text(self, megabytes: float) -> pathlib.Path:
+    def text(
+        self, megabytes: float, multilingual: bool = False
+    ) -> pathlib.Path:
         """Text of a size, made at the first call."""
-        path = self.folder / f"{megabytes:g}.txt"
+        kind = "multilingual" if multilingual else "input"
+        path = self.folder / f"{kind}-{megabytes:g}.txt"
         if not path.exists():
-            sources = expand_inputs(self.arguments.input)
+            sources = expand_inputs(getattr(self.arguments, kind))
             write_text_of_size(sources, path, int(megabytes * 1e6), seed=1)
         return path
 
@@ -220,6 +227,41 @@ def workers(bench: Bench) -> None:
         f"two, {size / one:.2f} and {size / two:.2f} MB/s; ratio "
         f"{one / two:.2f}"
     )
+
+
+def scripts(bench: Bench) -> None:
+    """English and many scripts."""
+    arguments = bench.arguments
+    if not arguments.multilingual:
+        print("scripts: needs --multilingual and --multilingual_vocab_file.")
+        return
+    size = arguments.scripts_megabytes
+    flags = (f"--vocab_file={arguments.multilingual_vocab_file}",)
+    sides = {
+        "English": (bench.text(size), ()),
+        "many scripts": (bench.text(size, True), (*flags, "--nolower_case")),
+    }
+    found = collections.defaultdict(list)
+    for _ in range(arguments.repeats):
+        for name, (text, flags) in sides.items():
+            done = bench.ours(text, 2, *flags, watch=True)
+            megabytes = text.stat().st_size / 1e6
+            found[name].append(
+                (
+                    megabytes / done.cpu_seconds,
+                    megabytes / done.seconds,
+                    done.largest_peak,
+                )
+            )
+    for name, values in found.items():
+        by_cpu, by_clock, peak = map(
+            statistics.median, zip(*values, strict=True)
+        )
+        print(
+            f"scripts, {name}, {size:g} MB: {by_cpu:.1f} MB a CPU second of "
+            f"all processes, {by_clock:.1f} MB/s by the clock with two "
+            f"workers; largest process {peak:.0f} MB"
+        )
 
 
 def _reading_seconds(text: pathlib.Path) -> float:
@@ -397,6 +439,9 @@ def main() -> None:
     )
     parser.add_argument("--input", required=True)
     parser.add_argument("--vocab_file", required=True)
+    parser.add_argument("--multilingual", default="")
+    parser.add_argument("--multilingual_vocab_file", default="")
+    parser.add_argument("--scripts_megabytes", type=float, default=100)
     parser.add_argument("--original", default="")
     parser.add_argument("--megabytes", type=float, default=20)
     parser.add_argument("--original_megabytes", type=float, default=2)

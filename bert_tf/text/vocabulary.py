@@ -57,12 +57,18 @@ def _check(tokens: tuple[str, ...], source: str, row: str) -> None:
 class Vocabulary:
     """The tokens of a WordPiece vocabulary; a token's place is its id."""
 
-    def __init__(self, tokens: Sequence[str], source: str = "vocabulary"):
+    def __init__(
+        self,
+        tokens: Sequence[str],
+        source: str = "vocabulary",
+        row: str = "entry",
+    ):
         """Checks and keeps the tokens.
 
         Args:
           tokens: the V tokens in the order of their ids.
           source: what error messages call the vocabulary.
+          row: what they call a token's place; a "line" counts from 1.
 
         Raises:
           UserError: a blank token, a token that occurs twice, a missing
@@ -74,7 +80,7 @@ class Vocabulary:
                 f"{tokens[:40]!r}."
             )
         self._tokens = tuple(tokens)
-        _check(self._tokens, source, "entry")
+        _check(self._tokens, source, row)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "Vocabulary":
@@ -114,8 +120,7 @@ class Vocabulary:
                 raise UserError(
                     f"{path}, line {number}: is not UTF-8."
                 ) from None
-        _check(tuple(tokens), str(path), "line")
-        return cls(tokens, str(path))
+        return cls(tokens, str(path), "line")
 
     def save(self, path: str | pathlib.Path) -> None:
         """Writes a vocab.txt, whole or not at all."""

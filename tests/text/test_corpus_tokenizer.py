@@ -1,6 +1,9 @@
 """Ids by looking words up; `check` of test_tokenizer.py tries any text."""
 
 import pathlib
+import subprocess
+import sys
+import unicodedata
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ from bert_tf.text import corpus_tokenizer
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
+from bert_tf.text.word_table import WordTable
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "tokenizer"
 VOCABULARY = GOLDEN / "vocab.txt"
@@ -52,7 +56,7 @@ def test_edges(tokenizers, lower_case) -> None:
     for texts in EDGES:
         subject = CorpusTokenizer(exact.vocabulary, exact.config)
         check(subject, exact, texts)
-        # Among so much ASCII that words are looked up.
+        # Among so much ASCII that it is read byte by byte.
         for _ in range(2):
             check(subject, exact, [*texts, "some ascii " * 99])
 
@@ -82,22 +86,102 @@ def test_what_is_forgotten_is_learnt_again(
     monkeypatch.setattr(corpus_tokenizer, name, value)
     subject = CorpusTokenizer(tokenizers[True].vocabulary, TokenizerConfig.of())
     for seed in (1, 2, 1):
-        texts = [f"{text} é{seed} {'z' * 20}{text[:9]}" for text in words(seed)]
+        texts = [f"{text} é{seed} {'z' * 40}{text[:9]}" for text in words(seed)]
         check(subject, tokenizers[True], texts)
         check(subject, tokenizers[True], texts)
-    assert subject._words.count < 5000
 
 
-def test_words_that_collide(tokenizers, monkeypatch) -> None:
-    def same_slot(low, high):
-        # At the end of the table, so that the search goes on at its start.
-        return np.full(len(low), corpus_tokenizer._SLOTS - 2)
-
-    monkeypatch.setattr(
-        corpus_tokenizer._WordTable, "_first_slots", staticmethod(same_slot)
-    )
+def test_a_full_table_still_gives_ids(tokenizers, monkeypatch) -> None:
+    monkeypatch.setattr(corpus_tokenizer, "_SLOT_BITS", 6)
     subject = CorpusTokenizer(tokenizers[True].vocabulary, TokenizerConfig.of())
-    texts = words(3)[:8]
+    for seed in (1, 2, 1):
+        check(subject, tokenizers[True], words(seed))
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_other_scripts_need_no_tensorflow(tokenizers, lower_case) -> None:
+    """Punctuation, marks, sigmas, ideographs and halves of characters."""
+    exact = tokenizers[lower_case]
+    texts = [
+        "Пример, ещё «пример» — да! ΣΑΣ,ΑΣ.ΑΣ-σΣ' ΑΣ\u0301. Σ",
+        "中文，日本語の𠀀𠀁テキスト。a中b 한국어 각가 豈 ガか\u3099",
+        "यह हिन्दी है। क़\u093c ไทยไม่มีช่องว่าง \u0e34 עִבְרִית، عربيٌّ",
+        "≠a≠ \u037e;a\u1fef` \u2260\u302e\U00016ff0 !\u0301\u302e",
+        "😀👍🏽a😀 𝔘𝔫 \U00010a50x\U00010a50 ž\u200dž\u00ad ¿qué?\u2028x",
+        "я" * 16 + " " + "я" * 17 + " " + "я" * 200 + " " + "я" * 201,
+        "ж" * 199 + "😀 " + "ж" * 200 + "😀" + " 中" * 9,
+    ]
+    subject = CorpusTokenizer(exact.vocabulary, exact.config)
     for _ in range(2):
-        check(subject, tokenizers[True], texts)
-        texts += words(4)[:2]
+        check(subject, exact, texts)
+        check(subject, exact, ["".join(texts), "", texts[0][::-1], *texts])
+
+
+def test_every_character_between_letters(tokenizers) -> None:
+    """All that is assigned, as itself, and beside a mark and a sigma."""
+    characters = [
+        chr(code)
+        for code in range(sys.maxunicode + 1)
+        if unicodedata.category(chr(code)) not in ("Cn", "Co", "Cs")
+    ]
+    for exact in tokenizers.values():
+        subject = CorpusTokenizer(exact.vocabulary, exact.config)
+        for pattern in ("жa{}ж", "Σ{}\u302eж {}"):
+            texts = [pattern.replace("{}", char) for char in characters]
+            for first in range(0, len(texts), 20_000):
+                check(subject, exact, texts[first : first + 20_000])
+
+
+def random_keys(seed: int, count: int, parts: int) -> list[np.ndarray]:
+    random = np.random.default_rng(seed)
+    return [
+        random.choice(1 << 30, count, replace=False).astype(np.uint64) + 1
+        for _ in range(parts)
+    ]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4])
+@pytest.mark.parametrize("collide", [False, True])
+def test_word_table(monkeypatch, parts, collide) -> None:
+    table = WordTable(parts, 10)
+    if collide:
+        # At the end of the table, so that the search goes on at its start.
+        monkeypatch.setattr(
+            WordTable,
+            "_first_slots",
+            lambda self, keys: np.full(len(keys[0]), 1022),
+        )
+    keys = random_keys(1, 600, parts)
+    # Keys that differ in one part alone.
+    keys[-1][1] = keys[-1][0] + 1
+    for part in keys[:-1]:
+        part[1] = part[0]
+    for first in range(0, 600, 150):
+        part = [values[first : first + 150] for values in keys]
+        assert len(table.find(part)[0]) == 0
+        table.add(part, np.arange(first, first + 150))
+    # Half of the slots are used, and the rest was not added.
+    places, numbers = table.find(keys)
+    assert table.count == len(places) == 512
+    np.testing.assert_array_equal(places, np.arange(512))
+    np.testing.assert_array_equal(numbers, places)
+    assert len(table.find(random_keys(2, 99, parts))[0]) == 0
+    table.clear()
+    assert len(table.find(keys)[0]) == 0
+
+
+def test_no_tensorflow_is_imported() -> None:
+    code = (
+        "import sys, numpy as np\n"
+        "from bert_tf.text.corpus_tokenizer import CorpusTokenizer\n"
+        "from bert_tf.text.tokenizer_config import TokenizerConfig\n"
+        "from bert_tf.text.vocabulary import Vocabulary\n"
+        f"vocabulary = Vocabulary.from_file({str(VOCABULARY)!r})\n"
+        "subject = CorpusTokenizer(vocabulary, TokenizerConfig.of())\n"
+        "text = 'Это 中文 ΑΣ हिन्दी \U00016ff0'.encode()\n"
+        "ids, _ = subject.tokenize(text + b'\\n', np.array([len(text)]))\n"
+        "assert len(ids) > 5\n"
+        "assert 'tensorflow' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
