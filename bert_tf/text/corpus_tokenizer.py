@@ -209,8 +209,9 @@ class CorpusTokenizer:
           int64 [s].
         """
         if self._pieces.full:
-            for forgetful in (self._pieces, *self._words.values()):
-                forgetful.clear()
+            self._pieces.clear()
+            for words in self._words.values():
+                words.clear()
         sentence_ends = np.cumsum(sentence_bytes + 1)
         # An added token may hold what separates words.
         if self._settings[1].added_tokens:
@@ -237,8 +238,9 @@ class CorpusTokenizer:
         text += bytes(_KEY_BYTES)
         if encoding not in self._words:
             self._words[encoding] = _Words(encoding)
-        words = self._words[encoding]
-        numbers = words.numbers(text, starts, stops, self._learn)
+        numbers = self._words[encoding].numbers(
+            text, starts, stops, self._learn
+        )
         ids, list_ends = self._pieces.gather(numbers)
         token_ends = np.concatenate([[0], list_ends])
         return ids, np.diff(token_ends[chunk_ends], prepend=0)
