@@ -102,8 +102,13 @@ def _check(
         expected, found = _expected(served, inputs), run(inputs)
         outputs = list(found)
         for output, values in found.items():
-            apart = np.abs(values - expected[output])
-            near = apart <= TOLERANCE * (1 + np.abs(expected[output]))
+            right = expected[output]
+            if values.ndim == 3 or output in ("start_logits", "end_logits"):
+                # Of padding the model gives what it has of a token.
+                tokens = inputs["input_mask"] == 1
+                values, right = values[tokens], right[tokens]
+            apart = np.abs(values - right)
+            near = apart <= TOLERANCE * (1 + np.abs(right))
             if not near.all():
                 raise UserError(
                     f"{name}: {output} of the file is up to "

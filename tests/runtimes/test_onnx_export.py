@@ -31,6 +31,17 @@ def outputs_of(session, inputs):
     return dict(zip(names, session.run(None, inputs), strict=True))
 
 
+def assert_near(found, expected, inputs):
+    """Outputs of rows, or of their tokens, are near; nobody reads padding."""
+    assert set(found) == set(expected)
+    for name, values in found.items():
+        right = expected[name]
+        if values.ndim == 3 or name in ("start_logits", "end_logits"):
+            tokens = inputs["input_mask"] == 1
+            values, right = values[tokens], right[tokens]
+        np.testing.assert_allclose(values, right, rtol=1e-4, atol=1e-4)
+
+
 def expected_of(kind, folder, inputs):
     """The Keras model's numbers, asked by its own inputs."""
     served = served_model(folder)
@@ -52,12 +63,7 @@ def test_every_kind_of_model(kind, tmp_path):
     for count, length in ((4, 9), (1, 16), (3, 2)):
         inputs = rows(count, length, seed=length)
         found = outputs_of(session, inputs)
-        expected = expected_of(kind, folder, inputs)
-        assert set(found) == set(expected)
-        for name, values in found.items():
-            np.testing.assert_allclose(
-                values, expected[name], rtol=1e-4, atol=1e-4
-            )
+        assert_near(found, expected_of(kind, folder, inputs), inputs)
     about = json.loads((tmp_path / "onnx" / "model.json").read_text())
     assert about["format"] == "onnx"
     assert about["outputs"] == list(found)
@@ -78,12 +84,9 @@ def test_every_way_of_computing(kind, changes, tmp_path):
     inputs = rows(5, 11)
     # A hole in a row: the last token is what counts.
     inputs["input_mask"][0, 4] = 0
-    found, expected = (
-        outputs_of(session, inputs),
-        expected_of(kind, folder, inputs),
+    assert_near(
+        outputs_of(session, inputs), expected_of(kind, folder, inputs), inputs
     )
-    for name, values in found.items():
-        np.testing.assert_allclose(values, expected[name], rtol=1e-4, atol=1e-4)
 
 
 def test_the_comparison_sees_a_difference(tmp_path, monkeypatch):
