@@ -7,13 +7,16 @@ With --format=onnx it is a file for ONNX Runtime, which takes token ids.
 
 import pathlib
 import time
+from collections.abc import Sequence
 
 from absl import flags
 
+from bert_tf.errors import UserError
 from bert_tf.quiet_tensorflow import import_tensorflow
 from bert_tf.serving.fresh_process import FreshProcess
 
 from . import command_line
+from .task_files import load_task, recipe_of, task_named
 
 _MODEL = flags.DEFINE_string(
     "model",
@@ -49,6 +52,26 @@ _PRECISION = flags.DEFINE_enum(
     ["float32", "mixed_bfloat16"],
     "mixed_bfloat16 is faster on processors and GPUs that have it.",
 )
+_QUANTIZE = flags.DEFINE_enum(
+    "quantize",
+    "none",
+    ["none", "int8"],
+    "int8, of --format=onnx and a fine-tuned model: kernels of 8 bits, if the "
+    "score on the task's dev split allows it; both scores are printed.",
+)
+_MAX_SCORE_DROP = flags.DEFINE_float(
+    "max_score_drop",
+    0.01,
+    "By how much the task's main metric on dev may fall, of 1; above that "
+    "nothing is written.",
+)
+_SET = flags.DEFINE_multi_string(
+    "set",
+    [],
+    "key=value for a field of the training's recipe, such as data_dir, where "
+    "the data are elsewhere now; may be repeated.",
+)
+_FOR_INT8 = _MAX_SCORE_DROP, _SET
 
 
 def main() -> None:
@@ -60,6 +83,13 @@ def main() -> None:
         import_tensorflow()
         _export_file()
         return
+    if _QUANTIZE.value != "none":
+        raise UserError(
+            "--quantize=int8: is for --format=onnx, since TensorFlow has no "
+            "fast products of int8 on processors; for a smaller and faster "
+            "SavedModel give --precision=mixed_bfloat16."
+        )
+    _refuse(_FOR_INT8, "is for --quantize=int8; leave it out.")
     # It imports TensorFlow while this process does.
     with FreshProcess() as fresh:
         import_tensorflow()
@@ -98,25 +128,44 @@ def _export_version(fresh: FreshProcess) -> None:
 
 def _export_file() -> None:
     """Writes the file of another runtime and tells the size."""
-    from bert_tf.errors import UserError
-    from bert_tf.runtimes.export import export_file
+    from bert_tf.runtimes.export import Quantization, export_file
     from bert_tf.sources import local_folder
 
     started = time.monotonic()
-    for flag in (_BESIDE, _VERSION, _PRECISION):
-        if flags.FLAGS[flag.name].present:
+    _refuse(
+        (_BESIDE, _VERSION, _PRECISION),
+        "is for --format=saved_model; leave it out.",
+    )
+    folder = pathlib.Path(local_folder(command_line.required(_MODEL)))
+    int8 = None
+    if _QUANTIZE.value == "none":
+        _refuse(_FOR_INT8, "is for --quantize=int8; leave it out.")
+    else:
+        recipe_file = folder / "recipe.json"
+        if not recipe_file.is_file():
             raise UserError(
-                f"--{flag.name}: is for --format=saved_model; leave it out."
+                f"--quantize=int8: {folder} has no recipe.json of a "
+                "fine-tuning, so there is no dev split to measure on; "
+                "fine-tune with tools.run_finetuning first."
             )
+        name = task_named([], str(recipe_file))
+        task = load_task(name)
+        recipe = recipe_of(task, name, _SET.value, str(recipe_file))
+        int8 = Quantization(task, recipe, _MAX_SCORE_DROP.value)
     path = export_file(
-        pathlib.Path(local_folder(command_line.required(_MODEL))),
-        command_line.required(_OUTPUT_DIR),
-        _FORMAT.value,
+        folder, command_line.required(_OUTPUT_DIR), _FORMAT.value, int8
     )
     print(
         f"{path}: {path.stat().st_size / 1e6:,.1f} MB, "
         f"{time.monotonic() - started:.1f} s with the comparison with the model"
     )
+
+
+def _refuse(useless: Sequence[flags.FlagHolder], reason: str) -> None:
+    """Raises `UserError` where a flag is given that would do nothing."""
+    for flag in useless:
+        if flags.FLAGS[flag.name].present:
+            raise UserError(f"--{flag.name}: {reason}")
 
 
 if __name__ == "__main__":

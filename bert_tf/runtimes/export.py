@@ -1,5 +1,6 @@
 """A model folder as a file of another runtime, with all that it needs."""
 
+import dataclasses
 import importlib
 import json
 import os
@@ -14,8 +15,11 @@ from bert_tf.checkpoints import load_checkpoint
 from bert_tf.errors import UserError
 from bert_tf.extras import require_extra
 from bert_tf.files import new_folder, write_text
+from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.rows import Outputs
+from bert_tf.finetuning.task import TaskTemplate
 from bert_tf.runtimes.forward import check_model
+from bert_tf.runtimes.measurement import Comparison, DevSplit, check_drop
 from bert_tf.runtimes.tokenizer_json import write_tokenizer
 from bert_tf.serving.choice import ChoiceModel
 from bert_tf.serving.model_folder import describe_training, served_model
@@ -29,10 +33,26 @@ FILE_FORMATS = ("onnx",)
 TOLERANCE = 1e-4
 
 
+@dataclasses.dataclass(frozen=True)
+class Quantization:
+    """int8, and what it must be worth.
+
+    Attributes:
+      task: what the model was fine-tuned for.
+      recipe: of the task, says where its data are.
+      max_score_drop: by how much the main metric on dev may fall.
+    """
+
+    task: TaskTemplate
+    recipe: FinetuningRecipe
+    max_score_drop: float = 0.01
+
+
 def export_file(
     folder: str | os.PathLike,
     output_dir: str | os.PathLike,
     file_format: str,
+    int8: Quantization | None = None,
 ) -> pathlib.Path:
     """Writes a model folder as a file that takes token ids.
 
@@ -45,14 +65,16 @@ def export_file(
       folder: what tools.run_finetuning left, or a pre-trained model.
       output_dir: the new folder.
       file_format: of FILE_FORMATS.
+      int8: to quantize it if its score on the task's dev split allows that;
+        both scores and times are printed.
 
     Returns:
       The path of the file.
 
     Raises:
       UserError: the folder is no model that such a file can hold, output_dir
-        holds something, a library is missing, or the file does not give what
-        the model gives.
+        holds something, a library is missing, the file does not give what
+        the model gives, or the score falls too far.
     """
     if file_format not in FILE_FORMATS:
         raise UserError(
@@ -63,21 +85,46 @@ def export_file(
     check_model(checkpoint.config, f"`folder`={folder}")
     served = served_model(folder)
     length = served.max_seq_length
+    weights = checkpoint.config, checkpoint.arrays, length
+    if int8 is not None:
+        dev = DevSplit(str(folder), int8.task, int8.recipe, served.tokenizer)
     with new_folder(output_dir) as beside:
         path = beside / module.FILE
-        module.write_model(path, checkpoint.config, checkpoint.arrays, length)
-        outputs = _check(module.Runner(path), served, length, str(output_dir))
+        module.write_model(path, *weights)
+        run = module.Runner(path)
+        outputs = _check(run, served, length, str(output_dir))
+        scores = {}
+        if int8 is not None:
+            size = path.stat().st_size
+            # The session of float32 has read all of its file.
+            module.write_model(path, *weights, int8=True)
+            found = dev.compare(run, module.Runner(path))
+            print(_describe(found, size, path.stat().st_size), flush=True)
+            check_drop(found, int8.max_score_drop)
+            scores = {"int8": dataclasses.asdict(found)}
         served.tokenizer.save(beside)
         write_tokenizer(beside, served.tokenizer, length, module.PADDED)
         description = {
             "format": file_format,
             **describe_model(served),
             **describe_training(folder),
+            **scores,
             "outputs": outputs,
         }
         text = json.dumps(description, indent=2)
         write_text(beside / MODEL_FILE, text + "\n")
     return pathlib.Path(output_dir) / module.FILE
+
+
+def _describe(found: Comparison, before: int, after: int) -> str:
+    """What int8 changes, in a line; sizes in bytes."""
+    scores, times = found.scores, found.milliseconds
+    return (
+        f"{found.metric} on {found.split}: {scores[0]:.4f} in float32, "
+        f"{scores[1]:.4f} in int8, {found.drop:.4f} less; a row alone "
+        f"{times[0]:.2f} ms, {times[1]:.2f} ms ({times[0] / times[1]:.2f} "
+        f"times as fast); {before / 1e6:,.1f} MB, {after / 1e6:,.1f} MB"
+    )
 
 
 def _module(file_format: str) -> Any:

@@ -1,5 +1,6 @@
 """The commands and programs of docs/small_machines.md work as they stand."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -7,6 +8,8 @@ import sys
 
 import pytest
 
+from bert_tf.finetuning.run import run_finetuning
+from tests.contracts.task_cases import CASES, model_folder
 from tests.documents import ROOT, blocks
 from tests.runtimes.runtime_models import LABELS, make
 
@@ -33,7 +36,7 @@ def run(folder: pathlib.Path, *words: str) -> str:
 
 @pytest.mark.slow
 def test_onnx(tmp_path):
-    (command,) = blocks(PAGE, "sh")
+    command, _ = blocks(PAGE, "sh")
     (program,) = blocks(PAGE, "python")
     (tmp_path / "out").mkdir()
     make(tmp_path, "classes").rename(tmp_path / "out" / "stars")
@@ -42,3 +45,18 @@ def test_onnx(tmp_path):
     # Without TensorFlow, as on a small machine.
     program = f"import sys; sys.modules['tensorflow'] = None\n{program}"
     assert run(tmp_path, "python", "-c", program).strip() in LABELS
+
+
+@pytest.mark.slow
+def test_int8(tmp_path):
+    _, command = blocks(PAGE, "sh")
+    start = model_folder(tmp_path / "start")
+    task, recipe = CASES["classes"].make(tmp_path / "files", start)
+    run_finetuning(task, recipe, tmp_path / "out" / "mrpc", ["train", "eval"])
+    # What was trained on so few rows may be worth less.
+    command = command.replace("--max_score_drop=0.01", "--max_score_drop=1")
+    printed = run(tmp_path, "bash", "-ec", command)
+    assert " in float32, " in printed
+    assert " in int8, " in printed
+    about = json.loads((tmp_path / "small/mrpc/model.json").read_text())
+    assert about["int8"]["metric"] in printed

@@ -30,6 +30,28 @@ from tests import commands
             ],
             "--precision: is for --format=saved_model",
         ),
+        (
+            ["--model=.", "--output_dir=x", "--quantize=int8"],
+            "--quantize=int8: is for --format=onnx",
+        ),
+        (
+            ["--model=.", "--output_dir=x", "--max_score_drop=0.5"],
+            "--max_score_drop: is for --quantize=int8; leave it out.",
+        ),
+        (
+            [
+                *("--model=.", "--output_dir=x", "--format=onnx"),
+                "--set=data_dir=x",
+            ],
+            "--set: is for --quantize=int8; leave it out.",
+        ),
+        (
+            [
+                *("--model=.", "--output_dir=x", "--format=onnx"),
+                "--quantize=int8",
+            ],
+            "--quantize=int8: . has no recipe.json of a fine-tuning",
+        ),
     ],
 )
 def test_mistakes(flags, message, tmp_path):

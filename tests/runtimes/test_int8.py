@@ -1,0 +1,85 @@
+"""int8 is measured on the task's dev split, and refused where it costs much."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bert_tf.finetuning.run import run_finetuning
+from bert_tf.runtimes import onnx_file
+from bert_tf.runtimes.export import Quantization, export_file
+from bert_tf.runtimes.measurement import Comparison, DevSplit, check_drop
+from bert_tf.serving.model_folder import served_model
+from tests.contracts.task_cases import CASES, model_folder
+from tests.user_errors import error_of
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        "classes",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("numbers", "windows", "choices", "tags", "questions")
+        ),
+    ],
+)
+def trained(request, tmp_path_factory):
+    """A case's task and recipe, its model and scores."""
+    place = tmp_path_factory.mktemp(request.param)
+    start = model_folder(place / "start")
+    task, recipe = CASES[request.param].make(place / "files", start)
+    done = run_finetuning(task, recipe, place / "run", ["train", "eval"])
+    return task, recipe, place / "run", done["eval"]["dev"]
+
+
+def test_int8_is_scored_beside_float32(trained, tmp_path, capsys):
+    task, recipe, folder, scores = trained
+    path = export_file(
+        folder, tmp_path / "int8", "onnx", Quantization(task, recipe, 1.0)
+    )
+    line = capsys.readouterr().out
+    measured = json.loads((tmp_path / "int8" / "model.json").read_text())
+    measured = measured["int8"]
+    metric = task.resolve(recipe).main_metric
+    assert measured["metric"] == metric
+    # float32 is what the task itself scores of the Keras model.
+    assert measured["scores"][0] == pytest.approx(scores[metric], abs=1e-5)
+    assert f"{metric} on dev: {measured['scores'][0]:.4f} in float32" in line
+    # And int8 is another model, near to it.
+    dev = DevSplit(str(folder), task, recipe, served_model(folder).tokenizer)
+    assert dev.score(onnx_file.Runner(path)) == measured["scores"][1]
+    export_file(folder, tmp_path / "float32", "onnx")
+    inputs = {
+        "input_ids": np.array([[2, 5, 14, 3]], np.int32),
+        "input_mask": np.ones((1, 4), np.int32),
+        "segment_ids": np.zeros((1, 4), np.int32),
+    }
+    exact = onnx_file.Runner(tmp_path / "float32" / "model.onnx")(inputs)
+    for name, values in onnx_file.Runner(path)(inputs).items():
+        assert np.abs(values - exact[name]).max() > 1e-5
+        np.testing.assert_allclose(
+            values, exact[name], atol=0.1 * (1 + np.abs(exact[name]).max())
+        )
+
+
+def test_too_large_a_drop_writes_nothing(trained, tmp_path, capsys):
+    task, recipe, folder, _ = trained
+    line = error_of(
+        export_file,
+        folder,
+        tmp_path / "int8",
+        "onnx",
+        # Less than nothing.
+        Quantization(task, recipe, -2.0),
+    )
+    assert line.startswith("`max_score_drop`=-2: ")
+    assert "nothing is written" in line
+    assert not (tmp_path / "int8").exists()
+    assert "in int8" in capsys.readouterr().out
+
+
+def test_what_is_no_number_is_refused():
+    nothing = Comparison("f1", "dev", (0.5, np.nan), np.nan, (1.0, 1.0))
+    assert "f1 on dev" in error_of(check_drop, nothing, 0.5)
+    check_drop(Comparison("f1", "dev", (0.5, 0.4), 0.1, (1.0, 1.0)), 0.1)
