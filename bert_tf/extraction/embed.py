@@ -133,7 +133,7 @@ def embed(
       max_seq_length: tokens of a text, with [CLS] and [SEP]; longer texts are
         truncated, and one line on standard error counts them. 0: as many as the
         model has positions.
-      batch_size: texts at a time; fewer where they are longer than 128 tokens.
+      batch_size: texts of 128 tokens at a time, or as many tokens in others.
       precision: float32, mixed_bfloat16 or mixed_float16, of a model that is
         loaded here.
 

@@ -19,6 +19,7 @@ from bert_tf.text.given_texts import Parts, Text, text_parts
 from bert_tf.text.packing import (
     EncodedRows,
     TokenIds,
+    batches_by_length,
     pack_rows,
     ragged_range,
     take_ranges,
@@ -35,8 +36,6 @@ SENTENCE_POOLINGS = POOLINGS[1:]
 DEFAULT_TOKEN_LAYERS = (-1, -2, -3, -4)
 # Offsets of [CLS] and [SEP], which stand for nothing in the text.
 NOWHERE = -1
-# A batch has fewer rows where they are longer than this.
-_USUAL_LENGTH = 128
 # What is sorted by length and computed together: the largest number of texts,
 # of characters and of bytes of vectors.
 _TEXTS, _CHARACTERS, _BYTES = 4096, 1 << 24, 1 << 29
@@ -57,8 +56,8 @@ class Settings:
         or "none", a vector for each token.
       max_seq_length: S, the longest row, with [CLS] and [SEP]; longer texts
         are truncated. 0: as many positions as the model has.
-      batch_size: rows computed at a time; fewer where they are longer than
-        128 tokens, so that memory stays level.
+      batch_size: rows of 128 tokens computed at a time, or as many tokens in
+        longer or shorter rows, so that memory stays level.
     """
 
     layers: Sequence[int] = (-1,)
@@ -342,7 +341,8 @@ class Extractor:
         count = rows.starts[-1] if by_token else len(rows)
         shape = (count, len(self._layers), self.encoder.config.hidden_size)
         vectors = np.empty(shape, np.float32)
-        for chosen in self._batches(rows.lengths):
+        batches = batches_by_length(rows.lengths, self.settings.batch_size)
+        for chosen in batches:
             found = self._compiled(rows.batch(chosen)).numpy()
             if not np.isfinite(found).all():
                 raise UserError(
@@ -360,16 +360,6 @@ class Extractor:
                 start = rows.starts[row]
                 vectors[start : start + length] = found[stop - length : stop]
         return vectors
-
-    def _batches(self, lengths: np.ndarray) -> Iterator[np.ndarray]:
-        """Row numbers; the longest first, so that memory falls short early."""
-        order = np.argsort(-lengths, kind="stable")
-        start = 0
-        while start < len(order):
-            longest = max(int(lengths[order[start]]), _USUAL_LENGTH)
-            size = max(1, self.settings.batch_size * _USUAL_LENGTH // longest)
-            yield order[start : start + size]
-            start += size
 
     def _run(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
         """float32 [B, K, H], or [T, K, H] of the batch's tokens."""

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from bert_tf.finetuning.rows import Rows
 from bert_tf.sharding import WHOLE, Shard
+from bert_tf.text.packing import batches_by_length
 
 # Batches whose rows are sorted by length together, where a task asks for it.
 _POOL = 32
@@ -128,49 +129,48 @@ def training_batches(
         for chosen in orders:
             yield data.batch(chosen[part])
 
-    return _dataset(batches, data, part)
+    return _dataset(batches, data, part.stop - part.start)
 
 
 def prediction_batches(
-    rows: Rows, batch_size: int, shard: Shard = WHOLE
-) -> tuple[tf.data.Dataset, np.ndarray]:
-    """Every row once, the shortest first, in batches that are all full.
+    rows: Rows, batch_size: int, num_devices: int = 1, shard: Shard = WHOLE
+) -> tuple[tf.data.Dataset, list[np.ndarray]]:
+    """Every row once, in batches of like length; see `batches_by_length`.
 
     Args:
       rows: what to predict.
-      batch_size: B, over all workers.
+      batch_size: the size of a batch, over all workers.
+      num_devices: how many devices share a batch, over all workers.
       shard: which of the workers this is; it gets its part of each batch.
 
     Returns:
-      A data set of what `rows.batch` returns, and the rows that the batches
-      of all workers hold, int64, in order. Behind those, the last batch
-      repeats the longest row.
+      A data set of what `rows.batch` returns, and for each batch the rows of
+      all workers, int64 [B]. Behind those, the last batch repeats its last
+      row for devices that would have none.
     """
-    order = np.argsort(rows.lengths, kind="stable")
-    missing = -len(order) % batch_size
-    filled = np.concatenate([order, np.repeat(order[-1:], missing)])
-
-    part = shard.part(batch_size)
+    chosen = list(batches_by_length(rows.lengths, batch_size, num_devices))
 
     def batches() -> Iterator[dict[str, np.ndarray]]:
-        for chosen in filled.reshape(-1, batch_size):
+        for numbers in chosen:
+            missing = -len(numbers) % num_devices
+            filled = np.concatenate([numbers, np.repeat(numbers[-1:], missing)])
             # As long as those of the other workers, since outputs are joined.
-            batch = rows.batch(chosen)
+            batch = rows.batch(filled)
+            part = shard.part(len(filled))
             yield {name: array[part] for name, array in batch.items()}
 
-    return _dataset(batches, rows, part), order
+    return _dataset(batches, rows, None), chosen
 
 
 def _dataset(
     batches: Callable[[], Iterator[dict[str, np.ndarray]]],
     rows: Rows,
-    part: slice,
+    size: int | None,
 ) -> tf.data.Dataset:
+    """A data set of batches of `size` rows, None where sizes differ."""
     one = rows.batch(np.zeros(1, np.int64))
     specification = {
-        name: tf.TensorSpec(
-            [part.stop - part.start, *[None] * (array.ndim - 1)], array.dtype
-        )
+        name: tf.TensorSpec([size, *[None] * (array.ndim - 1)], array.dtype)
         for name, array in one.items()
     }
     dataset = tf.data.Dataset.from_generator(

@@ -33,7 +33,8 @@ class Predictor:
       models: each takes a batch and returns a dict of outputs; built under
         `strategy`. The outputs of several are averaged.
       strategy: the distribution strategy.
-      batch_size: B, over all devices.
+      batch_size: the size of a batch, over all devices; see
+        `batches_by_length`.
     """
 
     def __init__(
@@ -54,8 +55,11 @@ class Predictor:
     def _batches(self, rows: Rows) -> Iterator[tuple[np.ndarray, Outputs]]:
         """Rows by number and the outputs to them, batch by batch."""
         cluster = cluster_of(self.strategy)
-        batches, order = prediction_batches(
-            rows, self.batch_size, cluster.shard
+        batches, chosen = prediction_batches(
+            rows,
+            self.batch_size,
+            self.strategy.num_replicas_in_sync,
+            cluster.shard,
         )
         batches = distribute(self.strategy, batches)
         if self._compiled is None:
@@ -65,17 +69,15 @@ class Predictor:
                 self._run, input_signature=signature, autograph=False
             )
         with Progress(
-            *("answering", len(order), 0, " rows"),
+            *("answering", len(rows), 0, " rows"),
             shown=cluster.is_chief,
             passing=True,
         ) as progress:
-            for number, batch in enumerate(batches):
-                begin = number * self.batch_size
+            for answered, batch in zip(chosen, batches, strict=True):
                 found = {
                     name: collect(self.strategy, values)
                     for name, values in self._compiled(batch).items()
                 }
-                answered = order[begin : begin + self.batch_size]
                 yield answered, found
                 progress.update(len(answered))
 

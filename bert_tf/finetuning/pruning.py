@@ -255,9 +255,10 @@ def _rows_per_second(
     models: Sequence[TaskModel], rows: Rows, batch_size: int
 ) -> list[float]:
     """Speeds of models on the same batches, each batch by all in turn."""
-    batches, order = prediction_batches(rows, batch_size)
-    stride = max(1, len(order) // batch_size // _TIMED_BATCHES)
+    batches, numbers = prediction_batches(rows, batch_size)
+    stride = max(1, len(numbers) // _TIMED_BATCHES)
     chosen = list(batches.shard(stride, stride // 2))
+    count = sum(map(len, numbers[stride // 2 :: stride]))
 
     def answers(model: TaskModel) -> Any:
         return tf.function(
@@ -277,7 +278,7 @@ def _rows_per_second(
                 of_round[number] += time.perf_counter() - started
     # The first round has the graphs' start-up in it.
     medians = np.median(seconds[1:], axis=0)
-    return [len(chosen) * batch_size / each for each in medians]
+    return [count / each for each in medians]
 
 
 def _bytes_of(folder: str | pathlib.Path) -> int:

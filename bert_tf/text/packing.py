@@ -6,7 +6,7 @@ SavedModels.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Texts tokenized at a time.
 _TEXTS = 4096
+# Batches that are counted in rows count those of so many tokens.
+_ROW_TOKENS = 128
 # run_squad.py `_check_is_max_context`: how much a longer window is worth.
 LENGTH_WORTH = 0.01
 
@@ -146,6 +148,31 @@ def take_ranges(
       count: int64 [R], its length.
     """
     return values[np.repeat(begin, count) + ragged_range(count)]
+
+
+def batches_by_length(
+    lengths: np.ndarray, batch_size: int, multiple: int = 1
+) -> Iterator[np.ndarray]:
+    """Batches of rows of like length that take about as much memory each.
+
+    Args:
+      lengths: int64 [R], tokens of each row.
+      batch_size: rows of 128 tokens that a batch may be as large as, padding
+        included; of longer rows it has fewer, of shorter ones more.
+      multiple: a batch has a multiple of so many rows, at least one, but for
+        the last.
+
+    Yields:
+      int64 [B], rows by number, together each once. The longest come first,
+      so that memory falls short early.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        fitting = batch_size * _ROW_TOKENS // int(lengths[order[start]])
+        size = max(fitting // multiple, 1) * multiple
+        yield order[start : start + size]
+        start += size
 
 
 def truncated_lengths(

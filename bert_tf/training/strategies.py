@@ -182,9 +182,14 @@ def distribute(
     if workers == 1:
         return strategy.experimental_distribute_dataset(dataset)
 
+    # Not `rebatch`, which takes no batches of different sizes.
+    @tf.autograph.experimental.do_not_convert
+    def parts(batch: dict[str, tf.Tensor]) -> tf.data.Dataset:
+        shares = {n: tf.stack(tf.split(v, devices)) for n, v in batch.items()}
+        return tf.data.Dataset.from_tensor_slices(shares)
+
     def of_devices(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        rows = tf.nest.flatten(dataset.element_spec)[0].shape[0]
-        return dataset.rebatch(rows // devices, drop_remainder=True)
+        return dataset.flat_map(parts)
 
     return strategy.distribute_datasets_from_function(of_devices)
 

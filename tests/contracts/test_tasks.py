@@ -8,6 +8,7 @@ import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import bert_tf
 import bert_tf.encoder
@@ -17,7 +18,8 @@ from bert_tf.checkpoints import (
     load_checkpoint,
 )
 from bert_tf.errors import UserError
-from bert_tf.finetuning.model_folder import read_config
+from bert_tf.finetuning.evaluation import Predictor
+from bert_tf.finetuning.model_folder import load_model, read_config
 from bert_tf.finetuning.pruning import Pruning, prune
 from bert_tf.finetuning.recipe import PruningSettings
 from bert_tf.finetuning.run import run_finetuning
@@ -28,6 +30,7 @@ from tests.contracts.task_cases import (
     Case,
     model_folder,
 )
+from tests.model_helpers import fill
 from tests.run_folders import (
     answer_lines,
     assert_same_run,
@@ -217,6 +220,39 @@ def test_its_card(finished: Finished) -> None:
     if finished.task.resolve(finished.recipe).head:
         columns = tuple(ask(folder))
         assert sorted(columns) == sorted(bert_tf.load(folder).served.columns)
+
+
+def test_answers_do_not_depend_on_batches(
+    finished: Finished, tmp_path: pathlib.Path
+) -> None:
+    """The outputs to each row are those to it alone, in the order asked."""
+    recipe, folder = finished.recipe, finished.folder
+    task = finished.task.resolve(recipe)
+    model, tokens, config = load_model(folder, task)
+    # A short training leaves outputs that hardly differ.
+    fill(model.network, seed=5, scale=0.5)
+    encoded = task.encode(task.load("dev", recipe), tokens, config)
+    source = load_checkpoint(folder)
+    rows = task.featurize(encoded, "dev", source, config, recipe, tmp_path)
+    every = np.arange(len(rows))
+    one_by_one = (
+        (every[n : n + 1], model(rows.batch(every[n : n + 1]))) for n in every
+    )
+    expected = rows.gather(
+        (row, {name: np.array(values) for name, values in found.items()})
+        for row, found in one_by_one
+    )
+    strategy = tf.distribute.get_strategy()
+    for batch_size in (1, 64):
+        found = Predictor([model], strategy, batch_size).outputs(rows)
+        for name, values in expected.items():
+            # 0 is where a row has fewer choices than others of its batch.
+            given = values != 0
+            spread = np.ptp(values[given])
+            assert spread > 0.1
+            np.testing.assert_allclose(
+                found[name][given], values[given], rtol=0, atol=1e-5 * spread
+            )
 
 
 def test_the_prediction_file_scores_as_the_run(finished: Finished) -> None:

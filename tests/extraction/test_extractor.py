@@ -9,6 +9,7 @@ import pytest
 from bert_tf.errors import UserError
 from bert_tf.extraction import extractor as extractor_module
 from bert_tf.extraction.extractor import Extractor, Settings, parse_layers
+from bert_tf.text import packing
 from tests.extraction.extraction_models import (
     POSITIONS,
     TOKENS,
@@ -100,13 +101,13 @@ def test_texts_are_read_as_they_are_needed(monkeypatch, limit, value, most):
 
 
 def test_batches_are_counted_and_short_where_rows_are_long(monkeypatch):
-    monkeypatch.setattr(extractor_module, "_USUAL_LENGTH", 8)
+    monkeypatch.setattr(packing, "_ROW_TOKENS", 8)
     computed = []
     texts = ["the " * 14, "a", "cat", "dog", "the " * 14, "mat", "sat"]
     extractor = extractor_of(batch_size=4)
     list(extractor.chunks(texts, computed.append))
-    # Two rows of 16 tokens are as much as four of 8.
-    assert computed == [2, 4, 1]
+    # Two rows of 16 tokens are as much as four of 8 or ten of 3.
+    assert computed == [2, 5]
 
 
 def normalised(text: str) -> str:

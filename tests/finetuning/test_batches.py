@@ -14,6 +14,7 @@ from bert_tf.finetuning.batches import (
 )
 from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS, LabelledRows
 from bert_tf.finetuning.text_classification.task import encode
+from bert_tf.sharding import Shard
 from tests.finetuning.sentence_runs import texts, tokenizer
 
 
@@ -144,12 +145,34 @@ def test_segments_of_a_pair():
         assert not batch["segment_ids"][place][rows.lengths[place] :].any()
 
 
-def test_prediction_takes_every_row_and_fills_the_last_batch(data):
-    batches, order = prediction_batches(data.rows, 10)
+@pytest.mark.parametrize("num_devices", [1, 4])
+def test_prediction_takes_every_row_once(data, num_devices):
+    """Each batch as long as its longest row, the devices' parts alike."""
+    batches, chosen = prediction_batches(data.rows, 2, num_devices)
     found = list(batches)
-    assert [b["input_ids"].shape[0] for b in found] == [10] * 9
-    assert sorted(order) == list(range(83))
-    lengths = np.concatenate(
-        [b["input_mask"].numpy().sum(axis=1) for b in found]
-    )
-    np.testing.assert_array_equal(lengths[:83], data.rows.lengths[order])
+    assert len(found) == len(chosen) > 3
+    assert sorted(np.concatenate(chosen)) == list(range(83))
+    sizes = {len(rows) for rows in chosen}
+    assert len(sizes) > 2
+    for batch, rows in zip(found, chosen, strict=True):
+        filled = batch["input_ids"].shape[0]
+        assert len(rows) <= filled < len(rows) + num_devices
+        assert filled % num_devices == 0
+        rows = np.append(rows, np.repeat(rows[-1:], filled - len(rows)))
+        for name, array in data.rows.batch(rows).items():
+            np.testing.assert_array_equal(batch[name], array)
+
+
+def test_workers_share_a_batch_of_one_length(data):
+    whole, chosen = prediction_batches(data.rows, 2, 2)
+    parts = [
+        prediction_batches(data.rows, 2, 2, Shard(index, 2))
+        for index in range(2)
+    ]
+    for _, rows in parts:
+        assert [r.tolist() for r in rows] == [r.tolist() for r in chosen]
+    together = zip(whole, *(batches for batches, _ in parts), strict=True)
+    for batch, first, second in together:
+        for name, array in batch.items():
+            joined = np.concatenate([first[name], second[name]])
+            np.testing.assert_array_equal(joined, array)

@@ -243,6 +243,31 @@ def test_room_may_be_one_for_all_texts() -> None:
         assert_equal(windows.count, [3, 4, 4, 4, 3, 0])
 
 
+@given(
+    st.lists(st.integers(1, 600), max_size=60),
+    st.integers(1, 9),
+    st.integers(1, 4),
+)
+def test_batches_by_length(
+    lengths: list[int], batch_size: int, multiple: int
+) -> None:
+    count = np.array(lengths, np.int64)
+    batches = list(packing.batches_by_length(count, batch_size, multiple))
+    order = np.concatenate([np.zeros(0, np.int64), *batches])
+    np.testing.assert_array_equal(np.sort(order), np.arange(len(count)))
+    # The longest first, equal ones as they come.
+    np.testing.assert_array_equal(order, np.argsort(-count, kind="stable"))
+    for rows in batches[:-1]:
+        assert len(rows) % multiple == 0
+        padded, budget = count[rows].max(), batch_size * 128
+        assert len(rows) * padded <= budget or len(rows) == multiple
+        # No more would fit.
+        assert (len(rows) + multiple) * padded > budget
+    if batches:
+        padded = len(batches[-1]) * count[batches[-1]].max()
+        assert padded <= batch_size * 128 or len(batches[-1]) <= multiple
+
+
 def test_taken_texts() -> None:
     texts = in_graph(texts_of([[5, 6, 7], [8], [9, 10]]))
     taken = packing_graph.take(texts, tf.constant([2, 0, 0]))

@@ -45,7 +45,7 @@ from bert_tf.finetuning.token_classification.windows import (
 )
 from bert_tf.models import model_arrays, restore
 from bert_tf.progress import Progress
-from bert_tf.text.packing import ragged_range
+from bert_tf.text.packing import batches_by_length, ragged_range
 
 WORD_FEATURES = "word_features"
 _DTYPE = np.float16
@@ -84,7 +84,7 @@ class FeatureRows(WordRows):
       checkpoint: the encoder's weights.
       layers: the K layers of it that are the features.
       precision: a Keras dtype policy.
-      batch_size: windows computed at a time.
+      batch_size: windows computed at a time; see `batches_by_length`.
       folder: where vectors are kept.
       split: what their file is called by.
     """
@@ -164,9 +164,7 @@ class FeatureRows(WordRows):
             return tf.cast(tf.stack(found, axis=1), _DTYPE)
 
         windows = self.windows
-        order = np.argsort(windows.lengths, kind="stable")
-        for begin in range(0, len(order), self.batch_size):
-            chosen = order[begin : begin + self.batch_size]
+        for chosen in batches_by_length(windows.lengths, self.batch_size):
             row, place, word = windows.words(chosen)
             places_of = np.stack([row, place], axis=1)
             yield word, vectors(windows.batch(chosen), places_of).numpy()
