@@ -163,6 +163,7 @@ def _step(
     strategy: tf.distribute.Strategy,
 ) -> TrainingStep:
     # First, since what is frozen is no trainable variable any more.
+    config = data.initial.config
     reads_pooler = data.task.head in HEADS_ON_POOLER
     freeze(model.encoder, recipe.freeze_layers, reads_pooler)
     return make_step(
@@ -175,6 +176,10 @@ def _step(
         lr_multipliers(
             model.encoder, model.trainable_variables, recipe.layer_decay
         ),
+        {
+            "input_ids": config.vocab_size,
+            "segment_ids": config.type_vocab_size,
+        },
     )
 
 
@@ -186,11 +191,6 @@ def _loop(
     run_dirs: RunFolders,
     best: BestWeights,
 ) -> TrainingLoop:
-    config = data.initial.config
-    limits = {
-        "input_ids": config.vocab_size,
-        "segment_ids": config.type_vocab_size,
-    }
     epoch = math.ceil(len(data.train.rows) / phase.batch_size)
     return TrainingLoop(
         step,
@@ -199,7 +199,6 @@ def _loop(
         run_dirs,
         recipe,
         recipe.eval_steps or epoch,
-        limits,
         contextlib.nullcontext,
         fingerprint(data, step.frozen),
         best,

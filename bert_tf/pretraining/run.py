@@ -142,6 +142,11 @@ def _run(
             strategy,
             recipe.num_train_steps,
             model.non_trainable_weights,
+            limits={
+                "input_ids": config.vocab_size,
+                "masked_lm_ids": config.vocab_size,
+                "segment_ids": config.type_vocab_size,
+            },
         )
     output_dir.mkdir(parents=True, exist_ok=True)
     with locked(output_dir / LOCK_FILE, output_dir):
@@ -155,11 +160,6 @@ def _run(
             run_dirs,
             recipe,
             recipe.eval_steps,
-            {
-                "input_ids": config.vocab_size,
-                "masked_lm_ids": config.vocab_size,
-                "segment_ids": config.type_vocab_size,
-            },
             functools.partial(reading_errors, *folders),
             fingerprint(
                 config,

@@ -2,25 +2,35 @@
 
 import contextlib
 import dataclasses
-import signal
-import threading
+import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any
 
 import tensorflow as tf
 
 from bert_tf.errors import RunStopped
-from bert_tf.progress import Progress, log
+from bert_tf.progress import Progress
 from bert_tf.training.best_weights import BestWeights
 from bert_tf.training.history import History
 from bert_tf.training.recipe import TrainingRecipe
 from bert_tf.training.run_folder import CHECKPOINTS, RunFolders
 from bert_tf.training.saved_states import SavedStates
 from bert_tf.training.sentinel import Sentinel
-from bert_tf.training.step import Batch, EvaluationStep, TrainingStep
-from bert_tf.training.strategies import check_agreement, cluster_of, distribute
+from bert_tf.training.step import (
+    Batch,
+    EvaluationStep,
+    StepResult,
+    TrainingStep,
+    read_results,
+)
+from bert_tf.training.stop_request import StopRequest
+from bert_tf.training.strategies import (
+    check_agreement,
+    cluster_of,
+    distribute,
+    has_accelerator,
+)
 
 
 class Speed:
@@ -35,14 +45,14 @@ class Speed:
 
     def expect_tracing(self) -> None:
         """Restarts the clock after the next step."""
-        self._tracing = True
+        self.started = False
         self._sequences = self._tokens = self._paused = 0.0
 
     def advance(self, sequences: float, tokens: float) -> None:
         """Counts one step."""
-        if self._tracing:
-            self._tracing = False
-            self._started = time.monotonic()
+        if not self.started:
+            self.started = True
+            self._since = time.monotonic()
         else:
             self._sequences += sequences
             self._tokens += tokens
@@ -55,7 +65,7 @@ class Speed:
         """Sequences and tokens (padding left out) a second."""
         if not self._sequences:
             return {"sequences_per_second": 0.0, "tokens_per_second": 0.0}
-        seconds = time.monotonic() - self._started - self._paused
+        seconds = time.monotonic() - self._since - self._paused
         return {
             "sequences_per_second": self._sequences / seconds,
             "tokens_per_second": self._tokens / seconds,
@@ -67,65 +77,6 @@ class Speed:
             f"{rates['sequences_per_second']:,.1f} sequences/s, "
             f"{rates['tokens_per_second']:,.0f} tokens/s"
         )
-
-
-class StopRequest:
-    """Notes SIGTERM and the first Ctrl-C while a training runs.
-
-    After the first Ctrl-C the handler from before is back, so that the second
-    one ends the training at once, by a KeyboardInterrupt. Who has set a handler
-    for it, or has it ignored, as a shell does for jobs in the background, keeps
-    that. Outside the main thread, where Python takes no signals, nothing is
-    noted.
-
-    Attributes:
-      made: whether the training is to end.
-      interrupted: whether Ctrl-C asked for it first.
-    """
-
-    def __init__(self) -> None:
-        self.made = False
-        self.interrupted = False
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            self._before[signal.SIGTERM] = signal.signal(
-                signal.SIGTERM, self._note
-            )
-            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-                self._before[signal.SIGINT] = signal.signal(
-                    signal.SIGINT, self._note
-                )
-        return self
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        if number == signal.SIGINT:
-            self._put_back(number)
-        if self.made:
-            return
-        self.made = True
-        if number == signal.SIGINT:
-            self.interrupted = True
-            line = "interrupted: saving after this step; again stops at once"
-        else:
-            line = "asked to stop (SIGTERM): ending after this step"
-        # A handler may come in the middle of another write.
-        with contextlib.suppress(RuntimeError):
-            log(line)
-
-    def _put_back(self, number: int) -> None:
-        signal.signal(number, self._before.pop(number) or signal.SIG_DFL)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for number in list(self._before):
-            self._put_back(number)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,7 +112,6 @@ class TrainingLoop:
         checkpoints/ and the batches of bad steps.
       recipe: says how often numbers and states are written.
       eval_steps: steps between two evaluations.
-      limits: feature name to the number that its ids must stay below.
       reading: context that turns damaged input into a `UserError`.
       fingerprint: what a resumed run must share with the run it resumes, such
         as digests of its data, by name.
@@ -180,7 +130,6 @@ class TrainingLoop:
         run_dirs: RunFolders,
         recipe: TrainingRecipe,
         eval_steps: int,
-        limits: Mapping[str, int],
         reading: Callable[[], contextlib.AbstractContextManager],
         fingerprint: Mapping[str, str],
         best: BestWeights | None = None,
@@ -206,8 +155,17 @@ class TrainingLoop:
             best,
             fingerprint,
         )
-        self._sentinel = Sentinel(step, limits, run_dirs.shared)
-        self.total = sum(phase.num_steps for phase in phases)
+        self._sentinel = Sentinel(step, run_dirs.shared)
+        self._ends = list(
+            itertools.accumulate(phase.num_steps for phase in phases)
+        )
+        self.total = self._ends[-1]
+        # Reading a number makes the host wait for an accelerator, and that
+        # for the host.
+        self._looks_each_step = not has_accelerator()
+        self._done = 0
+        # Of the steps that nobody has looked at yet.
+        self._results: list[StepResult] = []
         self._window: dict[str, float] = {}
         self._held_out_batches: dict[int, Iterable[Batch]] = {}
         self._speed = Speed()
@@ -244,6 +202,8 @@ class TrainingLoop:
                 self._states.save(0, self._window)
             for phase, batch, number in self._batches(done):
                 self._train(phase, batch, number, progress, history)
+                if self._results or self._done < number:
+                    continue
                 lowest = False
                 if self._due(number, self.eval_steps):
                     lowest = self._evaluate(phase, number, progress, history)
@@ -292,23 +252,27 @@ class TrainingLoop:
         return number % interval == 0 or number == self.total
 
     def _batches(self, done: int) -> Iterator[tuple[Phase, Batch, int]]:
-        """The distributed batches still to train on, numbered from 1."""
-        start = 0
-        for phase in self.phases:
-            end = start + phase.num_steps
-            if done < end:
-                batches = distribute(
-                    self.step.strategy, phase.batches(done - start)
-                )
+        """The distributed batches still to train on, numbered from 1.
+
+        Goes on with the batch after step `_done`, which may be set back.
+        """
+        self._done = done
+        for phase, end in zip(self.phases, self._ends, strict=True):
+            while self._done < end:
+                batches = self._batches_from(phase, self._done)
                 self.step.expect(batches.element_spec)
                 with self.reading():
-                    for batch in batches:
-                        done += 1
-                        yield phase, batch, done
-                        if done == end:
+                    for number, batch in enumerate(batches, self._done + 1):
+                        yield phase, batch, number
+                        if self._done < number or number == end:
                             break
-                self._speed.expect_tracing()
-            start = end
+            self._speed.expect_tracing()
+
+    def _batches_from(self, phase: Phase, done: int) -> Any:
+        """The distributed batches of a phase from that after step `done`."""
+        end = self._ends[self.phases.index(phase)]
+        start = end - phase.num_steps
+        return distribute(self.step.strategy, phase.batches(done - start))
 
     def _train(
         self,
@@ -318,15 +282,58 @@ class TrainingLoop:
         progress: Progress,
         history: History,
     ) -> None:
-        # An id outside the table is an obscure error on a CPU and a row of
-        # zeros on a GPU.
-        self._sentinel.check_ids(batch, number)
-        result = self.step(batch, self._request.made)
-        self._asked = float(result.stop) > 0
-        if not bool(result.finite):
-            progress.log(self._sentinel.not_finite(batch, number, result))
+        halted = self._results[-1].halted if self._results else False
+        self._results.append(self.step(batch, self._request.made, halted))
+        self._done = number
+        if self._is_time_to_look(number):
+            self._look(phase, progress, history)
+
+    def _is_time_to_look(self, number: int) -> bool:
+        """Whether what the device has done since the last look is read now."""
+        intervals = (
+            self.recipe.log_steps,
+            self.recipe.save_checkpoints_steps,
+            self.eval_steps,
+            self.keep_model_steps,
+        )
+        return (
+            self._looks_each_step
+            or not self._speed.started
+            or number in self._ends
+            or any(n and number % n == 0 for n in intervals)
+            or self._asked_to_stop()
+        )
+
+    def _look(self, phase: Phase, progress: Progress, history: History) -> None:
+        """Reads what the steps gave, and sets back to a bad one."""
+        results, self._results = read_results(self._results), []
+        first = self._done - len(results) + 1
+        for number, result in enumerate(results, first):
+            self._asked = result.stop > 0
+            if result.finite:
+                self._count(phase, number, result, progress, history)
+                continue
+            if result.halted:
+                # The steps after it changed nothing.
+                self._done = number
+                with self.reading():
+                    batch = next(iter(self._batches_from(phase, number - 1)))
+                progress.log(self._sentinel.explain(batch, number, result))
+            else:
+                progress.log(f"step {number:,}: {self.step.loss_scale}")
             progress.update(1, "not finite, step not applied")
-            return
+            if result.halted:
+                break
+
+    def _count(
+        self,
+        phase: Phase,
+        number: int,
+        result: StepResult,
+        progress: Progress,
+        history: History,
+    ) -> None:
+        """Takes the numbers of a step that was applied."""
         losses = {name: float(v) for name, v in result.losses.items()}
         loss = sum(losses.values())
         numbers = {"steps": 1.0, "loss": loss, **losses}

@@ -44,9 +44,9 @@ class LossScale(Recovery):
     def __init__(self):
         super().__init__(_INITIAL, _LARGEST, _GROWTH_STEPS, "loss_scale")
 
-    def exhausted(self) -> bool:
+    def exhausted(self) -> tf.Tensor:
         """Whether even the unscaled loss overflows: no scale can help."""
-        return bool(self.value < 1.0)
+        return self.value < 1.0
 
     def __str__(self) -> str:
         return f"float16 overflow; the loss scale is now {float(self.value):g}"

@@ -59,7 +59,6 @@ def ids_outside(
 def explain(
     model: keras.Model,
     batch: Mapping[str, object],
-    limits: Mapping[str, int],
     forward: Callable[[Mapping[str, object]], Sequence[tuple[str, object]]],
     gradient_norms: np.ndarray,
 ) -> str:
@@ -67,17 +66,13 @@ def explain(
 
     Args:
       model: the model as it was before the step.
-      batch: the whole batch of the step.
-      limits: see `ids_outside`.
+      batch: the whole batch of the step, its ids within their limits.
       forward: batch to (name, tensor) of the forward pass, in order.
       gradient_norms: norm of the gradient of each trainable variable.
 
     Returns:
       One sentence: the tensor, and the likely cause.
     """
-    outside = ids_outside(batch, limits)
-    if outside:
-        return f"{outside}: the records do not belong to this model"
     bad = first_non_finite(list(batch.items()))
     if bad:
         return f"the input {bad} is not finite: the records are damaged"
@@ -120,60 +115,56 @@ def forward_tensors(
 
 
 class Sentinel:
-    """Watches over the steps of a run, and keeps the batches of bad ones.
+    """Explains the bad steps of a run, and keeps their batches.
 
     Args:
       step: the training step.
-      limits: see `ids_outside`.
       folder: takes the batches; the same for all workers.
     """
 
-    def __init__(
-        self,
-        step: TrainingStep,
-        limits: Mapping[str, int],
-        folder: pathlib.Path,
-    ):
+    def __init__(self, step: TrainingStep, folder: pathlib.Path):
         self.step = step
-        self.limits = limits
         self.folder = folder
         self._cluster = cluster_of(step.strategy)
 
-    def check_ids(self, batch: Batch, number: int) -> None:
-        """Refuses ids that the model has no row for; keeps their batch."""
-        whole = self._whole(batch)
-        outside = ids_outside(whole, self.limits)
-        if outside:
-            raise UserError(
-                f"step {number}: {outside}: the records do not belong to this "
-                f"model; the batch is in {self._keep(whole, number)}."
-            )
+    def explain(self, batch: Batch, number: int, result: StepResult) -> str:
+        """Keeps and explains the batch of a step that halted the training.
 
-    def not_finite(self, batch: Batch, number: int, result: StepResult) -> str:
-        """Keeps and explains the batch of a step that was not finite.
+        Args:
+          batch: that of the step; the model is as it was before it.
+          number: that of the step.
+          result: that of the step, read.
 
         Returns:
           What to log where the run can continue.
 
         Raises:
-          NonFiniteError: it cannot.
+          UserError: an id that the model has no row for.
+          NonFiniteError: the loss or a gradient, and the run cannot continue.
         """
-        scale, backoff = self.step.loss_scale, self.step.backoff
-        if scale is not None and not scale.exhausted():
-            # Expected now and then, and no fault of the batch.
-            return f"step {number:,}: {scale}"
         whole = self._whole(batch)
         kept = self._keep(whole, number)
+        outside = ids_outside(whole, self.step.limits)
+        if outside:
+            raise UserError(
+                f"step {number}: {outside}: the records do not belong to this "
+                f"model; the batch is in {kept}."
+            )
+        if np.isfinite([result.gradient_norm, *result.losses.values()]).all():
+            raise UserError(
+                f"step {number}: another worker's batch has ids that the model "
+                "has no row for; its line says which."
+            )
         why = explain(
             self.step.model,
             whole,
-            self.limits,
             functools.partial(
                 forward_tensors, self.step.model, self.step.objective
             ),
-            result.gradient_norms.numpy(),
+            result.gradient_norms,
         )
         found = f"step {number:,}: loss or gradient is not finite; {why}"
+        backoff = self.step.backoff
         if backoff is not None and not backoff.exhausted():
             return f"{found}; {backoff}; the batch is in {kept}"
         raise NonFiniteError(

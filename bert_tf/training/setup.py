@@ -1,6 +1,6 @@
 """The training step that a recipe describes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -21,6 +21,7 @@ def make_step(
     total_steps: int,
     frozen: Sequence[keras.Variable] = (),
     lr_multipliers: Sequence[float] | None = None,
+    limits: Mapping[str, int] | None = None,
 ) -> TrainingStep:
     """The step of a recipe, with its optimizer; see `TrainingStep`.
 
@@ -32,6 +33,7 @@ def make_step(
       total_steps: steps until the learning rate is 0.
       frozen: weights that stay as they are.
       lr_multipliers: for each trainable variable; None for 1 everywhere.
+      limits: feature name to the number that its ids must stay below.
     """
     arguments: dict[str, Any] = {
         "learning_rate": recipe.learning_rate,
@@ -62,6 +64,7 @@ def make_step(
         per_replica_means=recipe.loss_normalisation == "per_replica",
         frozen=frozen,
         lr_multipliers=lr_multipliers,
+        limits=limits,
     )
 
 

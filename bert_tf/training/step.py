@@ -9,6 +9,7 @@ step, slice, replica), so that replicas differ and a resumed run draws what the
 uninterrupted one would have drawn.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -17,6 +18,7 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError
 from bert_tf.training.recovery import Backoff, LossScale
+from bert_tf.training.strategies import has_accelerator
 
 Batch = Mapping[str, tf.Tensor]
 # Seed generators may be drawn from more than once in a forward pass.
@@ -54,11 +56,13 @@ class StepResult(NamedTuple):
       metrics: sum and weight of each metric, scalar float32.
       gradient_norm: global norm before clipping, scalar float32.
       gradient_norms: norm of each variable's gradient, float32.
-      finite: whether loss and gradients were finite; if not, nothing was
-        applied, scalar bool.
+      finite: whether all ids were within their limits, and loss and gradients
+        finite; if not, nothing was applied, scalar bool.
       tokens: tokens that are not padding, scalar float32.
       stop: how many devices belong to a worker that was asked to stop, scalar
         float32.
+      halted: whether this step or one before was bad in a way that is to be
+        looked at before another one is applied, scalar bool.
     """
 
     losses: dict[str, tf.Tensor]
@@ -68,6 +72,33 @@ class StepResult(NamedTuple):
     finite: tf.Tensor
     tokens: tf.Tensor
     stop: tf.Tensor
+    halted: tf.Tensor
+
+
+def read_results(results: Sequence[StepResult]) -> list[StepResult]:
+    """The results of steps as NumPy scalars, each number read for all at once.
+
+    A read waits for the device, and costs as much for a step as for many.
+    """
+    columns = tf.nest.map_structure(
+        lambda *values: tf.stack(values).numpy(), *results
+    )
+    return [
+        tf.nest.map_structure(lambda column, i=index: column[i], columns)
+        for index in range(len(results))
+    ]
+
+
+def _only_if(
+    condition: tf.Tensor,
+    variables: Sequence[tf.Variable],
+    change: Callable[[], None],
+) -> None:
+    """Changes variables, and takes it back where a condition does not hold."""
+    before = [tf.identity(variable) for variable in variables]
+    change()
+    for variable, value in zip(variables, before, strict=True):
+        variable.assign(tf.where(condition, variable, value))
 
 
 def _untrained_states(
@@ -115,6 +146,8 @@ class TrainingStep:
       frozen: weights that are not trained and stay as they are.
       lr_multipliers: for each trainable variable of the model, what its
         learning rate is multiplied by; None for 1 everywhere.
+      limits: feature name to the number that its ids must stay below; a step
+        with others is not applied.
     """
 
     def __init__(
@@ -131,6 +164,7 @@ class TrainingStep:
         per_replica_means: bool = False,
         frozen: Sequence[keras.Variable] = (),
         lr_multipliers: Sequence[float] | None = None,
+        limits: Mapping[str, int] | None = None,
     ):
         self.model = model
         self.objective = objective
@@ -145,14 +179,20 @@ class TrainingStep:
         self.frozen = list(frozen)
         self.variables = list(model.trainable_variables)
         self.lr_multipliers = lr_multipliers or [1.0] * len(self.variables)
+        self.limits = dict(limits or {})
+        self._expected: object = None
         with strategy.scope():
             optimizer.build(self.variables)
         # XLA halves the time of the update; under several replicas it is
         # known to hang (keras-team/keras#20763).
-        self._jit_update = strategy.num_replicas_in_sync == 1
+        compiled = strategy.num_replicas_in_sync == 1
+        # A branch has the host read its condition, which an accelerator would
+        # wait for. On a CPU the select costs a tenth of the update, and
+        # without XLA it would be passes of its own.
+        self._selects = compiled and has_accelerator()
         self._update_compiled = tf.function(
-            self._update,
-            jit_compile=self._jit_update or None,
+            self._update_or_restore if self._selects else self._update,
+            jit_compile=compiled or None,
             autograph=False,
         )
         self._step_compiled = tf.function(
@@ -169,37 +209,56 @@ class TrainingStep:
         Args:
           specification: element_spec of the (distributed) data set.
         """
+        if specification == self._expected:
+            return
+        self._expected = specification
+        flag = tf.TensorSpec([], tf.bool)
         self._step_compiled = tf.function(
             self._step,
-            input_signature=[specification, tf.TensorSpec([], tf.float32)],
+            input_signature=[
+                specification,
+                tf.TensorSpec([], tf.float32),
+                flag,
+            ],
             autograph=False,
         )
 
-    def __call__(self, batch: Batch, stop: bool = False) -> StepResult:
+    def __call__(
+        self,
+        batch: Batch,
+        stop: bool = False,
+        halted: bool | tf.Tensor = False,
+    ) -> StepResult:
         """Runs one optimizer step.
 
         Args:
           batch: a batch, distributed over the devices.
           stop: whether this worker was asked to stop, for the others to know.
+          halted: that of the step before, where nobody has looked at it yet;
+            if so, nothing is changed.
         """
-        return self._step_compiled(batch, tf.constant(float(stop)))
+        return self._step_compiled(
+            batch, tf.constant(float(stop)), tf.convert_to_tensor(halted)
+        )
 
-    def _step(self, batch: Batch, stop: tf.Tensor) -> StepResult:
+    def _step(
+        self, batch: Batch, stop: tf.Tensor, halted: tf.Tensor
+    ) -> StepResult:
         step = tf.cast(self.optimizer.iterations.value, tf.int64)
         gradients, factor, result = self.strategy.run(
             self._gradients, (batch, step, stop)
         )
         result, factor = tf.nest.map_structure(self._first, (result, factor))
-        finite = result.finite
-
-        def apply() -> tf.Tensor:
-            self._update_compiled(gradients, factor)
-            return tf.constant(True)
-
-        tf.cond(finite, apply, lambda: tf.constant(False))
+        finite, active = result.finite, ~halted
+        self._update_if(finite & active, gradients, factor)
         for remedy in self.remedies:
-            remedy.update(finite)
-        return result
+            update = functools.partial(remedy.update, finite)
+            _only_if(active, remedy.variables, update)
+        # An overflow of float16 is expected now and then.
+        bad = ~finite
+        if self.loss_scale is not None:
+            bad &= result.halted | self.loss_scale.exhausted()
+        return result._replace(halted=halted | bad)
 
     @property
     def remedies(self) -> list[LossScale | Backoff]:
@@ -248,6 +307,7 @@ class TrainingStep:
         self, batch: Batch, step: tf.Tensor, stop: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor, StepResult]:
         """Gradients, their factor and results, reduced over all replicas."""
+        batch, outside = self._within_limits(batch)
         replica = tf.distribute.get_replica_context()
         add = tf.distribute.ReduceOp.SUM
         place = tf.cast(replica.replica_id_in_sync_group, tf.int64)
@@ -272,9 +332,25 @@ class TrainingStep:
         tokens = tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32))
         # A copy on each device, as only such can be added up.
         stop = tf.identity(stop)
-        totals = replica.all_reduce(add, (means, metrics, tokens, stop))
+        totals = replica.all_reduce(
+            add, (means, metrics, tokens, stop, outside)
+        )
         factor, result = self._clip(gradients, *totals)
         return gradients, factor, result
+
+    def _within_limits(self, batch: Batch) -> tuple[Batch, tf.Tensor]:
+        """A batch with 0 for the ids outside their limits, and how many.
+
+        Such an id is an obscure error on a CPU and a row of zeros on a GPU.
+        """
+        outside, kept = tf.zeros([]), dict(batch)
+        for name, limit in self.limits.items():
+            if name in batch:
+                ids = batch[name]
+                inside = (ids >= 0) & (ids < limit)
+                kept[name] = tf.where(inside, ids, tf.zeros_like(ids))
+                outside += tf.reduce_sum(tf.cast(~inside, tf.float32))
+        return kept, outside
 
     def _accumulate(
         self,
@@ -318,6 +394,7 @@ class TrainingStep:
         metrics: dict,
         tokens: tf.Tensor,
         stop: tf.Tensor,
+        outside: tf.Tensor,
     ) -> tuple[tf.Tensor, StepResult]:
         """What the gradients are still to be multiplied by, and the results.
 
@@ -330,14 +407,45 @@ class TrainingStep:
             factor /= self.loss_scale.value
         norms = tf.sqrt(squares) * factor
         norm = tf.norm(norms)
-        finite = tf.math.is_finite(norm) & tf.reduce_all(
-            tf.math.is_finite(tf.stack(list(means.values())))
+        refused = outside > 0
+        finite = ~refused & tf.reduce_all(
+            tf.math.is_finite(tf.stack([norm, *means.values()]))
         )
         if self.max_grad_norm:
             limit = tf.constant(self.max_grad_norm, tf.float32)
             factor *= limit / tf.maximum(norm, limit)
         return factor, StepResult(
-            means, metrics, norm, norms, finite, tokens, stop
+            means, metrics, norm, norms, finite, tokens, stop, refused
+        )
+
+    def _update_if(
+        self,
+        condition: tf.Tensor,
+        gradients: list[tf.Tensor],
+        factor: tf.Tensor,
+    ) -> None:
+        """Applies gradients where a condition holds."""
+        if self._selects:
+            self._update_compiled(gradients, factor, condition)
+            return
+
+        def update() -> tf.Tensor:
+            self._update_compiled(gradients, factor)
+            return tf.constant(True)
+
+        tf.cond(condition, update, lambda: tf.constant(False))
+
+    def _update_or_restore(
+        self,
+        gradients: list[tf.Tensor],
+        factor: tf.Tensor,
+        condition: tf.Tensor,
+    ) -> None:
+        changed = [*self.variables, *self.optimizer.variables]
+        _only_if(
+            condition,
+            [variable.value for variable in changed],
+            lambda: self._update(gradients, factor),
         )
 
     def _update(self, gradients: list[tf.Tensor], factor: tf.Tensor) -> None:

@@ -363,21 +363,21 @@ def test_steps_that_are_not_finite_are_skipped_until_ten_in_a_row(
     recipe, tmp_path, monkeypatch, capsys
 ):
     bad = [3, *range(8, 18)]
-    call, not_finite = TrainingStep.__call__, Sentinel.not_finite
+    call, explain = TrainingStep.__call__, Sentinel.explain
     count, spoilt_batches = itertools.count(1), []
 
-    def spoilt(self, batch, stop=False):
+    def spoilt(self, batch, *rest):
         if next(count) in bad:
             bad_weights = tf.fill(batch["masked_lm_weights"].shape, np.nan)
             batch = {**batch, "masked_lm_weights": bad_weights}
             spoilt_batches.append(batch)
-        return call(self, batch, stop)
+        return call(self, batch, *rest)
 
     monkeypatch.setattr(TrainingStep, "__call__", spoilt)
     monkeypatch.setattr(
         Sentinel,
-        "not_finite",
-        lambda self, batch, *rest: not_finite(self, spoilt_batches[-1], *rest),
+        "explain",
+        lambda self, batch, *rest: explain(self, spoilt_batches[-1], *rest),
     )
     recipe = recipe.override(["on_non_finite=skip", "num_train_steps=20"])
     with pytest.raises(NonFiniteError, match="step 17: loss or gradient"):

@@ -32,22 +32,16 @@ def test_ids_outside(bad):
     assert ids_outside(GOOD, LIMITS) is None
 
 
-def test_ids_come_before_everything(model):
-    batch = {"ids": np.array([[9]]), "x": np.array([np.nan])}
-    why = explain(model, batch, LIMITS, lambda _: [], NORMS)
-    assert "ids[0, 0] is 9" in why
-
-
 def test_then_inputs_then_forward_then_gradients(model):
     batch = {**GOOD, "x": np.array([np.nan])}
-    assert "the input x" in explain(model, batch, LIMITS, list, NORMS)
+    assert "the input x" in explain(model, batch, list, NORMS)
     forward = [("embedding_output", [1.0]), ("layer 1", [np.inf])]
-    why = explain(model, GOOD, LIMITS, lambda _: forward, NORMS)
+    why = explain(model, GOOD, lambda _: forward, NORMS)
     assert "layer 1 (1 of 1 values)" in why
     norms = np.array([np.nan, np.nan, 1.0, 1.0])
-    why = explain(model, GOOD, LIMITS, lambda _: [], norms)
+    why = explain(model, GOOD, lambda _: [], norms)
     assert f"gradient of {model.trainable_variables[1].path}" in why
-    why = explain(model, GOOD, LIMITS, lambda _: [], NORMS)
+    why = explain(model, GOOD, lambda _: [], NORMS)
     assert "the loss itself" in why
 
 
@@ -55,6 +49,6 @@ def test_a_weight_that_is_not_finite(model):
     variable = model.trainable_variables[2]
     before = variable.numpy()
     variable.assign(np.full_like(before, np.nan))
-    why = explain(model, GOOD, LIMITS, lambda _: [], NORMS)
+    why = explain(model, GOOD, lambda _: [], NORMS)
     variable.assign(before)
     assert variable.path in why

@@ -1,0 +1,205 @@
+"""What the host reads of a training, and when, changes nothing of it."""
+
+import contextlib
+import pathlib
+import signal
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.checkpoints import read_arrays
+from bert_tf.errors import RunStopped, UserError
+from bert_tf.optimization import adamw
+from bert_tf.training import loop, step
+from bert_tf.training.loop import Phase, TrainingLoop
+from bert_tf.training.recipe import TrainingRecipe
+from bert_tf.training.recovery import Backoff, LossScale
+from bert_tf.training.run_folder import RunFolders
+from bert_tf.training.sentinel import NonFiniteError
+from bert_tf.training.step import TrainingStep
+from bert_tf.training.strategies import make_strategy
+from tests.run_folders import history
+from tests.training.test_step import Regressor, WeightedSquares, rows
+from tests.user_errors import error_of
+
+STEPS, LOG_STEPS, BATCH = 20, 8, 8
+
+
+@pytest.fixture(params=[True, False], ids=["each step", "at log steps"])
+def each_step(request, monkeypatch) -> bool:
+    look(monkeypatch, request.param)
+    return request.param
+
+
+def look(monkeypatch, each_step: bool) -> None:
+    """Has it run as where there are only CPUs, or as on accelerators."""
+    for module in (loop, step):
+        monkeypatch.setattr(module, "has_accelerator", lambda: not each_step)
+
+
+def make_loop(
+    folder: pathlib.Path, data=None, strategy="one_device", **more
+) -> TrainingLoop:
+    """A run of two phases, the second from step 13 on."""
+    data = data or rows(STEPS * BATCH)
+    chosen = make_strategy(strategy)
+    keras.utils.set_random_seed(7)
+    with chosen.scope():
+        training_step = TrainingStep(
+            Regressor(0.3),
+            WeightedSquares(),
+            adamw(0.03, STEPS, clip_norm=None),
+            chosen,
+            **more,
+        )
+    whole = tf.data.Dataset.from_tensor_slices(data).batch(BATCH, True)
+    phases = [
+        Phase(count, BATCH, lambda k, first=first: whole.skip(first + k), None)
+        for first, count in ((0, 13), (13, STEPS - 13))
+    ]
+    folder.mkdir(exist_ok=True)
+    return TrainingLoop(
+        training_step,
+        None,
+        phases,
+        RunFolders(folder, folder),
+        TrainingRecipe(log_steps=LOG_STEPS, save_checkpoints_steps=10),
+        eval_steps=STEPS,
+        reading=contextlib.nullcontext,
+        fingerprint={},
+    )
+
+
+def state(folder: pathlib.Path) -> dict[str, np.ndarray]:
+    newest = max(folder.glob("checkpoints/step-*"))
+    return read_arrays(newest / "state.safetensors")
+
+
+def assert_same(first: pathlib.Path, second: pathlib.Path) -> None:
+    assert history(first) == history(second)
+    theirs = state(second)
+    for name, array in state(first).items():
+        np.testing.assert_array_equal(array, theirs[name], err_msg=name)
+
+
+def spoilt(name: str, value: object, *numbers: int) -> dict[str, np.ndarray]:
+    """Rows of which one is damaged in each of some steps' batches."""
+    data = rows(STEPS * BATCH)
+    for number in numbers:
+        data[name][(number - 1) * BATCH + 3, 2] = value
+    return data
+
+
+@pytest.mark.parametrize("strategy", ["one_device", "mirrored"])
+def test_the_numbers_are_those_of_looking_at_each_step(
+    strategy, tmp_path, monkeypatch
+):
+    reads, read = [], loop.read_results
+    monkeypatch.setattr(
+        loop,
+        "read_results",
+        lambda results: reads.append(len(results)) or read(results),
+    )
+    for name, each_step in (("each", True), ("few", False)):
+        look(monkeypatch, each_step)
+        make_loop(tmp_path / name, strategy=strategy).run()
+    assert_same(tmp_path / "few", tmp_path / "each")
+    assert [row["step"] for row in history(tmp_path / "few")] == [8, 16, 20]
+    # The first steps of both phases, log steps, states, and the phases' ends.
+    assert reads == [1] * STEPS + [1, 7, 2, 3, 1, 2, 4]
+
+
+@pytest.mark.parametrize("number", [4, 8, 20])
+def test_a_bad_step_is_named_and_ends_the_run(each_step, number, tmp_path):
+    data = spoilt("x", np.nan, number, min(number + 2, STEPS))
+    own = make_loop(tmp_path / "bad", data)
+    with pytest.raises(NonFiniteError) as caught:
+        own.run()
+    assert f"step {number}: loss or gradient is not finite; the input x" in (
+        str(caught.value)
+    )
+    (kept,) = (tmp_path / "bad").glob("*.npz")
+    assert kept.name == f"bad_batch_step_{number}.npz"
+    part = slice((number - 1) * BATCH, number * BATCH)
+    np.testing.assert_array_equal(np.load(kept)["x"], data["x"][part])
+    # The weights are those that the step found.
+    good = make_loop(tmp_path / "good")
+    batches = iter(good.phases[0].batches(0))
+    for _ in range(number - 1):
+        good.step(next(batches))
+    for mine, theirs in zip(
+        own.step.variables, good.step.variables, strict=True
+    ):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("strategy", ["one_device", "mirrored"])
+def test_steps_are_skipped_alike(strategy, tmp_path, monkeypatch, capsys):
+    data = spoilt("x", np.nan, 3, 4, 12, 16)
+    printed = []
+    for name, each_step in (("each", True), ("few", False)):
+        look(monkeypatch, each_step)
+        make_loop(tmp_path / name, data, strategy, backoff=Backoff()).run()
+        printed.append(capsys.readouterr().out.replace(name, ""))
+    assert printed[0] == printed[1]
+    assert "step 12: loss or gradient is not finite; the input x" in printed[0]
+    assert "learning rate is 0.125 times the schedule's" in printed[0]
+    assert_same(tmp_path / "few", tmp_path / "each")
+    assert len(list((tmp_path / "few").glob("*.npz"))) == 4
+    assert state(tmp_path / "few")["Backoff/rate_factor:0"] == 0.5**4
+
+
+def test_overflows_of_float16_are_no_reason_to_stop(
+    tmp_path, monkeypatch, capsys
+):
+    data = spoilt("x", np.nan, 3, 12)
+    for name, each_step in (("each", True), ("few", False)):
+        look(monkeypatch, each_step)
+        make_loop(tmp_path / name, data, loss_scale=LossScale()).run()
+        assert "step 12: float16 overflow" in capsys.readouterr().out
+    assert_same(tmp_path / "few", tmp_path / "each")
+    assert state(tmp_path / "few")["LossScale/loss_scale:0"] == 2.0**13
+    assert not list((tmp_path / "few").glob("*.npz"))
+
+
+@pytest.mark.parametrize("remedy", [{}, {"loss_scale": LossScale}])
+def test_ids_outside_their_limits_are_named(each_step, remedy, tmp_path):
+    data = spoilt("input_mask", 9, 12)
+    made = {name: kind() for name, kind in remedy.items()}
+    own = make_loop(tmp_path, data, limits={"input_mask": 2}, **made)
+    line = error_of(own.run)
+    assert line.startswith(
+        "step 12: input_mask[3, 2] is 9, which is not in [0, 2): the records"
+    )
+    assert (tmp_path / "bad_batch_step_12.npz").exists()
+    assert max(tmp_path.glob("checkpoints/*")).name == "step-00000010"
+
+
+def test_asked_to_stop_it_saves_that_step_and_goes_on(
+    each_step, tmp_path, monkeypatch
+):
+    make_loop(tmp_path / "whole").run()
+    train = TrainingLoop._train
+
+    def stopped(self, phase, batch, number, progress, history):
+        if number == 5:
+            signal.raise_signal(signal.SIGTERM)
+        train(self, phase, batch, number, progress, history)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingLoop, "_train", stopped)
+        with pytest.raises(RunStopped, match="stopped at step 5 of 20"):
+            make_loop(tmp_path / "stopped").run()
+    make_loop(tmp_path / "stopped").run()
+    assert_same(tmp_path / "stopped", tmp_path / "whole")
+
+
+def test_ids_of_another_worker(tmp_path):
+    """Its own line names them; this one has none to name."""
+    own = make_loop(tmp_path)
+    batch = next(iter(own.phases[0].batches(0)))
+    result = loop.read_results([own.step(batch)])[0]
+    with pytest.raises(UserError, match="another worker's batch has ids"):
+        own._sentinel.explain(batch, 1, result)
