@@ -69,3 +69,20 @@ def gpu_memory_limit() -> float:
     return float(
         next(d.memory_limit for d in devices if d.device_type == "GPU")
     )
+
+
+def has_accelerator() -> bool:
+    """Whether TensorFlow computes on something else than CPUs here."""
+    import tensorflow as tf
+
+    devices = tf.config.list_logical_devices()
+    return any(device.device_type in ("GPU", "TPU") for device in devices)
+
+
+def in_cpu_graph() -> bool:
+    """Whether a graph of TensorFlow is traced, and for a CPU."""
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return not tf.executing_eagerly() and not has_accelerator()

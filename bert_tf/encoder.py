@@ -204,6 +204,7 @@ class BertEncoder(keras.Model):
                     cls_only=cls_only,
                     training=training,
                     cls_positions=last,
+                    return_probabilities=return_attention_probs,
                 )
                 return outputs if return_attention_probs else outputs[:1]
 

@@ -63,9 +63,10 @@ def test_what_does_not_depend_on_the_batch_is_exact() -> None:
 def test_what_a_block_keeps() -> None:
     """The count of Korthikanti et al. 2022, section 4.1, plus what differs.
 
-    They count 34 S B H + 5 N S^2 B bytes in half precision. Here masks of
-    dropout and normalised sums are float32, the slope of GELU is kept in
-    place of its input, and probabilities are float32.
+    They count 34 S B H + 5 N S^2 B bytes in half precision. Here normalised
+    sums are float32, for which what is normalised is not kept, and what the
+    second sum becomes is the next block's input; GELU's input (8) and
+    probabilities before and after dropout are computed again.
     """
     half = changed(precision="mixed_bfloat16")
     kept = [
@@ -77,17 +78,17 @@ def test_what_a_block_keeps() -> None:
     ]
     block = kept[1]["kept of the blocks"] - kept[0]["kept of the blocks"]
     rows, length, hidden, heads = 8, 512, 768, 12
-    expected = 52 * length * rows * hidden + 10 * heads * length**2 * rows
+    expected = 30 * length * rows * hidden + heads * length**2 * rows
     assert block == expected
 
 
 @pytest.mark.parametrize(
     ("changes", "low", "high"),
     [
-        ({"rematerialize": True}, 0.1, 0.4),
+        ({"rematerialize": True}, 0.3, 0.6),
         ({"precision": "mixed_bfloat16"}, 0.6, 0.9),
-        ({"gradient_accumulation_steps": 2}, 0.4, 0.7),
-        ({"max_seq_length": 256, "batch_size": 16}, 0.6, 0.9),
+        ({"gradient_accumulation_steps": 2}, 0.5, 0.8),
+        ({"max_seq_length": 256, "batch_size": 16}, 0.8, 0.999),
         ({"batch_size": 16}, 1.6, 2.0),
         ({"max_predictions_per_seq": 0}, 0.8, 0.999),
     ],

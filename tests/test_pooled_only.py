@@ -95,6 +95,7 @@ def test_the_last_layer_works_on_one_position(monkeypatch) -> None:
     call = TransformerBlock.call
 
     def recorded(self, hidden, *args, **kwargs):
+        kwargs = kwargs | {"return_probabilities": True}
         outputs = call(self, hidden, *args, **kwargs)
         shapes.append((hidden.shape, outputs[0].shape, outputs[1].shape))
         return outputs

@@ -1,19 +1,25 @@
 """Multi-head self-attention."""
 
-from collections.abc import Mapping
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
-from keras import ops
+from keras import ops, tree
 
+from bert_tf.compat import in_cpu_graph
 from bert_tf.config import ALL_DENSE
 from bert_tf.layers.base import ConfiguredLayer, LowRank
 from bert_tf.layers.heads import at_positions
+from bert_tf.layers.products import after
 from bert_tf.layers.unpadding import TokenPlaces
 
 # Added to the scores of positions that may not be attended to
 # (google-research/bert, modeling.py, attention_layer).
 MASKED_SCORE = -10000.0
+# About what a core's cache holds.
+_BLOCK_SCORES = 2**20
 # As they lie side by side in the kernel.
 _PARTS = ("query", "key", "value")
 
@@ -49,35 +55,153 @@ def attention_adder(
     return (1.0 - ops.cast(allowed, "float32")) * MASKED_SCORE
 
 
-@ops.custom_gradient
-def masked_scores(query: Any, key: Any, adder: Any) -> Any:
-    """The scaled products of queries and keys, and `adder`.
+def _powers(size: int) -> tuple[float, float]:
+    """size^-0.5 as a power of two, by which products are exact, and a rest."""
+    power = 2.0 ** math.floor(-0.5 * math.log2(size))
+    return power, size**-0.5 / power
 
-    The gradient takes nothing from within, so that TensorFlow fuses product,
-    scale and sum in training too.
+
+def _probabilities(query: Any, key: Any, adder: Any) -> Any:
+    """The softmax of the scaled products and `adder`, float32 [..., Q, S]."""
+    power, rest = _powers(query.shape[-1])
+    # The queries are fewer than the scores.
+    scores = ops.matmul(query * power, ops.swapaxes(key, -1, -2))
+    scores = ops.cast(scores, "float32")
+    if rest != 1.0:
+        scores = scores * rest
+    return ops.softmax(scores + adder, axis=-1)
+
+
+def _in_blocks(
+    function: Callable[..., Any], heads: Sequence[Any], adder: Any
+) -> Any:
+    """What a function gives of arrays of heads and the adder, block by block.
+
+    On a CPU, operations on a block find in its cache what those before left
+    there; the scores of a whole batch go to memory and back for each.
+
+    Args:
+      function: takes arrays [..., Q or S, D or S] and the adder, gives such.
+      heads: arrays [B, N, Q or S, D or S], the first of queries.
+      adder: float32, broadcast to [B, N, Q, S].
+
+    Returns:
+      One array or a tuple, each [B, N, Q or S, D].
+    """
+    if heads[0].shape[2] == 1 or not in_cpu_graph():
+        return function(*heads, adder)
+    batch, count, queries, _ = ops.shape(heads[0])
+    scores = queries * ops.shape(adder)[-1]
+    # Whole batches of short rows, then rows, then some heads of a row.
+    heads_at_once = _BLOCK_SCORES // scores
+    few_rows = batch * count <= heads_at_once
+    rows = _either(few_rows, batch, 1)
+    size = 1
+    for part in range(2, count + 1):
+        if count % part == 0:
+            size = _either(part <= heads_at_once, part, size)
+    size = _either(few_rows, count, size)
+    blocks = batch * count // (rows * size)
+    if isinstance(blocks, int) and blocks == 1:
+        return function(*heads, adder)
+    parts = [
+        ops.reshape(x, (blocks, rows, size, *ops.shape(x)[2:])) for x in heads
+    ]
+    adders = ops.reshape(adder, (batch // rows, rows, *ops.shape(adder)[1:]))
+
+    def block(place: Any) -> Any:
+        row = place * (batch // rows) // blocks
+        return function(*(x[place] for x in parts), adders[row])
+
+    found = ops.map(block, ops.arange(blocks))
+    return tree.map_structure(
+        lambda x: ops.reshape(x, (batch, count, *ops.shape(x)[3:])), found
+    )
+
+
+def _either(condition: Any, then: Any, otherwise: Any) -> Any:
+    """One of two numbers; a tensor where sizes are known at run time only."""
+    if isinstance(condition, bool):
+        return then if condition else otherwise
+    return ops.where(condition, then, otherwise)
+
+
+def _weighted(scale: float, *parts: Any) -> Any:
+    """The context of query, key, value, perhaps the mask, and the adder."""
+    query, key, value, *kept, adder = parts
+    weights = _probabilities(query, key, adder)
+    for mask in kept:
+        weights = ops.where(mask, weights * scale, 0.0)
+    return ops.matmul(ops.cast(weights, value.dtype), value)
+
+
+def _slopes(scale: float, *parts: Any) -> tuple[Any, Any, Any]:
+    """The gradients of query, key and value, from that of the context."""
+    query, key, value, *kept, upstream, adder = parts
+    weights = left = _probabilities(query, key, adder)
+    for mask in kept:
+        left = ops.where(mask, weights * scale, 0.0)
+    slope = ops.matmul(upstream, ops.swapaxes(value, -1, -2))
+    slope = ops.cast(slope, "float32") * left
+    slope = slope - ops.sum(slope, axis=-1, keepdims=True) * weights
+    power, rest = _powers(query.shape[-1])
+    if rest != 1.0:
+        slope = slope * rest
+    slope = ops.cast(slope, query.dtype)
+    left = ops.cast(left, value.dtype)
+    return (
+        ops.matmul(slope, key) * power,
+        ops.matmul(ops.swapaxes(slope, -1, -2), query) * power,
+        ops.matmul(ops.swapaxes(left, -1, -2), upstream),
+    )
+
+
+def attend(
+    query: Any,
+    key: Any,
+    value: Any,
+    adder: Any,
+    kept: Any = None,
+    kept_scale: float = 1.0,
+) -> Any:
+    """Values weighted by the softmax of the scaled products and `adder`.
+
+    The gradient computes the probabilities again: of all that is as large as
+    them, the backward pass keeps `kept` alone, a byte for each (Rabe and Staats
+    2021, "Self-attention does not need O(n^2) memory", section 4).
 
     Args:
       query: float [B, N, Q, D].
       key: float [B, N, S, D].
+      value: float [B, N, S, D].
       adder: float32, broadcast to [B, N, Q, S]; has no gradient.
+      kept: bool [B, N, Q, S], the probabilities that dropout leaves; None for
+        all.
+      kept_scale: what these are multiplied by.
 
     Returns:
-      float32 [B, N, Q, S].
+      float [B, N, Q, D] in the dtype of `value`.
     """
-    scale = query.shape[-1] ** -0.5
+    weighted = functools.partial(_weighted, kept_scale)
+    slopes = functools.partial(_slopes, kept_scale)
 
-    def gradient(*args: Any, upstream: Any = None) -> tuple[Any, Any, Any]:
-        # TensorFlow hands the gradient over by position, JAX by name.
-        upstream = args[0] if upstream is None else upstream
-        upstream = ops.cast(upstream * scale, query.dtype)
-        return (
-            ops.matmul(upstream, key),
-            ops.matmul(ops.transpose(upstream, (0, 1, 3, 2)), query),
-            ops.zeros_like(adder),
-        )
+    @ops.custom_gradient
+    def attended(
+        query: Any, key: Any, value: Any, adder: Any, *kept: Any
+    ) -> Any:
+        def gradient(*args: Any, upstream: Any = None) -> tuple[Any, ...]:
+            # TensorFlow hands the gradient over by position, JAX by name.
+            upstream = args[0] if upstream is None else upstream
+            late = after(query, upstream)
+            heads = (late, key, value, *kept, upstream)
+            found = _in_blocks(slopes, heads, adder)
+            return (*found, ops.zeros_like(adder), *(None for _ in kept))
 
-    scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
-    return ops.cast(scores, "float32") * scale + adder, gradient
+        heads = (query, key, value, *kept)
+        return _in_blocks(weighted, heads, adder), gradient
+
+    given = () if kept is None else (kept,)
+    return attended(query, key, value, adder, *given)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -114,6 +238,7 @@ class SelfAttention(ConfiguredLayer):
         cls_only: bool = False,
         training: bool | None = None,
         cls_positions: Any = None,
+        return_probabilities: bool = True,
     ) -> tuple[Any, Any]:
         """Attends.
 
@@ -125,10 +250,11 @@ class SelfAttention(ConfiguredLayer):
           training: whether dropout on the probabilities is active.
           cls_positions: int32 [B, Q], with cls_only: which positions attend,
             in place of the first; `adder` is [B, 1, S, S] then.
+          return_probabilities: whether to compute them once more, to return.
 
         Returns:
           The context float [B, Q, A] and the probabilities before dropout
-          float [B, N, Q, S], both in the compute dtype.
+          float [B, N, Q, S] or None, both in the compute dtype.
         """
         if cls_only:
             if cls_positions is None:
@@ -140,7 +266,10 @@ class SelfAttention(ConfiguredLayer):
             key, value = self._heads(hidden, 1, 3)
         else:
             query, key, value = self._heads(hidden, 0, 3)
-        return self._attend(query, key, value, adder, training)
+        context = self._attend(query, key, value, adder, training)
+        if not return_probabilities:
+            return context, None
+        return context, self.compute(_probabilities(query, key, adder))
 
     def of_tokens(
         self,
@@ -175,8 +304,7 @@ class SelfAttention(ConfiguredLayer):
         contexts = []
         for (query, key, value), mask in zip(heads, places.masks, strict=True):
             adder = attention_adder(mask, causal=causal)
-            context, _ = self._attend(query, key, value, adder, training)
-            contexts.append(context)
+            contexts.append(self._attend(query, key, value, adder, training))
         if cls_only:
             return places.ungroup_rows(contexts)
         return places.ungroup(contexts)
@@ -188,14 +316,15 @@ class SelfAttention(ConfiguredLayer):
         value: Any,
         adder: Any,
         training: bool | None,
-    ) -> tuple[Any, Any]:
-        """The context [B, Q, A] of heads [B, N, ...], and probabilities."""
-        probabilities = ops.softmax(masked_scores(query, key, adder), axis=-1)
-        dropped = self.dropout(probabilities, training=training)
-        context = ops.matmul(self.compute(dropped), value)  # [B, N, Q, D]
+    ) -> Any:
+        """The context [B, Q, A] of heads [B, N, ...]."""
+        kept = None
+        if self.dropout.drops(training):
+            kept = self.dropout.draw((*ops.shape(query)[:3], ops.shape(key)[2]))
+        context = attend(query, key, value, adder, kept, self.dropout.scale)
         context = ops.transpose(context, (0, 2, 1, 3))
         size = (*ops.shape(context)[:2], self.config.attention_size)
-        return ops.reshape(context, size), self.compute(probabilities)
+        return ops.reshape(context, size)
 
     def _heads(self, hidden: Any, first: int, last: int) -> list[Any]:
         """Some of query, key and value (0, 1, 2), each [B, N, S, D]."""

@@ -9,7 +9,7 @@ from bert_tf.config import BertConfig
 from bert_tf.layers.products import (
     activate,
     column_sums,
-    gelu_erf_product,
+    gelu_product,
     product,
 )
 
@@ -26,12 +26,21 @@ class Dropout(keras.layers.Dropout):
     Works in float32: in bfloat16 the divisor would be rounded.
     """
 
-    def call(self, inputs: Any, training: bool | None = False) -> Any:
-        """Drops elements of a float tensor while training."""
-        if not training or not self.rate:
-            return inputs
-        dropped = round(self.rate * _LEVELS)
-        shape = ops.shape(inputs)
+    @property
+    def scale(self) -> float:
+        """What the elements that are left are multiplied by."""
+        return _LEVELS / (_LEVELS - self._levels)
+
+    @property
+    def _levels(self) -> int:
+        return round(self.rate * _LEVELS)
+
+    def drops(self, training: bool | None) -> bool:
+        """Whether it drops anything."""
+        return bool(training and self.rate)
+
+    def draw(self, shape: tuple[Any, ...]) -> Any:
+        """Which elements are left this time, bool of a shape."""
         size = 1
         for axis in shape:
             size = size * axis
@@ -44,9 +53,26 @@ class Dropout(keras.layers.Dropout):
         )
         bits = ops.reshape(ops.view(numbers, "int16"), (-1,))
         bits = ops.reshape(bits[:size], shape)
-        kept = ops.greater_equal(bits, dropped - _LEVELS // 2)
-        scale = _LEVELS / (_LEVELS - dropped)
-        return inputs * (ops.cast(kept, "float32") * scale)
+        return ops.greater_equal(bits, self._levels - _LEVELS // 2)
+
+    def call(self, inputs: Any, training: bool | None = False) -> Any:
+        """Drops elements of a float tensor while training."""
+        if not self.drops(training):
+            return inputs
+        scale = self.scale
+
+        @ops.custom_gradient
+        def dropped(inputs: Any, kept: Any) -> Any:
+            def gradient(*args: Any, upstream: Any = None) -> tuple[Any, None]:
+                # TensorFlow hands the gradient over by position, JAX by name.
+                upstream = args[0] if upstream is None else upstream
+                upstream = upstream * scale
+                zeros = ops.zeros_like(upstream)
+                return ops.where(kept, upstream, zeros), None
+
+            return inputs * (ops.cast(kept, "float32") * scale), gradient
+
+        return dropped(inputs, self.draw(ops.shape(inputs)))
 
 
 class LowRank(NamedTuple):
@@ -170,8 +196,8 @@ class ConfiguredLayer(keras.layers.Layer):
             low = ops.matmul(rows, self.compute(update.a))
             added = ops.matmul(low, self.compute(update.b * scale))
             rows = activate(hidden_act, product(*parts) + added)
-        elif hidden_act == "gelu_erf" and self.compute_dtype != "float32":
-            rows = gelu_erf_product(*parts)
+        elif hidden_act.startswith("gelu") and self.compute_dtype != "float32":
+            rows = gelu_product(*parts, hidden_act)
         else:
             rows = activate(hidden_act, product(*parts))
         return ops.reshape(rows, (*ops.shape(inputs)[:-1], kernel.shape[1]))

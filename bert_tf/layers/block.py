@@ -69,6 +69,7 @@ class TransformerBlock(ConfiguredLayer):
         cls_only: bool = False,
         training: bool | None = None,
         cls_positions: Any = None,
+        return_probabilities: bool = True,
     ) -> tuple[Any, Any]:
         """Applies the block.
 
@@ -80,10 +81,11 @@ class TransformerBlock(ConfiguredLayer):
           training: whether dropout is active.
           cls_positions: int32 [B, Q], with cls_only: the positions that are
             computed, in place of the first; `adder` is [B, 1, S, S] then.
+          return_probabilities: whether to compute them once more, to return.
 
         Returns:
           The block's output float [B, Q, H] and its attention probabilities
-          float [B, N, Q, S], both in the compute dtype.
+          float [B, N, Q, S] or None, both in the compute dtype.
         """
         context, probabilities = self.attention(
             hidden,
@@ -91,6 +93,7 @@ class TransformerBlock(ConfiguredLayer):
             cls_only=cls_only,
             training=training,
             cls_positions=cls_positions,
+            return_probabilities=return_probabilities,
         )
         if cls_only and cls_positions is None:
             hidden = hidden[:, :1]

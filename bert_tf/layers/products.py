@@ -14,6 +14,21 @@ _ROOT_HALF = math.sqrt(0.5)
 _ROOT_PI_INVERSE = 1 / math.sqrt(math.pi)
 
 
+def after(tensor: Any, upstream: Any) -> Any:
+    """The tensor, for what is to be computed in the backward pass alone.
+
+    What a gradient computes from tensors of the forward pass TensorFlow
+    computes there, as soon as it can, or takes from there, and keeps.
+
+    Args:
+      tensor: of any dtype and shape.
+      upstream: float, the gradient that the backward pass hands over.
+    """
+    # False, but nothing that simplifies a graph can know it.
+    unknown = ops.isnan(ops.sum(ops.reshape(upstream, (-1,))[:1]))
+    return tensor + ops.cast(unknown, tensor.dtype)
+
+
 @ops.custom_gradient
 def gelu(inputs: Any) -> Any:
     """The tanh form of the Gaussian error linear unit.
@@ -33,15 +48,22 @@ def gelu(inputs: Any) -> Any:
     def gradient(*args: Any, upstream: Any = None) -> Any:
         # TensorFlow hands the gradient over by position, JAX by name.
         upstream = args[0] if upstream is None else upstream
-        x = ops.cast(inputs, "float32")
-        square = ops.square(x)
-        tanh = ops.tanh(x * (_LINEAR + _CUBIC * square))
-        slope = 0.5 * (1.0 + tanh) + 0.5 * x * (1.0 - ops.square(tanh)) * (
-            _LINEAR + 3.0 * _CUBIC * square
-        )
+        slope = _gelu_slope(ops.cast(inputs, "float32"))
         return ops.cast(ops.cast(upstream, "float32") * slope, inputs.dtype)
 
     return ops.gelu(inputs, approximate=True), gradient
+
+
+def _gelu_slope(x: Any) -> Any:
+    """The derivative of `gelu`, float32.
+
+    With s = sigmoid(2 u), of u = sqrt(2 / pi) (x + 0.044715 x^3), gelu is x s
+    and its derivative s (1 + (1 - s) x 2 du/dx).
+    """
+    square = ops.square(x)
+    share = ops.sigmoid(x * (2 * _CUBIC * square + 2 * _LINEAR))
+    steepness = x * (6 * _CUBIC * square + 2 * _LINEAR)
+    return share * (1.0 + (1.0 - share) * steepness)
 
 
 @ops.custom_gradient
@@ -149,34 +171,42 @@ def product(rows: Any, kernel: Any, bias: Any) -> Any:
     return _sum(rows, kernel, bias), gradient
 
 
-@ops.custom_gradient
-def gelu_erf_product(rows: Any, kernel: Any, bias: Any) -> Any:
-    """gelu_erf(rows @ kernel + bias), for dtypes of half a float32.
+def gelu_product(rows: Any, kernel: Any, bias: Any, hidden_act: str) -> Any:
+    """gelu or gelu_erf of rows @ kernel + bias, for dtypes of half a float32.
 
     The gradient computes the product again, so that TensorFlow fuses product,
-    bias and activation in training too: products in bfloat16 are so fast
-    that passes over their results cost more than they do. In float32 it is
-    the other way round.
+    bias and activation in training too, and keeps nothing of them: products in
+    bfloat16 are so fast that passes over their results cost more than they do.
+    In float32 it is the other way round.
 
     Args:
       rows: float [M, I].
       kernel: float [I, O], like `bias` of the dtype of `rows`.
       bias: float [O].
+      hidden_act: "gelu" or "gelu_erf".
 
     Returns:
       float [M, O].
     """
+    tanh_form = hidden_act == "gelu"
 
-    def gradient(*args: Any, upstream: Any = None) -> tuple[Any, Any, Any]:
-        upstream = args[0] if upstream is None else upstream
-        # Scaled for the error function. TensorFlow would merge an
-        # equal product with that of the forward pass, and unfuse that one.
-        z = _sum(rows, kernel * _ROOT_HALF, bias * _ROOT_HALF)
-        z = ops.cast(z, "float32")
-        slope = (0.5 * ops.erf(z) + 0.5) + _tilt(z)
-        inner = ops.cast(ops.cast(upstream, "float32") * slope, rows.dtype)
-        return _gradients(rows, kernel, inner)
+    @ops.custom_gradient
+    def activated(rows: Any, kernel: Any, bias: Any) -> Any:
+        def gradient(*args: Any, upstream: Any = None) -> tuple[Any, Any, Any]:
+            upstream = args[0] if upstream is None else upstream
+            late = after(kernel, upstream)
+            if tanh_form:
+                slope = _gelu_slope(ops.cast(_sum(rows, late, bias), "float32"))
+            else:
+                # Scaled for the error function.
+                z = _sum(rows, late * _ROOT_HALF, bias * _ROOT_HALF)
+                z = ops.cast(z, "float32")
+                slope = (0.5 * ops.erf(z) + 0.5) + _tilt(z)
+            inner = ops.cast(ops.cast(upstream, "float32") * slope, rows.dtype)
+            return _gradients(rows, kernel, inner)
 
-    # This form is the one that TensorFlow fuses.
-    inner = _sum(rows, kernel, bias)
-    return ops.gelu(inner, approximate=False), gradient
+        # This form is the one that TensorFlow fuses.
+        inner = _sum(rows, kernel, bias)
+        return ops.gelu(inner, approximate=tanh_form), gradient
+
+    return activated(rows, kernel, bias)

@@ -6,6 +6,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.layers.products import after
+
 
 def rematerialized(
     layer: keras.layers.Layer, function: Callable[[Any], Any], inputs: Any
@@ -34,9 +36,7 @@ def rematerialized(
         # Nothing is added, but by way of the inputs. TensorFlow would find
         # masks that depend on the states alone equal in both computations, and
         # keep them from one to the other.
-        first = ops.sum(ops.reshape(inputs, (-1,))[:1])
-        nothing = ops.isnan(first)
-        tied = [s + ops.cast(nothing, s.dtype) for s in states]
+        tied = [after(state, inputs) for state in states]
         mapping = zip((*weights, *generators), (*values, *tied), strict=True)
         with keras.StatelessScope(state_mapping=list(mapping)) as scope:
             outputs = function(inputs)

@@ -24,8 +24,10 @@ from bert_tf.checkpoints import (
 from bert_tf.checkpoints.layout import Shapes, encoder_shapes
 from bert_tf.config import BertConfig
 
-# Of float32, in which weights, masks of dropout and normalisation are.
+# Of float32, in which weights and normalisation are.
 _FLOAT = 4
+# Of a mask of dropout.
+_MASK = 1
 # Bytes of a process on a CPU: Python with TensorFlow and Keras before there is
 # a model, and what tracing and compiling a step takes, for each block too.
 _PROCESS, _PROGRAM, _PROGRAM_OF_BLOCK = 600e6, 200e6, 34e6
@@ -228,8 +230,8 @@ def _block_weights(config: BertConfig) -> int:
 
 def _embeddings_kept(work: Workload) -> float:
     """The normalised sum, and the mask of dropout."""
-    arrays = 1 + (work.config.hidden_dropout_prob > 0)
-    return arrays * _FLOAT * work.config.hidden_size * _tokens(work)
+    each = _FLOAT + _MASK * (work.config.hidden_dropout_prob > 0)
+    return each * work.config.hidden_size * _tokens(work)
 
 
 def _block_input(work: Workload) -> float:
@@ -245,20 +247,15 @@ def _block_kept(work: Workload, queries: int | None = None) -> float:
     kept = size * config.attention_size * (2 * tokens + 2 * queries)
     kept += size * hidden * queries
     # Both normalised sums, and the masks of both dropouts.
-    masks = 2 * (config.hidden_dropout_prob > 0)
-    kept += _FLOAT * hidden * (2 + masks) * queries
-    # The inner layer and the slope of its activation. TensorFlow computes the
-    # slope in the forward pass, since it does not need the gradient.
+    masks = 2 * _MASK * (config.hidden_dropout_prob > 0)
+    kept += hidden * (2 * _FLOAT + masks) * queries
+    # The inner layer, and in float32 the slope of its activation. TensorFlow
+    # computes the slope in the forward pass, since it needs no gradient.
     slope = _FLOAT if config.hidden_act.startswith("gelu") else 0
-    kept += (size + slope) * inner * queries
-    # Probabilities, mask, and what is left of the probabilities.
-    each = _FLOAT
-    if config.attention_probs_dropout_prob:
-        each += _FLOAT + size
-    elif size != _FLOAT:
-        each += size
+    kept += (size + slope * (size == _FLOAT)) * inner * queries
+    # Of the probabilities, which are left by dropout.
     scores = config.num_attention_heads * queries * work.max_seq_length
-    return kept + each * scores
+    return kept + _MASK * (config.attention_probs_dropout_prob > 0) * scores
 
 
 def _block_moment(work: Workload) -> float:

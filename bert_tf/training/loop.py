@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.compat import has_accelerator
 from bert_tf.errors import RunStopped
 from bert_tf.progress import Progress
 from bert_tf.training.best_weights import BestWeights
@@ -29,7 +30,6 @@ from bert_tf.training.strategies import (
     check_agreement,
     cluster_of,
     distribute,
-    has_accelerator,
 )
 
 

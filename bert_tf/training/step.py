@@ -16,9 +16,9 @@ from typing import NamedTuple, Protocol
 import keras
 import tensorflow as tf
 
+from bert_tf.compat import has_accelerator
 from bert_tf.errors import UserError
 from bert_tf.training.recovery import Backoff, LossScale
-from bert_tf.training.strategies import has_accelerator
 
 Batch = Mapping[str, tf.Tensor]
 # Seed generators may be drawn from more than once in a forward pass.

@@ -141,12 +141,6 @@ def split_cpu(count: int) -> None:
             ) from None
 
 
-def has_accelerator() -> bool:
-    """Whether TensorFlow computes on something else than CPUs here."""
-    devices = tf.config.list_logical_devices()
-    return any(device.device_type in ("GPU", "TPU") for device in devices)
-
-
 def cluster_of(strategy: tf.distribute.Strategy) -> Cluster:
     """The workers that a strategy spans; one without an address otherwise."""
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):

@@ -13,7 +13,7 @@ from bert_tf.layers.products import (
     column_sums,
     gelu,
     gelu_erf,
-    gelu_erf_product,
+    gelu_product,
     product,
 )
 
@@ -109,8 +109,8 @@ def test_a_dense_layer_has_its_gradients_when_stateless(hidden_act, policy):
         np.testing.assert_allclose(numpy(ours), theirs, atol=limit * largest)
 
 
-@pytest.mark.parametrize("operation", [product, gelu_erf_product])
-def test_products_equal_what_is_differentiated_for_them(operation) -> None:
+@pytest.mark.parametrize("hidden_act", ["linear", "gelu", "gelu_erf"])
+def test_products_equal_what_is_differentiated_for_them(hidden_act) -> None:
     random = np.random.default_rng(3)
     parts = [
         tf.constant(random.normal(size=shape), tf.float32)
@@ -118,18 +118,25 @@ def test_products_equal_what_is_differentiated_for_them(operation) -> None:
     ]
     upstream = tf.constant(random.normal(size=(9, 4)), tf.float32)
 
+    def ours(rows, kernel, bias):
+        if hidden_act == "linear":
+            return product(rows, kernel, bias)
+        return gelu_product(rows, kernel, bias, hidden_act)
+
     def plain(rows, kernel, bias):
         inner = tf.matmul(rows, kernel) + bias
-        return inner if operation is product else tf.nn.gelu(inner, False)
+        if hidden_act == "linear":
+            return inner
+        return tf.nn.gelu(inner, approximate=hidden_act == "gelu")
 
     results = []
-    for function in (operation, plain):
+    for function in (ours, plain):
         with tf.GradientTape() as tape:
             tape.watch(parts)
             y = function(*parts)
         results.append([y, *tape.gradient(y, parts, upstream)])
-    for ours, theirs in zip(*results, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    for found, expected in zip(*results, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_many_bfloat16_rows_are_added_up_in_float32() -> None:
