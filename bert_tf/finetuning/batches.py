@@ -7,6 +7,9 @@ every example is seen once an epoch and none is dropped. Training batches are
 not made of rows of like length, since small tasks score worse by it, but where
 a task asks for that: a network that computes padding too may be several times
 as fast with them.
+
+Where shapes have to be static, batches have the widths of `few_widths`, and
+those of one width have as many rows.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +19,11 @@ import tensorflow as tf
 
 from bert_tf.finetuning.rows import Rows
 from bert_tf.sharding import WHOLE, Shard
-from bert_tf.text.packing import batches_by_length
+from bert_tf.text.packing import (
+    batches_by_length,
+    few_widths,
+    rows_that_fit,
+)
 
 # Batches whose rows are sorted by length together, where a task asks for it.
 _POOL = 32
@@ -106,6 +113,7 @@ def training_batches(
     start_batch: int = 0,
     shard: Shard = WHOLE,
     bucket_by_length: bool = False,
+    static_shapes: bool = False,
 ) -> tf.data.Dataset:
     """Endless training batches; batch k is the same wherever one starts.
 
@@ -117,23 +125,29 @@ def training_batches(
       shard: which of the workers this is; it gets its part of each batch.
       bucket_by_length: whether batches are of rows of similar length; see
         `bucketed_by_length`.
+      static_shapes: whether batches have one of a few widths.
 
     Returns:
       A data set of what `data.batch` returns.
     """
-
     part = shard.part(batch_size)
+    widths = few_widths(data.lengths) if static_shapes else None
 
     def batches() -> Iterator[dict[str, np.ndarray]]:
         orders = _orders(data, batch_size, seed, start_batch, bucket_by_length)
         for chosen in orders:
-            yield data.batch(chosen[part])
+            width = 0 if widths is None else int(widths[chosen].max())
+            yield data.batch(chosen[part], width)
 
     return _dataset(batches, data, part.stop - part.start)
 
 
 def prediction_batches(
-    rows: Rows, batch_size: int, num_devices: int = 1, shard: Shard = WHOLE
+    rows: Rows,
+    batch_size: int,
+    num_devices: int = 1,
+    shard: Shard = WHOLE,
+    static_shapes: bool = False,
 ) -> tuple[tf.data.Dataset, list[np.ndarray]]:
     """Every row once, in batches of like length; see `batches_by_length`.
 
@@ -142,20 +156,26 @@ def prediction_batches(
       batch_size: the size of a batch, over all workers.
       num_devices: how many devices share a batch, over all workers.
       shard: which of the workers this is; it gets its part of each batch.
+      static_shapes: whether batches have one of a few shapes.
 
     Returns:
       A data set of what `rows.batch` returns, and for each batch the rows of
       all workers, int64 [B]. Behind those, the last batch repeats its last
-      row for devices that would have none.
+      row for devices that would have none, or to have its shape.
     """
-    chosen = list(batches_by_length(rows.lengths, batch_size, num_devices))
+    lengths = few_widths(rows.lengths) if static_shapes else rows.lengths
+    chosen = list(batches_by_length(lengths, batch_size, num_devices))
 
     def batches() -> Iterator[dict[str, np.ndarray]]:
         for numbers in chosen:
-            missing = -len(numbers) % num_devices
+            width, full = 0, num_devices
+            if static_shapes:
+                width = int(lengths[numbers[0]])
+                full = rows_that_fit(width, batch_size, num_devices)
+            missing = -len(numbers) % full
             filled = np.concatenate([numbers, np.repeat(numbers[-1:], missing)])
             # As long as those of the other workers, since outputs are joined.
-            batch = rows.batch(filled)
+            batch = rows.batch(filled, width)
             part = shard.part(len(filled))
             yield {name: array[part] for name, array in batch.items()}
 

@@ -20,6 +20,7 @@ from bert_tf.training.strategies import (
     cluster_of,
     collect,
     distribute,
+    needs_static_shapes,
     share_rows,
 )
 
@@ -55,16 +56,18 @@ class Predictor:
     def _batches(self, rows: Rows) -> Iterator[tuple[np.ndarray, Outputs]]:
         """Rows by number and the outputs to them, batch by batch."""
         cluster = cluster_of(self.strategy)
+        static_shapes = needs_static_shapes(self.strategy)
         batches, chosen = prediction_batches(
             rows,
             self.batch_size,
             self.strategy.num_replicas_in_sync,
             cluster.shard,
+            static_shapes,
         )
         batches = distribute(self.strategy, batches)
         if self._compiled is None:
             # One graph for all lengths, since others round differently.
-            signature = [batches.element_spec]
+            signature = None if static_shapes else [batches.element_spec]
             self._compiled = tf.function(
                 self._run, input_signature=signature, autograph=False
             )

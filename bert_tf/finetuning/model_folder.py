@@ -138,7 +138,10 @@ def read_config_as(
 
 
 def load_model(
-    folder: str | os.PathLike, task: Task, precision: str = "float32"
+    folder: str | os.PathLike,
+    task: Task,
+    precision: str = "float32",
+    unpadded: bool = True,
 ) -> tuple[TaskModel, BertTokenizer, Any]:
     """Reads the model, tokenizer and config that `save_model` wrote.
 
@@ -146,6 +149,7 @@ def load_model(
       folder: the folder.
       task: what the model was fine-tuned for.
       precision: a Keras dtype policy.
+      unpadded: see `Task.build`.
 
     Raises:
       UserError: the folder is not a model that was fine-tuned for the task.
@@ -153,7 +157,7 @@ def load_model(
     config = read_config(folder, task)
     checkpoint = load_checkpoint(folder)
     encoder = BertEncoder(checkpoint.config, dtype=precision)
-    model = task.build(encoder, config)
+    model = task.build(encoder, config, unpadded)
     model.restore(checkpoint)
     model.load_beside(pathlib.Path(folder))
     return model, BertTokenizer.from_checkpoint(folder), config

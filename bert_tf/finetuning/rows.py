@@ -24,15 +24,18 @@ class Rows(Protocol):
     def arrays(self) -> tuple[np.ndarray, ...]:
         """What decides every batch, for digests."""
 
-    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+    def batch(
+        self, chosen: np.ndarray, width: int = 0
+    ) -> dict[str, np.ndarray]:
         """A batch of some rows.
 
         Args:
           chosen: int64 [B], rows by number.
+          width: S, the tokens that rows are padded to; 0 for the longest.
 
         Returns:
-          Arrays by name, each [B, ...]. All but B may differ between batches,
-          the names, types and number of axes may not.
+          Arrays by name, each [B, ...]. The names, types and number of axes
+          are the same for all batches; with a width, the sizes too but for B.
         """
 
     def __len__(self) -> int: ...
@@ -69,9 +72,11 @@ class RowsAround:
         """What decides every batch, for digests."""
         return self.rows.arrays
 
-    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+    def batch(
+        self, chosen: np.ndarray, width: int = 0
+    ) -> dict[str, np.ndarray]:
         """A batch of some rows, as the others have it."""
-        return self.rows.batch(chosen)
+        return self.rows.batch(chosen, width)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -96,10 +101,12 @@ class LabelledRows(RowsAround):
         """What decides every batch, for digests."""
         return *self.rows.arrays, self.weights, *self.labels.values()
 
-    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+    def batch(
+        self, chosen: np.ndarray, width: int = 0
+    ) -> dict[str, np.ndarray]:
         """Inputs, example_weights and labels of some rows; see `Rows`."""
         return {
-            **self.rows.batch(chosen),
+            **self.rows.batch(chosen, width),
             EXAMPLE_WEIGHTS: self.weights[chosen],
             **{name: values[chosen] for name, values in self.labels.items()},
         }

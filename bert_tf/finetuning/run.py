@@ -33,6 +33,7 @@ from bert_tf.training.strategies import (
     cluster_of,
     gather_numbers,
     make_strategy,
+    needs_static_shapes,
     translate_worker_errors,
 )
 
@@ -75,12 +76,6 @@ def run_finetuning(
         raise UserError(
             f"{task.name}: takes a {task.recipe_type.__name__}, not a "
             f"{type(recipe).__name__}."
-        )
-    if recipe.strategy == "tpu":
-        raise UserError(
-            "`strategy`=tpu: fine-tuning computes on batches of different "
-            "lengths, which TPUs cannot; choose one_device, mirrored or "
-            "multi_worker (pre-training runs on TPUs)."
         )
     # First, since it may split the CPU, which TensorFlow allows only at start.
     strategy = make_strategy(recipe.strategy, devices)
@@ -197,11 +192,14 @@ def _load_finished(
             f"({TASK_FILE}); add train to `modes`, or give one as `init_from`."
         )
     folder = holding[0]
+    unpadded = not needs_static_shapes(strategy)
     with strategy.scope():
-        model, tokenizer, config = load_model(folder, task, recipe.precision)
+        model, tokenizer, config = load_model(
+            folder, task, recipe.precision, unpadded
+        )
         models = [model]
         for other in filter(None, map(str.strip, recipe.ensemble.split(","))):
-            further = load_model(other, task, recipe.precision)
+            further = load_model(other, task, recipe.precision, unpadded)
             models.append(further[0])
             if (further[1].vocabulary, further[1].config) != (
                 tokenizer.vocabulary,

@@ -265,8 +265,17 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         return rows
 
     @abc.abstractmethod
-    def build(self, encoder: Any, config: Config) -> "TaskModel":
-        """The model to train, on a `BertEncoder`."""
+    def build(
+        self, encoder: Any, config: Config, unpadded: bool = True
+    ) -> "TaskModel":
+        """The model to train.
+
+        Args:
+          encoder: a `BertEncoder`.
+          config: of the model.
+          unpadded: whether it computes on the tokens alone, by shapes that
+            are known at run time only.
+        """
 
     @abc.abstractmethod
     def loss(self, recipe: Any, examples: Examples, config: Config) -> Any:

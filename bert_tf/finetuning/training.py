@@ -37,7 +37,7 @@ from bert_tf.training.setup import (
     make_step,
 )
 from bert_tf.training.step import TrainingStep
-from bert_tf.training.strategies import cluster_of
+from bert_tf.training.strategies import cluster_of, needs_static_shapes
 
 LAST = "last"
 
@@ -74,7 +74,9 @@ def train_once(
             dtype=recipe.precision,
             rematerialize=recipe.rematerialize,
         )
-        model = task.build(encoder, data.config)
+        model = task.build(
+            encoder, data.config, unpadded=not needs_static_shapes(strategy)
+        )
         model.restore(data.initial, data.fresh)
         step = _step(data, recipe, model, phase, strategy)
     predictor = Predictor([model], strategy, recipe.eval_batch_size)
@@ -151,6 +153,7 @@ def _phase(
         recipe.seed,
         shard=cluster_of(strategy).shard,
         bucket_by_length=data.task.bucket_by_length,
+        static_shapes=needs_static_shapes(strategy),
     )
     return Phase(steps, size, batches, None)
 

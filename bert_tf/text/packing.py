@@ -97,13 +97,15 @@ class EncodedRows:
         """What the rows are made of, for digests."""
         return self.ids, self.starts
 
-    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+    def batch(
+        self, chosen: np.ndarray, width: int = 0
+    ) -> dict[str, np.ndarray]:
         """The encoder's inputs, int32 [B, S], of rows by number, int64 [B].
 
-        They are padded to the longest of them.
+        They are padded to a width, or to the longest of them.
         """
         lengths = self.lengths[chosen]
-        place = np.arange(lengths.max())
+        place = np.arange(width or lengths.max())
         mask = place < lengths[:, None]
         ids = np.full(mask.shape, self.pad_id, np.int32)
         ids[mask] = take_ranges(self.ids, self.starts[chosen], lengths)
@@ -150,6 +152,19 @@ def take_ranges(
     return values[np.repeat(begin, count) + ragged_range(count)]
 
 
+def few_widths(lengths: np.ndarray) -> np.ndarray:
+    """The width that each row is padded to where there may be only a few.
+
+    Args:
+      lengths: int64 [R], tokens of each row.
+
+    Returns:
+      int64 [R]: a power of two, 32 or more, but no more than the longest row.
+    """
+    powers = 2 ** np.ceil(np.log2(np.maximum(lengths, 32))).astype(np.int64)
+    return np.minimum(powers, lengths.max())
+
+
 def batches_by_length(
     lengths: np.ndarray, batch_size: int, multiple: int = 1
 ) -> Iterator[np.ndarray]:
@@ -169,10 +184,15 @@ def batches_by_length(
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):
-        fitting = batch_size * _ROW_TOKENS // int(lengths[order[start]])
-        size = max(fitting // multiple, 1) * multiple
+        size = rows_that_fit(int(lengths[order[start]]), batch_size, multiple)
         yield order[start : start + size]
         start += size
+
+
+def rows_that_fit(length: int, batch_size: int, multiple: int) -> int:
+    """The rows of a batch whose longest has `length` tokens, see above."""
+    fitting = batch_size * _ROW_TOKENS // length
+    return max(fitting // multiple, 1) * multiple
 
 
 def truncated_lengths(

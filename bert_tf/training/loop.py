@@ -251,21 +251,28 @@ class TrainingLoop:
     def _due(self, number: int, interval: int) -> bool:
         return number % interval == 0 or number == self.total
 
-    def _batches(self, done: int) -> Iterator[tuple[Phase, Batch, int]]:
+    def _batches(
+        self, done: int
+    ) -> Iterator[tuple[Phase, Batch | Iterator[Batch], int]]:
         """The distributed batches still to train on, numbered from 1.
 
-        Goes on with the batch after step `_done`, which may be set back.
+        Goes on with the batch after step `_done`, which may be set back. Where
+        several steps are one call, the iterator of those up to a number.
         """
         self._done = done
         for phase, end in zip(self.phases, self._ends, strict=True):
             while self._done < end:
                 batches = self._batches_from(phase, self._done)
                 self.step.expect(batches.element_spec)
+                iterator, number = iter(batches), self._done
                 with self.reading():
-                    for number, batch in enumerate(batches, self._done + 1):
-                        yield phase, batch, number
-                        if self._done < number or number == end:
-                            break
+                    while self._done == number < end:
+                        if self.step.takes_several:
+                            number = self._next_look(number)
+                            yield phase, iterator, number
+                        else:
+                            number += 1
+                            yield phase, next(iterator), number
             self._speed.expect_tracing()
 
     def _batches_from(self, phase: Phase, done: int) -> Any:
@@ -277,16 +284,24 @@ class TrainingLoop:
     def _train(
         self,
         phase: Phase,
-        batch: Batch,
+        batch: Batch | Iterator[Batch],
         number: int,
         progress: Progress,
         history: History,
     ) -> None:
-        halted = self._results[-1].halted if self._results else False
-        self._results.append(self.step(batch, self._request.made, halted))
+        stop = self._request.made
+        if isinstance(batch, Iterator):
+            self._results = self.step.several(batch, number - self._done, stop)
+        else:
+            halted = self._results[-1].halted if self._results else False
+            self._results.append(self.step(batch, stop, halted))
         self._done = number
         if self._is_time_to_look(number):
             self._look(phase, progress, history)
+
+    def _next_look(self, done: int) -> int:
+        """The first step after some whose number is time to look."""
+        return next(filter(self._is_time_to_look, itertools.count(done + 1)))
 
     def _is_time_to_look(self, number: int) -> bool:
         """Whether what the device has done since the last look is read now."""

@@ -10,7 +10,7 @@ uninterrupted one would have drawn.
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import keras
@@ -19,6 +19,7 @@ import tensorflow as tf
 from bert_tf.compat import has_accelerator
 from bert_tf.errors import UserError
 from bert_tf.training.recovery import Backoff, LossScale
+from bert_tf.training.strategies import needs_static_shapes
 
 Batch = Mapping[str, tf.Tensor]
 # Seed generators may be drawn from more than once in a forward pass.
@@ -80,12 +81,16 @@ def read_results(results: Sequence[StepResult]) -> list[StepResult]:
 
     A read waits for the device, and costs as much for a step as for many.
     """
-    columns = tf.nest.map_structure(
-        lambda *values: tf.stack(values).numpy(), *results
-    )
+    columns = tf.nest.map_structure(lambda *values: tf.stack(values), *results)
+    return _read_rows(columns, len(results))
+
+
+def _read_rows(columns: StepResult, count: int) -> list[StepResult]:
+    """The results of steps, as NumPy scalars, of tensors [steps, ...]."""
+    columns = tf.nest.map_structure(lambda column: column.numpy(), columns)
     return [
         tf.nest.map_structure(lambda column, i=index: column[i], columns)
-        for index in range(len(results))
+        for index in range(count)
     ]
 
 
@@ -195,8 +200,20 @@ class TrainingStep:
             jit_compile=compiled or None,
             autograph=False,
         )
+        self._static_shapes = needs_static_shapes(strategy)
         self._step_compiled = tf.function(
-            self._step, reduce_retracing=True, autograph=False
+            self._step,
+            reduce_retracing=not self._static_shapes,
+            autograph=False,
+        )
+        self._several_compiled = tf.function(self._several, autograph=False)
+
+    @property
+    def takes_several(self) -> bool:
+        """Whether `several` is called, as a TPU is idle between two calls."""
+        return self._static_shapes and all(
+            spec.shape.is_fully_defined()
+            for spec in tf.nest.flatten(self._expected, expand_composites=True)
         )
 
     def expect(self, specification: object) -> None:
@@ -204,7 +221,8 @@ class TrainingStep:
 
         Graphs of other shapes round differently. Where batches differ in
         length, one graph for all of them makes a resumed run, which sees them
-        from another one on, the same as an uninterrupted one.
+        from another one on, the same as an uninterrupted one. Where shapes have
+        to be static, each has its own.
 
         Args:
           specification: element_spec of the (distributed) data set.
@@ -212,6 +230,8 @@ class TrainingStep:
         if specification == self._expected:
             return
         self._expected = specification
+        if self._static_shapes:
+            return
         flag = tf.TensorSpec([], tf.bool)
         self._step_compiled = tf.function(
             self._step,
@@ -240,6 +260,52 @@ class TrainingStep:
         return self._step_compiled(
             batch, tf.constant(float(stop)), tf.convert_to_tensor(halted)
         )
+
+    def several(
+        self, batches: Iterator[Batch], count: int, stop: bool = False
+    ) -> list[StepResult]:
+        """Runs optimizer steps one after another in one call, and reads them.
+
+        Args:
+          batches: distributed batches, an iterator of a data set.
+          count: how many steps. After one that is halted nothing is changed.
+          stop: as above.
+        """
+        columns = self._several_compiled(
+            batches, tf.constant(count), tf.constant(float(stop))
+        )
+        return _read_rows(columns, count)
+
+    def _several(
+        self, batches: Iterator[Batch], count: tf.Tensor, stop: tf.Tensor
+    ) -> StepResult:
+        def put(
+            column: tf.Tensor, number: tf.Tensor, value: tf.Tensor
+        ) -> tf.Tensor:
+            place = tf.reshape(number, [1, 1])
+            return tf.tensor_scatter_nd_update(column, place, value[None])
+
+        def one(
+            number: tf.Tensor, halted: tf.Tensor, columns: StepResult
+        ) -> tuple[tf.Tensor, tf.Tensor, StepResult]:
+            result = self._step_compiled(next(batches), stop, halted)
+            columns = tf.nest.map_structure(
+                lambda column, value: put(column, number, value),
+                columns,
+                result,
+            )
+            return number + 1, result.halted, columns
+
+        first = self._step_compiled(next(batches), stop, tf.constant(False))
+        columns = tf.nest.map_structure(
+            lambda value: tf.repeat(value[None], count, axis=0), first
+        )
+        _, _, columns = tf.while_loop(
+            lambda number, halted, columns: number < count,
+            one,
+            (tf.constant(1), first.halted, columns),
+        )
+        return columns
 
     def _step(
         self, batch: Batch, stop: tf.Tensor, halted: tf.Tensor

@@ -141,6 +141,11 @@ def split_cpu(count: int) -> None:
             ) from None
 
 
+def needs_static_shapes(strategy: tf.distribute.Strategy) -> bool:
+    """Whether all of its steps are compiled by XLA, one for each shape."""
+    return isinstance(strategy, tf.distribute.TPUStrategy)
+
+
 def cluster_of(strategy: tf.distribute.Strategy) -> Cluster:
     """The workers that a strategy spans; one without an address otherwise."""
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):

@@ -520,7 +520,6 @@ SEVERAL = MultiLabelTask(name="mood", data=data())
     ("task", "mode", "settings", "message"),
     [
         (TASK, "train", "init_from=", "`init_from`: name the model"),
-        (TASK, "train", "strategy=tpu", "of different lengths, which TPUs"),
         (TASK, "train", "max_seq_length=41", "is above max_position_embeddin"),
         (TASK, "train", "freeze_layers=3", "has 2 layers; choose at most that"),
         (

@@ -27,16 +27,29 @@ from tests.user_errors import error_of
 STEPS, LOG_STEPS, BATCH = 20, 8, 8
 
 
-@pytest.fixture(params=[True, False], ids=["each step", "at log steps"])
+@pytest.fixture(
+    params=[(True, False), (False, False), (False, True)],
+    ids=["each step", "at log steps", "several at once"],
+)
 def each_step(request, monkeypatch) -> bool:
-    look(monkeypatch, request.param)
-    return request.param
+    look(monkeypatch, *request.param)
+    return request.param[0]
 
 
-def look(monkeypatch, each_step: bool) -> None:
-    """Has it run as where there are only CPUs, or as on accelerators."""
+HOW = (
+    ("each", True, False),
+    ("few", False, False),
+    ("several", False, True),
+)
+# Loops over steps of replicas on logical CPUs give nothing (TensorFlow 2.21).
+MIRRORED = HOW[:2]
+
+
+def look(monkeypatch, each_step: bool, several: bool = False) -> None:
+    """Has it run as where there are only CPUs, on GPUs or on TPUs."""
     for module in (loop, step):
         monkeypatch.setattr(module, "has_accelerator", lambda: not each_step)
+    monkeypatch.setattr(step, "needs_static_shapes", lambda _: several)
 
 
 def make_loop(
@@ -102,13 +115,14 @@ def test_the_numbers_are_those_of_looking_at_each_step(
         "read_results",
         lambda results: reads.append(len(results)) or read(results),
     )
-    for name, each_step in (("each", True), ("few", False)):
-        look(monkeypatch, each_step)
+    ways = HOW if strategy == "one_device" else MIRRORED
+    for name, *how in ways:
+        look(monkeypatch, *how)
         make_loop(tmp_path / name, strategy=strategy).run()
-    assert_same(tmp_path / "few", tmp_path / "each")
+        assert_same(tmp_path / name, tmp_path / "each")
     assert [row["step"] for row in history(tmp_path / "few")] == [8, 16, 20]
     # The first steps of both phases, log steps, states, and the phases' ends.
-    assert reads == [1] * STEPS + [1, 7, 2, 3, 1, 2, 4]
+    assert reads == [1] * STEPS + (len(ways) - 1) * [1, 7, 2, 3, 1, 2, 4]
 
 
 @pytest.mark.parametrize("number", [4, 8, 20])
@@ -139,28 +153,31 @@ def test_a_bad_step_is_named_and_ends_the_run(each_step, number, tmp_path):
 def test_steps_are_skipped_alike(strategy, tmp_path, monkeypatch, capsys):
     data = spoilt("x", np.nan, 3, 4, 12, 16)
     printed = []
-    for name, each_step in (("each", True), ("few", False)):
-        look(monkeypatch, each_step)
+    ways = HOW if strategy == "one_device" else MIRRORED
+    for name, *how in ways:
+        look(monkeypatch, *how)
         make_loop(tmp_path / name, data, strategy, backoff=Backoff()).run()
         printed.append(capsys.readouterr().out.replace(name, ""))
-    assert printed[0] == printed[1]
+    assert len(set(printed)) == 1
     assert "step 12: loss or gradient is not finite; the input x" in printed[0]
     assert "learning rate is 0.125 times the schedule's" in printed[0]
-    assert_same(tmp_path / "few", tmp_path / "each")
-    assert len(list((tmp_path / "few").glob("*.npz"))) == 4
-    assert state(tmp_path / "few")["Backoff/rate_factor:0"] == 0.5**4
+    for name, *_ in ways:
+        assert_same(tmp_path / name, tmp_path / "each")
+    assert len(list((tmp_path / name).glob("*.npz"))) == 4
+    assert state(tmp_path / name)["Backoff/rate_factor:0"] == 0.5**4
 
 
 def test_overflows_of_float16_are_no_reason_to_stop(
     tmp_path, monkeypatch, capsys
 ):
     data = spoilt("x", np.nan, 3, 12)
-    for name, each_step in (("each", True), ("few", False)):
-        look(monkeypatch, each_step)
+    for name, *how in HOW:
+        look(monkeypatch, *how)
         make_loop(tmp_path / name, data, loss_scale=LossScale()).run()
         assert "step 12: float16 overflow" in capsys.readouterr().out
-    assert_same(tmp_path / "few", tmp_path / "each")
-    assert state(tmp_path / "few")["LossScale/loss_scale:0"] == 2.0**13
+    for name in ("few", "several"):
+        assert_same(tmp_path / name, tmp_path / "each")
+    assert state(tmp_path / "several")["LossScale/loss_scale:0"] == 2.0**13
     assert not list((tmp_path / "few").glob("*.npz"))
 
 
@@ -184,13 +201,14 @@ def test_asked_to_stop_it_saves_that_step_and_goes_on(
     train = TrainingLoop._train
 
     def stopped(self, phase, batch, number, progress, history):
-        if number == 5:
+        # A call of several steps ends at 8.
+        if number in (5, 8):
             signal.raise_signal(signal.SIGTERM)
         train(self, phase, batch, number, progress, history)
 
     with monkeypatch.context() as patch:
         patch.setattr(TrainingLoop, "_train", stopped)
-        with pytest.raises(RunStopped, match="stopped at step 5 of 20"):
+        with pytest.raises(RunStopped, match="stopped at step [58] of 20"):
             make_loop(tmp_path / "stopped").run()
     make_loop(tmp_path / "stopped").run()
     assert_same(tmp_path / "stopped", tmp_path / "whole")

@@ -143,20 +143,23 @@ class EncodedChoices:
         """What the rows are made of, for digests."""
         return *self.rows.arrays, self.starts
 
-    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+    def batch(
+        self, chosen: np.ndarray, width: int = 0
+    ) -> dict[str, np.ndarray]:
         """A batch of some examples; see `Rows`.
 
         Returns:
           The encoder's inputs, int32 [B, C, S], padded to the longest row and
-          to the most choices, and choice_mask, float32 [B, C], 1 for a
-          choice. Where an example has fewer, its first choice is repeated, for
-          the encoder has no answer to a row of padding alone.
+          to the most choices (with a width, to the most of all examples), and
+          choice_mask, float32 [B, C], 1 for a choice. Where an example has
+          fewer, its first choice is repeated, for the encoder has no answer to
+          a row of padding alone.
         """
         counts = self.counts[chosen]
-        number = np.arange(counts.max())
+        number = np.arange((self.counts if width else counts).max())
         mask = number < counts[:, None]
         rows = self.starts[chosen, None] + np.where(mask, number, 0)
-        flat = self.rows.batch(rows.ravel())
+        flat = self.rows.batch(rows.ravel(), width)
         batch = {
             name: values.reshape(*mask.shape, -1)
             for name, values in flat.items()
@@ -286,12 +289,17 @@ class MultipleChoiceTask(
             rows, weights, {ChoicesObjective.label_name: labels}
         )
 
-    def build(self, encoder: Any, config: MultipleChoiceConfig) -> "TaskModel":
+    def build(
+        self,
+        encoder: Any,
+        config: MultipleChoiceConfig,
+        unpadded: bool = True,
+    ) -> "TaskModel":
         """See `bert_multiple_choice`."""
         from bert_tf.finetuning.task_model import TaskModel
         from bert_tf.models import bert_multiple_choice
 
-        return TaskModel(bert_multiple_choice(encoder))
+        return TaskModel(bert_multiple_choice(encoder, unpadded=unpadded))
 
     def loss(
         self,

@@ -217,13 +217,16 @@ class QuestionAnsweringTask(
         return windows
 
     def build(
-        self, encoder: Any, config: QuestionAnsweringConfig
+        self,
+        encoder: Any,
+        config: QuestionAnsweringConfig,
+        unpadded: bool = True,
     ) -> "TaskModel":
         """See `bert_span_labeler`."""
         from bert_tf.finetuning.task_model import TaskModel
         from bert_tf.models import bert_span_labeler
 
-        return TaskModel(bert_span_labeler(encoder, unpadded=True))
+        return TaskModel(bert_span_labeler(encoder, unpadded=unpadded))
 
     def loss(
         self,

@@ -352,14 +352,17 @@ class TextClassificationTask(
         return LabelledRows(rows, rows.weights, labels)
 
     def build(
-        self, encoder: Any, config: TextClassificationConfig
+        self,
+        encoder: Any,
+        config: TextClassificationConfig,
+        unpadded: bool = True,
     ) -> "TaskModel":
         """See `bert_classifier`."""
         from bert_tf.finetuning.task_model import TaskModel
         from bert_tf.models import bert_classifier
 
         return TaskModel(
-            bert_classifier(encoder, config.num_outputs, unpadded=True)
+            bert_classifier(encoder, config.num_outputs, unpadded=unpadded)
         )
 
     def loss(

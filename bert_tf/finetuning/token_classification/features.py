@@ -199,14 +199,14 @@ class FeatureRows(WordRows):
         row = np.repeat(np.arange(len(chosen)), count)
         return row, place, self.sentence_starts[chosen][row] + place
 
-    def inputs(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
-        """The inputs of some sentences, padded to the longest of them.
+    def inputs(self, chosen: np.ndarray, width: int) -> dict[str, np.ndarray]:
+        """The inputs of some sentences, padded; see `Rows.batch`.
 
         These are word_features, float32 [B, S, K, H], and input_mask, int32
         [B, S], 1 = word, 0 = padding.
         """
         row, place, word = self.words(chosen)
-        size = (len(chosen), int(self.lengths[chosen].max()))
+        size = (len(chosen), width or int(self.lengths[chosen].max()))
         shape = (*size, *self.vectors.shape[1:])
         features, mask = np.zeros(shape, np.float32), np.zeros(size, np.int32)
         features[row, place] = self.vectors[word]

@@ -273,14 +273,19 @@ class TokenClassificationTask(
         )
 
     def build(
-        self, encoder: Any, config: TokenClassificationConfig
+        self,
+        encoder: Any,
+        config: TokenClassificationConfig,
+        unpadded: bool = True,
     ) -> "TaskModel":
         """See `bert_token_classifier`."""
         from bert_tf.finetuning.task_model import TaskModel
         from bert_tf.models import bert_token_classifier
 
         labels = len(config.labels)
-        return TaskModel(bert_token_classifier(encoder, labels, unpadded=True))
+        return TaskModel(
+            bert_token_classifier(encoder, labels, unpadded=unpadded)
+        )
 
     def loss(
         self,
@@ -500,7 +505,10 @@ class FeatureTaggingTask(TokenClassificationTask):
         )
 
     def build(
-        self, encoder: Any, config: TokenClassificationConfig
+        self,
+        encoder: Any,
+        config: TokenClassificationConfig,
+        unpadded: bool = True,
     ) -> "TaskModel":
         """See `FeatureTagger` and `bilstm_tagger`."""
         from bert_tf.finetuning.token_classification.features import (
@@ -509,6 +517,8 @@ class FeatureTaggingTask(TokenClassificationTask):
             layers_of,
         )
 
+        # Its shapes are static where its batches have them.
+        del unpadded
         assert isinstance(config, FeatureTaggingConfig)
         layers = layers_of(config.features, encoder.config.num_hidden_layers)
         network = bilstm_tagger(

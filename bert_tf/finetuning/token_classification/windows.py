@@ -68,21 +68,23 @@ class WordRows(abc.ABC):
         """
 
     @abc.abstractmethod
-    def inputs(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
-        """The model's inputs of some rows, padded to the longest of them."""
+    def inputs(self, chosen: np.ndarray, width: int) -> dict[str, np.ndarray]:
+        """The model's inputs of some rows, padded; see `Rows.batch`."""
 
     @property
     def label_arrays(self) -> tuple[np.ndarray, ...]:
         """The tags, if there are any, for digests."""
         return () if self.tags is None else (self.tags,)
 
-    def batch(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+    def batch(
+        self, chosen: np.ndarray, width: int = 0
+    ) -> dict[str, np.ndarray]:
         """The inputs of some rows and, with `tags`, what to learn.
 
         That is tag_ids, int32 [B, S], and tag_weights, float32 [B, S], 1 at
         the places of the words predicted and else 0.
         """
-        batch = self.inputs(chosen)
+        batch = self.inputs(chosen, width)
         if self.tags is not None:
             row, place, word = self.words(chosen)
             shape = batch[INPUT_MASK.name].shape
@@ -152,9 +154,9 @@ class WordWindows(WordRows):
         row = np.repeat(np.arange(len(chosen)), count)
         return row, self.places[word].astype(np.int64), word
 
-    def inputs(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+    def inputs(self, chosen: np.ndarray, width: int) -> dict[str, np.ndarray]:
         """The encoder's inputs of some rows, int32 [B, S]."""
-        return self.rows.batch(chosen)
+        return self.rows.batch(chosen, width)
 
     def __len__(self) -> int:
         return len(self.rows)
