@@ -4,6 +4,8 @@ import os
 import pathlib
 from typing import Any
 
+import keras
+
 from bert_tf.checkpoints import (
     CLASSIFIER,
     MASKED_LM,
@@ -54,7 +56,8 @@ def served_model(
     Args:
       folder: what tools.run_finetuning left, or a pre-trained model of any
         family.
-      precision: a Keras dtype policy.
+      precision: a Keras dtype policy. The weights are held in the dtype that
+        it computes in, but for those of layer normalisation.
       merge: see `load_checkpoint`.
 
     Raises:
@@ -81,12 +84,13 @@ def served_model(
             "model has no head on the encoder (a tagger on its features, for "
             "example) and cannot be served; fine-tune the encoder itself."
         )
+    dtype = keras.dtype_policies.get(precision).compute_dtype
     if not heads:
         fills_masks = (
             MASKED_LM in checkpoint.heads and not checkpoint.config.causal
         )
         kind = BertPretrainer if fills_masks else BertEncoder
-        model = kind(checkpoint.config, dtype=precision)
+        model = kind(checkpoint.config, dtype=dtype)
         restore(model, checkpoint)
         return PretrainedModel(model, tokenizer)
     if not pathlib.Path(folder, TASK_FILE).is_file():
@@ -96,7 +100,7 @@ def served_model(
             f"--init_from={folder} and num_train_epochs as small as you "
             "like, or export from Python with bert_tf.serving."
         )
-    return _fine_tuned(heads[0], folder, checkpoint, tokenizer, precision)
+    return _fine_tuned(heads[0], folder, checkpoint, tokenizer, dtype)
 
 
 def _fine_tuned(
@@ -104,10 +108,10 @@ def _fine_tuned(
     folder: str | os.PathLike,
     checkpoint: Checkpoint,
     tokenizer: BertTokenizer,
-    precision: str,
+    dtype: str,
 ) -> TextModel:
     """A model with a head, used as its task.json says."""
-    encoder = BertEncoder(checkpoint.config, dtype=precision)
+    encoder = BertEncoder(checkpoint.config, dtype=dtype)
     if head == CLASSIFIER:
         config = read_config_as(folder, TextClassificationConfig)
         model = bert_classifier(encoder, config.num_outputs, unpadded=True)

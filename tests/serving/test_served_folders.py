@@ -29,6 +29,7 @@ from bert_tf.models import (
     bert_token_classifier,
 )
 from bert_tf.serving.model_folder import describe_training, served_model
+from bert_tf.serving.saving import save
 from tests.finetuning.sentence_runs import model_folder, texts, tokenizer
 from tests.model_helpers import fill
 
@@ -213,3 +214,36 @@ def test_what_is_said_of_a_training(tmp_path):
     (tmp_path / "results.json").write_text("[")
     with pytest.raises(UserError, match="results.json: not valid JSON"):
         describe_training(tmp_path)
+
+
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_it_holds_weights_in_the_dtype_that_it_computes_in(
+    precision, start, tmp_path
+):
+    task = SentenceTask(name="mood", data=None, labels=("bad", "good"))
+    facts = sentence_facts(task, 2, 1)
+    saved(tmp_path, start, facts, lambda e: task.build(e, facts))
+    whole, half = (
+        served_model(tmp_path, name) for name in ("float32", precision)
+    )
+    dtype = precision.removeprefix("mixed_")
+    for variable in half.model.weights:
+        # These and the classifier compute in float32.
+        single = "layer_norm" in variable.path or "bert/" not in variable.path
+        assert variable.dtype == ("float32" if single else dtype), variable.path
+    for served in (whole, half):
+        save(served, tmp_path / served.compute_dtype)
+    sizes = [
+        sum(f.stat().st_size for f in (tmp_path / name).glob("variables/*"))
+        for name in ("float32", dtype)
+    ]
+    # Of a model so small a part is names.
+    assert sizes[1] < 0.65 * sizes[0]
+    text = tf.constant([e.text_a for e in texts(9, 3, pairs=False)])
+    exact, near = (
+        served.all_signatures()["serving_default"](text=text)["logits"]
+        for served in (whole, half)
+    )
+    spread = np.ptp(exact)
+    assert spread > 0.1
+    assert 0 < np.abs(near - exact).max() < 0.05 * spread
