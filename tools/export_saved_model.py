@@ -2,7 +2,8 @@
 
 python -m tools.export_saved_model --model=out/stars --output_dir=served/stars
 
-With --format=onnx it is a file for ONNX Runtime, which takes token ids.
+With --format=onnx or litert it is a file for ONNX Runtime or LiteRT, which
+takes token ids.
 """
 
 import pathlib
@@ -35,13 +36,14 @@ _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir",
     None,
     "Folder of all versions, TensorFlow Serving's base path of the model; of "
-    "--format=onnx the new folder of the file.",
+    "other formats the new folder of the file.",
 )
 _FORMAT = flags.DEFINE_enum(
     "format",
     "saved_model",
-    ["saved_model", "onnx"],
-    "onnx writes model.onnx, which takes token ids, and tokenizer.json.",
+    ["saved_model", "onnx", "litert"],
+    "onnx writes model.onnx, and litert model.tflite; they take token ids, and "
+    "tokenizer.json is beside.",
 )
 _VERSION = flags.DEFINE_integer(
     "version", None, "Number of the version; one more than the highest if none."
@@ -55,9 +57,10 @@ _PRECISION = flags.DEFINE_enum(
 _QUANTIZE = flags.DEFINE_enum(
     "quantize",
     "none",
-    ["none", "int8"],
-    "int8, of --format=onnx and a fine-tuned model: kernels of 8 bits, if the "
-    "score on the task's dev split allows it; both scores are printed.",
+    ["none", "bfloat16", "int8"],
+    "bfloat16, of saved_model, is --precision=mixed_bfloat16: half the size. "
+    "int8, of onnx and litert and a fine-tuned model: kernels of 8 bits, if "
+    "the score on the task's dev split allows it; both scores are printed.",
 )
 _MAX_SCORE_DROP = flags.DEFINE_float(
     "max_score_drop",
@@ -83,11 +86,11 @@ def main() -> None:
         import_tensorflow()
         _export_file()
         return
-    if _QUANTIZE.value != "none":
+    if _QUANTIZE.value == "int8":
         raise UserError(
-            "--quantize=int8: is for --format=onnx, since TensorFlow has no "
-            "fast products of int8 on processors; for a smaller and faster "
-            "SavedModel give --precision=mixed_bfloat16."
+            "--quantize=int8: is for --format=onnx or litert, since TensorFlow "
+            "has no fast products of int8 on processors; for a smaller and "
+            "faster SavedModel give --quantize=bfloat16."
         )
     _refuse(_FOR_INT8, "is for --quantize=int8; leave it out.")
     # It imports TensorFlow while this process does.
@@ -104,11 +107,15 @@ def _export_version(fresh: FreshProcess) -> None:
     from bert_tf.sources import local_folder
 
     started = time.monotonic()
+    precision = _PRECISION.value
+    if _QUANTIZE.value == "bfloat16":
+        _refuse((_PRECISION,), "--quantize=bfloat16 says it; leave it out.")
+        precision = "mixed_bfloat16"
     folder = pathlib.Path(local_folder(command_line.required(_MODEL)))
     if _BESIDE.value:
-        served = served_adapters(folder, _BESIDE.value, _PRECISION.value)
+        served = served_adapters(folder, _BESIDE.value, precision)
     else:
-        served = served_model(folder, _PRECISION.value)
+        served = served_model(folder, precision)
     recipe = folder / "recipe.json"
     written = write_saved_model(
         served,
@@ -137,6 +144,11 @@ def _export_file() -> None:
         "is for --format=saved_model; leave it out.",
     )
     folder = pathlib.Path(local_folder(command_line.required(_MODEL)))
+    if _QUANTIZE.value == "bfloat16":
+        raise UserError(
+            f"--quantize=bfloat16: is for --format=saved_model; give none or "
+            f"int8 with --format={_FORMAT.value}."
+        )
     int8 = None
     if _QUANTIZE.value == "none":
         _refuse(_FOR_INT8, "is for --quantize=int8; leave it out.")

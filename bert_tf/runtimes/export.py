@@ -13,7 +13,7 @@ from keras import ops
 
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.errors import UserError
-from bert_tf.extras import require_extra
+from bert_tf.extras import EXTRAS, require_extra
 from bert_tf.files import new_folder, write_text
 from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.rows import Outputs
@@ -28,7 +28,7 @@ from bert_tf.serving.requests import sample_lengths
 from bert_tf.serving.saving import MODEL_FILE, describe_model
 from bert_tf.serving.text_model import TextModel
 
-FILE_FORMATS = ("onnx",)
+FILE_FORMATS = ("onnx", "litert")
 # How near the file's numbers must be to those of the Keras model.
 TOLERANCE = 1e-4
 
@@ -129,7 +129,8 @@ def _describe(found: Comparison, before: int, after: int) -> str:
 
 def _module(file_format: str) -> Any:
     """The module of a format."""
-    require_extra(file_format, f"`file_format`={file_format}")
+    if file_format in EXTRAS:
+        require_extra(file_format, f"`file_format`={file_format}")
     return importlib.import_module(f"bert_tf.runtimes.{file_format}_file")
 
 

@@ -106,7 +106,7 @@ def test_a_bilstm_is_refused(tmp_path):
 
 def test_an_unknown_format_is_refused(tmp_path):
     line = error_of(export_file, tmp_path, tmp_path / "x", "coreml")
-    assert line.startswith("`file_format`=coreml: takes onnx")
+    assert line.startswith("`file_format`=coreml: takes onnx, litert")
 
 
 def test_a_full_folder_is_left_alone(tmp_path):

@@ -1,0 +1,70 @@
+"""What is written for LiteRT computes what the model does."""
+
+import json
+
+import numpy as np
+import pytest
+import tokenizers
+
+from bert_tf.checkpoints import load_checkpoint
+from bert_tf.runtimes import litert_file
+from bert_tf.runtimes.export import export_file
+from tests.runtimes.runtime_models import KINDS, make, rows
+from tests.runtimes.test_onnx_export import assert_near, expected_of
+from tests.serving.test_served_folders import LENGTH
+from tests.user_errors import error_of
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("classes", {}),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                *((kind, {}) for kind in KINDS if kind != "classes"),
+                ("classes", {"hidden_act": "gelu_erf"}),
+                ("tags", {"hidden_act": "relu", "layer_norm_eps": 1e-3}),
+                ("encoder", {"causal": True}),
+                ("classes", {"causal": True}),
+            )
+        ),
+    ],
+)
+def test_every_kind_of_model(kind, changes, tmp_path):
+    folder = make(tmp_path, kind, **changes)
+    path = export_file(folder, tmp_path / "small", "litert")
+    run = litert_file.Runner(path)
+    for count, length in ((4, 9), (1, LENGTH), (3, 2)):
+        inputs = rows(count, length, seed=length)
+        found = run(inputs)
+        assert_near(found, expected_of(kind, folder, inputs), inputs)
+    about = json.loads((tmp_path / "small" / "model.json").read_text())
+    assert about["format"] == "litert"
+    assert about["outputs"] == list(found)
+    other = tokenizers.Tokenizer.from_file(
+        str(tmp_path / "small" / "tokenizer.json")
+    )
+    # Rows are as long as the file takes them.
+    assert len(other.encode("the ferry").ids) == run.length
+
+
+def test_int8_is_smaller_and_near(tmp_path):
+    folder = make(tmp_path, "classes", hidden_size=64, intermediate_size=256)
+    exact = export_file(folder, tmp_path / "float32", "litert")
+    checkpoint = load_checkpoint(folder)
+    path = tmp_path / "int8.tflite"
+    litert_file.write_model(
+        path, checkpoint.config, checkpoint.arrays, LENGTH, int8=True
+    )
+    assert path.stat().st_size < 0.6 * exact.stat().st_size
+    inputs = rows(8, LENGTH)
+    right = litert_file.Runner(exact)(inputs)["logits"]
+    found = litert_file.Runner(path)(inputs)["logits"]
+    assert 0 < np.abs(found - right).max() < 0.1 * np.ptp(right)
+
+
+def test_a_bilstm_is_refused(tmp_path):
+    folder = make(tmp_path, "classes", bilstm=True)
+    line = error_of(export_file, folder, tmp_path / "small", "litert")
+    assert line.startswith(f"`folder`={folder}: has a BiLSTM")
