@@ -37,13 +37,30 @@ def run(folder: pathlib.Path, *words: str) -> str:
 @pytest.mark.slow
 def test_onnx(tmp_path):
     command, _ = blocks(PAGE, "sh")
-    (program,) = blocks(PAGE, "python")
+    program, _ = blocks(PAGE, "python")
     (tmp_path / "out").mkdir()
     make(tmp_path, "classes").rename(tmp_path / "out" / "stars")
     printed = run(tmp_path, "bash", "-ec", command)
     assert printed.startswith("small/stars/model.onnx: ")
     # Without TensorFlow, as on a small machine.
     program = f"import sys; sys.modules['tensorflow'] = None\n{program}"
+    assert run(tmp_path, "python", "-c", program).strip() in LABELS
+
+
+@pytest.mark.slow
+def test_litert(tmp_path):
+    command, _ = blocks(PAGE, "sh")
+    _, program = blocks(PAGE, "python")
+    (tmp_path / "out").mkdir()
+    make(tmp_path, "classes").rename(tmp_path / "out" / "stars")
+    run(tmp_path, "bash", "-ec", command.replace("=onnx", "=litert"))
+    # TensorFlow's own interpreter, where the other package is not installed.
+    name = "ai_edge_litert.interpreter"
+    program = (
+        "import sys, types; import tensorflow as tf; "
+        f"sys.modules['ai_edge_litert'] = types.ModuleType('ai_edge_litert'); "
+        f"sys.modules['{name}'] = tf.lite\n{program}"
+    )
     assert run(tmp_path, "python", "-c", program).strip() in LABELS
 
 
