@@ -96,9 +96,11 @@ def export_file(
         scores = {}
         if int8 is not None:
             size = path.stat().st_size
-            # The session of float32 has read all of its file.
-            module.write_model(path, *weights, int8=True)
-            found = dev.compare(run, module.Runner(path))
+            # Not over the file of float32, which is still read.
+            small = path.with_name(f"int8_{path.name}")
+            module.write_model(small, *weights, int8=True)
+            found = dev.compare(run, module.Runner(small))
+            small.replace(path)
             print(_describe(found, size, path.stat().st_size), flush=True)
             check_drop(found, int8.max_score_drop)
             scores = {"int8": dataclasses.asdict(found)}
@@ -121,7 +123,8 @@ def _describe(found: Comparison, before: int, after: int) -> str:
     scores, times = found.scores, found.milliseconds
     return (
         f"{found.metric} on {found.split}: {scores[0]:.4f} in float32, "
-        f"{scores[1]:.4f} in int8, {found.drop:.4f} less; a row alone "
+        f"{scores[1]:.4f} in int8, {abs(found.drop):.4f} "
+        f"{'worse' if found.drop > 0 else 'better'}; a row alone "
         f"{times[0]:.2f} ms, {times[1]:.2f} ms ({times[0] / times[1]:.2f} "
         f"times as fast); {before / 1e6:,.1f} MB, {after / 1e6:,.1f} MB"
     )

@@ -4,6 +4,7 @@ Operators of opset 20 (ONNX 1.15, 2023), the first with GELU; layer
 normalisation is one since 17.
 """
 
+import logging
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -142,14 +143,19 @@ def write_model(
     if not int8:
         path.write_bytes(model.SerializeToString())
         return
-    quantize_dynamic(
-        model,
-        path,
-        op_types_to_quantize=["MatMul"],
-        per_channel=True,
-        reduce_range=True,
-        weight_type=QuantType.QInt8,
-    )
+    # It asks for what its own optimizer does, which has nothing to do here.
+    logging.disable(logging.WARNING)
+    try:
+        quantize_dynamic(
+            model,
+            path,
+            op_types_to_quantize=["MatMul"],
+            per_channel=True,
+            reduce_range=True,
+            weight_type=QuantType.QInt8,
+        )
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def _model(

@@ -68,7 +68,9 @@ class TextModel(abc.ABC):
         self.weights = [variable.value for variable in model.weights]
         # One graph of the model, which the signatures call.
         self.forward: Callable[..., Any] = tf.function(
-            functools.partial(model, training=False), autograph=False
+            functools.partial(model, training=False),
+            reduce_retracing=True,
+            autograph=False,
         )
         self.tokenizer = tokenizer
         self.max_seq_length = max_seq_length

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_tf.finetuning.run import run_finetuning
-from bert_tf.runtimes import onnx_file
+from bert_tf.runtimes import litert_file, onnx_file
 from bert_tf.runtimes.export import Quantization, export_file
 from bert_tf.runtimes.measurement import Comparison, DevSplit, check_drop
 from bert_tf.serving.model_folder import served_model
@@ -33,10 +33,12 @@ def trained(request, tmp_path_factory):
     return task, recipe, place / "run", done["eval"]["dev"]
 
 
-def test_int8_is_scored_beside_float32(trained, tmp_path, capsys):
+@pytest.mark.parametrize("module", [onnx_file, litert_file])
+def test_int8_is_scored_beside_float32(module, trained, tmp_path, capsys):
     task, recipe, folder, scores = trained
+    file_format = module.__name__.rpartition(".")[2].removesuffix("_file")
     path = export_file(
-        folder, tmp_path / "int8", "onnx", Quantization(task, recipe, 1.0)
+        folder, tmp_path / "int8", file_format, Quantization(task, recipe, 1.0)
     )
     line = capsys.readouterr().out
     measured = json.loads((tmp_path / "int8" / "model.json").read_text())
@@ -48,15 +50,15 @@ def test_int8_is_scored_beside_float32(trained, tmp_path, capsys):
     assert f"{metric} on dev: {measured['scores'][0]:.4f} in float32" in line
     # And int8 is another model, near to it.
     dev = DevSplit(str(folder), task, recipe, served_model(folder).tokenizer)
-    assert dev.score(onnx_file.Runner(path)) == measured["scores"][1]
-    export_file(folder, tmp_path / "float32", "onnx")
+    assert dev.score(module.Runner(path)) == measured["scores"][1]
+    export_file(folder, tmp_path / "float32", file_format)
     inputs = {
         "input_ids": np.array([[2, 5, 14, 3]], np.int32),
         "input_mask": np.ones((1, 4), np.int32),
         "segment_ids": np.zeros((1, 4), np.int32),
     }
-    exact = onnx_file.Runner(tmp_path / "float32" / "model.onnx")(inputs)
-    for name, values in onnx_file.Runner(path)(inputs).items():
+    exact = module.Runner(tmp_path / "float32" / module.FILE)(inputs)
+    for name, values in module.Runner(path)(inputs).items():
         assert np.abs(values - exact[name]).max() > 1e-5
         np.testing.assert_allclose(
             values, exact[name], atol=0.1 * (1 + np.abs(exact[name]).max())
