@@ -123,8 +123,8 @@ def write_model(
 ) -> None:
     """Writes a model that takes any number of rows of any length.
 
-    In int8 the kernels are stored per column and inputs quantized as they
-    come, row tables and all else stay float32. Kernels have 7 bits, since
+    In int8 the kernels are stored per column, tables of embeddings as a whole,
+    and inputs quantized as they come; all else stays float32. Kernels have 7 bits, since
     processors without VNNI add two products up in 16: the score that is
     measured here holds there too.
 
@@ -149,7 +149,7 @@ def write_model(
         quantize_dynamic(
             model,
             path,
-            op_types_to_quantize=["MatMul"],
+            op_types_to_quantize=["MatMul", "Gather"],
             per_channel=True,
             reduce_range=True,
             weight_type=QuantType.QInt8,

@@ -59,7 +59,10 @@ def test_int8_is_scored_beside_float32(module, trained, tmp_path, capsys):
     }
     exact = module.Runner(tmp_path / "float32" / module.FILE)(inputs)
     for name, values in module.Runner(path)(inputs).items():
-        assert np.abs(values - exact[name]).max() > 1e-5
+        # LiteRT leaves kernels below 1,024 numbers as they are; larger ones
+        # are in test_litert_export.py.
+        least = 1e-5 if module is onnx_file else 0.0
+        assert np.abs(values - exact[name]).max() >= least
         np.testing.assert_allclose(
             values, exact[name], atol=0.1 * (1 + np.abs(exact[name]).max())
         )
