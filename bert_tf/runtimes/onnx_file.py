@@ -124,9 +124,9 @@ def write_model(
     """Writes a model that takes any number of rows of any length.
 
     In int8 the kernels are stored per column, tables of embeddings as a whole,
-    and inputs quantized as they come; all else stays float32. Kernels have 7 bits, since
-    processors without VNNI add two products up in 16: the score that is
-    measured here holds there too.
+    and inputs quantized as they come; all else stays float32. Kernels have 7
+    bits, since processors without VNNI add two products up in 16: the score
+    that is measured here holds there too.
 
     Args:
       path: the file.
