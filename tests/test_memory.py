@@ -283,7 +283,7 @@ MEDIUM = BertConfig(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("precision", "length", "rows", "predictions"),
-    [("float32", 128, 48, 20), ("mixed_bfloat16", 512, 8, 0)],
+    [("float32", 128, 48, 20), ("mixed_bfloat16", 512, 48, 0)],
     ids=["pretraining", "classifier"],
 )
 def test_prediction_and_saving(precision, length, rows, predictions) -> None:
@@ -298,7 +298,8 @@ def test_prediction_and_saving(precision, length, rows, predictions) -> None:
         predicted = predicted_bytes(work, on_cpu=True)
         assert predicted == pytest.approx(found.peak_bytes, rel=0.25)
         peaks.append(found.peak_bytes)
-    assert peaks[1] < 0.75 * peaks[0]
+    # Probabilities, slopes and float masks are not kept without it either.
+    assert peaks[1] < 0.8 * peaks[0]
 
 
 @pytest.mark.slow

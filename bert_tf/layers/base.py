@@ -277,16 +277,11 @@ class LayerNorm(ConfiguredLayer):
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         """Creates gamma [H] and beta [H]."""
         size = (input_shape[-1],)
-        # Of a model that holds its kernels in half precision, too.
-        self.gamma, self.beta = (
-            self.add_weight(
-                name=name,
-                shape=size,
-                initializer=initializer,
-                dtype="float32",
-                autocast=False,
-            )
-            for name, initializer in (("gamma", "ones"), ("beta", "zeros"))
+        self.gamma = self.add_weight(
+            name="gamma", shape=size, initializer="ones", autocast=False
+        )
+        self.beta = self.add_weight(
+            name="beta", shape=size, initializer="zeros", autocast=False
         )
 
     def call(self, inputs: Any) -> Any:

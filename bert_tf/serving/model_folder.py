@@ -56,8 +56,8 @@ def served_model(
     Args:
       folder: what tools.run_finetuning left, or a pre-trained model of any
         family.
-      precision: a Keras dtype policy. The weights are held in the dtype that
-        it computes in, but for those of layer normalisation.
+      precision: a Keras dtype policy. The encoder's weights are held in the
+        dtype that it computes in.
       merge: see `load_checkpoint`.
 
     Raises:

@@ -72,7 +72,7 @@ class FixedRows:
     def lengths(self):
         return self.values["input_mask"].sum(axis=1)
 
-    def batch(self, chosen):
+    def batch(self, chosen, width=0):
         return {name: value[chosen] for name, value in self.values.items()}
 
     def __len__(self):
