@@ -282,24 +282,27 @@ MEDIUM = BertConfig(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("precision", "length", "rows", "predictions"),
-    [("float32", 128, 48, 20), ("mixed_bfloat16", 512, 48, 0)],
+    ("precision", "length", "rows", "predictions", "layers"),
+    # The process alone has a gigabyte: what is kept has to be more than that.
+    [("float32", 128, 48, 20, 6), ("mixed_bfloat16", 512, 24, 0, 12)],
     ids=["pretraining", "classifier"],
 )
-def test_prediction_and_saving(precision, length, rows, predictions) -> None:
+def test_prediction_and_saving(
+    precision, length, rows, predictions, layers
+) -> None:
     """Real steps take what is predicted, and less if blocks are recomputed."""
     peaks = []
+    config = dataclasses.replace(MEDIUM, num_hidden_layers=layers)
     for again in (False, True):
         work = Workload(
-            MEDIUM, length, rows, predictions, precision, rematerialize=again
+            config, length, rows, predictions, precision, rematerialize=again
         )
         found = measure(work, 8e9)
         assert found is not None
         predicted = predicted_bytes(work, on_cpu=True)
         assert predicted == pytest.approx(found.peak_bytes, rel=0.25)
         peaks.append(found.peak_bytes)
-    # Probabilities, slopes and float masks are not kept without it either.
-    assert peaks[1] < 0.8 * peaks[0]
+    assert peaks[1] < 0.75 * peaks[0]
 
 
 @pytest.mark.slow
