@@ -282,13 +282,16 @@ MEDIUM = BertConfig(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("precision", "length", "rows", "predictions", "layers"),
-    # The process alone has a gigabyte: what is kept has to be more than that.
-    [("float32", 128, 48, 20, 6), ("mixed_bfloat16", 512, 24, 0, 12)],
+    ("precision", "length", "rows", "predictions", "layers", "share"),
+    # The process alone has a gigabyte; where less is kept, less can be saved.
+    [
+        ("float32", 128, 48, 20, 12, 0.75),
+        ("mixed_bfloat16", 512, 8, 0, 4, 1.0),
+    ],
     ids=["pretraining", "classifier"],
 )
 def test_prediction_and_saving(
-    precision, length, rows, predictions, layers
+    precision, length, rows, predictions, layers, share
 ) -> None:
     """Real steps take what is predicted, and less if blocks are recomputed."""
     peaks = []
@@ -302,7 +305,7 @@ def test_prediction_and_saving(
         predicted = predicted_bytes(work, on_cpu=True)
         assert predicted == pytest.approx(found.peak_bytes, rel=0.25)
         peaks.append(found.peak_bytes)
-    assert peaks[1] < 0.75 * peaks[0]
+    assert peaks[1] < share * peaks[0]
 
 
 @pytest.mark.slow

@@ -21,9 +21,9 @@ from tasks.sst2 import TASK as SST2
 
 
 class WithoutDropout(SentenceTask):
-    def build(self, encoder, config):
+    def build(self, encoder, config, unpadded=True):
         network = bert_classifier(
-            encoder, config.num_outputs, dropout=0.0, unpadded=True
+            encoder, config.num_outputs, dropout=0.0, unpadded=unpadded
         )
         return TaskModel(network)
 

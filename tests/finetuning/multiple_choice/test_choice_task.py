@@ -1,5 +1,6 @@
 """Tasks on choices: files, answers, scores, the doctor; what a model gives."""
 
+import functools
 import json
 
 import numpy as np
@@ -467,7 +468,7 @@ def test_replicas_and_a_head_of_another_task(tmp_path, monkeypatch, capsys):
     )
     make = models.bert_multiple_choice
     monkeypatch.setattr(
-        models, "bert_multiple_choice", lambda encoder: make(encoder, 0.0)
+        models, "bert_multiple_choice", functools.partial(make, dropout=0.0)
     )
     task, recipe = CASES["choices"].make(tmp_path / "files", start)
     recipe = recipe.override(["learning_rate=0.001", "num_train_epochs=1"])
