@@ -129,42 +129,53 @@ def _choose_words(
 ) -> tf.Tensor:
     """`choose_tokens` where groups may have several tokens; bool [B, S]."""
     rows, width = tf.unstack(tf.shape(input_ids))
-    counted = tf.cast(candidate, tf.int32)
-    first = tf.argmax(counted, axis=1, output_type=tf.int32)
-    begins_row = tf.range(width) == first[:, None]
+    row_begins = tf.range(rows)[:, None] * width
     joins = tf.gather(tf.constant(rule.joins_previous), input_ids)
-    starts = candidate & (begins_row | ~joins)
-    group = tf.maximum(tf.cumsum(tf.cast(starts, tf.int32), axis=1) - 1, 0)
-    group += tf.range(rows)[:, None] * width
+    group = _running_sums(tf.cast(candidate & ~joins, tf.float32))
+    group = tf.cast(group, tf.int32) - 1
+    # Tokens that join a word of which the row has no more are a group too.
+    headless = tf.reduce_any(candidate & (group < 0), axis=1, keepdims=True)
+    group += tf.cast(headless, tf.int32)
+    # From here on groups are numbered through all rows.
+    group = tf.maximum(group, 0) + row_begins
     sizes = tf.math.unsorted_segment_sum(
-        tf.reshape(counted, [-1]), tf.reshape(group, [-1]), rows * width
+        tf.cast(tf.reshape(candidate, [-1]), tf.float32),
+        tf.reshape(group, [-1]),
+        rows * width,
     )
-    sizes = tf.reshape(sizes, [rows, width])
-    keys = tf.where(sizes > 0, keys, keys + NO_GROUP)
+    exists = tf.reshape(sizes, [rows, width]) > 0
+    keys = tf.where(exists, keys, keys + NO_GROUP)
+    places = (1 << KEY_BITS - rule.noise_bits) - 1
 
     def take_among(count: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Takes among the first `count` groups; False if more may fit."""
         first_keys = tf.boolean_mask(keys, _smallest(keys, count))
         first_keys = tf.sort(tf.reshape(first_keys, [rows, count]))
-        order = first_keys % (1 << KEY_BITS - rule.noise_bits)
+        groups = tf.bitwise.bitwise_and(first_keys, places) + row_begins
         taken, remaining = _take_groups(
-            tf.gather(sizes, order, batch_dims=1), num_to_take
+            tf.gather(sizes, groups), tf.cast(num_to_take, tf.float32)
         )
-        # The flat numbers of the groups taken; those behind the end are none.
-        numbers = order + tf.range(rows)[:, None] * width
-        numbers = tf.where(taken, numbers, rows * width)
         all_tried = (remaining == 0) | (first_keys[:, -1] >= NO_GROUP)
-        return tf.reshape(numbers, [-1, 1]), tf.reduce_all(all_tried)
+        return tf.boolean_mask(groups, taken), tf.reduce_all(all_tried)
 
-    few = tf.minimum(2 * rule.max_predictions_per_seq, width)
-    numbers, enough = take_among(few)
-    numbers = tf.cond(enough, lambda: numbers, lambda: take_among(width)[0])
-    is_taken = tf.tensor_scatter_nd_update(
-        tf.zeros([rows * width + 1], tf.bool),
-        numbers,
-        tf.ones(tf.shape(numbers)[:1], tf.bool),
+    # Of few groups many are skipped.
+    few = tf.minimum(rule.max_predictions_per_seq * 5 // 4, width)
+    groups, enough = take_among(few)
+    groups = tf.cond(enough, lambda: groups, lambda: take_among(width)[0])
+    is_taken = tf.scatter_nd(
+        groups[:, None], tf.ones_like(groups, tf.bool), [rows * width]
     )
     return candidate & tf.gather(is_taken, group)
+
+
+def _running_sums(values: tf.Tensor) -> tf.Tensor:
+    """Sums of whole numbers, float32 [B, n], up to each place.
+
+    A product with ones, which takes less than half the time of tf.cumsum, as
+    long as rows are no longer than a few hundred.
+    """
+    size = tf.shape(values)[1]
+    return tf.matmul(values, tf.linalg.band_part(tf.ones([size, size]), 0, -1))
 
 
 def _take_groups(
@@ -173,31 +184,32 @@ def _take_groups(
     """Takes groups from left to right; what exceeds the rest is skipped.
 
     Args:
-      sizes: int32 [B, G]; 0 is no group.
-      num_to_take: tokens to take of each row, int32 [B].
+      sizes: whole numbers, float32 [B, G]; 0 is no group.
+      num_to_take: tokens to take of each row, float32 [B].
 
     Returns:
       Which groups are taken, bool [B, G], and how many tokens are still
-      to be taken, int32 [B].
+      to be taken, float32 [B].
     """
 
-    def open_groups(taken: tf.Tensor, remaining: tf.Tensor) -> tf.Tensor:
-        return (sizes > 0) & (sizes <= remaining[:, None]) & ~taken
+    def still_fit(sizes: tf.Tensor, remaining: tf.Tensor) -> tf.Tensor:
+        return tf.where(sizes <= remaining[:, None], sizes, 0)
 
     def take(
-        taken: tf.Tensor, remaining: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        still_open = open_groups(taken, remaining)
-        total = tf.cumsum(tf.where(still_open, sizes, 0), axis=1)
-        fits = still_open & (total <= remaining[:, None])
-        used = tf.reduce_sum(tf.where(fits, sizes, 0), axis=1)
-        return taken | fits, remaining - used
+        untried: tf.Tensor, taken: tf.Tensor, remaining: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        fits = _running_sums(untried) <= remaining[:, None]
+        used = tf.where(fits, untried, 0)
+        remaining -= tf.reduce_sum(used, axis=1)
+        return still_fit(untried - used, remaining), taken + used, remaining
 
-    return tf.while_loop(
-        lambda taken, remaining: tf.reduce_any(open_groups(taken, remaining)),
+    start = still_fit(sizes, num_to_take)
+    _, taken, remaining = tf.while_loop(
+        lambda untried, *_: tf.reduce_any(untried > 0),
         take,
-        (tf.zeros_like(sizes, tf.bool), num_to_take),
+        (start, tf.zeros_like(sizes), num_to_take),
     )
+    return taken > 0, remaining
 
 
 def replace_tokens(
