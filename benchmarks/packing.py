@@ -3,9 +3,11 @@
 python -m benchmarks.packing --input='corpus/*.txt' --vocab_file=vocab.txt
 
 Makes both kinds of records, then trains the same model on each, in turns, with
-as many sequences in a step. Prints sequences/s (medians of the turns) and the
-share of places that hold tokens; beside them, as the check that both learn the
-same, held-out losses after the same number of steps.
+as many sequences in a step: with padding and without, which for packed rows is
+attention that computes scores between sequences, or does not. Prints
+sequences/s (medians of the turns) and the share of places that hold tokens;
+beside them, as the check that all learn the same, held-out losses after the
+same number of steps.
 """
 
 import argparse
@@ -77,13 +79,17 @@ class Side:
 
 
 def make_side(
-    name: str, folder: RecordFolder, options: argparse.Namespace, steps: int
+    name: str,
+    folder: RecordFolder,
+    unpadded: bool,
+    options: argparse.Namespace,
+    steps: int,
 ) -> Side:
-    """A new model, the same for both sides, and its batches."""
+    """A new model, the same for all sides, and its batches."""
     keras.utils.set_random_seed(1)
     rows = max(round(options.batch / folder.mean_sequences), 1)
     config = BertConfig.from_size(options.size, len(folder.vocabulary))
-    model = BertPretrainer(config, dtype=options.precision)
+    model = BertPretrainer(config, dtype=options.precision, unpadded=unpadded)
     recipe = PretrainingRecipe(
         precision=options.precision,
         learning_rate=options.learning_rate,
@@ -121,9 +127,11 @@ def main() -> None:
             path = pathlib.Path(base, name)
             inputs = parse_inputs(options.input, recipe)
             print(create_records(inputs, options.vocab_file, path, recipe))
-            sides.append(
-                make_side(name, RecordFolder.open(path), options, steps)
-            )
+            folder = RecordFolder.open(path)
+            sides += [
+                make_side(f"{name}, {how}", folder, unpadded, options, steps)
+                for how, unpadded in (("all places", False), ("tokens", True))
+            ]
         for side in sides:
             # The first step traces the graph.
             side.turn(1)
@@ -142,13 +150,16 @@ def main() -> None:
                 + ", ".join(f"{n} {v:.4f}" for n, v in losses.items())
                 + " |"
             )
-        ratios = [
-            b / a for a, b in zip(*(s.speeds for s in sides), strict=True)
-        ]
-        print(
-            f"packed over padded: {statistics.median(ratios):.2f} "
-            f"({min(ratios):.2f} to {max(ratios):.2f})"
-        )
+        first, *others = sides
+        for side in others:
+            ratios = [
+                b / a for a, b in zip(first.speeds, side.speeds, strict=True)
+            ]
+            print(
+                f"{side.name} over {first.name}: "
+                f"{statistics.median(ratios):.2f} "
+                f"({min(ratios):.2f} to {max(ratios):.2f})"
+            )
 
 
 if __name__ == "__main__":

@@ -45,12 +45,7 @@ _EXCLUDED = {
         "return_attention_probs",
         "cls_positions",
     ),
-    "unpadded": (
-        "return_attention_probs",
-        "sequence_ids",
-        "cls_positions",
-        "word_embeddings",
-    ),
+    "unpadded": ("return_attention_probs", "word_embeddings"),
 }
 
 
@@ -94,10 +89,11 @@ class BertEncoder(keras.Model):
       return_attention_probs: adds attention_probs.
       pooled_only: returns pooled_output alone, and computes of the last layer
         only what the pooled position needs of it.
-      unpadded: computes on the tokens alone; attention sees rows of
-        similar length together. Every row must have a token, of which the
-        first is pooled; outputs of padding repeat those of tokens. Not on JAX
-        under jit, where the number of tokens would have to be known.
+      unpadded: computes on the tokens alone; attention sees sequences of
+        similar length together, those of one row each by itself. The first
+        token of a row is pooled, wherever it stands, or what cls_positions
+        name; outputs of padding repeat those of tokens. Not on JAX under jit,
+        where the number of tokens would have to be known.
 
     Returns:
       A dict in the compute dtype: sequence_output [B, S, H] and pooled_output
@@ -211,16 +207,15 @@ class BertEncoder(keras.Model):
             hidden, *probs = self._run(block, attend, hidden, training)
             layers.append(hidden)
             probabilities += probs
-        sequence = pooled = hidden
-        places = inputs.get("cls_positions")
+        sequence = hidden
         if self.bilstm is not None:
             sequence, ends = self.bilstm(hidden, inputs["input_mask"])
-            pooled = ends[:, None]
-        elif last is not None and places is not None:
-            places = last
-        elif last is not None and not pooled_only:
-            pooled = at_positions(hidden, last)
-        outputs = {"pooled_output": self.pooler(pooled, places)}
+            pooled = self.pooler(ends[:, None])
+        elif pooled_only:
+            pooled = self.pooler(hidden)
+        else:
+            pooled = self._pool(hidden, inputs)
+        outputs = {"pooled_output": pooled}
         if not pooled_only:
             outputs["sequence_output"] = sequence
         if return_all_layers:
@@ -233,6 +228,13 @@ class BertEncoder(keras.Model):
     def _needs_pooled_alone(self, block: TransformerBlock) -> bool:
         """Whether the pooler reads what a block gives; a BiLSTM reads all."""
         return self.bilstm is None and block is self.blocks[-1]
+
+    def _pool(self, hidden: Any, inputs: Mapping[str, Any]) -> Any:
+        """The pooled output of hidden states [B, S, H] of padded rows."""
+        places, last = inputs.get("cls_positions"), self._last_positions(inputs)
+        if last is not None and places is None:
+            return self.pooler(at_positions(hidden, last))
+        return self.pooler(hidden, places if last is None else last)
 
     def _last_positions(self, inputs: Mapping[str, Any]) -> Any:
         """Where a causal model pools, int32 [B, K]; None of another."""
@@ -262,7 +264,8 @@ class BertEncoder(keras.Model):
         pooled_only: bool,
     ) -> dict[str, Any]:
         """Encodes a batch without its padding; see the class."""
-        places = TokenPlaces(inputs["input_mask"], self.config.causal)
+        packed = inputs.get("sequence_ids")
+        places = TokenPlaces(inputs["input_mask"], self.config.causal, packed)
         positions = inputs.get("position_ids")
         embedded = hidden = self.embeddings(
             places.tokens(inputs["input_ids"]),
@@ -272,12 +275,14 @@ class BertEncoder(keras.Model):
             else places.tokens(positions),
             training=training,
         )
+        # Of a row of several sequences no single token is pooled.
+        cls_only = pooled_only and packed is None
         layers = []
         for block in self.blocks:
             attend = functools.partial(
                 block.of_tokens,
                 places=places,
-                cls_only=pooled_only and self._needs_pooled_alone(block),
+                cls_only=cls_only and self._needs_pooled_alone(block),
                 training=training,
             )
             hidden = self._run(block, attend, hidden, training)
@@ -289,13 +294,17 @@ class BertEncoder(keras.Model):
             outputs = {"pooled_output": self.pooler(ends[:, None])}
             if not pooled_only:
                 outputs["sequence_output"] = sequence
-        elif pooled_only:
+        elif cls_only:
             outputs = {"pooled_output": self.pooler(hidden)}
         else:
-            outputs = {
-                "pooled_output": self.pooler(places.pooled(hidden)),
-                "sequence_output": places.padded(hidden),
-            }
+            sequence = places.padded(hidden)
+            if packed is None and "cls_positions" not in inputs:
+                pooled = self.pooler(places.pooled(hidden))
+            else:
+                pooled = self._pool(sequence, inputs)
+            outputs = {"pooled_output": pooled}
+            if not pooled_only:
+                outputs["sequence_output"] = sequence
         if return_all_layers:
             outputs["all_encoder_layers"] = tuple(map(places.padded, layers))
             outputs["embedding_output"] = places.padded(embedded)

@@ -6,8 +6,9 @@ from typing import Any
 from keras import ops
 
 # Rows are attended to in this many groups of similar length, where there are
-# enough of them to fill these.
-_GROUPS, _ROWS_OF_A_GROUP = 4, 4
+# enough of them to fill these; sequences of packed rows, which differ more and
+# are longer, in more groups.
+_GROUPS, _ROWS_OF_A_GROUP, _PACKED_GROUPS = 4, 4, 8
 
 
 class TokenPlaces:
@@ -15,31 +16,51 @@ class TokenPlaces:
 
     Layers that work on each token by itself can work on the tokens alone,
     concatenated to one row [1, T, C]. For attention they are put back into
-    rows, in groups of similar length, each padded to its own longest row.
+    rows, one for each sequence, in groups of similar length, each padded to
+    its own longest: no sequence's scores are computed with another's.
 
     Args:
-      input_mask: int32 [B, S], 1 = token, 0 = padding; every row has a token.
-      causal: whether the pooled token of a row is its last, not its first.
+      input_mask: int32 [B, S], 1 = token, 0 = padding. Of a row without tokens
+        the first place counts as one.
+      causal: whether the pooled token of a sequence is its last, not its first.
+      sequence_ids: int32 [B, S], 0 = padding, 1..k = sequence of the row, whose
+        tokens stand side by side; None: the row is one sequence.
 
     Attributes:
       masks: the mask of each group, int32 [G, L].
     """
 
-    def __init__(self, input_mask: Any, causal: bool = False):
+    def __init__(
+        self, input_mask: Any, causal: bool = False, sequence_ids: Any = None
+    ):
         self._shape = ops.shape(input_mask)
         real = ops.cast(ops.not_equal(input_mask, 0), "int32")
+        if sequence_ids is not None:
+            real = ops.where(ops.equal(sequence_ids, 0), 0, real)
+        empty = ops.equal(ops.max(real, axis=1, keepdims=True), 0)
+        first = ops.equal(ops.arange(self._shape[1]), 0)
+        real = ops.where(ops.logical_and(empty, first), 1, real)
         flat = ops.reshape(real, (-1,))
         self._places = ops.cast(ops.nonzero(flat)[0], "int32")
         # Of padding, that of the token before it, or the first of all.
         self._numbers = ops.maximum(ops.cumsum(flat) - 1, 0)
-        lengths = ops.sum(real, axis=1)
+        if sequence_ids is None:
+            lengths = ops.sum(real, axis=1)
+        else:
+            lengths = self._lengths(sequence_ids)
         self._starts = ops.cumsum(lengths) - lengths
         self._pooled = self._starts
         if causal:
             self._pooled = self._starts + lengths - 1
         order = ops.argsort(lengths)
         self._unsorted = ops.argsort(order)
-        self._groups = _row_groups(order, input_mask.shape[0])
+        rows = input_mask.shape[0] or 1
+        if sequence_ids is None:
+            count = min(_GROUPS, rows // _ROWS_OF_A_GROUP)
+        else:
+            # No row is without a sequence, so no group is empty.
+            count = min(_PACKED_GROUPS, rows)
+        self._groups = _row_groups(order, count)
         self.masks, slots = [], []
         for rows in self._groups:
             size = ops.take(lengths, rows)[:, None]
@@ -56,6 +77,15 @@ class TokenPlaces:
         self._slots = ops.take(
             filled, ops.argsort(ops.take(self._of_slot, filled))
         )
+
+    def _lengths(self, sequence_ids: Any) -> Any:
+        """The number of tokens of each sequence of all rows, int32 [N]."""
+        rows = ops.arange(self._shape[0], dtype="int32")[:, None]
+        # Different in different rows.
+        numbers = self.tokens(sequence_ids + rows * (self._shape[1] + 1))[0]
+        begins = ops.cast(ops.not_equal(numbers[1:], numbers[:-1]), "int32")
+        bounds = ops.nonzero(ops.pad(begins, [[1, 1]], constant_values=1))[0]
+        return ops.cast(bounds[1:] - bounds[:-1], "int32")
 
     def tokens(self, inputs: Any) -> Any:
         """The tokens' entries of an input, [1, T] of int32 [B, S]."""
@@ -99,7 +129,7 @@ class TokenPlaces:
         return ungrouped(_concatenated(groups))[None]
 
     def pooled(self, tokens: Any) -> Any:
-        """The pooled token of each row, [B, 1, C], of tokens [1, T, C]."""
+        """The pooled token of each sequence, [N, 1, C], of tokens [1, T, C]."""
         return ops.take(tokens[0], self._pooled, axis=0)[:, None]
 
     def group_rows(self, rows: Any) -> list[Any]:
@@ -134,12 +164,12 @@ def _concatenated(groups: Sequence[Any]) -> Any:
     return ops.concatenate([ops.reshape(g, (-1, width)) for g in groups])
 
 
-def _row_groups(order: Any, batch: int | None) -> list[Any]:
-    """The rows of each group; one group where B is not known or small."""
-    count = min(_GROUPS, (batch or 1) // _ROWS_OF_A_GROUP)
-    if batch is None or count < 2:
+def _row_groups(order: Any, count: int) -> list[Any]:
+    """The sequences of each group, of which there are at least as many."""
+    if count < 2:
         return [order]
-    bounds = [batch * number // count for number in range(count + 1)]
+    sequences = ops.shape(order)[0]
+    bounds = [sequences * number // count for number in range(count + 1)]
     return [
         order[begin:end] for begin, end in zip(bounds, bounds[1:], strict=False)
     ]

@@ -61,6 +61,8 @@ class BertPretrainer(keras.Model):
         Heads that the objective does not train are no trainable weights. One
         that is to be saved in Keras' files has a `get_config`, as those in
         bert_tf/pretraining/objective.py.
+      unpadded: computes on the tokens alone, see `BertEncoder`; of rows of
+        several sequences, attention computes no scores between these.
 
     Call arguments:
       inputs: the inputs of `BertEncoder`, with cls_positions for rows of
@@ -86,6 +88,7 @@ class BertPretrainer(keras.Model):
         name: str = "bert_pretrainer",
         trainable: bool = True,
         objective: "Objective | None" = None,
+        unpadded: bool = False,
     ) -> None:
         if isinstance(config_or_encoder, BertEncoder) and dtype is None:
             dtype = config_or_encoder.dtype_policy
@@ -97,6 +100,7 @@ class BertPretrainer(keras.Model):
             else BertEncoder(config_or_encoder, dtype=policy)
         )
         self.config = self.encoder.config
+        self.unpadded = unpadded
         self.objective = (
             PretrainingObjective() if objective is None else objective
         )
@@ -182,7 +186,9 @@ class BertPretrainer(keras.Model):
     ) -> dict[str, Any]:
         """Encodes a batch and scores both tasks; see the class."""
         self._check_inputs(inputs)
-        outputs = self.encoder(inputs, training=training)
+        outputs = self.encoder(
+            inputs, training=training, unpadded=self.unpadded
+        )
         return {
             "masked_lm_logits": self.masked_lm(
                 outputs["sequence_output"],
@@ -333,6 +339,7 @@ class BertPretrainer(keras.Model):
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
             "name": self.name,
             "trainable": self.trainable,
+            "unpadded": self.unpadded,
         }
         # Files of older models do not say.
         if type(self.objective) is not PretrainingObjective:
@@ -356,6 +363,7 @@ class BertPretrainer(keras.Model):
             objective=keras.saving.deserialize_keras_object(
                 config.get("objective"), custom_objects=custom_objects
             ),
+            unpadded=config.get("unpadded", False),
         )
 
 

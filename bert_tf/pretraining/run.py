@@ -64,6 +64,7 @@ from bert_tf.training.strategies import (
     cluster_of,
     gather_numbers,
     make_strategy,
+    needs_static_shapes,
     translate_worker_errors,
 )
 
@@ -129,7 +130,13 @@ def _run(
             dtype=recipe.precision,
             rematerialize=recipe.rematerialize,
         )
-        model = BertPretrainer(encoder, objective=objective)
+        # Of rows of one sequence, a tenth at most is padding.
+        packed = any(folder.packing is not None for folder in folders)
+        model = BertPretrainer(
+            encoder,
+            objective=objective,
+            unpadded=packed and not needs_static_shapes(strategy),
+        )
         # What is not trained stays as init_from has it, or is left out.
         untrained = set(PRETRAINING_HEADS).difference(traits.heads)
         left_out = untrained.difference(initial.heads if initial else ())

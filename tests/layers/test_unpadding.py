@@ -103,9 +103,11 @@ def test_what_unpadded_rows_have_not():
     encoder = BertEncoder(config())
     with pytest.raises(UserError, match="with return_attention_probs"):
         encoder(batch(), unpadded=True, return_attention_probs=True)
-    packed = {**batch(), "sequence_ids": batch()["input_mask"]}
-    with pytest.raises(UserError, match="does not go with sequence_ids"):
-        encoder(packed, unpadded=True)
+    with pytest.raises(UserError, match="does not go with word_embeddings"):
+        encoder(
+            {**batch(), "word_embeddings": np.zeros((11, 12, 16), "float32")},
+            unpadded=True,
+        )
 
 
 @pytest.mark.parametrize(
@@ -134,6 +136,77 @@ def test_every_token_gets_what_it_gets_with_padding(causal, placed):
             np.testing.assert_allclose(
                 np.array(mine)[real], np.array(other)[real], atol=5e-6
             )
+
+
+def packed_batch() -> dict[str, np.ndarray]:
+    """Nine rows of up to four sequences, one of them of padding alone."""
+    random = np.random.default_rng(6)
+    names = ("input_ids", "input_mask", "segment_ids", "position_ids")
+    rows = {n: np.zeros((9, 20), np.int32) for n in (*names, "sequence_ids")}
+    starts = np.zeros((9, 4), np.int32)
+    for row in range(8):
+        place = 0
+        for number, length in enumerate(random.integers(2, 6, 1 + row % 4)):
+            here = slice(place, place + length)
+            rows["input_ids"][row, here] = random.integers(5, 60, length)
+            rows["segment_ids"][row, here] = random.integers(0, 2, length)
+            rows["input_mask"][row, here] = 1
+            rows["position_ids"][row, here] = np.arange(length)
+            rows["sequence_ids"][row, here] = number + 1
+            starts[row, number] = place
+            place += length
+    return {**rows, "cls_positions": starts}
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_sequences_of_a_row_get_what_they_get_under_a_mask(causal):
+    encoder = fill(BertEncoder(config(causal=causal)), seed=4, scale=0.3)
+    inputs = packed_batch()
+    real = inputs["input_mask"] == 1
+    found = []
+    for unpadded in (False, True):
+        with tf.GradientTape() as tape:
+            outputs = encoder(inputs, unpadded=unpadded, return_all_layers=True)
+            read = tf.boolean_mask(outputs["sequence_output"], real)
+            loss = tf.reduce_sum(read**2)
+            loss += tf.reduce_sum(outputs["pooled_output"][:8] ** 3)
+        gradients = tape.gradient(
+            loss, [w.value for w in encoder.trainable_weights]
+        )
+        layers = [np.array(x)[real] for x in outputs["all_encoder_layers"]]
+        pooled = np.array(outputs["pooled_output"])[:8]
+        found.append((layers, pooled, gradients))
+    for padded, alone in zip(*found, strict=True):
+        for one, other in zip(padded, alone, strict=True):
+            one, other = (
+                np.array(tf.convert_to_tensor(x)) for x in (one, other)
+            )
+            np.testing.assert_allclose(one, other, atol=2e-5, rtol=2e-5)
+    # Without cls_positions a row has one pooled output.
+    del inputs["cls_positions"]
+    for given in ({}, {"pooled_only": True}):
+        padded, alone = (
+            encoder(inputs, unpadded=unpadded, **given)["pooled_output"][:8]
+            for unpadded in (False, True)
+        )
+        np.testing.assert_allclose(alone, padded, atol=2e-6)
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+def test_a_row_of_padding_spoils_no_other(rows):
+    encoder = fill(BertEncoder(config()), seed=4, scale=0.3)
+    # Keras warns of a softmax over one score.
+    long = batch()["input_mask"].sum(axis=1) > 1
+    inputs = {name: value[long][:rows] for name, value in batch().items()}
+    with_empty = {
+        name: np.concatenate([np.zeros_like(v[:1]), v, np.zeros_like(v[:1])])
+        for name, v in inputs.items()
+    }
+    alone = encoder(inputs, unpadded=True, pooled_only=True)
+    beside = encoder(with_empty, unpadded=True, pooled_only=True)
+    np.testing.assert_allclose(
+        beside["pooled_output"][1:-1], alone["pooled_output"], atol=2e-6
+    )
 
 
 @pytest.mark.parametrize(
