@@ -101,6 +101,7 @@ def test_every_family_is_here(start, tmp_path) -> None:
         assert any(issubclass(case, kind) for case in covered), name
 
 
+@pytest.mark.slow
 def test_it_is_pruned(finished: Finished, tmp_path) -> None:
     """What is left is scored as it says, by the command that evaluates."""
     case, folder, half = finished.case, finished.folder, tmp_path / "half"
