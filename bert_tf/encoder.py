@@ -214,7 +214,7 @@ class BertEncoder(keras.Model):
         elif pooled_only:
             pooled = self.pooler(hidden)
         else:
-            pooled = self._pool(hidden, inputs)
+            pooled = self._pool(hidden, inputs, last)
         outputs = {"pooled_output": pooled}
         if not pooled_only:
             outputs["sequence_output"] = sequence
@@ -229,9 +229,12 @@ class BertEncoder(keras.Model):
         """Whether the pooler reads what a block gives; a BiLSTM reads all."""
         return self.bilstm is None and block is self.blocks[-1]
 
-    def _pool(self, hidden: Any, inputs: Mapping[str, Any]) -> Any:
-        """The pooled output of hidden states [B, S, H] of padded rows."""
-        places, last = inputs.get("cls_positions"), self._last_positions(inputs)
+    def _pool(self, hidden: Any, inputs: Mapping[str, Any], last: Any) -> Any:
+        """The pooled output of hidden states [B, S, H] of padded rows.
+
+        `last` is what `_last_positions` gives.
+        """
+        places = inputs.get("cls_positions")
         if last is not None and places is None:
             return self.pooler(at_positions(hidden, last))
         return self.pooler(hidden, places if last is None else last)
@@ -301,7 +304,8 @@ class BertEncoder(keras.Model):
             if packed is None and "cls_positions" not in inputs:
                 pooled = self.pooler(places.pooled(hidden))
             else:
-                pooled = self._pool(sequence, inputs)
+                last = self._last_positions(inputs)
+                pooled = self._pool(sequence, inputs, last)
             outputs = {"pooled_output": pooled}
             if not pooled_only:
                 outputs["sequence_output"] = sequence

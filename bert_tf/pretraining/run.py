@@ -130,7 +130,7 @@ def _run(
             dtype=recipe.precision,
             rematerialize=recipe.rematerialize,
         )
-        # Of rows of one sequence, a tenth at most is padding.
+        # Rows of one sequence are computed whole, their padding too.
         packed = any(folder.packing is not None for folder in folders)
         model = BertPretrainer(
             encoder,

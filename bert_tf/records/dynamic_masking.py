@@ -171,8 +171,8 @@ def _choose_words(
 def _running_sums(values: tf.Tensor) -> tf.Tensor:
     """Sums of whole numbers, float32 [B, n], up to each place.
 
-    A product with ones, which takes less than half the time of tf.cumsum, as
-    long as rows are no longer than a few hundred.
+    A product with ones, which takes two thirds of the time of tf.cumsum on rows
+    of 128; it grows with the square of their length.
     """
     size = tf.shape(values)[1]
     return tf.matmul(values, tf.linalg.band_part(tf.ones([size, size]), 0, -1))

@@ -103,11 +103,6 @@ def test_what_unpadded_rows_have_not():
     encoder = BertEncoder(config())
     with pytest.raises(UserError, match="with return_attention_probs"):
         encoder(batch(), unpadded=True, return_attention_probs=True)
-    with pytest.raises(UserError, match="does not go with word_embeddings"):
-        encoder(
-            {**batch(), "word_embeddings": np.zeros((11, 12, 16), "float32")},
-            unpadded=True,
-        )
 
 
 @pytest.mark.parametrize(
