@@ -106,3 +106,39 @@ def show_heading(module: str, peer_python: str) -> None:
     show_machine(module, "tensorflow", "keras")
     tunables = os.environ.get("GLIBC_TUNABLES", HUGE_PAGES)
     print(f"peer: {versions}; GLIBC_TUNABLES={tunables}")
+
+
+class Peer:
+    """A program of another environment that times what it is asked for.
+
+    It prints a line of JSON when it is ready, and one for each line it gets.
+
+    Args:
+      command: the program and its arguments.
+
+    Attributes:
+      said: the first line, its versions for example.
+    """
+
+    def __init__(self, *command: str) -> None:
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.said = self._answer()
+
+    def _answer(self) -> dict:
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the peer ended: {self._process.wait()}")
+        return json.loads(line)
+
+    def ask(self, line: str) -> dict:
+        """What it answers to a line."""
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def close(self) -> None:
+        """Ends it."""
+        self._process.stdin.close()
+        self._process.wait()

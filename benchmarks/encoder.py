@@ -1,20 +1,28 @@
-"""Speed of the encoder on this machine, against KerasHub's BertBackbone.
+"""Speed of the encoder on this machine, against KerasHub and transformers.
 
-    python -m benchmarks.encoder
+    python -m benchmarks.encoder --peer_python=.venv-peers/bin/python
 
-Both encoders hold the same weights. Each round times every candidate once,
+All encoders hold the same weights. Each round times every candidate once,
 in turn, so that a slow minute of the machine falls on all of them; the
-figures are medians over the rounds. A training step is forward, a scalar
-loss, gradients, and the optimizer's update compiled by XLA on its own.
-Dropout is 0.1 in training, as in the paper.
+figures are medians over the rounds, and the share is that of the speed at which
+products of such sizes run in the same turns. A training step is forward, a
+scalar loss, gradients, and the optimizer's update, which on our side is
+compiled by XLA on its own; pre-training adds both heads, of 20 masked
+positions a sequence. Dropout is 0.1 in training, as in the paper. In bfloat16
+weights are held so for inference; training keeps them in float32.
+--batch=1 gives the latency of a single row.
 """
 
 import functools
 import os
+import pathlib
 import statistics
+import tempfile
 from collections.abc import Callable
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# As the commands have it.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 import keras
 import keras_hub
@@ -23,17 +31,25 @@ import tensorflow as tf
 from absl import app, flags
 
 from benchmarks import comparison
+from bert_tf.checkpoints import Checkpoint, hugging_face
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.optimization import AdamW
+from bert_tf.pretraining import BertPretrainer
 
 _SIZE = flags.DEFINE_string("size", "base", "Size of the encoder.")
 _BATCH = flags.DEFINE_integer("batch", 8, "Sequences a batch.")
 _LENGTH = flags.DEFINE_integer("length", 128, "Tokens a sequence.")
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Rounds, of which the median.")
 _STEPS = flags.DEFINE_integer("steps", 3, "Steps timed in each round.")
+_PEER_PYTHON = flags.DEFINE_string(
+    "peer_python", None, "Python of the peers' environment; none without it."
+)
+_DTYPES = flags.DEFINE_list("dtypes", ["float32", "bfloat16"], "Of products.")
 
 VOCAB = 30522
+MASKED = 20
+PEER = pathlib.Path(__file__).with_name("encoder_transformers.py")
 
 
 def hub_backbone(config: BertConfig, dtype: str) -> keras.Model:
@@ -101,34 +117,6 @@ def copy_to_hub(encoder: BertEncoder, hub: keras.Model) -> None:
     dense(hub.pooled_dense, "pooler/dense")
 
 
-def candidates(
-    config: BertConfig, dtype: str, batch: dict[str, tf.Tensor]
-) -> tuple[dict[str, Callable], dict[str, Callable], float]:
-    """Inference and training functions of both, and their difference."""
-    encoder = BertEncoder(config, dtype=dtype)
-    hub = hub_backbone(config, dtype)
-    copy_to_hub(encoder, hub)
-    hub_batch = {
-        "token_ids": batch["input_ids"],
-        "padding_mask": batch["input_mask"],
-        "segment_ids": batch["segment_ids"],
-    }
-    infer, train = {}, {}
-    for name, model, inputs in (
-        ("bert_tf", encoder, batch),
-        ("keras_hub", hub, hub_batch),
-    ):
-        infer[name] = inference(model, inputs)
-        train[name] = training(model, inputs)
-    ours, theirs = infer["bert_tf"](), infer["keras_hub"]()
-    real = batch["input_mask"].numpy().astype(bool)
-    difference = np.abs(
-        ours.numpy()[real].astype("float32")
-        - theirs.numpy()[real].astype("float32")
-    ).max()
-    return infer, train, float(difference)
-
-
 def inference(model: keras.Model, inputs: dict) -> Callable:
     @tf.function
     def step():
@@ -137,7 +125,19 @@ def inference(model: keras.Model, inputs: dict) -> Callable:
     return step
 
 
-def training(model: keras.Model, inputs: dict) -> Callable:
+def encoder_loss(model: keras.Model, inputs: dict) -> tf.Tensor:
+    outputs = model(inputs, training=True)
+    parts = outputs["sequence_output"], outputs["pooled_output"]
+    return tf.add_n(
+        [tf.reduce_mean(tf.square(tf.cast(o, tf.float32))) for o in parts]
+    )
+
+
+def pretraining_loss(model: BertPretrainer, inputs: dict) -> tf.Tensor:
+    return model.compute_loss(inputs, y_pred=model(inputs, training=True))
+
+
+def training(model: keras.Model, inputs: dict, loss: Callable) -> Callable:
     variables = model.trainable_variables
     optimizer = AdamW(1e-5)
     optimizer.build(variables)
@@ -145,17 +145,8 @@ def training(model: keras.Model, inputs: dict) -> Callable:
     @tf.function
     def gradients():
         with tf.GradientTape() as tape:
-            outputs = model(inputs, training=True)
-            loss = tf.add_n(
-                [
-                    tf.reduce_mean(tf.square(tf.cast(o, tf.float32)))
-                    for o in (
-                        outputs["sequence_output"],
-                        outputs["pooled_output"],
-                    )
-                ]
-            )
-        return tape.gradient(loss, variables)
+            scalar = loss(model, inputs)
+        return tape.gradient(scalar, variables)
 
     @tf.function(jit_compile=True)
     def update(grads):
@@ -164,7 +155,72 @@ def training(model: keras.Model, inputs: dict) -> Callable:
     return lambda: update([tf.convert_to_tensor(g) for g in gradients()])
 
 
-def median_seconds(functions: dict[str, Callable]) -> dict[str, float]:
+def candidates(
+    pretrainer: BertPretrainer, dtype: str, batch: dict[str, tf.Tensor]
+) -> dict[str, dict[str, Callable]]:
+    """What is timed of each kind of step, in this process."""
+    config = pretrainer.config
+    # Weights in half the size for inference; the trained ones in float32.
+    encoder = BertEncoder(config, dtype=dtype)
+    encoder.load_arrays(pretrainer.encoder.to_arrays())
+    mixed = dtype if dtype == "float32" else f"mixed_{dtype}"
+    hubs = [hub_backbone(config, name) for name in (dtype, mixed)]
+    for hub in hubs:
+        copy_to_hub(encoder, hub)
+    hub_batch = {
+        "token_ids": batch["input_ids"],
+        "padding_mask": batch["input_mask"],
+        "segment_ids": batch["segment_ids"],
+    }
+    trained = pretrainer.encoder
+    return {
+        "inference": {
+            "bert_tf": inference(encoder, batch),
+            "keras_hub": inference(hubs[0], hub_batch),
+        },
+        "training": {
+            "bert_tf": training(trained, batch, encoder_loss),
+            "keras_hub": training(hubs[1], hub_batch, encoder_loss),
+        },
+        "pretraining": {
+            "bert_tf": training(pretrainer, batch, pretraining_loss),
+        },
+    }
+
+
+def products(config: BertConfig, rows: int, dtype: str) -> tuple[Callable, int]:
+    """The four products of a block of so many rows, and their operations."""
+    hidden, inner = config.hidden_size, config.intermediate_size
+    shapes = (hidden, 3 * hidden), (hidden, hidden), (hidden, inner)
+    shapes = (*shapes, (inner, hidden))
+    pairs = [
+        (
+            tf.cast(tf.random.normal((rows, inputs)), dtype),
+            tf.Variable(tf.cast(tf.random.normal((inputs, units)), dtype)),
+        )
+        for inputs, units in shapes
+    ]
+
+    @tf.function
+    def step():
+        return [tf.matmul(left, right) for left, right in pairs][-1]
+
+    return step, sum(2 * rows * inputs * units for inputs, units in shapes)
+
+
+def operations(config: BertConfig, rows: int, length: int, kind: str) -> int:
+    """Floating-point operations of the products of a step."""
+    hidden, inner = config.hidden_size, config.intermediate_size
+    token = 2 * hidden * (4 * hidden + 2 * inner) + 4 * length * hidden
+    total = config.num_hidden_layers * rows * length * token
+    if kind == "pretraining":
+        total += rows * MASKED * 2 * hidden * (hidden + config.vocab_size)
+    return total if kind == "inference" else 3 * total
+
+
+def median_seconds(
+    functions: dict[str, Callable], peer: comparison.Peer | None, kind: str
+) -> dict[str, float]:
     """Median seconds of a step, each round timing every function in turn."""
 
     def steps(function: Callable) -> None:
@@ -173,41 +229,97 @@ def median_seconds(functions: dict[str, Callable]) -> dict[str, float]:
         if result is not None:
             result.numpy()
 
-    for function in functions.values():
-        function()
-        function()
-    times = comparison.seconds_in_turns(
-        {n: functools.partial(steps, f) for n, f in functions.items()},
-        _ROUNDS.value,
-    )
+    works = {n: functools.partial(steps, f) for n, f in functions.items()}
+    if peer is not None:
+        works["transformers"] = lambda: peer.ask(kind)
+    for work in works.values():
+        work()
+    times = comparison.seconds_in_turns(works, _ROUNDS.value)
     return {n: statistics.median(t) / _STEPS.value for n, t in times.items()}
 
 
-def main(_: list[str]) -> None:
-    size, rows, length = _SIZE.value, _BATCH.value, _LENGTH.value
-    config = BertConfig.from_size(size, VOCAB)
-    packages = ("tensorflow", "keras", "keras_hub")
-    comparison.show_machine("benchmarks.encoder", *packages)
+def random_batch(rows: int, length: int) -> dict[str, np.ndarray]:
+    """Tokens of rows that are filled by half at least, with labels."""
     random = np.random.default_rng(0)
     lengths = random.integers(length // 2, length + 1, rows)
+    places = [random.choice(length // 2, MASKED, False) for _ in range(rows)]
     batch = {
         "input_ids": random.integers(0, VOCAB, (rows, length)),
         "input_mask": np.arange(length)[None] < lengths[:, None],
         "segment_ids": random.integers(0, 2, (rows, length)),
+        "masked_lm_positions": np.sort(places),
+        "masked_lm_ids": random.integers(0, VOCAB, (rows, MASKED)),
+        "next_sentence_labels": random.integers(0, 2, (rows, 1)),
     }
-    batch = {k: tf.constant(v.astype("int32")) for k, v in batch.items()}
-    for dtype in ("float32", "mixed_bfloat16"):
-        infer, train, difference = candidates(config, dtype, batch)
-        for kind, functions in (("inference", infer), ("training", train)):
-            seconds = median_seconds(functions)
-            rates = {name: rows / s for name, s in seconds.items()}
-            print(
-                f"{size} {rows}x{length} {dtype} {kind}: "
-                + ", ".join(f"{n} {r:.1f} seq/s" for n, r in rates.items())
-                + f", ratio {rates['bert_tf'] / rates['keras_hub']:.2f}"
-                + f", max |difference| {difference:.1e}",
-                flush=True,
+    found = {name: value.astype("int32") for name, value in batch.items()}
+    return found | {"masked_lm_weights": np.ones((rows, MASKED), "float32")}
+
+
+def measure(dtype: str, folder: pathlib.Path) -> None:
+    """Prints a line for each kind of step."""
+    size, rows, length = _SIZE.value, _BATCH.value, _LENGTH.value
+    config = BertConfig.from_size(size, VOCAB)
+    mixed = dtype if dtype == "float32" else f"mixed_{dtype}"
+    pretrainer = BertPretrainer(config, dtype=mixed)
+    arrays = random_batch(rows, length)
+    batch = {name: tf.constant(value) for name, value in arrays.items()}
+    kinds = candidates(pretrainer, dtype, batch)
+    product, product_operations = products(config, rows * length, dtype)
+    peer = None
+    if _PEER_PYTHON.value:
+        checkpoint = Checkpoint(
+            config=config, arrays=pretrainer.to_arrays(), source="benchmark"
+        )
+        hugging_face.write(folder, checkpoint)
+        np.savez(folder / "batch.npz", **arrays)
+        peer = comparison.Peer(
+            _PEER_PYTHON.value, str(PEER), str(folder), str(_STEPS.value), dtype
+        )
+        print("peer:", peer.said)
+    for kind, functions in kinds.items():
+        ours = functions["bert_tf"]()
+        differences = []
+        if kind == "inference":
+            others = {"keras_hub": functions["keras_hub"]().numpy()}
+            if peer is not None:
+                peer.ask(kind)
+                others["transformers"] = np.load(folder / "transformers.npy")
+            real = arrays["input_mask"].astype(bool)
+            for name, other in others.items():
+                apart = ours.numpy().astype("f4") - other.astype("f4")
+                differences.append(f"{name} {np.abs(apart[real]).max():.1e}")
+        timed = {**functions, "products": product}
+        seconds = median_seconds(timed, peer, kind)
+        speed = product_operations / seconds.pop("products")
+        share = operations(config, rows, length, kind) / seconds["bert_tf"]
+        print(
+            f"{size} {rows}x{length} {dtype} {kind}: "
+            + ", ".join(
+                f"{name} {rows / each:.2f} seq/s ({1e3 * each:.1f} ms)"
+                for name, each in seconds.items()
             )
+            + "; bert_tf over "
+            + ", ".join(
+                f"{name} {each / seconds['bert_tf']:.2f}"
+                for name, each in seconds.items()
+                if name != "bert_tf"
+            )
+            + f"; {share / speed:.0%} of products' {speed / 1e9:.0f} GFLOP/s"
+            + ("; largest differences: " if differences else "")
+            + ", ".join(differences),
+            flush=True,
+        )
+    if peer is not None:
+        peer.close()
+
+
+def main(_: list[str]) -> None:
+    comparison.show_machine(
+        "benchmarks.encoder", "tensorflow", "keras", "keras_hub"
+    )
+    for dtype in _DTYPES.value:
+        with tempfile.TemporaryDirectory() as temporary:
+            measure(dtype, pathlib.Path(temporary))
 
 
 if __name__ == "__main__":

@@ -12,11 +12,9 @@ weights in int8 by others. Differences are of the last layer, largest and mean,
 from that of the Keras model in float32; on average its numbers are 0.4 large.
 """
 
-import json
 import os
 import pathlib
 import statistics
-import subprocess
 import tempfile
 from collections.abc import Callable
 
@@ -45,39 +43,6 @@ _STEPS = flags.DEFINE_integer("steps", 10, "Batches timed in each round.")
 
 OUTPUT = "sequence_output"
 PEER = pathlib.Path(__file__).with_name("small_machines_peer.py")
-
-
-class Peer:
-    """The process of the peers; see small_machines_peer.py."""
-
-    def __init__(self, folder: pathlib.Path) -> None:
-        command = [_PEER_PYTHON.value, str(PEER), _MODEL.value, str(folder)]
-        self._process = subprocess.Popen(
-            [*command, str(_STEPS.value)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        said = self._answer()
-        print("peers:", said["versions"], flush=True)
-        self.names = said["names"]
-
-    def _answer(self) -> dict:
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the peers ended: {self._process.wait()}")
-        return json.loads(line)
-
-    def run(self, name: str, rows: str) -> float:
-        """Milliseconds of a batch."""
-        self._process.stdin.write(f"{name} {rows}\n")
-        self._process.stdin.flush()
-        return self._answer()["milliseconds"]
-
-    def close(self) -> None:
-        """Ends it."""
-        self._process.stdin.close()
-        self._process.wait()
 
 
 def our_forms(folder: pathlib.Path) -> dict[str, Callable]:
@@ -117,7 +82,10 @@ def batch_of(rows: int) -> dict[str, np.ndarray]:
 
 
 def measure(
-    forms: dict[str, Callable], peer: Peer, folder: pathlib.Path, rows: str
+    forms: dict[str, Callable],
+    peer: comparison.Peer,
+    folder: pathlib.Path,
+    rows: str,
 ) -> None:
     """Prints a table of the forms at some rows a batch."""
     batch = batch_of(int(rows))
@@ -128,8 +96,9 @@ def measure(
             run(batch)
 
     outputs = {name: run(batch) for name, run in forms.items()}
-    for name in peer.names:
-        peer.run(name, rows)
+    names = peer.said["names"]
+    for name in names:
+        peer.ask(f"{name} {rows}")
         outputs[name] = np.load(folder / f"{name}_{rows}.npy")
     times: dict[str, list[float]] = {name: [] for name in outputs}
     for _ in range(_ROUNDS.value):
@@ -138,8 +107,8 @@ def measure(
                 {name: lambda run=run: steps(run)}, 1
             )[name]
             times[name].append(1e3 * seconds[0] / _STEPS.value)
-        for name in peer.names:
-            times[name].append(peer.run(name, rows))
+        for name in names:
+            times[name].append(peer.ask(f"{name} {rows}")["milliseconds"])
     exact = outputs["Keras float32"]
     theirs = statistics.median(times["transformers"])
     print(f"\n{rows} x {_LENGTH.value} tokens")
@@ -164,7 +133,14 @@ def main(_: list[str]) -> None:
         forms = our_forms(folder)
         for path in sorted(folder.iterdir()):
             print(f"{path.name}: {path.stat().st_size / 1e6:,.1f} MB")
-        peer = Peer(folder)
+        peer = comparison.Peer(
+            _PEER_PYTHON.value,
+            str(PEER),
+            _MODEL.value,
+            str(folder),
+            str(_STEPS.value),
+        )
+        print("peers:", peer.said["versions"], flush=True)
         for rows in _ROWS.value:
             measure(forms, peer, folder, rows)
         peer.close()
