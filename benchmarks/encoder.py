@@ -33,9 +33,9 @@ from absl import app, flags
 from benchmarks import comparison
 from bert_tf.checkpoints import Checkpoint, hugging_face
 from bert_tf.config import BertConfig
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.optimization import AdamW
-from bert_tf.pretraining import BertPretrainer
+from bert_tf.pretraining.pretrainer import BertPretrainer
 
 _SIZE = flags.DEFINE_string("size", "base", "Size of the encoder.")
 _BATCH = flags.DEFINE_integer("batch", 8, "Sequences a batch.")

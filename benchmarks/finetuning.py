@@ -129,7 +129,7 @@ def show_equality(task: str) -> None:
     """Prints how far the encoders are apart before training."""
     import numpy as np
 
-    from bert_tf.encoder import BertEncoder
+    from bert_tf.encoders import BertEncoder
     from bert_tf.finetuning.text_classification.task import encode
     from bert_tf.text.tokenizer import BertTokenizer
 

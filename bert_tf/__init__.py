@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
     from bert_tf.config import BertConfig
-    from bert_tf.encoder import BertEncoder
+    from bert_tf.encoders import BertEncoder
     from bert_tf.errors import UserError
     from bert_tf.extraction.embed import embed
     from bert_tf.finetuned import FinetuningRun, finetune
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "BertConfig": "bert_tf.config",
-    "BertEncoder": "bert_tf.encoder",
+    "BertEncoder": "bert_tf.encoders",
     "BertPretrainer": "bert_tf.pretraining.pretrainer",
     "BertTokenizer": "bert_tf.text.tokenizer",
     "Checkpoint": "bert_tf.checkpoints",

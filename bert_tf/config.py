@@ -3,8 +3,8 @@
 import dataclasses
 import math
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Self, cast
 
 from bert_tf.errors import UserError
 from bert_tf.recipe import Settings, check_kind, setting
@@ -41,7 +41,13 @@ _MAX_LAYERS = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig(Settings):
-    """Architecture of a BERT; the fields are the keys of bert_config.json."""
+    """Architecture of a BERT; the fields are the keys of bert_config.json.
+
+    Those of BERT's relatives are subclasses.
+    """
+
+    # By which files tell architectures apart; BERT's do not say.
+    model_type: ClassVar[str] = "bert"
 
     vocab_size: int = setting(
         dataclasses.MISSING, "number of WordPiece tokens, V"
@@ -176,6 +182,8 @@ class BertConfig(Settings):
         fingerprints of other models stay what they were before there was one.
         """
         values = super().to_dict()
+        if self.model_type != BertConfig.model_type:
+            values = {"model_type": self.model_type, **values}
         if not self.attention_head_size:
             del values["attention_head_size"]
         if not self.bilstm:
@@ -184,6 +192,24 @@ class BertConfig(Settings):
             for name in _LORA:
                 del values[name]
         return values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], source: str) -> Self:
+        """Builds the configuration of the architecture that is named.
+
+        Args:
+          values: field name to value, and model_type; without it, BERT's.
+          source: what the values come from, for the error line.
+
+        Raises:
+          UserError: an unknown architecture or key, a missing key, or a value
+            of a wrong type.
+        """
+        rest = dict(values)
+        name = rest.pop("model_type", BertConfig.model_type)
+        named = architecture(name, source)
+        # Not named.from_dict, which is this method.
+        return cast(Self, super(BertConfig, named).from_dict(rest, source))
 
     def in_words(self, shapes: Iterable[Sequence[int]]) -> str:
         """The size of a model: its layers, heads and parameters.
@@ -251,3 +277,26 @@ class BertConfig(Settings):
             )
         except UserError as error:
             raise UserError(f"`size`={size}: {error}") from None
+
+
+ARCHITECTURES: dict[str, type[BertConfig]] = {
+    config.model_type: config for config in (BertConfig,)
+}
+
+
+def architecture(model_type: object, source: str) -> type[BertConfig]:
+    """The configuration's class of an architecture.
+
+    Args:
+      model_type: its name.
+      source: what names it, for the error.
+
+    Raises:
+      UserError: it is not known.
+    """
+    if not isinstance(model_type, str) or model_type not in ARCHITECTURES:
+        raise UserError(
+            f"{source}: model_type is {model_type!r}; it takes one of "
+            f"{', '.join(ARCHITECTURES)}."
+        )
+    return ARCHITECTURES[model_type]

@@ -16,7 +16,7 @@ from typing import Any
 CLASSES = {
     "AdamW": "bert_tf.optimization",
     "BiLSTM": "bert_tf.layers.bilstm",
-    "BertEncoder": "bert_tf.encoder",
+    "BertEncoder": "bert_tf.encoders.bert",
     "BertPretrainer": "bert_tf.pretraining.pretrainer",
     "Dense": "bert_tf.layers.base",
     "Dropout": "bert_tf.layers.base",

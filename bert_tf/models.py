@@ -17,7 +17,7 @@ from bert_tf.checkpoints import (
     head_shapes,
     load_checkpoint,
 )
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.named_weights import (

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import CLASSIFIER, load_checkpoint
 from bert_tf.checkpoints.checkpoint import check_labels
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError, excerpt
 from bert_tf.finetuning.model_folder import save_model
 from bert_tf.finetuning.task_model import TaskModel

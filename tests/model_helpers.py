@@ -121,7 +121,7 @@ def gradients_in_every_form(config: BertConfig) -> list[np.ndarray]:
     """
     import tensorflow as tf
 
-    from bert_tf.encoder import BertEncoder
+    from bert_tf.encoders import BertEncoder
     from bert_tf.models import bert_classifier
 
     found = []

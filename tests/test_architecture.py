@@ -17,7 +17,7 @@ LEVELS = {
     **dict.fromkeys(("layers", "text", "optimization"), 1),
     **dict.fromkeys(("checkpoints", "corpora"), 2),
     **dict.fromkeys(("named_weights", "records", "sharing"), 3),
-    "encoder": 4,
+    "encoders": 4,
     **dict.fromkeys(("models", "training"), 5),
     **dict.fromkeys(("pretraining", "extraction", "finetuning"), 6),
     **dict.fromkeys(("memory", "serving", "server", "conversion"), 7),
@@ -50,7 +50,7 @@ FINETUNING = {
     "seeds": 8,
     "run": 9,
 }
-KERAS_ONLY = ("layers", "optimization", "encoder", "models")
+KERAS_ONLY = ("layers", "optimization", "encoders", "models")
 FILES = sorted((ROOT / "bert_tf").rglob("*.py"))
 
 
@@ -153,14 +153,14 @@ def test_a_breach_is_found(tmp_path: pathlib.Path, monkeypatch) -> None:
     bad.write_text(
         "import tensorflow as tf\n"
         "from absl import flags\n"
-        "def f():\n    from bert_tf.encoder import BertEncoder\n"
+        "def f():\n    from bert_tf.encoders import BertEncoder\n"
         "    from bert_tf.text import packing_graph\n"
         "    import tools.demo\n"
     )
     assert breaches(bad) == [
         "tensorflow",
         "absl.flags",
-        "bert_tf.encoder.BertEncoder",
+        "bert_tf.encoders.BertEncoder",
         "bert_tf.text.packing_graph",
         "tools.demo",
     ]

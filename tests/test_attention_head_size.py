@@ -5,7 +5,7 @@ import pytest
 
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.config import BertConfig
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.models import bert_classifier, restore
 from tests.model_helpers import (
     assert_both_compute,

@@ -18,7 +18,7 @@ from reference_bert import ReferenceBert
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.extraction.embed import embed
 from bert_tf.layers import BiLSTM

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from model_helpers import encoder_inputs, fill, numpy, small_config
 
-import bert_tf.encoder
 from bert_tf.checkpoints import (
     CLASSIFIER,
     MASKED_LM,
@@ -13,7 +12,7 @@ from bert_tf.checkpoints import (
     load_checkpoint,
     save_checkpoint,
 )
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder, bert
 from bert_tf.errors import UserError
 from bert_tf.extraction.embed import embed
 from bert_tf.serving.pretrained import PretrainedModel
@@ -92,7 +91,7 @@ def test_other_models_know_nothing_of_it(monkeypatch) -> None:
     def last_positions(*_):
         raise AssertionError
 
-    monkeypatch.setattr(bert_tf.encoder, "last_positions", last_positions)
+    monkeypatch.setattr(bert, "last_positions", last_positions)
     config = small_config()
     encoder, inputs = BertEncoder(config), packed(config)
     encoder(inputs)

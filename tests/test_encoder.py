@@ -7,7 +7,7 @@ from model_helpers import encoder_inputs, fill, numpy, small_config
 from reference_bert import ReferenceBert
 
 from bert_tf.config import ACTIVATIONS, BertConfig
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 
 

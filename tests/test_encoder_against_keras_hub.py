@@ -7,7 +7,7 @@ from model_helpers import encoder_inputs, fill, numpy
 
 from benchmarks.encoder import copy_to_hub, hub_backbone
 from bert_tf.config import BertConfig
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 
 
 @pytest.mark.parametrize("size", [(3, 64, 4, 96), (2, 48, 2, 192)])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from model_helpers import encoder_inputs, fill, numpy, small_config
 
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.models import (
     bert_classifier,
     bert_multiple_choice,

@@ -27,7 +27,7 @@ from bert_tf.checkpoints import (
 from bert_tf.checkpoints.adapter import merged
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.layers import Dense, SelfAttention
 from bert_tf.models import bert_classifier, model_arrays, restore
 from bert_tf.optimization import is_excluded

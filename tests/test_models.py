@@ -8,7 +8,7 @@ from model_helpers import encoder_inputs, fill, numpy, small_config
 import bert_tf
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.checkpoints.array_file import read_arrays, write_arrays
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.layers import base
 from bert_tf.models import (

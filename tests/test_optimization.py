@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from model_helpers import numpy, small_config
 
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.models import bert_classifier
 from bert_tf.optimization import (

@@ -13,7 +13,8 @@ from bert_tf.checkpoints.folder import (
     save_adapter,
     save_checkpoint,
 )
-from bert_tf.checkpoints.layout import (
+from bert_tf.checkpoints.layout import head_shapes
+from bert_tf.checkpoints.parts import (
     BILSTM,
     CLASSIFIER,
     HEADS_ON_POOLER,
@@ -25,7 +26,6 @@ from bert_tf.checkpoints.layout import (
     SPAN,
     TASK_HEADS,
     TOKEN_CLASSIFIER,
-    head_shapes,
 )
 from bert_tf.checkpoints.pruned import keep_parts
 

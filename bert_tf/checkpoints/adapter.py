@@ -24,9 +24,13 @@ from bert_tf.checkpoints.array_file import open_arrays, write_arrays
 from bert_tf.checkpoints.checkpoint import Checkpoint, read_labels, write_labels
 from bert_tf.checkpoints.hugging_face import stored_as_theirs
 from bert_tf.checkpoints.layout import (
+    encoder_shapes,
+    head_shapes,
+    names_of,
+)
+from bert_tf.checkpoints.parts import (
     BILSTM,
     CLASSIFIER,
-    HEAD_PARTS,
     HEADS_ON_POOLER,
     LORA,
     MULTIPLE_CHOICE,
@@ -34,8 +38,6 @@ from bert_tf.checkpoints.layout import (
     SPAN,
     TASK_HEADS,
     TOKEN_CLASSIFIER,
-    encoder_shapes,
-    head_shapes,
 )
 from bert_tf.checkpoints.stored import (
     Stored,
@@ -220,6 +222,7 @@ def write(
     (head,) = (head for head in TASK_HEADS if head in checkpoint.heads)
     whole = [head, *([POOLER] if head in HEADS_ON_POOLER else [])]
     heads, table = head_shapes(config), _stored(config, head)
+    names = names_of(type(config))
     parts = [LORA, *whole, *([BILSTM] if config.bilstm else [])]
     arrays = {n: checkpoint.arrays[n] for part in parts for n in heads[part]}
     write_arrays(
@@ -237,7 +240,10 @@ def write(
         "lora_dropout": 0.0,
         "target_modules": list(_TARGETS[config.lora_on]),
         "modules_to_save": [
-            HEAD_PARTS[part][0].hugging_face.partition(".")[0] for part in whole
+            names.heads[part][0]
+            .hugging_face.removeprefix(names.hugging_face.prefix)
+            .partition(".")[0]
+            for part in whole
         ],
         "bias": "none",
         "fan_in_fan_out": False,

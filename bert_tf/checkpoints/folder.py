@@ -20,7 +20,7 @@ from bert_tf.checkpoints.checkpoint import (
     check_labels,
     num_labels,
 )
-from bert_tf.checkpoints.layout import (
+from bert_tf.checkpoints.parts import (
     CLASSIFIER,
     MASKED_LM,
     TOKEN_CLASSIFIER,

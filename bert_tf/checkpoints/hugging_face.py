@@ -32,22 +32,23 @@ from bert_tf.checkpoints.hugging_face_files import (
     open_weights,
 )
 from bert_tf.checkpoints.layout import (
+    all_parts,
+    head_shapes,
+    names_of,
+)
+from bert_tf.checkpoints.parts import (
     CLASSIFIER,
-    HEAD_PARTS,
     HEADS_ON_POOLER,
     MASKED_LM,
     MULTIPLE_CHOICE,
     NEXT_SENTENCE,
     POOLER,
-    SPAN,
     TOKEN_CLASSIFIER,
+    HuggingFaceForm,
     Kind,
-    all_parts,
-    encoder_parts,
-    head_shapes,
 )
 from bert_tf.checkpoints.stored import Stored, read_stored, write_stored
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, architecture
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.lazy_arrays import LazyArrays
@@ -65,31 +66,7 @@ from bert_tf.text.vocabulary import (
     Vocabulary,
 )
 
-# What a key that is missing stands for: transformers 5.23.0, BertConfig.
-_DEFAULTS = {
-    "vocab_size": 30522,
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
-    "hidden_act": "gelu",
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
-    "max_position_embeddings": 512,
-    "type_vocab_size": 2,
-    "initializer_range": 0.02,
-    "layer_norm_eps": 1e-12,
-}
 _DEFAULT_LABELS = 2
-# Keys that change the computation, and their one value that we compute.
-_FIXED = {
-    "model_type": "bert",
-    "position_embedding_type": "absolute",
-    "add_cross_attention": False,
-    "is_encoder_decoder": False,
-    "pruned_heads": {},
-    "quantization_config": None,
-}
 # transformers' activations.py: all but "gelu" and "gelu_python" are the tanh
 # form, written in different ways.
 _ACTIVATIONS = {
@@ -112,36 +89,12 @@ _WRITTEN_ACTIVATIONS = {
     "linear": "linear",
 }
 CONFIG_FILE = "config.json"
-# transformers' classes and the heads that each holds beside the pooler.
-_CLASSES = {
-    "BertModel": (),
-    "BertForPreTraining": (MASKED_LM, NEXT_SENTENCE),
-    "BertForMaskedLM": (MASKED_LM,),
-    "BertForNextSentencePrediction": (NEXT_SENTENCE,),
-    "BertForSequenceClassification": (CLASSIFIER,),
-    "BertForTokenClassification": (TOKEN_CLASSIFIER,),
-    "BertForQuestionAnswering": (SPAN,),
-    "BertForMultipleChoice": (MULTIPLE_CHOICE,),
-}
 # Heads whose labels have names.
 _LABELLED = (CLASSIFIER, TOKEN_CLASSIFIER)
 # One name for three heads; config.json's `architectures` says which it is.
 _SHARED_NAME = "classifier"
-_SHARING = {
-    name: heads[0]
-    for name, heads in _CLASSES.items()
-    if set(heads) & {CLASSIFIER, TOKEN_CLASSIFIER, MULTIPLE_CHOICE}
-}
-_WORDS = "embeddings.word_embeddings.weight"
-_MASKED_LM_BIAS = "cls.predictions.bias"
-# Copies that PyTorch keeps in step while it trains.
-_TIED_WEIGHTS = "cls.predictions.decoder.weight"
-_TIED_BIAS = "cls.predictions.decoder.bias"
-_IGNORED = (
-    r"(bert\.)?embeddings\.position_ids",
-    _TIED_WEIGHTS.replace(".", r"\."),
-    _TIED_BIAS.replace(".", r"\."),
-)
+# Heads of that name.
+_SHARING = (CLASSIFIER, TOKEN_CLASSIFIER, MULTIPLE_CHOICE)
 
 
 def read_config(values: Mapping[str, Any], path: pathlib.Path) -> BertConfig:
@@ -149,26 +102,42 @@ def read_config(values: Mapping[str, Any], path: pathlib.Path) -> BertConfig:
 
     Keys that change nothing in the computation are left alone.
     """
-    for key, only in _FIXED.items():
+    config_class = architecture(values.get("model_type", "bert"), str(path))
+    form = names_of(config_class).hugging_face
+    for key, only in form.fixed.items():
         if values.get(key, only) != only:
             raise UserError(
                 f"{path}: {key} is {values[key]!r}; {only!r} can be read."
             )
-    ours = {key: values.get(key, value) for key, value in _DEFAULTS.items()}
+    ours = {
+        field: values.get(key, default)
+        for key, (field, default) in form.keys.items()
+    }
     act = ours["hidden_act"]
     if not isinstance(act, str) or act not in _ACTIVATIONS:
+        (key,) = (
+            k for k, (field, _) in form.keys.items() if field == "hidden_act"
+        )
         raise UserError(
-            f"{path}: hidden_act is {act!r}; it takes one of "
+            f"{path}: {key} is {act!r}; it takes one of "
             f"{', '.join(_ACTIVATIONS)}."
         )
     ours["hidden_act"] = _ACTIVATIONS[act]
-    # BertModel masks what comes later for a decoder, and that is all.
+    # The body masks what comes later for a decoder, and that is all.
     ours["causal"] = values.get("is_decoder", False)
+    ours["model_type"] = config_class.model_type
     try:
         return BertConfig.from_dict(ours, str(path))
     except UserError as error:
         named = str(error).startswith(str(path))
         raise error if named else UserError(f"{path}: {error}") from None
+
+
+def _activation_key(form: HuggingFaceForm) -> str:
+    """What config.json calls `hidden_act`."""
+    return next(
+        key for key, (field, _) in form.keys.items() if field == "hidden_act"
+    )
 
 
 def read_labels(
@@ -227,22 +196,29 @@ def read(folder: pathlib.Path) -> Checkpoint:
     source = str(folder)
     shared = None
     if f"{_SHARED_NAME}.weight" in found:
-        shared = _shared_head(values, path)
-    prefix = "bert." if f"bert.{_WORDS}" in found else ""
-    ignored: tuple[str, ...] = _IGNORED
+        shared = _shared_head(config, values, path)
+    form = names_of(type(config)).hugging_face
+    ignored: tuple[str, ...] = (
+        rf"({re.escape(form.prefix)})?embeddings\.position_ids",
+        re.escape(form.words_copy),
+        re.escape(form.bias_copy),
+    )
+    words = _words(config)
+    whole = words in found
     table = stored_as_theirs(
         config,
         shared,
-        prefix,
+        whole,
         old_norms=any(name.endswith("LayerNorm.gamma") for name in found),
-        bias=_MASKED_LM_BIAS if _MASKED_LM_BIAS in found else _TIED_BIAS,
+        bias=form.bias if form.bias in found else form.bias_copy,
     )
     if config.causal:
         ignored += _leave_pooler_out(config, table, found, source)
     arrays, left_out = read_stored(config, table, found, ignored, source)
     checkpoint = Checkpoint(config, arrays, left_out=left_out)
     _check_heads(checkpoint, values, path)
-    _check_tied(found, f"{prefix}{_WORDS}", checkpoint, values, source)
+    words = words if whole else words.removeprefix(form.prefix)
+    _check_tied(found, words, checkpoint, values, source)
     if shared not in _LABELLED:
         return checkpoint
     labels = read_labels(values, num_labels(checkpoint, shared), path)
@@ -285,30 +261,44 @@ def _check_heads(
 ) -> None:
     """Refuses weights without a head of the class that they are said to be."""
     given = values.get("architectures")
+    form = names_of(type(checkpoint.config)).hugging_face
     for name in given if isinstance(given, list) else ():
-        heads = _CLASSES.get(name, ()) if isinstance(name, str) else ()
+        heads = form.classes.get(name, ()) if isinstance(name, str) else ()
         absent = [head for head in heads if head not in checkpoint.heads]
         if absent:
             raise UserError(
                 f"{path}: architectures is {json.dumps(given)}, but the "
                 f"weights hold no {' and no '.join(absent)}; they are "
-                'incomplete, or it should be ["BertModel"].'
+                f'incomplete, or it should be ["{form.body}"].'
             )
 
 
-def _shared_head(values: Mapping[str, Any], path: pathlib.Path) -> str:
+def _words(config: BertConfig) -> str:
+    """The name of the word embeddings in files of more than the body."""
+    return f"{names_of(type(config)).embeddings[0].hugging_face}.weight"
+
+
+def _shared_head(
+    config: BertConfig, values: Mapping[str, Any], path: pathlib.Path
+) -> str:
     """The head that `classifier.weight` belongs to."""
     given = values.get("architectures")
+    sharing = {
+        name: head
+        for name, heads in names_of(type(config)).hugging_face.classes.items()
+        for head in heads
+        if head in _SHARING
+    }
     named = [
-        name for name in _SHARING if isinstance(given, list) and name in given
+        name for name in sharing if isinstance(given, list) and name in given
     ]
     if len(named) != 1:
         raise UserError(
             f"{path}: architectures is {json.dumps(given)}, but the weights "
             f"hold {_SHARED_NAME}.weight; it must name the class that they "
-            f"were saved from, one of {', '.join(_SHARING)}."
+            f"were saved from, one of {', '.join(sharing)}."
         )
-    return _SHARING[named[0]]
+    return sharing[named[0]]
 
 
 def _check_tied(
@@ -319,7 +309,8 @@ def _check_tied(
     source: str,
 ) -> None:
     """Refuses output weights or biases that are no copies."""
-    copies = {_TIED_WEIGHTS: words, _TIED_BIAS: _MASKED_LM_BIAS}
+    form = names_of(type(checkpoint.config)).hugging_face
+    copies = {form.words_copy: words, form.bias_copy: form.bias}
     for copy, original in copies.items():
         if copy in checkpoint.left_out and not np.array_equal(
             found[copy], found[original]
@@ -329,50 +320,51 @@ def _check_tied(
                 "be read whose output weights are the word embeddings."
             )
     untied = values.get("tie_word_embeddings", True) is False
-    if untied and MASKED_LM in checkpoint.heads and _TIED_WEIGHTS not in found:
+    there = form.words_copy in found
+    if untied and MASKED_LM in checkpoint.heads and not there:
         raise UserError(
             f"{source}: tie_word_embeddings is false in {CONFIG_FILE}, but "
-            f"the weights hold no {_TIED_WEIGHTS}."
+            f"the weights hold no {form.words_copy}."
         )
 
 
 def stored_as_theirs(
     config: BertConfig,
     shared: str | None,
-    prefix: str = "bert.",
+    whole: bool = True,
     old_norms: bool = False,
-    bias: str = _MASKED_LM_BIAS,
+    bias: str = "",
 ) -> dict[str, Stored]:
     """How transformers stores each of our arrays.
 
     Args:
       config: the architecture.
       shared: the head that `classifier.weight` stands for, or None.
-      prefix: what the names of the encoder's arrays start with.
+      whole: whether names are those of files of more than the body.
       old_norms: whether layer normalisations have a gamma and a beta.
-      bias: the name of the masked LM's output bias.
+      bias: the name of the masked LM's output bias; empty for the usual one.
     """
+    names = names_of(type(config))
+    form = names.hugging_face
     norm = (".gamma", ".beta") if old_norms else (".weight", ".bias")
     ends = {
         Kind.NORM: norm,
         Kind.VECTOR: ("",),
         Kind.LOW_RANK: (".lora_A.weight", ".lora_B.weight"),
     }
-    encoder = {part.ours for part in encoder_parts(config)}
-    encoder |= {part.ours for part in HEAD_PARTS[POOLER]}
     unread = {
         part.ours
-        for head in _SHARING.values()
+        for head in _SHARING
         if head != shared
-        for part in HEAD_PARTS[head]
+        for part in names.heads[head]
     }
     table = {}
     for part in all_parts(config):
         if part.ours in unread:
             continue
         stem = part.hugging_face
-        if part.ours in encoder:
-            stem = prefix + stem
+        if not whole:
+            stem = stem.removeprefix(form.prefix)
         for (name, shape), end in zip(
             part.shapes(config).items(),
             ends.get(part.kind, (".weight", ".bias")),
@@ -383,8 +375,8 @@ def stored_as_theirs(
             table[name] = Stored(
                 stem + end, shape[::-1] if kernel else shape, kernel
             )
-    (name,) = HEAD_PARTS[MASKED_LM][-1].shapes(config)
-    table[name] = dataclasses.replace(table[name], name=bias)
+    (name,) = names.heads[MASKED_LM][-1].shapes(config)
+    table[name] = dataclasses.replace(table[name], name=bias or form.bias)
     return table
 
 
@@ -398,7 +390,7 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
       UserError: no class of transformers holds all the heads, or a causal
         model has a pooler.
     """
-    config, architecture = checkpoint.config, _class_of(checkpoint)
+    config, name = checkpoint.config, _class_of(checkpoint)
     if config.causal and POOLER in checkpoint.heads:
         pooled = [POOLER, *HEADS_ON_POOLER]
         there = [head for head in pooled if head in checkpoint.heads]
@@ -408,23 +400,23 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
             f"bert_tf, or leave the {' and '.join(there)} out "
             f"(`drop_heads`={','.join(there)})."
         )
+    form = names_of(type(config)).hugging_face
     values: dict[str, Any] = {
-        "architectures": [architecture],
-        "model_type": "bert",
-        **{key: getattr(config, key) for key in _DEFAULTS},
-        "hidden_act": _WRITTEN_ACTIVATIONS[config.hidden_act],
+        "architectures": [name],
+        "model_type": config.model_type,
+        **{key: getattr(config, f) for key, (f, _) in form.keys.items()},
+        _activation_key(form): _WRITTEN_ACTIVATIONS[config.hidden_act],
         "is_decoder": config.causal,
         "pad_token_id": 0,
     }
-    shared = _SHARING.get(architecture)
+    shared = next((h for h in form.classes[name] if h in _SHARING), None)
     if shared in _LABELLED:
         labels = checkpoint.labels or _default_labels(
             num_labels(checkpoint, shared)
         )
         values["id2label"] = {str(i): name for i, name in enumerate(labels)}
         values["label2id"] = {name: i for i, name in enumerate(labels)}
-    prefix = "" if architecture == "BertModel" else "bert."
-    table = stored_as_theirs(config, shared, prefix)
+    table = stored_as_theirs(config, shared, whole=name != form.body)
     arrays = write_stored(checkpoint.arrays, table)
     # transformers asks for this entry.
     write_arrays(folder / WEIGHTS_FILE, arrays, {"format": "pt"})
@@ -436,7 +428,8 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
 def _class_of(checkpoint: Checkpoint) -> str:
     """The class of transformers that has a checkpoint's heads."""
     heads = set(checkpoint.heads) - {POOLER}
-    fitting = [name for name, held in _CLASSES.items() if heads == set(held)]
+    classes = names_of(type(checkpoint.config)).hugging_face.classes
+    fitting = [name for name, held in classes.items() if heads == set(held)]
     if not fitting:
         raise UserError(
             f"{checkpoint.source}: no class of transformers holds "

@@ -19,7 +19,10 @@ from typing import Any
 
 from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.h5_file import open_h5_arrays
-from bert_tf.checkpoints.layout import Kind, all_parts, by_attention_head
+from bert_tf.checkpoints.layout import all_parts, by_attention_head
+from bert_tf.checkpoints.parts import (
+    Kind,
+)
 from bert_tf.checkpoints.stored import Stored, read_stored
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, refuse_faults

@@ -24,10 +24,9 @@ from typing import Any
 
 from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.google_tf1 import CONFIG_FILE, read_google_config
-from bert_tf.checkpoints.layout import (
+from bert_tf.checkpoints.layout import all_parts, by_attention_head
+from bert_tf.checkpoints.parts import (
     Kind,
-    all_parts,
-    by_attention_head,
 )
 from bert_tf.checkpoints.stored import Stored, read_stored
 from bert_tf.checkpoints.tensorflow_reader import (

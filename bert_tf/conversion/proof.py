@@ -29,7 +29,7 @@ from bert_tf.checkpoints import (
 )
 from bert_tf.checkpoints.checkpoint import num_labels
 from bert_tf.conversion.numpy_forward import SourceVariables, forward
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.models import (
     bert_classifier,

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import POOLER, load_checkpoint
 from bert_tf.config import BertConfig
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.layers.heads import at_positions, last_positions

@@ -12,7 +12,7 @@ from bert_tf.checkpoints import (
     save_adapter,
     save_checkpoint,
 )
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.finetuning.task import Task, TaskConfig

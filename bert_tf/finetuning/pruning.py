@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints import Checkpoint, keep_parts, load_checkpoint
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.files import new_folder
 from bert_tf.finetuning.batches import prediction_batches

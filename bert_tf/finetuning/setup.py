@@ -17,7 +17,7 @@ from bert_tf.checkpoints import (
     load_checkpoint,
 )
 from bert_tf.config import BertConfig
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.finetuning.model_folder import task_of
 from bert_tf.finetuning.recipe import FinetuningRecipe

@@ -15,7 +15,7 @@ import numpy as np
 from keras import ops
 
 from bert_tf.checkpoints import Checkpoint
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.finetuning.rows import CHOICE_MASK, EXAMPLE_WEIGHTS
 from bert_tf.models import model_arrays, restore
 

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.checkpoints import HEADS_ON_POOLER
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.files import locked
 from bert_tf.finetuning.batches import num_steps, training_batches

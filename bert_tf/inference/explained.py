@@ -12,7 +12,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.checkpoints.layout import HEADS_ON_POOLER, TASK_HEADS
+from bert_tf.checkpoints.parts import (
+    HEADS_ON_POOLER,
+    TASK_HEADS,
+)
 from bert_tf.errors import UserError, did_you_mean, excerpt
 from bert_tf.serving.choice import ChoiceModel
 from bert_tf.serving.requests import valid_text

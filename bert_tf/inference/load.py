@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints import POOLER, load_checkpoint
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError, excerpt
 from bert_tf.extraction.extractor import POOLED, Extractor, Settings
 from bert_tf.inference.explain import (

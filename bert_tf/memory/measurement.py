@@ -17,7 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS
 from bert_tf.finetuning.task_model import ClassesObjective, TaskModel

@@ -21,7 +21,10 @@ from bert_tf.checkpoints import (
     POOLER,
     head_shapes,
 )
-from bert_tf.checkpoints.layout import Shapes, encoder_shapes
+from bert_tf.checkpoints.layout import encoder_shapes
+from bert_tf.checkpoints.parts import (
+    Shapes,
+)
 from bert_tf.config import BertConfig
 
 # Of float32, in which weights and normalisation are.

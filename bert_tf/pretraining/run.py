@@ -17,7 +17,7 @@ from bert_tf.checkpoints import (
     save_checkpoint,
 )
 from bert_tf.config import BertConfig
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.files import locked, sync, written_beside
 from bert_tf.models import restore
 from bert_tf.pretraining.objective import (

@@ -16,7 +16,7 @@ from bert_tf.checkpoints import (
     Checkpoint,
     load_checkpoint,
 )
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.finetuning.model_folder import (
     TASK_FILE,

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoints.checkpoint import check_labels
 from bert_tf.config import BertConfig
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.serving.requests import Request, signature, token_specs, unless
 from bert_tf.serving.rows import RowComputer, Tensors

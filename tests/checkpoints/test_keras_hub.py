@@ -20,7 +20,7 @@ from reference_bert import ReferenceBert
 
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.conversion import convert_checkpoint
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.text.tokenizer import BertTokenizer
 

@@ -17,7 +17,7 @@ from model_helpers import fill, numpy, pretraining_batch, small_config
 
 import bert_tf
 from bert_tf import layers
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.models import (
     bert_classifier,
     bert_multiple_choice,

@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_tf.checkpoints import Checkpoint, save_checkpoint
 from bert_tf.config import BertConfig
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.text.vocabulary import Vocabulary
 from tests.finetuning.sentence_runs import BAD, FILLER, GOOD, TOKENS
 from tests.model_helpers import fill

@@ -11,12 +11,12 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-import bert_tf.encoder
 from bert_tf.checkpoints import (
     CLASSIFIER,
     TOKEN_CLASSIFIER,
     load_checkpoint,
 )
+from bert_tf.encoders import bert
 from bert_tf.errors import UserError
 from bert_tf.finetuning.evaluation import Predictor
 from bert_tf.finetuning.model_folder import load_model, read_config
@@ -382,7 +382,7 @@ def test_rematerialize_is_reached(
         raise ReachedError
 
     recipe = dataclasses.replace(finished.recipe, rematerialize=True)
-    monkeypatch.setattr(bert_tf.encoder, "rematerialized", stand_in)
+    monkeypatch.setattr(bert, "rematerialized", stand_in)
     with pytest.raises(ReachedError):
         run_finetuning(finished.task, recipe, tmp_path / "run", ["train"])
 

@@ -7,7 +7,7 @@ import numpy as np
 from model_helpers import fill, small_config
 
 from bert_tf.checkpoints import Checkpoint, save_checkpoint
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_tf.checkpoints import Checkpoint, save_checkpoint
 from bert_tf.config import BertConfig
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.recipe import SentenceRecipe
 from bert_tf.text.tokenizer import BertTokenizer

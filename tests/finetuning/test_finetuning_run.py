@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.checkpoints import load_checkpoint, read_arrays, save_checkpoint
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.finetuning.batches import epoch_batches
 from bert_tf.finetuning.evaluation import Predictor

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.checkpoints import load_checkpoint, read_arrays, save_checkpoint
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.finetuning.recipe import FeatureRecipe, FinetuningRecipe
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import lr_multipliers, open_initial

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_tf.checkpoints import load_checkpoint, save_checkpoint
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.extraction.embed import embed
 from bert_tf.finetuning.model_folder import (

@@ -11,7 +11,7 @@ from bert_tf.checkpoints import (
     load_checkpoint,
     save_checkpoint,
 )
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.finetuning.importance import importances_of, most_important
 from bert_tf.finetuning.pruning import prune
 from bert_tf.finetuning.recipe import PruningSettings

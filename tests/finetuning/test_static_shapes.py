@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.checkpoints import HEADS_ON_POOLER
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.finetuning import evaluation
 from bert_tf.finetuning.batches import training_batches
 from bert_tf.finetuning.evaluation import Predictor

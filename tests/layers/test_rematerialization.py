@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from model_helpers import encoder_inputs, fill, numpy, small_config
 
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DROPOUT = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.3}
@@ -147,7 +147,7 @@ ON_JAX = """
 import keras, jax, numpy as np, sys
 from keras import ops
 from model_helpers import encoder_inputs, fill, small_config
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 config = small_config(hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3)
 inputs = encoder_inputs(config, rows=8)
 weighing = np.random.default_rng(5).normal(size=24).astype("float32")

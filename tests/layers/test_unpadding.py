@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.layers.unpadding import TokenPlaces
 from bert_tf.models import bert_classifier

@@ -16,7 +16,7 @@ from model_helpers import (
 from packed_batches import alone, packed
 from records_corpus import text, write_vocabulary
 
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.pretraining.pretrainer import BertPretrainer

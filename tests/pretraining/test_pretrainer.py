@@ -15,7 +15,7 @@ from reference_bert import ReferenceBert, pretraining_loss
 
 from bert_tf.checkpoints import Checkpoint, save_checkpoint
 from bert_tf.config import ACTIVATIONS, BertConfig
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.optimization import adamw
 from bert_tf.pretraining.objective import (

@@ -15,12 +15,12 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-import bert_tf.encoder
 from bert_tf.checkpoints import (
     load_checkpoint,
     read_arrays,
     save_checkpoint,
 )
+from bert_tf.encoders import bert
 from bert_tf.errors import UserError
 from bert_tf.files import locked
 from bert_tf.pretraining import report, run
@@ -294,7 +294,7 @@ def test_rematerialize_reaches_the_encoder(recipe, tmp_path, monkeypatch):
     def stand_in(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(bert_tf.encoder, "rematerialized", stand_in)
+    monkeypatch.setattr(bert, "rematerialized", stand_in)
     with pytest.raises(ZeroDivisionError):
         run_pretraining(recipe.override(["rematerialize=true"]), tmp_path)
 

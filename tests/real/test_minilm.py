@@ -9,7 +9,7 @@ import pytest
 
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.config import BertConfig
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.text.tokenizer import BertTokenizer
 from tests.model_helpers import numpy
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.checkpoints import load_checkpoint
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.finetuning import SentenceTask
 from bert_tf.finetuning.model_folder import save_model
 from bert_tf.finetuning.task_model import TaskModel

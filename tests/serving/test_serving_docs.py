@@ -17,7 +17,7 @@ import urllib.request
 import pytest
 
 import bert_tf
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.finetuning.model_folder import save_model
 from bert_tf.finetuning.multiple_choice.task import MultipleChoiceConfig
 from bert_tf.finetuning.question_answering.task import QuestionAnsweringConfig

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import (

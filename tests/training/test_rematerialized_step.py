@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from model_helpers import fill, numpy, pretraining_batch, small_config
 
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.models import bert_token_classifier
 from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.pretraining.pretrainer import BertPretrainer

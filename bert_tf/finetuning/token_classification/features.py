@@ -25,7 +25,7 @@ from bert_tf.checkpoints import (
     write_arrays,
 )
 from bert_tf.checkpoints.layout import encoder_shapes
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS, INPUT_MASK
 from bert_tf.files import written_beside

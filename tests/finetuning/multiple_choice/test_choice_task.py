@@ -9,7 +9,7 @@ from keras import ops
 
 from bert_tf import models
 from bert_tf.checkpoints import MULTIPLE_CHOICE, load_checkpoint
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.finetuning.data.user_files import split_off_dev
 from bert_tf.finetuning.evaluation import Predictor
 from bert_tf.finetuning.multiple_choice.files import (

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.checkpoints import load_checkpoint, read_arrays
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.finetuning.model_folder import load_model
 from bert_tf.finetuning.recipe import FEATURES, FeatureRecipe

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.finetuning.recipe import TagRecipe
 from bert_tf.finetuning.task import Split

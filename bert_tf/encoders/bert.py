@@ -169,84 +169,133 @@ class BertEncoder(keras.Model):
     ) -> dict[str, Any]:
         """Encodes a batch; see the class for arguments and outputs."""
         self.check_inputs(inputs)
+        packed, starts = map(inputs.get, ("sequence_ids", "cls_positions"))
+        places = None
         if unpadded:
-            return self._of_tokens(
-                inputs, training, return_all_layers, pooled_only
+            places = TokenPlaces(
+                inputs["input_mask"], self.config.causal, packed
             )
+        # Of the last block, what the pooler reads; a BiLSTM reads all, and of
+        # a row of several sequences no single token is pooled.
+        cls_only = pooled_only and self.bilstm is None
+        cls_only = cls_only and (packed is None or not unpadded)
+        # Only of a causal model; otherwise the first position is pooled.
+        last = None
+        if self.config.causal and (places is None or packed is not None):
+            last = last_positions(inputs["input_mask"], packed, starts)
+        if places is None:
+            embedded, layers, probabilities = self._encode_rows(
+                inputs, training, cls_only, return_attention_probs, last
+            )
+        else:
+            probabilities = []
+            embedded, layers = self._encode_tokens(
+                inputs, places, training, cls_only
+            )
+
+        def rows(hidden: Any) -> Any:
+            return hidden if places is None else places.padded(hidden)
+
+        hidden = layers[-1]
+        if cls_only:
+            outputs = {"pooled_output": self.pooler(hidden)}
+        else:
+            sequence = rows(hidden)
+            if self.bilstm is not None:
+                sequence, ends = self.bilstm(sequence, inputs["input_mask"])
+                pooled = self.pooler(ends[:, None])
+            elif places is None or packed is not None or starts is not None:
+                pooled = self._pool(sequence, inputs, last)
+            else:
+                pooled = self.pooler(places.pooled(hidden))
+            outputs = {"pooled_output": pooled}
+            if not pooled_only:
+                outputs["sequence_output"] = sequence
+        if return_all_layers:
+            outputs["all_encoder_layers"] = tuple(map(rows, layers))
+            outputs["embedding_output"] = rows(embedded)
+        if return_attention_probs:
+            outputs["attention_probs"] = tuple(probabilities)
+        return outputs
+
+    def _encode_rows(
+        self,
+        inputs: Mapping[str, Any],
+        training: bool | None,
+        cls_only: bool,
+        return_probabilities: bool,
+        last: Any,
+    ) -> tuple[Any, list[Any], list[Any]]:
+        """Embeddings, hidden states and probabilities of padded rows."""
         adder = attention_adder(
             inputs["input_mask"],
             inputs.get("sequence_ids"),
             causal=self.config.causal,
         )
-        embedded = self.embeddings(
+        embedded = hidden = self.embeddings(
             inputs["input_ids"],
             inputs["segment_ids"],
             inputs.get("position_ids"),
             training=training,
             word_embeddings=inputs.get("word_embeddings"),
         )
-        # Only of a causal model; otherwise the first position is pooled.
-        last = self._last_positions(inputs)
-        hidden, layers, probabilities = embedded, [], []
+        layers, probabilities = [], []
         for block in self.blocks:
-            cls_only = pooled_only and self._needs_pooled_alone(block)
 
-            def attend(
-                hidden: Any, block: Any = block, cls_only: bool = cls_only
-            ) -> Any:
+            def attend(hidden: Any, block: Any = block) -> Any:
                 outputs = block(
                     hidden,
                     adder,
-                    cls_only=cls_only,
+                    cls_only=cls_only and block is self.blocks[-1],
                     training=training,
                     cls_positions=last,
-                    return_probabilities=return_attention_probs,
+                    return_probabilities=return_probabilities,
                 )
-                return outputs if return_attention_probs else outputs[:1]
+                return outputs if return_probabilities else outputs[:1]
 
-            hidden, *probs = self._run(block, attend, hidden, training)
+            hidden, *found = self._run(block, attend, hidden, training)
             layers.append(hidden)
-            probabilities += probs
-        sequence = hidden
-        if self.bilstm is not None:
-            sequence, ends = self.bilstm(hidden, inputs["input_mask"])
-            pooled = self.pooler(ends[:, None])
-        elif pooled_only:
-            pooled = self.pooler(hidden)
-        else:
-            pooled = self._pool(hidden, inputs, last)
-        outputs = {"pooled_output": pooled}
-        if not pooled_only:
-            outputs["sequence_output"] = sequence
-        if return_all_layers:
-            outputs["all_encoder_layers"] = tuple(layers)
-            outputs["embedding_output"] = embedded
-        if return_attention_probs:
-            outputs["attention_probs"] = tuple(probabilities)
-        return outputs
+            probabilities += found
+        return embedded, layers, probabilities
 
-    def _needs_pooled_alone(self, block: TransformerBlock) -> bool:
-        """Whether the pooler reads what a block gives; a BiLSTM reads all."""
-        return self.bilstm is None and block is self.blocks[-1]
+    def _encode_tokens(
+        self,
+        inputs: Mapping[str, Any],
+        places: TokenPlaces,
+        training: bool | None,
+        cls_only: bool,
+    ) -> tuple[Any, list[Any]]:
+        """Embeddings and hidden states of the tokens alone, [1, T, H]."""
+        positions = inputs.get("position_ids")
+        embedded = hidden = self.embeddings(
+            places.tokens(inputs["input_ids"]),
+            places.tokens(inputs["segment_ids"]),
+            places.positions()
+            if positions is None
+            else places.tokens(positions),
+            training=training,
+        )
+        layers = []
+        for block in self.blocks:
+            attend = functools.partial(
+                block.of_tokens,
+                places=places,
+                cls_only=cls_only and block is self.blocks[-1],
+                training=training,
+            )
+            hidden = self._run(block, attend, hidden, training)
+            layers.append(hidden)
+        return embedded, layers
 
     def _pool(self, hidden: Any, inputs: Mapping[str, Any], last: Any) -> Any:
         """The pooled output of hidden states [B, S, H] of padded rows.
 
-        `last` is what `_last_positions` gives.
+        `last` is where a causal model pools, int32 [B, K]; None of another.
         """
         places = inputs.get("cls_positions")
         if last is not None and places is None:
             return self.pooler(at_positions(hidden, last))
         return self.pooler(hidden, places if last is None else last)
-
-    def _last_positions(self, inputs: Mapping[str, Any]) -> Any:
-        """Where a causal model pools, int32 [B, K]; None of another."""
-        if not self.config.causal:
-            return None
-        packed = (
-            inputs.get(name) for name in ("sequence_ids", "cls_positions")
-        )
-        return last_positions(inputs["input_mask"], *packed)
 
     @property
     def output(self) -> list[keras.KerasTensor]:
@@ -258,61 +307,6 @@ class BertEncoder(keras.Model):
         """
         calls = symbolic_outputs(self)
         return max(calls, key=len) if calls else super().output
-
-    def _of_tokens(
-        self,
-        inputs: Mapping[str, Any],
-        training: bool | None,
-        return_all_layers: bool,
-        pooled_only: bool,
-    ) -> dict[str, Any]:
-        """Encodes a batch without its padding; see the class."""
-        packed = inputs.get("sequence_ids")
-        places = TokenPlaces(inputs["input_mask"], self.config.causal, packed)
-        positions = inputs.get("position_ids")
-        embedded = hidden = self.embeddings(
-            places.tokens(inputs["input_ids"]),
-            places.tokens(inputs["segment_ids"]),
-            places.positions()
-            if positions is None
-            else places.tokens(positions),
-            training=training,
-        )
-        # Of a row of several sequences no single token is pooled.
-        cls_only = pooled_only and packed is None
-        layers = []
-        for block in self.blocks:
-            attend = functools.partial(
-                block.of_tokens,
-                places=places,
-                cls_only=cls_only and self._needs_pooled_alone(block),
-                training=training,
-            )
-            hidden = self._run(block, attend, hidden, training)
-            layers.append(hidden)
-        if self.bilstm is not None:
-            sequence, ends = self.bilstm(
-                places.padded(hidden), inputs["input_mask"]
-            )
-            outputs = {"pooled_output": self.pooler(ends[:, None])}
-            if not pooled_only:
-                outputs["sequence_output"] = sequence
-        elif cls_only:
-            outputs = {"pooled_output": self.pooler(hidden)}
-        else:
-            sequence = places.padded(hidden)
-            if packed is None and "cls_positions" not in inputs:
-                pooled = self.pooler(places.pooled(hidden))
-            else:
-                last = self._last_positions(inputs)
-                pooled = self._pool(sequence, inputs, last)
-            outputs = {"pooled_output": pooled}
-            if not pooled_only:
-                outputs["sequence_output"] = sequence
-        if return_all_layers:
-            outputs["all_encoder_layers"] = tuple(map(places.padded, layers))
-            outputs["embedding_output"] = places.padded(embedded)
-        return outputs
 
     def _run(
         self,

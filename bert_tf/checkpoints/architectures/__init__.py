@@ -1,0 +1,1 @@
+"""Tables of names, a file for each architecture."""

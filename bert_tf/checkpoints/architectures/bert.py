@@ -1,0 +1,250 @@
+"""BERT's arrays under the names of every family.
+
+Our names are those of Google's TF1 checkpoints. Google has no names for token
+classification, multiple choice and a BiLSTM; ours follow its form.
+"""
+
+from bert_tf.checkpoints.parts import (
+    BILSTM,
+    CLASSIFIER,
+    MASKED_LM,
+    MULTIPLE_CHOICE,
+    NEXT_SENTENCE,
+    POOLER,
+    SPAN,
+    TOKEN_CLASSIFIER,
+    HuggingFaceForm,
+    Kind,
+    Names,
+    Part,
+)
+
+_HIDDEN, _INNER = "hidden_size", "intermediate_size"
+_ATTENTION = "attention_size"
+_SQUARE = (_HIDDEN, _HIDDEN)
+_EMBEDDINGS = (
+    Part(
+        Kind.TABLE,
+        "bert/embeddings/word_embeddings",
+        ("vocab_size", _HIDDEN),
+        "bert.embeddings.word_embeddings",
+        "encoder/_embedding_layer/embeddings",
+        "model/layers/reversible_embedding",
+    ),
+    Part(
+        Kind.TABLE,
+        "bert/embeddings/token_type_embeddings",
+        ("type_vocab_size", _HIDDEN),
+        "bert.embeddings.token_type_embeddings",
+        "encoder/_type_embedding_layer/embeddings",
+        "model/layers/embedding",
+    ),
+    Part(
+        Kind.TABLE,
+        "bert/embeddings/position_embeddings",
+        ("max_position_embeddings", _HIDDEN),
+        "bert.embeddings.position_embeddings",
+        "encoder/_position_embedding_layer/embeddings",
+        "model/layers/position_embedding",
+    ),
+    Part(
+        Kind.NORM,
+        "bert/embeddings/LayerNorm",
+        (_HIDDEN,),
+        "bert.embeddings.LayerNorm",
+        "encoder/_embedding_norm_layer",
+        "model/layers/layer_normalization",
+    ),
+)
+_OURS, _THEIRS = "bert/encoder/layer_{}", "bert.encoder.layer.{}"
+_GARDEN = "encoder/_transformer_layers/{}"
+_HUB = "model/layers/transformer_encoder{}"
+_LAYER = (
+    *(
+        Part(
+            Kind.DENSE,
+            f"{_OURS}/attention/self/{name}",
+            (_HIDDEN, _ATTENTION),
+            f"{_THEIRS}.attention.self.{name}",
+            f"{_GARDEN}/_attention_layer/_{name}_dense",
+            f"{_HUB}/_self_attention_layer/{name}_dense",
+        )
+        for name in ("query", "key", "value")
+    ),
+    Part(
+        Kind.DENSE,
+        f"{_OURS}/attention/output/dense",
+        (_ATTENTION, _HIDDEN),
+        f"{_THEIRS}.attention.output.dense",
+        f"{_GARDEN}/_attention_layer/_output_dense",
+        f"{_HUB}/_self_attention_layer/output_dense",
+    ),
+    Part(
+        Kind.NORM,
+        f"{_OURS}/attention/output/LayerNorm",
+        (_HIDDEN,),
+        f"{_THEIRS}.attention.output.LayerNorm",
+        f"{_GARDEN}/_attention_layer_norm",
+        f"{_HUB}/_self_attention_layer_norm",
+    ),
+    Part(
+        Kind.DENSE,
+        f"{_OURS}/intermediate/dense",
+        (_HIDDEN, _INNER),
+        f"{_THEIRS}.intermediate.dense",
+        f"{_GARDEN}/_intermediate_dense",
+        f"{_HUB}/_feedforward_intermediate_dense",
+    ),
+    Part(
+        Kind.DENSE,
+        f"{_OURS}/output/dense",
+        (_INNER, _HIDDEN),
+        f"{_THEIRS}.output.dense",
+        f"{_GARDEN}/_output_dense",
+        f"{_HUB}/_feedforward_output_dense",
+    ),
+    Part(
+        Kind.NORM,
+        f"{_OURS}/output/LayerNorm",
+        (_HIDDEN,),
+        f"{_THEIRS}.output.LayerNorm",
+        f"{_GARDEN}/_output_layer_norm",
+        f"{_HUB}/_feedforward_layer_norm",
+    ),
+)
+# Three heads share a name in transformers; its config.json says which it is.
+_HEADS = {
+    POOLER: (
+        Part(
+            Kind.DENSE,
+            "bert/pooler/dense",
+            _SQUARE,
+            "bert.pooler.dense",
+            "encoder/_pooler_layer",
+            "model/layers/dense",
+        ),
+    ),
+    MASKED_LM: (
+        Part(
+            Kind.DENSE,
+            "cls/predictions/transform/dense",
+            _SQUARE,
+            "cls.predictions.transform.dense",
+            "masked_lm/dense",
+            "task/layers/masked_lm_head/_intermediate_dense",
+        ),
+        Part(
+            Kind.NORM,
+            "cls/predictions/transform/LayerNorm",
+            (_HIDDEN,),
+            "cls.predictions.transform.LayerNorm",
+            "masked_lm/layer_norm",
+            "task/layers/masked_lm_head/_intermediate_layer_norm",
+        ),
+        Part(
+            Kind.VECTOR,
+            "cls/predictions/output_bias",
+            ("vocab_size",),
+            "cls.predictions.bias",
+            "masked_lm/bias",
+            "task/layers/masked_lm_head",
+        ),
+    ),
+    NEXT_SENTENCE: (
+        Part(
+            Kind.OUTPUT,
+            "cls/seq_relationship/",
+            (2, _HIDDEN),
+            "cls.seq_relationship",
+            "next_sentence/out_proj",
+        ),
+    ),
+    CLASSIFIER: (
+        Part(
+            Kind.OUTPUT,
+            "",
+            (None, _HIDDEN),
+            "classifier",
+            "classifier/out_proj",
+            "task/layers/dense",
+        ),
+    ),
+    SPAN: (
+        Part(
+            Kind.OUTPUT,
+            "cls/squad/",
+            (2, _HIDDEN),
+            "qa_outputs",
+            "span_labeling",
+        ),
+    ),
+    TOKEN_CLASSIFIER: (
+        Part(
+            Kind.OUTPUT,
+            "cls/token_classification/",
+            (None, _HIDDEN),
+            "classifier",
+            "token_classifier",
+        ),
+    ),
+    MULTIPLE_CHOICE: (
+        Part(
+            Kind.OUTPUT,
+            "cls/multiple_choice/",
+            (1, _HIDDEN),
+            "classifier",
+        ),
+    ),
+    BILSTM: tuple(
+        Part(Kind.LSTM, f"bert/bilstm/{direction}", (), "")
+        for direction in ("forward", "backward")
+    ),
+}
+
+BERT = Names(
+    embeddings=_EMBEDDINGS,
+    layer=_LAYER,
+    heads=_HEADS,
+    hugging_face=HuggingFaceForm(
+        body="BertModel",
+        prefix="bert.",
+        # transformers 5.23.0, BertConfig.
+        keys={
+            "vocab_size": ("vocab_size", 30522),
+            "hidden_size": ("hidden_size", 768),
+            "num_hidden_layers": ("num_hidden_layers", 12),
+            "num_attention_heads": ("num_attention_heads", 12),
+            "intermediate_size": ("intermediate_size", 3072),
+            "hidden_act": ("hidden_act", "gelu"),
+            "hidden_dropout_prob": ("hidden_dropout_prob", 0.1),
+            "attention_probs_dropout_prob": (
+                "attention_probs_dropout_prob",
+                0.1,
+            ),
+            "max_position_embeddings": ("max_position_embeddings", 512),
+            "type_vocab_size": ("type_vocab_size", 2),
+            "initializer_range": ("initializer_range", 0.02),
+            "layer_norm_eps": ("layer_norm_eps", 1e-12),
+        },
+        fixed={
+            "position_embedding_type": "absolute",
+            "add_cross_attention": False,
+            "is_encoder_decoder": False,
+            "pruned_heads": {},
+            "quantization_config": None,
+        },
+        classes={
+            "BertModel": (),
+            "BertForPreTraining": (MASKED_LM, NEXT_SENTENCE),
+            "BertForMaskedLM": (MASKED_LM,),
+            "BertForNextSentencePrediction": (NEXT_SENTENCE,),
+            "BertForSequenceClassification": (CLASSIFIER,),
+            "BertForTokenClassification": (TOKEN_CLASSIFIER,),
+            "BertForQuestionAnswering": (SPAN,),
+            "BertForMultipleChoice": (MULTIPLE_CHOICE,),
+        },
+        words_copy="cls.predictions.decoder.weight",
+        bias="cls.predictions.bias",
+        bias_copy="cls.predictions.decoder.bias",
+    ),
+)

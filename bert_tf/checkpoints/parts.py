@@ -1,0 +1,158 @@
+"""What the tables of names are made of, a table for each architecture."""
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+from bert_tf.config import BertConfig
+
+# None stands for a size that the configuration does not have (the number of
+# labels of a head).
+Shape = tuple[int | None, ...]
+Shapes = dict[str, Shape]
+
+POOLER = "pooler"
+MASKED_LM = "masked_lm"
+NEXT_SENTENCE = "next_sentence"
+CLASSIFIER = "classifier"
+SPAN = "span"
+TOKEN_CLASSIFIER = "token_classifier"
+MULTIPLE_CHOICE = "multiple_choice"
+# Between the encoder and all of the others; there where `bilstm` is true.
+BILSTM = "bilstm"
+# Low-rank updates of the encoder's kernels; there where `lora_rank` is not 0.
+LORA = "lora"
+# Those that a fine-tuning makes.
+TASK_HEADS = (CLASSIFIER, SPAN, TOKEN_CLASSIFIER, MULTIPLE_CHOICE)
+
+# Those that score the pooled output.
+HEADS_ON_POOLER = (NEXT_SENTENCE, CLASSIFIER, MULTIPLE_CHOICE)
+
+
+class Kind(enum.Enum):
+    """What a part is made of."""
+
+    TABLE = enum.auto()
+    VECTOR = enum.auto()
+    DENSE = enum.auto()
+    NORM = enum.auto()
+    # One direction, its gates i, f, c and o side by side, as in Keras.
+    LSTM = enum.auto()
+    # The update of a kernel [in, out]: [in, rank] and [rank, out].
+    LOW_RANK = enum.auto()
+    # The last layer of a head.
+    OUTPUT = enum.auto()
+
+
+# How our names of a part's arrays end, in order.
+_ENDS = {
+    Kind.TABLE: ("",),
+    Kind.VECTOR: ("",),
+    Kind.DENSE: ("/kernel", "/bias"),
+    Kind.NORM: ("/gamma", "/beta"),
+    Kind.LSTM: ("/kernel", "/recurrent_kernel", "/bias"),
+    Kind.LOW_RANK: ("/lora_a", "/lora_b"),
+    Kind.OUTPUT: ("output_weights", "output_bias"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A part of a BERT under the names that the families give it.
+
+    {} in a name stands for the number of a layer.
+
+    Attributes:
+      kind: what it is made of.
+      ours: what our names of its arrays begin with.
+      sizes: of its first array, [rows, width], [in, out], [labels, in] or
+        [width]: attributes of `BertConfig`, numbers, or None. An LSTM's
+        follow from hidden_size.
+      hugging_face: in transformers.
+      model_garden: attributes from an object of Model Garden's to the layer;
+        empty where it has none.
+      keras_hub: path in KerasHub's files, model/ or task/; empty where it has
+        none.
+    """
+
+    kind: Kind
+    ours: str
+    sizes: tuple[str | int | None, ...]
+    hugging_face: str
+    model_garden: str = ""
+    keras_hub: str = ""
+
+    def of_layer(self, number: int) -> "Part":
+        """The part of one layer."""
+        return dataclasses.replace(
+            self,
+            ours=self.ours.format(number),
+            hugging_face=self.hugging_face.format(number),
+            model_garden=self.model_garden.format(number),
+            keras_hub=self.keras_hub.format(f"_{number}" if number else ""),
+        )
+
+    def shapes(self, config: BertConfig) -> Shapes:
+        """Our names of the part's arrays, the weights first, and shapes."""
+        names = [self.ours + end for end in _ENDS[self.kind]]
+        if self.kind is Kind.LSTM:
+            hidden = config.hidden_size
+            shapes = (hidden, 2 * hidden), (hidden // 2, 2 * hidden)
+            return dict(zip(names, (*shapes, (2 * hidden,)), strict=True))
+        first = tuple(
+            getattr(config, size) if isinstance(size, str) else size
+            for size in self.sizes
+        )
+        if self.kind is Kind.LOW_RANK:
+            (rows, columns), rank = first, config.lora_rank
+            matrices = (rows, rank), (rank, columns)
+            return dict(zip(names, matrices, strict=True))
+        second = first[:1] if self.kind is Kind.OUTPUT else first[-1:]
+        return dict(zip(names, (first, second), strict=False))
+
+
+@dataclasses.dataclass(frozen=True)
+class HuggingFaceForm:
+    """How transformers writes an architecture beside the names of arrays.
+
+    Attributes:
+      body: the class without a head. Its files have names without `prefix`.
+      prefix: what the names of the body's arrays start with elsewhere.
+      keys: of config.json, each with the field that it sets and what stands
+        for it where it is missing.
+      fixed: keys that change the computation, and their one value that we
+        compute.
+      classes: the classes and the heads that each holds beside the pooler.
+      words_copy: the masked LM's output weights, a copy of the word
+        embeddings that PyTorch keeps in step while it trains.
+      bias: the masked LM's output bias.
+      bias_copy: a copy of that; empty where there is none.
+    """
+
+    body: str
+    prefix: str
+    keys: Mapping[str, tuple[str, Any]]
+    fixed: Mapping[str, Any]
+    classes: Mapping[str, tuple[str, ...]]
+    words_copy: str
+    bias: str
+    bias_copy: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """An architecture's arrays under the names of every family.
+
+    Attributes:
+      embeddings: its parts up to the first layer.
+      layer: the parts of a layer, in order.
+      heads: the parts of each head that a model may have, the pooler among
+        them.
+      hugging_face: what transformers writes beside.
+    """
+
+    embeddings: tuple[Part, ...]
+    layer: tuple[Part, ...]
+    heads: Mapping[str, tuple[Part, ...]]
+    hugging_face: HuggingFaceForm
