@@ -24,6 +24,7 @@ def main():
     folder, steps = pathlib.Path(sys.argv[1]), int(sys.argv[2])
     half = sys.argv[3] != "float32"
     transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
     trained = transformers.BertForPreTraining.from_pretrained(folder).train()
     still = transformers.BertModel.from_pretrained(folder).eval()
     # Inference with weights of half the size, as on our side.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
-    from bert_tf.config import BertConfig
-    from bert_tf.encoders import BertEncoder
+    from bert_tf.config import BertConfig, DistilBertConfig
+    from bert_tf.encoders import BertEncoder, DistilBertEncoder
     from bert_tf.errors import UserError
     from bert_tf.extraction.embed import embed
     from bert_tf.finetuned import FinetuningRun, finetune
@@ -39,6 +39,8 @@ _HOME = {
     "BertPretrainer": "bert_tf.pretraining.pretrainer",
     "BertTokenizer": "bert_tf.text.tokenizer",
     "Checkpoint": "bert_tf.checkpoints",
+    "DistilBertConfig": "bert_tf.config",
+    "DistilBertEncoder": "bert_tf.encoders",
     "FinetuningRun": "bert_tf.finetuned",
     "LoadedModel": "bert_tf.inference.load",
     "SentencePacker": "bert_tf.text.packing_graph",
@@ -71,6 +73,8 @@ __all__ = [
     "BertPretrainer",
     "BertTokenizer",
     "Checkpoint",
+    "DistilBertConfig",
+    "DistilBertEncoder",
     "FinetuningRun",
     "LoadedModel",
     "SentencePacker",

@@ -48,6 +48,12 @@ class BertConfig(Settings):
 
     # By which files tell architectures apart; BERT's do not say.
     model_type: ClassVar[str] = "bert"
+    # Of the dense layer on the pooled token.
+    pooler_act: ClassVar[str] = "tanh"
+    # Whether pre-training trains that layer, for next sentences.
+    has_pooler: ClassVar[bool] = True
+    # Fields that may be 0.
+    _may_be_zero: ClassVar[tuple[str, ...]] = ("attention_head_size",)
 
     vocab_size: int = setting(
         dataclasses.MISSING, "number of WordPiece tokens, V"
@@ -107,7 +113,7 @@ class BertConfig(Settings):
             value = check_kind(name, kind, getattr(self, name), "BertConfig")
             if kind is float and not math.isfinite(value):
                 raise UserError(f"{name} is {value}; it must be a number.")
-            least = 0 if name == "attention_head_size" else 1
+            least = 0 if name in self._may_be_zero else 1
             # lora_rank has limits of its own.
             if kind is int and name != "lora_rank" and value < least:
                 raise UserError(
@@ -174,6 +180,21 @@ class BertConfig(Settings):
         if self.attention_head_size:
             return self.num_attention_heads * self.attention_head_size
         return self.hidden_size
+
+    @property
+    def pooled_dropout(self) -> float:
+        """Dropout on what classes and choices are scored by."""
+        return 0.1
+
+    @property
+    def span_dropout(self) -> float:
+        """Dropout on what spans are scored by."""
+        return 0.0
+
+    @property
+    def segment_limit(self) -> int:
+        """What segment_ids lie below; without segments none are read."""
+        return self.type_vocab_size or 2
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by name; later ones where they change something.
@@ -279,8 +300,58 @@ class BertConfig(Settings):
             raise UserError(f"`size`={size}: {error}") from None
 
 
+@dataclasses.dataclass(frozen=True)
+class DistilBertConfig(BertConfig):
+    """Architecture of a DistilBERT (Sanh et al. 2019, section 3).
+
+    A BERT of half the layers without segments and pooler. Classifiers put a
+    layer with ReLU in the pooler's place, so that is what ours is here.
+    """
+
+    model_type: ClassVar[str] = "distilbert"
+    pooler_act: ClassVar[str] = "relu"
+    has_pooler: ClassVar[bool] = False
+    _may_be_zero: ClassVar[tuple[str, ...]] = (
+        "attention_head_size",
+        "type_vocab_size",
+    )
+
+    num_hidden_layers: int = setting(6, "Transformer blocks, L")
+    hidden_act: str = setting(
+        "gelu_erf", f"feed-forward activation, one of {', '.join(ACTIVATIONS)}"
+    )
+    type_vocab_size: int = setting(0, "number of segments: none")
+    seq_classif_dropout: float = setting(
+        0.2, "dropout on what classes and choices are scored by"
+    )
+    qa_dropout: float = setting(0.1, "dropout on what spans are scored by")
+
+    @property
+    def pooled_dropout(self) -> float:
+        """Dropout on what classes and choices are scored by."""
+        return self.seq_classif_dropout
+
+    @property
+    def span_dropout(self) -> float:
+        """Dropout on what spans are scored by."""
+        return self.qa_dropout
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.type_vocab_size:
+            raise UserError(
+                f"type_vocab_size is {self.type_vocab_size}; a distilbert has "
+                "no segments, so it must be 0."
+            )
+        for name in ("seq_classif_dropout", "qa_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UserError(
+                    f"{name} is {getattr(self, name)}; it must lie in [0, 1)."
+                )
+
+
 ARCHITECTURES: dict[str, type[BertConfig]] = {
-    config.model_type: config for config in (BertConfig,)
+    config.model_type: config for config in (BertConfig, DistilBertConfig)
 }
 
 

@@ -19,6 +19,8 @@ CLASSES = {
     "BertEncoder": "bert_tf.encoders.bert",
     "BertPretrainer": "bert_tf.pretraining.pretrainer",
     "Dense": "bert_tf.layers.base",
+    "DistilBertBlock": "bert_tf.encoders.distilbert",
+    "DistilBertEncoder": "bert_tf.encoders.distilbert",
     "Dropout": "bert_tf.layers.base",
     "Embeddings": "bert_tf.layers.embeddings",
     "FeatureTagger": "bert_tf.finetuning.token_classification.features",

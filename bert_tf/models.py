@@ -31,7 +31,7 @@ from bert_tf.named_weights import (
 def bert_classifier(
     encoder: BertEncoder,
     num_classes: int,
-    dropout: float = 0.1,
+    dropout: float | None = None,
     unpadded: bool = False,
 ) -> keras.Model:
     """Puts a classification layer on the pooled output.
@@ -43,7 +43,8 @@ def bert_classifier(
     Args:
       encoder: a `BertEncoder`, whose weights the model shares.
       num_classes: number of classes C; 1 for regression.
-      dropout: dropout on the pooled output.
+      dropout: dropout on the pooled output; None takes the architecture's, 0.1
+        of a BERT.
       unpadded: computes on the tokens alone; see `BertEncoder`.
 
     Returns:
@@ -54,6 +55,8 @@ def bert_classifier(
       UserError: num_classes is below 1, or dropout lies outside [0, 1).
     """
     _check(encoder, num_classes, dropout)
+    if dropout is None:
+        dropout = encoder.config.pooled_dropout
     inputs = _inputs(None)
     outputs = encoder(inputs, pooled_only=True, unpadded=unpadded)
     pooled = outputs["pooled_output"]
@@ -99,7 +102,8 @@ def bert_span_labeler(
     """Scores every token as the start and as the end of an answer.
 
     Devlin et al. 2019, section 4.2; google-research/bert, run_squad.py,
-    create_model: a linear layer without dropout, softmax over all positions.
+    create_model: a linear layer, softmax over all positions; dropout before it
+    where the architecture has that, which a BERT has not.
 
     Args:
       encoder: a `BertEncoder`, whose weights the model shares.
@@ -114,10 +118,11 @@ def bert_span_labeler(
     Raises:
       UserError: `encoder` is no BertEncoder.
     """
-    _check(encoder, 2, 0.0)
+    _check(encoder, 2, None)
     inputs = _inputs(None)
     sequence = encoder(inputs, unpadded=unpadded)["sequence_output"]
-    logits = _head(encoder, sequence, SPAN, 2, 0.0)
+    dropout = encoder.config.span_dropout
+    logits = _head(encoder, sequence, SPAN, 2, dropout)
     return keras.Model(
         inputs,
         {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1]},
@@ -126,7 +131,9 @@ def bert_span_labeler(
 
 
 def bert_multiple_choice(
-    encoder: BertEncoder, dropout: float = 0.1, unpadded: bool = False
+    encoder: BertEncoder,
+    dropout: float | None = None,
+    unpadded: bool = False,
 ) -> keras.Model:
     """Scores several texts of a row against each other.
 
@@ -136,7 +143,8 @@ def bert_multiple_choice(
 
     Args:
       encoder: a `BertEncoder`, whose weights the model shares.
-      dropout: dropout on the pooled output.
+      dropout: dropout on the pooled output; None takes the architecture's, 0.1
+        of a BERT.
       unpadded: computes on the tokens alone; see `BertEncoder`. Choices that a
         row lacks need a token too.
 
@@ -148,6 +156,8 @@ def bert_multiple_choice(
       UserError: dropout lies outside [0, 1).
     """
     _check(encoder, 1, dropout)
+    if dropout is None:
+        dropout = encoder.config.pooled_dropout
     inputs = _inputs(None, None)
     merged = {
         name: _MergeChoices(name=f"merge_{name}")(value)
@@ -188,7 +198,7 @@ class _SplitChoices(keras.layers.Layer):
         return keras.KerasTensor(merged.shape[:2], dtype=scores.dtype)
 
 
-def _check(encoder: Any, num_classes: int, dropout: float) -> None:
+def _check(encoder: Any, num_classes: int, dropout: float | None) -> None:
     if not isinstance(encoder, BertEncoder):
         raise UserError(
             f"encoder is {encoder!r}; it takes a BertEncoder, for example "
@@ -196,7 +206,7 @@ def _check(encoder: Any, num_classes: int, dropout: float) -> None:
         )
     if num_classes < 1:
         raise UserError(f"num_classes is {num_classes}; it must be at least 1.")
-    if not 0 <= dropout < 1:
+    if dropout is not None and not 0 <= dropout < 1:
         raise UserError(f"dropout is {dropout}; it must lie in [0, 1).")
 
 

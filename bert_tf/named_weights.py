@@ -11,6 +11,7 @@ from bert_tf.checkpoints import (
     BILSTM,
     LORA,
     MASKED_LM,
+    POOLER,
     Checkpoint,
     head_shapes,
 )
@@ -23,6 +24,7 @@ from bert_tf.progress import log
 # What a config says beside sizes: arrays of any values fit the model, but
 # only with the same of these do they compute the same.
 _COMPUTATION = (
+    "model_type",
     "num_attention_heads",
     "hidden_act",
     "layer_norm_eps",
@@ -224,7 +226,11 @@ def restore_weights(
         config,
         owner,
     )
-    if missing := [head for head in drawn if head not in fresh]:
+    missing = [head for head in drawn if head not in fresh]
+    if not config.has_pooler and POOLER in missing:
+        # It comes with the head on it, which is named.
+        missing.remove(POOLER)
+    if missing:
         lacking = " and no ".join(missing)
         log(f"{checkpoint.source}: has no {lacking}; starts fresh.")
     return drawn

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import CLASSIFIER, load_checkpoint
 from bert_tf.checkpoints.checkpoint import check_labels
-from bert_tf.encoders import BertEncoder
+from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError, excerpt
 from bert_tf.finetuning.model_folder import save_model
 from bert_tf.finetuning.task_model import TaskModel
@@ -56,7 +56,8 @@ class TextClassifier(keras.Model):
       labels: names of the C classes, in the order of the logits.
       max_seq_length: longest input in tokens; what is longer is truncated.
       pairs: whether an input is a pair of texts.
-      dropout: dropout on the pooled output.
+      dropout: dropout on the pooled output; None takes the architecture's, 0.1
+        of a BERT.
       learning_rate: the peak rate of the AdamW that `fit` makes.
       name: name of the model.
 
@@ -89,7 +90,7 @@ class TextClassifier(keras.Model):
         labels: Sequence[str],
         max_seq_length: int = 128,
         pairs: bool = False,
-        dropout: float = 0.1,
+        dropout: float | None = None,
         learning_rate: float = 5e-5,
         name: str = "text_classifier",
     ):
@@ -102,7 +103,7 @@ class TextClassifier(keras.Model):
                 f"`max_seq_length`={max_seq_length}: it takes {least} to "
                 f"{longest} (max_position_embeddings)."
             )
-        if pairs and config.type_vocab_size < 2:
+        if pairs and config.segment_limit < 2:
             raise UserError(
                 "`pairs`=True: the encoder's type_vocab_size is 1, so it "
                 "cannot tell two texts apart; choose another model."
@@ -125,7 +126,7 @@ class TextClassifier(keras.Model):
         labels: Sequence[str] | None = None,
         max_seq_length: int = 128,
         pairs: bool = False,
-        dropout: float = 0.1,
+        dropout: float | None = None,
         learning_rate: float = 5e-5,
         dtype: Any = None,
     ) -> Self:
@@ -151,7 +152,7 @@ class TextClassifier(keras.Model):
                 "labels=['negative', 'positive']."
             )
         model = cls(
-            BertEncoder(checkpoint.config, dtype=dtype),
+            encoder_class(checkpoint.config)(checkpoint.config, dtype=dtype),
             BertTokenizer.from_checkpoint(source),
             labels,
             max_seq_length,

@@ -96,7 +96,7 @@ def _next_step(folder: pathlib.Path, to: str, heads: tuple[str, ...]) -> str:
             f"python -m tools.fill_mask --model={folder} "
             '"Paris is the [MASK] of France."'
         )
-    return f'bert_tf.BertEncoder.from_checkpoint("{folder}")'
+    return f'bert_tf.embed("{folder}", ["A text."])'
 
 
 def main() -> None:

@@ -45,7 +45,7 @@ from bert_tf.checkpoints.stored import (
     stored_as_ours,
     write_stored,
 )
-from bert_tf.config import ALL_DENSE, QUERY_VALUE, BertConfig
+from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
@@ -56,20 +56,11 @@ CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
 _PREFIX = "base_model.model."
 _BASE, _DIGEST = "base_model_name_or_path", "base_model_sha256"
-# What names end with; "output.dense" is that of attention too.
-_TARGETS = {
-    QUERY_VALUE: ("query", "value"),
-    ALL_DENSE: ("query", "key", "value", "intermediate.dense", "output.dense"),
-}
 # peft has no name for a choice between texts, and puts the class there.
 _TASKS = {
     "SEQ_CLS": CLASSIFIER,
     "TOKEN_CLS": TOKEN_CLASSIFIER,
     "QUESTION_ANS": SPAN,
-}
-_CHOICE = {
-    "base_model_class": "BertForMultipleChoice",
-    "parent_library": "transformers.models.bert.modeling_bert",
 }
 # Keys that change the computation, and their one value that we compute.
 _FIXED = {
@@ -163,13 +154,13 @@ def read(folder: pathlib.Path, base: Checkpoint) -> Checkpoint:
     fields = base.config.to_dict() | {
         "lora_rank": values.get("r"),
         "lora_alpha": values.get("lora_alpha"),
-        "lora_on": _lora_on(values, path),
+        "lora_on": _lora_on(base.config, values, path),
     }
     if any(name.startswith("bert/bilstm/") for name in found):
         fields["bilstm"] = True
     config = BertConfig.from_dict(fields, str(path))
     head = _TASKS.get(str(values.get("task_type")))
-    if values.get("auto_mapping") == _CHOICE:
+    if values.get("auto_mapping") == _choice(base.config):
         head = MULTIPLE_CHOICE
     # Each array of the adapter's, and of the base what it does not hold.
     shapes = dict(found.shapes)
@@ -197,12 +188,26 @@ def read(folder: pathlib.Path, base: Checkpoint) -> Checkpoint:
     )
 
 
-def _lora_on(values: Mapping[str, Any], path: pathlib.Path) -> str:
+def _choice(config: BertConfig) -> dict[str, str]:
+    """The class of a choice between texts, as peft names it."""
+    classes, kind = (
+        names_of(type(config)).hugging_face.classes,
+        config.model_type,
+    )
+    (name,) = (n for n, heads in classes.items() if heads == (MULTIPLE_CHOICE,))
+    library = f"transformers.models.{kind}.modeling_{kind}"
+    return {"base_model_class": name, "parent_library": library}
+
+
+def _lora_on(
+    config: BertConfig, values: Mapping[str, Any], path: pathlib.Path
+) -> str:
     given = values.get("target_modules")
-    for lora_on, targets in _TARGETS.items():
+    all_targets = names_of(type(config)).hugging_face.targets
+    for lora_on, targets in all_targets.items():
         if isinstance(given, list) and sorted(given) == sorted(targets):
             return lora_on
-    known = " or ".join(json.dumps(targets) for targets in _TARGETS.values())
+    known = " or ".join(map(json.dumps, all_targets.values()))
     raise UserError(
         f"{path}: target_modules is {json.dumps(given)}; {known} can be read."
     )
@@ -232,13 +237,13 @@ def write(
     values = {
         "peft_type": "LORA",
         "task_type": task,
-        "auto_mapping": None if task else _CHOICE,
+        "auto_mapping": None if task else _choice(config),
         **_base_keys(base.source),
         _DIGEST: digest(base),
         "r": config.lora_rank,
         "lora_alpha": config.lora_alpha,
         "lora_dropout": 0.0,
-        "target_modules": list(_TARGETS[config.lora_on]),
+        "target_modules": list(names.hugging_face.targets[config.lora_on]),
         "modules_to_save": [
             names.heads[part][0]
             .hugging_face.removeprefix(names.hugging_face.prefix)

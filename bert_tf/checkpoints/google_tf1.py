@@ -139,6 +139,11 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
       UserError: the model is causal.
     """
     config = checkpoint.config
+    if type(config) is not BertConfig:
+        raise UserError(
+            f"model_type is {config.model_type}: google-research/bert has no "
+            "names for its arrays; write the bert_tf or hugging_face layout."
+        )
     if config.causal:
         raise UserError(
             "causal is true: google-research/bert computes no causal model; "

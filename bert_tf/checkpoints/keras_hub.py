@@ -1,4 +1,4 @@
-"""KerasHub (keras_nlp) presets of its BertBackbone.
+"""KerasHub (keras_nlp) presets, of its BertBackbone and relatives of that.
 
 config.json          the architecture, as Keras writes an object's arguments
 model.weights.h5     the encoder with its pooler; or model.weights.json, which
@@ -14,17 +14,17 @@ files are read as they are, without building the model.
 import dataclasses
 import json
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.h5_file import open_h5_arrays
-from bert_tf.checkpoints.layout import all_parts, by_attention_head
+from bert_tf.checkpoints.layout import all_parts, by_attention_head, names_of
 from bert_tf.checkpoints.parts import (
     Kind,
 )
 from bert_tf.checkpoints.stored import Stored, read_stored
-from bert_tf.config import BertConfig
+from bert_tf.config import ARCHITECTURES, BertConfig
 from bert_tf.errors import UserError, refuse_faults
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.recipe import check_kind, read_json_object
@@ -34,20 +34,13 @@ WEIGHTS_FILE = "model.weights.h5"
 SHARDS_FILE = "model.weights.json"
 TASK_FILE = "task.json"
 TASK_WEIGHTS_FILE = "task.weights.h5"
-# Arguments of BertBackbone and what they set here.
-_ARGUMENTS = {
-    "vocabulary_size": (int, ("vocab_size",)),
-    "num_layers": (int, ("num_hidden_layers",)),
-    "num_heads": (int, ("num_attention_heads",)),
-    "hidden_dim": (int, ("hidden_size",)),
-    "intermediate_dim": (int, ("intermediate_size",)),
-    "dropout": (float, ("hidden_dropout_prob", "attention_probs_dropout_prob")),
-    "max_sequence_length": (int, ("max_position_embeddings",)),
-    "num_segments": (int, ("type_vocab_size",)),
-}
 # Arguments of every Keras layer.
 _LAYER_ARGUMENTS = ("name", "trainable", "dtype")
-_TASKS = ("BertMaskedLM", "BertTextClassifier", "BertClassifier")
+# Each architecture's form by the name of its backbone.
+_FORMS = {
+    names_of(config).keras_hub.backbone: (config, names_of(config).keras_hub)
+    for config in ARCHITECTURES.values()
+}
 _IGNORED = (
     r"(model|task)/optimizer/.*",
     # States of the dropout layers' random numbers, in older files.
@@ -66,7 +59,7 @@ def read(folder: pathlib.Path) -> Checkpoint:
     found = _model_arrays(folder)
     labels = None
     if (folder / TASK_FILE).exists():
-        labels = _read_task(folder)
+        labels = _read_task(folder, names_of(type(config)).keras_hub.tasks)
     if (folder / TASK_WEIGHTS_FILE).exists():
         head = _read_file(folder / TASK_WEIGHTS_FILE)
         found = _joined(found, head, folder)
@@ -96,16 +89,18 @@ def _read_object(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
 
 def _read_config(path: pathlib.Path) -> BertConfig:
     name, arguments = _read_object(path)
-    if name != "BertBackbone":
+    if name not in _FORMS:
         raise UserError(
-            f"{path}: the preset is a {name}; only BertBackbone is a BERT."
+            f"{path}: the preset is a {name}; it takes one of "
+            f"{', '.join(_FORMS)}."
         )
-    known = {*_ARGUMENTS, *_LAYER_ARGUMENTS}
+    config, form = _FORMS[name]
+    known = {*form.arguments, *_LAYER_ARGUMENTS}
     faults = {
-        "missing": sorted(set(_ARGUMENTS) - set(arguments)),
+        "missing": sorted(set(form.arguments) - set(arguments)),
         "unknown": sorted(set(arguments) - known),
     }
-    refuse_faults(f"{path}: other arguments than BertBackbone's", faults)
+    refuse_faults(f"{path}: other arguments than {name}'s", faults)
     policy = arguments.get("dtype")
     if isinstance(policy, dict) and policy.get("class_name") != "DTypePolicy":
         raise UserError(
@@ -113,21 +108,20 @@ def _read_config(path: pathlib.Path) -> BertConfig:
             "presets cannot be read, only floating-point ones."
         )
     values: dict[str, Any] = {}
-    for argument, (kind, fields) in _ARGUMENTS.items():
+    for argument, (kind, fields) in form.arguments.items():
         value = check_kind(argument, kind, arguments[argument], str(path))
         values |= dict.fromkeys(fields, value)
     try:
-        # bert_backbone.py: gelu_approximate and 1e-12 throughout.
-        return BertConfig(**values, hidden_act="gelu", layer_norm_eps=1e-12)
+        return config(**values, **form.computation)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
 
 
-def _read_task(folder: pathlib.Path) -> int | None:
+def _read_task(folder: pathlib.Path, tasks: Sequence[str]) -> int | None:
     """The number of labels of a classifier; None for another task."""
     path = folder / TASK_FILE
     name, arguments = _read_object(path)
-    if name in _TASKS and not (folder / TASK_WEIGHTS_FILE).exists():
+    if name in tasks and not (folder / TASK_WEIGHTS_FILE).exists():
         raise UserError(
             f"{path}: is there for a {name}, but not its {TASK_WEIGHTS_FILE}."
         )

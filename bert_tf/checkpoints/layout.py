@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 
 from bert_tf.checkpoints.architectures.bert import BERT
+from bert_tf.checkpoints.architectures.distilbert import DISTILBERT
 from bert_tf.checkpoints.parts import (
     BILSTM,
     LORA,
@@ -17,9 +18,9 @@ from bert_tf.checkpoints.parts import (
     Shape,
     Shapes,
 )
-from bert_tf.config import ALL_DENSE, BertConfig
+from bert_tf.config import ALL_DENSE, BertConfig, DistilBertConfig
 
-_NAMES = {BertConfig: BERT}
+_NAMES = {BertConfig: BERT, DistilBertConfig: DISTILBERT}
 
 
 def names_of(architecture: type[BertConfig]) -> Names:

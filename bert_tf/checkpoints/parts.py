@@ -128,6 +128,8 @@ class HuggingFaceForm:
         embeddings that PyTorch keeps in step while it trains.
       bias: the masked LM's output bias.
       bias_copy: a copy of that; empty where there is none.
+      targets: what names of kernels with low-rank updates end with, by the
+        configuration's `lora_on`.
     """
 
     body: str
@@ -138,6 +140,24 @@ class HuggingFaceForm:
     words_copy: str
     bias: str
     bias_copy: str
+    targets: Mapping[str, tuple[str, ...]]
+
+
+@dataclasses.dataclass(frozen=True)
+class KerasHubForm:
+    """How KerasHub writes an architecture beside the names of arrays.
+
+    Attributes:
+      backbone: the class without a head.
+      arguments: its arguments, with the type of each and the fields it sets.
+      computation: fields that are the same for every preset.
+      tasks: classes with a head.
+    """
+
+    backbone: str
+    arguments: Mapping[str, tuple[type, tuple[str, ...]]]
+    computation: Mapping[str, Any]
+    tasks: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,9 +170,11 @@ class Names:
       heads: the parts of each head that a model may have, the pooler among
         them.
       hugging_face: what transformers writes beside.
+      keras_hub: what KerasHub writes beside.
     """
 
     embeddings: tuple[Part, ...]
     layer: tuple[Part, ...]
     heads: Mapping[str, tuple[Part, ...]]
     hugging_face: HuggingFaceForm
+    keras_hub: KerasHubForm

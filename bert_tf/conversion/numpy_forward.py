@@ -52,6 +52,8 @@ class Form:
       causal: whether a position sees only itself and earlier ones; then the
         pooler reads the last token. transformers' reads the first, and is
         left out where a causal model is read or written.
+      pooler_activation: of the dense layer on the pooled token.
+      segments: whether there is a table of segments.
     """
 
     layers: int
@@ -61,6 +63,8 @@ class Form:
     masked_lm_activation: str
     masked_lm_epsilon: float
     causal: bool = False
+    pooler_activation: str = "tanh"
+    segments: bool = True
 
 
 class SourceVariables(abc.ABC):
@@ -204,6 +208,7 @@ def _encode(
             ("segment", "segment_ids"),
             ("position", "position_ids"),
         )
+        if form.segments or table != "segment"
     )
     hidden = _normalise(hidden, source.norm("embeddings"), form.epsilon)
     # Which positions each position sees: [B, 1, S or 1, S].
@@ -310,7 +315,8 @@ def forward(
         if head in source.heads:
             outputs[f"{head}_logits"] = source.linear(hidden, head)
     if "pooler" in source.heads:
-        pooled = np.tanh(source.linear(pooled, "pooler"))
+        activate = ACTIVATIONS[source.form.pooler_activation]
+        pooled = activate(source.linear(pooled, "pooler"))
         outputs["pooled_output"] = pooled
         for head in ("next_sentence", "classifier", "multiple_choice"):
             if head in source.heads:

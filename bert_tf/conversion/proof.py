@@ -29,7 +29,7 @@ from bert_tf.checkpoints import (
 )
 from bert_tf.checkpoints.checkpoint import num_labels
 from bert_tf.conversion.numpy_forward import SourceVariables, forward
-from bert_tf.encoders import BertEncoder
+from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError
 from bert_tf.models import (
     bert_classifier,
@@ -203,7 +203,9 @@ def model_outputs(checkpoint: Checkpoint, batch: Batch) -> Batch:
     # A GPU would multiply in fewer bits than float32 has.
     with keras.device("cpu:0"):
         with _nothing_drawn():
-            encoder = BertEncoder(checkpoint.config, dtype="float32")
+            encoder = encoder_class(checkpoint.config)(
+                checkpoint.config, dtype="float32"
+            )
             model = encoder
             if MASKED_LM in heads or NEXT_SENTENCE in heads:
                 model = BertPretrainer(encoder)
@@ -288,7 +290,7 @@ def expect(
         )
     shared = shared_part(source, converted)
     source_batch, batch = random_batches(
-        shared, source.config.type_vocab_size, seed
+        shared, source.config.segment_limit, seed
     )
     # What is not finite is found when it is compared.
     with np.errstate(all="ignore"):

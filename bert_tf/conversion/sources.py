@@ -5,6 +5,7 @@ from `bert_tf.checkpoints`, so that a slip in one of the two shows as a
 difference of the outputs.
 """
 
+import dataclasses
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -44,6 +45,7 @@ def _form(
 ) -> Form:
     """What a configuration says; a key that is missing is BERT base's."""
     activation = config.get("hidden_act", "gelu").lower()
+    distilbert = config.get("model_type") == "distilbert"
     epsilon = config.get("layer_norm_eps", 1e-12)
     return Form(
         layers=config.get("num_hidden_layers", 12),
@@ -55,6 +57,8 @@ def _form(
         ],
         masked_lm_epsilon=config.get("masked_lm_layer_norm_eps") or epsilon,
         causal=config.get(causal_key, False),
+        pooler_activation="relu" if distilbert else "tanh",
+        segments=not distilbert,
     )
 
 
@@ -141,7 +145,7 @@ def _open_google(folder: pathlib.Path) -> GoogleVariables:
 
 
 class HuggingFaceVariables(SourceVariables):
-    """Names of transformers; every weight is [out, in].
+    """Names of transformers' BERT; every weight is [out, in].
 
     Args:
       config: what config.json holds.
@@ -181,6 +185,8 @@ class HuggingFaceVariables(SourceVariables):
     }
     NORM_ENDS = ("weight", "bias")
     WORD_BIAS = "cls.predictions.bias"
+    PREFIX = "bert."
+    OUTPUT = "cls.predictions.decoder."
     # transformers, activations.py, ACT2FN.
     ACTIVATIONS = {
         "gelu": "erf_gelu",
@@ -200,12 +206,12 @@ class HuggingFaceVariables(SourceVariables):
         # call a norm's weight and bias gamma and beta, and some have the bias
         # of the words under its tied name alone.
         names = {
-            name.removeprefix("bert.")
+            name.removeprefix(self.PREFIX)
             .replace("LayerNorm.gamma", "LayerNorm.weight")
             .replace("LayerNorm.beta", "LayerNorm.bias"): name
             for name in arrays
         }
-        tied = "cls.predictions.decoder.bias"
+        tied = f"{self.OUTPUT}bias"
         if tied in names:
             names.setdefault(self.WORD_BIAS, tied)
         super().__init__(
@@ -222,7 +228,7 @@ class HuggingFaceVariables(SourceVariables):
 
     def output_table(self) -> np.ndarray:
         """The masked LM head's own copy of the word table, if it has one."""
-        name = "cls.predictions.decoder.weight"
+        name = f"{self.OUTPUT}weight"
         return self.array(name) if name in self.arrays else self.table("word")
 
     def kernel_and_bias(self, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -230,10 +236,56 @@ class HuggingFaceVariables(SourceVariables):
         return self.array(f"{name}weight").T, self.array(f"{name}bias")
 
 
+class DistilBertVariables(HuggingFaceVariables):
+    """Names of transformers' DistilBERT."""
+
+    TABLES = {
+        "word": "embeddings.word_embeddings.weight",
+        "position": "embeddings.position_embeddings.weight",
+    }
+    LINEAR = {
+        "query": "transformer.layer.{}.attention.q_lin.",
+        "key": "transformer.layer.{}.attention.k_lin.",
+        "value": "transformer.layer.{}.attention.v_lin.",
+        "attention_output": "transformer.layer.{}.attention.out_lin.",
+        "intermediate": "transformer.layer.{}.ffn.lin1.",
+        "output": "transformer.layer.{}.ffn.lin2.",
+    }
+    HEADS = {
+        "pooler": "pre_classifier.",
+        "masked_lm": "vocab_transform.",
+        "span": "qa_outputs.",
+    }
+    CLASSIFIERS = {
+        "DistilBertForSequenceClassification": "classifier",
+        "DistilBertForTokenClassification": "token_classifier",
+        "DistilBertForMultipleChoice": "multiple_choice",
+    }
+    NORMS = {
+        "embeddings": "embeddings.LayerNorm.",
+        "attention": "transformer.layer.{}.sa_layer_norm.",
+        "output": "transformer.layer.{}.output_layer_norm.",
+        "masked_lm": "vocab_layer_norm.",
+    }
+    WORD_BIAS = "vocab_projector.bias"
+    PREFIX = "distilbert."
+    OUTPUT = "vocab_projector."
+
+    def __init__(self, config: Mapping[str, Any], arrays: LazyArrays) -> None:
+        # Its configuration has names of its own.
+        keys = {
+            "num_hidden_layers": config.get("n_layers", 6),
+            "num_attention_heads": config.get("n_heads", 12),
+            "hidden_act": config.get("activation", "gelu"),
+        }
+        super().__init__({**config, **keys}, arrays)
+
+
 def _open_hugging_face(folder: pathlib.Path) -> HuggingFaceVariables:
-    return HuggingFaceVariables(
-        read_json_object(folder / "config.json"), open_weights(folder)
-    )
+    config = read_json_object(folder / "config.json")
+    names = {"distilbert": DistilBertVariables}
+    opened = names.get(config.get("model_type", "bert"), HuggingFaceVariables)
+    return opened(config, open_weights(folder))
 
 
 class AdapterVariables(SourceVariables):
@@ -253,12 +305,18 @@ class AdapterVariables(SourceVariables):
         config: Mapping[str, Any],
         arrays: LazyArrays,
     ) -> None:
+        theirs = HuggingFaceVariables
+        if not base.form.segments:
+            theirs = DistilBertVariables
         names = {
-            name.removeprefix("base_model.model.").removeprefix("bert."): name
+            name.removeprefix("base_model.model.").removeprefix(
+                theirs.PREFIX
+            ): name
             for name in arrays
         }
         super().__init__(base.form, arrays.renamed(names))
         self.base = base
+        self.theirs = theirs
         self.scale = config["lora_alpha"] / config["r"]
         # Of the base's heads its pooler alone is a part of the model.
         shared = {
@@ -266,7 +324,7 @@ class AdapterVariables(SourceVariables):
             "TOKEN_CLS": "token_classifier",
             None: "multiple_choice",
         }.get(config["task_type"])
-        heads = dict(HuggingFaceVariables.HEADS)
+        heads = dict(theirs.HEADS)
         if shared is not None:
             heads[shared] = "classifier."
         self.own = {
@@ -309,7 +367,7 @@ class AdapterVariables(SourceVariables):
         outputs = self.base.linear(inputs, part, layer)
         if layer is None:
             return outputs
-        name = HuggingFaceVariables.LINEAR[part].format(layer)
+        name = self.theirs.LINEAR[part].format(layer)
         if f"{name}lora_A.weight" not in self.arrays:
             return outputs
         first, second = (
@@ -394,6 +452,33 @@ class KerasHubVariables(SourceVariables):
         return self.array(f"{name}0"), self.array(f"{name}1")
 
 
+class DistilBertHubVariables(KerasHubVariables):
+    """Paths in the files of KerasHub's DistilBertBackbone."""
+
+    _EMBEDDING = "model/layers/token_and_position_embedding/"
+    TABLES = {
+        "word": f"{_EMBEDDING}token_embedding/vars/0",
+        "position": f"{_EMBEDDING}position_embedding/vars/0",
+    }
+    HEADS = {
+        "pooler": "task/layers/dense/vars/",
+        "masked_lm": KerasHubVariables.HEADS["masked_lm"],
+        "classifier": "task/layers/dense_1/vars/",
+    }
+
+    def __init__(
+        self, config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> None:
+        super().__init__(config, arrays)
+        # distil_bert_backbone.py has the exact form.
+        self.form = dataclasses.replace(
+            self.form,
+            activation="erf_gelu",
+            pooler_activation="relu",
+            segments=False,
+        )
+
+
 def _open_keras_hub(folder: pathlib.Path) -> KerasHubVariables:
     whole = folder / "model.weights.h5"
     files = [whole] if whole.exists() else folder.glob("model_*.weights.h5")
@@ -412,8 +497,11 @@ def _open_keras_hub(folder: pathlib.Path) -> KerasHubVariables:
                     .replace("transformer_encoder/", "transformer_encoder_0/")
                 )
                 opened[f"{place}/{today}"] = arrays, name
-    return KerasHubVariables(
-        read_json_object(folder / "config.json")["config"],
+    preset = read_json_object(folder / "config.json")
+    names = {"DistilBertBackbone": DistilBertHubVariables}
+    opened_as = names.get(preset["class_name"], KerasHubVariables)
+    return opened_as(
+        preset["config"],
         LazyArrays(
             {new: arrays.shapes[old] for new, (arrays, old) in opened.items()},
             lambda new: opened[new][0][opened[new][1]],

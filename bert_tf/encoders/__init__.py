@@ -1,5 +1,17 @@
 """Encoders, a file for each architecture."""
 
+from bert_tf.config import BertConfig
 from bert_tf.encoders.bert import BertEncoder
+from bert_tf.encoders.distilbert import DistilBertEncoder
 
-__all__ = ["BertEncoder"]
+__all__ = ["BertEncoder", "DistilBertEncoder", "encoder_class"]
+
+_CLASSES = {
+    encoder.config_class: encoder
+    for encoder in (BertEncoder, DistilBertEncoder)
+}
+
+
+def encoder_class(config: BertConfig) -> type[BertEncoder]:
+    """The encoder of an architecture."""
+    return _CLASSES[type(config)]

@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
@@ -108,6 +108,10 @@ class BertEncoder(keras.Model):
         pooled_only or unpadded do not go with what else is asked for.
     """
 
+    # What an architecture has of its own.
+    config_class: ClassVar[type[BertConfig]] = BertConfig
+    block_class: ClassVar[type[TransformerBlock]] = TransformerBlock
+
     def __init__(
         self,
         config: BertConfig,
@@ -117,12 +121,17 @@ class BertEncoder(keras.Model):
         rematerialize: bool = False,
     ) -> None:
         super().__init__(name=name, dtype=dtype, trainable=trainable)
+        if type(config) is not self.config_class:
+            raise UserError(
+                f"{type(self).__name__}: config is a {type(config).__name__}; "
+                f"it takes a {self.config_class.__name__}."
+            )
         self.config = config
         self.rematerialize = rematerialize
         policy = self.dtype_policy
         self.embeddings = Embeddings(config, name="embeddings", dtype=policy)
         self.blocks = [
-            TransformerBlock(config, name=f"layer_{i}", dtype=policy)
+            self.block_class(config, name=f"layer_{i}", dtype=policy)
             for i in range(config.num_hidden_layers)
         ]
         self.bilstm = None
@@ -149,7 +158,7 @@ class BertEncoder(keras.Model):
 
     def __repr__(self) -> str:
         size = self.config.in_words(weight.shape for weight in self.weights)
-        return f"<BertEncoder name={self.name}, {size}>"
+        return f"<{type(self).__name__} name={self.name}, {size}>"
 
     def __call__(self, inputs: Mapping[str, Any], *args: Any, **kwargs: Any):
         """Checks the arguments, then calls; see the class."""
@@ -434,15 +443,16 @@ class BertEncoder(keras.Model):
         """The weights by their names in Google's TF1 checkpoints."""
         embeddings = self.embeddings
         named: NamedWeights = {
-            "bert/embeddings/word_embeddings": Weight(embeddings.word_table),
-            "bert/embeddings/token_type_embeddings": Weight(
-                embeddings.type_table
-            ),
-            "bert/embeddings/position_embeddings": Weight(
-                embeddings.position_table
-            ),
-            **norm_weights("bert/embeddings/LayerNorm", embeddings.layer_norm),
+            "bert/embeddings/word_embeddings": Weight(embeddings.word_table)
         }
+        if self.config.type_vocab_size:
+            types = Weight(embeddings.type_table)
+            named["bert/embeddings/token_type_embeddings"] = types
+        positions = Weight(embeddings.position_table)
+        named["bert/embeddings/position_embeddings"] = positions
+        named |= norm_weights(
+            "bert/embeddings/LayerNorm", embeddings.layer_norm
+        )
         for i, block in enumerate(self.blocks):
             at = f"bert/encoder/layer_{i}"
             for third, part in enumerate(("query", "key", "value")):
@@ -509,6 +519,12 @@ class BertEncoder(keras.Model):
             configuration.
         """
         checkpoint = load_checkpoint(source)
+        if type(checkpoint.config) is not cls.config_class:
+            raise UserError(
+                f"{source}: is a {checkpoint.config.model_type}, and "
+                f"{cls.__name__} a {cls.config_class.model_type}; load it with "
+                "the encoder of its architecture."
+            )
         encoder = cls(
             checkpoint.config, dtype=dtype, rematerialize=rematerialize
         )

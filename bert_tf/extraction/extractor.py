@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import POOLER, load_checkpoint
 from bert_tf.config import BertConfig
-from bert_tf.encoders import BertEncoder
+from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.layers.heads import at_positions, last_positions
@@ -224,7 +224,9 @@ class Extractor:
                 f"pooling={POOLED}: {source} has no pooler; take cls, mean or "
                 "max."
             )
-        encoder = BertEncoder(checkpoint.config, dtype=precision)
+        encoder = encoder_class(checkpoint.config)(
+            checkpoint.config, dtype=precision
+        )
         # Nobody reads a pooler that is drawn, so no line names it.
         restore(encoder, checkpoint, fresh)
         return cls(encoder, BertTokenizer.from_checkpoint(source), settings)
@@ -300,7 +302,7 @@ class Extractor:
         if not is_pair.any():
             return
         first = number + int(is_pair.argmax())
-        types = self.encoder.config.type_vocab_size
+        types = self.encoder.config.segment_limit
         if types < 2:
             raise UserError(
                 f"texts[{first}]: is a pair, and the model's type_vocab_size "

@@ -12,7 +12,7 @@ from bert_tf.checkpoints import (
     save_adapter,
     save_checkpoint,
 )
-from bert_tf.encoders import BertEncoder
+from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.finetuning.task import Task, TaskConfig
@@ -156,7 +156,9 @@ def load_model(
     """
     config = read_config(folder, task)
     checkpoint = load_checkpoint(folder)
-    encoder = BertEncoder(checkpoint.config, dtype=precision)
+    encoder = encoder_class(checkpoint.config)(
+        checkpoint.config, dtype=precision
+    )
     model = task.build(encoder, config, unpadded)
     model.restore(checkpoint)
     model.load_beside(pathlib.Path(folder))

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints import Checkpoint, keep_parts, load_checkpoint
-from bert_tf.encoders import BertEncoder
+from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.files import new_folder
 from bert_tf.finetuning.batches import prediction_batches
@@ -245,7 +245,10 @@ def _number_kept(argument: str, share: float, number: int) -> int:
 def _build(
     task: Task, config: Any, checkpoint: Checkpoint, precision: str
 ) -> TaskModel:
-    model = task.build(BertEncoder(checkpoint.config, dtype=precision), config)
+    model = task.build(
+        encoder_class(checkpoint.config)(checkpoint.config, dtype=precision),
+        config,
+    )
     if model.in_checkpoint:
         model.restore(checkpoint)
     return model

@@ -141,7 +141,7 @@ def prepare_training(
 ) -> TrainingData:
     """Reads and encodes the training and dev rows, in the run's folder."""
     by_split, config, numbers = load_and_check(task, recipe, tokenizer)
-    if config.num_segments > initial.config.type_vocab_size:
+    if config.num_segments > initial.config.segment_limit:
         raise UserError(
             f"`init_from`={recipe.init_from}: type_vocab_size is "
             f"{initial.config.type_vocab_size}, so it cannot tell the two "

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.checkpoints import HEADS_ON_POOLER
-from bert_tf.encoders import BertEncoder
+from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.files import locked
 from bert_tf.finetuning.batches import num_steps, training_batches
@@ -69,7 +69,7 @@ def train_once(
     refuse_other_folders(output_dir, recipe)
     keras.utils.set_random_seed(recipe.seed)
     with strategy.scope():
-        encoder = BertEncoder(
+        encoder = encoder_class(data.initial.config)(
             data.initial.config,
             dtype=recipe.precision,
             rematerialize=recipe.rematerialize,
@@ -181,7 +181,7 @@ def _step(
         ),
         {
             "input_ids": config.vocab_size,
-            "segment_ids": config.type_vocab_size,
+            "segment_ids": config.segment_limit,
         },
     )
 

@@ -33,15 +33,19 @@ class Embeddings(ConfiguredLayer):
     """
 
     def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
-        """Creates the tables [V, H], [types, H] and [positions, H]."""
+        """Creates the tables [V, H], [types, H] and [positions, H].
+
+        Without types there is no table of them.
+        """
         config = self.config
         hidden = config.hidden_size
         self.word_table = self.add_kernel(
             "word_embeddings", (config.vocab_size, hidden)
         )
-        self.type_table = self.add_kernel(
-            "token_type_embeddings", (config.type_vocab_size, hidden)
-        )
+        if config.type_vocab_size:
+            self.type_table = self.add_kernel(
+                "token_type_embeddings", (config.type_vocab_size, hidden)
+            )
         self.position_table = self.add_kernel(
             "position_embeddings", (config.max_position_embeddings, hidden)
         )
@@ -71,16 +75,17 @@ class Embeddings(ConfiguredLayer):
         Returns:
           float [B, S, H] in the compute dtype.
         """
-        # A product with a one-hot matrix: the gradient of a gather out of so
-        # few rows is a scatter in which all tokens collide.
-        segments = ops.one_hot(
-            segment_ids, self.config.type_vocab_size, dtype="float32"
-        )
         if word_embeddings is None:
             word_embeddings = lookup(self.word_table, input_ids)
-        embedded = ops.cast(word_embeddings, "float32") + ops.matmul(
-            segments, ops.cast(self.type_table, "float32")
-        )
+        embedded = ops.cast(word_embeddings, "float32")
+        if self.config.type_vocab_size:
+            # A product with a one-hot matrix: the gradient of a gather out of
+            # so few rows is a scatter in which all tokens collide.
+            segments = ops.one_hot(
+                segment_ids, self.config.type_vocab_size, dtype="float32"
+            )
+            types = ops.cast(self.type_table, "float32")
+            embedded = embedded + ops.matmul(segments, types)
         if position_ids is None:
             length = ops.shape(input_ids)[1]
             positions = ops.convert_to_tensor(self.position_table)[:length]

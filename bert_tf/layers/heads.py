@@ -53,7 +53,7 @@ def last_positions(
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class Pooler(ConfiguredLayer):
-    """Dense layer with tanh on the first token of a sequence ([CLS]).
+    """Dense layer on the first token of a sequence ([CLS]), tanh in a BERT.
 
     Source: google-research/bert, modeling.py, BertModel. In a causal model
     [CLS] sees only itself, so `BertEncoder` hands over the last token.
@@ -80,7 +80,8 @@ class Pooler(ConfiguredLayer):
             first = sequence_output[:, 0]
         else:
             first = at_positions(sequence_output, positions)
-        return self.project(first, self.kernel, self.bias, "tanh")
+        act = self.config.pooler_act
+        return self.project(first, self.kernel, self.bias, act)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

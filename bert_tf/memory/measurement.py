@@ -17,7 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.encoders import BertEncoder
+from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS
 from bert_tf.finetuning.task_model import ClassesObjective, TaskModel
@@ -189,14 +189,14 @@ def make_trial(
     random = np.random.default_rng(0)
     config, rows = work.config, work.batch_size
     shape = (rows, work.max_seq_length)
-    encoder = BertEncoder(
+    encoder = encoder_class(config)(
         config, dtype=work.precision, rematerialize=work.rematerialize
     )
     batch: dict[str, np.ndarray] = {
         "input_ids": random.integers(0, config.vocab_size, shape, np.int32),
         "input_mask": np.ones(shape, np.int32),
         "segment_ids": random.integers(
-            0, config.type_vocab_size, shape, np.int32
+            0, config.segment_limit, shape, np.int32
         ),
     }
     if not work.max_predictions_per_seq:

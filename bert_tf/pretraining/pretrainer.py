@@ -15,7 +15,7 @@ from bert_tf.checkpoints import (
     load_checkpoint,
 )
 from bert_tf.config import BertConfig
-from bert_tf.encoders import BertEncoder
+from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError
 from bert_tf.layers import MaskedLMHead, NextSentenceHead
 from bert_tf.named_weights import (
@@ -28,6 +28,7 @@ from bert_tf.named_weights import (
     restore_weights,
 )
 from bert_tf.pretraining.objective import (
+    MaskedLanguageModeling,
     ObjectiveTraits,
     PretrainingObjective,
 )
@@ -57,7 +58,8 @@ class BertPretrainer(keras.Model):
         Keras' global policy.
       name: name of the model.
       trainable: whether training changes the weights.
-      objective: what it is trained for; None is `PretrainingObjective()`.
+      objective: what it is trained for; None is `PretrainingObjective()`, or
+        `MaskedLanguageModeling()` of an architecture without pooler.
         Heads that the objective does not train are no trainable weights. One
         that is to be saved in Keras' files has a `get_config`, as those in
         bert_tf/pretraining/objective.py.
@@ -74,11 +76,13 @@ class BertPretrainer(keras.Model):
       A dict: masked_lm_logits float32 [B, P, V], next_sentence_logits float32
       [B, 2], and the encoder's sequence_output [B, S, H] and pooled_output
       [B, H] in the compute dtype. With cls_positions next_sentence_logits are
-      [B, K, 2] and pooled_output is [B, K, H].
+      [B, K, 2] and pooled_output is [B, K, H]. An architecture without pooler
+      has no next_sentence_logits.
 
     Raises:
       UserError: an input is missing, or S exceeds max_position_embeddings; or
-        an objective of next tokens is to train an encoder that is not causal.
+        an objective of next tokens is to train an encoder that is not causal,
+        or one of next sentences an architecture without pooler.
     """
 
     def __init__(
@@ -97,14 +101,28 @@ class BertPretrainer(keras.Model):
         self.encoder = (
             config_or_encoder
             if isinstance(config_or_encoder, BertEncoder)
-            else BertEncoder(config_or_encoder, dtype=policy)
+            else encoder_class(config_or_encoder)(
+                config_or_encoder, dtype=policy
+            )
         )
         self.config = self.encoder.config
         self.unpadded = unpadded
-        self.objective = (
-            PretrainingObjective() if objective is None else objective
-        )
+        if objective is None:
+            objective = (
+                PretrainingObjective()
+                if self.config.has_pooler
+                else MaskedLanguageModeling()
+            )
+        self.objective = objective
         self._traits = ObjectiveTraits.of(self.objective)
+        needless = [h for h in self._traits.heads if h != MASKED_LM]
+        if needless and not self.config.has_pooler:
+            raise UserError(
+                f"{type(self.objective).__name__}: trains "
+                f"{' and '.join(needless)}, and a {self.config.model_type} has "
+                "no pooler; use an objective of the masked LM alone "
+                "(`objective`=masked_lm)."
+            )
         if self._traits.reads_next_tokens and not self.config.causal:
             raise UserError(
                 f"{type(self.objective).__name__}: predicts next tokens, which "
@@ -113,9 +131,11 @@ class BertPretrainer(keras.Model):
         self.masked_lm = MaskedLMHead(
             self.config, name="masked_lm", dtype=policy
         )
-        self.next_sentence = NextSentenceHead(
-            self.config, name="next_sentence", dtype=policy
-        )
+        self.next_sentence = None
+        if self.config.has_pooler:
+            self.next_sentence = NextSentenceHead(
+                self.config, name="next_sentence", dtype=policy
+            )
         self.accuracies = [
             keras.metrics.Mean(name=name) for name in self._traits.metrics
         ]
@@ -128,7 +148,8 @@ class BertPretrainer(keras.Model):
         if self.built:
             return
         self.masked_lm.build(None)
-        self.next_sentence.build(None)
+        if self.next_sentence is not None:
+            self.next_sentence.build(None)
         self.built = True
 
     @property
@@ -166,7 +187,7 @@ class BertPretrainer(keras.Model):
         left_out = {
             id(weight)
             for head, layer in heads.items()
-            if head not in self._traits.heads
+            if head not in self._traits.heads and layer is not None
             for weight in layer.weights
         }
         return [v for v in variables if id(v) not in left_out]
@@ -189,17 +210,17 @@ class BertPretrainer(keras.Model):
         outputs = self.encoder(
             inputs, training=training, unpadded=self.unpadded
         )
-        return {
+        logits = {
             "masked_lm_logits": self.masked_lm(
                 outputs["sequence_output"],
                 inputs["masked_lm_positions"],
                 self.encoder.embeddings.word_table,
-            ),
-            "next_sentence_logits": self.next_sentence(
-                outputs["pooled_output"]
-            ),
-            **outputs,
+            )
         }
+        if self.next_sentence is not None:
+            follows = self.next_sentence(outputs["pooled_output"])
+            logits["next_sentence_logits"] = follows
+        return logits | outputs
 
     def compute_output_spec(
         self, inputs: Mapping[str, Any], training: bool | None = None
@@ -211,15 +232,15 @@ class BertPretrainer(keras.Model):
         def logits(shape: tuple[int | None, ...], size: int) -> Any:
             return keras.KerasTensor((*shape, size), dtype="float32")
 
-        return {
+        found = {
             "masked_lm_logits": logits(
                 inputs["masked_lm_positions"].shape, self.config.vocab_size
-            ),
-            "next_sentence_logits": logits(
-                encoded["pooled_output"].shape[:-1], 2
-            ),
-            **encoded,
+            )
         }
+        if self.next_sentence is not None:
+            rows = encoded["pooled_output"].shape[:-1]
+            found["next_sentence_logits"] = logits(rows, 2)
+        return found | encoded
 
     def _check_inputs(self, inputs: Mapping[str, Any]) -> None:
         self.encoder.check_inputs(inputs)
@@ -273,16 +294,17 @@ class BertPretrainer(keras.Model):
         """The weights by their names in Google's TF1 checkpoints."""
         words, follows = self.masked_lm, self.next_sentence
         at = "cls/predictions/transform"
-        return {
+        named = {
             **self.encoder.named_weights(),
             **dense_weights(f"{at}/dense", words.transform),
             **norm_weights(f"{at}/LayerNorm", words.layer_norm),
             "cls/predictions/output_bias": Weight(words.output_bias),
-            "cls/seq_relationship/output_weights": Weight(
-                follows.output_weights
-            ),
-            "cls/seq_relationship/output_bias": Weight(follows.output_bias),
         }
+        if follows is not None:
+            at = "cls/seq_relationship"
+            named[f"{at}/output_weights"] = Weight(follows.output_weights)
+            named[f"{at}/output_bias"] = Weight(follows.output_bias)
+        return named
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """The weights as float32 arrays with Google's TF1 names and shapes."""

@@ -17,7 +17,7 @@ from bert_tf.checkpoints import (
     save_checkpoint,
 )
 from bert_tf.config import BertConfig
-from bert_tf.encoders import BertEncoder
+from bert_tf.encoders import encoder_class
 from bert_tf.files import locked, sync, written_beside
 from bert_tf.models import restore
 from bert_tf.pretraining.objective import (
@@ -125,7 +125,7 @@ def _run(
     refuse_other_folders(output_dir, recipe)
     keras.utils.set_random_seed(recipe.seed)
     with strategy.scope():
-        encoder = BertEncoder(
+        encoder = encoder_class(config)(
             config,
             dtype=recipe.precision,
             rematerialize=recipe.rematerialize,
@@ -152,7 +152,7 @@ def _run(
             limits={
                 "input_ids": config.vocab_size,
                 "masked_lm_ids": config.vocab_size,
-                "segment_ids": config.type_vocab_size,
+                "segment_ids": config.segment_limit,
             },
         )
     output_dir.mkdir(parents=True, exist_ok=True)

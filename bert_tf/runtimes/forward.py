@@ -9,6 +9,7 @@ names in a checkpoint. Whoever writes a file compares it with the Keras model.
 """
 
 import abc
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -235,8 +236,9 @@ class PlainBert:
                 ("token_type_embeddings", segment_ids),
                 ("position_embeddings", positions),
             )
+            if ids is not segment_ids or self._config.type_vocab_size
         ]
-        embedded = ops.add(ops.add(parts[0], parts[1]), parts[2])
+        embedded = functools.reduce(ops.add, parts)
         return self._normalise(embedded, "bert/embeddings/LayerNorm")
 
     def _normalise(self, values: Any, name: str) -> Any:
@@ -303,7 +305,7 @@ class PlainBert:
 
     def _pool(self, token: Any) -> Any:
         pooled = self._dense(token, "bert/pooler/dense")
-        pooled = self._ops.activate("tanh", pooled)
+        pooled = self._ops.activate(self._config.pooler_act, pooled)
         return self._ops.reshape(pooled, (0, -1))
 
     def _score(self, head: str, hidden: Any) -> Any:

@@ -16,7 +16,7 @@ from bert_tf.checkpoints import (
     Checkpoint,
     load_checkpoint,
 )
-from bert_tf.encoders import BertEncoder
+from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError
 from bert_tf.finetuning.model_folder import (
     TASK_FILE,
@@ -111,7 +111,7 @@ def _fine_tuned(
     dtype: str,
 ) -> TextModel:
     """A model with a head, used as its task.json says."""
-    encoder = BertEncoder(checkpoint.config, dtype=dtype)
+    encoder = encoder_class(checkpoint.config)(checkpoint.config, dtype=dtype)
     if head == CLASSIFIER:
         config = read_config_as(folder, TextClassificationConfig)
         model = bert_classifier(encoder, config.num_outputs, unpadded=True)

@@ -14,10 +14,12 @@ from bert_tf.checkpoints.parts import (
     SPAN,
     TOKEN_CLASSIFIER,
     HuggingFaceForm,
+    KerasHubForm,
     Kind,
     Names,
     Part,
 )
+from bert_tf.config import ALL_DENSE, QUERY_VALUE
 
 _HIDDEN, _INNER = "hidden_size", "intermediate_size"
 _ATTENTION = "attention_size"
@@ -246,5 +248,35 @@ BERT = Names(
         words_copy="cls.predictions.decoder.weight",
         bias="cls.predictions.bias",
         bias_copy="cls.predictions.decoder.bias",
+        targets={
+            QUERY_VALUE: ("query", "value"),
+            # "output.dense" is that of attention too.
+            ALL_DENSE: (
+                "query",
+                "key",
+                "value",
+                "intermediate.dense",
+                "output.dense",
+            ),
+        },
+    ),
+    keras_hub=KerasHubForm(
+        backbone="BertBackbone",
+        arguments={
+            "vocabulary_size": (int, ("vocab_size",)),
+            "num_layers": (int, ("num_hidden_layers",)),
+            "num_heads": (int, ("num_attention_heads",)),
+            "hidden_dim": (int, ("hidden_size",)),
+            "intermediate_dim": (int, ("intermediate_size",)),
+            "dropout": (
+                float,
+                ("hidden_dropout_prob", "attention_probs_dropout_prob"),
+            ),
+            "max_sequence_length": (int, ("max_position_embeddings",)),
+            "num_segments": (int, ("type_vocab_size",)),
+        },
+        # bert_backbone.py: gelu_approximate and 1e-12 throughout.
+        computation={"hidden_act": "gelu", "layer_norm_eps": 1e-12},
+        tasks=("BertMaskedLM", "BertTextClassifier", "BertClassifier"),
     ),
 )

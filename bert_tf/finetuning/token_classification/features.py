@@ -25,7 +25,7 @@ from bert_tf.checkpoints import (
     write_arrays,
 )
 from bert_tf.checkpoints.layout import encoder_shapes
-from bert_tf.encoders import BertEncoder
+from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS, INPUT_MASK
 from bert_tf.files import written_beside
@@ -139,7 +139,9 @@ class FeatureRows(WordRows):
 
     def _computed(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Words by number, and their vectors [words, K, H]."""
-        encoder = BertEncoder(self.checkpoint.config, dtype=self.precision)
+        encoder = encoder_class(self.checkpoint.config)(
+            self.checkpoint.config, dtype=self.precision
+        )
         # Nobody reads the pooler.
         restore(encoder, self.checkpoint, [POOLER])
         signature = {
