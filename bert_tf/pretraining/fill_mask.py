@@ -9,6 +9,7 @@ from bert_tf.checkpoints import (
     MASKED_LM,
     NEXT_SENTENCE,
     POOLER,
+    head_shapes,
     load_checkpoint,
 )
 from bert_tf.config import BertConfig
@@ -71,7 +72,8 @@ class MaskFiller:
         _refuse_causal(source, checkpoint.config)
         model = BertPretrainer(checkpoint.config)
         # Of no use here, so it is no matter whether they are fresh.
-        restore(model, checkpoint, fresh=(POOLER, NEXT_SENTENCE))
+        unread = {POOLER, NEXT_SENTENCE} & set(head_shapes(model.config))
+        restore(model, checkpoint, fresh=sorted(unread))
         return cls(model, BertTokenizer.from_checkpoint(source))
 
     def __call__(self, text: str, top_k: int = 5) -> list[list[Candidate]]:

@@ -138,7 +138,8 @@ def _run(
             unpadded=packed and not needs_static_shapes(strategy),
         )
         # What is not trained stays as init_from has it, or is left out.
-        untrained = set(PRETRAINING_HEADS).difference(traits.heads)
+        heads = set(PRETRAINING_HEADS).intersection(head_shapes(config))
+        untrained = heads.difference(traits.heads)
         left_out = untrained.difference(initial.heads if initial else ())
         if initial is not None:
             restore(model, initial, sorted(left_out))
