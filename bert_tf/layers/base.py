@@ -173,6 +173,7 @@ class ConfiguredLayer(keras.layers.Layer):
         bias: Any,
         hidden_act: str = "linear",
         update: LowRank | None = None,
+        training: bool | None = None,
     ) -> Any:
         """activation(inputs @ kernel + bias), one product of two matrices.
 
@@ -185,6 +186,7 @@ class ConfiguredLayer(keras.layers.Layer):
           bias: float [O].
           hidden_act: the activation; see `activate`.
           update: is added to the kernel, which is not made for that.
+          training: whether gradients will be asked for.
 
         Returns:
           float [..., O] in the compute dtype.
@@ -196,7 +198,11 @@ class ConfiguredLayer(keras.layers.Layer):
             low = ops.matmul(rows, self.compute(update.a))
             added = ops.matmul(low, self.compute(update.b * scale))
             rows = activate(hidden_act, product(*parts) + added)
-        elif hidden_act.startswith("gelu") and self.compute_dtype != "float32":
+        elif (
+            hidden_act.startswith("gelu")
+            and self.compute_dtype != "float32"
+            and not training
+        ):
             rows = gelu_product(*parts, hidden_act)
         else:
             rows = activate(hidden_act, product(*parts))
@@ -251,10 +257,15 @@ class Dense(ConfiguredLayer):
         if self.config.lora_rank:
             self.update = self.add_low_rank("", inputs, self.units)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Maps float [..., I] to float [..., O] in the compute dtype."""
         return self.project(
-            inputs, self.kernel, self.bias, self.hidden_act, self.update
+            inputs,
+            self.kernel,
+            self.bias,
+            self.hidden_act,
+            self.update,
+            training,
         )
 
     def get_config(self) -> dict[str, Any]:

@@ -134,6 +134,6 @@ class TransformerBlock(ConfiguredLayer):
             self.attention_output(context), training=training
         )
         hidden = self.attention_norm(ops.add(hidden, attended))
-        inner = self.intermediate(hidden)
+        inner = self.intermediate(hidden, training=training)
         outer = self.output_dropout(self.output_dense(inner), training=training)
         return self.output_norm(ops.add(hidden, outer))

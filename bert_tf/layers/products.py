@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import keras
 from keras import ops
 
 from bert_tf.errors import UserError
@@ -45,23 +46,38 @@ def gelu(inputs: Any) -> Any:
       A tensor of the same shape and dtype.
     """
 
+    half = keras.backend.standardize_dtype(inputs.dtype) != "float32"
+
     def gradient(*args: Any, upstream: Any = None) -> Any:
         # TensorFlow hands the gradient over by position, JAX by name.
         upstream = args[0] if upstream is None else upstream
-        slope = _gelu_slope(ops.cast(inputs, "float32"))
+        # A slope that is computed early is kept, in twice the size.
+        x = after(inputs, upstream) if half else inputs
+        slope = _gelu_slope(ops.cast(x, "float32"))
         return ops.cast(ops.cast(upstream, "float32") * slope, inputs.dtype)
 
+    if half:
+        x = ops.cast(inputs, "float32")
+        share = _gelu_share(x, ops.square(x))
+        return ops.cast(x * share, inputs.dtype), gradient
     return ops.gelu(inputs, approximate=True), gradient
+
+
+def _gelu_share(x: Any, square: Any) -> Any:
+    """sigmoid(2 u) of u = sqrt(2 / pi) (x + 0.044715 x^3), float32.
+
+    `gelu` is x times this, as tanh(u) is 2 sigmoid(2 u) - 1.
+    """
+    return ops.sigmoid(x * (2 * _CUBIC * square + 2 * _LINEAR))
 
 
 def _gelu_slope(x: Any) -> Any:
     """The derivative of `gelu`, float32.
 
-    With s = sigmoid(2 u), of u = sqrt(2 / pi) (x + 0.044715 x^3), gelu is x s
-    and its derivative s (1 + (1 - s) x 2 du/dx).
+    With s = sigmoid(2 u) it is s (1 + (1 - s) x 2 du/dx).
     """
     square = ops.square(x)
-    share = ops.sigmoid(x * (2 * _CUBIC * square + 2 * _LINEAR))
+    share = _gelu_share(x, square)
     steepness = x * (6 * _CUBIC * square + 2 * _LINEAR)
     return share * (1.0 + (1.0 - share) * steepness)
 
@@ -71,7 +87,7 @@ def gelu_erf(inputs: Any) -> Any:
     """The exact Gaussian error linear unit, x Phi(x).
 
     Hendrycks and Gimpel 2016, section 2. The gradient, in float32, takes the
-    input and Phi(x) of the forward pass.
+    input and, of float32, Phi(x) of the forward pass.
 
     Args:
       inputs: float tensor of any shape.
@@ -79,13 +95,20 @@ def gelu_erf(inputs: Any) -> Any:
     Returns:
       A tensor of the same shape and dtype.
     """
+    half = keras.backend.standardize_dtype(inputs.dtype) != "float32"
     x = ops.cast(inputs, "float32")
     z = x * _ROOT_HALF
     probability = 0.5 * ops.erf(z) + 0.5
 
     def gradient(*args: Any, upstream: Any = None) -> Any:
         upstream = args[0] if upstream is None else upstream
-        slope = probability + _tilt(z)
+        share, place = probability, z
+        if half:
+            # What is kept in float32 would be twice as large as the input.
+            late = ops.cast(after(inputs, upstream), "float32")
+            place = late * _ROOT_HALF
+            share = 0.5 * ops.erf(place) + 0.5
+        slope = share + _tilt(place)
         return ops.cast(ops.cast(upstream, "float32") * slope, inputs.dtype)
 
     return ops.cast(x * probability, inputs.dtype), gradient
@@ -174,10 +197,9 @@ def product(rows: Any, kernel: Any, bias: Any) -> Any:
 def gelu_product(rows: Any, kernel: Any, bias: Any, hidden_act: str) -> Any:
     """gelu or gelu_erf of rows @ kernel + bias, for dtypes of half a float32.
 
-    The gradient computes the product again, so that TensorFlow fuses product,
-    bias and activation in training too, and keeps nothing of them: products in
-    bfloat16 are so fast that passes over their results cost more than they do.
-    In float32 it is the other way round.
+    TensorFlow fuses product, bias and activation, and rounds once. The gradient
+    computes the product again, since nothing is kept of it; for training,
+    keeping it is faster.
 
     Args:
       rows: float [M, I].

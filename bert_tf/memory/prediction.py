@@ -252,10 +252,11 @@ def _block_kept(work: Workload, queries: int | None = None) -> float:
     # Both normalised sums, and the masks of both dropouts.
     masks = 2 * _MASK * (config.hidden_dropout_prob > 0)
     kept += hidden * (2 * _FLOAT + masks) * queries
-    # The inner layer, and in float32 the slope of its activation. TensorFlow
-    # computes the slope in the forward pass, since it needs no gradient.
-    slope = _FLOAT if config.hidden_act.startswith("gelu") else 0
-    kept += (size + slope * (size == _FLOAT)) * inner * queries
+    # The inner layer, and in float32 the slope of its activation, which
+    # TensorFlow computes in the forward pass, since it needs no gradient; of
+    # half that what goes into it.
+    slope = size if config.hidden_act.startswith("gelu") else 0
+    kept += (size + slope) * inner * queries
     # Of the probabilities, which are left by dropout.
     scores = config.num_attention_heads * queries * work.max_seq_length
     return kept + _MASK * (config.attention_probs_dropout_prob > 0) * scores
