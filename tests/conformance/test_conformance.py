@@ -17,7 +17,7 @@ from model_helpers import fill, numpy, pretraining_batch, small_config
 
 import bert_tf
 from bert_tf import layers
-from bert_tf.encoders import BertEncoder
+from bert_tf.encoders import BertEncoder, DistilBertEncoder
 from bert_tf.models import (
     bert_classifier,
     bert_multiple_choice,
@@ -30,6 +30,9 @@ from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.training.step import TrainingStep
 
 CONFIG = small_config()
+DISTILBERT = bert_tf.DistilBertConfig(
+    **{**vars(CONFIG), "type_vocab_size": 0, "hidden_act": "gelu_erf"}
+)
 ON_TOP = small_config(causal=True, bilstm=True)
 RANDOM = np.random.default_rng(8)
 BATCH = pretraining_batch(CONFIG, rows=4, length=6)
@@ -139,6 +142,10 @@ CASES: dict[str, tuple[Callable[[str], keras.Model], dict]] = {
             small_config(lora_rank=3, lora_alpha=3.0, lora_on="all_dense"),
             dtype=policy,
         ),
+        ENCODER_INPUTS,
+    ),
+    "DistilBertEncoder": (
+        lambda policy: DistilBertEncoder(DISTILBERT, dtype=policy),
         ENCODER_INPUTS,
     ),
     "BertPretrainer": (
