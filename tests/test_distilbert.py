@@ -1,5 +1,6 @@
 """DistilBERT beside transformers and KerasHub, and what it must not be."""
 
+import math
 import pathlib
 import shutil
 
@@ -21,6 +22,7 @@ from bert_tf.checkpoints.hugging_face import stored_as_theirs
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.encoders.distilbert import DistilBertBlock
 from bert_tf.errors import UserError
+from bert_tf.memory.prediction import Workload
 from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 
@@ -281,6 +283,18 @@ def test_it_is_saved_in_keras_files(tmp_path):
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(model(batch()), again(batch()))
+
+
+@pytest.mark.parametrize("predictions", [0, 4])
+def test_its_parameters_are_counted(predictions):
+    config = tiny_config()
+    encoder = bert_tf.DistilBertEncoder(config)
+    if predictions:
+        trained = bert_tf.BertPretrainer(encoder).trainable_weights
+    else:
+        trained = bert_tf.bert_classifier(encoder, 2).weights
+    work = Workload(config, 8, 2, predictions, "float32")
+    assert work.num_parameters == sum(math.prod(w.shape) for w in trained)
 
 
 def refused(function, *parts):

@@ -23,7 +23,6 @@ from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS
 from bert_tf.finetuning.task_model import ClassesObjective, TaskModel
 from bert_tf.memory.prediction import Workload
 from bert_tf.models import bert_classifier
-from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.processes import WorkerPool
 from bert_tf.training.recipe import TrainingRecipe
@@ -215,4 +214,5 @@ def make_trial(
         "masked_lm_weights": np.ones(predictions, "float32"),
         "next_sentence_labels": random.integers(0, 2, rows, np.int32),
     }
-    return BertPretrainer(encoder), PretrainingObjective(), batch
+    model = BertPretrainer(encoder)
+    return model, model.objective, batch

@@ -96,7 +96,9 @@ class Workload:
     @property
     def _in_heads(self) -> int:
         if self.max_predictions_per_seq:
-            used = [POOLER, MASKED_LM, NEXT_SENTENCE]
+            used = [MASKED_LM]
+            if self.config.has_pooler:
+                used += [POOLER, NEXT_SENTENCE]
         else:
             used = [POOLER, CLASSIFIER]
         if self.config.bilstm:
