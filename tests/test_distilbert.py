@@ -1,5 +1,7 @@
 """DistilBERT beside transformers and KerasHub, and what it must not be."""
 
+import dataclasses
+import json
 import math
 import pathlib
 import shutil
@@ -18,13 +20,15 @@ from bert_tf.checkpoints import (
     save_checkpoint,
 )
 from bert_tf.checkpoints.checkpoint import num_labels
+from bert_tf.checkpoints.folder import save_adapter
 from bert_tf.checkpoints.hugging_face import stored_as_theirs
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.encoders.distilbert import DistilBertBlock
 from bert_tf.errors import UserError
 from bert_tf.memory.prediction import Workload
 from bert_tf.pretraining.objective import PretrainingObjective
-from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from tests import commands
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "distilbert"
 OUTPUTS = dict(np.load(GOLDEN / "outputs.npz"))
@@ -266,6 +270,56 @@ def test_attention_has_no_dropout_before_its_residual():
     np.testing.assert_array_equal(still, trained)
 
 
+def test_an_adapter_is_written_as_peft_names_it_and_proved(tmp_path):
+    random = np.random.default_rng(0)
+
+    def checkpoint(**changes):
+        config = tiny_config(**changes)
+        arrays = {
+            name: random.normal(0, 0.3, array.shape).astype("float32")
+            for name, array in bert_tf.DistilBertEncoder(config)
+            .to_arrays()
+            .items()
+        }
+        return bert_tf.Checkpoint(config, arrays, lower_case=True)
+
+    base = checkpoint()
+    vocabulary = Vocabulary.from_file(write_vocabulary(tmp_path))
+    base = dataclasses.replace(
+        base, vocabulary=vocabulary, source=str(tmp_path / "base")
+    )
+    save_checkpoint(tmp_path / "base", base)
+    trained = checkpoint(lora_rank=2, lora_on="all_dense")
+    trained.arrays.update(
+        {
+            "output_weights": np.ones((3, 8), "float32"),
+            "output_bias": np.zeros(3, "float32"),
+        }
+    )
+    # What is not trained is the base's.
+    for name, array in base.arrays.items():
+        if "pooler" not in name:
+            trained.arrays[name] = array
+    folder = tmp_path / "adapter"
+    save_adapter(folder, trained, base)
+    config = json.loads((folder / "adapter_config.json").read_text())
+    assert config["target_modules"] == [
+        "q_lin",
+        "k_lin",
+        "v_lin",
+        "out_lin",
+        "lin1",
+        "lin2",
+    ]
+    assert config["modules_to_save"] == ["classifier", "pre_classifier"]
+    again = load_checkpoint(folder, merge=False)
+    assert again.arrays.keys() == trained.arrays.keys()
+    for name, array in trained.arrays.items():
+        np.testing.assert_array_equal(again.arrays[name], array)
+    report = convert_checkpoint(folder, "hugging_face", tmp_path / "merged")
+    assert report.output_dir == tmp_path / "merged"
+
+
 def test_segments_change_nothing_and_have_no_table():
     encoder = bert_tf.DistilBertEncoder(tiny_config())
     assert not any("token_type" in name for name in encoder.to_arrays())
@@ -339,3 +393,65 @@ def test_what_is_refused(tmp_path):
     ):
         (folder / "config.json").write_text(other)
         refused(lambda: load_checkpoint(folder), str(folder), part)
+
+
+@pytest.mark.slow
+def test_the_whole_way_by_commands(tmp_path):
+    """Converted, fine-tuned, scored, exported with its check, and asked."""
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    config = tiny_config(
+        hidden_size=16, vocab_size=24, max_position_embeddings=32
+    )
+    vocabulary = Vocabulary.from_file(write_vocabulary(tmp_path))
+    arrays = {
+        name: array
+        for name, array in bert_tf.DistilBertEncoder(config).to_arrays().items()
+        if "pooler" not in name
+    }
+    save_checkpoint(
+        theirs,
+        bert_tf.Checkpoint(config, arrays, vocabulary, lower_case=True),
+        "hugging_face",
+    )
+    rows = "".join(
+        f"{' '.join(text)}\t{label}\n"
+        for text, label in [("ab", "x"), ("cd", "y"), ("ba", "x"), ("dc", "y")]
+    )
+    data = tmp_path / "rows.tsv"
+    data.write_text(f"text\tlabel\n{rows}")
+
+    def run(tool, *flags):
+        done = commands.run(f"tools.{tool}", *flags)
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    tuned, exported = tmp_path / "tuned", tmp_path / "exported"
+    run(
+        "convert_checkpoint",
+        f"--input={theirs}",
+        "--to=bert_tf",
+        f"--output_dir={ours}",
+    )
+    run(
+        "run_finetuning",
+        "--task=sentence",
+        "--mode=train,eval",
+        f"--init_from={ours}",
+        f"--output_dir={tuned}",
+        f"--set=train_file={data}",
+        f"--set=dev_file={data}",
+        "--set=text_columns=text",
+        "--set=label_column=label",
+        "--set=train_batch_size=4",
+        "--set=num_train_epochs=1",
+        "--set=max_seq_length=8",
+    )
+    config = json.loads((tuned / "bert_config.json").read_text())
+    assert config["model_type"] == "distilbert"
+    run("export_saved_model", f"--model={tuned}", f"--output_dir={exported}")
+    written = tf.saved_model.load(str(exported / "1"))
+    answer = written.signatures["serving_default"](text=tf.constant(["a b"]))
+    expected = bert_tf.load(tuned)("a b")["probabilities"]
+    np.testing.assert_allclose(
+        answer["probabilities"][0], list(expected.values()), **CLOSE
+    )
