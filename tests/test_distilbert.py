@@ -372,6 +372,10 @@ def test_what_is_refused(tmp_path):
     refused(
         lambda: bert_tf.BertEncoder(config), "DistilBertConfig", "BertConfig"
     )
+    refused(
+        lambda: bert_tf.BertConfig.from_dict({"model_type": "xlnet"}, "here"),
+        "here: model_type is 'xlnet'; it takes one of bert, distilbert",
+    )
     refused(lambda: tiny_config(type_vocab_size=2), "type_vocab_size is 2")
     source = GOLDEN / "saved" / "DistilBertModel"
     refused(
