@@ -7,13 +7,12 @@ from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
-from keras import ops
 
 from bert_tf.checkpoints import TASK_HEADS, load_checkpoint
 from bert_tf.compat import symbolic_outputs
 from bert_tf.config import BertConfig
+from bert_tf.encoders.inputs import check_inputs, check_options
 from bert_tf.errors import UserError
-from bert_tf.features import ENCODER_INPUTS, PACKED_INPUTS, Feature
 from bert_tf.layers import (
     BiLSTM,
     Embeddings,
@@ -37,16 +36,6 @@ from bert_tf.named_weights import (
     restore_weights,
 )
 from bert_tf.progress import log
-
-# What an option of a call computes nothing of, outputs and inputs.
-_EXCLUDED = {
-    "pooled_only": (
-        "return_all_layers",
-        "return_attention_probs",
-        "cls_positions",
-    ),
-    "unpadded": ("return_attention_probs", "word_embeddings"),
-}
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -163,8 +152,8 @@ class BertEncoder(keras.Model):
     def __call__(self, inputs: Mapping[str, Any], *args: Any, **kwargs: Any):
         """Checks the arguments, then calls; see the class."""
         # Here already, because Keras wraps what call() raises in many lines.
-        self.check_inputs(inputs)
-        self._check_options(inputs, kwargs)
+        check_inputs(inputs, self.config, self.name)
+        check_options(inputs, kwargs, self.name)
         return super().__call__(inputs, *args, **kwargs)
 
     def call(
@@ -177,7 +166,7 @@ class BertEncoder(keras.Model):
         unpadded: bool = False,
     ) -> dict[str, Any]:
         """Encodes a batch; see the class for arguments and outputs."""
-        self.check_inputs(inputs)
+        check_inputs(inputs, self.config, self.name)
         packed, starts = map(inputs.get, ("sequence_ids", "cls_positions"))
         places = None
         if unpadded:
@@ -339,7 +328,7 @@ class BertEncoder(keras.Model):
         unpadded: bool = False,
     ) -> dict[str, Any]:
         """The outputs as symbols, without tracing every layer."""
-        self.check_inputs(inputs)
+        check_inputs(inputs, self.config, self.name)
         config = self.config
         batch, length = inputs["input_ids"].shape
 
@@ -363,81 +352,6 @@ class BertEncoder(keras.Model):
                 batch, config.num_attention_heads, length, length
             )
         return outputs
-
-    def check_inputs(self, inputs: Mapping[str, Any]) -> None:
-        """Raises `UserError` unless the inputs are a dict that fits."""
-        if not isinstance(inputs, Mapping):
-            raise UserError(
-                f"{self.name}: the inputs are a {type(inputs).__name__}; give "
-                "a dict of input_ids, input_mask and segment_ids."
-            )
-        missing = [f.name for f in ENCODER_INPUTS if f.name not in inputs]
-        if missing:
-            raise UserError(
-                f"{self.name}: missing input {', '.join(missing)}; the "
-                f"inputs given are {', '.join(sorted(inputs)) or 'none'}."
-            )
-        for feature in (*ENCODER_INPUTS, *PACKED_INPUTS):
-            if feature.name in inputs:
-                self._check_input(feature, inputs[feature.name])
-        words = inputs.get("word_embeddings")
-        size = self.config.hidden_size
-        if words is not None and (len(words.shape), words.shape[-1]) != (
-            3,
-            size,
-        ):
-            raise UserError(
-                f"{self.name}: word_embeddings are of shape "
-                f"{tuple(words.shape)}; they take [B, S, {size}]."
-            )
-        packed = [n for n in ("sequence_ids", "cls_positions") if n in inputs]
-        if self.bilstm is not None and packed:
-            raise UserError(
-                f"{self.name}: {' and '.join(packed)} do not go with a BiLSTM "
-                "(bilstm is true), which reads a row as one sequence; give "
-                "each sequence a row of its own."
-            )
-        if self.config.causal and packed == ["cls_positions"]:
-            raise UserError(
-                f"{self.name}: cls_positions come without sequence_ids, which "
-                "say where a sequence ends, and a causal model pools its last "
-                "token; give both."
-            )
-        length = ops.shape(inputs["input_ids"])[1]
-        longest = self.config.max_position_embeddings
-        # A length that is only known at run time is a tensor or None.
-        if isinstance(length, int) and length > longest:
-            raise UserError(
-                f"{self.name}: input_ids have {length} positions, more than "
-                f"max_position_embeddings {longest}; use shorter sequences."
-            )
-
-    def _check_options(
-        self, inputs: Mapping[str, Any], options: Mapping[str, Any]
-    ) -> None:
-        """Raises `UserError` for options that exclude what else is given."""
-        for option, others in _EXCLUDED.items():
-            parts = [n for n in others if options.get(n) or n in inputs]
-            if options.get(option) and parts:
-                raise UserError(
-                    f"{self.name}: {option} does not go with "
-                    f"{' and '.join(parts)}; leave out one or the other."
-                )
-
-    def _check_input(self, feature: Feature, value: Any) -> None:
-        name, shape = feature.name, getattr(value, "shape", None)
-        if shape is None or len(shape) != 2:
-            found = type(value).__name__ if shape is None else f"shape {shape}"
-            raise UserError(
-                f"{self.name}: {name} is of {found}; it takes a tensor of "
-                f"whole numbers [{', '.join(feature.axes)}]."
-            )
-        dtype = keras.backend.standardize_dtype(value.dtype)
-        if "int" not in dtype:
-            raise UserError(
-                f"{self.name}: {name} is of dtype {dtype}; it takes whole "
-                "numbers (int32)."
-            )
 
     def named_weights(self) -> NamedWeights:
         """The weights by their names in Google's TF1 checkpoints."""

@@ -16,6 +16,7 @@ from bert_tf.checkpoints import (
 )
 from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder, encoder_class
+from bert_tf.encoders.inputs import check_inputs
 from bert_tf.errors import UserError
 from bert_tf.layers import MaskedLMHead, NextSentenceHead
 from bert_tf.named_weights import (
@@ -243,7 +244,7 @@ class BertPretrainer(keras.Model):
         return found | encoded
 
     def _check_inputs(self, inputs: Mapping[str, Any]) -> None:
-        self.encoder.check_inputs(inputs)
+        check_inputs(inputs, self.config, self.encoder.name)
         if "masked_lm_positions" not in inputs:
             raise UserError(
                 f"{self.name}: missing input masked_lm_positions; the inputs "

@@ -1,0 +1,119 @@
+"""What an encoder is called with: checked before anything is computed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.features import ENCODER_INPUTS, PACKED_INPUTS, Feature
+
+# What an option of a call computes nothing of, outputs and inputs.
+_EXCLUDED = {
+    "pooled_only": (
+        "return_all_layers",
+        "return_attention_probs",
+        "cls_positions",
+    ),
+    "unpadded": ("return_attention_probs", "word_embeddings"),
+}
+
+
+def check_inputs(
+    inputs: Mapping[str, Any], config: BertConfig, owner: str
+) -> None:
+    """Checks the inputs of a call.
+
+    Args:
+      inputs: what the encoder is called with.
+      config: its architecture.
+      owner: its name, for errors.
+
+    Raises:
+      UserError: they are no dict that fits.
+    """
+    if not isinstance(inputs, Mapping):
+        raise UserError(
+            f"{owner}: the inputs are a {type(inputs).__name__}; give "
+            "a dict of input_ids, input_mask and segment_ids."
+        )
+    missing = [f.name for f in ENCODER_INPUTS if f.name not in inputs]
+    if missing:
+        raise UserError(
+            f"{owner}: missing input {', '.join(missing)}; the "
+            f"inputs given are {', '.join(sorted(inputs)) or 'none'}."
+        )
+    for feature in (*ENCODER_INPUTS, *PACKED_INPUTS):
+        if feature.name in inputs:
+            _check_input(feature, inputs[feature.name], owner)
+    words = inputs.get("word_embeddings")
+    size = config.hidden_size
+    if words is not None and (len(words.shape), words.shape[-1]) != (
+        3,
+        size,
+    ):
+        raise UserError(
+            f"{owner}: word_embeddings are of shape "
+            f"{tuple(words.shape)}; they take [B, S, {size}]."
+        )
+    packed = [n for n in ("sequence_ids", "cls_positions") if n in inputs]
+    if config.bilstm and packed:
+        raise UserError(
+            f"{owner}: {' and '.join(packed)} do not go with a BiLSTM "
+            "(bilstm is true), which reads a row as one sequence; give "
+            "each sequence a row of its own."
+        )
+    if config.causal and packed == ["cls_positions"]:
+        raise UserError(
+            f"{owner}: cls_positions come without sequence_ids, which "
+            "say where a sequence ends, and a causal model pools its last "
+            "token; give both."
+        )
+    length = ops.shape(inputs["input_ids"])[1]
+    longest = config.max_position_embeddings
+    # A length that is only known at run time is a tensor or None.
+    if isinstance(length, int) and length > longest:
+        raise UserError(
+            f"{owner}: input_ids have {length} positions, more than "
+            f"max_position_embeddings {longest}; use shorter sequences."
+        )
+
+
+def check_options(
+    inputs: Mapping[str, Any], options: Mapping[str, Any], owner: str
+) -> None:
+    """Checks the options of a call.
+
+    Args:
+      inputs: what the encoder is called with.
+      options: other arguments by name.
+      owner: its name, for errors.
+
+    Raises:
+      UserError: one excludes what else is given.
+    """
+    for option, others in _EXCLUDED.items():
+        parts = [n for n in others if options.get(n) or n in inputs]
+        if options.get(option) and parts:
+            raise UserError(
+                f"{owner}: {option} does not go with "
+                f"{' and '.join(parts)}; leave out one or the other."
+            )
+
+
+def _check_input(feature: Feature, value: Any, owner: str) -> None:
+    name, shape = feature.name, getattr(value, "shape", None)
+    if shape is None or len(shape) != 2:
+        found = type(value).__name__ if shape is None else f"shape {shape}"
+        raise UserError(
+            f"{owner}: {name} is of {found}; it takes a tensor of "
+            f"whole numbers [{', '.join(feature.axes)}]."
+        )
+    dtype = keras.backend.standardize_dtype(value.dtype)
+    if "int" not in dtype:
+        raise UserError(
+            f"{owner}: {name} is of dtype {dtype}; it takes whole "
+            "numbers (int32)."
+        )
