@@ -193,16 +193,22 @@ class ConfiguredLayer(keras.layers.Layer):
         """
         rows = ops.reshape(self.compute(inputs), (-1, kernel.shape[0]))
         parts = rows, self.compute(kernel), self.compute(bias)
+        # TensorFlow's own, which it fuses with the product.
+        at_once = (
+            hidden_act.startswith("gelu")
+            and self.compute_dtype != "float32"
+            and not training
+        )
         if update is not None:
             scale = self.config.lora_alpha / self.config.lora_rank
             low = ops.matmul(rows, self.compute(update.a))
             added = ops.matmul(low, self.compute(update.b * scale))
-            rows = activate(hidden_act, product(*parts) + added)
-        elif (
-            hidden_act.startswith("gelu")
-            and self.compute_dtype != "float32"
-            and not training
-        ):
+            rows = product(*parts) + added
+            if at_once:
+                rows = ops.gelu(rows, approximate=hidden_act == "gelu")
+            else:
+                rows = activate(hidden_act, rows)
+        elif at_once:
             rows = gelu_product(*parts, hidden_act)
         else:
             rows = activate(hidden_act, product(*parts))
