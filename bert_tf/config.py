@@ -312,7 +312,7 @@ class DistilBertConfig(BertConfig):
     pooler_act: ClassVar[str] = "relu"
     has_pooler: ClassVar[bool] = False
     _may_be_zero: ClassVar[tuple[str, ...]] = (
-        "attention_head_size",
+        *BertConfig._may_be_zero,
         "type_vocab_size",
     )
 

@@ -190,11 +190,9 @@ def read(folder: pathlib.Path, base: Checkpoint) -> Checkpoint:
 
 def _choice(config: BertConfig) -> dict[str, str]:
     """The class of a choice between texts, as peft names it."""
-    classes, kind = (
-        names_of(type(config)).hugging_face.classes,
-        config.model_type,
-    )
+    classes = names_of(type(config)).hugging_face.classes
     (name,) = (n for n, heads in classes.items() if heads == (MULTIPLE_CHOICE,))
+    kind = config.model_type
     library = f"transformers.models.{kind}.modeling_{kind}"
     return {"base_model_class": name, "parent_library": library}
 

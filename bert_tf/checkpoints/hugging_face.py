@@ -115,11 +115,8 @@ def read_config(values: Mapping[str, Any], path: pathlib.Path) -> BertConfig:
     }
     act = ours["hidden_act"]
     if not isinstance(act, str) or act not in _ACTIVATIONS:
-        (key,) = (
-            k for k, (field, _) in form.keys.items() if field == "hidden_act"
-        )
         raise UserError(
-            f"{path}: {key} is {act!r}; it takes one of "
+            f"{path}: {_activation_key(form)} is {act!r}; it takes one of "
             f"{', '.join(_ACTIVATIONS)}."
         )
     ours["hidden_act"] = _ACTIVATIONS[act]
@@ -197,13 +194,14 @@ def read(folder: pathlib.Path) -> Checkpoint:
     shared = None
     if f"{_SHARED_NAME}.weight" in found:
         shared = _shared_head(config, values, path)
-    form = names_of(type(config)).hugging_face
+    names = names_of(type(config))
+    form = names.hugging_face
     ignored: tuple[str, ...] = (
         rf"({re.escape(form.prefix)})?embeddings\.position_ids",
         re.escape(form.words_copy),
         re.escape(form.bias_copy),
     )
-    words = _words(config)
+    words = f"{names.embeddings[0].hugging_face}.weight"
     whole = words in found
     table = stored_as_theirs(
         config,
@@ -271,11 +269,6 @@ def _check_heads(
                 f"weights hold no {' and no '.join(absent)}; they are "
                 f'incomplete, or it should be ["{form.body}"].'
             )
-
-
-def _words(config: BertConfig) -> str:
-    """The name of the word embeddings in files of more than the body."""
-    return f"{names_of(type(config)).embeddings[0].hugging_face}.weight"
 
 
 def _shared_head(

@@ -20,9 +20,7 @@ from typing import Any
 from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.h5_file import open_h5_arrays
 from bert_tf.checkpoints.layout import all_parts, by_attention_head, names_of
-from bert_tf.checkpoints.parts import (
-    Kind,
-)
+from bert_tf.checkpoints.parts import Kind
 from bert_tf.checkpoints.stored import Stored, read_stored
 from bert_tf.config import ARCHITECTURES, BertConfig
 from bert_tf.errors import UserError, refuse_faults
@@ -36,9 +34,9 @@ TASK_FILE = "task.json"
 TASK_WEIGHTS_FILE = "task.weights.h5"
 # Arguments of every Keras layer.
 _LAYER_ARGUMENTS = ("name", "trainable", "dtype")
-# Each architecture's form by the name of its backbone.
-_FORMS = {
-    names_of(config).keras_hub.backbone: (config, names_of(config).keras_hub)
+# Each architecture by the name of its backbone.
+_BACKBONES = {
+    names_of(config).keras_hub.backbone: config
     for config in ARCHITECTURES.values()
 }
 _IGNORED = (
@@ -89,12 +87,13 @@ def _read_object(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
 
 def _read_config(path: pathlib.Path) -> BertConfig:
     name, arguments = _read_object(path)
-    if name not in _FORMS:
+    if name not in _BACKBONES:
         raise UserError(
             f"{path}: the preset is a {name}; it takes one of "
-            f"{', '.join(_FORMS)}."
+            f"{', '.join(_BACKBONES)}."
         )
-    config, form = _FORMS[name]
+    config = _BACKBONES[name]
+    form = names_of(config).keras_hub
     known = {*form.arguments, *_LAYER_ARGUMENTS}
     faults = {
         "missing": sorted(set(form.arguments) - set(arguments)),

@@ -54,6 +54,7 @@ class Form:
         left out where a causal model is read or written.
       pooler_activation: of the dense layer on the pooled token.
       segments: whether there is a table of segments.
+      model_type: the architecture.
     """
 
     layers: int
@@ -65,6 +66,7 @@ class Form:
     causal: bool = False
     pooler_activation: str = "tanh"
     segments: bool = True
+    model_type: str = "bert"
 
 
 class SourceVariables(abc.ABC):

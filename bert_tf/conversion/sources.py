@@ -45,7 +45,8 @@ def _form(
 ) -> Form:
     """What a configuration says; a key that is missing is BERT base's."""
     activation = config.get("hidden_act", "gelu").lower()
-    distilbert = config.get("model_type") == "distilbert"
+    model_type = config.get("model_type", "bert")
+    distilbert = model_type == "distilbert"
     epsilon = config.get("layer_norm_eps", 1e-12)
     return Form(
         layers=config.get("num_hidden_layers", 12),
@@ -59,6 +60,7 @@ def _form(
         causal=config.get(causal_key, False),
         pooler_activation="relu" if distilbert else "tanh",
         segments=not distilbert,
+        model_type=model_type,
     )
 
 
@@ -281,11 +283,17 @@ class DistilBertVariables(HuggingFaceVariables):
         super().__init__({**config, **keys}, arrays)
 
 
+# Names of transformers by architecture.
+_HUGGING_FACE = {
+    "bert": HuggingFaceVariables,
+    "distilbert": DistilBertVariables,
+}
+
+
 def _open_hugging_face(folder: pathlib.Path) -> HuggingFaceVariables:
     config = read_json_object(folder / "config.json")
-    names = {"distilbert": DistilBertVariables}
-    opened = names.get(config.get("model_type", "bert"), HuggingFaceVariables)
-    return opened(config, open_weights(folder))
+    theirs = _HUGGING_FACE[config.get("model_type", "bert")]
+    return theirs(config, open_weights(folder))
 
 
 class AdapterVariables(SourceVariables):
@@ -305,9 +313,7 @@ class AdapterVariables(SourceVariables):
         config: Mapping[str, Any],
         arrays: LazyArrays,
     ) -> None:
-        theirs = HuggingFaceVariables
-        if not base.form.segments:
-            theirs = DistilBertVariables
+        theirs = _HUGGING_FACE[base.form.model_type]
         names = {
             name.removeprefix("base_model.model.").removeprefix(
                 theirs.PREFIX
@@ -476,6 +482,7 @@ class DistilBertHubVariables(KerasHubVariables):
             activation="erf_gelu",
             pooler_activation="relu",
             segments=False,
+            model_type="distilbert",
         )
 
 

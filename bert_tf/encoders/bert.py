@@ -176,7 +176,8 @@ class BertEncoder(keras.Model):
         # Of the last block, what the pooler reads; a BiLSTM reads all, and of
         # a row of several sequences no single token is pooled.
         cls_only = pooled_only and self.bilstm is None
-        cls_only = cls_only and (packed is None or not unpadded)
+        if places is not None and packed is not None:
+            cls_only = False
         # Only of a causal model; otherwise the first position is pooled.
         last = None
         if self.config.causal and (places is None or packed is not None):

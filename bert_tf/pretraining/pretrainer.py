@@ -116,11 +116,11 @@ class BertPretrainer(keras.Model):
             )
         self.objective = objective
         self._traits = ObjectiveTraits.of(self.objective)
-        needless = [h for h in self._traits.heads if h != MASKED_LM]
-        if needless and not self.config.has_pooler:
+        pooled = [head for head in self._traits.heads if head != MASKED_LM]
+        if pooled and not self.config.has_pooler:
             raise UserError(
                 f"{type(self.objective).__name__}: trains "
-                f"{' and '.join(needless)}, and a {self.config.model_type} has "
+                f"{' and '.join(pooled)}, and a {self.config.model_type} has "
                 "no pooler; use an objective of the masked LM alone "
                 "(`objective`=masked_lm)."
             )

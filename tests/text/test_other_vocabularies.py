@@ -7,6 +7,7 @@ model's vocabulary is put into that order, and everything gives the same.
 import numpy as np
 import pytest
 import tensorflow as tf
+from model_helpers import small_config
 
 import bert_tf
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
@@ -119,15 +120,7 @@ def test_masks(whole_word_mask, in_graph):
 
 
 def test_a_model_fills_masks_and_embeds_as_before(tmp_path):
-    config = bert_tf.BertConfig(
-        vocab_size=len(PLAIN),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=24,
-        initializer_range=0.5,
-    )
+    config = small_config(vocab_size=len(PLAIN), initializer_range=0.5)
     arrays = bert_tf.BertPretrainer(config).to_arrays()
     save_checkpoint(
         tmp_path / "plain", Checkpoint(config, arrays, PLAIN, lower_case=True)

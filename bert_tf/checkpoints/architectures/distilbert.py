@@ -1,9 +1,14 @@
 """DistilBERT's arrays under the names of every family.
 
-Google has released none; ours are BERT's names. A classifier's hidden layer
-lies in the place of the pooler.
+Google has released none; ours, their shapes and KerasHub's names are BERT's but
+for what is said here. A classifier's hidden layer lies in the place of the
+pooler.
 """
 
+import dataclasses
+from collections.abc import Iterable
+
+from bert_tf.checkpoints.architectures.bert import BERT
 from bert_tf.checkpoints.parts import (
     BILSTM,
     CLASSIFIER,
@@ -14,151 +19,72 @@ from bert_tf.checkpoints.parts import (
     TOKEN_CLASSIFIER,
     HuggingFaceForm,
     KerasHubForm,
-    Kind,
     Names,
     Part,
 )
 from bert_tf.config import ALL_DENSE, QUERY_VALUE
 
-_HIDDEN, _INNER = "hidden_size", "intermediate_size"
-_ATTENTION = "attention_size"
-_HUB_EMBEDDING = "model/layers/token_and_position_embedding"
-_EMBEDDINGS = (
-    Part(
-        Kind.TABLE,
-        "bert/embeddings/word_embeddings",
-        ("vocab_size", _HIDDEN),
-        "distilbert.embeddings.word_embeddings",
-        keras_hub=f"{_HUB_EMBEDDING}/token_embedding",
+_LAYER, _THEIRS = "bert/encoder/layer_{}", "distilbert.transformer.layer.{}"
+_HEAD = "cls/predictions"
+# transformers' names by ours; a part that is not here there is not.
+_HUGGING_FACE = {
+    "bert/embeddings/word_embeddings": "distilbert.embeddings.word_embeddings",
+    "bert/embeddings/position_embeddings": (
+        "distilbert.embeddings.position_embeddings"
     ),
-    Part(
-        Kind.TABLE,
-        "bert/embeddings/position_embeddings",
-        ("max_position_embeddings", _HIDDEN),
-        "distilbert.embeddings.position_embeddings",
-        keras_hub=f"{_HUB_EMBEDDING}/position_embedding",
-    ),
-    Part(
-        Kind.NORM,
-        "bert/embeddings/LayerNorm",
-        (_HIDDEN,),
-        "distilbert.embeddings.LayerNorm",
-        keras_hub="model/layers/layer_normalization",
-    ),
-)
-_OURS, _THEIRS = "bert/encoder/layer_{}", "distilbert.transformer.layer.{}"
-_HUB = "model/layers/transformer_encoder{}"
-_LAYER = (
-    *(
-        Part(
-            Kind.DENSE,
-            f"{_OURS}/attention/self/{name}",
-            (_HIDDEN, _ATTENTION),
-            f"{_THEIRS}.attention.{name[0]}_lin",
-            keras_hub=f"{_HUB}/_self_attention_layer/{name}_dense",
+    "bert/embeddings/LayerNorm": "distilbert.embeddings.LayerNorm",
+    f"{_LAYER}/attention/self/query": f"{_THEIRS}.attention.q_lin",
+    f"{_LAYER}/attention/self/key": f"{_THEIRS}.attention.k_lin",
+    f"{_LAYER}/attention/self/value": f"{_THEIRS}.attention.v_lin",
+    f"{_LAYER}/attention/output/dense": f"{_THEIRS}.attention.out_lin",
+    f"{_LAYER}/attention/output/LayerNorm": f"{_THEIRS}.sa_layer_norm",
+    f"{_LAYER}/intermediate/dense": f"{_THEIRS}.ffn.lin1",
+    f"{_LAYER}/output/dense": f"{_THEIRS}.ffn.lin2",
+    f"{_LAYER}/output/LayerNorm": f"{_THEIRS}.output_layer_norm",
+    "bert/pooler/dense": "pre_classifier",
+    f"{_HEAD}/transform/dense": "vocab_transform",
+    f"{_HEAD}/transform/LayerNorm": "vocab_layer_norm",
+    f"{_HEAD}/output_bias": "vocab_projector.bias",
+}
+_HUB = "model/layers/token_and_position_embedding"
+# KerasHub's names where they are not BERT's.
+_KERAS_HUB = {
+    "bert/embeddings/word_embeddings": f"{_HUB}/token_embedding",
+    "bert/embeddings/position_embeddings": f"{_HUB}/position_embedding",
+    "bert/pooler/dense": "task/layers/dense",
+}
+
+
+def _renamed(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """Those of BERT's parts that there are, under their names here."""
+    return tuple(
+        dataclasses.replace(
+            part,
+            hugging_face=_HUGGING_FACE[part.ours],
+            model_garden="",
+            keras_hub=_KERAS_HUB.get(part.ours, part.keras_hub),
         )
-        for name in ("query", "key", "value")
-    ),
-    Part(
-        Kind.DENSE,
-        f"{_OURS}/attention/output/dense",
-        (_ATTENTION, _HIDDEN),
-        f"{_THEIRS}.attention.out_lin",
-        keras_hub=f"{_HUB}/_self_attention_layer/output_dense",
-    ),
-    Part(
-        Kind.NORM,
-        f"{_OURS}/attention/output/LayerNorm",
-        (_HIDDEN,),
-        f"{_THEIRS}.sa_layer_norm",
-        keras_hub=f"{_HUB}/_self_attention_layer_norm",
-    ),
-    Part(
-        Kind.DENSE,
-        f"{_OURS}/intermediate/dense",
-        (_HIDDEN, _INNER),
-        f"{_THEIRS}.ffn.lin1",
-        keras_hub=f"{_HUB}/_feedforward_intermediate_dense",
-    ),
-    Part(
-        Kind.DENSE,
-        f"{_OURS}/output/dense",
-        (_INNER, _HIDDEN),
-        f"{_THEIRS}.ffn.lin2",
-        keras_hub=f"{_HUB}/_feedforward_output_dense",
-    ),
-    Part(
-        Kind.NORM,
-        f"{_OURS}/output/LayerNorm",
-        (_HIDDEN,),
-        f"{_THEIRS}.output_layer_norm",
-        keras_hub=f"{_HUB}/_feedforward_layer_norm",
-    ),
-)
-_HUB_HEAD = "task/layers/masked_lm_head"
+        for part in parts
+        if part.ours in _HUGGING_FACE
+    )
+
+
 _HEADS = {
-    POOLER: (
-        Part(
-            Kind.DENSE,
-            "bert/pooler/dense",
-            (_HIDDEN, _HIDDEN),
-            "pre_classifier",
-            keras_hub="task/layers/dense",
-        ),
+    **{head: _renamed(BERT.heads[head]) for head in (POOLER, MASKED_LM)},
+    # Behind the layer in the pooler's place.
+    CLASSIFIER: tuple(
+        dataclasses.replace(part, keras_hub="task/layers/dense_1")
+        for part in BERT.heads[CLASSIFIER]
     ),
-    MASKED_LM: (
-        Part(
-            Kind.DENSE,
-            "cls/predictions/transform/dense",
-            (_HIDDEN, _HIDDEN),
-            "vocab_transform",
-            keras_hub=f"{_HUB_HEAD}/_intermediate_dense",
-        ),
-        Part(
-            Kind.NORM,
-            "cls/predictions/transform/LayerNorm",
-            (_HIDDEN,),
-            "vocab_layer_norm",
-            keras_hub=f"{_HUB_HEAD}/_intermediate_layer_norm",
-        ),
-        Part(
-            Kind.VECTOR,
-            "cls/predictions/output_bias",
-            ("vocab_size",),
-            "vocab_projector.bias",
-            keras_hub=_HUB_HEAD,
-        ),
-    ),
-    CLASSIFIER: (
-        Part(
-            Kind.OUTPUT,
-            "",
-            (None, _HIDDEN),
-            "classifier",
-            keras_hub="task/layers/dense_1",
-        ),
-    ),
-    SPAN: (Part(Kind.OUTPUT, "cls/squad/", (2, _HIDDEN), "qa_outputs"),),
-    TOKEN_CLASSIFIER: (
-        Part(
-            Kind.OUTPUT,
-            "cls/token_classification/",
-            (None, _HIDDEN),
-            "classifier",
-        ),
-    ),
-    MULTIPLE_CHOICE: (
-        Part(Kind.OUTPUT, "cls/multiple_choice/", (1, _HIDDEN), "classifier"),
-    ),
-    BILSTM: tuple(
-        Part(Kind.LSTM, f"bert/bilstm/{direction}", (), "")
-        for direction in ("forward", "backward")
-    ),
+    **{
+        head: BERT.heads[head]
+        for head in (SPAN, TOKEN_CLASSIFIER, MULTIPLE_CHOICE, BILSTM)
+    },
 }
 
 DISTILBERT = Names(
-    embeddings=_EMBEDDINGS,
-    layer=_LAYER,
+    embeddings=_renamed(BERT.embeddings),
+    layer=_renamed(BERT.layer),
     heads=_HEADS,
     hugging_face=HuggingFaceForm(
         body="DistilBertModel",
@@ -203,16 +129,9 @@ DISTILBERT = Names(
     keras_hub=KerasHubForm(
         backbone="DistilBertBackbone",
         arguments={
-            "vocabulary_size": (int, ("vocab_size",)),
-            "num_layers": (int, ("num_hidden_layers",)),
-            "num_heads": (int, ("num_attention_heads",)),
-            "hidden_dim": (int, ("hidden_size",)),
-            "intermediate_dim": (int, ("intermediate_size",)),
-            "dropout": (
-                float,
-                ("hidden_dropout_prob", "attention_probs_dropout_prob"),
-            ),
-            "max_sequence_length": (int, ("max_position_embeddings",)),
+            name: argument
+            for name, argument in BERT.keras_hub.arguments.items()
+            if name != "num_segments"
         },
         # distil_bert_backbone.py: the exact form, and 1e-12 throughout.
         computation={"hidden_act": "gelu_erf", "layer_norm_eps": 1e-12},
