@@ -238,6 +238,35 @@ def _head(
     return dense(features)
 
 
+def with_all_layers(network: keras.Model) -> keras.Model:
+    """A model on an encoder that gives the encoder's layers too.
+
+    Args:
+      network: what a function above made; its layers are shared.
+
+    Returns:
+      A model from the same inputs to what `network` gives and, beside it, a
+      dict of embedding_output and all_encoder_layers; see `BertEncoder`.
+    """
+    layers: dict[str, Any] = {}
+
+    def call(layer: keras.Layer, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(layer, BertEncoder):
+            return layer(*args, **kwargs)
+        pooled_only = kwargs.pop("pooled_only", False)
+        outputs = layer(*args, **kwargs, return_all_layers=True)
+        for name in ("embedding_output", "all_encoder_layers"):
+            layers[name] = outputs.pop(name)
+        if pooled_only:
+            del outputs["sequence_output"]
+        return outputs
+
+    clone = keras.models.clone_model(
+        network, clone_function=lambda layer: layer, call_function=call
+    )
+    return keras.Model(clone.input, (clone.output, layers))
+
+
 def _parts(model: keras.Model) -> tuple[BertEncoder, NamedWeights]:
     """The encoder of a model and all of its weights by name."""
     if isinstance(model, BertEncoder):

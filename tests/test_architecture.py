@@ -15,12 +15,15 @@ GROUND = (
 LEVELS = {
     **dict.fromkeys(GROUND, 0),
     **dict.fromkeys(("layers", "text", "optimization"), 1),
+    **dict.fromkeys(("partly_trained", "teacher_settings"), 1),
+    "distiller": 2,
     **dict.fromkeys(("checkpoints", "corpora"), 2),
     **dict.fromkeys(("named_weights", "records", "sharing"), 3),
     "encoders": 4,
     **dict.fromkeys(("models", "training"), 5),
     **dict.fromkeys(("pretraining", "extraction", "finetuning"), 6),
     **dict.fromkeys(("memory", "serving", "server", "conversion"), 7),
+    "distillation": 7,
     **dict.fromkeys(("inference", "experiments", "runtimes"), 8),
     "text_classifier": 7,
     "finetuned": 9,
@@ -33,6 +36,7 @@ FINETUNING = {
     "batches": 1,
     "task_model": 1,
     "importance": 2,
+    "measured": 2,
     "checks": 2,
     "task": 3,
     "text_classification": 4,
@@ -50,7 +54,10 @@ FINETUNING = {
     "seeds": 8,
     "run": 9,
 }
-KERAS_ONLY = ("layers", "optimization", "encoders", "models")
+KERAS_ONLY = (
+    *("layers", "optimization", "encoders", "models"),
+    *("partly_trained", "distiller"),
+)
 FILES = sorted((ROOT / "bert_tf").rglob("*.py"))
 
 

@@ -16,6 +16,7 @@ GROUPS = {
         "create-pretraining-data": "create_pretraining_data",
         "pretrain": "run_pretraining",
         "finetune": "run_finetuning",
+        "distill": "distill",
         "experiment": "run_experiment",
         "plan-memory": "plan_memory",
         "demo": "demo",

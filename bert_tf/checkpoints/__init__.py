@@ -27,7 +27,7 @@ from bert_tf.checkpoints.parts import (
     TASK_HEADS,
     TOKEN_CLASSIFIER,
 )
-from bert_tf.checkpoints.pruned import keep_parts
+from bert_tf.checkpoints.pruned import keep_layers, keep_parts
 
 __all__ = [
     "BILSTM",
@@ -44,6 +44,7 @@ __all__ = [
     "Checkpoint",
     "base_folder",
     "head_shapes",
+    "keep_layers",
     "keep_parts",
     "load_checkpoint",
     "open_arrays",

@@ -1,11 +1,41 @@
-"""A checkpoint with some of its attention heads and feed-forward columns."""
+"""A checkpoint with some of its layers, or of their heads and columns."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
 from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
+
+_LAYER = "encoder/layer_"
+
+
+def keep_layers(checkpoint: Checkpoint, layers: Sequence[int]) -> Checkpoint:
+    """Leaves all other layers out; embeddings and heads stay.
+
+    Args:
+      checkpoint: a model.
+      layers: the numbers of those that stay, from 0, in their new order.
+
+    Returns:
+      The checkpoint, whose arrays are read when asked for.
+    """
+    shapes, origin = {}, {}
+    for name, shape in shapes_of_arrays(checkpoint.arrays).items():
+        begin, found, rest = name.partition(_LAYER)
+        number, _, part = rest.partition("/")
+        for new, old in enumerate(layers):
+            if not found or old == int(number):
+                ours = f"{begin}{_LAYER}{new}/{part}" if found else name
+                shapes[ours], origin[ours] = shape, name
+    return dataclasses.replace(
+        checkpoint,
+        config=dataclasses.replace(
+            checkpoint.config, num_hidden_layers=len(layers)
+        ),
+        arrays=LazyArrays(shapes, lambda name: checkpoint.arrays[origin[name]]),
+    )
 
 
 def keep_parts(

@@ -7,24 +7,26 @@ further from its folder.
 
 import dataclasses
 import pathlib
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from bert_tf.checkpoints import Checkpoint, keep_parts, load_checkpoint
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.files import new_folder
-from bert_tf.finetuning.batches import prediction_batches
 from bert_tf.finetuning.card import data_set_of
 from bert_tf.finetuning.evaluation import Predictor, Scorer
 from bert_tf.finetuning.importance import importances_of, most_important
+from bert_tf.finetuning.measured import (
+    Measured,
+    bytes_of,
+    rows_per_second,
+    table,
+)
 from bert_tf.finetuning.model_folder import read_config, save_model
 from bert_tf.finetuning.recipe import FinetuningRecipe, PruningSettings
-from bert_tf.finetuning.rows import Rows
 from bert_tf.finetuning.task import Split, Task, TaskTemplate
 from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.sharing.model_card import CardScore, ModelCard
@@ -38,26 +40,6 @@ from bert_tf.training.run_folder import RECIPE_FILE
 from bert_tf.training.strategies import make_strategy
 
 PRUNING_FILE = "pruning.json"
-# Batches by which speed is measured, evenly over the dev rows by length.
-_TIMED_BATCHES = 10
-_TIMED_ROUNDS = 5
-
-
-@dataclasses.dataclass(frozen=True)
-class Measured:
-    """What a model is worth and costs.
-
-    Attributes:
-      scores: by name, on the dev split.
-      rows_per_second: the model's own speed on dev rows.
-      parameters: how many it has.
-      bytes: of its weights on disk.
-    """
-
-    scores: Mapping[str, float]
-    rows_per_second: float
-    parameters: int
-    bytes: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,23 +60,9 @@ class Pruning:
 
     def table(self) -> str:
         """Scores times 100, speed and size, before and after, in lines."""
-        both = self.before, self.after
-        rows = [
-            (f"{self.task}, {self.split}", "before", "after"),
-            *(
-                (name, *(f"{100 * each.scores[name]:.2f}" for each in both))
-                for name in self.before.scores
-            ),
-            ("rows/s", *(f"{each.rows_per_second:,.1f}" for each in both)),
-            ("parameters", *(f"{each.parameters:,}" for each in both)),
-            ("MB on disk", *(f"{each.bytes / 1e6:,.1f}" for each in both)),
-        ]
-        first, *others = [max(map(len, c)) for c in zip(*rows, strict=True)]
-        return "\n".join(
-            "  ".join(
-                [name.ljust(first), *map(str.rjust, values, others)]
-            ).rstrip()
-            for name, *values in rows
+        return table(
+            f"{self.task}, {self.split}",
+            {"before": self.before, "after": self.after},
         )
 
 
@@ -172,13 +140,13 @@ def prune(
             scored[1] = scorers[1].rescored(answered, scored[1])
         save_model(beside, models[1], tokenizer, scorers[1].config)
         recipe.save(beside / RECIPE_FILE)
-        speeds = _rows_per_second(models, answered.rows, recipe.eval_batch_size)
+        speeds = rows_per_second(models, answered.rows, recipe.eval_batch_size)
         pruning = Pruning(
             task.name,
             split,
             *(
                 Measured(
-                    found.scores, speed, model.count_params(), _bytes_of(place)
+                    found.scores, speed, model.count_params(), bytes_of(place)
                 )
                 for found, speed, model, place in zip(
                     scored, speeds, models, (folder, beside), strict=True
@@ -252,42 +220,6 @@ def _build(
     if model.in_checkpoint:
         model.restore(checkpoint)
     return model
-
-
-def _rows_per_second(
-    models: Sequence[TaskModel], rows: Rows, batch_size: int
-) -> list[float]:
-    """Speeds of models on the same batches, each batch by all in turn."""
-    batches, numbers = prediction_batches(rows, batch_size)
-    stride = max(1, len(numbers) // _TIMED_BATCHES)
-    chosen = list(batches.shard(stride, stride // 2))
-    count = sum(map(len, numbers[stride // 2 :: stride]))
-
-    def answers(model: TaskModel) -> Any:
-        return tf.function(
-            lambda batch: model(batch, training=False),
-            input_signature=[batches.element_spec],
-            autograph=False,
-        )
-
-    seconds = np.zeros((_TIMED_ROUNDS + 1, len(models)))
-    compiled = [answers(model) for model in models]
-    for of_round in seconds:
-        for batch in chosen:
-            for number, answer in enumerate(compiled):
-                started = time.perf_counter()
-                for output in answer(batch).values():
-                    output.numpy()
-                of_round[number] += time.perf_counter() - started
-    # The first round has the graphs' start-up in it.
-    medians = np.median(seconds[1:], axis=0)
-    return [count / each for each in medians]
-
-
-def _bytes_of(folder: str | pathlib.Path) -> int:
-    """The size of the weights in a model folder of ours, or of an adapter."""
-    files = pathlib.Path(folder).glob("*_model.safetensors")
-    return sum(path.stat().st_size for path in files)
 
 
 def _described(importances: np.ndarray, kept: np.ndarray) -> dict[str, Any]:

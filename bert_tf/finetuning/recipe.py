@@ -11,6 +11,7 @@ from bert_tf.config import LORA_ON, BertConfig
 from bert_tf.errors import UserError
 from bert_tf.files import ENCODING_ERRORS
 from bert_tf.recipe import Settings, setting
+from bert_tf.teacher_settings import TeacherSettings
 from bert_tf.training.recipe import LARGEST_SEED, TrainingRecipe
 
 # How a table writes its rows.
@@ -43,7 +44,7 @@ FEATURES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class FinetuningRecipe(TrainingRecipe):
+class FinetuningRecipe(TeacherSettings, TrainingRecipe):
     """What defines a fine-tuning run; recipe.json repeats it."""
 
     task: str = setting("", "a name in tasks/, or the path of a task file")
@@ -477,7 +478,13 @@ class FeatureRecipe(TagRecipe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        unused = ("freeze_layers", "layer_decay", "ensemble", "rematerialize")
+        unused = (
+            "freeze_layers",
+            "layer_decay",
+            "ensemble",
+            "rematerialize",
+            "teacher",
+        )
         for name in (*unused, "bilstm", "lora_rank"):
             value = getattr(self, name)
             if value != getattr(FeatureRecipe, name):

@@ -86,7 +86,7 @@ def write_results(
         "doctor": dict(data.doctor),
         "recipe": recipe.to_dict(),
         "finished": datetime.datetime.now(datetime.UTC).isoformat(),
-        "num_parameters": loop.step.model.count_params(),
+        "num_parameters": scorer.predictor.models[0].count_params(),
         "num_train_steps": loop.total,
         "best_step": loop.best.step,
         "stopped_early": loop.best.exhausted,

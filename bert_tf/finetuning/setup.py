@@ -19,9 +19,10 @@ from bert_tf.checkpoints import (
 from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
-from bert_tf.finetuning.model_folder import task_of
+from bert_tf.finetuning.model_folder import load_model, task_of
 from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.task import Split, Task
+from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.progress import log
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.training.run_folder import digest
@@ -197,6 +198,44 @@ def _fresh_heads(
         "starts fresh."
     )
     return (*unread, task.head)
+
+
+def open_teacher(
+    data: TrainingData, recipe: FinetuningRecipe, unpadded: bool
+) -> TaskModel:
+    """The model that the recipe names as the teacher.
+
+    Args:
+      data: what is trained on.
+      recipe: what to do.
+      unpadded: see `Task.build`.
+
+    Raises:
+      UserError: it was not fine-tuned for the task, or has other labels, or
+        splits text otherwise than the student.
+    """
+    model, tokenizer, config = load_model(
+        recipe.teacher, data.task, recipe.precision, unpadded
+    )
+    for what, theirs, own in (
+        (
+            "another vocabulary than the student's",
+            (tokenizer.vocabulary.digest(), tokenizer.config),
+            (data.tokenizer.vocabulary.digest(), data.tokenizer.config),
+        ),
+        (
+            "other labels than the training rows",
+            config.labels,
+            data.config.labels,
+        ),
+    ):
+        if theirs != own:
+            raise UserError(
+                f"`teacher`={recipe.teacher}: has {what}, so their outputs "
+                "cannot be compared; give a model that was fine-tuned with "
+                "the same."
+            )
+    return model
 
 
 def freeze(encoder: BertEncoder, layers: int, reads_pooler: bool) -> None:

@@ -6,6 +6,7 @@ bert_tf/training/step.py.
 """
 
 import abc
+import functools
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -15,9 +16,10 @@ import numpy as np
 from keras import ops
 
 from bert_tf.checkpoints import Checkpoint
+from bert_tf.distiller import soft_target_loss
 from bert_tf.encoders import BertEncoder
 from bert_tf.finetuning.rows import CHOICE_MASK, EXAMPLE_WEIGHTS
-from bert_tf.models import model_arrays, restore
+from bert_tf.models import model_arrays, restore, with_all_layers
 
 LOSS = "loss"
 # Its exponential is 0 in float32, and so is its gradient; an infinity would
@@ -43,6 +45,10 @@ class MeanOverRows:
     ) -> dict[str, Any]:
         """Divides the summed loss by the summed weights."""
         return {LOSS: losses[LOSS] / weights[LOSS]}
+
+    def soft_target_weight(self, batch: Mapping[str, Any]) -> Any:
+        """What the sum of `soft_target_loss` is divided by: the rows."""
+        return ops.sum(batch[EXAMPLE_WEIGHTS])
 
 
 class LogitsObjective(MeanOverRows, abc.ABC):
@@ -86,6 +92,26 @@ class LogitsObjective(MeanOverRows, abc.ABC):
         loss, metric = self.of_rows(logits, batch[self.label_name])
         losses = {LOSS: ops.sum(loss * self.row_weights(batch))}
         return losses, {self.metric: weighted(metric, batch[EXAMPLE_WEIGHTS])}
+
+    def soft_target_loss(
+        self,
+        outputs: Mapping[str, Any],
+        teacher: Mapping[str, Any],
+        batch: Mapping[str, Any],
+        temperature: float,
+    ) -> Any:
+        """Sums the divergence of logits [B, C] from a teacher's over rows."""
+        loss = self.divergence(
+            outputs["logits"], teacher["logits"], temperature
+        )
+        return ops.sum(loss * batch[EXAMPLE_WEIGHTS])
+
+    def divergence(self, logits: Any, targets: Any, temperature: float) -> Any:
+        """How far logits [B, C] are from a teacher's, float32 [B].
+
+        See `bert_tf.distiller.soft_target_loss`.
+        """
+        return soft_target_loss(logits, targets, temperature)
 
     def mean_loss(self, logits: np.ndarray, labels: np.ndarray) -> float:
         """The mean loss of rows, all weighing the same; see `of_rows`."""
@@ -138,6 +164,11 @@ class RegressionObjective(LogitsObjective):
         error = logits[:, 0] - labels
         return ops.square(error), ops.abs(error)
 
+    def divergence(self, logits: Any, targets: Any, temperature: float) -> Any:
+        """The squared error of a number, which no temperature changes."""
+        del temperature
+        return ops.square(logits - targets)[:, 0]
+
 
 class MultiLabelObjective(LogitsObjective):
     """Binary cross-entropy of each of C labels, their mean a row's loss."""
@@ -153,6 +184,14 @@ class MultiLabelObjective(LogitsObjective):
         correct = ops.cast(ops.equal(logits > 0, labels > 0.5), "float32")
         return ops.mean(loss, axis=-1), ops.mean(correct, axis=-1)
 
+    def divergence(self, logits: Any, targets: Any, temperature: float) -> Any:
+        """The mean over labels, each there or not."""
+        own, theirs = (
+            ops.stack([each, ops.zeros_like(each)], axis=-1)
+            for each in (logits, targets)
+        )
+        return ops.mean(soft_target_loss(own, theirs, temperature), axis=-1)
+
 
 class ChoicesObjective(ClassesObjective):
     """Cross-entropy over the choices of each example.
@@ -166,9 +205,26 @@ class ChoicesObjective(ClassesObjective):
         self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
     ) -> Sums:
         """As of classes, with the batch's choice_mask, float32 [B, C]."""
-        logits = ops.cast(outputs["logits"], "float32")
-        visible = ops.where(batch[CHOICE_MASK] > 0, logits, _HIDDEN)
-        return super().__call__({"logits": visible}, batch)
+        return super().__call__(_of_choices(outputs, batch), batch)
+
+    def soft_target_loss(
+        self,
+        outputs: Mapping[str, Any],
+        teacher: Mapping[str, Any],
+        batch: Mapping[str, Any],
+        temperature: float,
+    ) -> Any:
+        """As of classes, with the batch's choice_mask, float32 [B, C]."""
+        own, theirs = (_of_choices(each, batch) for each in (outputs, teacher))
+        return super().soft_target_loss(own, theirs, batch, temperature)
+
+
+def _of_choices(
+    outputs: Mapping[str, Any], batch: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The logits [B, C] of choices, hidden where a row has none."""
+    logits = ops.cast(outputs["logits"], "float32")
+    return {"logits": ops.where(batch[CHOICE_MASK] > 0, logits, _HIDDEN)}
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -184,6 +240,8 @@ class TaskModel(keras.Model):
     Call arguments:
       batch: the network's inputs by name; other keys are left alone.
       training: whether dropout is active.
+      return_all_layers: adds the encoder's all_encoder_layers and
+        embedding_output, for distillation.
 
     Returns:
       A dict of the network's outputs; the only one is called logits.
@@ -209,13 +267,26 @@ class TaskModel(keras.Model):
         self.encoder = encoder
         self.built = True
 
+    @functools.cached_property
+    def _with_layers(self) -> keras.Model:
+        return with_all_layers(self.network)
+
     def call(
-        self, batch: Mapping[str, Any], training: bool | None = None
+        self,
+        batch: Mapping[str, Any],
+        training: bool | None = None,
+        return_all_layers: bool = False,
     ) -> dict[str, Any]:
         """Runs the network on a batch; see the class."""
         inputs = {name: batch[name] for name in self.network.input}
-        outputs = self.network(inputs, training=training)
-        return outputs if isinstance(outputs, dict) else {"logits": outputs}
+        layers: dict[str, Any] = {}
+        if return_all_layers:
+            outputs, layers = self._with_layers(inputs, training=training)
+        else:
+            outputs = self.network(inputs, training=training)
+        if not isinstance(outputs, dict):
+            outputs = {"logits": outputs}
+        return outputs | layers
 
     def restore(self, source: Checkpoint, fresh: Sequence[str] = ()) -> None:
         """Assigns a checkpoint's weights; see `bert_tf.models.restore`."""

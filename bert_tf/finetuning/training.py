@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.checkpoints import HEADS_ON_POOLER
+from bert_tf.distiller import DistillationObjective, Distiller
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.files import locked
@@ -22,6 +23,7 @@ from bert_tf.finetuning.setup import (
     fingerprint,
     freeze,
     lr_multipliers,
+    open_teacher,
 )
 from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.training.best_weights import BestWeights
@@ -169,15 +171,20 @@ def _step(
     config = data.initial.config
     reads_pooler = data.task.head in HEADS_ON_POOLER
     freeze(model.encoder, recipe.freeze_layers, reads_pooler)
+    trained, objective = model, data.objective
+    if recipe.teacher:
+        teacher = open_teacher(data, recipe, not needs_static_shapes(strategy))
+        trained = Distiller(model, teacher, recipe, recipe.compares_layers)
+        objective = DistillationObjective(objective, recipe)
     return make_step(
         recipe,
-        model,
-        data.objective,
+        trained,
+        objective,
         strategy,
         phase.num_steps,
-        model.non_trainable_weights,
+        trained.non_trainable_weights,
         lr_multipliers(
-            model.encoder, model.trainable_variables, recipe.layer_decay
+            model.encoder, trained.trainable_variables, recipe.layer_decay
         ),
         {
             "input_ids": config.vocab_size,

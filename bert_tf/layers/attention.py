@@ -61,15 +61,20 @@ def _powers(size: int) -> tuple[float, float]:
     return power, size**-0.5 / power
 
 
-def _probabilities(query: Any, key: Any, adder: Any) -> Any:
-    """The softmax of the scaled products and `adder`, float32 [..., Q, S]."""
+def _scores(query: Any, key: Any) -> Any:
+    """The scaled products of queries and keys, float32 [..., Q, S]."""
     power, rest = _powers(query.shape[-1])
     # The queries are fewer than the scores.
     scores = ops.matmul(query * power, ops.swapaxes(key, -1, -2))
     scores = ops.cast(scores, "float32")
     if rest != 1.0:
         scores = scores * rest
-    return ops.softmax(scores + adder, axis=-1)
+    return scores
+
+
+def _probabilities(query: Any, key: Any, adder: Any) -> Any:
+    """The softmax of the scores and `adder`, float32 [..., Q, S]."""
+    return ops.softmax(_scores(query, key) + adder, axis=-1)
 
 
 def _in_blocks(
@@ -270,6 +275,17 @@ class SelfAttention(ConfiguredLayer):
         if not return_probabilities:
             return context, None
         return context, self.compute(_probabilities(query, key, adder))
+
+    def scores(self, hidden: Any) -> Any:
+        """What each position scores every other by, before the softmax.
+
+        Args:
+          hidden: float [B, S, H].
+
+        Returns:
+          float32 [B, N, S, S].
+        """
+        return _scores(*self._heads(hidden, 0, 2))
 
     def of_tokens(
         self,

@@ -91,6 +91,11 @@ class TokenPlaces:
         """The tokens' entries of an input, [1, T] of int32 [B, S]."""
         return ops.take(ops.reshape(inputs, (-1,)), self._places)[None]
 
+    def hidden_of_tokens(self, hidden: Any) -> Any:
+        """The tokens' vectors, [1, T, C] of [B, S, C]."""
+        rows = ops.reshape(hidden, (-1, hidden.shape[-1]))
+        return ops.take(rows, self._places, axis=0)[None]
+
     def positions(self) -> Any:
         """The position of each token in its row, int32 [1, T]."""
         return ops.mod(self._places, self._shape[1])[None]

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from bert_tf.checkpoints import MASKED_LM, NEXT_SENTENCE, POOLER
+from bert_tf.distiller import soft_target_loss
 from bert_tf.errors import UserError, did_you_mean
 from bert_tf.user_modules import run_user_module
 
@@ -117,6 +118,33 @@ class LanguageModeling:
             {f"{self.token_task}_loss": ops.sum(weights * nll)},
             {f"{self.token_task}_accuracy": correct},
         )
+
+    def soft_target_weight(self, batch: Mapping[str, Any]) -> Any:
+        """What the sum of `soft_target_loss` is divided by: the tokens."""
+        return ops.sum(ops.cast(batch["input_mask"], "float32"))
+
+    def soft_target_loss(
+        self,
+        outputs: Mapping[str, Any],
+        teacher: Mapping[str, Any],
+        batch: Mapping[str, Any],
+        temperature: float,
+    ) -> Any:
+        """Sums the divergence from a teacher over every token of the batch.
+
+        Sanh et al. 2019, section 3, of masked tokens and of all others.
+
+        Args:
+          outputs: token_logits [B, S, V] and token_weights [B, S].
+          teacher: its token_logits [B, S, V].
+          batch: not read.
+          temperature: see `bert_tf.distiller.soft_target_loss`.
+        """
+        del batch
+        loss = soft_target_loss(
+            outputs["token_logits"], teacher["token_logits"], temperature
+        )
+        return ops.sum(outputs["token_weights"] * loss)
 
     def normalise(
         self, losses: Mapping[str, Any], weights: Mapping[str, Any]

@@ -1,7 +1,7 @@
 """The encoder with both pre-training heads."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import keras
@@ -19,6 +19,7 @@ from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.encoders.inputs import check_inputs
 from bert_tf.errors import UserError
 from bert_tf.layers import MaskedLMHead, NextSentenceHead
+from bert_tf.layers.unpadding import TokenPlaces
 from bert_tf.named_weights import (
     NamedWeights,
     Weight,
@@ -28,6 +29,7 @@ from bert_tf.named_weights import (
     norm_weights,
     restore_weights,
 )
+from bert_tf.partly_trained import PartlyTrained
 from bert_tf.pretraining.objective import (
     MaskedLanguageModeling,
     ObjectiveTraits,
@@ -45,7 +47,7 @@ _LABELS = {
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertPretrainer(keras.Model):
+class BertPretrainer(PartlyTrained):
     """BERT with its masked-LM and next-sentence heads.
 
     An ordinary Keras model whose loss comes from the records themselves:
@@ -72,13 +74,17 @@ class BertPretrainer(keras.Model):
         several sequences, and masked_lm_positions int32 [B, P]; labels among
         them are not read.
       training: whether dropout is active.
+      return_all_layers: adds the encoder's all_encoder_layers and
+        embedding_output, and token_logits and token_weights, for distillation.
 
     Returns:
       A dict: masked_lm_logits float32 [B, P, V], next_sentence_logits float32
       [B, 2], and the encoder's sequence_output [B, S, H] and pooled_output
       [B, H] in the compute dtype. With cls_positions next_sentence_logits are
       [B, K, 2] and pooled_output is [B, K, H]. An architecture without pooler
-      has no next_sentence_logits.
+      has no next_sentence_logits. On request token_logits float32 [B, S, V],
+      the masked LM's at every token, and token_weights float32 [B, S], 1 for
+      tokens and 0 for padding; unpadded, both of the T tokens alone, [1, T].
 
     Raises:
       UserError: an input is missing, or S exceeds max_position_embeddings; or
@@ -153,45 +159,19 @@ class BertPretrainer(keras.Model):
             self.next_sentence.build(None)
         self.built = True
 
-    @property
-    def trainable_variables(self) -> list[keras.Variable]:
-        """Without those of heads that the objective does not train."""
-        return self._trained(super().trainable_variables)
-
-    @property
-    def trainable_weights(self) -> list[keras.Variable]:
-        """Without those of heads that the objective does not train."""
-        return self._trained(super().trainable_weights)
-
-    @property
-    def non_trainable_variables(self) -> list[keras.Variable]:
-        """With those of heads that the objective does not train."""
-        trained = set(map(id, self.trainable_variables))
-        return [v for v in self.variables if id(v) not in trained]
-
-    @property
-    def non_trainable_weights(self) -> list[keras.Variable]:
-        """With those of heads that the objective does not train."""
-        trained = set(map(id, self.trainable_weights))
-        return [w for w in self.weights if id(w) not in trained]
-
-    def _trained(
-        self, variables: Sequence[keras.Variable]
-    ) -> list[keras.Variable]:
-        # Not by `trainable` of the layers: the encoder, and with it its pooler,
-        # may become part of a model that trains it.
+    def untrained(self) -> list[keras.Variable]:
+        """The weights of heads that the objective does not train."""
         heads = {
             POOLER: self.encoder.pooler,
             MASKED_LM: self.masked_lm,
             NEXT_SENTENCE: self.next_sentence,
         }
-        left_out = {
-            id(weight)
+        return [
+            weight
             for head, layer in heads.items()
             if head not in self._traits.heads and layer is not None
             for weight in layer.weights
-        }
-        return [v for v in variables if id(v) not in left_out]
+        ]
 
     def __repr__(self) -> str:
         size = self.config.in_words(weight.shape for weight in self.weights)
@@ -204,12 +184,18 @@ class BertPretrainer(keras.Model):
         return super().__call__(inputs, *args, **kwargs)
 
     def call(
-        self, inputs: Mapping[str, Any], training: bool | None = None
+        self,
+        inputs: Mapping[str, Any],
+        training: bool | None = None,
+        return_all_layers: bool = False,
     ) -> dict[str, Any]:
         """Encodes a batch and scores both tasks; see the class."""
         self._check_inputs(inputs)
         outputs = self.encoder(
-            inputs, training=training, unpadded=self.unpadded
+            inputs,
+            training=training,
+            unpadded=self.unpadded,
+            return_all_layers=return_all_layers,
         )
         logits = {
             "masked_lm_logits": self.masked_lm(
@@ -221,7 +207,28 @@ class BertPretrainer(keras.Model):
         if self.next_sentence is not None:
             follows = self.next_sentence(outputs["pooled_output"])
             logits["next_sentence_logits"] = follows
+        if return_all_layers:
+            logits |= self._of_every_token(inputs, outputs["sequence_output"])
         return logits | outputs
+
+    def _of_every_token(
+        self, inputs: Mapping[str, Any], sequence: Any
+    ) -> dict[str, Any]:
+        """token_logits and token_weights; see the class."""
+        mask = inputs["input_mask"]
+        if self.unpadded:
+            places = TokenPlaces(
+                mask, self.config.causal, inputs.get("sequence_ids")
+            )
+            sequence = places.hidden_of_tokens(sequence)
+            mask = ops.ones(ops.shape(sequence)[:2])
+        rows, length = ops.shape(mask)
+        positions = ops.broadcast_to(ops.arange(length), (rows, length))
+        words = self.encoder.embeddings.word_table
+        return {
+            "token_logits": self.masked_lm(sequence, positions, words),
+            "token_weights": ops.cast(ops.not_equal(mask, 0), "float32"),
+        }
 
     def compute_output_spec(
         self, inputs: Mapping[str, Any], training: bool | None = None

@@ -6,6 +6,7 @@ from typing import Any
 from bert_tf.config import SIZE_HELP
 from bert_tf.errors import UserError
 from bert_tf.recipe import setting
+from bert_tf.teacher_settings import TeacherSettings
 from bert_tf.training.recipe import TrainingRecipe
 
 # The settings of masks, and the value that leaves each as the records say.
@@ -18,7 +19,7 @@ _AS_RECORDS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class PretrainingRecipe(TrainingRecipe):
+class PretrainingRecipe(TeacherSettings, TrainingRecipe):
     """What defines a pre-training run; recipe.json repeats it."""
 
     data_dir: str = setting(
@@ -83,6 +84,24 @@ class PretrainingRecipe(TrainingRecipe):
         0,
         "steps between two models that are kept in models/step-00001000 of "
         "the run's folder, each a model folder to fine-tune from; 0 = none",
+        at_least=0,
+    )
+
+    # Sanh et al. 2019, section 3; their weights are those of the script beside
+    # transformers' releases.
+    label_weight: float = setting(
+        2.0, "distillation: weight of the objective's own loss", at_least=0
+    )
+    soft_target_weight: float = setting(
+        5.0,
+        "distillation: weight of the divergence from the teacher's "
+        "distributions of every token, times the square of the temperature",
+        at_least=0,
+    )
+    cosine_weight: float = setting(
+        1.0,
+        "distillation: weight of one less the cosine of the last hidden "
+        "states of each token",
         at_least=0,
     )
 

@@ -126,7 +126,8 @@ def report(
     """
     _, speeds = history.series("sequences_per_second")
     speed = speeds[-1] if speeds else 0.0
-    task = ObjectiveTraits.of(loop.step.objective).token_task
+    assert loop.evaluation is not None
+    task = ObjectiveTraits.of(loop.evaluation.objective).token_task
     held_out, baseline = {}, None
     if folder.num_held_out:
         held_out = loop.evaluate(loop.phases[-1])

@@ -17,6 +17,7 @@ from bert_tf.checkpoints import (
     save_checkpoint,
 )
 from bert_tf.config import BertConfig
+from bert_tf.distiller import DistillationObjective, Distiller
 from bert_tf.encoders import encoder_class
 from bert_tf.files import locked, sync, written_beside
 from bert_tf.models import restore
@@ -29,6 +30,7 @@ from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.pretraining.report import PretrainingResult, report
 from bert_tf.pretraining.setup import (
+    check_teacher,
     choose_configuration,
     choose_tokenizer,
     fingerprint,
@@ -118,9 +120,13 @@ def _run(
     traits = ObjectiveTraits.of(objective)
     folders = open_records(recipe, traits)
     initial = load_checkpoint(recipe.init_from) if recipe.init_from else None
-    tokenizer = choose_tokenizer(recipe, folders, initial)
+    teacher = load_checkpoint(recipe.teacher) if recipe.teacher else None
+    models = {"init_from": initial, "teacher": teacher}
+    tokenizer = choose_tokenizer(recipe, folders, models)
     vocabulary = tokenizer.vocabulary
     config = choose_configuration(recipe, folders, vocabulary, initial, traits)
+    if teacher is not None:
+        check_teacher(recipe, folders, teacher, config)
     phases = _phases(recipe, folders, steps, strategy)
     refuse_other_folders(output_dir, recipe)
     keras.utils.set_random_seed(recipe.seed)
@@ -143,13 +149,22 @@ def _run(
         left_out = untrained.difference(initial.heads if initial else ())
         if initial is not None:
             restore(model, initial, sorted(left_out))
+        trained, learnt = model, objective
+        if teacher is not None:
+            learnt = DistillationObjective(objective, recipe)
+            trained = Distiller(
+                model,
+                load_pretrainer(teacher, recipe.precision, model.unpadded),
+                recipe,
+                return_all_layers=True,
+            )
         step = make_step(
             recipe,
-            model,
-            objective,
+            trained,
+            learnt,
             strategy,
             recipe.num_train_steps,
-            model.non_trainable_weights,
+            trained.non_trainable_weights,
             limits={
                 "input_ids": config.vocab_size,
                 "masked_lm_ids": config.vocab_size,
@@ -163,7 +178,7 @@ def _run(
         save = functools.partial(_save_model, model, tokenizer, left_out)
         loop = TrainingLoop(
             step,
-            EvaluationStep(model, step.objective, strategy),
+            EvaluationStep(model, objective, strategy),
             phases,
             run_dirs,
             recipe,
@@ -174,6 +189,7 @@ def _run(
                 folders,
                 recipe.objective,
                 _head_arrays(model, sorted(untrained - left_out)),
+                teacher.arrays if teacher is not None else {},
             )
             | {"number of data streams": str(_streams(recipe, strategy))},
             keep_model=functools.partial(
@@ -187,6 +203,22 @@ def _run(
         return report(
             recipe, output_dir, history, loop, folders[-1], config, fills_masks
         )
+
+
+def load_pretrainer(
+    source: Checkpoint, precision: str, unpadded: bool = False
+) -> BertPretrainer:
+    """A model with a masked LM head; other heads that it lacks are not missed.
+
+    Args:
+      source: the model.
+      precision: a Keras dtype policy.
+      unpadded: see `BertPretrainer`.
+    """
+    model = BertPretrainer(source.config, dtype=precision, unpadded=unpadded)
+    heads = set(PRETRAINING_HEADS).intersection(head_shapes(source.config))
+    restore(model, source, sorted(heads.difference(source.heads)))
+    return model
 
 
 def _head_arrays(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from bert_tf.checkpoints import NEXT_SENTENCE, Checkpoint
+from bert_tf.checkpoints import MASKED_LM, NEXT_SENTENCE, Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.pretraining.objective import ObjectiveTraits, is_file
@@ -68,14 +68,14 @@ def open_records(
 def choose_tokenizer(
     recipe: PretrainingRecipe,
     folders: Sequence[RecordFolder],
-    initial: Checkpoint | None,
+    models: Mapping[str, Checkpoint | None],
 ) -> BertTokenizer:
-    """The tokenizer that made the records, the same for all phases.
+    """The tokenizer that made the records, the same for all phases and models.
 
     Args:
       recipe: what to do.
       folders: the records of each phase.
-      initial: what init_from names.
+      models: setting, such as init_from, to the model that it names.
     """
     sources: list[tuple[str, Vocabulary, TokenizerConfig]] = []
     if recipe.vocab_file:
@@ -96,13 +96,14 @@ def choose_tokenizer(
                 f"`data_dir`={name}: these records do not carry their "
                 "vocabulary; pass `vocab_file`."
             )
-    if initial is not None and initial.vocabulary is not None:
-        name = f"`init_from`={recipe.init_from}"
-        # Says so where its rules are of another kind.
-        config = read_tokenizer_config(
-            local_folder(recipe.init_from), initial.vocabulary
-        )
-        sources.append((name, initial.vocabulary, config))
+    for setting, model in models.items():
+        if model is not None and model.vocabulary is not None:
+            folder = getattr(recipe, setting)
+            # Says so where its rules are of another kind.
+            config = read_tokenizer_config(
+                local_folder(folder), model.vocabulary
+            )
+            sources.append((f"`{setting}`={folder}", model.vocabulary, config))
     first, vocabulary, config = sources[0]
     for name, other, other_config in sources[1:]:
         if other.digest() != vocabulary.digest():
@@ -173,6 +174,17 @@ def choose_configuration(
             + _HOW_TO_FIT * (initial is not None)
             + "."
         )
+    _check_lengths(recipe, folders, config, source)
+    return config
+
+
+def _check_lengths(
+    recipe: PretrainingRecipe,
+    folders: Sequence[RecordFolder],
+    config: BertConfig,
+    source: str,
+) -> None:
+    """Refuses records that are longer than a model's positions."""
     for name, folder in zip(recipe.folders, folders, strict=True):
         if folder.max_seq_length > config.max_position_embeddings:
             raise UserError(
@@ -180,7 +192,40 @@ def choose_configuration(
                 f"is above max_position_embeddings "
                 f"{config.max_position_embeddings} of {source}."
             )
-    return config
+
+
+def check_teacher(
+    recipe: PretrainingRecipe,
+    folders: Sequence[RecordFolder],
+    teacher: Checkpoint,
+    student: BertConfig,
+) -> None:
+    """Refuses a teacher that cannot teach.
+
+    Args:
+      recipe: what to do.
+      folders: the records of each phase.
+      teacher: what `teacher` names.
+      student: the architecture that learns.
+
+    Raises:
+      UserError: it has no masked LM head, or sees other tokens than the
+        student.
+    """
+    source, config = f"`teacher`={recipe.teacher}", teacher.config
+    if MASKED_LM not in teacher.heads:
+        raise UserError(
+            f"{source}: has no masked LM head, whose distributions over "
+            "tokens the student is to learn; give a pre-trained model."
+        )
+    for name in ("vocab_size", "causal"):
+        own, theirs = getattr(student, name), getattr(config, name)
+        if own != theirs:
+            raise UserError(
+                f"{source}: {name} is {theirs}, and {own} of the student; "
+                "give a model that is alike in it."
+            )
+    _check_lengths(recipe, folders, config, source)
 
 
 def fingerprint(
@@ -188,6 +233,7 @@ def fingerprint(
     folders: Sequence[RecordFolder],
     objective: str,
     frozen: Mapping[str, np.ndarray],
+    teacher: Mapping[str, np.ndarray],
 ) -> dict[str, str]:
     """Digests of what must be the same when a run is resumed.
 
@@ -197,6 +243,7 @@ def fingerprint(
       objective: its name, or the path of its file.
       frozen: weights that training leaves as init_from has them, and that no
         state holds.
+      teacher: weights of the teacher; none where there is none.
     """
     records = [
         [file.path.name, file.records, file.path.stat().st_size]
@@ -211,7 +258,12 @@ def fingerprint(
     if is_file(objective):
         content = pathlib.Path(objective).read_bytes()
         found["objective file"] = hashlib.sha256(content).hexdigest()
-    if frozen:
-        content = b"".join(array.tobytes() for array in frozen.values())
-        found["set of frozen weights"] = hashlib.sha256(content).hexdigest()
+    sets = {"set of frozen weights": frozen, "teacher": teacher}
+    for name, arrays in sets.items():
+        if arrays:
+            # One after another, as they are read when asked for.
+            of_all = hashlib.sha256()
+            for array in arrays.values():
+                of_all.update(array.tobytes())
+            found[name] = of_all.hexdigest()
     return found

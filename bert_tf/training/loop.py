@@ -436,20 +436,5 @@ class TrainingLoop:
     def evaluate(self, phase: Phase) -> dict[str, float]:
         """Mean losses and metrics over a phase's held-out data."""
         assert self.evaluation is not None
-        total: Any = None
         with self.reading():
-            for batch in self._held_out(phase):
-                sums = tf.nest.map_structure(float, self.evaluation(batch))
-                if total is None:
-                    total = sums
-                else:
-                    total = tf.nest.map_structure(
-                        lambda a, b: a + b, total, sums
-                    )
-        losses, weights, metrics = total
-        means = self.evaluation.objective.normalise(losses, weights)
-        row = {name: float(value) for name, value in means.items()}
-        row["loss"] = sum(row.values())
-        for name, (value, weight) in metrics.items():
-            row[name] = value / max(weight, 1e-9)
-        return row
+            return self.evaluation.means(self._held_out(phase))

@@ -10,7 +10,8 @@ uninterrupted one would have drawn.
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import keras
@@ -557,3 +558,16 @@ class EvaluationStep:
         return tf.nest.map_structure(
             lambda value: self.strategy.reduce("SUM", value, axis=None), sums
         )
+
+    def means(self, batches: Iterable[Batch]) -> dict[str, float]:
+        """The mean of each loss, their sum as "loss", and of each metric."""
+        losses, weights, metrics = functools.reduce(
+            functools.partial(tf.nest.map_structure, operator.add),
+            (tf.nest.map_structure(float, self(batch)) for batch in batches),
+        )
+        found = self.objective.normalise(losses, weights)
+        row = {name: float(value) for name, value in found.items()}
+        row["loss"] = sum(row.values())
+        for name, (value, weight) in metrics.items():
+            row[name] = value / max(weight, 1e-9)
+        return row

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from keras import ops
 
+from bert_tf.distiller import soft_target_loss
 from bert_tf.features import INPUT_MASK
 from bert_tf.finetuning import checks
 from bert_tf.finetuning.checks import Finding
@@ -325,8 +326,7 @@ class SpanObjective(MeanOverRows):
             (outputs[START_LOGITS], batch[START_POSITIONS]),
             (outputs[END_LOGITS], batch[END_POSITIONS]),
         ):
-            logits = ops.cast(logits, "float32")
-            logits = ops.where(batch[INPUT_MASK.name] > 0, logits, _HIDDEN)
+            logits = _of_tokens(logits, batch)
             scores = ops.log_softmax(logits, axis=-1)
             gold = ops.one_hot(positions, ops.shape(logits)[1])
             # A product with 0 where the mask hides: no -1e9 comes through.
@@ -336,6 +336,28 @@ class SpanObjective(MeanOverRows):
             correct = correct * ops.cast(same, "float32")
         losses = {LOSS: ops.sum(total * weights)}
         return losses, {"exact_span": weighted(correct, weights)}
+
+    def soft_target_loss(
+        self,
+        outputs: Mapping[str, Any],
+        teacher: Mapping[str, Any],
+        batch: Mapping[str, Any],
+        temperature: float,
+    ) -> Any:
+        """Sums the mean divergence of starts and ends from a teacher's."""
+        total = 0.0
+        for name in (START_LOGITS, END_LOGITS):
+            own, theirs = (
+                _of_tokens(each[name], batch) for each in (outputs, teacher)
+            )
+            total = total + 0.5 * soft_target_loss(own, theirs, temperature)
+        return ops.sum(total * batch[EXAMPLE_WEIGHTS])
+
+
+def _of_tokens(logits: Any, batch: Mapping[str, Any]) -> Any:
+    """Logits float32 [B, S], hidden where there is no token."""
+    logits = ops.cast(logits, "float32")
+    return ops.where(batch[INPUT_MASK.name] > 0, logits, _HIDDEN)
 
 
 def examine_questions(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from keras import ops
 
+from bert_tf.distiller import soft_target_loss
 from bert_tf.features import INPUT_MASK
 from bert_tf.finetuning.rows import Outputs
 from bert_tf.finetuning.task_model import LOSS, Sums, weighted
@@ -328,3 +329,20 @@ class TagObjective:
         correct = ops.equal(guesses, ops.cast(tags, guesses.dtype))
         accuracy = weighted(ops.cast(correct, "float32"), weights)
         return {LOSS: ops.sum(nll * weights)}, {"accuracy": accuracy}
+
+    def soft_target_weight(self, batch: Mapping[str, Any]) -> Any:
+        """What the sum of `soft_target_loss` is divided by: the words."""
+        return ops.sum(batch[TAG_WEIGHTS])
+
+    def soft_target_loss(
+        self,
+        outputs: Mapping[str, Any],
+        teacher: Mapping[str, Any],
+        batch: Mapping[str, Any],
+        temperature: float,
+    ) -> Any:
+        """Sums the divergence of logits [B, S, C] from a teacher's."""
+        loss = soft_target_loss(
+            outputs["logits"], teacher["logits"], temperature
+        )
+        return ops.sum(loss * batch[TAG_WEIGHTS])

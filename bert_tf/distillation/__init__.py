@@ -1,0 +1,1 @@
+"""Distillation as a command: student, trainings, and what came of them."""

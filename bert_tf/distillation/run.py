@@ -1,0 +1,283 @@
+"""A distillation: the student's training, the same without a teacher, and both
+beside the teacher.
+"""
+
+import dataclasses
+import json
+import math
+import pathlib
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from bert_tf.checkpoints import load_checkpoint, save_checkpoint
+from bert_tf.distillation.report import Distillation, write_report
+from bert_tf.distillation.students import make_student
+from bert_tf.errors import UserError
+from bert_tf.files import new_folder, write_text
+from bert_tf.finetuning.evaluation import Predictor, Scorer
+from bert_tf.finetuning.measured import (
+    Measured,
+    rows_per_second,
+    seconds_of,
+)
+from bert_tf.finetuning.model_folder import load_model
+from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.finetuning.run import run_finetuning
+from bert_tf.finetuning.task import Split, TaskTemplate
+from bert_tf.lazy_arrays import shapes_of_arrays
+from bert_tf.pretraining.objective import ObjectiveTraits, load_objective
+from bert_tf.pretraining.recipe import PretrainingRecipe
+from bert_tf.pretraining.report import perplexity
+from bert_tf.pretraining.run import load_pretrainer, run_pretraining
+from bert_tf.pretraining.setup import open_records
+from bert_tf.recipe import read_json_object
+from bert_tf.records.dataset import (
+    held_out_batches,
+    reading_errors,
+    training_batches,
+)
+from bert_tf.teacher_settings import StudentSettings, TeacherSettings
+from bert_tf.training.cluster import DEFAULT_DEVICES, Devices
+from bert_tf.training.run_folder import refuse_other_folders
+from bert_tf.training.step import EvaluationStep
+from bert_tf.training.strategies import make_strategy
+
+# In the folder of the distillation.
+STUDENT, UNDISTILLED = "student", "undistilled"
+_STUDENT_FILE = "student.json"
+_TIMED_BATCHES = 10
+# Scores by name, and their standard deviations.
+_Scores = tuple[dict[str, float], dict[str, float]]
+_Recipe = TypeVar("_Recipe", PretrainingRecipe, FinetuningRecipe)
+
+
+def distill_task(
+    task: TaskTemplate,
+    recipe: FinetuningRecipe,
+    student: StudentSettings,
+    output_dir: str | pathlib.Path,
+    undistilled: bool = True,
+    devices: Devices = DEFAULT_DEVICES,
+) -> Distillation:
+    """Fine-tunes a student on a task as its teacher answers it.
+
+    Args:
+      task: the task.
+      recipe: of the student's training; names the teacher.
+      student: what the student is, unless the recipe has an `init_from`.
+      output_dir: becomes the student's model folder, as that of a fine-tuning,
+        with what `write_report` writes; what was begun there goes on.
+      undistilled: whether to train the same student without a teacher too.
+      devices: how to reach the devices of the recipe's strategy.
+
+    Raises:
+      UserError: settings, data and models that do not fit each other.
+    """
+    output_dir = pathlib.Path(output_dir)
+    recipe = _with_student(recipe, student, output_dir)
+    folders = _trainings(recipe, output_dir, undistilled)
+    results = {}
+    for name, (of_one, folder) in folders.items():
+        _announce(name, of_one)
+        done = run_finetuning(task, of_one, folder, ("train",), devices)
+        results[name] = done["train"]
+    prepared = task.resolve(recipe)
+    split, *_ = prepared.splits(prepared.dev_splits, recipe)
+    dev = prepared.load(split, recipe)
+    places = _places(recipe, folders)
+    loaded = {
+        name: load_model(place, prepared, recipe.precision)
+        for name, place in places.items()
+    }
+    models = [model for model, _, _ in loaded.values()]
+    teacher, tokenizer, config = loaded["teacher"]
+    rows = prepared.encode(dev, tokenizer, config)
+    predictor = Predictor(
+        [teacher], make_strategy("one_device"), recipe.eval_batch_size
+    )
+    scorer = Scorer(prepared, config, tokenizer, predictor)
+    scores: dict[str, _Scores] = {
+        "teacher": (scorer.score(Split(dev, rows)).scores, {})
+    }
+    scores |= {n: _over_seeds(found, split) for n, found in results.items()}
+    speeds = rows_per_second(models, rows, recipe.eval_batch_size)
+    return _reported(
+        f"{prepared.name}, {split}",
+        prepared.main_metric,
+        places,
+        scores,
+        dict(zip(places, speeds, strict=True)),
+        output_dir,
+    )
+
+
+def distill_text(
+    recipe: PretrainingRecipe,
+    student: StudentSettings,
+    output_dir: str | pathlib.Path,
+    undistilled: bool = True,
+    devices: Devices = DEFAULT_DEVICES,
+) -> Distillation:
+    """Pre-trains a student on records as its teacher predicts their tokens.
+
+    See `distill_task`; `output_dir` becomes a folder as that of a pre-training.
+    """
+    output_dir = pathlib.Path(output_dir)
+    recipe = _with_student(recipe, student, output_dir)
+    folders = _trainings(recipe, output_dir, undistilled)
+    results = {}
+    for name, (of_one, folder) in folders.items():
+        _announce(name, of_one)
+        results[name] = run_pretraining(of_one, folder, devices)
+    places = _places(recipe, folders)
+    objective = load_objective(recipe.objective)
+    traits = ObjectiveTraits.of(objective)
+    task = traits.token_task
+    records = open_records(recipe, traits)[-1]
+    size = recipe.eval_batch_size
+    batches = training_batches(records, size, recipe.seed)
+    if records.num_held_out:
+        batches = held_out_batches(records, size)
+    models = {
+        name: load_pretrainer(load_checkpoint(place), recipe.precision)
+        for name, place in places.items()
+    }
+    found = {name: dict(result.held_out) for name, result in results.items()}
+    with reading_errors(records):
+        if records.num_held_out:
+            of_tokens = EvaluationStep(
+                models["teacher"],
+                load_objective(
+                    "left_to_right" if traits.reads_next_tokens else "masked_lm"
+                ),
+                make_strategy("one_device"),
+            )
+            found["teacher"] = of_tokens.means(batches)
+        few = batches.take(_TIMED_BATCHES)
+        seconds = seconds_of([m.encoder for m in models.values()], few)
+    scores: dict[str, _Scores] = {}
+    for name in places:
+        numbers = found.get(name, {})
+        scores[name] = {}, {}
+        if f"{task}_loss" in numbers:
+            scores[name] = (
+                {
+                    f"{task}_accuracy": numbers[f"{task}_accuracy"],
+                    f"{task}_perplexity": perplexity(numbers[f"{task}_loss"]),
+                },
+                {},
+            )
+    count = size * min(
+        _TIMED_BATCHES, math.ceil(records.num_held_out / size) or _TIMED_BATCHES
+    )
+    speeds = {
+        name: count / each for name, each in zip(models, seconds, strict=True)
+    }
+    return _reported(
+        "held-out records",
+        f"{task}_accuracy",
+        places,
+        scores,
+        speeds,
+        output_dir,
+    )
+
+
+def _with_student(
+    recipe: _Recipe, settings: StudentSettings, output_dir: pathlib.Path
+) -> _Recipe:
+    """The recipe, which starts from the student; made where it is not yet."""
+    if not recipe.teacher:
+        raise UserError("`teacher`: name the model to learn from.")
+    if recipe.init_from:
+        if settings != StudentSettings():
+            raise UserError(
+                f"`init_from`={recipe.init_from}: is the student already; "
+                "leave out `size`, `layers` and `architecture`."
+            )
+        return recipe
+    folder = output_dir / STUDENT
+    recipe = dataclasses.replace(recipe, init_from=str(folder))
+    refuse_other_folders(output_dir, recipe)
+    values = {
+        "teacher": recipe.teacher,
+        "seed": recipe.seed,
+        **settings.to_dict(),
+    }
+    made = folder / _STUDENT_FILE
+    if made.exists():
+        if read_json_object(made) != values:
+            raise UserError(
+                f"`output_dir`={output_dir}: holds another student ({made}); "
+                "choose another folder, or the same teacher, seed and student "
+                "to go on."
+            )
+        return recipe
+    teacher = load_checkpoint(recipe.teacher)
+    checkpoint = make_student(settings, teacher, recipe.seed)
+    output_dir.mkdir(parents=True, exist_ok=True)
+    with new_folder(folder) as beside:
+        save_checkpoint(beside, checkpoint)
+        text = json.dumps(values, indent=2)
+        write_text(beside / _STUDENT_FILE, text + "\n")
+    return recipe
+
+
+def _trainings(
+    recipe: _Recipe, output_dir: pathlib.Path, undistilled: bool
+) -> dict[str, tuple[_Recipe, pathlib.Path]]:
+    """Recipe and folder of each training of the student, by its name."""
+    found = {STUDENT: (recipe, output_dir)}
+    if undistilled:
+        alone = recipe.without_teacher()
+        found[UNDISTILLED] = alone, output_dir / UNDISTILLED
+    return found
+
+
+def _announce(name: str, recipe: TeacherSettings) -> None:
+    what = f"from {recipe.teacher}" if recipe.teacher else "without a teacher"
+    print(f"{name}: learns {what}", flush=True)
+
+
+def _places(
+    recipe: TeacherSettings,
+    folders: Mapping[str, tuple[Any, pathlib.Path]],
+) -> dict[str, str]:
+    """Where each of the models is, the teacher first."""
+    trained = {name: str(folder) for name, (_, folder) in folders.items()}
+    return {"teacher": recipe.teacher} | trained
+
+
+def _over_seeds(results: Mapping[str, Any], split: str) -> _Scores:
+    """Scores of a fine-tuning, means of several seeds, and their spread."""
+    if "summary" not in results:
+        return dict(results["dev"][split]), {}
+    summary = results["summary"]
+    mean, spread = (
+        {name: values[key] for name, values in summary.items()}
+        for key in ("mean", "standard_deviation")
+    )
+    return mean, spread
+
+
+def _reported(
+    title: str,
+    metric: str,
+    places: Mapping[str, Any],
+    scores: Mapping[str, _Scores],
+    speeds: Mapping[str, float],
+    output_dir: pathlib.Path,
+) -> Distillation:
+    """Writes and returns what came of it."""
+    measured = {}
+    for name, place in places.items():
+        shapes = shapes_of_arrays(load_checkpoint(place).arrays).values()
+        parameters = sum(map(math.prod, shapes))
+        # Of float32, in which model folders are.
+        values, spread = scores[name]
+        measured[name] = Measured(
+            values, speeds[name], parameters, 4 * parameters, spread
+        )
+    distillation = Distillation(title, metric, measured)
+    write_report(distillation, output_dir)
+    return distillation
