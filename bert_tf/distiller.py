@@ -280,9 +280,13 @@ class DistillationObjective:
         self, losses: Mapping[str, Any], weights: Mapping[str, Any]
     ) -> dict[str, Any]:
         """The mean of each loss, times its weight."""
+        of_labels = self.objective.normalise(losses, weights)
         means = {
-            name: self.settings.label_weight * mean
-            for name, mean in self.objective.normalise(losses, weights).items()
+            # "loss" is the sum of all in the numbers of a run.
+            "label_loss" if name == "loss" else name: (
+                self.settings.label_weight * mean
+            )
+            for name, mean in of_labels.items()
         }
         for term in (*self._terms, *[SOFT_TARGET] * self._soft):
             name = f"{term}_loss"

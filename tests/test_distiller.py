@@ -368,7 +368,7 @@ def test_soft_targets_of_rows(objective, classes, labels):
     distiller = Distiller(*models, recipe, return_all_layers=False)
     found = mean_losses(distiller, batch, recipe, objective)
     assert found["soft_target_loss"] == pytest.approx(3 * expected, rel=1e-4)
-    assert {*found} == {"loss", "soft_target_loss"}
+    assert {*found} == {"label_loss", "soft_target_loss"}
 
 
 def test_soft_targets_of_choices_leave_out_those_that_a_row_lacks():

@@ -81,12 +81,12 @@ def test_every_family_learns_from_a_teacher(
     rows = map(json.loads, (out / "history.jsonl").read_text().splitlines())
     trained = [row for row in rows if "soft_target_loss" in row]
     assert trained
-    terms = ("soft_target", "cosine", "hidden_state", "attention_score")
+    terms = ("label", "soft_target", "cosine", "hidden_state")
+    terms = (*terms, "attention_score")
     for row in trained:
         parts = [row[f"{term}_loss"] for term in terms]
         assert min(parts) >= 0
-        # The loss on the labels is the rest.
-        assert sum(parts) < row["loss"]
+        assert sum(parts) == pytest.approx(row["loss"])
     alone = (out / "undistilled" / "history.jsonl").read_text()
     assert "soft_target" not in alone
     own = json.loads((teacher / "results.json").read_text())
