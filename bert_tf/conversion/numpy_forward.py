@@ -10,6 +10,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
+from typing import Any, Self
 
 import numpy as np
 
@@ -36,6 +37,10 @@ ACTIVATIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "tanh": np.tanh,
     "linear": lambda x: x,
 }
+
+
+# Of the dense layer on the pooled token, by architecture; others have tanh.
+_POOLERS = {"distilbert": "relu"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +72,38 @@ class Form:
     pooler_activation: str = "tanh"
     segments: bool = True
     model_type: str = "bert"
+
+    @classmethod
+    def of(
+        cls,
+        config: Mapping[str, Any],
+        activations: Mapping[str, str],
+        causal_key: str = "causal",
+    ) -> Self:
+        """What a configuration says; a key that is missing is BERT base's.
+
+        Args:
+          config: what its file holds.
+          activations: the file's names of activations to ours.
+          causal_key: the key that makes it causal.
+        """
+        activation = config.get("hidden_act", "gelu").lower()
+        model_type = config.get("model_type", "bert")
+        epsilon = config.get("layer_norm_eps", 1e-12)
+        return cls(
+            layers=config.get("num_hidden_layers", 12),
+            heads=config.get("num_attention_heads", 12),
+            activation=activations[activation],
+            epsilon=epsilon,
+            masked_lm_activation=activations[
+                config.get("masked_lm_act") or activation
+            ],
+            masked_lm_epsilon=config.get("masked_lm_layer_norm_eps") or epsilon,
+            causal=config.get(causal_key, False),
+            pooler_activation=_POOLERS.get(model_type, "tanh"),
+            segments=model_type != "distilbert",
+            model_type=model_type,
+        )
 
 
 class SourceVariables(abc.ABC):

@@ -20,6 +20,11 @@ from bert_tf.checkpoints.tensorflow_reader import (
     find_prefix,
     open_checkpoint,
 )
+from bert_tf.conversion.hugging_face_variables import (
+    HUGGING_FACE,
+    AdapterVariables,
+    HuggingFaceVariables,
+)
 from bert_tf.conversion.numpy_forward import Form, SourceVariables
 from bert_tf.errors import UserError
 from bert_tf.lazy_arrays import LazyArrays
@@ -36,32 +41,6 @@ def open_variables(folder: pathlib.Path, family: str) -> SourceVariables:
         "keras_hub": _open_keras_hub,
         "adapter": _open_adapter,
     }[family](folder)
-
-
-def _form(
-    config: Mapping[str, Any],
-    activations: Mapping[str, str],
-    causal_key: str = "causal",
-) -> Form:
-    """What a configuration says; a key that is missing is BERT base's."""
-    activation = config.get("hidden_act", "gelu").lower()
-    model_type = config.get("model_type", "bert")
-    distilbert = model_type == "distilbert"
-    epsilon = config.get("layer_norm_eps", 1e-12)
-    return Form(
-        layers=config.get("num_hidden_layers", 12),
-        heads=config.get("num_attention_heads", 12),
-        activation=activations[activation],
-        epsilon=epsilon,
-        masked_lm_activation=activations[
-            config.get("masked_lm_act") or activation
-        ],
-        masked_lm_epsilon=config.get("masked_lm_layer_norm_eps") or epsilon,
-        causal=config.get(causal_key, False),
-        pooler_activation="relu" if distilbert else "tanh",
-        segments=not distilbert,
-        model_type=model_type,
-    )
 
 
 class GoogleVariables(SourceVariables):
@@ -117,7 +96,7 @@ class GoogleVariables(SourceVariables):
     def __init__(
         self, config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> None:
-        super().__init__(_form(config, self.ACTIVATIONS), arrays)
+        super().__init__(Form.of(config, self.ACTIVATIONS), arrays)
         self.heads = {
             part: name
             for part, name in self.HEADS.items()
@@ -146,241 +125,10 @@ def _open_google(folder: pathlib.Path) -> GoogleVariables:
     )
 
 
-class HuggingFaceVariables(SourceVariables):
-    """Names of transformers' BERT; every weight is [out, in].
-
-    Args:
-      config: what config.json holds.
-      arrays: the arrays of the files by name.
-    """
-
-    TABLES = {
-        "word": "embeddings.word_embeddings.weight",
-        "segment": "embeddings.token_type_embeddings.weight",
-        "position": "embeddings.position_embeddings.weight",
-    }
-    LINEAR = {
-        "query": "encoder.layer.{}.attention.self.query.",
-        "key": "encoder.layer.{}.attention.self.key.",
-        "value": "encoder.layer.{}.attention.self.value.",
-        "attention_output": "encoder.layer.{}.attention.output.dense.",
-        "intermediate": "encoder.layer.{}.intermediate.dense.",
-        "output": "encoder.layer.{}.output.dense.",
-    }
-    HEADS = {
-        "pooler": "pooler.dense.",
-        "masked_lm": "cls.predictions.transform.dense.",
-        "next_sentence": "cls.seq_relationship.",
-        "span": "qa_outputs.",
-    }
-    # These are all called classifier; the class says which it is.
-    CLASSIFIERS = {
-        "BertForSequenceClassification": "classifier",
-        "BertForTokenClassification": "token_classifier",
-        "BertForMultipleChoice": "multiple_choice",
-    }
-    NORMS = {
-        "embeddings": "embeddings.LayerNorm.",
-        "attention": "encoder.layer.{}.attention.output.LayerNorm.",
-        "output": "encoder.layer.{}.output.LayerNorm.",
-        "masked_lm": "cls.predictions.transform.LayerNorm.",
-    }
-    NORM_ENDS = ("weight", "bias")
-    WORD_BIAS = "cls.predictions.bias"
-    PREFIX = "bert."
-    OUTPUT = "cls.predictions.decoder."
-    # transformers, activations.py, ACT2FN.
-    ACTIVATIONS = {
-        "gelu": "erf_gelu",
-        "gelu_python": "erf_gelu",
-        "gelu_new": "tanh_gelu",
-        "gelu_fast": "tanh_gelu",
-        "gelu_accurate": "tanh_gelu",
-        "gelu_pytorch_tanh": "tanh_gelu",
-        "gelu_python_tanh": "tanh_gelu",
-        "relu": "relu",
-        "tanh": "tanh",
-        "linear": "linear",
-    }
-
-    def __init__(self, config: Mapping[str, Any], arrays: LazyArrays) -> None:
-        # Without the prefix that all but a plain BertModel have. Old files
-        # call a norm's weight and bias gamma and beta, and some have the bias
-        # of the words under its tied name alone.
-        names = {
-            name.removeprefix(self.PREFIX)
-            .replace("LayerNorm.gamma", "LayerNorm.weight")
-            .replace("LayerNorm.beta", "LayerNorm.bias"): name
-            for name in arrays
-        }
-        tied = f"{self.OUTPUT}bias"
-        if tied in names:
-            names.setdefault(self.WORD_BIAS, tied)
-        super().__init__(
-            _form(config, self.ACTIVATIONS, "is_decoder"),
-            arrays.renamed(names),
-        )
-        heads = dict(self.HEADS)
-        for architecture in config.get("architectures") or ():
-            if architecture in self.CLASSIFIERS:
-                heads[self.CLASSIFIERS[architecture]] = "classifier."
-        self.heads = {
-            part: name for part, name in heads.items() if f"{name}bias" in names
-        }
-
-    def output_table(self) -> np.ndarray:
-        """The masked LM head's own copy of the word table, if it has one."""
-        name = f"{self.OUTPUT}weight"
-        return self.array(name) if name in self.arrays else self.table("word")
-
-    def kernel_and_bias(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Every weight is used transposed."""
-        return self.array(f"{name}weight").T, self.array(f"{name}bias")
-
-
-class DistilBertVariables(HuggingFaceVariables):
-    """Names of transformers' DistilBERT."""
-
-    TABLES = {
-        "word": "embeddings.word_embeddings.weight",
-        "position": "embeddings.position_embeddings.weight",
-    }
-    LINEAR = {
-        "query": "transformer.layer.{}.attention.q_lin.",
-        "key": "transformer.layer.{}.attention.k_lin.",
-        "value": "transformer.layer.{}.attention.v_lin.",
-        "attention_output": "transformer.layer.{}.attention.out_lin.",
-        "intermediate": "transformer.layer.{}.ffn.lin1.",
-        "output": "transformer.layer.{}.ffn.lin2.",
-    }
-    HEADS = {
-        "pooler": "pre_classifier.",
-        "masked_lm": "vocab_transform.",
-        "span": "qa_outputs.",
-    }
-    CLASSIFIERS = {
-        "DistilBertForSequenceClassification": "classifier",
-        "DistilBertForTokenClassification": "token_classifier",
-        "DistilBertForMultipleChoice": "multiple_choice",
-    }
-    NORMS = {
-        "embeddings": "embeddings.LayerNorm.",
-        "attention": "transformer.layer.{}.sa_layer_norm.",
-        "output": "transformer.layer.{}.output_layer_norm.",
-        "masked_lm": "vocab_layer_norm.",
-    }
-    WORD_BIAS = "vocab_projector.bias"
-    PREFIX = "distilbert."
-    OUTPUT = "vocab_projector."
-
-    def __init__(self, config: Mapping[str, Any], arrays: LazyArrays) -> None:
-        # Its configuration has names of its own.
-        keys = {
-            "num_hidden_layers": config.get("n_layers", 6),
-            "num_attention_heads": config.get("n_heads", 12),
-            "hidden_act": config.get("activation", "gelu"),
-        }
-        super().__init__({**config, **keys}, arrays)
-
-
-# Names of transformers by architecture.
-_HUGGING_FACE = {
-    "bert": HuggingFaceVariables,
-    "distilbert": DistilBertVariables,
-}
-
-
 def _open_hugging_face(folder: pathlib.Path) -> HuggingFaceVariables:
     config = read_json_object(folder / "config.json")
-    theirs = _HUGGING_FACE[config.get("model_type", "bert")]
+    theirs = HUGGING_FACE[config.get("model_type", "bert")]
     return theirs(config, open_weights(folder))
-
-
-class AdapterVariables(SourceVariables):
-    """A base model's variables, with low-rank matrices beside its kernels.
-
-    Names of peft; every weight is [out, in].
-
-    Args:
-      base: the variables of the base model.
-      config: what adapter_config.json holds.
-      arrays: the arrays of the adapter by name.
-    """
-
-    def __init__(
-        self,
-        base: SourceVariables,
-        config: Mapping[str, Any],
-        arrays: LazyArrays,
-    ) -> None:
-        theirs = _HUGGING_FACE[base.form.model_type]
-        names = {
-            name.removeprefix("base_model.model.").removeprefix(
-                theirs.PREFIX
-            ): name
-            for name in arrays
-        }
-        super().__init__(base.form, arrays.renamed(names))
-        self.base = base
-        self.theirs = theirs
-        self.scale = config["lora_alpha"] / config["r"]
-        # Of the base's heads its pooler alone is a part of the model.
-        shared = {
-            "SEQ_CLS": "classifier",
-            "TOKEN_CLS": "token_classifier",
-            None: "multiple_choice",
-        }.get(config["task_type"])
-        heads = dict(theirs.HEADS)
-        if shared is not None:
-            heads[shared] = "classifier."
-        self.own = {
-            part: name for part, name in heads.items() if f"{name}bias" in names
-        }
-        self.heads = {
-            part: name
-            for part, name in base.heads.items()
-            if part in ("pooler", "bilstm")
-        } | self.own
-        if "bert/bilstm/forward/bias" in names:
-            self.own["bilstm"] = self.heads["bilstm"] = "bert/bilstm/{}/"
-
-    def kernel_and_bias(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Those of a head; every weight is used transposed."""
-        return self.array(f"{name}weight").T, self.array(f"{name}bias")
-
-    def table(self, name: str) -> np.ndarray:
-        """That of the base."""
-        return self.base.table(name)
-
-    def norm(
-        self, part: str, layer: int | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """That of the base."""
-        return self.base.norm(part, layer)
-
-    def lstm(self, direction: str) -> list[np.ndarray]:
-        """The adapter's own, or that of the base."""
-        if "bilstm" in self.own:
-            return super().lstm(direction)
-        return self.base.lstm(direction)
-
-    def linear(
-        self, inputs: np.ndarray, part: str, layer: int | None = None
-    ) -> np.ndarray:
-        """What the base gives, and the product with the low-rank matrices."""
-        if part in self.own:
-            return super().linear(inputs, part)
-        outputs = self.base.linear(inputs, part, layer)
-        if layer is None:
-            return outputs
-        name = self.theirs.LINEAR[part].format(layer)
-        if f"{name}lora_A.weight" not in self.arrays:
-            return outputs
-        first, second = (
-            self.array(f"{name}lora_{matrix}.weight").astype(np.float64).T
-            for matrix in "AB"
-        )
-        return outputs + self.scale * (inputs @ first @ second)
 
 
 def _open_adapter(folder: pathlib.Path) -> AdapterVariables:
@@ -578,7 +326,7 @@ class ModelGardenVariables(SourceVariables):
         arrays: Mapping[str, np.ndarray],
         source: str,
     ) -> None:
-        super().__init__(_form(config, self.ACTIVATIONS), arrays)
+        super().__init__(Form.of(config, self.ACTIVATIONS), arrays)
         self._source = source
         poolers = [p for p in self.POOLERS if self._names(f"{p}kernel")]
         self.heads = {"pooler": poolers[0]} if poolers else {}

@@ -182,7 +182,7 @@ def test_the_forward_shares_no_table_with_what_it_checks():
         f"bert_tf.checkpoints.{name}"
         for name in ("layout", "stored", "own", *FAMILIES)
     }
-    for name in ("numpy_forward", "sources"):
+    for name in ("numpy_forward", "sources", "hugging_face_variables"):
         for imported in imports(room / f"{name}.py"):
             module, _, thing = imported.rpartition(".")
             assert not {module, imported} & tables
