@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
-    from bert_tf.config import BertConfig, DistilBertConfig
-    from bert_tf.encoders import BertEncoder, DistilBertEncoder
+    from bert_tf.config import BertConfig, DistilBertConfig, ElectraConfig
+    from bert_tf.encoders import BertEncoder, DistilBertEncoder, ElectraEncoder
     from bert_tf.errors import UserError
     from bert_tf.extraction.embed import embed
     from bert_tf.finetuned import FinetuningRun, finetune
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         bert_span_labeler,
         bert_token_classifier,
         model_arrays,
+        replaced_token_detector,
         restore,
     )
     from bert_tf.optimization import adamw, lamb
@@ -41,6 +42,8 @@ _HOME = {
     "Checkpoint": "bert_tf.checkpoints",
     "DistilBertConfig": "bert_tf.config",
     "DistilBertEncoder": "bert_tf.encoders",
+    "ElectraConfig": "bert_tf.config",
+    "ElectraEncoder": "bert_tf.encoders",
     "FinetuningRun": "bert_tf.finetuned",
     "LoadedModel": "bert_tf.inference.load",
     "SentencePacker": "bert_tf.text.packing_graph",
@@ -60,6 +63,7 @@ _HOME = {
     "load": "bert_tf.inference.load",
     "load_checkpoint": "bert_tf.checkpoints",
     "model_arrays": "bert_tf.models",
+    "replaced_token_detector": "bert_tf.models",
     "restore": "bert_tf.models",
     "save_checkpoint": "bert_tf.checkpoints",
     "search": "bert_tf.inference.search",
@@ -75,6 +79,8 @@ __all__ = [
     "Checkpoint",
     "DistilBertConfig",
     "DistilBertEncoder",
+    "ElectraConfig",
+    "ElectraEncoder",
     "FinetuningRun",
     "LoadedModel",
     "SentencePacker",
@@ -94,6 +100,7 @@ __all__ = [
     "load",
     "load_checkpoint",
     "model_arrays",
+    "replaced_token_detector",
     "restore",
     "save_checkpoint",
     "search",

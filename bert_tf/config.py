@@ -52,6 +52,8 @@ class BertConfig(Settings):
     pooler_act: ClassVar[str] = "tanh"
     # Whether pre-training trains that layer, for next sentences.
     has_pooler: ClassVar[bool] = True
+    # Layers and hidden size by name.
+    sizes: ClassVar[Mapping[str, tuple[int, int]]] = SIZES
     # Fields that may be 0.
     _may_be_zero: ClassVar[tuple[str, ...]] = ("attention_head_size",)
 
@@ -175,11 +177,21 @@ class BertConfig(Settings):
             )
 
     @property
+    def embedding_size(self) -> int:
+        """The width of the embeddings, E: H but in architectures that say."""
+        return self.hidden_size
+
+    @property
     def attention_size(self) -> int:
         """The width of all heads side by side, N * D."""
         if self.attention_head_size:
             return self.num_attention_heads * self.attention_head_size
         return self.hidden_size
+
+    @property
+    def pooler_dropout(self) -> float:
+        """Dropout on the token that is pooled."""
+        return 0.0
 
     @property
     def pooled_dropout(self) -> float:
@@ -267,15 +279,16 @@ class BertConfig(Settings):
         """The configuration of a size.
 
         Args:
-          size: tiny, mini, small, medium, base or large; or layers, hidden size
-            and attention heads, such as 3/768/12 (Devlin et al. 2019, table 6).
+          size: tiny, mini, small, medium, base or large (what `sizes` of the
+            architecture has); or layers, hidden size and attention heads, such
+            as 3/768/12 (Devlin et al. 2019, table 6).
           vocab_size: number of WordPiece tokens.
 
         Raises:
           UserError: the size is unknown, or an impossible one.
         """
-        if size in SIZES:
-            layers, hidden = SIZES[size]
+        if size in cls.sizes:
+            layers, hidden = cls.sizes[size]
             heads = hidden // 64
         elif re.fullmatch(r"[0-9]{1,9}(/[0-9]{1,9}){2}", size):
             layers, hidden, heads = map(int, size.split("/"))
@@ -284,8 +297,8 @@ class BertConfig(Settings):
                 "give three whole numbers, layers/hidden/heads, such as "
                 "3/768/12"
                 if "/" in size
-                else f"unknown size; it takes one of {', '.join(SIZES)}, or "
-                "layers/hidden/heads, such as 3/768/12"
+                else f"unknown size; it takes one of {', '.join(cls.sizes)}, "
+                "or layers/hidden/heads, such as 3/768/12"
             )
             raise UserError(f"`size`={size}: {fault}.")
         try:
@@ -350,8 +363,64 @@ class DistilBertConfig(BertConfig):
                 )
 
 
+@dataclasses.dataclass(frozen=True)
+class ElectraConfig(BertConfig):
+    """Architecture of an ELECTRA (Clark et al. 2020, section 3 and table 6).
+
+    Of its discriminator or of its generator: a BERT whose embeddings may be
+    narrower than its blocks, without pooler. Classifiers put a layer with GELU
+    in the pooler's place, so that is what ours is here.
+    """
+
+    model_type: ClassVar[str] = "electra"
+    pooler_act: ClassVar[str] = "gelu_erf"
+    has_pooler: ClassVar[bool] = False
+    sizes: ClassVar[Mapping[str, tuple[int, int]]] = {
+        "small": (12, 256),
+        "base": (12, 768),
+        "large": (24, 1024),
+    }
+    _may_be_zero: ClassVar[tuple[str, ...]] = (
+        *BertConfig._may_be_zero,
+        "embedding_size",
+    )
+
+    # google-research/electra, modeling.py, gelu.
+    hidden_act: str = setting(
+        "gelu_erf", f"feed-forward activation, one of {', '.join(ACTIVATIONS)}"
+    )
+    embedding_size: int = setting(0, "width of the embeddings, E; 0 takes H")
+
+    @property
+    def pooler_dropout(self) -> float:
+        """Dropout on the token that is pooled."""
+        return self.hidden_dropout_prob
+
+    @property
+    def pooled_dropout(self) -> float:
+        """Dropout on what classes and choices are scored by."""
+        return self.hidden_dropout_prob
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.embedding_size:
+            object.__setattr__(self, "embedding_size", self.hidden_size)
+
+    @classmethod
+    def from_size(cls, size: str, vocab_size: int) -> Self:
+        """The configuration of a size, as `BertConfig.from_size`.
+
+        "small" has embeddings of width 128.
+        """
+        config = super().from_size(size, vocab_size)
+        if size == "small":
+            return dataclasses.replace(config, embedding_size=128)
+        return config
+
+
 ARCHITECTURES: dict[str, type[BertConfig]] = {
-    config.model_type: config for config in (BertConfig, DistilBertConfig)
+    config.model_type: config
+    for config in (BertConfig, DistilBertConfig, ElectraConfig)
 }
 
 

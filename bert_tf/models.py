@@ -11,6 +11,7 @@ from keras import ops
 from bert_tf.checkpoints import (
     CLASSIFIER,
     MULTIPLE_CHOICE,
+    REPLACED_TOKENS,
     SPAN,
     TOKEN_CLASSIFIER,
     Checkpoint,
@@ -20,10 +21,12 @@ from bert_tf.checkpoints import (
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS
+from bert_tf.layers import ReplacedTokensHead
 from bert_tf.named_weights import (
     NamedWeights,
     Weight,
     arrays_of,
+    replaced_tokens_weights,
     restore_weights,
 )
 
@@ -172,6 +175,40 @@ def bert_multiple_choice(
     )
 
 
+def replaced_token_detector(
+    encoder: BertEncoder, unpadded: bool = False
+) -> keras.Model:
+    """Scores whether each token was replaced: an ELECTRA's discriminator.
+
+    Clark et al. 2020, section 2.
+
+    Args:
+      encoder: an `ElectraEncoder`, whose weights the model shares.
+      unpadded: computes on the tokens alone, see `BertEncoder`; then the
+        logits of padding are to be left out of what follows.
+
+    Returns:
+      An ordinary Keras model from a dict of input_ids, input_mask and
+      segment_ids (int32 [B, S]) to logits float32 [B, S], above 0 where a token
+      seems to be replaced.
+
+    Raises:
+      UserError: the encoder's architecture has no such head.
+    """
+    _check(encoder, 1, None)
+    if REPLACED_TOKENS not in head_shapes(encoder.config):
+        raise UserError(
+            f"encoder is a {type(encoder).__name__}; replaced tokens are "
+            "detected by an ElectraEncoder."
+        )
+    inputs = _inputs(None)
+    sequence = encoder(inputs, unpadded=unpadded)["sequence_output"]
+    head = ReplacedTokensHead(
+        encoder.config, name=REPLACED_TOKENS, dtype=encoder.dtype_policy
+    )
+    return keras.Model(inputs, head(sequence), name="replaced_token_detector")
+
+
 @keras.saving.register_keras_serializable(package="bert_tf")
 class _MergeChoices(keras.layers.Layer):
     """Makes each of a row's C texts a row: [B, C, S] to [B*C, S]."""
@@ -287,6 +324,9 @@ def _parts(model: keras.Model) -> tuple[BertEncoder, NamedWeights]:
                 weights, bias = shapes
                 named[weights] = Weight(layer.kernel, transposed=True)
                 named[bias] = Weight(layer.bias)
+    for layer in model.layers:
+        if isinstance(layer, ReplacedTokensHead):
+            named |= replaced_tokens_weights(layer)
     return encoder, named
 
 
@@ -299,12 +339,12 @@ def restore(
 
     Args:
       model: a BertEncoder, a BertPretrainer, or what `bert_classifier`,
-        `bert_token_classifier`, `bert_span_labeler` or `bert_multiple_choice`
-        made.
+        `bert_token_classifier`, `bert_span_labeler`, `bert_multiple_choice` or
+        `replaced_token_detector` made.
       source: a checkpoint, or what `load_checkpoint` takes.
       fresh: heads to leave as they are although the checkpoint has them, for
         other labels: pooler, masked_lm, next_sentence, classifier,
-        token_classifier, span, multiple_choice or bilstm.
+        token_classifier, span, multiple_choice, replaced_tokens or bilstm.
 
     Returns:
       The heads that stay as they were drawn; one line on standard error names

@@ -100,6 +100,15 @@ def norm_weights(name: str, layer: Any) -> NamedWeights:
     }
 
 
+def replaced_tokens_weights(layer: Any) -> NamedWeights:
+    """The weights of a `ReplacedTokensHead` under their names."""
+    name = "discriminator_predictions/dense"
+    return {
+        **dense_weights(name, layer.transform),
+        **dense_weights(f"{name}_1", layer.score),
+    }
+
+
 def lstm_weights(name: str, layer: Any) -> NamedWeights:
     """The kernels and the bias of an LSTM under a name."""
     return {

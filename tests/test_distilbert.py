@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-import pathlib
 import shutil
 
 import keras
@@ -15,26 +14,30 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.checkpoints import (
     CLASSIFIER,
-    POOLER,
     load_checkpoint,
     save_checkpoint,
 )
 from bert_tf.checkpoints.checkpoint import num_labels
 from bert_tf.checkpoints.folder import save_adapter
-from bert_tf.checkpoints.hugging_face import stored_as_theirs
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.encoders.distilbert import DistilBertBlock
 from bert_tf.errors import UserError
 from bert_tf.memory.prediction import Workload
 from bert_tf.pretraining.objective import PretrainingObjective
-from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
-from tests import commands
+from bert_tf.text.vocabulary import Vocabulary
+from tests.relatives import (
+    CLOSE,
+    Golden,
+    assert_the_whole_way_by_commands,
+    classifier_weights,
+    random_weights,
+    write_vocabulary,
+)
 
-GOLDEN = pathlib.Path(__file__).parent / "golden" / "distilbert"
-OUTPUTS = dict(np.load(GOLDEN / "outputs.npz"))
-SAVED = sorted(path.name for path in (GOLDEN / "saved").iterdir())
-INPUTS = {name: OUTPUTS[name] for name in ("input_ids", "input_mask")}
-CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+GOLDEN = Golden("distilbert")
+INPUTS = GOLDEN.inputs
+# They are taken and not read.
+batch = GOLDEN.batch
 
 
 def tiny_config(**changes):
@@ -50,174 +53,40 @@ def tiny_config(**changes):
     return bert_tf.DistilBertConfig(**values)
 
 
-def batch():
-    found = {name: tf.constant(array) for name, array in INPUTS.items()}
-    # They are taken and not read.
-    return found | {"segment_ids": tf.ones_like(found["input_ids"])}
-
-
-def real(array):
-    return np.asarray(array)[INPUTS["input_mask"] == 1]
-
-
-def task_model(name):
-    folder = GOLDEN / "saved" / name
-    encoder = bert_tf.DistilBertEncoder.from_checkpoint(folder)
-    model = {
-        "DistilBertForSequenceClassification": lambda: bert_tf.bert_classifier(
-            encoder, 3
-        ),
-        "DistilBertForTokenClassification": lambda: (
-            bert_tf.bert_token_classifier(encoder, 5)
-        ),
-        "DistilBertForQuestionAnswering": lambda: bert_tf.bert_span_labeler(
-            encoder
-        ),
-        "DistilBertForMultipleChoice": lambda: bert_tf.bert_multiple_choice(
-            encoder
-        ),
-    }[name]()
-    # Of heads on tokens no pooler is read.
-    assert set(bert_tf.restore(model, folder)) <= {POOLER}
-    return model
-
-
 @pytest.mark.parametrize("unpadded", [False, True])
-@pytest.mark.parametrize("name", SAVED)
+@pytest.mark.parametrize("name", GOLDEN.classes)
 def test_every_hidden_state_is_that_of_transformers(name, unpadded):
-    folder = GOLDEN / "saved" / name
-    encoder = bert_tf.DistilBertEncoder.from_checkpoint(folder)
-    found = encoder(batch(), return_all_layers=True, unpadded=unpadded)
-    states = [found["embedding_output"], *found["all_encoder_layers"]]
-    assert len(states) == 3
-    for number, state in enumerate(states):
-        expected = OUTPUTS[f"{name}/hidden_{number}"]
-        np.testing.assert_allclose(real(state), real(expected), **CLOSE)
+    GOLDEN.assert_hidden_states(name, unpadded)
 
 
-def test_logits_are_those_of_transformers():
-    tokens = "DistilBertForTokenClassification"
-    logits = task_model(tokens)(batch())
-    np.testing.assert_allclose(
-        real(logits), real(OUTPUTS[f"{tokens}/logits"]), **CLOSE
-    )
-    spans = "DistilBertForQuestionAnswering"
-    for key, logits in task_model(spans)(batch()).items():
-        expected = OUTPUTS[f"{spans}/{key}"]
-        np.testing.assert_allclose(real(logits), real(expected), **CLOSE)
-    choices = "DistilBertForMultipleChoice"
-    given = {name: tensor[None] for name, tensor in batch().items()}
-    np.testing.assert_allclose(
-        task_model(choices)(given), OUTPUTS[f"{choices}/logits"], **CLOSE
-    )
+@pytest.mark.parametrize("name", [n for n in GOLDEN.classes if "For" in n])
+def test_logits_are_those_of_transformers(name):
+    GOLDEN.assert_logits(name)
 
 
-def gradients_of(named, compute):
-    """The gradient of each named array, query, key and value apart."""
-    variables = {id(w.variable): w.variable for w in named.values()}
-    with tf.GradientTape() as tape:
-        loss = compute()
-    found = tape.gradient(loss, [v.value for v in variables.values()])
-    by_variable = dict(zip(variables, map(np.asarray, found), strict=True))
-    gradients = {}
-    for name, weight in named.items():
-        gradient = by_variable[id(weight.variable)]
-        if weight.third is not None:
-            gradient = np.split(gradient, 3, axis=-1)[weight.third]
-        gradients[name] = gradient.T if weight.transposed else gradient
-    return gradients
-
-
-def assert_gradients(name, gradients):
-    config = load_checkpoint(GOLDEN / "saved" / name).config
-    table = stored_as_theirs(config, CLASSIFIER)
-    recorded = [k for k in OUTPUTS if k.startswith(f"{name}/gradient/")]
-    assert len(recorded) == len(gradients)
-    for ours, gradient in gradients.items():
-        stored = table[ours]
-        expected = OUTPUTS[f"{name}/gradient/{stored.name}"]
-        given = gradient.T if stored.transposed else gradient
-        np.testing.assert_allclose(given, expected, err_msg=ours, **CLOSE)
-
-
-def test_a_classifier_and_its_gradients_are_those_of_transformers():
+def test_gradients_of_a_classifier_are_those_of_transformers():
     name = "DistilBertForSequenceClassification"
-    model = task_model(name)
-    logits = model(batch())
-    np.testing.assert_allclose(logits, OUTPUTS[f"{name}/logits"], **CLOSE)
-    (encoder,) = (x for x in model.layers if hasattr(x, "named_weights"))
-    dense = model.get_layer(CLASSIFIER)
-    named = encoder.named_weights()
-    weight = type(next(iter(named.values())))
-    named |= {
-        "output_weights": weight(dense.kernel, transposed=True),
-        "output_bias": weight(dense.bias),
-    }
-    gradients = gradients_of(
-        named, lambda: tf.reduce_mean(tf.square(model(batch())))
-    )
-    assert_gradients(name, gradients)
+    model = GOLDEN.model(name)
+    GOLDEN.assert_gradients(name, classifier_weights(model), model)
 
 
-def test_a_masked_lm_and_its_gradients_are_those_of_transformers():
+def test_gradients_of_a_masked_lm_are_those_of_transformers():
     name = "DistilBertForMaskedLM"
-    folder = GOLDEN / "saved" / name
-    model = bert_tf.BertPretrainer.from_checkpoint(folder)
-    length = INPUTS["input_ids"].shape[1]
-    places = tf.repeat(tf.range(length)[None], 3, axis=0)
-    given = batch() | {"masked_lm_positions": places}
-    outputs = model(given)
-    assert "next_sentence_logits" not in outputs
-    np.testing.assert_allclose(
-        real(outputs["masked_lm_logits"]),
-        real(OUTPUTS[f"{name}/logits"]),
-        **CLOSE,
-    )
+    model = GOLDEN.model(name)
     named = {
         n: w for n, w in model.named_weights().items() if "/pooler/" not in n
     }
-
-    def loss():
-        logits = model(given)["masked_lm_logits"]
-        chosen = tf.boolean_mask(logits, given["input_mask"] == 1)
-        return tf.reduce_mean(tf.square(chosen))
-
-    assert_gradients(name, gradients_of(named, loss))
+    GOLDEN.assert_gradients(name, named, model)
 
 
-def write_vocabulary(folder):
-    letters = [chr(ord("a") + number) for number in range(19)]
-    path = folder / "vocab.txt"
-    path.write_text("\n".join([*SPECIAL_TOKENS, *letters]) + "\n")
-    return path
-
-
-@pytest.mark.parametrize("name", SAVED)
+@pytest.mark.parametrize("name", GOLDEN.classes)
 def test_converting_there_and_back_is_exact_and_proved(name, tmp_path):
-    source = GOLDEN / "saved" / name
-    vocabulary = write_vocabulary(tmp_path)
-    convert_checkpoint(
-        source, "bert_tf", tmp_path / "ours", vocab_file=vocabulary
-    )
-    convert_checkpoint(tmp_path / "ours", "hugging_face", tmp_path / "theirs")
-    first, last = load_checkpoint(source), load_checkpoint(tmp_path / "theirs")
-    assert first.config == last.config
-    assert first.arrays.keys() == last.arrays.keys()
-    for key in first.arrays:
-        np.testing.assert_array_equal(first.arrays[key], last.arrays[key])
+    GOLDEN.assert_round_trip(name, tmp_path)
 
 
 def write_preset(folder, model):
     model.save_to_preset(str(folder))
     return folder
-
-
-def random_weights(model):
-    random = np.random.default_rng(0)
-    for weight in model.weights:
-        value = random.normal(0, 0.3, weight.shape)
-        norm = "norm" in weight.path and weight.path.endswith("gamma")
-        weight.assign(value + norm)
 
 
 def test_presets_of_keras_hub(tmp_path):
@@ -240,8 +109,8 @@ def test_presets_of_keras_hub(tmp_path):
     folder = write_preset(tmp_path / "preset", model)
     encoder = bert_tf.DistilBertEncoder.from_checkpoint(folder)
     np.testing.assert_allclose(
-        real(encoder(batch())["sequence_output"]),
-        real(backbone(given)),
+        GOLDEN.real(encoder(batch())["sequence_output"]),
+        GOLDEN.real(backbone(given)),
         **CLOSE,
     )
     ours = bert_tf.bert_classifier(encoder, 3)
@@ -377,7 +246,7 @@ def test_what_is_refused(tmp_path):
         "here: model_type is 'xlnet'; it takes one of bert, distilbert",
     )
     refused(lambda: tiny_config(type_vocab_size=2), "type_vocab_size is 2")
-    source = GOLDEN / "saved" / "DistilBertModel"
+    source = GOLDEN.saved / "DistilBertModel"
     refused(
         lambda: save_checkpoint(
             tmp_path / "google", load_checkpoint(source), "google_tf1"
@@ -402,60 +271,5 @@ def test_what_is_refused(tmp_path):
 @pytest.mark.slow
 def test_the_whole_way_by_commands(tmp_path):
     """Converted, fine-tuned, scored, exported with its check, and asked."""
-    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
-    config = tiny_config(
-        hidden_size=16, vocab_size=24, max_position_embeddings=32
-    )
-    vocabulary = Vocabulary.from_file(write_vocabulary(tmp_path))
-    arrays = {
-        name: array
-        for name, array in bert_tf.DistilBertEncoder(config).to_arrays().items()
-        if "pooler" not in name
-    }
-    save_checkpoint(
-        theirs,
-        bert_tf.Checkpoint(config, arrays, vocabulary, lower_case=True),
-        "hugging_face",
-    )
-    rows = "".join(
-        f"{' '.join(text)}\t{label}\n"
-        for text, label in [("ab", "x"), ("cd", "y"), ("ba", "x"), ("dc", "y")]
-    )
-    data = tmp_path / "rows.tsv"
-    data.write_text(f"text\tlabel\n{rows}")
-
-    def run(tool, *flags):
-        done = commands.run(f"tools.{tool}", *flags)
-        assert done.returncode == 0, done.stderr
-        return done.stdout + done.stderr
-
-    tuned, exported = tmp_path / "tuned", tmp_path / "exported"
-    run(
-        "convert_checkpoint",
-        f"--input={theirs}",
-        "--to=bert_tf",
-        f"--output_dir={ours}",
-    )
-    run(
-        "run_finetuning",
-        "--task=sentence",
-        "--mode=train,eval",
-        f"--init_from={ours}",
-        f"--output_dir={tuned}",
-        f"--set=train_file={data}",
-        f"--set=dev_file={data}",
-        "--set=text_columns=text",
-        "--set=label_column=label",
-        "--set=train_batch_size=4",
-        "--set=num_train_epochs=1",
-        "--set=max_seq_length=8",
-    )
-    config = json.loads((tuned / "bert_config.json").read_text())
-    assert config["model_type"] == "distilbert"
-    run("export_saved_model", f"--model={tuned}", f"--output_dir={exported}")
-    written = tf.saved_model.load(str(exported / "1"))
-    answer = written.signatures["serving_default"](text=tf.constant(["a b"]))
-    expected = bert_tf.load(tuned)("a b")["probabilities"]
-    np.testing.assert_allclose(
-        answer["probabilities"][0], list(expected.values()), **CLOSE
-    )
+    config = tiny_config(hidden_size=16, max_position_embeddings=32)
+    assert_the_whole_way_by_commands(config, tmp_path)

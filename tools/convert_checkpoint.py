@@ -3,9 +3,10 @@
 python -m tools.convert_checkpoint --input=uncased_L-12_H-768_A-12 \\
     --to=hugging_face --output_dir=out/bert
 
-The input is a folder of ours, of google-research/bert (TF1), of TensorFlow
-Model Garden, of Hugging Face or of KerasHub, or hf://organisation/name, or
-keras_hub://preset.
+The input is a folder of ours, of google-research/bert or electra (TF1), of
+TensorFlow Model Garden, of Hugging Face or of KerasHub, or
+hf://organisation/name, or keras_hub://preset. Of an ELECTRA in TF1 the
+discriminator is converted, and with --generator its generator.
 """
 
 import contextlib
@@ -49,7 +50,14 @@ _DROP_HEADS = flags.DEFINE_list(
     "drop_heads",
     [],
     "Heads that do not go along, comma-separated: pooler, masked_lm, "
-    "next_sentence, classifier, token_classifier, span, multiple_choice.",
+    "next_sentence, classifier, token_classifier, span, multiple_choice, "
+    "replaced_tokens.",
+)
+_GENERATOR = flags.DEFINE_bool(
+    "generator",
+    False,
+    "Of a checkpoint of google-research/electra, converts the generator; "
+    "otherwise the discriminator.",
 )
 _SEED = flags.DEFINE_integer(
     "seed", 0, "Seed of new rows and of the random ids of the proof."
@@ -112,6 +120,7 @@ def main() -> None:
         max_position_embeddings=_MAX_POSITION_EMBEDDINGS.value,
         drop_heads=_DROP_HEADS.value,
         seed=_SEED.value,
+        generator=_GENERATOR.value,
     )
     print(
         f"took {report.seconds:.1f} s, at most {report.peak_bytes / 1e6:.0f} "

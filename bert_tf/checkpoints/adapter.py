@@ -231,6 +231,13 @@ def write(
     write_arrays(
         folder / WEIGHTS_FILE, write_stored(arrays, table), {"format": "pt"}
     )
+    modules = [
+        table[next(iter(heads[part]))]
+        .name.removeprefix(_PREFIX)
+        .removeprefix(names.hugging_face.prefix)
+        .partition(".")[0]
+        for part in whole
+    ]
     task = {head: name for name, head in _TASKS.items()}.get(head)
     values = {
         "peft_type": "LORA",
@@ -242,12 +249,7 @@ def write(
         "lora_alpha": config.lora_alpha,
         "lora_dropout": 0.0,
         "target_modules": list(names.hugging_face.targets[config.lora_on]),
-        "modules_to_save": [
-            names.heads[part][0]
-            .hugging_face.removeprefix(names.hugging_face.prefix)
-            .partition(".")[0]
-            for part in whole
-        ],
+        "modules_to_save": list(dict.fromkeys(modules)),
         "bias": "none",
         "fan_in_fan_out": False,
         "inference_mode": True,

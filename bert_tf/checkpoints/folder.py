@@ -20,6 +20,7 @@ from bert_tf.checkpoints.checkpoint import (
     check_labels,
     num_labels,
 )
+from bert_tf.checkpoints.layout import names_of
 from bert_tf.checkpoints.parts import (
     CLASSIFIER,
     MASKED_LM,
@@ -49,10 +50,10 @@ FAMILIES = {
     "adapter": adapter,
 }
 WRITTEN = ("bert_tf", "google_tf1", "hugging_face")
-# What each family's configuration is called, and its weights; for errors.
+# What each family's configuration is called that always has one, and its
+# weights; for errors.
 _CONFIG_FILES = {
     "bert_tf": "bert_config.json",
-    "google_tf1": "bert_config.json",
     "hugging_face": "config.json",
     "keras_hub": "config.json",
     "adapter": adapter.CONFIG_FILE,
@@ -115,7 +116,7 @@ def _missing(folder: pathlib.Path) -> str:
 
 
 def load_checkpoint(
-    source: str | os.PathLike, merge: bool = True
+    source: str | os.PathLike, merge: bool = True, generator: bool = False
 ) -> Checkpoint:
     """Opens a BERT of any family.
 
@@ -129,17 +130,27 @@ def load_checkpoint(
         an adapter (LoRA) its base is opened too.
       merge: False leaves the low-rank matrices of an adapter beside the kernels
         of its base; otherwise they are added to them.
+      generator: reads the generator of google-research/electra's checkpoints
+        (TF1), and not the discriminator that is with it.
 
     Raises:
       UserError: the source is missing, of no known family or of two, or its
         files are damaged or do not fit each other; or the base of an adapter
-        is missing or has changed.
+        is missing or has changed; or there is no generator.
     """
     folder = local_folder(source)
     family = recognise(folder)
     if family == "adapter":
         found = adapter.read(folder, _open_base(folder))
         found = adapter.merged(found) if merge else found
+    elif generator:
+        if family != "google_tf1":
+            raise UserError(
+                f"`generator`=True: {source} is a folder of {family}, where a "
+                "generator has a folder of its own; name that one, without "
+                "`generator`."
+            )
+        found = google_tf1.read(folder, generator)
     else:
         found = FAMILIES[family].read(folder)
     checkpoint = dataclasses.replace(found, source=str(source))
@@ -315,7 +326,11 @@ def _check_masked_lm_head(checkpoint: Checkpoint, to: str) -> None:
     config = checkpoint.config
     head = config.of_masked_lm_head()
     forms = [(c.hidden_act, c.layer_norm_eps) for c in (head, config)]
-    if MASKED_LM in checkpoint.heads and forms[0] != forms[1]:
+    expected = forms[1]
+    if to == "hugging_face":
+        only = names_of(type(config)).hugging_face.masked_lm_act
+        expected = only or config.hidden_act, config.layer_norm_eps
+    if MASKED_LM in checkpoint.heads and forms[0] != expected:
         raise UserError(
             f"{checkpoint.source}: {to} cannot hold a masked LM head of "
             f"{forms[0][0]} and epsilon {forms[0][1]} on an encoder of "

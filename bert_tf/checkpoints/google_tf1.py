@@ -1,34 +1,51 @@
-"""Folders of google-research/bert, TensorFlow 1.
+"""Folders of google-research/bert and google-research/electra, TensorFlow 1.
 
-bert_config.json                        the architecture, Google's keys
+bert_config.json                        the architecture, Google's keys; of an
+                                        ELECTRA ours, or no such file
 bert_model.ckpt.index, .data-*-of-*     variables by name; model.ckpt-STEP.*
                                         where a run left them
 checkpoint                              names the newest of several
 labels.json                             ours: names of the labels of a head
 
-The names and shapes of the variables are those that we use throughout, see
+The names and shapes of a BERT's variables are those that we use throughout, see
 `layout.py`.
+
+A checkpoint of an ELECTRA has the discriminator (electra/encoder,
+discriminator_predictions) and its generator (generator/encoder,
+generator_predictions), or one of them; the embeddings (electra/embeddings) are
+those of both. A released folder has no configuration: sizes are those of the
+arrays, and attention heads are taken to be 64 wide.
 """
 
 import errno
 import json
 import os
 import pathlib
+import re
 from collections.abc import Mapping
 
 import numpy as np
 
 from bert_tf.checkpoints.checkpoint import Checkpoint, read_labels, write_labels
-from bert_tf.checkpoints.stored import read_stored, stored_as_ours
+from bert_tf.checkpoints.layout import all_parts, head_shapes
+from bert_tf.checkpoints.parts import MASKED_LM, REPLACED_TOKENS
+from bert_tf.checkpoints.stored import (
+    Stored,
+    read_stored,
+    stored_as_ours,
+    write_stored,
+)
 from bert_tf.checkpoints.tensorflow_reader import (
     find_prefix,
     index_files,
     open_checkpoint,
     remains,
 )
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, ElectraConfig
 from bert_tf.errors import UserError
 from bert_tf.files import partial_path, write_text, written_beside
+from bert_tf.lazy_arrays import LazyArrays
+from bert_tf.progress import log
 from bert_tf.recipe import read_json_object
 
 CONFIG_FILE = "bert_config.json"
@@ -74,6 +91,8 @@ _IGNORED = (
     r".+/Adam(_1)?",
     r"(.+/)?beta[12]_power",
 )
+# What the names of an ELECTRA's own arrays begin with.
+_DISCRIMINATOR, _GENERATOR = "electra", "generator"
 
 
 def read_google_config(path: pathlib.Path) -> BertConfig:
@@ -111,22 +130,138 @@ def found_in(folder: pathlib.Path) -> bool:
     return bool(index_files(folder, False)) or remains(folder) is not None
 
 
-def read(folder: pathlib.Path) -> Checkpoint:
-    """Reads the configuration, the weights and the labels."""
+def read(folder: pathlib.Path, generator: bool = False) -> Checkpoint:
+    """Reads the configuration, the weights and the labels.
+
+    Args:
+      folder: the folder.
+      generator: reads the generator of an ELECTRA; otherwise its discriminator
+        is read, if it has one.
+
+    Raises:
+      UserError: the files are damaged, do not fit each other, or hold no
+        generator.
+    """
     if fault := remains(folder):
         raise UserError(fault)
     prefix = find_prefix(folder, object_based=False)
-    config = read_google_config(folder / CONFIG_FILE)
+    found, source = open_checkpoint(prefix), str(prefix)
+    body, others = _body(found, source, generator)
+    if body:
+        config = _electra_config(folder / CONFIG_FILE, found, body, source)
+        table = _electra_table(config, body)
+    else:
+        config = read_google_config(folder / CONFIG_FILE)
+        table = stored_as_ours(config)
     arrays, left_out = read_stored(
         config,
-        stored_as_ours(config),
-        open_checkpoint(prefix),
+        table,
+        found.renamed({name: name for name in found if name not in others}),
         _IGNORED,
-        str(prefix),
+        source,
     )
     return Checkpoint(
-        config, arrays, labels=read_labels(folder), left_out=left_out
+        config,
+        arrays,
+        labels=read_labels(folder),
+        left_out=(*left_out, *others),
     )
+
+
+def _body(
+    found: LazyArrays, source: str, generator: bool
+) -> tuple[str, tuple[str, ...]]:
+    """Which of an ELECTRA's encoders to read, and the names of the other's.
+
+    The first is `_DISCRIMINATOR` or `_GENERATOR`, or empty where the arrays are
+    no ELECTRA's.
+    """
+    bodies = [
+        body
+        for body in (_DISCRIMINATOR, _GENERATOR)
+        if any(name.startswith(f"{body}/encoder/") for name in found)
+    ]
+    if generator and f"{_GENERATOR}_predictions/output_bias" not in found:
+        raise UserError(
+            f"`generator`=True: {source} holds no generator "
+            "(generator_predictions/output_bias)."
+        )
+    if not bodies:
+        return "", ()
+    # Where all weights are shared, the one encoder is both.
+    body = bodies[-1 if generator else 0]
+    others = r"(?!)"
+    if body == _GENERATOR:
+        others = r"electra/(?!embeddings/)|discriminator_predictions/"
+    elif _GENERATOR in bodies:
+        others = r"generator(_predictions)?/"
+    return body, tuple(name for name in found if re.match(others, name))
+
+
+def _electra_config(
+    path: pathlib.Path, found: LazyArrays, body: str, source: str
+) -> BertConfig:
+    """The configuration beside an ELECTRA's arrays, or one of their sizes.
+
+    Source: google-research/electra, util/training_utils.py, get_bert_config,
+    and run_pretraining.py, get_generator_config.
+    """
+    if path.exists():
+        config = BertConfig.from_json(path)
+        if type(config) is not ElectraConfig:
+            raise UserError(
+                f"{path}: model_type is {config.model_type}, and {source} "
+                f"holds an {ElectraConfig.model_type}; put it there, or remove "
+                "the file."
+            )
+        return config
+    layer = rf"{body}/encoder/layer_(\d+)/"
+    layers = {m[1] for name in found if (m := re.match(layer, name))}
+    try:
+        (words, width), (types, _), (positions, _) = (
+            found.shapes[f"electra/embeddings/{table}_embeddings"]
+            for table in ("word", "token_type", "position")
+        )
+        hidden, inner = found.shapes[
+            f"{body}/encoder/layer_0/intermediate/dense/kernel"
+        ]
+    except (KeyError, ValueError):
+        raise UserError(
+            f"{source}: lacks arrays by which an ELECTRA's sizes are known; "
+            f"put its {path.name} beside it."
+        ) from None
+    heads = max(1, hidden // 64)
+    log(
+        f"{path.parent}: has no {path.name}; attention heads are taken to be "
+        f"{hidden // heads} wide, as google-research/electra makes them."
+    )
+    try:
+        return ElectraConfig(
+            vocab_size=words,
+            hidden_size=hidden,
+            num_hidden_layers=len(layers),
+            num_attention_heads=heads,
+            intermediate_size=inner,
+            max_position_embeddings=positions,
+            type_vocab_size=types,
+            embedding_size=width,
+        )
+    except UserError as error:
+        raise UserError(f"{source}: {error}") from None
+
+
+def _electra_table(config: BertConfig, body: str) -> dict[str, Stored]:
+    """How each of our arrays is stored that Google has a name for."""
+    table = {}
+    for part in all_parts(config):
+        theirs = part.google_tf1
+        if theirs and not theirs.startswith("electra/embeddings/"):
+            theirs = re.sub("^electra/", f"{body}/", theirs)
+        for name, shape in part.shapes(config).items():
+            if theirs:
+                end = name.removeprefix(part.ours)
+                table[name] = Stored(theirs + end, shape)
+    return table
 
 
 def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
@@ -136,31 +271,65 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
     that it knows would make it compute something else.
 
     Raises:
-      UserError: the model is causal.
+      UserError: the model is causal, or of an architecture or with a head that
+        Google has no names for.
     """
     config = checkpoint.config
+    table = stored_as_ours(config)
     if type(config) is not BertConfig:
-        raise UserError(
-            f"model_type is {config.model_type}: google-research/bert has no "
-            "names for its arrays; write the bert_tf or hugging_face layout."
-        )
+        table = _table_to_write(checkpoint)
     if config.causal:
         raise UserError(
             "causal is true: google-research/bert computes no causal model; "
             "write the bert_tf layout instead."
         )
-    _write_variables(folder, checkpoint.arrays)
+    _write_variables(folder, write_stored(checkpoint.arrays, table))
     # The masked LM head's own forms are not among the keys: save_checkpoint
     # has refused a head that computes otherwise than the encoder.
     values = {key: getattr(config, key) for key in _KEYS}
     if config.layer_norm_eps == _EPSILON:
         del values["layer_norm_eps"]
+    if type(config) is not BertConfig:
+        # google-research/electra reads none, but other programs need it.
+        values = config.to_dict()
     write_text(folder / CONFIG_FILE, json.dumps(values, indent=2) + "\n")
     write_labels(folder, checkpoint.labels)
 
 
+def _table_to_write(checkpoint: Checkpoint) -> dict[str, Stored]:
+    """The table of a discriminator, or of a generator by its masked LM head.
+
+    With the discriminator's head too, both have one encoder.
+    """
+    config, heads = checkpoint.config, checkpoint.heads
+    generates = MASKED_LM in heads and REPLACED_TOKENS not in heads
+    table = _electra_table(config, _GENERATOR if generates else _DISCRIMINATOR)
+    if not table:
+        raise UserError(
+            f"model_type is {config.model_type}: google-research/bert has no "
+            "names for its arrays; write the bert_tf or hugging_face layout."
+        )
+    shapes = head_shapes(config)
+    homeless = [h for h in heads if not set(shapes[h]) <= set(table)]
+    if homeless:
+        raise UserError(
+            f"{checkpoint.source}: google-research/electra has no names for "
+            f"{' and '.join(homeless)}; write the bert_tf or hugging_face "
+            f"layout, or leave them out (`drop_heads`={','.join(homeless)})."
+        )
+    return table
+
+
 def notices(config: BertConfig) -> list[str]:
-    """What google-research/bert does otherwise than the model, a line each."""
+    """What Google's code does otherwise than the model, a line each."""
+    if type(config) is not BertConfig:
+        forms = config.hidden_act, config.layer_norm_eps
+        if forms == ("gelu_erf", _EPSILON):
+            return []
+        return [
+            f"hidden_act is {forms[0]} and layer_norm_eps {forms[1]}; "
+            f"google-research/electra takes gelu_erf and {_EPSILON}."
+        ]
     lines = []
     if config.hidden_act == "gelu_erf":
         lines.append(

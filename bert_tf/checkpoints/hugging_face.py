@@ -40,9 +40,9 @@ from bert_tf.checkpoints.parts import (
     CLASSIFIER,
     HEADS_ON_POOLER,
     MASKED_LM,
-    MULTIPLE_CHOICE,
     NEXT_SENTENCE,
     POOLER,
+    TASK_HEADS,
     TOKEN_CLASSIFIER,
     HuggingFaceForm,
     Kind,
@@ -91,10 +91,17 @@ _WRITTEN_ACTIVATIONS = {
 CONFIG_FILE = "config.json"
 # Heads whose labels have names.
 _LABELLED = (CLASSIFIER, TOKEN_CLASSIFIER)
-# One name for three heads; config.json's `architectures` says which it is.
+# One name for several heads; config.json's `architectures` says which it is.
 _SHARED_NAME = "classifier"
-# Heads of that name.
-_SHARING = (CLASSIFIER, TOKEN_CLASSIFIER, MULTIPLE_CHOICE)
+
+
+def _sharing(form_of: type[BertConfig]) -> list[str]:
+    """The heads of that name."""
+    return [
+        head
+        for head in TASK_HEADS
+        if names_of(form_of).heads[head][0].hugging_face == _SHARED_NAME
+    ]
 
 
 def read_config(values: Mapping[str, Any], path: pathlib.Path) -> BertConfig:
@@ -214,12 +221,17 @@ def read(folder: pathlib.Path) -> Checkpoint:
         ignored += _leave_pooler_out(config, table, found, source)
     arrays, left_out = read_stored(config, table, found, ignored, source)
     checkpoint = Checkpoint(config, arrays, left_out=left_out)
+    act = form.masked_lm_act
+    if act not in ("", config.hidden_act) and MASKED_LM in checkpoint.heads:
+        config = dataclasses.replace(config, masked_lm_act=act)
+        checkpoint = dataclasses.replace(checkpoint, config=config)
     _check_heads(checkpoint, values, path)
     words = words if whole else words.removeprefix(form.prefix)
     _check_tied(found, words, checkpoint, values, source)
-    if shared not in _LABELLED:
+    labelled = [head for head in _LABELLED if head in checkpoint.heads]
+    if not labelled:
         return checkpoint
-    labels = read_labels(values, num_labels(checkpoint, shared), path)
+    labels = read_labels(values, num_labels(checkpoint, labelled[0]), path)
     return dataclasses.replace(checkpoint, labels=labels)
 
 
@@ -280,7 +292,7 @@ def _shared_head(
         name: head
         for name, heads in names_of(type(config)).hugging_face.classes.items()
         for head in heads
-        if head in _SHARING
+        if head in _sharing(type(config))
     }
     named = [
         name for name in sharing if isinstance(given, list) and name in given
@@ -323,7 +335,7 @@ def _check_tied(
 
 def stored_as_theirs(
     config: BertConfig,
-    shared: str | None,
+    head: str | None,
     whole: bool = True,
     old_norms: bool = False,
     bias: str = "",
@@ -332,7 +344,7 @@ def stored_as_theirs(
 
     Args:
       config: the architecture.
-      shared: the head that `classifier.weight` stands for, or None.
+      head: the head that `classifier.weight` stands for, or None.
       whole: whether names are those of files of more than the body.
       old_norms: whether layer normalisations have a gamma and a beta.
       bias: the name of the masked LM's output bias; empty for the usual one.
@@ -347,15 +359,17 @@ def stored_as_theirs(
     }
     unread = {
         part.ours
-        for head in _SHARING
-        if head != shared
-        for part in names.heads[head]
+        for other in _sharing(type(config))
+        if other != head
+        for part in names.heads[other]
     }
     table = {}
     for part in all_parts(config):
         if part.ours in unread:
             continue
         stem = part.hugging_face
+        if part in names.heads[POOLER]:
+            stem = form.poolers.get(str(head), stem)
         if not whole:
             stem = stem.removeprefix(form.prefix)
         for (name, shape), end in zip(
@@ -402,14 +416,14 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
         "is_decoder": config.causal,
         "pad_token_id": 0,
     }
-    shared = next((h for h in form.classes[name] if h in _SHARING), None)
-    if shared in _LABELLED:
+    head = next((h for h in form.classes[name] if h in TASK_HEADS), None)
+    if head in _LABELLED:
         labels = checkpoint.labels or _default_labels(
-            num_labels(checkpoint, shared)
+            num_labels(checkpoint, head)
         )
         values["id2label"] = {str(i): name for i, name in enumerate(labels)}
         values["label2id"] = {name: i for i, name in enumerate(labels)}
-    table = stored_as_theirs(config, shared, whole=name != form.body)
+    table = stored_as_theirs(config, head, whole=name != form.body)
     arrays = write_stored(checkpoint.arrays, table)
     # transformers asks for this entry.
     write_arrays(folder / WEIGHTS_FILE, arrays, {"format": "pt"})

@@ -62,7 +62,10 @@ def read(folder: pathlib.Path) -> Checkpoint:
         head = _read_file(folder / TASK_WEIGHTS_FILE)
         found = _joined(found, head, folder)
     table = _table(config, labels)
-    arrays, left_out = read_stored(config, table, found, _IGNORED, str(folder))
+    unread = names_of(type(config)).keras_hub.unread
+    arrays, left_out = read_stored(
+        config, table, found, (*_IGNORED, unread), str(folder)
+    )
     checkpoint = Checkpoint(config, arrays, left_out=left_out)
     if "masked_lm" in checkpoint.heads:
         # keras_hub 0.32, bert_masked_lm.py and masked_lm_head.py: the head

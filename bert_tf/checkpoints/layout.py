@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from bert_tf.checkpoints.architectures.bert import BERT
 from bert_tf.checkpoints.architectures.distilbert import DISTILBERT
+from bert_tf.checkpoints.architectures.electra import ELECTRA
 from bert_tf.checkpoints.parts import (
     BILSTM,
     LORA,
@@ -18,9 +19,18 @@ from bert_tf.checkpoints.parts import (
     Shape,
     Shapes,
 )
-from bert_tf.config import ALL_DENSE, BertConfig, DistilBertConfig
+from bert_tf.config import (
+    ALL_DENSE,
+    BertConfig,
+    DistilBertConfig,
+    ElectraConfig,
+)
 
-_NAMES = {BertConfig: BERT, DistilBertConfig: DISTILBERT}
+_NAMES = {
+    BertConfig: BERT,
+    DistilBertConfig: DISTILBERT,
+    ElectraConfig: ELECTRA,
+}
 
 
 def names_of(architecture: type[BertConfig]) -> Names:
@@ -42,14 +52,21 @@ def encoder_parts(config: BertConfig) -> Iterator[Part]:
     """The parts of the encoder without its pooler, from the input on."""
     names = names_of(type(config))
     yield from names.embeddings
+    if config.embedding_size != config.hidden_size:
+        yield from names.embeddings_project
+    yield from _layer_parts(config)
+
+
+def _layer_parts(config: BertConfig) -> Iterator[Part]:
+    """The parts of all layers, in order."""
     for number in range(config.num_hidden_layers):
-        for part in names.layer:
+        for part in names_of(type(config)).layer:
             yield part.of_layer(number)
 
 
 def _low_rank_parts(config: BertConfig) -> Iterator[Part]:
-    """The updates of the encoder's kernels."""
-    for part in encoder_parts(config):
+    """The updates of the layers' kernels."""
+    for part in _layer_parts(config):
         attends = part.ours.endswith(("/query", "/value"))
         if part.kind is Kind.DENSE and (attends or config.lora_on == ALL_DENSE):
             yield dataclasses.replace(part, kind=Kind.LOW_RANK)

@@ -19,6 +19,8 @@ CLASSIFIER = "classifier"
 SPAN = "span"
 TOKEN_CLASSIFIER = "token_classifier"
 MULTIPLE_CHOICE = "multiple_choice"
+# An ELECTRA's discriminator's.
+REPLACED_TOKENS = "replaced_tokens"
 # Between the encoder and all of the others; there where `bilstm` is true.
 BILSTM = "bilstm"
 # Low-rank updates of the encoder's kernels; there where `lora_rank` is not 0.
@@ -74,6 +76,8 @@ class Part:
         empty where it has none.
       keras_hub: path in KerasHub's files, model/ or task/; empty where it has
         none.
+      google_tf1: in Google's TF1 checkpoints, of another architecture than
+        BERT, whose names there are ours; empty where Google has none.
     """
 
     kind: Kind
@@ -82,6 +86,7 @@ class Part:
     hugging_face: str
     model_garden: str = ""
     keras_hub: str = ""
+    google_tf1: str = ""
 
     def of_layer(self, number: int) -> "Part":
         """The part of one layer."""
@@ -91,6 +96,7 @@ class Part:
             hugging_face=self.hugging_face.format(number),
             model_garden=self.model_garden.format(number),
             keras_hub=self.keras_hub.format(f"_{number}" if number else ""),
+            google_tf1=self.google_tf1.format(number),
         )
 
     def shapes(self, config: BertConfig) -> Shapes:
@@ -130,6 +136,10 @@ class HuggingFaceForm:
       bias_copy: a copy of that; empty where there is none.
       targets: what names of kernels with low-rank updates end with, by the
         configuration's `lora_on`.
+      poolers: what the dense layer on the pooled token is called in models of
+        a head, where it is not called as in the table.
+      masked_lm_act: the one activation of the masked LM head; empty where that
+        is hidden_act.
     """
 
     body: str
@@ -141,6 +151,8 @@ class HuggingFaceForm:
     bias: str
     bias_copy: str
     targets: Mapping[str, tuple[str, ...]]
+    poolers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    masked_lm_act: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,12 +164,14 @@ class KerasHubForm:
       arguments: its arguments, with the type of each and the fields it sets.
       computation: fields that are the same for every preset.
       tasks: classes with a head.
+      unread: regular expression of names of arrays that are no part of ours.
     """
 
     backbone: str
     arguments: Mapping[str, tuple[type, tuple[str, ...]]]
     computation: Mapping[str, Any]
     tasks: tuple[str, ...]
+    unread: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,6 +185,7 @@ class Names:
         them.
       hugging_face: what transformers writes beside.
       keras_hub: what KerasHub writes beside.
+      embeddings_project: between embeddings and layers, where E is not H.
     """
 
     embeddings: tuple[Part, ...]
@@ -178,3 +193,4 @@ class Names:
     heads: Mapping[str, tuple[Part, ...]]
     hugging_face: HuggingFaceForm
     keras_hub: KerasHubForm
+    embeddings_project: tuple[Part, ...] = ()

@@ -95,6 +95,7 @@ def convert_checkpoint(
     max_position_embeddings: int = 0,
     drop_heads: Sequence[str] = (),
     seed: int = 0,
+    generator: bool = False,
 ) -> ConversionReport:
     """Converts a checkpoint and proves by numbers that it is the same model.
 
@@ -113,6 +114,8 @@ def convert_checkpoint(
         keeps the source's.
       drop_heads: heads of the source that are not written.
       seed: of new rows and of the ids of the proof.
+      generator: converts the generator in an ELECTRA's TF1 checkpoint, and not
+        its discriminator.
 
     Raises:
       UserError: the source cannot be read, an argument does not fit it, or
@@ -128,7 +131,7 @@ def convert_checkpoint(
     refuse_filled(output_dir)
     folder = local_folder(source)
     family = recognise(folder)
-    loaded = load_checkpoint(source)
+    loaded = load_checkpoint(source, generator=generator)
     _describe(loaded, family)
     checkpoint = _drop_heads(loaded, drop_heads)
     checkpoint = _with_vocabulary(checkpoint, folder, vocab_file, seed)
@@ -144,7 +147,7 @@ def convert_checkpoint(
         config = read_tokenizer_config(folder, vocabulary, lower_case)
         checkpoint = dataclasses.replace(checkpoint, **vars(config))
     _say_what_is_odd(checkpoint, to)
-    variables = open_variables(folder, family)
+    variables = open_variables(folder, family, generator)
     expected = expect(loaded, checkpoint, variables, seed)
     with new_folder(output_dir) as beside:
         save_checkpoint(beside, checkpoint, to)

@@ -3,6 +3,7 @@
 As in `sources.py`, names are written down here a second time.
 """
 
+import dataclasses
 from collections.abc import Container, Mapping
 from typing import Any
 
@@ -162,10 +163,55 @@ class DistilBertVariables(HuggingFaceVariables):
         super().__init__({**config, **keys}, arrays)
 
 
+class ElectraVariables(HuggingFaceVariables):
+    """Names of transformers' ELECTRA, where they are not BERT's."""
+
+    HEADS = {
+        "embeddings_project": "embeddings_project.",
+        "pooler": "classifier.dense.",
+        "masked_lm": "generator_predictions.dense.",
+        "replaced_tokens": "discriminator_predictions.dense.",
+        "replaced_tokens_output": "discriminator_predictions.dense_prediction.",
+        "classifier": "classifier.out_proj.",
+        "span": "qa_outputs.",
+    }
+    CLASSIFIERS = {
+        "ElectraForTokenClassification": "token_classifier",
+        "ElectraForMultipleChoice": "multiple_choice",
+    }
+    NORMS = {
+        **HuggingFaceVariables.NORMS,
+        "masked_lm": "generator_predictions.LayerNorm.",
+    }
+    WORD_BIAS = "generator_lm_head.bias"
+    PREFIX = "electra."
+    OUTPUT = "generator_lm_head."
+
+    def __init__(self, config: Mapping[str, Any], arrays: LazyArrays) -> None:
+        # ElectraConfig's defaults are not BertConfig's.
+        super().__init__({"num_attention_heads": 4, **config}, arrays)
+        # modeling_electra.py, ElectraGeneratorPredictions.
+        self.form = dataclasses.replace(
+            self.form, masked_lm_activation="erf_gelu"
+        )
+
+    @classmethod
+    def heads_in(
+        cls, names: Container[str], shared: str | None
+    ) -> dict[str, str]:
+        """As of the others; a choice has a pooler of another name."""
+        summary = "sequence_summary.summary."
+        found = super().heads_in(names, shared)
+        if f"{summary}bias" in names:
+            found["pooler"] = summary
+        return found
+
+
 # Names of transformers by architecture.
 HUGGING_FACE = {
     "bert": HuggingFaceVariables,
     "distilbert": DistilBertVariables,
+    "electra": ElectraVariables,
 }
 
 
@@ -197,7 +243,7 @@ class AdapterVariables(SourceVariables):
         self.base = base
         self.theirs = theirs
         self.scale = config["lora_alpha"] / config["r"]
-        # Of the base's heads its pooler alone is a part of the model.
+        # Of what the base has beside its layers, what the model has too.
         shared = {
             "SEQ_CLS": "classifier",
             "TOKEN_CLS": "token_classifier",
@@ -207,7 +253,7 @@ class AdapterVariables(SourceVariables):
         self.heads = {
             part: name
             for part, name in base.heads.items()
-            if part in ("pooler", "bilstm")
+            if part in ("pooler", "bilstm", "embeddings_project")
         } | self.own
         if "bert/bilstm/forward/bias" in names:
             self.own["bilstm"] = self.heads["bilstm"] = "bert/bilstm/{}/"

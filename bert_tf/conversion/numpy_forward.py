@@ -40,7 +40,7 @@ ACTIVATIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 # Of the dense layer on the pooled token, by architecture; others have tanh.
-_POOLERS = {"distilbert": "relu"}
+_POOLERS = {"distilbert": "relu", "electra": "erf_gelu"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,8 +113,9 @@ class SourceVariables(abc.ABC):
     intermediate, output. Norms of a block: attention, output. Others have
     layer None: the norm embeddings, and the heads, which are pooler,
     masked_lm (a linear part and a norm), next_sentence, classifier, span,
-    token_classifier and multiple_choice; and bilstm, which is our own
-    folders' alone.
+    token_classifier and multiple_choice; bilstm, which is our own folders'
+    alone; and an ELECTRA's embeddings_project, replaced_tokens and its last
+    layer replaced_tokens_output.
 
     Args:
       form: how the source computes.
@@ -150,11 +151,14 @@ class SourceVariables(abc.ABC):
         """
 
     def table(self, name: str) -> np.ndarray:
-        """The embedding table word, segment or position: [rows, H]."""
+        """The embedding table word, segment or position: [rows, E].
+
+        E is H of all but an ELECTRA.
+        """
         return self.array(self.TABLES[name])
 
     def output_table(self) -> np.ndarray:
-        """The table that masked LM logits are products with: [V, H]."""
+        """The table that masked LM logits are products with: [V, E]."""
         return self.table("word")
 
     def linear(
@@ -250,6 +254,8 @@ def _encode(
         if form.segments or table != "segment"
     )
     hidden = _normalise(hidden, source.norm("embeddings"), form.epsilon)
+    if "embeddings_project" in source.heads:
+        hidden = source.linear(hidden, "embeddings_project")
     # Which positions each position sees: [B, 1, S or 1, S].
     seen = batch["input_mask"][:, None, None, :] != 0
     if form.causal:
@@ -336,7 +342,7 @@ def forward(
       float64: sequence_output [B, S, H] and, of what the source has,
       pooled_output [B, H], masked_lm_logits [B, P, V] and the logits of the
       other heads, named after them: `<head>_logits` [B, labels], of span and
-      token_classifier [B, S, labels].
+      token_classifier [B, S, labels], of replaced_tokens [B, S].
     """
     hidden, tokens = _encode(source, batch), batch["input_mask"] != 0
     pooled = hidden[:, 0]
@@ -353,6 +359,11 @@ def forward(
     for head in ("span", "token_classifier"):
         if head in source.heads:
             outputs[f"{head}_logits"] = source.linear(hidden, head)
+    if "replaced_tokens" in source.heads:
+        inner = source.linear(hidden, "replaced_tokens")
+        inner = ACTIVATIONS[source.form.activation](inner)
+        logits = source.linear(inner, "replaced_tokens_output")
+        outputs["replaced_tokens_logits"] = logits[..., 0]
     if "pooler" in source.heads:
         activate = ACTIVATIONS[source.form.pooler_activation]
         pooled = activate(source.linear(pooled, "pooler"))

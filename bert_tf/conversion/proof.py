@@ -20,6 +20,7 @@ from bert_tf.checkpoints import (
     MASKED_LM,
     NEXT_SENTENCE,
     POOLER,
+    REPLACED_TOKENS,
     SPAN,
     TASK_HEADS,
     TOKEN_CLASSIFIER,
@@ -36,6 +37,7 @@ from bert_tf.models import (
     bert_multiple_choice,
     bert_span_labeler,
     bert_token_classifier,
+    replaced_token_detector,
     restore,
 )
 from bert_tf.pretraining.pretrainer import BertPretrainer
@@ -54,6 +56,7 @@ PRETRAINING_OUTPUTS = {
 # Outputs [B, S, ...].
 _OF_TOKENS = (
     "sequence_output",
+    f"{REPLACED_TOKENS}_logits",
     f"{SPAN}_logits",
     f"{TOKEN_CLASSIFIER}_logits",
 )
@@ -224,16 +227,17 @@ def model_outputs(checkpoint: Checkpoint, batch: Batch) -> Batch:
 def _task_logits(
     encoder: BertEncoder, checkpoint: Checkpoint, outputs: Batch
 ) -> Batch:
-    """The logits of the fine-tuned heads that a checkpoint has."""
+    """The logits of the heads on an encoder alone that a checkpoint has."""
     heads = checkpoint.heads
     absent = [h for h in head_shapes(checkpoint.config) if h not in heads]
     logits = {}
-    for head in set(TASK_HEADS) & set(heads):
-        labels = num_labels(checkpoint, head)
+    for head in {*TASK_HEADS, REPLACED_TOKENS} & set(heads):
         if head == CLASSIFIER:
-            model = bert_classifier(encoder, labels)
+            model = bert_classifier(encoder, num_labels(checkpoint, head))
         elif head == TOKEN_CLASSIFIER:
-            model = bert_token_classifier(encoder, labels)
+            model = bert_token_classifier(encoder, num_labels(checkpoint, head))
+        elif head == REPLACED_TOKENS:
+            model = replaced_token_detector(encoder)
         elif head == SPAN:
             model = bert_span_labeler(encoder)
         else:

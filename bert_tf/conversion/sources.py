@@ -7,6 +7,7 @@ difference of the outputs.
 
 import dataclasses
 import pathlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,11 +32,20 @@ from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.recipe import read_json_object
 
 
-def open_variables(folder: pathlib.Path, family: str) -> SourceVariables:
-    """Opens the variables of a folder, of a family that `recognise` names."""
+def open_variables(
+    folder: pathlib.Path, family: str, generator: bool = False
+) -> SourceVariables:
+    """Opens the variables of a folder.
+
+    Args:
+      folder: the folder.
+      family: what `recognise` calls it.
+      generator: of a google_tf1 folder the generator, and not a discriminator.
+    """
+    if family == "google_tf1":
+        return _open_google(folder, generator)
     return {
         "bert_tf": _open_bert_tf,
-        "google_tf1": _open_google,
         "model_garden": _open_model_garden,
         "hugging_face": _open_hugging_face,
         "keras_hub": _open_keras_hub,
@@ -75,6 +85,9 @@ class GoogleVariables(SourceVariables):
         "token_classifier": "cls/token_classification/output_",
         "multiple_choice": "cls/multiple_choice/output_",
         "bilstm": "bert/bilstm/{}/",
+        "embeddings_project": "bert/embeddings_project/",
+        "replaced_tokens": "discriminator_predictions/dense/",
+        "replaced_tokens_output": "discriminator_predictions/dense_1/",
     }
     NORMS = {
         "embeddings": "bert/embeddings/LayerNorm/",
@@ -118,11 +131,79 @@ def _open_bert_tf(folder: pathlib.Path) -> GoogleVariables:
     )
 
 
-def _open_google(folder: pathlib.Path) -> GoogleVariables:
-    return GoogleVariables(
-        read_json_object(folder / "bert_config.json"),
-        open_checkpoint(find_prefix(folder, object_based=False)),
-    )
+class GoogleElectraVariables(GoogleVariables):
+    """Names of google-research/electra, of a discriminator or a generator.
+
+    Args:
+      config: what bert_config.json holds; of a folder without it, empty.
+      arrays: the arrays of the files by name.
+      generator: whether to take the generator where there are both.
+    """
+
+    TABLES = {
+        part: name.replace("bert/", "electra/")
+        for part, name in GoogleVariables.TABLES.items()
+    }
+    WORD_BIAS = "generator_predictions/output_bias"
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray],
+        generator: bool,
+    ) -> None:
+        layers = {
+            body: {
+                found[1]
+                for name in arrays
+                if (found := re.match(rf"{body}/encoder/layer_(\d+)/", name))
+            }
+            for body in ("electra", "generator")
+        }
+        body = "electra"
+        if layers["generator"] and (generator or not layers["electra"]):
+            body = "generator"
+        mine, theirs = f"{body}/encoder/", "bert/encoder/"
+        self.LINEAR = {
+            part: name.replace(theirs, mine)
+            for part, name in self.LINEAR.items()
+        }
+        self.NORMS = {
+            "embeddings": "electra/embeddings/LayerNorm/",
+            "attention": self.NORMS["attention"].replace(theirs, mine),
+            "output": self.NORMS["output"].replace(theirs, mine),
+            "masked_lm": "generator_predictions/LayerNorm/",
+        }
+        width = len(arrays[f"{mine}layer_0/output/dense/bias"])
+        sizes = {
+            "model_type": "electra",
+            "num_hidden_layers": len(layers[body]),
+            # util/training_utils.py, get_bert_config.
+            "num_attention_heads": max(1, width // 64),
+            "hidden_act": "gelu_erf",
+        }
+        super().__init__({**sizes, **config}, arrays)
+        heads = {"embeddings_project": f"{body}/embeddings_project/"}
+        if body == "electra":
+            dense = "discriminator_predictions/dense"
+            heads["replaced_tokens"] = f"{dense}/"
+            heads["replaced_tokens_output"] = f"{dense}_1/"
+        if body == "generator" or not layers["generator"]:
+            heads["masked_lm"] = "generator_predictions/dense/"
+        self.heads = {
+            part: name
+            for part, name in heads.items()
+            if f"{name}bias" in arrays
+        }
+
+
+def _open_google(folder: pathlib.Path, generator: bool) -> GoogleVariables:
+    path = folder / "bert_config.json"
+    arrays = open_checkpoint(find_prefix(folder, object_based=False))
+    if "electra/embeddings/word_embeddings" not in arrays:
+        return GoogleVariables(read_json_object(path), arrays)
+    config = read_json_object(path) if path.exists() else {}
+    return GoogleElectraVariables(config, arrays, generator)
 
 
 def _open_hugging_face(folder: pathlib.Path) -> HuggingFaceVariables:
@@ -234,6 +315,21 @@ class DistilBertHubVariables(KerasHubVariables):
         )
 
 
+class ElectraHubVariables(KerasHubVariables):
+    """Paths in the files of KerasHub's ElectraBackbone, which has no tasks."""
+
+    # Its pooler, which no task reads, is the last Dense.
+    HEADS = {"embeddings_project": "model/layers/dense/vars/"}
+
+    def __init__(
+        self, config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> None:
+        super().__init__(config, arrays)
+        self.form = dataclasses.replace(self.form, model_type="electra")
+        if config["embedding_dim"] == config["hidden_dim"]:
+            self.heads = {}
+
+
 def _open_keras_hub(folder: pathlib.Path) -> KerasHubVariables:
     whole = folder / "model.weights.h5"
     files = [whole] if whole.exists() else folder.glob("model_*.weights.h5")
@@ -253,7 +349,10 @@ def _open_keras_hub(folder: pathlib.Path) -> KerasHubVariables:
                 )
                 opened[f"{place}/{today}"] = arrays, name
     preset = read_json_object(folder / "config.json")
-    names = {"DistilBertBackbone": DistilBertHubVariables}
+    names = {
+        "DistilBertBackbone": DistilBertHubVariables,
+        "ElectraBackbone": ElectraHubVariables,
+    }
     opened_as = names.get(preset["class_name"], KerasHubVariables)
     return opened_as(
         preset["config"],

@@ -3,12 +3,18 @@
 from bert_tf.config import BertConfig
 from bert_tf.encoders.bert import BertEncoder
 from bert_tf.encoders.distilbert import DistilBertEncoder
+from bert_tf.encoders.electra import ElectraEncoder
 
-__all__ = ["BertEncoder", "DistilBertEncoder", "encoder_class"]
+__all__ = [
+    "BertEncoder",
+    "DistilBertEncoder",
+    "ElectraEncoder",
+    "encoder_class",
+]
 
 _CLASSES = {
     encoder.config_class: encoder
-    for encoder in (BertEncoder, DistilBertEncoder)
+    for encoder in (BertEncoder, DistilBertEncoder, ElectraEncoder)
 }
 
 

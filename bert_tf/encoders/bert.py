@@ -70,7 +70,7 @@ class BertEncoder(keras.Model):
         padding) and segment_ids; optional position_ids (default 0..S-1) and,
         for rows that hold several sequences, sequence_ids (0 = padding,
         1..k = sequence of the row) and cls_positions [B, K], where they
-        begin; and word_embeddings, float [B, S, H], which take the place of
+        begin; and word_embeddings, float [B, S, E], which take the place of
         the rows of the word table that input_ids name, for gradients with
         respect to words. Other keys are left alone.
       training: whether dropout is active.
@@ -99,6 +99,7 @@ class BertEncoder(keras.Model):
 
     # What an architecture has of its own.
     config_class: ClassVar[type[BertConfig]] = BertConfig
+    embeddings_class: ClassVar[type[Embeddings]] = Embeddings
     block_class: ClassVar[type[TransformerBlock]] = TransformerBlock
 
     def __init__(
@@ -118,7 +119,9 @@ class BertEncoder(keras.Model):
         self.config = config
         self.rematerialize = rematerialize
         policy = self.dtype_policy
-        self.embeddings = Embeddings(config, name="embeddings", dtype=policy)
+        self.embeddings = self.embeddings_class(
+            config, name="embeddings", dtype=policy
+        )
         self.blocks = [
             self.block_class(config, name=f"layer_{i}", dtype=policy)
             for i in range(config.num_hidden_layers)
@@ -197,16 +200,18 @@ class BertEncoder(keras.Model):
 
         hidden = layers[-1]
         if cls_only:
-            outputs = {"pooled_output": self.pooler(hidden)}
+            pooled = self.pooler(hidden, training=training)
+            outputs = {"pooled_output": pooled}
         else:
             sequence = rows(hidden)
             if self.bilstm is not None:
                 sequence, ends = self.bilstm(sequence, inputs["input_mask"])
-                pooled = self.pooler(ends[:, None])
+                pooled = self.pooler(ends[:, None], training=training)
             elif places is None or packed is not None or starts is not None:
-                pooled = self._pool(sequence, inputs, last)
+                pooled = self._pool(sequence, inputs, last, training)
             else:
-                pooled = self.pooler(places.pooled(hidden))
+                first = places.pooled(hidden)
+                pooled = self.pooler(first, training=training)
             outputs = {"pooled_output": pooled}
             if not pooled_only:
                 outputs["sequence_output"] = sequence
@@ -286,15 +291,23 @@ class BertEncoder(keras.Model):
             layers.append(hidden)
         return embedded, layers
 
-    def _pool(self, hidden: Any, inputs: Mapping[str, Any], last: Any) -> Any:
+    def _pool(
+        self,
+        hidden: Any,
+        inputs: Mapping[str, Any],
+        last: Any,
+        training: bool | None,
+    ) -> Any:
         """The pooled output of hidden states [B, S, H] of padded rows.
 
         `last` is where a causal model pools, int32 [B, K]; None of another.
         """
         places = inputs.get("cls_positions")
         if last is not None and places is None:
-            return self.pooler(at_positions(hidden, last))
-        return self.pooler(hidden, places if last is None else last)
+            hidden, last = at_positions(hidden, last), None
+        elif last is None:
+            last = places
+        return self.pooler(hidden, last, training=training)
 
     @property
     def output(self) -> list[keras.KerasTensor]:

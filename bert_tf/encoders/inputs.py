@@ -49,7 +49,7 @@ def check_inputs(
         if feature.name in inputs:
             _check_input(feature, inputs[feature.name], owner)
     words = inputs.get("word_embeddings")
-    size = config.hidden_size
+    size = config.embedding_size
     if words is not None and (len(words.shape), words.shape[-1]) != (
         3,
         size,

@@ -48,7 +48,8 @@ def step_operations(
       length: tokens of a row.
       predictions: masked tokens of a row; 0 without that head.
     """
-    head = 6 * (config.vocab_size + config.hidden_size) * config.hidden_size
+    width = config.embedding_size
+    head = 6 * (config.vocab_size + config.hidden_size) * width
     return rows * (
         length * _layer_operations(config, length) + predictions * head
     )

@@ -1,20 +1,27 @@
 """Keras layers of BERT, written with keras.ops alone."""
 
 from bert_tf.layers.attention import SelfAttention, attention_adder
-from bert_tf.layers.base import Dense, LayerNorm
+from bert_tf.layers.base import Dense, GlorotDense, LayerNorm
 from bert_tf.layers.bilstm import BiLSTM
 from bert_tf.layers.block import TransformerBlock
 from bert_tf.layers.embeddings import Embeddings
-from bert_tf.layers.heads import MaskedLMHead, NextSentenceHead, Pooler
+from bert_tf.layers.heads import (
+    MaskedLMHead,
+    NextSentenceHead,
+    Pooler,
+    ReplacedTokensHead,
+)
 
 __all__ = [
     "BiLSTM",
     "Dense",
     "Embeddings",
+    "GlorotDense",
     "LayerNorm",
     "MaskedLMHead",
     "NextSentenceHead",
     "Pooler",
+    "ReplacedTokensHead",
     "SelfAttention",
     "TransformerBlock",
     "attention_adder",

@@ -284,6 +284,24 @@ class Dense(ConfiguredLayer):
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
+class GlorotDense(Dense):
+    """A `Dense` whose kernel is drawn within the bounds of Glorot and Bengio.
+
+    Glorot and Bengio 2010, equation 16: the default of `tf.layers.dense`, with
+    which google-research/electra makes some of its layers.
+    """
+
+    def add_kernel(self, name: str, shape: tuple[int, ...]) -> keras.Variable:
+        """Adds a weight that is uniform within (6 / (I + O))^0.5."""
+        return self.add_weight(
+            name=name,
+            shape=shape,
+            initializer="glorot_uniform",
+            autocast=False,
+        )
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
 class LayerNorm(ConfiguredLayer):
     """Normalises the last axis in float32, whatever the precision policy.
 

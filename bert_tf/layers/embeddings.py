@@ -33,26 +33,26 @@ class Embeddings(ConfiguredLayer):
     """
 
     def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
-        """Creates the tables [V, H], [types, H] and [positions, H].
+        """Creates the tables [V, E], [types, E] and [positions, E].
 
         Without types there is no table of them.
         """
         config = self.config
-        hidden = config.hidden_size
+        width = config.embedding_size
         self.word_table = self.add_kernel(
-            "word_embeddings", (config.vocab_size, hidden)
+            "word_embeddings", (config.vocab_size, width)
         )
         if config.type_vocab_size:
             self.type_table = self.add_kernel(
-                "token_type_embeddings", (config.type_vocab_size, hidden)
+                "token_type_embeddings", (config.type_vocab_size, width)
             )
         self.position_table = self.add_kernel(
-            "position_embeddings", (config.max_position_embeddings, hidden)
+            "position_embeddings", (config.max_position_embeddings, width)
         )
         self.layer_norm = LayerNorm(
             config, name="layer_norm", dtype=self.dtype_policy
         )
-        self.layer_norm.build((None, None, hidden))
+        self.layer_norm.build((None, None, width))
         self.dropout = self.make_dropout(config.hidden_dropout_prob)
 
     def call(
@@ -70,10 +70,11 @@ class Embeddings(ConfiguredLayer):
           segment_ids: int32 [B, S].
           position_ids: int32 [B, S]; None counts 0..S-1 in every row.
           training: whether dropout is active.
-          word_embeddings: float [B, S, H], in place of the word table's rows.
+          word_embeddings: float [B, S, E], in place of the word table's rows.
 
         Returns:
-          float [B, S, H] in the compute dtype.
+          float [B, S, E] in the compute dtype; E is the configuration's
+          embedding_size, which of a BERT is H.
         """
         if word_embeddings is None:
             word_embeddings = lookup(self.word_table, input_ids)

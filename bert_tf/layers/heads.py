@@ -1,11 +1,11 @@
-"""The pooler and the two pre-training heads."""
+"""The pooler and the heads of pre-training."""
 
 from typing import Any
 
 import keras
 from keras import ops
 
-from bert_tf.layers.base import ConfiguredLayer, Dense, LayerNorm
+from bert_tf.layers.base import ConfiguredLayer, Dense, GlorotDense, LayerNorm
 
 
 def at_positions(sequence_output: Any, positions: Any) -> Any:
@@ -56,7 +56,8 @@ class Pooler(ConfiguredLayer):
     """Dense layer on the first token of a sequence ([CLS]), tanh in a BERT.
 
     Source: google-research/bert, modeling.py, BertModel. In a causal model
-    [CLS] sees only itself, so `BertEncoder` hands over the last token.
+    [CLS] sees only itself, so `BertEncoder` hands over the last token. Where
+    the configuration has a pooler_dropout, dropout comes first.
     """
 
     def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
@@ -64,14 +65,21 @@ class Pooler(ConfiguredLayer):
         hidden = self.config.hidden_size
         self.kernel = self.add_kernel("kernel", (hidden, hidden))
         self.bias = self.add_bias("bias", hidden)
+        self.dropout = self.make_dropout(self.config.pooler_dropout)
 
-    def call(self, sequence_output: Any, positions: Any = None) -> Any:
+    def call(
+        self,
+        sequence_output: Any,
+        positions: Any = None,
+        training: bool | None = None,
+    ) -> Any:
         """Maps one token of each sequence.
 
         Args:
           sequence_output: float [B, S, H].
           positions: int32 [B, K], where those of the sequences of each row
             are; None for one a row, at 0.
+          training: whether dropout is active.
 
         Returns:
           float [B, H], with positions [B, K, H], in the compute dtype.
@@ -80,6 +88,7 @@ class Pooler(ConfiguredLayer):
             first = sequence_output[:, 0]
         else:
             first = at_positions(sequence_output, positions)
+        first = self.dropout(first, training=training)
         act = self.config.pooler_act
         return self.project(first, self.kernel, self.bias, act)
 
@@ -96,11 +105,11 @@ class MaskedLMHead(ConfiguredLayer):
     """
 
     def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
-        """Creates the transform [H, H] and the output bias [V]."""
+        """Creates the transform [H, E] and the output bias [V]."""
         config = self.config.of_masked_lm_head()
         self.transform = Dense(
             config,
-            config.hidden_size,
+            config.embedding_size,
             config.hidden_act,
             name="transform",
             dtype=self.dtype_policy,
@@ -109,7 +118,7 @@ class MaskedLMHead(ConfiguredLayer):
         self.layer_norm = LayerNorm(
             config, name="layer_norm", dtype=self.dtype_policy
         )
-        self.layer_norm.build((None, None, config.hidden_size))
+        self.layer_norm.build((None, None, config.embedding_size))
         self.output_bias = self.add_bias("output_bias", config.vocab_size)
 
     def call(self, sequence_output: Any, positions: Any, words: Any) -> Any:
@@ -118,7 +127,7 @@ class MaskedLMHead(ConfiguredLayer):
         Args:
           sequence_output: float [B, S, H].
           positions: int32 [B, P], each in 0..S-1.
-          words: float [V, H], the encoder's word table.
+          words: float [V, E], the encoder's word table; E is H of a BERT.
 
         Returns:
           Logits float32 [B, P, V].
@@ -156,3 +165,34 @@ class NextSentenceHead(ConfiguredLayer):
             pooled_output, ops.transpose(self.output_weights), self.output_bias
         )
         return ops.cast(logits, "float32")
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class ReplacedTokensHead(ConfiguredLayer):
+    """A logit for each token: whether a generator has put it there.
+
+    Clark et al. 2020, section 2. Dense with the configuration's activation,
+    then to one number. Source: google-research/electra, run_pretraining.py,
+    _get_discriminator_output, which draws the second kernel alone as
+    `GlorotDense` does.
+    """
+
+    def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
+        """Creates the kernels [H, H] and [H, 1] and their biases."""
+        config, policy = self.config.without_lora(), self.dtype_policy
+        wide = (None, None, config.hidden_size)
+        self.transform = Dense(
+            config,
+            config.hidden_size,
+            config.hidden_act,
+            name="transform",
+            dtype=policy,
+        )
+        self.transform.build(wide)
+        self.score = GlorotDense(config, 1, name="score", dtype=policy)
+        self.score.build(wide)
+
+    def call(self, sequence_output: Any, training: bool | None = None) -> Any:
+        """Maps float [B, S, H] to logits float32 [B, S]."""
+        hidden = self.transform(sequence_output, training=training)
+        return ops.cast(self.score(hidden)[..., 0], "float32")

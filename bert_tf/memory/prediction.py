@@ -224,7 +224,7 @@ def _copies(work: Workload, blocks: int) -> float:
     config = work.config
     rest = 0
     if work.max_predictions_per_seq:
-        rest = config.vocab_size * config.hidden_size
+        rest = config.vocab_size * config.embedding_size
     return work.compute_bytes * (blocks * _block_weights(config) + rest)
 
 
@@ -236,7 +236,7 @@ def _block_weights(config: BertConfig) -> int:
 def _embeddings_kept(work: Workload) -> float:
     """The normalised sum, and the mask of dropout."""
     each = _FLOAT + _MASK * (work.config.hidden_dropout_prob > 0)
-    return each * work.config.hidden_size * _tokens(work)
+    return each * work.config.embedding_size * _tokens(work)
 
 
 def _block_input(work: Workload) -> float:
@@ -291,4 +291,4 @@ def _word_gradient(work: Workload) -> float:
     """The gradient of the word table, where predictions give one too."""
     if not work.max_predictions_per_seq:
         return 0
-    return _FLOAT * work.config.vocab_size * work.config.hidden_size
+    return _FLOAT * work.config.vocab_size * work.config.embedding_size

@@ -239,7 +239,10 @@ class PlainBert:
             if ids is not segment_ids or self._config.type_vocab_size
         ]
         embedded = functools.reduce(ops.add, parts)
-        return self._normalise(embedded, "bert/embeddings/LayerNorm")
+        embedded = self._normalise(embedded, "bert/embeddings/LayerNorm")
+        if self._config.embedding_size != self._config.hidden_size:
+            embedded = self._dense(embedded, "bert/embeddings_project")
+        return embedded
 
     def _normalise(self, values: Any, name: str) -> Any:
         return self._ops.normalise(

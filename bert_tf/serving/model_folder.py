@@ -16,7 +16,7 @@ from bert_tf.checkpoints import (
     Checkpoint,
     load_checkpoint,
 )
-from bert_tf.encoders import BertEncoder, encoder_class
+from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.finetuning.model_folder import (
     TASK_FILE,
@@ -89,8 +89,10 @@ def served_model(
         fills_masks = (
             MASKED_LM in checkpoint.heads and not checkpoint.config.causal
         )
-        kind = BertPretrainer if fills_masks else BertEncoder
-        model = kind(checkpoint.config, dtype=dtype)
+        kind = encoder_class(checkpoint.config)
+        model = (BertPretrainer if fills_masks else kind)(
+            checkpoint.config, dtype=dtype
+        )
         restore(model, checkpoint)
         return PretrainedModel(model, tokenizer)
     if not pathlib.Path(folder, TASK_FILE).is_file():

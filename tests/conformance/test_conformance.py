@@ -17,12 +17,13 @@ from model_helpers import fill, numpy, pretraining_batch, small_config
 
 import bert_tf
 from bert_tf import layers
-from bert_tf.encoders import BertEncoder, DistilBertEncoder
+from bert_tf.encoders import BertEncoder, DistilBertEncoder, ElectraEncoder
 from bert_tf.models import (
     bert_classifier,
     bert_multiple_choice,
     bert_span_labeler,
     bert_token_classifier,
+    replaced_token_detector,
 )
 from bert_tf.pretraining.objective import OBJECTIVES
 from bert_tf.pretraining.pretrainer import BertPretrainer
@@ -33,6 +34,7 @@ CONFIG = small_config()
 DISTILBERT = bert_tf.DistilBertConfig(
     **{**vars(CONFIG), "type_vocab_size": 0, "hidden_act": "gelu_erf"}
 )
+ELECTRA = bert_tf.ElectraConfig(**{**vars(CONFIG), "embedding_size": 10})
 ON_TOP = small_config(causal=True, bilstm=True)
 RANDOM = np.random.default_rng(8)
 BATCH = pretraining_batch(CONFIG, rows=4, length=6)
@@ -88,6 +90,11 @@ CASES: dict[str, tuple[Callable[[str], keras.Model], dict]] = {
         "input_ids",
         "segment_ids",
     ),
+    "GlorotDense": layer_case(
+        lambda policy: layers.GlorotDense(CONFIG, 7, dtype=policy),
+        HIDDEN,
+        "hidden",
+    ),
     "LayerNorm": layer_case(
         lambda policy: layers.LayerNorm(CONFIG, dtype=policy),
         HIDDEN,
@@ -109,6 +116,11 @@ CASES: dict[str, tuple[Callable[[str], keras.Model], dict]] = {
     ),
     "Pooler": layer_case(
         lambda policy: layers.Pooler(CONFIG, dtype=policy), HIDDEN, "hidden"
+    ),
+    "ReplacedTokensHead": layer_case(
+        lambda policy: layers.ReplacedTokensHead(ELECTRA, dtype=policy),
+        HIDDEN,
+        "hidden",
     ),
     "SelfAttention": layer_case(
         lambda policy: layers.SelfAttention(CONFIG, dtype=policy),
@@ -146,6 +158,10 @@ CASES: dict[str, tuple[Callable[[str], keras.Model], dict]] = {
     ),
     "DistilBertEncoder": (
         lambda policy: DistilBertEncoder(DISTILBERT, dtype=policy),
+        ENCODER_INPUTS,
+    ),
+    "ElectraEncoder": (
+        lambda policy: ElectraEncoder(ELECTRA, dtype=policy),
         ENCODER_INPUTS,
     ),
     "BertPretrainer": (
@@ -191,6 +207,12 @@ CASES: dict[str, tuple[Callable[[str], keras.Model], dict]] = {
     ),
     "bert_span_labeler": (
         lambda policy: bert_span_labeler(BertEncoder(CONFIG, dtype=policy)),
+        ENCODER_INPUTS,
+    ),
+    "replaced_token_detector": (
+        lambda policy: replaced_token_detector(
+            ElectraEncoder(ELECTRA, dtype=policy)
+        ),
         ENCODER_INPUTS,
     ),
     "TextClassifier": (
@@ -377,8 +399,9 @@ def public_names() -> set[str]:
         value = getattr(bert_tf, name)
         if inspect.isclass(value) and issubclass(value, keras.layers.Layer):
             names.add(name)
-        elif name.startswith("bert_"):
-            names.add(name)
+        elif inspect.isfunction(value):
+            if inspect.signature(value).return_annotation is keras.Model:
+                names.add(name)
     return names
 
 

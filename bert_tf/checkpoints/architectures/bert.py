@@ -22,13 +22,12 @@ from bert_tf.checkpoints.parts import (
 from bert_tf.config import ALL_DENSE, QUERY_VALUE
 
 _HIDDEN, _INNER = "hidden_size", "intermediate_size"
-_ATTENTION = "attention_size"
-_SQUARE = (_HIDDEN, _HIDDEN)
+_ATTENTION, _EMBEDDING = "attention_size", "embedding_size"
 _EMBEDDINGS = (
     Part(
         Kind.TABLE,
         "bert/embeddings/word_embeddings",
-        ("vocab_size", _HIDDEN),
+        ("vocab_size", _EMBEDDING),
         "bert.embeddings.word_embeddings",
         "encoder/_embedding_layer/embeddings",
         "model/layers/reversible_embedding",
@@ -36,7 +35,7 @@ _EMBEDDINGS = (
     Part(
         Kind.TABLE,
         "bert/embeddings/token_type_embeddings",
-        ("type_vocab_size", _HIDDEN),
+        ("type_vocab_size", _EMBEDDING),
         "bert.embeddings.token_type_embeddings",
         "encoder/_type_embedding_layer/embeddings",
         "model/layers/embedding",
@@ -44,7 +43,7 @@ _EMBEDDINGS = (
     Part(
         Kind.TABLE,
         "bert/embeddings/position_embeddings",
-        ("max_position_embeddings", _HIDDEN),
+        ("max_position_embeddings", _EMBEDDING),
         "bert.embeddings.position_embeddings",
         "encoder/_position_embedding_layer/embeddings",
         "model/layers/position_embedding",
@@ -52,7 +51,7 @@ _EMBEDDINGS = (
     Part(
         Kind.NORM,
         "bert/embeddings/LayerNorm",
-        (_HIDDEN,),
+        (_EMBEDDING,),
         "bert.embeddings.LayerNorm",
         "encoder/_embedding_norm_layer",
         "model/layers/layer_normalization",
@@ -120,7 +119,7 @@ _HEADS = {
         Part(
             Kind.DENSE,
             "bert/pooler/dense",
-            _SQUARE,
+            (_HIDDEN, _HIDDEN),
             "bert.pooler.dense",
             "encoder/_pooler_layer",
             "model/layers/dense",
@@ -130,7 +129,7 @@ _HEADS = {
         Part(
             Kind.DENSE,
             "cls/predictions/transform/dense",
-            _SQUARE,
+            (_HIDDEN, _EMBEDDING),
             "cls.predictions.transform.dense",
             "masked_lm/dense",
             "task/layers/masked_lm_head/_intermediate_dense",
@@ -138,7 +137,7 @@ _HEADS = {
         Part(
             Kind.NORM,
             "cls/predictions/transform/LayerNorm",
-            (_HIDDEN,),
+            (_EMBEDDING,),
             "cls.predictions.transform.LayerNorm",
             "masked_lm/layer_norm",
             "task/layers/masked_lm_head/_intermediate_layer_norm",

@@ -1,0 +1,70 @@
+"""ELECTRA (Clark et al. 2020): a BERT whose embeddings may be narrower."""
+
+from typing import Any
+
+import keras
+
+from bert_tf.config import ElectraConfig
+from bert_tf.encoders.bert import BertEncoder
+from bert_tf.layers import Embeddings, GlorotDense
+from bert_tf.named_weights import NamedWeights, dense_weights
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class ElectraEmbeddings(Embeddings):
+    """Embeddings of width E, then a dense layer to H where that is another.
+
+    Source: google-research/electra, modeling.py, BertModel.
+    """
+
+    def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
+        """Creates the tables, and the kernel [E, H] and the bias [H]."""
+        super().build(input_shape)
+        # Without low-rank updates, which are of blocks alone.
+        config, self.project_to_hidden = self.config.without_lora(), None
+        if config.embedding_size != config.hidden_size:
+            self.project_to_hidden = GlorotDense(
+                config,
+                config.hidden_size,
+                name="embeddings_project",
+                dtype=self.dtype_policy,
+            )
+            self.project_to_hidden.build((None, None, config.embedding_size))
+
+    def call(
+        self,
+        input_ids: Any,
+        segment_ids: Any,
+        position_ids: Any = None,
+        training: bool | None = None,
+        word_embeddings: Any = None,
+    ) -> Any:
+        """Embeds a batch as `Embeddings` does: float [B, S, H]."""
+        embedded = super().call(
+            input_ids, segment_ids, position_ids, training, word_embeddings
+        )
+        if self.project_to_hidden is None:
+            return embedded
+        return self.project_to_hidden(embedded, training=training)
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class ElectraEncoder(BertEncoder):
+    """The discriminator's or generator's encoder of Clark et al. 2020.
+
+    As `BertEncoder`, but of an `ElectraConfig`: embeddings are of its
+    embedding_size, word_embeddings too, and pooled_output is dropout and a
+    dense layer with GELU on the first token, as in transformers' classifiers,
+    which a pre-trained ELECTRA does not have: it is drawn then.
+    """
+
+    config_class = ElectraConfig
+    embeddings_class = ElectraEmbeddings
+
+    def named_weights(self) -> NamedWeights:
+        """The weights by their names in our model folders."""
+        named = super().named_weights()
+        project = self.embeddings.project_to_hidden
+        if project is not None:
+            named |= dense_weights("bert/embeddings_project", project)
+        return named

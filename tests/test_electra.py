@@ -1,0 +1,590 @@
+"""ELECTRA beside transformers, KerasHub and Google's names of its arrays."""
+
+import dataclasses
+import json
+import math
+import shutil
+
+import keras
+import keras_hub
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import bert_tf
+from bert_tf.checkpoints import (
+    CLASSIFIER,
+    MASKED_LM,
+    REPLACED_TOKENS,
+    load_checkpoint,
+    save_adapter,
+    save_checkpoint,
+)
+from bert_tf.config import BertConfig, ElectraConfig
+from bert_tf.conversion import convert_checkpoint
+from bert_tf.encoders import BertEncoder, ElectraEncoder
+from bert_tf.layers import ReplacedTokensHead
+from bert_tf.memory.prediction import Workload
+from bert_tf.models import model_arrays
+from bert_tf.named_weights import replaced_tokens_weights
+from bert_tf.pretraining.objective import PretrainingObjective
+from bert_tf.runtimes.export import export_file
+from bert_tf.text.vocabulary import Vocabulary
+from tests import commands
+from tests.model_helpers import fill
+from tests.relatives import (
+    CLOSE,
+    Golden,
+    assert_same,
+    assert_the_whole_way_by_commands,
+    classifier_weights,
+    random_weights,
+    write_vocabulary,
+)
+from tests.user_errors import error_of
+
+GOLDEN = Golden("electra")
+DISCRIMINATOR = "ElectraForPreTraining"
+GENERATOR = "ElectraForMaskedLM"
+CLASSES = "ElectraForSequenceClassification"
+batch = GOLDEN.batch
+
+
+def tiny_config(**changes):
+    values = {
+        "vocab_size": 24,
+        "embedding_size": 6,
+        "hidden_size": 8,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 12,
+        "max_position_embeddings": 12,
+        **changes,
+    }
+    return ElectraConfig(**values)
+
+
+@pytest.mark.parametrize("unpadded", [False, True])
+@pytest.mark.parametrize("name", GOLDEN.classes)
+def test_every_hidden_state_is_that_of_transformers(name, unpadded):
+    GOLDEN.assert_hidden_states(name, unpadded)
+
+
+@pytest.mark.parametrize("name", [n for n in GOLDEN.classes if "For" in n])
+def test_logits_are_those_of_transformers(name):
+    GOLDEN.assert_logits(name)
+
+
+@pytest.mark.parametrize("name", [CLASSES, GENERATOR, DISCRIMINATOR])
+def test_gradients_are_those_of_transformers(name):
+    model = GOLDEN.model(name)
+    if name == CLASSES:
+        named = classifier_weights(model)
+    else:
+        encoder = getattr(model, "encoder", None) or model.get_layer("bert")
+        named = dict(encoder.named_weights())
+        if name == GENERATOR:
+            named |= model.named_weights()
+        else:
+            head = model.get_layer(REPLACED_TOKENS)
+            named |= replaced_tokens_weights(head)
+        named = {n: w for n, w in named.items() if "/pooler/" not in n}
+    GOLDEN.assert_gradients(name, named, model)
+
+
+@pytest.mark.parametrize("act", ["gelu", "tanh"])
+def test_another_activation_of_a_classifier_would_be_seen(act, monkeypatch):
+    monkeypatch.setattr(ElectraConfig, "pooler_act", act)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        GOLDEN.assert_logits(CLASSES)
+
+
+def test_a_generators_head_has_gelu_whatever_its_blocks_have(tmp_path):
+    checkpoint = load_checkpoint(GOLDEN.saved / GENERATOR)
+    assert checkpoint.config.hidden_act == "relu"
+    assert checkpoint.config.masked_lm_act == "gelu_erf"
+    other = dataclasses.replace(checkpoint.config, masked_lm_act="")
+    other = dataclasses.replace(checkpoint, config=other)
+    line = error_of(save_checkpoint, tmp_path / "m", other, "hugging_face")
+    assert "hugging_face cannot hold a masked LM head of relu" in line
+    line = error_of(save_checkpoint, tmp_path / "m", checkpoint, "google_tf1")
+    assert "google_tf1 cannot hold a masked LM head of gelu_erf" in line
+
+
+def arrays_of(config, seed=0):
+    """Those of an encoder with distinct weights."""
+    return fill(ElectraEncoder(config), seed).to_arrays()
+
+
+def test_with_one_width_it_is_a_bert():
+    config = tiny_config(embedding_size=0)
+    assert config == tiny_config(embedding_size=8)
+    values = config.to_dict()
+    del values["model_type"], values["embedding_size"]
+    bert = BertEncoder(BertConfig(**values))
+    arrays = arrays_of(config)
+    assert arrays.keys() == bert.to_arrays().keys()
+    bert.load_arrays(arrays)
+    electra = ElectraEncoder(config)
+    electra.load_arrays(arrays)
+    np.testing.assert_array_equal(
+        electra(batch())["sequence_output"], bert(batch())["sequence_output"]
+    )
+
+
+def test_nothing_follows_the_projection_of_the_embeddings():
+    encoder = fill(ElectraEncoder(tiny_config()))
+    layer = encoder.embeddings.project_to_hidden
+    assert layer.kernel.shape == (6, 8)
+
+    def embedded():
+        outputs = encoder(batch(), return_all_layers=True)
+        return outputs["embedding_output"] - layer.bias
+
+    first = embedded()
+    layer.kernel.assign(layer.kernel * 2)
+    np.testing.assert_allclose(embedded(), 2 * first, **CLOSE)
+
+
+def test_segments_are_read():
+    encoder = fill(ElectraEncoder(tiny_config()))
+    first = batch()
+    second = first | {"segment_ids": 1 - first["segment_ids"]}
+    difference = abs(
+        encoder(first)["sequence_output"] - encoder(second)["sequence_output"]
+    )
+    assert np.min(np.max(difference, axis=-1)) > 1e-3
+
+
+def test_initial_weights_are_drawn_as_by_googles_code():
+    config = tiny_config(embedding_size=60, hidden_size=80)
+    encoder = ElectraEncoder(config)
+    head = ReplacedTokensHead(config)
+    head.build(None)
+    # Glorot and Bengio 2010: uniform within these.
+    for layer, rows in (
+        (encoder.embeddings.project_to_hidden, 60),
+        (head.score, 80),
+    ):
+        bound = math.sqrt(6 / (rows + layer.kernel.shape[1]))
+        kernel = np.abs(layer.kernel)
+        assert 0.9 * bound < kernel.max() <= bound
+        np.testing.assert_allclose(kernel.mean(), bound / 2, rtol=0.2)
+    # All else within two standard deviations of 0.02.
+    arrays = encoder.to_arrays()
+    del arrays["bert/embeddings_project/kernel"]
+    kernels = [a for a in arrays.values() if a.ndim == 2]
+    for kernel in (*kernels, np.asarray(head.transform.kernel)):
+        assert 0.03 < np.abs(kernel).max() <= 0.04
+
+
+@pytest.mark.parametrize("unpadded", [False, True])
+@pytest.mark.parametrize("pooled_only", [False, True])
+def test_the_pooled_token_is_dropped_before_its_dense_layer(
+    pooled_only, unpadded
+):
+    rates = {"hidden_dropout_prob": 0.5, "attention_probs_dropout_prob": 0.0}
+    encoder = fill(ElectraEncoder(tiny_config(**rates)))
+    encoder.embeddings.dropout.rate = 0.0
+    for block in encoder.blocks:
+        block.attention_dropout.rate = block.output_dropout.rate = 0.0
+    kernel, bias = encoder.pooler.weights
+    kernel.assign(np.eye(8))
+    bias.assign(np.zeros(8))
+
+    def pooled(training):
+        outputs = encoder(
+            batch(),
+            training=training,
+            pooled_only=pooled_only,
+            unpadded=unpadded,
+        )
+        return np.asarray(outputs["pooled_output"])
+
+    outputs = encoder(batch(), unpadded=unpadded)
+    first = np.asarray(outputs["sequence_output"])[:, 0]
+
+    def gelu(values):
+        return np.asarray(keras.ops.gelu(values, approximate=False))
+
+    np.testing.assert_allclose(pooled(False), gelu(first), **CLOSE)
+    trained = pooled(True)
+    kept = trained != 0
+    assert 0 < kept.sum() < kept.size
+    np.testing.assert_allclose(trained[kept], gelu(2 * first)[kept], **CLOSE)
+
+
+@pytest.mark.parametrize("name", GOLDEN.classes)
+def test_converting_there_and_back_is_exact_and_proved(name, tmp_path):
+    GOLDEN.assert_round_trip(name, tmp_path)
+
+
+@pytest.mark.parametrize("width", [6, 8])
+def test_presets_of_keras_hub(width, tmp_path, capsys):
+    backbone = keras_hub.models.ElectraBackbone(
+        vocab_size=24,
+        num_layers=2,
+        num_heads=2,
+        hidden_dim=8,
+        embedding_dim=width,
+        intermediate_dim=12,
+        max_sequence_length=12,
+    )
+    random_weights(backbone)
+    folder = tmp_path / "preset"
+    backbone.save_to_preset(str(folder))
+    inputs = GOLDEN.inputs
+    expected = backbone(
+        {
+            "token_ids": inputs["input_ids"],
+            "padding_mask": inputs["input_mask"],
+            "segment_ids": inputs["segment_ids"],
+        }
+    )
+    encoder = ElectraEncoder.from_checkpoint(folder)
+    assert encoder.config.embedding_size == width
+    np.testing.assert_allclose(
+        GOLDEN.real(encoder(batch())["sequence_output"]),
+        GOLDEN.real(expected["sequence_output"]),
+        **CLOSE,
+    )
+    # Its pooler computes otherwise, and comes not along.
+    assert load_checkpoint(folder).heads == ()
+    theirs = tmp_path / "theirs"
+    vocabulary = write_vocabulary(tmp_path)
+    convert_checkpoint(folder, "hugging_face", theirs, vocab_file=vocabulary)
+    assert "left out, no part of the model: model" in capsys.readouterr().out
+    assert load_checkpoint(theirs).config == encoder.config
+
+
+def write_google(folder, arrays):
+    """A checkpoint as google-research/electra's estimators leave it."""
+    folder.mkdir()
+    with tf.device("CPU:0"):
+        tf.raw_ops.SaveV2(
+            prefix=str(folder / "model.ckpt-7"),
+            tensor_names=list(arrays),
+            shape_and_slices=[""] * len(arrays),
+            tensors=[tf.constant(array) for array in arrays.values()],
+        )
+    write_vocabulary(folder)
+    return folder
+
+
+def google_arrays(width=6, hidden=64, generator=16):
+    """Google's names and shapes of a discriminator and a generator."""
+
+    def dense(name, rows, columns):
+        return {f"{name}/kernel": (rows, columns), f"{name}/bias": (columns,)}
+
+    def norm(name, size):
+        return {f"{name}/gamma": (size,), f"{name}/beta": (size,)}
+
+    at = "electra/embeddings"
+    shapes = {
+        f"{at}/word_embeddings": (24, width),
+        f"{at}/token_type_embeddings": (2, width),
+        f"{at}/position_embeddings": (12, width),
+        **norm(f"{at}/LayerNorm", width),
+        "generator_predictions/output_bias": (24,),
+        **dense("generator_predictions/dense", generator, width),
+        **norm("generator_predictions/LayerNorm", width),
+        **dense("discriminator_predictions/dense", hidden, hidden),
+        **dense("discriminator_predictions/dense_1", hidden, 1),
+    }
+    for body, size in (("electra", hidden), ("generator", generator)):
+        shapes |= dense(f"{body}/embeddings_project", width, size)
+        for number in range(2):
+            layer = f"{body}/encoder/layer_{number}"
+            for part in (
+                "self/query",
+                "self/key",
+                "self/value",
+                "output/dense",
+            ):
+                shapes |= dense(f"{layer}/attention/{part}", size, size)
+            shapes |= dense(f"{layer}/intermediate/dense", size, 4 * size)
+            shapes |= dense(f"{layer}/output/dense", 4 * size, size)
+            shapes |= norm(f"{layer}/attention/output/LayerNorm", size)
+            shapes |= norm(f"{layer}/output/LayerNorm", size)
+    random = np.random.default_rng(0)
+    return {
+        name: random.normal(name.endswith("gamma"), 0.2, shape).astype(
+            "float32"
+        )
+        for name, shape in shapes.items()
+    }
+
+
+def test_a_tf1_checkpoint_holds_a_discriminator_and_a_generator(tmp_path):
+    arrays = google_arrays()
+    step = {"global_step": np.int64(7)}
+    slots = {f"{name}/adam_m": array for name, array in arrays.items()}
+    folder = write_google(tmp_path / "google", arrays | slots | step)
+    words = arrays["electra/embeddings/word_embeddings"]
+    for generator, head, size, body in (
+        (False, REPLACED_TOKENS, 64, "electra"),
+        (True, MASKED_LM, 16, "generator"),
+    ):
+        checkpoint = load_checkpoint(folder, generator=generator)
+        config = tiny_config(
+            hidden_size=size, num_attention_heads=1, intermediate_size=4 * size
+        )
+        assert checkpoint.config == config
+        assert checkpoint.heads == (head,)
+        found = checkpoint.arrays
+        np.testing.assert_array_equal(
+            found["bert/embeddings/word_embeddings"], words
+        )
+        for name in (
+            "embeddings_project/bias",
+            "encoder/layer_1/output/dense/bias",
+        ):
+            np.testing.assert_array_equal(
+                found[f"bert/{name}"], arrays[f"{body}/{name}"]
+            )
+        # It is proved, and comes back from each family.
+        ours, theirs, googles = (
+            tmp_path / f"{body}_{family}" for family in ("ours", "hf", "tf1")
+        )
+        convert_checkpoint(folder, "bert_tf", ours, generator=generator)
+        convert_checkpoint(ours, "hugging_face", theirs)
+        convert_checkpoint(theirs, "google_tf1", googles)
+        for target in (ours, theirs, googles):
+            assert_same(load_checkpoint(target), checkpoint)
+        names = {
+            n
+            for n, _ in tf.train.list_variables(
+                str(googles / "bert_model.ckpt")
+            )
+        }
+        own = {"electra", "discriminator_predictions"}
+        if generator:
+            own = {"electra/embeddings", "generator", "generator_predictions"}
+        own = tuple(f"{name}/" for name in own)
+        assert names == {name for name in arrays if name.startswith(own)}
+
+
+def test_a_generator_alone_is_read_and_one_encoder_may_be_both(tmp_path):
+    arrays = google_arrays()
+    alone = {
+        name: array
+        for name, array in arrays.items()
+        if "discriminator" not in name
+        and "electra/enc" not in name
+        and "electra/embeddings_project" not in name
+    }
+    folder = write_google(tmp_path / "alone", alone)
+    assert load_checkpoint(folder).heads == (MASKED_LM,)
+    both = google_arrays(generator=64)
+    both = {n: a for n, a in both.items() if not n.startswith("generator/")}
+    folder = write_google(tmp_path / "both", both)
+    checkpoint = load_checkpoint(folder)
+    assert checkpoint.heads == (MASKED_LM, REPLACED_TOKENS)
+    assert_same(load_checkpoint(folder, generator=True), checkpoint)
+    convert_checkpoint(folder, "google_tf1", tmp_path / "again")
+    assert_same(load_checkpoint(tmp_path / "again"), checkpoint)
+
+
+def test_what_is_refused_of_tf1(tmp_path):
+    arrays = google_arrays()
+    discriminator = {n: a for n, a in arrays.items() if "generator" not in n}
+    folder = write_google(tmp_path / "google", discriminator)
+    line = error_of(load_checkpoint, folder, generator=True)
+    assert line.startswith(f"`generator`=True: {folder}")
+    assert "holds no generator" in line
+    source = GOLDEN.saved / GENERATOR
+    line = error_of(load_checkpoint, source, generator=True)
+    assert "`generator`=True" in line
+    assert "a folder of hugging_face" in line
+    tuned = load_checkpoint(GOLDEN.saved / CLASSES)
+    line = error_of(save_checkpoint, tmp_path / "no", tuned, "google_tf1")
+    assert "no names for pooler and classifier" in line
+    # A configuration that is not of these arrays.
+    config = folder / "bert_config.json"
+    tiny_config(hidden_size=64).save(config)
+    assert "do not fit the configuration" in error_of(load_checkpoint, folder)
+    BertConfig(24).save(config)
+    assert "model_type is bert" in error_of(load_checkpoint, folder)
+    config.unlink()
+    del discriminator["electra/embeddings/position_embeddings"]
+    folder = write_google(tmp_path / "part", discriminator)
+    assert "put its bert_config.json beside" in error_of(
+        load_checkpoint, folder
+    )
+    assert not (tmp_path / "no").exists()
+
+
+def test_the_command_converts_a_generator(tmp_path):
+    folder = write_google(tmp_path / "google", google_arrays())
+    flags = [f"--input={folder}", "--to=bert_tf"]
+    done = commands.run(
+        "tools.convert_checkpoint",
+        *flags,
+        "--generator",
+        f"--output_dir={tmp_path / 'ours'}",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "masked_lm_logits" in done.stdout
+    assert "heads are taken to be 16 wide" in done.stderr
+    done = commands.run(
+        "tools.convert_checkpoint",
+        f"--input={tmp_path / 'ours'}",
+        "--to=hugging_face",
+        "--generator",
+        f"--output_dir={tmp_path / 'theirs'}",
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("error: --generator=True")
+
+
+def test_an_adapter_is_written_as_peft_names_it_and_proved(tmp_path):
+    config = tiny_config()
+    vocabulary = Vocabulary.from_file(write_vocabulary(tmp_path))
+    base = bert_tf.Checkpoint(
+        config,
+        arrays_of(config),
+        vocabulary,
+        True,
+        source=str(tmp_path / "base"),
+    )
+    save_checkpoint(tmp_path / "base", base)
+    lora = tiny_config(lora_rank=2, lora_on="all_dense")
+    encoder = ElectraEncoder(lora)
+    assert {w.path.split("/")[1] for w in encoder.trainable_weights} == {
+        "layer_0",
+        "layer_1",
+        "pooler",
+    }
+    arrays = fill(encoder, seed=1).to_arrays()
+    arrays |= {n: a for n, a in base.arrays.items() if "pooler" not in n}
+    for head, shape, modules in (
+        ("", (3, 8), ["classifier"]),
+        ("cls/multiple_choice/", (1, 8), ["classifier", "sequence_summary"]),
+    ):
+        weights = {
+            f"{head}output_weights": np.ones(shape, "float32"),
+            f"{head}output_bias": np.ones(shape[0], "float32"),
+        }
+        trained = dataclasses.replace(
+            base, config=lora, arrays=arrays | weights
+        )
+        folder = tmp_path / f"adapter_{shape[0]}"
+        save_adapter(folder, trained, base)
+        written = json.loads((folder / "adapter_config.json").read_text())
+        assert written["modules_to_save"] == modules
+        assert_same(load_checkpoint(folder, merge=False), trained)
+        convert_checkpoint(folder, "hugging_face", tmp_path / f"m{shape[0]}")
+
+
+@pytest.mark.parametrize("make", [bert_tf.replaced_token_detector, "classes"])
+def test_it_is_saved_in_keras_files(make, tmp_path):
+    encoder = fill(ElectraEncoder(tiny_config(hidden_dropout_prob=0.4)))
+    if make == "classes":
+        model = bert_tf.bert_classifier(encoder, 2)
+        assert model.get_layer("dropout").rate == 0.4
+    else:
+        model = make(encoder)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(model(batch()), again(batch()))
+
+
+@pytest.mark.parametrize("predictions", [0, 4])
+def test_its_parameters_are_counted(predictions):
+    config = tiny_config()
+    encoder = ElectraEncoder(config)
+    if predictions:
+        trained = bert_tf.BertPretrainer(encoder).trainable_weights
+    else:
+        trained = bert_tf.bert_classifier(encoder, 2).weights
+    work = Workload(config, 8, 2, predictions, "float32")
+    assert work.num_parameters == sum(math.prod(w.shape) for w in trained)
+
+
+def test_files_of_other_runtimes_compute_the_same(tmp_path):
+    """The export compares them with the Keras model itself."""
+    config = tiny_config()
+    vocabulary = Vocabulary.from_file(write_vocabulary(tmp_path))
+    folder = tmp_path / "model"
+    save_checkpoint(
+        folder, bert_tf.Checkpoint(config, arrays_of(config), vocabulary, True)
+    )
+    for kind in ("onnx", "litert"):
+        export_file(folder, tmp_path / kind, kind)
+
+
+def test_sizes_by_name():
+    # Clark et al. 2020, table 6: discriminators.
+    for size, *expected in (
+        ("small", 12, 256, 4, 1024, 128),
+        ("base", 12, 768, 12, 3072, 768),
+        ("large", 24, 1024, 16, 4096, 1024),
+        ("3/24/2", 3, 24, 2, 96, 24),
+    ):
+        config = ElectraConfig.from_size(size, 30522)
+        assert expected == [
+            config.num_hidden_layers,
+            config.hidden_size,
+            config.num_attention_heads,
+            config.intermediate_size,
+            config.embedding_size,
+        ]
+    line = error_of(ElectraConfig.from_size, "tiny", 30522)
+    assert "one of small, base, large, or layers" in line
+    # BERT's own files have no new key.
+    assert "embedding_size" not in BertConfig(24).to_dict()
+
+
+def test_what_is_refused(tmp_path):
+    config = tiny_config()
+    objective = PretrainingObjective()
+    line = error_of(bert_tf.BertPretrainer, config, objective=objective)
+    assert "next_sentence, and a electra has no pooler" in line
+    assert "ElectraConfig" in error_of(BertEncoder, config)
+    bert = BertEncoder(BertConfig(24, hidden_size=8, num_attention_heads=2))
+    line = error_of(bert_tf.replaced_token_detector, bert)
+    assert "encoder is a BertEncoder" in line
+    assert "embedding_size is -1" in error_of(tiny_config, embedding_size=-1)
+    words = batch() | {"word_embeddings": tf.zeros([3, 9, 8])}
+    assert "they take [B, S, 6]" in error_of(ElectraEncoder(config), words)
+    folder = tmp_path / "folder"
+    shutil.copytree(GOLDEN.saved / DISCRIMINATOR, folder)
+    text = (folder / "config.json").read_text()
+    for old, new, part in (
+        ('"electra"', '"bert"', "do not fit"),
+        ('"embedding_size": 6', '"embedding_size": 8', "do not fit"),
+        ('"num_hidden_layers": 2', '"num_hidden_layers": 3', "do not fit"),
+        (
+            '"summary_type": "first"',
+            '"summary_type": "mean"',
+            "summary_type is",
+        ),
+        (DISCRIMINATOR, GENERATOR, "the weights hold no masked_lm"),
+    ):
+        assert old in text
+        (folder / "config.json").write_text(text.replace(old, new))
+        line = error_of(load_checkpoint, folder)
+        assert str(folder) in line
+        assert part in line
+
+
+def test_a_task_begins_with_a_discriminator(capsys):
+    """Its own head stays behind, and what is drawn is told in one line."""
+    folder = GOLDEN.saved / DISCRIMINATOR
+    model = bert_tf.bert_classifier(ElectraEncoder(tiny_config()), 2)
+    drawn = bert_tf.restore(model, folder)
+    assert drawn == ("pooler", CLASSIFIER)
+    assert "has no classifier; starts fresh" in capsys.readouterr().err
+    ours, theirs = model_arrays(model), load_checkpoint(folder).arrays
+    for name in theirs:
+        if name in ours:
+            np.testing.assert_array_equal(ours[name], theirs[name])
+
+
+@pytest.mark.slow
+def test_the_whole_way_by_commands(tmp_path):
+    config = tiny_config(
+        embedding_size=8, hidden_size=16, max_position_embeddings=32
+    )
+    assert_the_whole_way_by_commands(config, tmp_path)
