@@ -88,6 +88,13 @@ def _spare_the_machine() -> None:
 def _next_step(folder: pathlib.Path, to: str, heads: tuple[str, ...]) -> str:
     """A line to go on with."""
     if to == "google_tf1":
+        config = json.loads((folder / "bert_config.json").read_text("utf-8"))
+        if "model_type" in config:
+            return (
+                f"google-research/{config['model_type']}: --hparams "
+                f'\'{{"init_checkpoint": "{folder}/bert_model.ckpt", '
+                f'"vocab_file": "{folder}/vocab.txt"}}\''
+            )
         return (
             f"google-research/bert: --init_checkpoint={folder}/bert_model.ckpt "
             f"--bert_config_file={folder}/bert_config.json "
