@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_tf.checkpoints import Checkpoint, save_checkpoint
 from bert_tf.config import BertConfig
-from bert_tf.encoders import BertEncoder
+from bert_tf.encoders import encoder_class
 from bert_tf.text.vocabulary import Vocabulary
 from tests.finetuning.sentence_runs import BAD, FILLER, GOOD, TOKENS
 from tests.model_helpers import fill
@@ -40,8 +40,9 @@ def model_folder(folder: pathlib.Path, **changes: Any) -> pathlib.Path:
         "max_position_embeddings": 40,
         **changes,
     }
-    config = BertConfig(**values)
-    arrays = fill(BertEncoder(config), seed=3, scale=0.3).to_arrays()
+    config = BertConfig.from_dict(values, "the folder")
+    encoder = encoder_class(config)(config)
+    arrays = fill(encoder, seed=3, scale=0.3).to_arrays()
     for name in arrays:
         if "LayerNorm" not in name:
             arrays[name] *= 3.0 if "word_embeddings" in name else 0.3
