@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.checkpoints import load_checkpoint, save_checkpoint
+from bert_tf.checkpoints import TASK_HEADS, load_checkpoint, save_checkpoint
 from bert_tf.checkpoints.hugging_face import stored_as_theirs
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.encoders import encoder_class
@@ -48,25 +48,25 @@ class Golden:
         """What is computed at tokens, without padding."""
         return np.asarray(array)[self.inputs["input_mask"] == 1]
 
-    def model(self, name: str):
-        """Our model of a class of transformers', its weights loaded."""
+    def encoder(self, name: str):
+        """The encoder of a class of transformers'."""
         folder = self.saved / name
         config = load_checkpoint(folder).config
-        encoder = encoder_class(config).from_checkpoint(folder)
-        if name.endswith("Model"):
-            return encoder
+        return encoder_class(config).from_checkpoint(folder)
+
+    def model(self, name: str):
+        """Our model of a class of transformers' with a head."""
+        folder = self.saved / name
         if name.endswith("ForMaskedLM"):
             return bert_tf.BertPretrainer.from_checkpoint(folder)
-        model = _MODELS["For" + name.partition("For")[2]](encoder)
+        model = _MODELS["For" + name.partition("For")[2]](self.encoder(name))
         # Of heads on tokens no pooler is read.
         assert set(bert_tf.restore(model, folder)) <= {"pooler"}
         return model
 
     def assert_hidden_states(self, name: str, unpadded: bool) -> None:
         """Every hidden state of a class's encoder is transformers'."""
-        folder = self.saved / name
-        config = load_checkpoint(folder).config
-        encoder = encoder_class(config).from_checkpoint(folder)
+        encoder = self.encoder(name)
         found = encoder(self.batch(), return_all_layers=True, unpadded=unpadded)
         states = [found["embedding_output"], *found["all_encoder_layers"]]
         assert len(states) == 3
@@ -80,9 +80,9 @@ class Golden:
         """All logits of a class's model, where they are of tokens alone."""
         if name.endswith("ForMultipleChoice"):
             return {"logits": model({k: v[None] for k, v in batch.items()})}
-        length = self.inputs["input_ids"].shape[1]
-        places = tf.repeat(tf.range(length)[None], 3, axis=0)
         if name.endswith("ForMaskedLM"):
+            rows, length = self.inputs["input_ids"].shape
+            places = tf.repeat(tf.range(length)[None], rows, axis=0)
             outputs = model(batch | {"masked_lm_positions": places})
             assert "next_sentence_logits" not in outputs
             logits = outputs["masked_lm_logits"]
@@ -118,8 +118,8 @@ class Golden:
             return tf.reduce_mean(tf.square(logits))
 
         checkpoint = load_checkpoint(self.saved / name)
-        shared = [h for h in checkpoint.heads if h in HEADS_BY_NAME]
-        table = stored_as_theirs(checkpoint.config, next(iter(shared), None))
+        head = next((h for h in checkpoint.heads if h in TASK_HEADS), None)
+        table = stored_as_theirs(checkpoint.config, head)
         recorded = [k for k in self.outputs if k.startswith(f"{name}/grad")]
         gradients = gradients_of(named, loss)
         assert len(recorded) == len(gradients) > 0
@@ -137,9 +137,6 @@ class Golden:
         convert_checkpoint(source, "bert_tf", ours, vocab_file=vocabulary)
         convert_checkpoint(ours, "hugging_face", theirs)
         assert_same(load_checkpoint(source), load_checkpoint(theirs))
-
-
-HEADS_BY_NAME = ("classifier", "token_classifier", "multiple_choice")
 
 
 def assert_same(first, last) -> None:

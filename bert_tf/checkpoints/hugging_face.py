@@ -95,12 +95,12 @@ _LABELLED = (CLASSIFIER, TOKEN_CLASSIFIER)
 _SHARED_NAME = "classifier"
 
 
-def _sharing(form_of: type[BertConfig]) -> list[str]:
+def _sharing(config_class: type[BertConfig]) -> list[str]:
     """The heads of that name."""
     return [
         head
         for head in TASK_HEADS
-        if names_of(form_of).heads[head][0].hugging_face == _SHARED_NAME
+        if names_of(config_class).heads[head][0].hugging_face == _SHARED_NAME
     ]
 
 

@@ -449,9 +449,9 @@ class BertEncoder(keras.Model):
         checkpoint = load_checkpoint(source)
         if type(checkpoint.config) is not cls.config_class:
             raise UserError(
-                f"{source}: is a {checkpoint.config.model_type}, and "
-                f"{cls.__name__} a {cls.config_class.model_type}; load it with "
-                "the encoder of its architecture."
+                f"{source}: its model_type is {checkpoint.config.model_type}, "
+                f"and that of {cls.__name__} {cls.config_class.model_type}; "
+                "load it with the encoder of its architecture."
             )
         encoder = cls(
             checkpoint.config, dtype=dtype, rematerialize=rematerialize

@@ -126,7 +126,7 @@ class BertPretrainer(PartlyTrained):
         if pooled and not self.config.has_pooler:
             raise UserError(
                 f"{type(self.objective).__name__}: trains "
-                f"{' and '.join(pooled)}, and a {self.config.model_type} has "
+                f"{' and '.join(pooled)}, and {self.config.model_type} has "
                 "no pooler; use an objective of the masked LM alone "
                 "(`objective`=masked_lm)."
             )
