@@ -9,6 +9,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.checkpoints import TASK_HEADS, load_checkpoint, save_checkpoint
 from bert_tf.checkpoints.hugging_face import stored_as_theirs
+from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.encoders import encoder_class
 from bert_tf.named_weights import NamedWeights, Weight
@@ -23,6 +24,20 @@ _MODELS = {
     "ForMultipleChoice": bert_tf.bert_multiple_choice,
     "ForPreTraining": bert_tf.replaced_token_detector,
 }
+
+
+def tiny(config_class: type[BertConfig], **changes) -> BertConfig:
+    """A configuration of the sizes of those models."""
+    values = {
+        "vocab_size": 24,
+        "hidden_size": 8,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 12,
+        "max_position_embeddings": 12,
+        **changes,
+    }
+    return config_class(**values)
 
 
 class Golden:

@@ -1,6 +1,7 @@
 """DistilBERT beside transformers and KerasHub, and what it must not be."""
 
 import dataclasses
+import functools
 import json
 import math
 import shutil
@@ -31,6 +32,7 @@ from tests.relatives import (
     assert_the_whole_way_by_commands,
     classifier_weights,
     random_weights,
+    tiny,
     write_vocabulary,
 )
 
@@ -38,19 +40,7 @@ GOLDEN = Golden("distilbert")
 INPUTS = GOLDEN.inputs
 # They are taken and not read.
 batch = GOLDEN.batch
-
-
-def tiny_config(**changes):
-    values = {
-        "vocab_size": 24,
-        "hidden_size": 8,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 12,
-        "max_position_embeddings": 12,
-        **changes,
-    }
-    return bert_tf.DistilBertConfig(**values)
+tiny_config = functools.partial(tiny, bert_tf.DistilBertConfig)
 
 
 @pytest.mark.parametrize("unpadded", [False, True])

@@ -1,6 +1,7 @@
-"""ELECTRA beside transformers, KerasHub and Google's names of its arrays."""
+"""ELECTRA beside transformers and KerasHub, and what it must not be."""
 
 import dataclasses
+import functools
 import json
 import math
 import shutil
@@ -14,7 +15,6 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.checkpoints import (
     CLASSIFIER,
-    MASKED_LM,
     REPLACED_TOKENS,
     load_checkpoint,
     save_adapter,
@@ -30,7 +30,6 @@ from bert_tf.named_weights import replaced_tokens_weights
 from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.runtimes.export import export_file
 from bert_tf.text.vocabulary import Vocabulary
-from tests import commands
 from tests.model_helpers import fill
 from tests.relatives import (
     CLOSE,
@@ -39,6 +38,7 @@ from tests.relatives import (
     assert_the_whole_way_by_commands,
     classifier_weights,
     random_weights,
+    tiny,
     write_vocabulary,
 )
 from tests.user_errors import error_of
@@ -48,20 +48,7 @@ DISCRIMINATOR = "ElectraForPreTraining"
 GENERATOR = "ElectraForMaskedLM"
 CLASSES = "ElectraForSequenceClassification"
 batch = GOLDEN.batch
-
-
-def tiny_config(**changes):
-    values = {
-        "vocab_size": 24,
-        "embedding_size": 6,
-        "hidden_size": 8,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 12,
-        "max_position_embeddings": 12,
-        **changes,
-    }
-    return ElectraConfig(**values)
+tiny_config = functools.partial(tiny, ElectraConfig, embedding_size=6)
 
 
 @pytest.mark.parametrize("unpadded", [False, True])
@@ -255,187 +242,6 @@ def test_presets_of_keras_hub(width, tmp_path, capsys):
     convert_checkpoint(folder, "hugging_face", theirs, vocab_file=vocabulary)
     assert "left out, no part of the model: model" in capsys.readouterr().out
     assert load_checkpoint(theirs).config == encoder.config
-
-
-def write_google(folder, arrays):
-    """A checkpoint as google-research/electra's estimators leave it."""
-    folder.mkdir()
-    with tf.device("CPU:0"):
-        tf.raw_ops.SaveV2(
-            prefix=str(folder / "model.ckpt-7"),
-            tensor_names=list(arrays),
-            shape_and_slices=[""] * len(arrays),
-            tensors=[tf.constant(array) for array in arrays.values()],
-        )
-    write_vocabulary(folder)
-    return folder
-
-
-def google_arrays(width=6, hidden=64, generator=16):
-    """Google's names and shapes of a discriminator and a generator."""
-
-    def dense(name, rows, columns):
-        return {f"{name}/kernel": (rows, columns), f"{name}/bias": (columns,)}
-
-    def norm(name, size):
-        return {f"{name}/gamma": (size,), f"{name}/beta": (size,)}
-
-    at = "electra/embeddings"
-    shapes = {
-        f"{at}/word_embeddings": (24, width),
-        f"{at}/token_type_embeddings": (2, width),
-        f"{at}/position_embeddings": (12, width),
-        **norm(f"{at}/LayerNorm", width),
-        "generator_predictions/output_bias": (24,),
-        **dense("generator_predictions/dense", generator, width),
-        **norm("generator_predictions/LayerNorm", width),
-        **dense("discriminator_predictions/dense", hidden, hidden),
-        **dense("discriminator_predictions/dense_1", hidden, 1),
-    }
-    for body, size in (("electra", hidden), ("generator", generator)):
-        shapes |= dense(f"{body}/embeddings_project", width, size)
-        for number in range(2):
-            layer = f"{body}/encoder/layer_{number}"
-            for part in (
-                "self/query",
-                "self/key",
-                "self/value",
-                "output/dense",
-            ):
-                shapes |= dense(f"{layer}/attention/{part}", size, size)
-            shapes |= dense(f"{layer}/intermediate/dense", size, 4 * size)
-            shapes |= dense(f"{layer}/output/dense", 4 * size, size)
-            shapes |= norm(f"{layer}/attention/output/LayerNorm", size)
-            shapes |= norm(f"{layer}/output/LayerNorm", size)
-    random = np.random.default_rng(0)
-    return {
-        name: random.normal(name.endswith("gamma"), 0.2, shape).astype(
-            "float32"
-        )
-        for name, shape in shapes.items()
-    }
-
-
-def test_a_tf1_checkpoint_holds_a_discriminator_and_a_generator(tmp_path):
-    arrays = google_arrays()
-    step = {"global_step": np.int64(7)}
-    slots = {f"{name}/adam_m": array for name, array in arrays.items()}
-    folder = write_google(tmp_path / "google", arrays | slots | step)
-    words = arrays["electra/embeddings/word_embeddings"]
-    for generator, head, size, body in (
-        (False, REPLACED_TOKENS, 64, "electra"),
-        (True, MASKED_LM, 16, "generator"),
-    ):
-        checkpoint = load_checkpoint(folder, generator=generator)
-        config = tiny_config(
-            hidden_size=size, num_attention_heads=1, intermediate_size=4 * size
-        )
-        assert checkpoint.config == config
-        assert checkpoint.heads == (head,)
-        found = checkpoint.arrays
-        np.testing.assert_array_equal(
-            found["bert/embeddings/word_embeddings"], words
-        )
-        for name in (
-            "embeddings_project/bias",
-            "encoder/layer_1/output/dense/bias",
-        ):
-            np.testing.assert_array_equal(
-                found[f"bert/{name}"], arrays[f"{body}/{name}"]
-            )
-        # It is proved, and comes back from each family.
-        ours, theirs, googles = (
-            tmp_path / f"{body}_{family}" for family in ("ours", "hf", "tf1")
-        )
-        convert_checkpoint(folder, "bert_tf", ours, generator=generator)
-        convert_checkpoint(ours, "hugging_face", theirs)
-        convert_checkpoint(theirs, "google_tf1", googles)
-        for target in (ours, theirs, googles):
-            assert_same(load_checkpoint(target), checkpoint)
-        names = {
-            n
-            for n, _ in tf.train.list_variables(
-                str(googles / "bert_model.ckpt")
-            )
-        }
-        own = {"electra", "discriminator_predictions"}
-        if generator:
-            own = {"electra/embeddings", "generator", "generator_predictions"}
-        own = tuple(f"{name}/" for name in own)
-        assert names == {name for name in arrays if name.startswith(own)}
-
-
-def test_a_generator_alone_is_read_and_one_encoder_may_be_both(tmp_path):
-    arrays = google_arrays()
-    alone = {
-        name: array
-        for name, array in arrays.items()
-        if "discriminator" not in name
-        and "electra/enc" not in name
-        and "electra/embeddings_project" not in name
-    }
-    folder = write_google(tmp_path / "alone", alone)
-    assert load_checkpoint(folder).heads == (MASKED_LM,)
-    both = google_arrays(generator=64)
-    both = {n: a for n, a in both.items() if not n.startswith("generator/")}
-    folder = write_google(tmp_path / "both", both)
-    checkpoint = load_checkpoint(folder)
-    assert checkpoint.heads == (MASKED_LM, REPLACED_TOKENS)
-    assert_same(load_checkpoint(folder, generator=True), checkpoint)
-    convert_checkpoint(folder, "google_tf1", tmp_path / "again")
-    assert_same(load_checkpoint(tmp_path / "again"), checkpoint)
-
-
-def test_what_is_refused_of_tf1(tmp_path):
-    arrays = google_arrays()
-    discriminator = {n: a for n, a in arrays.items() if "generator" not in n}
-    folder = write_google(tmp_path / "google", discriminator)
-    line = error_of(load_checkpoint, folder, generator=True)
-    assert line.startswith(f"`generator`=True: {folder}")
-    assert "holds no generator" in line
-    source = GOLDEN.saved / GENERATOR
-    line = error_of(load_checkpoint, source, generator=True)
-    assert "`generator`=True" in line
-    assert "a folder of hugging_face" in line
-    tuned = load_checkpoint(GOLDEN.saved / CLASSES)
-    line = error_of(save_checkpoint, tmp_path / "no", tuned, "google_tf1")
-    assert "no names for pooler and classifier" in line
-    # A configuration that is not of these arrays.
-    config = folder / "bert_config.json"
-    tiny_config(hidden_size=64).save(config)
-    assert "do not fit the configuration" in error_of(load_checkpoint, folder)
-    BertConfig(24).save(config)
-    assert "model_type is bert" in error_of(load_checkpoint, folder)
-    config.unlink()
-    del discriminator["electra/embeddings/position_embeddings"]
-    folder = write_google(tmp_path / "part", discriminator)
-    assert "put its bert_config.json beside" in error_of(
-        load_checkpoint, folder
-    )
-    assert not (tmp_path / "no").exists()
-
-
-def test_the_command_converts_a_generator(tmp_path):
-    folder = write_google(tmp_path / "google", google_arrays())
-    flags = [f"--input={folder}", "--to=bert_tf"]
-    done = commands.run(
-        "tools.convert_checkpoint",
-        *flags,
-        "--generator",
-        f"--output_dir={tmp_path / 'ours'}",
-    )
-    assert done.returncode == 0, done.stderr
-    assert "masked_lm_logits" in done.stdout
-    assert "heads are taken to be 16 wide" in done.stderr
-    done = commands.run(
-        "tools.convert_checkpoint",
-        f"--input={tmp_path / 'ours'}",
-        "--to=hugging_face",
-        "--generator",
-        f"--output_dir={tmp_path / 'theirs'}",
-    )
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("error: --generator=True")
 
 
 def test_an_adapter_is_written_as_peft_names_it_and_proved(tmp_path):
