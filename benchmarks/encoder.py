@@ -10,7 +10,8 @@ scalar loss, gradients, and the optimizer's update, which on our side is
 compiled by XLA on its own; pre-training adds both heads, of 20 masked
 positions a sequence. Dropout is 0.1 in training, as in the paper. In bfloat16
 weights are held so for inference; training keeps them in float32.
---batch=1 gives the latency of a single row.
+--batch=1 gives the latency of a single row. The last line compares steps of
+the training loop: one in a call, and all of a round in one, as TPUs get them.
 """
 
 import functools
@@ -18,7 +19,7 @@ import os
 import pathlib
 import statistics
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # As the commands have it.
@@ -36,6 +37,9 @@ from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder
 from bert_tf.optimization import AdamW
 from bert_tf.pretraining.pretrainer import BertPretrainer
+from bert_tf.pretraining.recipe import PretrainingRecipe
+from bert_tf.training.setup import make_step
+from bert_tf.training.step import Batch, TrainingStep, read_results
 
 _SIZE = flags.DEFINE_string("size", "base", "Size of the encoder.")
 _BATCH = flags.DEFINE_integer("batch", 8, "Sequences a batch.")
@@ -315,6 +319,60 @@ def measure(dtype: str, folder: pathlib.Path) -> None:
         peer.close()
 
 
+def take_steps(
+    step: TrainingStep,
+    batches: Iterator[Batch],
+    in_one_call: bool,
+    losses: list[np.ndarray],
+) -> None:
+    """A round of optimizer steps, whose losses are added to those before."""
+    count = _STEPS.value
+    if in_one_call:
+        results = step.several(batches, count)
+    else:
+        results = read_results([step(next(batches)) for _ in range(count)])
+    losses += [np.stack(list(result.losses.values())) for result in results]
+
+
+def measure_calls(dtype: str) -> None:
+    """Prints a line on several optimizer steps in a call."""
+    size, rows, length = _SIZE.value, _BATCH.value, _LENGTH.value
+    config = BertConfig.from_size(size, VOCAB)
+    precision = dtype if dtype == "float32" else f"mixed_{dtype}"
+    batch = random_batch(rows, length)
+    data = tf.data.Dataset.from_tensors(batch).repeat()
+    strategy = tf.distribute.get_strategy()
+    losses: dict[bool, list[np.ndarray]] = {False: [], True: []}
+    works = {}
+    for in_one_call, found in losses.items():
+        keras.utils.set_random_seed(1)
+        model = BertPretrainer(config, dtype=precision)
+        recipe = PretrainingRecipe(precision=precision)
+        step = make_step(recipe, model, model.objective, strategy, 10_000)
+        step.expect(data.element_spec)
+        works[in_one_call] = functools.partial(
+            take_steps, step, iter(data), in_one_call, found
+        )
+        works[in_one_call]()
+    seconds = comparison.seconds_in_turns(works, _ROUNDS.value)
+    one, several = (
+        rows * _STEPS.value / statistics.median(seconds[key]) for key in works
+    )
+    ratios = [
+        alone / together
+        for alone, together in zip(seconds[False], seconds[True], strict=True)
+    ]
+    apart = np.abs(np.subtract(losses[False], losses[True])).max()
+    print(
+        f"{size} {rows}x{length} {dtype} optimizer steps: one a call "
+        f"{one:.2f} seq/s, {_STEPS.value} a call {several:.2f}; ratio "
+        f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to "
+        f"{max(ratios):.2f}); losses of {len(losses[True])} steps "
+        + (f"differ by {apart:.1e}" if apart else "are equal to the bit"),
+        flush=True,
+    )
+
+
 def main(_: list[str]) -> None:
     comparison.show_machine(
         "benchmarks.encoder", "tensorflow", "keras", "keras_hub"
@@ -322,6 +380,7 @@ def main(_: list[str]) -> None:
     for dtype in _DTYPES.value:
         with tempfile.TemporaryDirectory() as temporary:
             measure(dtype, pathlib.Path(temporary))
+        measure_calls(dtype)
 
 
 if __name__ == "__main__":
