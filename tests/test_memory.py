@@ -60,6 +60,27 @@ def test_what_does_not_depend_on_the_batch_is_exact() -> None:
     assert on_cpu - predicted_bytes(BASE, on_cpu=False) > 5e8
 
 
+def test_the_program_is_larger_where_more_is_traced() -> None:
+    def program(**changes) -> float:
+        return predicted_parts(changed(**changes), True)["process and program"]
+
+    pretraining = program(batch_size=16)
+    assert pretraining == program(batch_size=4)
+    classifier = {"max_predictions_per_seq": 0}
+    few, more, many, most = (
+        program(batch_size=rows, **classifier) for rows in (4, 8, 16, 64)
+    )
+    assert pretraining == few < more < many == most
+    again = program(batch_size=16, rematerialize=True)
+    assert pretraining < again
+    # A third pass of attention is one more for each group.
+    assert program(batch_size=64, rematerialize=True, **classifier) - most > (
+        again - pretraining
+    )
+    # Of as many rows at a time.
+    assert program(batch_size=8, gradient_accumulation_steps=2) > few
+
+
 def test_what_a_block_keeps() -> None:
     """The count of Korthikanti et al. 2022, section 4.1, plus what differs.
 
@@ -287,8 +308,9 @@ MEDIUM = BertConfig(
     [
         ("float32", 128, 48, 20, 12, 0.75),
         ("mixed_bfloat16", 512, 8, 0, 4, 1.0),
+        ("mixed_bfloat16", 512, 24, 0, 12, 0.75),
     ],
-    ids=["pretraining", "classifier"],
+    ids=["pretraining", "classifier", "long rows"],
 )
 def test_prediction_and_saving(
     precision, length, rows, predictions, layers, share

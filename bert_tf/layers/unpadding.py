@@ -11,6 +11,11 @@ from keras import ops
 _GROUPS, _ROWS_OF_A_GROUP, _PACKED_GROUPS = 4, 4, 8
 
 
+def group_count(rows: int) -> int:
+    """In how many groups attention sees rows of one sequence each."""
+    return max(min(_GROUPS, rows // _ROWS_OF_A_GROUP), 1)
+
+
 class TokenPlaces:
     """Where the T tokens of a batch are.
 
@@ -56,7 +61,7 @@ class TokenPlaces:
         self._unsorted = ops.argsort(order)
         rows = input_mask.shape[0] or 1
         if sequence_ids is None:
-            count = min(_GROUPS, rows // _ROWS_OF_A_GROUP)
+            count = group_count(rows)
         else:
             # No row is without a sequence, so no group is empty.
             count = min(_PACKED_GROUPS, rows)

@@ -3,8 +3,8 @@
 Weights, gradients and the optimizer's slots are known exactly. What is kept
 for the backward pass is counted array by array as `bert_tf.layers` computes
 it, for rows without padding; with LoRA less is kept than that. Of what lives
-for a moment, the largest is counted. Measured peaks of base were up to 10 %
-above this on a CPU, those of small models up to 15 % (docs/memory.md).
+for a moment, the largest is counted. On a CPU the process and its graph are
+added; docs/memory.md has what was measured beside it.
 """
 
 import dataclasses
@@ -31,9 +31,12 @@ from bert_tf.config import BertConfig
 _FLOAT = 4
 # Of a mask of dropout.
 _MASK = 1
-# Bytes of a process on a CPU: Python with TensorFlow and Keras before there is
-# a model, and what tracing and compiling a step takes, for each block too.
-_PROCESS, _PROGRAM, _PROGRAM_OF_BLOCK = 600e6, 200e6, 34e6
+# Bytes of a process on a CPU, as measured: Python with TensorFlow and Keras
+# before there is a model, and the step without blocks.
+_PROCESS, _PROGRAM = 600e6, 180e6
+# Of each block in the step: its update; its graph, and what is added where it
+# is computed again; in each pass attention, for each group of rows.
+_UPDATE, _GRAPH, _GRAPH_AGAIN, _ATTENTION = 16e6, 15e6, 5e6, 6e6
 # TensorFlow's allocator gives out pieces that are larger than was asked for.
 _LOST = 0.15
 # Numbers of its width that a BiLSTM's loop keeps of a token, as measured; those
@@ -131,10 +134,7 @@ def predicted_parts(work: Workload, on_cpu: bool) -> Mapping[str, float]:
         "optimizer slots": 2 * trained,
     }
     if on_cpu:
-        blocks = work.config.num_hidden_layers
-        whole["process and program"] = (
-            _PROCESS + _PROGRAM + blocks * _PROGRAM_OF_BLOCK
-        )
+        whole["process and program"] = _program(work)
     if work.gradient_accumulation_steps > 1:
         whole["gradients of the slices before"] = trained
     kept = _kept(work)
@@ -179,6 +179,27 @@ def min_slices(work: Workload, memory: float, on_cpu: bool) -> int:
             if predicted_bytes(cut, on_cpu) <= memory:
                 return slices
     return 0
+
+
+def _program(work: Workload) -> float:
+    """What a process on a CPU takes whose step is traced and compiled.
+
+    A classifier computes on the tokens alone. Each group of rows that attention
+    sees then is traced by itself, in each pass: forward, backward and, where
+    blocks are computed again, forward once more. With slices all of it is
+    traced for the first one, and in the loop over the others.
+    """
+    # It imports Keras, which takes seconds.
+    from bert_tf.layers.unpadding import group_count
+
+    groups = 1 if work.max_predictions_per_seq else group_count(work.rows)
+    graph = _GRAPH + 2 * groups * _ATTENTION
+    if work.rematerialize:
+        graph += _GRAPH_AGAIN + groups * _ATTENTION
+    if work.gradient_accumulation_steps > 1:
+        graph *= 2
+    blocks = work.config.num_hidden_layers
+    return _PROCESS + _PROGRAM + blocks * (_UPDATE + graph)
 
 
 def _all_gradients(work: Workload) -> dict[str, float]:
