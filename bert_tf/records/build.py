@@ -53,14 +53,10 @@ from bert_tf.records.tokenized_corpus import (
     tokenize_corpus,
 )
 from bert_tf.text.tokenizer_config import (
-    TokenizerConfig,
-    read_tokenizer_config,
+    read_checked_vocabulary,
     write_tokenizer_config,
 )
-from bert_tf.text.tokenizer_files import (
-    TOKENIZER_CONFIG_FILE,
-    require_vocabulary,
-)
+from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
 from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 
 _LOCK_FILE = "lock"
@@ -108,7 +104,7 @@ def create_records(
     """
     if workers < 0:
         raise UserError(f"workers is {workers}; it must be 0 or more.")
-    vocabulary, config = read_checked_vocabulary(vocab_file, recipe)
+    vocabulary, config = read_checked_vocabulary(vocab_file, recipe.lower_case)
     files = files_of(inputs, recipe)
     described = tuple(InputFile.of(file) for file in files)
     plan = RecordsPlan(recipe, vocabulary.digest(), described, config)
@@ -119,43 +115,6 @@ def create_records(
         pathlib.Path(output_dir),
         overwrite,
         lambda folder, work_dir: _Stages(task, folder, work_dir, workers).run(),
-    )
-
-
-def read_checked_vocabulary(
-    vocab_file: str | pathlib.Path, recipe: RecordsRecipe
-) -> tuple[Vocabulary, TokenizerConfig]:
-    """Reads a vocabulary and how text is split into its words.
-
-    A tokenizer_config.json beside a vocab.txt decides about accents and
-    ideographs, and must agree with the recipe on lower-casing.
-
-    Raises:
-      UserError: they contradict each other, or a file cannot be used.
-    """
-    vocab_file = pathlib.Path(vocab_file)
-    vocabulary = Vocabulary.from_file(vocab_file)
-    config = vocab_file.parent / TOKENIZER_CONFIG_FILE
-    # It speaks of vocab.txt alone; a folder may hold other vocabularies.
-    if vocab_file.name == VOCABULARY_FILE and config.is_file():
-        stored = read_json_object(config).get("do_lower_case")
-        if stored is not None and stored != recipe.lower_case:
-            raise UserError(
-                f"lower_case is {recipe.lower_case}, but {config} says that "
-                f"do_lower_case is {stored} for this vocabulary; pass "
-                f"`lower_case`={stored}."
-            )
-    elif recipe.lower_case and vocabulary.looks_cased():
-        raise UserError(
-            f"lower_case is True, but {vocab_file} holds tokens with capital "
-            "letters; pass `lower_case`=False for a cased vocabulary."
-        )
-    if vocab_file.name != VOCABULARY_FILE:
-        return vocabulary, TokenizerConfig.of(recipe.lower_case)
-    # With the tokens that were added to a model.
-    vocabulary = require_vocabulary(vocab_file.parent)
-    return vocabulary, read_tokenizer_config(
-        vocab_file.parent, vocabulary, recipe.lower_case
     )
 
 

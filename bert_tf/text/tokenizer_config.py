@@ -7,13 +7,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+from bert_tf.errors import UserError
 from bert_tf.files import write_text
+from bert_tf.recipe import read_json_object
 from bert_tf.text.tokenizer_files import (
     TOKENIZER_CONFIG_FILE,
     AddedToken,
     TokenizerFiles,
     added_tokens,
     read_tokenizer_files,
+    require_vocabulary,
 )
 from bert_tf.text.vocabulary import (
     CLS,
@@ -22,6 +25,7 @@ from bert_tf.text.vocabulary import (
     PAD,
     SEP,
     UNK,
+    VOCABULARY_FILE,
     Vocabulary,
 )
 
@@ -169,6 +173,45 @@ def read_tokenizer_config(
             for token in added_tokens(files)
             if vocabulary is None or token.content in vocabulary.ids
         ],
+    )
+
+
+def read_checked_vocabulary(
+    vocab_file: str | pathlib.Path, lower_case: bool
+) -> tuple[Vocabulary, TokenizerConfig]:
+    """Reads a vocabulary file and how text is split into its words.
+
+    A tokenizer_config.json beside a vocab.txt decides about accents and
+    ideographs, and must agree on lower-casing. Where it says nothing of that,
+    a vocabulary with capital letters is one of cased text.
+
+    Raises:
+      UserError: they contradict each other, or a file cannot be used.
+    """
+    vocab_file = pathlib.Path(vocab_file)
+    vocabulary = Vocabulary.from_file(vocab_file)
+    config = vocab_file.parent / TOKENIZER_CONFIG_FILE
+    stored = None
+    # It speaks of vocab.txt alone; a folder may hold other vocabularies.
+    if vocab_file.name == VOCABULARY_FILE and config.is_file():
+        stored = read_json_object(config).get("do_lower_case")
+    if stored not in (None, lower_case):
+        raise UserError(
+            f"lower_case is {lower_case}, but {config} says that "
+            f"do_lower_case is {stored} for this vocabulary; pass "
+            f"`lower_case`={stored}."
+        )
+    if stored is None and lower_case and vocabulary.looks_cased():
+        raise UserError(
+            f"lower_case is True, but {vocab_file} holds tokens with capital "
+            "letters; pass `lower_case`=False for a cased vocabulary."
+        )
+    if vocab_file.name != VOCABULARY_FILE:
+        return vocabulary, TokenizerConfig.of(lower_case)
+    # With the tokens that were added to a model.
+    vocabulary = require_vocabulary(vocab_file.parent)
+    return vocabulary, read_tokenizer_config(
+        vocab_file.parent, vocabulary, lower_case
     )
 
 

@@ -34,7 +34,6 @@ from bert_tf.records.build import (
     RecordsTask,
     finish,
     make_records,
-    read_checked_vocabulary,
 )
 from bert_tf.records.folder import (
     MANIFEST_FILE,
@@ -53,7 +52,10 @@ from bert_tf.records.report import (
 )
 from bert_tf.records.shards import ShardResult
 from bert_tf.records.token_blocks import BlockSummary
-from bert_tf.text.tokenizer_config import TokenizerConfig
+from bert_tf.text.tokenizer_config import (
+    TokenizerConfig,
+    read_checked_vocabulary,
+)
 from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -111,7 +113,7 @@ def _vocabulary(
     vocab_file: str, recipe: RecordsRecipe
 ) -> tuple[Vocabulary, TokenizerConfig]:
     if not is_remote(vocab_file):
-        return read_checked_vocabulary(vocab_file, recipe)
+        return read_checked_vocabulary(vocab_file, recipe.lower_case)
     if size_of(vocab_file) is None:
         raise UserError(f"{vocab_file}: no such vocabulary file.")
     folder = vocab_file.rpartition("/")[0]
@@ -123,7 +125,9 @@ def _vocabulary(
             path.rename(pathlib.Path(place, path.name))
         name = vocab_file.rpartition("/")[2]
         try:
-            return read_checked_vocabulary(pathlib.Path(place, name), recipe)
+            return read_checked_vocabulary(
+                pathlib.Path(place, name), recipe.lower_case
+            )
         except UserError as error:
             raise UserError(str(error).replace(place, folder)) from None
 
