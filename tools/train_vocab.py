@@ -3,6 +3,9 @@
 python -m tools.train_vocab --input='corpus/*.txt' --vocab_size=16384 \\
     --output=out/vocab.txt
 
+With --extend=bert/vocab.txt the words that that vocabulary splits are added to
+it, for a model that goes on with it (tools.convert_checkpoint --vocab_file).
+
 The text may be in any format that tools.create_pretraining_data takes, and
 several corpora are mixed as there.
 """
@@ -43,6 +46,12 @@ _GOOGLE_LAYOUT = flags.DEFINE_bool(
     "google_layout",
     False,
     "Place the special tokens and 994 [unused] ones as Google's files do.",
+)
+_EXTEND = flags.DEFINE_string(
+    "extend",
+    None,
+    "A vocabulary file whose tokens keep their ids; what the text needs "
+    "besides takes the places of [unused] tokens and follows behind.",
 )
 _MIN_FREQUENCY = flags.DEFINE_integer(
     "min_frequency", 2, "How often a piece must occur to be joined."
@@ -101,6 +110,7 @@ def main() -> None:
         progress=True,
         strip_accents=_STRIP_ACCENTS.value,
         tokenize_chinese_chars=_TOKENIZE_CHINESE_CHARS.value,
+        extend=_EXTEND.value,
     )
     trained.save(output)
     print(trained.report)

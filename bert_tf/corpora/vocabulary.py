@@ -12,6 +12,7 @@ from bert_tf.corpora.sources import CorpusFile, sampling_rates
 from bert_tf.corpora.streams import ByteStream, Position
 from bert_tf.files import decode_line
 from bert_tf.text.tokenizer_config import TokenizerConfig
+from bert_tf.text.vocabulary_extension import vocabulary_to_extend
 from bert_tf.text.vocabulary_trainer import (
     CountedText,
     TrainedVocabulary,
@@ -40,6 +41,7 @@ def train_corpus_vocab(
     progress: bool = False,
     strip_accents: bool | None = None,
     tokenize_chinese_chars: bool = True,
+    extend: str | pathlib.Path | None = None,
 ) -> TrainedVocabulary:
     """Learns a vocabulary as `train_vocab` does, from any corpora.
 
@@ -51,7 +53,7 @@ def train_corpus_vocab(
       recipe: how it is read and mixed.
       vocab_size, lower_case, google_layout, min_frequency, character_coverage,
         held_out, max_unique_words, progress, strip_accents,
-        tokenize_chinese_chars: see `train_vocab`.
+        tokenize_chinese_chars, extend: see `train_vocab`.
       workers: processes that split documents into sentences; 0 takes one for
         each processor. The vocabulary does not depend on it.
 
@@ -72,6 +74,7 @@ def train_corpus_vocab(
         character_coverage,
         held_out,
         max_unique_words,
+        None if extend is None else vocabulary_to_extend(extend, config),
     )
 
     def count(advance: Callable[[int], object]) -> CorpusCounts:

@@ -6,7 +6,7 @@ import json
 import pathlib
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tokenizers
@@ -15,7 +15,7 @@ from bert_tf.errors import UserError
 from bert_tf.files import ENCODING_ERRORS, expand_inputs, write_text
 from bert_tf.progress import Progress
 from bert_tf.text import unicode_tables
-from bert_tf.text.tokenizer import MAX_PIECE_BYTES, BertTokenizer
+from bert_tf.text.tokenizer import MAX_PIECE_BYTES
 from bert_tf.text.tokenizer_config import (
     TokenizerConfig,
     write_tokenizer_config,
@@ -30,10 +30,14 @@ from bert_tf.text.vocabulary import (
     VOCABULARY_FILE,
     Vocabulary,
 )
-from bert_tf.text.word_counts import CorpusCounts, count_words
+from bert_tf.text.vocabulary_extension import (
+    extended_tokens,
+    split_words,
+    vocabulary_to_extend,
+)
+from bert_tf.text.word_counts import CorpusCounts, WordCounts, count_words
 
 _FEED_CHARACTERS = 1 << 16
-_SCORED_AT_ONCE = 10_000
 
 
 def special_tokens(google_layout: bool = False) -> tuple[str, ...]:
@@ -59,6 +63,7 @@ class VocabularySettings:
     character_coverage: float
     held_out: float
     max_unique_words: int
+    extend: Vocabulary | None = None
 
     def __post_init__(self) -> None:
         special = len(SPECIAL_TOKENS)
@@ -79,6 +84,11 @@ class VocabularySettings:
         ):
             if not good:
                 raise UserError(f"`{name}`={getattr(self, name)}: {takes}.")
+        if self.google_layout and self.extend is not None:
+            raise UserError(
+                "google_layout is True: a vocabulary that is extended keeps "
+                "its own; leave out `google_layout` or `extend`."
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,9 +96,11 @@ class VocabularyReport:
     """What a vocabulary was learned from and how well it fits.
 
     The shares are those of held-out lines, or None if there were none.
+    `pieces_per_word_before` is that of the vocabulary that was extended.
     """
 
     vocab_size: int
+    new_tokens: int
     lower_case: bool
     strip_accents: bool
     tokenize_chinese_chars: bool
@@ -103,14 +115,20 @@ class VocabularyReport:
     held_out_words: int
     pieces_per_word: float | None
     unknown_word_share: float | None
+    pieces_per_word_before: float | None
     seconds_reading: float
     seconds_learning: float
 
     def __str__(self) -> str:
+        new = before = ""
+        if self.new_tokens < self.vocab_size:
+            new = f", {self.new_tokens:,} of them new,"
+        if self.pieces_per_word_before is not None:
+            before = f" (before, {self.pieces_per_word_before:.3f})"
         rate = self.megabytes / max(self.seconds_reading, 1e-9)
         lines = [
-            f"{self.vocab_size:,} tokens learned from {self.words:,} words "
-            f"({self.unique_words:,} different) of {self.lines:,} lines, "
+            f"{self.vocab_size:,} tokens{new} learned from {self.words:,} "
+            f"words ({self.unique_words:,} different) of {self.lines:,} lines, "
             f"{self.megabytes:,.1f} MB in {self.files} files",
             f"alphabet: {self.alphabet:,} characters, "
             f"{self.alphabet_left_out:,} rarer ones left out",
@@ -128,7 +146,7 @@ class VocabularyReport:
         else:
             lines.append(
                 f"{self.held_out_words:,} held-out words: "
-                f"{self.pieces_per_word:.3f} pieces per word, "
+                f"{self.pieces_per_word:.3f} pieces per word{before}, "
                 f"{self.unknown_word_share:.3%} of the words are {UNK}"
             )
         return "\n".join(lines)
@@ -188,6 +206,7 @@ def train_vocab(
     progress: bool = False,
     strip_accents: bool | None = None,
     tokenize_chinese_chars: bool = True,
+    extend: str | pathlib.Path | None = None,
 ) -> TrainedVocabulary:
     """Learns a WordPiece vocabulary of exactly the size asked for.
 
@@ -212,6 +231,9 @@ def train_vocab(
       progress: whether to show a progress bar on standard error.
       strip_accents: whether to strip accents; None does as `lower_case`.
       tokenize_chinese_chars: whether every ideograph is a word of its own.
+      extend: a vocabulary file whose tokens all keep their ids, [unused] ones
+        apart. What the text needs besides, letters and the words that save
+        the most pieces, takes their places and follows behind.
 
     Raises:
       UserError: unreadable input, impossible values, or a text that does not
@@ -235,6 +257,7 @@ def train_vocab(
         character_coverage,
         held_out,
         max_unique_words,
+        None if extend is None else vocabulary_to_extend(extend, config),
     )
 
     def count(advance: Callable[[int], object]) -> CorpusCounts:
@@ -285,14 +308,18 @@ def train_vocab_from(
     tokens = _learn(
         counts.learned.counts,
         alphabet,
-        unicode_tables.stand_alone(config.tokenize_chinese_chars),
+        config,
         settings,
     )
     learned = time.monotonic()
     vocabulary = Vocabulary(tokens)
-    pieces, unknown = _judge(vocabulary, config, counts)
+    pieces, unknown = _judge(vocabulary, config, counts.held_out)
+    before, old = None, settings.extend
+    if old is not None:
+        before, _ = _judge(old, config, counts.held_out)
     report = VocabularyReport(
         vocab_size=len(tokens),
+        new_tokens=len(set(tokens).difference(old.tokens if old else ())),
         lower_case=config.lower_case,
         strip_accents=config.strip_accents,
         tokenize_chinese_chars=config.tokenize_chinese_chars,
@@ -307,6 +334,7 @@ def train_vocab_from(
         held_out_words=counts.held_out.words,
         pieces_per_word=pieces,
         unknown_word_share=unknown,
+        pieces_per_word_before=before,
         seconds_reading=read - started,
         seconds_learning=learned - read,
     )
@@ -338,21 +366,32 @@ def _alphabet(
 def _learn(
     counts: Mapping[str, int],
     alphabet: Sequence[str],
-    alone: Collection[int],
+    config: TokenizerConfig,
     settings: VocabularySettings,
 ) -> list[str]:
     """The tokens: special ones, alphabet, joined pieces, most frequent first.
 
-    Code points of `alone` are words of their own. Raises `UserError` if the
-    size is too small for the alphabet or too large for the text.
+    Raises `UserError` if the size is too small for the alphabet or too large
+    for the text.
     """
+    # Letters get both forms, so that a word of known letters is never [UNK].
+    alone = unicode_tables.stand_alone(config.tokenize_chinese_chars)
+    letters = [c for c in alphabet if ord(c) not in alone]
+    characters = [*alphabet, *(CONTINUATION + c for c in letters)]
+    if settings.extend is not None:
+        return extended_tokens(
+            settings.extend,
+            counts,
+            characters,
+            config,
+            settings.vocab_size,
+            settings.min_frequency,
+        )
     special = special_tokens(settings.google_layout)
     vocab_size, min_frequency = settings.vocab_size, settings.min_frequency
-    # Letters get both forms, so that a word of known letters is never [UNK].
     # Given to the trainer as fixed tokens, they have the same ids in every
     # run; it would number them by an order that changes with each process.
-    letters = [c for c in alphabet if ord(c) not in alone]
-    fixed = [*special, *alphabet, *(CONTINUATION + c for c in letters)]
+    fixed = [*special, *characters]
     if vocab_size < len(fixed):
         raise UserError(
             f"`vocab_size`={vocab_size}: at least {len(fixed)} are needed for "
@@ -404,22 +443,13 @@ def _feed(counts: Mapping[str, int], alphabet: Sequence[str]) -> Iterator[str]:
 
 
 def _judge(
-    vocabulary: Vocabulary, config: TokenizerConfig, counts: CorpusCounts
+    vocabulary: Vocabulary, config: TokenizerConfig, held_out: WordCounts
 ) -> tuple[float | None, float | None]:
     """Pieces per word and the share of [UNK] words of the held-out words."""
-    held_out = counts.held_out.counts
-    total = sum(held_out.values())
-    if not total:
+    words = list(held_out.counts)
+    if not words:
         return None, None
-    tokenizer = BertTokenizer.from_config(vocabulary, config)
-    words = list(held_out)
-    pieces = unknown = 0
-    for start in range(0, len(words), _SCORED_AT_ONCE):
-        batch = words[start : start + _SCORED_AT_ONCE]
-        ids = tokenizer.tokenize(batch)
-        weights = np.array([held_out[word] for word in batch])
-        lengths = ids.row_lengths().numpy()
-        first = ids.values.numpy()[ids.row_starts().numpy()]
-        pieces += int(weights @ lengths)
-        unknown += int(weights @ (first == vocabulary.unk_id))
-    return pieces / total, unknown / total
+    weights = np.array([held_out.counts[word] for word in words])
+    pieces, unknown = split_words(vocabulary, config, words)
+    total = int(weights.sum())
+    return int(weights @ pieces) / total, int(weights @ unknown) / total

@@ -52,6 +52,25 @@ def test_writes_the_vocabulary(corpus, tmp_path) -> None:
     assert "reading" in done.stderr
 
 
+def test_extends_a_vocabulary(corpus, tmp_path) -> None:
+    base = tmp_path / "base.txt"
+    tokens = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    letters = sorted(set(TEXT.lower()) - set(" \n"))
+    tokens += [*letters, *(f"##{c}" for c in letters)]
+    base.write_text("\n".join(tokens))
+    done = run(
+        f"--input={corpus}",
+        f"--extend={base}",
+        f"--vocab_size={len(tokens) + 1}",
+        f"--output={tmp_path}/vocab.txt",
+        "--held_out=0",
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"{len(tokens) + 1} tokens, 2 of them new, learned" in done.stdout
+    written = (tmp_path / "vocab.txt").read_text().split()
+    assert written == [tokens[0], "the", *tokens[2:], "where"]
+
+
 def test_takes_text_of_other_formats(tmp_path) -> None:
     rows = [json.dumps({"body": TEXT}), json.dumps({"body": "Other mats."})]
     (tmp_path / "a.jsonl").write_text("\n".join(rows))
