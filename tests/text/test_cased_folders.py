@@ -1,0 +1,147 @@
+"""A cased model is not lower-cased where no tokenizer_config.json says so.
+
+BioBERT's are such folders: Google's with vocab.txt, bert_config.json and a
+TensorFlow 1 checkpoint that holds Adam's slots, and Hugging Face's.
+"""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from model_helpers import fill, small_config
+
+import bert_tf
+from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+from bert_tf.conversion import convert_checkpoint
+from bert_tf.errors import UserError
+from bert_tf.pretraining.recipe import PretrainingRecipe
+from bert_tf.pretraining.setup import choose_tokenizer
+from bert_tf.records.build import create_records
+from bert_tf.records.folder import RecordFolder
+from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from tests.records_corpus import parsed
+
+PIECES = "the The cell Cell ##s é e gene BR ##CA ##1 br of .".split()
+CASED = Vocabulary([*SPECIAL_TOKENS, *PIECES])
+TEXT = "The Cells of é BRCA1"
+SPLIT = "The Cell ##s of é BR ##CA ##1".split()
+# What the files are called says nothing of case.
+NAMES = ("biobert_v1.1_pubmed", "models--dmis-lab--biobert/snapshots/551ca1")
+FILES = {
+    "google_tf1": {
+        *("bert_config.json", "vocab.txt", "bert_model.ckpt.index"),
+        "bert_model.ckpt.data-00000-of-00001",
+    },
+    "hugging_face": {"config.json", "vocab.txt", "model.safetensors"},
+}
+
+
+def add_slots(folder):
+    """What Adam keeps of each variable, and the step, as BioBERT's has."""
+    prefix = str(folder / "bert_model.ckpt")
+    reader = tf.train.load_checkpoint(prefix)
+    values = {
+        name: reader.get_tensor(name)
+        for name in reader.get_variable_to_shape_map()
+    }
+    slots = {
+        f"{name}/adam_{moment}": np.ones_like(value)
+        for name, value in values.items()
+        for moment in "mv"
+    }
+    values |= slots | {"global_step": np.int64(1_000_000)}
+    tf.raw_ops.SaveV2(
+        prefix=prefix,
+        tensor_names=list(values),
+        shape_and_slices=[""] * len(values),
+        tensors=list(values.values()),
+    )
+
+
+FOLDERS = list(zip(FILES, NAMES, strict=True))
+
+
+@pytest.fixture(scope="module", params=FOLDERS)
+def folder(request, tmp_path_factory):
+    layout, name = request.param
+    folder = tmp_path_factory.mktemp("models") / name
+    config = small_config(vocab_size=len(CASED), max_position_embeddings=32)
+    model = fill(bert_tf.BertPretrainer(config), seed=4)
+    checkpoint = Checkpoint(config, model.to_arrays(), CASED, lower_case=False)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    save_checkpoint(folder, checkpoint, layout)
+    CASED.save(folder / "vocab.txt")
+    for path in folder.iterdir():
+        if path.name not in FILES[layout]:
+            path.unlink()
+    assert {path.name for path in folder.iterdir()} == FILES[layout]
+    if layout == "google_tf1":
+        add_slots(folder)
+    return folder
+
+
+def test_text_keeps_its_capitals_and_accents(folder, tmp_path):
+    tokenizer = BertTokenizer.from_checkpoint(folder)
+    tokens = tokenizer.id_to_token(tokenizer.tokenize(TEXT)).numpy().ravel()
+    assert [token.decode() for token in tokens] == SPLIT
+    found = load_checkpoint(folder)
+    assert (found.lower_case, found.strip_accents) == (False, False)
+    upper, lower = bert_tf.embed(folder, ["The Cell", "the cell"])
+    assert np.abs(upper - lower).max() > 0.1
+    convert_checkpoint(folder, "bert_tf", tmp_path / "ours")
+    converted = load_checkpoint(tmp_path / "ours")
+    assert (converted.lower_case, converted.strip_accents) == (False, False)
+
+
+@pytest.mark.parametrize("folder", FOLDERS[:1], indirect=True)
+def test_a_fine_tuned_model_tells_by_capitals_alone(folder, tmp_path):
+    texts, labels = ["Cell of the gene", "cell of the gene"], ["name", "noun"]
+    data = (texts * 4, labels * 4)
+    bert_tf.finetune(
+        folder,
+        train=data,
+        dev=data,
+        output_dir=tmp_path / "out",
+        max_seq_length=16,
+        train_batch_size=8,
+        num_train_epochs=12,
+        learning_rate=1e-2,
+    )
+    answers = bert_tf.load(tmp_path / "out")(texts)
+    assert [answer["label"] for answer in answers] == labels
+
+
+def test_records_and_what_is_pre_trained_on_them(folder, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text(f"{TEXT}\nThe gene .\n\n" * 40)
+    settings = {"max_seq_length": 24, "held_out": 0.1}
+
+    def build(**changes):
+        recipe = RecordsRecipe(**settings, **changes)
+        return create_records(
+            [text],
+            folder / "vocab.txt",
+            tmp_path / "records",
+            recipe,
+            workers=1,
+            log=lambda line: None,
+        )
+
+    with pytest.raises(UserError, match="pass `lower_case`=False for a cased"):
+        build()
+    build(lower_case=False)
+    records = RecordFolder.open(tmp_path / "records")
+    ids = {
+        number
+        for file in records.training_files
+        for row in parsed(file.path)
+        for number in row["input_ids"]
+    }
+    assert {CASED.ids[token] for token in SPLIT} <= ids
+    assert not ids & {CASED.unk_id, CASED.ids["the"], CASED.ids["br"]}
+    recipe = PretrainingRecipe(
+        data_dir=str(tmp_path / "records"), init_from=str(folder)
+    )
+    tokenizer = choose_tokenizer(recipe, [records], load_checkpoint(folder))
+    assert not tokenizer.lower_case
