@@ -1,0 +1,139 @@
+"""The commands of docs/other_texts.md work, each from text to a score."""
+
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+import pytest
+
+import bert_tf
+from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+from bert_tf.records.folder import Manifest
+from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from tests.documents import ROOT, blocks
+from tests.model_helpers import fill, small_config
+from tests.records_corpus import LETTERS, sentence, text
+
+PAGE = "docs/other_texts.md"
+UNUSED = [f"[unused{number}]" for number in range(4)]
+VOCABULARY = Vocabulary(
+    [
+        *("[PAD]", *UNUSED, *SPECIAL_TOKENS[1:], ".", *LETTERS),
+        *(f"##{letter}" for letter in LETTERS),
+    ]
+)
+# What the page says, and what is enough here.
+SMALLER = {
+    "--packing": "--packing --max_seq_length=32 --max_predictions_per_seq=5",
+    "--mode=train": "--set max_seq_length=32 --set train_batch_size=4 "
+    "--mode=train",
+    "num_train_steps=200": "num_train_steps=2",
+    "num_train_steps=400": "num_train_steps=2",
+    "train_batch_size=32": "train_batch_size=4",
+    "num_train_epochs=5": "num_train_epochs=1",
+    "seeds=3": "seeds=1",
+    "vocab_size=8000": "vocab_size=100",
+    "vocab_size=12000": "vocab_size=100",
+    "vocab_size=30522": f"vocab_size={len(VOCABULARY) + 3}",
+}
+
+
+def smaller(block: str) -> str:
+    for said, enough in SMALLER.items():
+        block = block.replace(said, enough)
+    return block
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+    """What the page's commands begin with."""
+    config = small_config(
+        vocab_size=len(VOCABULARY), max_position_embeddings=32
+    )
+    model = fill(bert_tf.BertPretrainer(config))
+    checkpoint = Checkpoint(config, model.to_arrays(), VOCABULARY, True)
+    save_checkpoint(tmp_path / "bert", checkpoint)
+    for name in ("domain", "ner", "languages", "topics"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "domain" / "a.txt").write_text(text(60))
+    rng = random.Random(5)
+    for split, rows in (("train", 24), ("dev", 8), ("test", 8)):
+        sentences = [sentence(rng) for _ in range(rows)]
+        tagged = (
+            "\n".join(
+                f"{word} {'I-LOC' if word[0] == 'b' else 'O'}"
+                for word in words.split()
+            )
+            for words in sentences
+        )
+        (tmp_path / "ner" / f"{split}.conll").write_text("\n\n".join(tagged))
+        topics = "".join(f"{words[0]}\t{words}\n" for words in sentences)
+        (tmp_path / "topics" / f"{split}.tsv").write_text(
+            f"label\ttext\n{topics}"
+        )
+    for name, documents in (("de", 80), ("el", 30), ("tr", 8)):
+        path = tmp_path / "languages" / f"{name}.txt"
+        path.write_text(text(documents, seed=documents))
+    return tmp_path
+
+
+def run(folder: pathlib.Path, block: str) -> None:
+    bin_folder = str(pathlib.Path(sys.executable).parent)
+    done = subprocess.run(
+        ["bash", "-ec", smaller(block)],
+        cwd=folder,
+        env=os.environ
+        | {
+            "PATH": os.pathsep.join([bin_folder, os.environ["PATH"]]),
+            "PYTHONPATH": str(ROOT),
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def dev_scores(folder: pathlib.Path, name: str) -> dict[str, float]:
+    results = json.loads((folder / "out" / name / "results.json").read_text())
+    return results["dev"]["dev"]
+
+
+def test_what_is_made_smaller_is_said():
+    text = "".join(blocks(PAGE, "sh"))
+    assert len(blocks(PAGE, "sh")) == 4
+    for said in SMALLER:
+        assert said in text, said
+
+
+@pytest.mark.slow
+def test_a_ready_model_reads_on(folder):
+    run(folder, blocks(PAGE, "sh")[0])
+    for name in ("ner_bert", "ner_more"):
+        assert 0 <= dev_scores(folder, name)["f1"] <= 1
+    more = load_checkpoint(folder / "out" / "more")
+    assert more.vocabulary == VOCABULARY
+
+
+@pytest.mark.slow
+def test_vocabularies_of_the_field(folder):
+    _, own, extended, _ = blocks(PAGE, "sh")
+    run(folder, own)
+    assert len(load_checkpoint(folder / "out" / "own").vocabulary) == 100
+    run(folder, extended)
+    tokens = load_checkpoint(folder / "out" / "extended").vocabulary.tokens
+    kept = [n for n, t in enumerate(VOCABULARY.tokens) if t not in UNUSED]
+    assert [tokens[n] for n in kept] == [VOCABULARY.tokens[n] for n in kept]
+    assert not set(UNUSED) & set(tokens)
+    assert len(tokens) == len(VOCABULARY) + 3
+
+
+@pytest.mark.slow
+def test_many_languages(folder):
+    run(folder, blocks(PAGE, "sh")[3])
+    assert 0 <= dev_scores(folder, "topics")["accuracy"] <= 1
+    manifest = Manifest.load(folder / "out" / "languages_records")
+    rates = {name: c["rate"] for name, c in manifest.corpora.items()}
+    assert rates["de"] < 1 < rates["el"] < rates["tr"]
