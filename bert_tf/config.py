@@ -406,6 +406,34 @@ class ElectraConfig(BertConfig):
         if not self.embedding_size:
             object.__setattr__(self, "embedding_size", self.hidden_size)
 
+    def generator(self, share: float) -> Self:
+        """The configuration of a generator for this discriminator.
+
+        Clark et al. 2020, section 3.2: as deep and with the same embeddings,
+        but narrower. Heads are 64 wide.
+
+        Args:
+          share: its width, of the discriminator's.
+
+        Raises:
+          UserError: no generator is that wide.
+        """
+        width = round(share * self.hidden_size)
+        heads = max(1, width // 64)
+        try:
+            return dataclasses.replace(
+                self,
+                hidden_size=width,
+                num_attention_heads=heads,
+                attention_head_size=0,
+                intermediate_size=4 * width,
+            )
+        except UserError as error:
+            raise UserError(
+                f"`generator_size`={share}: of a hidden_size of "
+                f"{self.hidden_size} it makes {width}: {error}"
+            ) from None
+
     @classmethod
     def from_size(cls, size: str, vocab_size: int) -> Self:
         """The configuration of a size, as `BertConfig.from_size`.

@@ -100,6 +100,16 @@ def norm_weights(name: str, layer: Any) -> NamedWeights:
     }
 
 
+def masked_lm_weights(layer: Any) -> NamedWeights:
+    """The weights of a `MaskedLMHead` under their names."""
+    name = "cls/predictions"
+    return {
+        **dense_weights(f"{name}/transform/dense", layer.transform),
+        **norm_weights(f"{name}/transform/LayerNorm", layer.layer_norm),
+        f"{name}/output_bias": Weight(layer.output_bias),
+    }
+
+
 def replaced_tokens_weights(layer: Any) -> NamedWeights:
     """The weights of a `ReplacedTokensHead` under their names."""
     name = "discriminator_predictions/dense"

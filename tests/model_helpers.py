@@ -6,6 +6,14 @@ import keras
 import numpy as np
 
 from bert_tf.config import BertConfig
+from bert_tf.pretraining.objective import OBJECTIVES
+
+# Those of a BertPretrainer.
+OF_BERT = [
+    name
+    for name, objective in OBJECTIVES.items()
+    if not objective.detects_replaced_tokens
+]
 
 
 def small_config(**changes) -> BertConfig:

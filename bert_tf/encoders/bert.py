@@ -55,6 +55,8 @@ class BertEncoder(keras.Model):
       rematerialize: while training, keeps of each block its input alone and
         computes the block again in the backward pass: less memory, more time,
         and the same gradients, dropout included.
+      embeddings: a layer for the embeddings, such as one that shares another
+        encoder's tables; None makes one.
 
     With the configuration's `bilstm`, a BiLSTM reads the last block's output:
     sequence_output is what it gives, and pooled_output is of the states that
@@ -109,6 +111,7 @@ class BertEncoder(keras.Model):
         name: str = "bert",
         trainable: bool = True,
         rematerialize: bool = False,
+        embeddings: Embeddings | None = None,
     ) -> None:
         super().__init__(name=name, dtype=dtype, trainable=trainable)
         if type(config) is not self.config_class:
@@ -119,9 +122,11 @@ class BertEncoder(keras.Model):
         self.config = config
         self.rematerialize = rematerialize
         policy = self.dtype_policy
-        self.embeddings = self.embeddings_class(
-            config, name="embeddings", dtype=policy
-        )
+        if embeddings is None:
+            embeddings = self.embeddings_class(
+                config, name="embeddings", dtype=policy
+            )
+        self.embeddings = embeddings
         self.blocks = [
             self.block_class(config, name=f"layer_{i}", dtype=policy)
             for i in range(config.num_hidden_layers)
@@ -139,7 +144,8 @@ class BertEncoder(keras.Model):
         if self.built:
             return
         for layer in (self.embeddings, *self.blocks, self.pooler):
-            layer.build(None)
+            if not layer.built:
+                layer.build(None)
         if self.bilstm is not None:
             self.bilstm.build(None)
         if self.config.lora_rank:

@@ -20,6 +20,25 @@ class ElectraEmbeddings(Embeddings):
     def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
         """Creates the tables, and the kernel [E, H] and the bias [H]."""
         super().build(input_shape)
+        self._build_project()
+
+    def build_sharing(self, other: Embeddings) -> None:
+        """Takes another's tables and layer normalisation; the rest is its own.
+
+        As a generator has those of its discriminator.
+
+        Args:
+          other: embeddings of the same sizes but H.
+        """
+        self.word_table = other.word_table
+        self.type_table = other.type_table
+        self.position_table = other.position_table
+        self.layer_norm = other.layer_norm
+        self.dropout = self.make_dropout(self.config.hidden_dropout_prob)
+        self._build_project()
+        self.built = True
+
+    def _build_project(self) -> None:
         # Without low-rank updates, which are of blocks alone.
         config, self.project_to_hidden = self.config.without_lora(), None
         if config.embedding_size != config.hidden_size:

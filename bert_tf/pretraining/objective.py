@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import keras
 from keras import ops
 
-from bert_tf.checkpoints import MASKED_LM, NEXT_SENTENCE, POOLER
+from bert_tf.checkpoints import (
+    MASKED_LM,
+    NEXT_SENTENCE,
+    POOLER,
+    REPLACED_TOKENS,
+)
 from bert_tf.distiller import soft_target_loss
 from bert_tf.errors import UserError, did_you_mean
 from bert_tf.user_modules import run_user_module
@@ -18,7 +23,10 @@ if TYPE_CHECKING:
 # Google's masked-LM mean divides by the sum of the weights plus this
 # (google-research/bert, run_pretraining.py, get_masked_lm_output).
 MASKED_LM_EPSILON = 1e-5
-PRETRAINING_HEADS = (POOLER, MASKED_LM, NEXT_SENTENCE)
+PRETRAINING_HEADS = (POOLER, MASKED_LM, NEXT_SENTENCE, REPLACED_TOKENS)
+# google-research/electra, run_pretraining.py, configure_pretraining.py.
+_ELECTRA_EPSILON = 1e-6
+_REPLACED_TOKENS_WEIGHT = 50.0
 # What any training calls (bert_tf/training/step.py, `Objective`).
 _METHODS = ("loss_weights", "__call__", "normalise")
 # In a user's own file.
@@ -36,9 +44,13 @@ class ObjectiveTraits:
 
     Attributes:
       heads: the parts beside the encoder that it trains: pooler, masked_lm,
-        next_sentence. The others stay as they are.
+        next_sentence, replaced_tokens. The others stay as they are.
       reads_next_tokens: whether each token's target is the next one. The
         encoder must be causal then, and no token is masked.
+      detects_replaced_tokens: whether a generator replaces tokens, as an
+        ELECTRA is trained.
+      masks: how tokens are masked where the recipe does not say, by the names
+        of its settings; what is not here is as the records say.
       token_task: what the names of the loss and the accuracy of tokens begin
         with, "masked_lm" of masked_lm_loss and masked_lm_accuracy; the
         perplexity and scores by frequency alone are told beside them. Empty
@@ -46,8 +58,10 @@ class ObjectiveTraits:
       metrics: names of the metrics, which Keras' `fit` has to know before.
     """
 
-    heads: tuple[str, ...] = PRETRAINING_HEADS
+    heads: tuple[str, ...] = (POOLER, MASKED_LM, NEXT_SENTENCE)
     reads_next_tokens: bool = False
+    detects_replaced_tokens: bool = False
+    masks: Mapping[str, float] = dataclasses.field(default_factory=dict)
     token_task: str = ""
     metrics: tuple[str, ...] = ()
 
@@ -58,11 +72,13 @@ class ObjectiveTraits:
         Raises:
           UserError: its heads are not a tuple of those that there are.
         """
-        values: dict[str, Any] = {
-            field.name: getattr(objective, field.name, field.default)
-            for field in dataclasses.fields(cls)
-        }
-        traits = cls(**values)
+        traits = cls(
+            **{
+                field.name: getattr(objective, field.name)
+                for field in dataclasses.fields(cls)
+                if hasattr(objective, field.name)
+            }
+        )
         for head in traits.heads:
             if head not in PRETRAINING_HEADS:
                 raise UserError(
@@ -83,6 +99,7 @@ class LanguageModeling:
 
     heads: ClassVar[tuple[str, ...]] = (MASKED_LM,)
     reads_next_tokens: ClassVar[bool] = False
+    detects_replaced_tokens: ClassVar[bool] = False
     token_task: ClassVar[str]
     metrics: ClassVar[tuple[str, ...]]
 
@@ -195,7 +212,7 @@ class LeftToRightLanguageModeling(LanguageModeling):
 class PretrainingObjective(MaskedLanguageModeling):
     """Masked LM and next sentence (Devlin et al. 2019, section 3.1)."""
 
-    heads = PRETRAINING_HEADS
+    heads = (POOLER, MASKED_LM, NEXT_SENTENCE)
     metrics = ("masked_lm_accuracy", "next_sentence_accuracy")
 
     def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -254,10 +271,80 @@ class PretrainingObjective(MaskedLanguageModeling):
         return super().normalise(losses, weights) | {name: mean}
 
 
+@keras.saving.register_keras_serializable(package="bert_tf")
+class ReplacedTokenDetection(MaskedLanguageModeling):
+    """Which tokens a generator has replaced (Clark et al. 2020, section 2).
+
+    The generator learns the masked LM, the discriminator the rest, and the loss
+    of the latter weighs 50 times as much. Of the chosen tokens 85 % are masked
+    and the others stay, as google-research/electra does it.
+    """
+
+    heads = (MASKED_LM, REPLACED_TOKENS)
+    detects_replaced_tokens = True
+    masks: ClassVar[Mapping[str, float]] = {
+        "mask_token_rate": 0.85,
+        "random_token_rate": 0.0,
+    }
+    metrics = (
+        "masked_lm_accuracy",
+        "replaced_token_precision",
+        "replaced_token_recall",
+    )
+
+    def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """The number of masked tokens, and that of all tokens.
+
+        Args:
+          batch: masked_lm_weights float32 [B, P], input_mask int32 [B, S].
+        """
+        tokens = ops.sum(ops.cast(batch["input_mask"], "float32"))
+        return super().loss_weights(batch) | {"replaced_token_loss": tokens}
+
+    def __call__(
+        self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
+    ) -> Sums:
+        """Sums the generator's losses and the discriminator's.
+
+        Args:
+          outputs: masked_lm_logits [B, P, V], replaced_token_logits [B, S] and
+            replaced_tokens [B, S], 1 where a token is not the text's own.
+          batch: as of the masked LM, and input_mask int32 [B, S].
+
+        Returns:
+          losses: name to a scalar float32, the weighted sum.
+          metrics: name to (weighted sum, weight), scalars float32; of the
+            replaced tokens precision and recall at a probability of a half.
+        """
+        losses, metrics = super().__call__(outputs, batch)
+        real = ops.cast(ops.not_equal(batch["input_mask"], 0), "float32")
+        logits = ops.cast(outputs["replaced_token_logits"], "float32")
+        replaced = real * ops.cast(outputs["replaced_tokens"], "float32")
+        # -log sigmoid, in the form that no large logit overflows.
+        loss = ops.relu(logits) - logits * replaced
+        loss = loss + ops.log1p(ops.exp(-ops.abs(logits)))
+        guessed = real * ops.cast(logits > 0, "float32")
+        right = ops.sum(guessed * replaced)
+        return losses | {"replaced_token_loss": ops.sum(real * loss)}, {
+            **metrics,
+            "replaced_token_precision": (right, ops.sum(guessed)),
+            "replaced_token_recall": (right, ops.sum(replaced)),
+        }
+
+    def normalise(
+        self, losses: Mapping[str, Any], weights: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The mean losses, the discriminator's times its weight of 50."""
+        means = {n: losses[n] / (weights[n] + _ELECTRA_EPSILON) for n in losses}
+        means["replaced_token_loss"] *= _REPLACED_TOKENS_WEIGHT
+        return means
+
+
 OBJECTIVES: Mapping[str, LanguageModeling] = {
     "masked_lm_next_sentence": PretrainingObjective(),
     "masked_lm": MaskedLanguageModeling(),
     "left_to_right": LeftToRightLanguageModeling(),
+    "replaced_tokens": ReplacedTokenDetection(),
 }
 
 

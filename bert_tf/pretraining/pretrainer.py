@@ -1,6 +1,7 @@
 """The encoder with both pre-training heads."""
 
 import os
+import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,6 +13,7 @@ from bert_tf.checkpoints import (
     MASKED_LM,
     NEXT_SENTENCE,
     POOLER,
+    head_shapes,
     load_checkpoint,
 )
 from bert_tf.config import BertConfig
@@ -25,8 +27,7 @@ from bert_tf.named_weights import (
     Weight,
     arrays_of,
     assign_arrays,
-    dense_weights,
-    norm_weights,
+    masked_lm_weights,
     restore_weights,
 )
 from bert_tf.partly_trained import PartlyTrained
@@ -37,6 +38,7 @@ from bert_tf.pretraining.objective import (
 )
 
 if TYPE_CHECKING:
+    from bert_tf.text.tokenizer import BertTokenizer
     from bert_tf.training.step import Objective
 
 # What the records must hold for a head to be trained.
@@ -122,7 +124,8 @@ class BertPretrainer(PartlyTrained):
             )
         self.objective = objective
         self._traits = ObjectiveTraits.of(self.objective)
-        pooled = [head for head in self._traits.heads if head != MASKED_LM]
+        heads = self._traits.heads
+        pooled = [head for head in heads if head in (POOLER, NEXT_SENTENCE)]
         if pooled and not self.config.has_pooler:
             raise UserError(
                 f"{type(self.objective).__name__}: trains "
@@ -135,18 +138,25 @@ class BertPretrainer(PartlyTrained):
                 f"{type(self.objective).__name__}: predicts next tokens, which "
                 "the encoder sees; give it a config with causal=True."
             )
-        self.masked_lm = MaskedLMHead(
-            self.config, name="masked_lm", dtype=policy
-        )
-        self.next_sentence = None
-        if self.config.has_pooler:
-            self.next_sentence = NextSentenceHead(
-                self.config, name="next_sentence", dtype=policy
+        self._make_heads()
+        if missing := [head for head in heads if head not in self._heads()]:
+            raise UserError(
+                f"{type(self.objective).__name__}: trains {missing[0]}, which "
+                f"a {type(self).__name__} does not have."
             )
         self.accuracies = [
             keras.metrics.Mean(name=name) for name in self._traits.metrics
         ]
         self.build()
+
+    def _make_heads(self) -> None:
+        config, policy = self.config, self.dtype_policy
+        self.masked_lm = MaskedLMHead(config, name="masked_lm", dtype=policy)
+        self.next_sentence = None
+        if config.has_pooler:
+            self.next_sentence = NextSentenceHead(
+                config, name="next_sentence", dtype=policy
+            )
 
     built: bool
 
@@ -159,17 +169,31 @@ class BertPretrainer(PartlyTrained):
             self.next_sentence.build(None)
         self.built = True
 
-    def untrained(self) -> list[keras.Variable]:
-        """The weights of heads that the objective does not train."""
+    def _heads(self) -> dict[str, Any]:
+        """The layers that an objective may train, by the heads' names."""
         heads = {
             POOLER: self.encoder.pooler,
             MASKED_LM: self.masked_lm,
             NEXT_SENTENCE: self.next_sentence,
         }
+        return {name: head for name, head in heads.items() if head is not None}
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The names of its heads that a model folder holds."""
+        named = self.named_weights()
+        return tuple(
+            head
+            for head, shapes in head_shapes(self.config).items()
+            if named.keys() >= shapes.keys()
+        )
+
+    def untrained(self) -> list[keras.Variable]:
+        """The weights of heads that the objective does not train."""
         return [
             weight
-            for head, layer in heads.items()
-            if head not in self._traits.heads and layer is not None
+            for head, layer in self._heads().items()
+            if head not in self._traits.heads
             for weight in layer.weights
         ]
 
@@ -300,19 +324,24 @@ class BertPretrainer(PartlyTrained):
 
     def named_weights(self) -> NamedWeights:
         """The weights by their names in Google's TF1 checkpoints."""
-        words, follows = self.masked_lm, self.next_sentence
-        at = "cls/predictions/transform"
+        follows = self.next_sentence
         named = {
             **self.encoder.named_weights(),
-            **dense_weights(f"{at}/dense", words.transform),
-            **norm_weights(f"{at}/LayerNorm", words.layer_norm),
-            "cls/predictions/output_bias": Weight(words.output_bias),
+            **masked_lm_weights(self.masked_lm),
         }
         if follows is not None:
             at = "cls/seq_relationship"
             named[f"{at}/output_weights"] = Weight(follows.output_weights)
             named[f"{at}/output_bias"] = Weight(follows.output_bias)
         return named
+
+    def save_beside(
+        self, folder: pathlib.Path, tokenizer: "BertTokenizer"
+    ) -> None:
+        """Writes what a model folder has no place for into it."""
+
+    def load_beside(self, folder: pathlib.Path) -> None:
+        """Reads what `save_beside` wrote."""
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """The weights as float32 arrays with Google's TF1 names and shapes."""
@@ -383,18 +412,24 @@ class BertPretrainer(PartlyTrained):
         cls, config: dict[str, Any], custom_objects: Any = None
     ) -> Self:
         """Builds the model from what `get_config` returned."""
-        return cls(
-            keras.saving.deserialize_keras_object(
+        return cls(**cls._arguments(config, custom_objects))
+
+    @classmethod
+    def _arguments(
+        cls, config: dict[str, Any], custom_objects: Any
+    ) -> dict[str, Any]:
+        return {
+            "config_or_encoder": keras.saving.deserialize_keras_object(
                 config["encoder"], custom_objects=custom_objects
             ),
-            dtype=keras.dtype_policies.deserialize(config["dtype"]),
-            name=config["name"],
-            trainable=config["trainable"],
-            objective=keras.saving.deserialize_keras_object(
+            "dtype": keras.dtype_policies.deserialize(config["dtype"]),
+            "name": config["name"],
+            "trainable": config["trainable"],
+            "objective": keras.saving.deserialize_keras_object(
                 config.get("objective"), custom_objects=custom_objects
             ),
-            unpadded=config.get("unpadded", False),
-        )
+            "unpadded": config.get("unpadded", False),
+        }
 
 
 class _OfReplica(keras.losses.Loss):

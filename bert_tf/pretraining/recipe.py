@@ -34,8 +34,16 @@ class PretrainingRecipe(TeacherSettings, TrainingRecipe):
     )
     objective: str = setting(
         "masked_lm_next_sentence",
-        "what is learnt: masked_lm_next_sentence, masked_lm, left_to_right, or "
-        "the path of your own Python file that defines OBJECTIVE",
+        "what is learnt: masked_lm_next_sentence, masked_lm, left_to_right, "
+        "replaced_tokens (of an ELECTRA), or the path of your own Python file "
+        "that defines OBJECTIVE",
+    )
+    generator_size: float = setting(
+        0.25,
+        "replaced_tokens: width of the generator, of the discriminator's; "
+        "published are 0.25 of small and large, and a third of base",
+        above=0,
+        at_most=1,
     )
     masked_lm_prob: float = setting(
         0.0,

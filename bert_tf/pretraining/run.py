@@ -16,11 +16,12 @@ from bert_tf.checkpoints import (
     load_checkpoint,
     save_checkpoint,
 )
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, ElectraConfig
 from bert_tf.distiller import DistillationObjective, Distiller
-from bert_tf.encoders import encoder_class
+from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.files import locked, sync, written_beside
 from bert_tf.models import restore
+from bert_tf.pretraining.electra import ElectraPretrainer, generator_of
 from bert_tf.pretraining.objective import (
     PRETRAINING_HEADS,
     ObjectiveTraits,
@@ -44,6 +45,7 @@ from bert_tf.records.dataset import (
     training_batches,
 )
 from bert_tf.records.folder import RecordFolder
+from bert_tf.sources import local_folder
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.training.cluster import DEFAULT_DEVICES, Devices
 from bert_tf.training.loop import Phase, TrainingLoop
@@ -138,17 +140,20 @@ def _run(
         )
         # Rows of one sequence are computed whole, their padding too.
         packed = any(folder.packing is not None for folder in folders)
-        model = BertPretrainer(
+        model = _make_pretrainer(
+            recipe,
             encoder,
-            objective=objective,
+            objective,
+            traits,
             unpadded=packed and not needs_static_shapes(strategy),
         )
         # What is not trained stays as init_from has it, or is left out.
-        heads = set(PRETRAINING_HEADS).intersection(head_shapes(config))
+        heads = set(PRETRAINING_HEADS).intersection(model.heads)
         untrained = heads.difference(traits.heads)
         left_out = untrained.difference(initial.heads if initial else ())
         if initial is not None:
             restore(model, initial, sorted(left_out))
+            model.load_beside(local_folder(recipe.init_from))
         trained, learnt = model, objective
         if teacher is not None:
             learnt = DistillationObjective(objective, recipe)
@@ -199,10 +204,32 @@ def _run(
         )
         history = loop.run()
         save(output_dir)
-        fills_masks = MASKED_LM not in left_out and not config.causal
+        fills_masks = MASKED_LM in heads - left_out and not config.causal
         return report(
             recipe, output_dir, history, loop, folders[-1], config, fills_masks
         )
+
+
+def _make_pretrainer(
+    recipe: PretrainingRecipe,
+    encoder: BertEncoder,
+    objective: Objective,
+    traits: ObjectiveTraits,
+    unpadded: bool,
+) -> BertPretrainer:
+    """The model that an objective trains, on an encoder."""
+    if not traits.detects_replaced_tokens:
+        return BertPretrainer(encoder, objective=objective, unpadded=unpadded)
+    # As `choose_configuration` has made sure of.
+    assert isinstance(encoder.config, ElectraConfig)
+    generator = None
+    if recipe.init_from:
+        generator = generator_of(local_folder(recipe.init_from))
+    if generator is None:
+        generator = encoder.config.generator(recipe.generator_size)
+    return ElectraPretrainer(
+        encoder, objective=objective, unpadded=unpadded, generator=generator
+    )
 
 
 def load_pretrainer(
@@ -241,6 +268,7 @@ def _save_model(
     for name in _head_arrays(model, left_out):
         del arrays[name]
     save_checkpoint(folder, Checkpoint(model.config, arrays))
+    model.save_beside(folder, tokenizer)
 
 
 def _keep_model(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bert_tf.checkpoints import MASKED_LM, NEXT_SENTENCE, Checkpoint
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, ElectraConfig
 from bert_tf.errors import UserError
 from bert_tf.pretraining.objective import ObjectiveTraits, is_file
 from bert_tf.pretraining.recipe import PretrainingRecipe
@@ -44,7 +44,7 @@ def open_records(
         folder = RecordFolder.open(name)
         if traits.reads_next_tokens:
             folder = folder.with_next_tokens()
-        folder = folder.with_masks(**recipe.mask_settings())
+        folder = folder.with_masks(**{**traits.masks, **recipe.mask_settings()})
         if folder.recipe is not None:
             share = folder.recipe.random_next_prob
             if NEXT_SENTENCE in traits.heads and not share:
@@ -143,7 +143,8 @@ def choose_configuration(
         config = BertConfig.from_json(recipe.config_file)
     elif recipe.size:
         source = f"`size`={recipe.size}"
-        config = BertConfig.from_size(recipe.size, len(vocabulary))
+        kind = ElectraConfig if traits.detects_replaced_tokens else BertConfig
+        config = kind.from_size(recipe.size, len(vocabulary))
         if traits.reads_next_tokens:
             config = dataclasses.replace(config, causal=True)
     elif initial is not None:
@@ -156,6 +157,12 @@ def choose_configuration(
             f"{source}: causal is false, so each token sees the next one, "
             f"which `objective`={recipe.objective} predicts; give `size`, or "
             "an architecture whose causal is true."
+        )
+    if traits.detects_replaced_tokens and not isinstance(config, ElectraConfig):
+        raise UserError(
+            f"{source}: its model_type is {config.model_type}, and "
+            f"`objective`={recipe.objective} pre-trains electra; give `size`, "
+            "or such an architecture."
         )
     if config.bilstm:
         raise UserError(

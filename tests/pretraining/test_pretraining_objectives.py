@@ -6,7 +6,7 @@ import pathlib
 
 import numpy as np
 import pytest
-from model_helpers import fill
+from model_helpers import OF_BERT, fill
 from reference_bert import ReferenceBert, softmax
 
 import bert_tf
@@ -26,7 +26,7 @@ from tests import commands
 from tests.run_folders import history, stop_at, weights
 from tests.user_errors import error_of
 
-OTHERS = [name for name in OBJECTIVES if name != "masked_lm_next_sentence"]
+OTHERS = [name for name in OF_BERT if name != "masked_lm_next_sentence"]
 OWN = """
 from keras import ops
 from bert_tf.pretraining.objective import MaskedLanguageModeling

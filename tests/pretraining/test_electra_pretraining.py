@@ -1,0 +1,428 @@
+"""An ELECTRA's generator and discriminator, trained together."""
+
+import dataclasses
+import json
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from model_helpers import fill, numpy, pretraining_batch, small_config
+
+from bert_tf.checkpoints import load_checkpoint
+from bert_tf.config import BertConfig, ElectraConfig
+from bert_tf.models import replaced_token_detector, restore
+from bert_tf.optimization import adamw
+from bert_tf.pretraining.electra import ElectraPretrainer
+from bert_tf.pretraining.objective import ReplacedTokenDetection
+from bert_tf.pretraining.pretrainer import BertPretrainer
+from bert_tf.pretraining.recipe import PretrainingRecipe
+from bert_tf.pretraining.run import run_pretraining
+from tests import commands
+from tests.packed_batches import packed
+from tests.run_folders import history, stop_at, weights
+from tests.user_errors import error_of
+
+CONFIG = ElectraConfig(**{**vars(small_config()), "embedding_size": 8})
+OBJECTIVE = ReplacedTokenDetection()
+
+
+def pretrainer(**arguments) -> ElectraPretrainer:
+    arguments = {"generator": CONFIG.generator(0.5), **arguments}
+    return fill(ElectraPretrainer(CONFIG, **arguments), 2)
+
+
+def text_batch(**arguments) -> dict[str, np.ndarray]:
+    """A batch whose predictions are of tokens, none twice in a row."""
+    batch = pretraining_batch(CONFIG, **arguments)
+    for row, places in enumerate(batch["masked_lm_positions"]):
+        batch["input_ids"][row, places[0]] = 4
+        real = batch["input_mask"][row, places] == 1
+        batch["masked_lm_weights"][row] *= real
+    # What counts for nothing stands at 0, which is never chosen.
+    batch["masked_lm_weights"] *= batch["masked_lm_positions"] > 0
+    unused = batch["masked_lm_weights"] == 0
+    batch["masked_lm_positions"][unused] = 0
+    return batch
+
+
+def certain(model: ElectraPretrainer, token: int) -> ElectraPretrainer:
+    """A model whose generator always draws one token."""
+    bias = 100.0 * (np.arange(CONFIG.vocab_size) == token)
+    model.masked_lm.output_bias.assign(bias.astype("float32"))
+    return model
+
+
+def own_tokens(batch) -> np.ndarray:
+    """The text before it was masked."""
+    own = batch["input_ids"].copy()
+    for row, places in enumerate(batch["masked_lm_positions"]):
+        for place, token, used in zip(
+            places,
+            batch["masked_lm_ids"][row],
+            batch["masked_lm_weights"][row],
+            strict=True,
+        ):
+            if used:
+                own[row, place] = token
+    return own
+
+
+def test_the_discriminator_reads_the_text_with_what_was_drawn() -> None:
+    """And a token that the generator guesses right is no replaced one."""
+    batch = text_batch(rows=5)
+    token = int(batch["masked_lm_ids"][batch["masked_lm_weights"] > 0][0])
+    model = certain(pretrainer(), token)
+    found = model(batch)
+    own = own_tokens(batch)
+    replaced = own.copy()
+    for row, places in enumerate(batch["masked_lm_positions"]):
+        replaced[row, places[batch["masked_lm_weights"][row] > 0]] = token
+    assert (replaced != own).any()
+    np.testing.assert_array_equal(found["replaced_tokens"], replaced != own)
+    # Fewer than there are masks: the first one was guessed right.
+    assert (replaced != own).sum() < (batch["masked_lm_weights"] > 0).sum()
+    plain = model.encoder({**batch, "input_ids": replaced})
+    np.testing.assert_allclose(
+        found["replaced_token_logits"],
+        model.replaced_tokens(plain["sequence_output"]),
+        atol=1e-6,
+    )
+    words = model.encoder.embeddings.word_table
+    generated = model.generator(batch)["sequence_output"]
+    np.testing.assert_allclose(
+        found["masked_lm_logits"],
+        model.masked_lm(generated, batch["masked_lm_positions"], words),
+        atol=1e-6,
+    )
+
+
+def test_draws_follow_the_generator() -> None:
+    """Each token as often as it is likely, and only in training anew."""
+    batch = text_batch(rows=1, length=10, predictions=1)
+    batch["masked_lm_positions"][:] = 3
+    batch["masked_lm_weights"][:] = 1.0
+    many = {name: np.repeat(value, 4000, 0) for name, value in batch.items()}
+    model = pretrainer()
+    logits = numpy(model(batch)["masked_lm_logits"])[0, 0]
+    likely = np.exp(logits - logits.max())
+    likely /= likely.sum()
+    draws = []
+    for _ in range(2):
+        own, replaced = model._replace(
+            many, np.repeat(logits[None, None], 4000, 0), training=True
+        )
+        np.testing.assert_array_equal(own[:, 3], many["masked_lm_ids"][:, 0])
+        draws.append(numpy(replaced)[:, 3].astype(int))
+    assert (draws[0] != draws[1]).any()
+    share = np.bincount(np.concatenate(draws), minlength=41) / 8000
+    error = np.sqrt(likely * (1 - likely) / 8000)
+    assert (np.abs(share - likely) < 5 * error + 1e-4).all()
+    # Evaluations of the same weights are the same.
+    one, other = (model(batch)["replaced_token_logits"] for _ in range(2))
+    np.testing.assert_array_equal(one, other)
+
+
+def test_losses_and_metrics_by_hand() -> None:
+    batch = text_batch(rows=4)
+    model = pretrainer()
+    outputs = model(batch)
+    losses, metrics = OBJECTIVE(outputs, batch)
+    means = OBJECTIVE.normalise(losses, OBJECTIVE.loss_weights(batch))
+    logits = numpy(outputs["masked_lm_logits"]).astype("float64")
+    logits -= logits.max(-1, keepdims=True)
+    scores = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    used = batch["masked_lm_weights"]
+    nll = -np.take_along_axis(scores, batch["masked_lm_ids"][..., None], -1)
+    words = (nll[..., 0] * used).sum() / used.sum()
+    z = numpy(outputs["replaced_token_logits"]).astype("float64")
+    y, real = numpy(outputs["replaced_tokens"]), batch["input_mask"]
+    probability = 1 / (1 + np.exp(-z))
+    cross = -(y * np.log(probability) + (1 - y) * np.log(1 - probability))
+    found = (cross * real).sum() / real.sum()
+    assert float(means["masked_lm_loss"]) == pytest.approx(words, rel=1e-4)
+    assert float(means["replaced_token_loss"]) == pytest.approx(
+        50 * found, rel=1e-4
+    )
+    guessed, replaced = (z > 0) & (real == 1), y * real
+    right = (guessed * replaced).sum()
+    assert [float(v) for v in metrics["replaced_token_precision"]] == [
+        right,
+        guessed.sum(),
+    ]
+    assert [float(v) for v in metrics["replaced_token_recall"]] == [
+        right,
+        replaced.sum(),
+    ]
+
+
+def gradients(model, batch, terms) -> list:
+    with tf.GradientTape() as tape:
+        losses, _ = OBJECTIVE(model(batch), batch)
+        means = OBJECTIVE.normalise(losses, OBJECTIVE.loss_weights(batch))
+        total = tf.add_n([means[f"{term}_loss"] for term in terms])
+    return tape.gradient(total, [v.value for v in model.trainable_variables])
+
+
+def test_what_each_loss_trains() -> None:
+    """Nothing goes back through the draw; the tables learn of both."""
+    batch, model = text_batch(), pretrainer()
+    words = gradients(model, batch, ["masked_lm"])
+    found = gradients(model, batch, ["replaced_token"])
+    both = gradients(model, batch, ["masked_lm", "replaced_token"])
+    shared = {id(model.encoder.embeddings.word_table)} | {
+        id(v) for v in model.encoder.embeddings.layer_norm.variables
+    }
+    shared |= {
+        id(model.encoder.embeddings.type_table),
+        id(model.encoder.embeddings.position_table),
+    }
+    generator = {id(v) for v in model.generator.variables}
+    generator |= {id(v) for v in model.masked_lm.variables}
+    for variable, one, other, whole in zip(
+        model.trainable_variables, words, found, both, strict=True
+    ):
+        is_shared = id(variable) in shared
+        assert (one is not None) == (is_shared or id(variable) in generator)
+        assert (other is not None) == (
+            is_shared or id(variable) not in generator
+        )
+        assert whole is not None
+    assert len(shared) == 5
+    # Each of the two has a projection of its own.
+    projections = {
+        id(each.embeddings.project_to_hidden.kernel)
+        for each in (model.encoder, model.generator)
+    }
+    assert len(projections) == 2
+    assert projections.isdisjoint(shared)
+
+
+def test_the_generator_is_that_of_the_paper() -> None:
+    for size, share, width, heads in (
+        ("small", 0.25, 64, 1),
+        ("base", 1 / 3, 256, 4),
+        ("large", 0.25, 256, 4),
+    ):
+        whole = ElectraConfig.from_size(size, 30522)
+        config = whole.generator(share)
+        assert (config.hidden_size, config.num_attention_heads) == (
+            width,
+            heads,
+        )
+        assert config.intermediate_size == 4 * width
+        assert config.num_hidden_layers == whole.num_hidden_layers
+        assert config.embedding_size == whole.embedding_size
+    assert CONFIG.generator(1.0).hidden_size == CONFIG.hidden_size
+    line = error_of(ElectraConfig.from_size("3/200/4", 30).generator, 1.0)
+    assert line.startswith("`generator_size`=1.0: of a hidden_size of 200 it")
+
+
+def test_packed_and_unpadded_rows_are_the_same() -> None:
+    alone = text_batch(rows=5, length=8)
+    together = packed(alone, [[0, 1], [2], [3, 4]], 20)
+    found = []
+    for batch, unpadded in (
+        (alone, False),
+        (together, False),
+        (together, True),
+    ):
+        model = certain(pretrainer(unpadded=unpadded), 9)
+        losses, _ = OBJECTIVE(model(batch), batch)
+        means = OBJECTIVE.normalise(losses, OBJECTIVE.loss_weights(batch))
+        found.append([float(mean) for mean in means.values()])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
+    np.testing.assert_allclose(found[2], found[0], rtol=1e-5)
+
+
+def test_fit_trains_all_but_the_poolers(tmp_path) -> None:
+    model = pretrainer()
+    poolers = [
+        weight.path
+        for each in (model.encoder, model.generator)
+        for weight in each.pooler.weights
+    ]
+    assert [w.path for w in model.non_trainable_weights] == poolers
+    data = tf.data.Dataset.from_tensors(text_batch(rows=6))
+    model.compile(optimizer=adamw(1e-2, total_steps=3, warmup=0.0))
+    before = {w.path: numpy(w).copy() for w in model.weights}
+    numbers = model.fit(data.repeat(2), shuffle=False, verbose=0).history
+    assert set(numbers) == {"loss", *OBJECTIVE.metrics}
+    for weight in model.weights:
+        changed = np.abs(numpy(weight) - before[weight.path]).max()
+        assert (changed == 0) == (weight.path in poolers), weight.path
+    scores = model.evaluate(data, verbose=0, return_dict=True)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.generator.config == model.generator.config
+    assert loaded.evaluate(data, verbose=0, return_dict=True) == scores
+
+
+def test_mistakes() -> None:
+    line = error_of(ElectraPretrainer, small_config())
+    assert "takes an ElectraConfig or an ElectraEncoder, not a Bert" in line
+    wide = dataclasses.replace(CONFIG, embedding_size=6)
+    line = error_of(ElectraPretrainer, CONFIG, generator=wide)
+    assert "embedding_size is 6 in the generator and 8 in the" in line
+    line = error_of(BertPretrainer, CONFIG, objective=OBJECTIVE)
+    assert line == (
+        "ReplacedTokenDetection: trains replaced_tokens, which a "
+        "BertPretrainer does not have."
+    )
+    batch = text_batch()
+    del batch["masked_lm_ids"]
+    line = error_of(pretrainer(), batch)
+    assert "missing input masked_lm_ids, by which it knows" in line
+
+
+@pytest.fixture(scope="module")
+def recipe(make_records, config_file, tmp_path_factory) -> PretrainingRecipe:
+    data = make_records(
+        "electra",
+        max_seq_length=32,
+        max_predictions_per_seq=5,
+        random_next_prob=0.0,
+    )
+    config = BertConfig.from_json(config_file)
+    path = tmp_path_factory.mktemp("electra") / "bert_config.json"
+    ElectraConfig(**{**vars(config), "embedding_size": 8}).save(path)
+    return PretrainingRecipe(
+        data_dir=str(data),
+        config_file=str(path),
+        objective="replaced_tokens",
+        generator_size=0.5,
+        train_batch_size=8,
+        num_train_steps=6,
+        learning_rate=1e-2,
+        log_steps=2,
+        eval_steps=3,
+        save_checkpoints_steps=2,
+        eval_batch_size=16,
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(recipe, tmp_path_factory) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp("run") / "electra"
+    run_pretraining(recipe, folder)
+    return folder
+
+
+def test_a_run_leaves_two_models(finished) -> None:
+    rows = [row for row in history(finished) if "loss" in row]
+    assert rows[-1]["loss"] < rows[0]["loss"]
+    found = json.loads((finished / "results.json").read_text())
+    assert {
+        "replaced_token_loss",
+        "replaced_token_recall",
+        "masked_lm_perplexity",
+    } <= found.keys()
+    discriminator = load_checkpoint(finished)
+    generator = load_checkpoint(finished / "generator")
+    assert discriminator.heads == ("replaced_tokens",)
+    assert generator.heads == ("masked_lm",)
+    assert generator.config.hidden_size == 8
+    shared = "bert/embeddings/word_embeddings"
+    np.testing.assert_array_equal(
+        discriminator.arrays[shared], generator.arrays[shared]
+    )
+    card = (finished / "README.md").read_text()
+    assert "fill-mask" not in card
+
+
+def test_the_two_folders_compute_what_the_pretrainer_does(finished) -> None:
+    model = ElectraPretrainer.from_checkpoint(finished)
+    config = model.config
+    batch = pretraining_batch(config)
+    found = model(batch)
+    alone = BertPretrainer.from_checkpoint(finished / "generator")
+    np.testing.assert_allclose(
+        found["masked_lm_logits"], alone(batch)["masked_lm_logits"], atol=1e-5
+    )
+    detector = replaced_token_detector(type(model.encoder)(config))
+    restore(detector, finished, ["pooler"])
+    inputs = {n: batch[n] for n in ("input_ids", "input_mask", "segment_ids")}
+    np.testing.assert_allclose(
+        detector(inputs),
+        model.replaced_tokens(model.encoder(inputs)["sequence_output"]),
+        atol=1e-5,
+    )
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(
+    recipe, finished, tmp_path, monkeypatch
+) -> None:
+    with monkeypatch.context() as patch:
+        stop_at(patch, 3)
+        with pytest.raises(KeyboardInterrupt):
+            run_pretraining(recipe, tmp_path / "run")
+    run_pretraining(recipe, tmp_path / "run")
+    assert history(tmp_path / "run") == history(finished)
+    for part in (".", "generator"):
+        theirs = weights(finished / part)
+        for name, array in weights(tmp_path / "run" / part).items():
+            np.testing.assert_array_equal(array, theirs[name])
+
+
+def test_training_further_takes_both_up(recipe, finished, tmp_path) -> None:
+    further = recipe.override(
+        [f"init_from={finished}", "config_file=", "learning_rate=1e-9"]
+    )
+    run_pretraining(further, tmp_path / "run")
+    for part in (".", "generator"):
+        theirs = weights(finished / part)
+        for name, array in weights(tmp_path / "run" / part).items():
+            np.testing.assert_allclose(array, theirs[name], atol=1e-6)
+
+
+def test_masks_are_electras(recipe) -> None:
+    """85 % masked and 15 % as they are, unless the recipe says otherwise."""
+    from bert_tf.pretraining.objective import ObjectiveTraits
+    from bert_tf.pretraining.setup import open_records
+
+    traits = ObjectiveTraits.of(OBJECTIVE)
+    (folder,) = open_records(recipe, traits)
+    rates = folder.recipe.mask_token_rate, folder.recipe.random_token_rate
+    assert rates == (0.85, 0.0)
+    other = recipe.override(["mask_token_rate=0.7"])
+    (folder,) = open_records(other, traits)
+    rates = folder.recipe.mask_token_rate, folder.recipe.random_token_rate
+    assert rates == (0.7, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        (
+            ["--size=tiny"],
+            "error: --size=tiny: unknown size; it takes one of small, base, "
+            "large, or layers/hidden/heads",
+        ),
+        (
+            ["--config_file=BERT"],
+            "its model_type is bert, and --set objective=replaced_tokens "
+            "pre-trains electra",
+        ),
+        (
+            ["--size=2/128/2", "--set", "generator_size=2"],
+            "generator_size is 2.0; it takes above 0 and up to 1",
+        ),
+        (
+            ["--size=2/128/2", "--set", "objective=masked_lm_next_sentence"],
+            "there is no next sentence to learn",
+        ),
+    ],
+)
+def test_mistakes_at_the_command(
+    recipe, config_file, flags, line, tmp_path
+) -> None:
+    done = commands.run(
+        "tools.run_pretraining",
+        *(f"--data_dir={recipe.data_dir}", f"--output_dir={tmp_path}/out"),
+        *("--set", "objective=replaced_tokens"),
+        *(flag.replace("BERT", str(config_file)) for flag in flags),
+    )
+    assert done.returncode == 1
+    assert line in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "out").exists()
