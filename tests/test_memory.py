@@ -70,15 +70,14 @@ def test_the_program_is_larger_where_more_is_traced() -> None:
     few, more, many, most = (
         program(batch_size=rows, **classifier) for rows in (4, 8, 16, 64)
     )
-    assert pretraining == few < more < many == most
+    assert pretraining < few < more < many == most
     again = program(batch_size=16, rematerialize=True)
     assert pretraining < again
     # A third pass of attention is one more for each group.
     assert program(batch_size=64, rematerialize=True, **classifier) - most > (
         again - pretraining
     )
-    # Of as many rows at a time.
-    assert program(batch_size=8, gradient_accumulation_steps=2) > few
+    assert program(gradient_accumulation_steps=2) > pretraining
 
 
 def test_what_a_block_keeps() -> None:
