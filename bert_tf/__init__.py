@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         restore,
     )
     from bert_tf.optimization import adamw, lamb
+    from bert_tf.pretraining.electra import ElectraPretrainer
     from bert_tf.pretraining.fill_mask import fill_mask
     from bert_tf.pretraining.pretrainer import BertPretrainer
     from bert_tf.serving.export import export_saved_model
@@ -44,6 +45,7 @@ _HOME = {
     "DistilBertEncoder": "bert_tf.encoders",
     "ElectraConfig": "bert_tf.config",
     "ElectraEncoder": "bert_tf.encoders",
+    "ElectraPretrainer": "bert_tf.pretraining.electra",
     "FinetuningRun": "bert_tf.finetuned",
     "LoadedModel": "bert_tf.inference.load",
     "SentencePacker": "bert_tf.text.packing_graph",
@@ -81,6 +83,7 @@ __all__ = [
     "DistilBertEncoder",
     "ElectraConfig",
     "ElectraEncoder",
+    "ElectraPretrainer",
     "FinetuningRun",
     "LoadedModel",
     "SentencePacker",

@@ -17,6 +17,7 @@ from tests.documents import blocks
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+RELATIVES = (ROOT / "docs" / "relatives.md").read_text(encoding="utf-8")
 POSITIVE = ["a good film.", "good and fine.", "what a fine film"]
 NEGATIVE = ["a bad film.", "bad and dull.", "what a dull film"]
 
@@ -26,25 +27,27 @@ def help_of(module: str) -> str:
     return commands.run(module, "--help").stdout
 
 
-def test_every_command_and_flag_exists():
-    printed = re.findall(
-        r"python -m (tools\.\w+)((?:[^\n]*\\\n)*[^\n]*)", README
-    )
-    assert len(printed) >= 8
+@pytest.mark.parametrize(
+    ("page", "commands_at_least"), [(README, 8), (RELATIVES, 7)]
+)
+def test_every_command_and_flag_exists(page, commands_at_least):
+    printed = re.findall(r"python -m (tools\.\w+)((?:[^\n]*\\\n)*[^\n]*)", page)
+    assert len(printed) >= commands_at_least
     for module, arguments in printed:
         known = help_of(module)
         for flag in re.findall(r"--(\w+)[ =]", arguments):
             assert re.search(rf"--(\[no\])?{flag}\b", known), (module, flag)
-    for target in re.findall(r"make ([\w-]+)", README):
+    for target in re.findall(r"make ([\w-]+)", page):
         makefile = (ROOT / "Makefile").read_text()
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)
 
 
-def test_every_setting_named_exists():
+@pytest.mark.parametrize("page", [README, RELATIVES])
+def test_every_setting_named_exists(page):
     from bert_tf.pretraining.recipe import PretrainingRecipe
     from tools.task_files import load_task, task_names
 
-    names = re.findall(r"--set (\w+)=", README)
+    names = re.findall(r"--set (\w+)=", page)
     assert len(names) >= 3
     known = set(PretrainingRecipe.kinds())
     for task in task_names():

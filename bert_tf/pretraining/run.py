@@ -128,7 +128,7 @@ def _run(
     vocabulary = tokenizer.vocabulary
     config = choose_configuration(recipe, folders, vocabulary, initial, traits)
     if teacher is not None:
-        check_teacher(recipe, folders, teacher, config)
+        check_teacher(recipe, folders, teacher, config, traits)
     phases = _phases(recipe, folders, steps, strategy)
     refuse_other_folders(output_dir, recipe)
     keras.utils.set_random_seed(recipe.seed)

@@ -206,6 +206,7 @@ def check_teacher(
     folders: Sequence[RecordFolder],
     teacher: Checkpoint,
     student: BertConfig,
+    traits: ObjectiveTraits,
 ) -> None:
     """Refuses a teacher that cannot teach.
 
@@ -214,12 +215,18 @@ def check_teacher(
       folders: the records of each phase.
       teacher: what `teacher` names.
       student: the architecture that learns.
+      traits: what its objective needs.
 
     Raises:
       UserError: it has no masked LM head, or sees other tokens than the
-        student.
+        student; or the objective has no words to learn.
     """
     source, config = f"`teacher`={recipe.teacher}", teacher.config
+    if traits.detects_replaced_tokens:
+        raise UserError(
+            f"{source}: is of no use for `objective`={recipe.objective}, whose "
+            "model predicts no words; choose masked_lm."
+        )
     if MASKED_LM not in teacher.heads:
         raise UserError(
             f"{source}: has no masked LM head, whose distributions over "

@@ -104,6 +104,13 @@ def test_mistakes_of_text(pretrained, records, tmp_path) -> None:
     assert "is the student already; leave out --size" in line(
         teacher, "--layers=0", f"--init_from={pretrained}"
     )
+    assert "predicts no words; choose masked_lm" in line(
+        teacher,
+        "--set",
+        "objective=replaced_tokens",
+        "--size=2/128/2",
+        "--architecture=electra",
+    )
     # Another vocabulary, and no head of words.
     other = model_folder(tmp_path / "other")
     assert "another vocabulary than that of --data_dir=" in line(
