@@ -389,7 +389,12 @@ def summed_gradients(strategy, name: str) -> list[np.ndarray]:
     def replica(inputs):
         with tf.GradientTape() as tape:
             outputs = keras.tree.flatten(model(inputs, training=True))
-            total = tf.add_n([tf.reduce_sum(tf.square(o)) for o in outputs])
+            total = tf.add_n(
+                [
+                    tf.reduce_sum(tf.square(tf.cast(o, "float32")))
+                    for o in outputs
+                ]
+            )
         gradients = tape.gradient(
             total, variables, unconnected_gradients="zero"
         )
