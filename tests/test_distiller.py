@@ -38,6 +38,7 @@ from bert_tf.pretraining.objective import (
 )
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.pretraining.recipe import PretrainingRecipe
+from bert_tf.training.step import TrainingStep
 
 TEACHER = small_config(num_hidden_layers=4)
 STUDENT = small_config()
@@ -509,3 +510,41 @@ def test_an_objective_without_soft_targets():
     line = error_of(lambda: DistillationObjective(Own(), settings()))
     assert "has no soft_target_loss" in line
     DistillationObjective(Own(), settings(soft_target_weight=0.0))
+
+
+def trained(replicas, slices):
+    """The weights after a step with a teacher, and its losses."""
+    strategy = tf.distribute.MirroredStrategy(
+        [f"/cpu:{number}" for number in range(replicas)],
+        tf.distribute.ReductionToOneDevice(),
+    )
+    recipe = settings(**ALL)
+    with strategy.scope():
+        student, teacher = pretrainers()
+        distiller = Distiller(student, teacher, recipe, return_all_layers=True)
+        fill(distiller.widen)
+        before = [numpy(w) for w in teacher.weights]
+        step = TrainingStep(
+            distiller,
+            DistillationObjective(MaskedLanguageModeling(), recipe),
+            keras.optimizers.SGD(0.1),
+            strategy,
+            accumulation=slices,
+            frozen=distiller.non_trainable_weights,
+        )
+    batch = tf.data.Dataset.from_tensors(pretraining_batch(STUDENT, rows=4))
+    batch = batch.unbatch().batch(4, drop_remainder=True)
+    (batch,) = strategy.experimental_distribute_dataset(batch)
+    losses = [float(loss) for loss in step(batch).losses.values()]
+    for left, right in zip(before, teacher.weights, strict=True):
+        np.testing.assert_array_equal(left, numpy(right))
+    return [numpy(w) for w in student.weights], losses
+
+
+def test_replicas_and_slices_are_the_batch():
+    weights, losses = trained(1, 1)
+    for replicas, slices in ((2, 1), (2, 2)):
+        others, other_losses = trained(replicas, slices)
+        np.testing.assert_allclose(other_losses, losses, rtol=1e-5)
+        for left, right in zip(others, weights, strict=True):
+            np.testing.assert_allclose(left, right, atol=1e-5)

@@ -189,6 +189,12 @@ def _with_student(
     """The recipe, which starts from the student; made where it is not yet."""
     if not recipe.teacher:
         raise UserError("`teacher`: name the model to learn from.")
+    if recipe.strategy == "multi_worker":
+        raise UserError(
+            "`strategy`=multi_worker: several trainings of one command run on "
+            "one machine; train a student by tools.run_pretraining or "
+            "tools.run_finetuning with `teacher`."
+        )
     if recipe.init_from:
         if settings != StudentSettings():
             raise UserError(
