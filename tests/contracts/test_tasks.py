@@ -5,6 +5,7 @@ import functools
 import json
 import pathlib
 import shutil
+from typing import Any
 
 import numpy as np
 import pytest
@@ -424,24 +425,33 @@ def test_seeds_keep_the_best(name: str, start, tmp_path) -> None:
         assert kept == (folder / best["folder"] / file).read_bytes()
 
 
+RELATIVES: dict[str, dict[str, Any]] = {
+    "distilbert": {"type_vocab_size": 0},
+    "electra": {"embedding_size": 12},
+}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "changes"),
+    ("relative", "name", "changes"),
     [
-        # GELU in the pooler's place gives less than tanh at first.
-        ("classes", {"num_train_epochs": 10.0}),
-        ("classes", {"num_train_epochs": 10.0, "lora_rank": 4}),
-        ("choices", {}),
-        ("tags", {"rematerialize": True}),
-        ("questions", {}),
+        # What is in the pooler's place gives less than tanh at first.
+        ("electra", "classes", {"num_train_epochs": 10.0}),
+        ("electra", "classes", {"num_train_epochs": 10.0, "lora_rank": 4}),
+        ("electra", "choices", {}),
+        ("electra", "tags", {"rematerialize": True}),
+        ("electra", "questions", {}),
+        ("distilbert", "choices", {}),
+        ("distilbert", "tags", {}),
+        ("distilbert", "questions", {}),
     ],
 )
-def test_an_electra_learns_it(name, changes, tmp_path) -> None:
+def test_a_relative_learns_it(relative, name, changes, tmp_path) -> None:
     start = model_folder(
         tmp_path / "start",
-        model_type="electra",
+        model_type=relative,
         hidden_act="gelu_erf",
-        embedding_size=12,
+        **RELATIVES[relative],
     )
     case = CASES[name]
     task, recipe = case.make(tmp_path / "files", start)
@@ -451,4 +461,4 @@ def test_an_electra_learns_it(name, changes, tmp_path) -> None:
     assert done["eval"]["dev"] == pytest.approx(
         done["train"]["dev"]["dev"], nan_ok=True
     )
-    assert load_checkpoint(tmp_path / "run").config.embedding_size == 12
+    assert load_checkpoint(tmp_path / "run").config.model_type == relative
