@@ -103,7 +103,7 @@ class BertTokenizer(tf.Module):
     def __init__(
         self,
         vocab: str | pathlib.Path | Sequence[str] | Vocabulary,
-        lower_case: bool = True,
+        lower_case: bool | None = None,
         strip_accents: bool | None = None,
         tokenize_chinese_chars: bool = True,
         added_tokens: Sequence[AddedToken] = (),
@@ -114,7 +114,8 @@ class BertTokenizer(tf.Module):
         Args:
           vocab: a vocab.txt, a list of tokens or a `Vocabulary`.
           lower_case: whether to lower-case, and to strip accents unless
-            `strip_accents` says otherwise, as the uncased models want it.
+            `strip_accents` says otherwise, as the uncased models want it; None
+            does unless the vocabulary has tokens with capital letters.
           strip_accents: whether to strip accents; None does as `lower_case`.
           tokenize_chinese_chars: whether every ideograph is a word of its own;
             otherwise it is a letter like others.
@@ -136,6 +137,8 @@ class BertTokenizer(tf.Module):
         elif not isinstance(vocab, Vocabulary):
             vocab = Vocabulary(vocab)
         self.vocabulary = vocab
+        if lower_case is None:
+            lower_case = not vocab.looks_cased()
         self.config = TokenizerConfig.of(
             bool(lower_case),
             strip_accents,

@@ -429,6 +429,7 @@ def test_states_of_before_objectives_are_resumed(tmp_path):
         [folder.with_masks(**recipe.mask_settings())],
         recipe.objective,
         {},
+        {},
     )
     assert found == {
         "architecture": "b8d697bd47a7b21c9ca238cdad56d99e"

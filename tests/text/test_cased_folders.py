@@ -143,5 +143,14 @@ def test_records_and_what_is_pre_trained_on_them(folder, tmp_path):
     recipe = PretrainingRecipe(
         data_dir=str(tmp_path / "records"), init_from=str(folder)
     )
-    tokenizer = choose_tokenizer(recipe, [records], load_checkpoint(folder))
+    tokenizer = choose_tokenizer(
+        recipe, [records], {"init_from": load_checkpoint(folder)}
+    )
     assert not tokenizer.lower_case
+
+
+def test_a_vocabulary_alone_says_whether_it_is_cased() -> None:
+    plain = [*SPECIAL_TOKENS, "paris"]
+    assert BertTokenizer(plain).lower_case
+    assert not BertTokenizer([*plain, "Paris"]).lower_case
+    assert BertTokenizer([*plain, "Paris"], lower_case=True).lower_case
