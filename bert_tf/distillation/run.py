@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import pathlib
+import shutil
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -38,7 +39,7 @@ from bert_tf.records.dataset import (
 )
 from bert_tf.teacher_settings import StudentSettings, TeacherSettings
 from bert_tf.training.cluster import DEFAULT_DEVICES, Devices
-from bert_tf.training.run_folder import refuse_other_folders
+from bert_tf.training.run_folder import has_trained, refuse_other_folders
 from bert_tf.training.step import EvaluationStep
 from bert_tf.training.strategies import make_strategy
 
@@ -211,14 +212,17 @@ def _with_student(
         **settings.to_dict(),
     }
     made = folder / _STUDENT_FILE
+    if made.exists() and read_json_object(made) == values:
+        return recipe
     if made.exists():
-        if read_json_object(made) != values:
+        # One that has learnt nothing yet makes way.
+        if has_trained(output_dir):
             raise UserError(
                 f"`output_dir`={output_dir}: holds another student ({made}); "
                 "choose another folder, or the same teacher, seed and student "
                 "to go on."
             )
-        return recipe
+        shutil.rmtree(folder)
     teacher = load_checkpoint(recipe.teacher)
     checkpoint = make_student(settings, teacher, recipe.seed)
     output_dir.mkdir(parents=True, exist_ok=True)

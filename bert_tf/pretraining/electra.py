@@ -160,9 +160,9 @@ class ElectraPretrainer(BertPretrainer):
         self.replaced_tokens.build(None)
         self.seed_generator = keras.random.SeedGenerator()
 
-    def _heads(self) -> dict[str, Any]:
+    def head_layers(self) -> dict[str, Any]:
         """The layers that an objective may train, by the heads' names."""
-        return super()._heads() | {REPLACED_TOKENS: self.replaced_tokens}
+        return super().head_layers() | {REPLACED_TOKENS: self.replaced_tokens}
 
     def untrained(self) -> list[keras.Variable]:
         """The weights that the objective does not train."""
@@ -175,7 +175,7 @@ class ElectraPretrainer(BertPretrainer):
         return_all_layers: bool = False,
     ) -> dict[str, Any]:
         """Replaces tokens of a batch and finds them; see the class."""
-        self._check_inputs(inputs)
+        self.check(inputs)
         generated = self.generator(
             inputs, training=training, unpadded=self.unpadded
         )
@@ -230,8 +230,9 @@ class ElectraPretrainer(BertPretrainer):
 
         return put(inputs["masked_lm_ids"]), put(drawn)
 
-    def _check_inputs(self, inputs: Mapping[str, Any]) -> None:
-        super()._check_inputs(inputs)
+    def check(self, inputs: Mapping[str, Any]) -> None:
+        """Raises `UserError` on inputs that cannot be computed on."""
+        super().check(inputs)
         for name in ("masked_lm_ids", "masked_lm_weights"):
             if name not in inputs:
                 raise UserError(
@@ -329,9 +330,10 @@ class ElectraPretrainer(BertPretrainer):
         }
 
     @classmethod
-    def _arguments(
+    def arguments_of(
         cls, config: dict[str, Any], custom_objects: Any
     ) -> dict[str, Any]:
-        return super()._arguments(config, custom_objects) | {
+        """The constructor's arguments of what `get_config` returned."""
+        return super().arguments_of(config, custom_objects) | {
             GENERATOR: ElectraConfig.from_dict(config[GENERATOR], cls.__name__)
         }

@@ -139,7 +139,9 @@ class BertPretrainer(PartlyTrained):
                 "the encoder sees; give it a config with causal=True."
             )
         self._make_heads()
-        if missing := [head for head in heads if head not in self._heads()]:
+        if missing := [
+            head for head in heads if head not in self.head_layers()
+        ]:
             raise UserError(
                 f"{type(self.objective).__name__}: trains {missing[0]}, which "
                 f"a {type(self).__name__} does not have."
@@ -169,7 +171,7 @@ class BertPretrainer(PartlyTrained):
             self.next_sentence.build(None)
         self.built = True
 
-    def _heads(self) -> dict[str, Any]:
+    def head_layers(self) -> dict[str, Any]:
         """The layers that an objective may train, by the heads' names."""
         heads = {
             POOLER: self.encoder.pooler,
@@ -192,7 +194,7 @@ class BertPretrainer(PartlyTrained):
         """The weights of heads that the objective does not train."""
         return [
             weight
-            for head, layer in self._heads().items()
+            for head, layer in self.head_layers().items()
             if head not in self._traits.heads
             for weight in layer.weights
         ]
@@ -204,7 +206,7 @@ class BertPretrainer(PartlyTrained):
     def __call__(self, inputs: Mapping[str, Any], *args: Any, **kwargs: Any):
         """Checks the inputs, then calls; see the class."""
         # Here already, because Keras wraps what call() raises in many lines.
-        self._check_inputs(inputs)
+        self.check(inputs)
         return super().__call__(inputs, *args, **kwargs)
 
     def call(
@@ -214,7 +216,7 @@ class BertPretrainer(PartlyTrained):
         return_all_layers: bool = False,
     ) -> dict[str, Any]:
         """Encodes a batch and scores both tasks; see the class."""
-        self._check_inputs(inputs)
+        self.check(inputs)
         outputs = self.encoder(
             inputs,
             training=training,
@@ -258,7 +260,7 @@ class BertPretrainer(PartlyTrained):
         self, inputs: Mapping[str, Any], training: bool | None = None
     ) -> dict[str, Any]:
         """The outputs as symbols, without tracing every layer."""
-        self._check_inputs(inputs)
+        self.check(inputs)
         encoded = self.encoder.compute_output_spec(inputs)
 
         def logits(shape: tuple[int | None, ...], size: int) -> Any:
@@ -274,7 +276,8 @@ class BertPretrainer(PartlyTrained):
             found["next_sentence_logits"] = logits(rows, 2)
         return found | encoded
 
-    def _check_inputs(self, inputs: Mapping[str, Any]) -> None:
+    def check(self, inputs: Mapping[str, Any]) -> None:
+        """Raises `UserError` on inputs that cannot be computed on."""
         check_inputs(inputs, self.config, self.encoder.name)
         if "masked_lm_positions" not in inputs:
             raise UserError(
@@ -412,12 +415,13 @@ class BertPretrainer(PartlyTrained):
         cls, config: dict[str, Any], custom_objects: Any = None
     ) -> Self:
         """Builds the model from what `get_config` returned."""
-        return cls(**cls._arguments(config, custom_objects))
+        return cls(**cls.arguments_of(config, custom_objects))
 
     @classmethod
-    def _arguments(
+    def arguments_of(
         cls, config: dict[str, Any], custom_objects: Any
     ) -> dict[str, Any]:
+        """The constructor's arguments of what `get_config` returned."""
         return {
             "config_or_encoder": keras.saving.deserialize_keras_object(
                 config["encoder"], custom_objects=custom_objects

@@ -104,13 +104,6 @@ def test_mistakes_of_text(pretrained, records, tmp_path) -> None:
     assert "is the student already; leave out --size" in line(
         teacher, "--layers=0", f"--init_from={pretrained}"
     )
-    assert "predicts no words; choose masked_lm" in line(
-        teacher,
-        "--set",
-        "objective=replaced_tokens",
-        "--size=2/128/2",
-        "--architecture=electra",
-    )
     # Another vocabulary, and no head of words.
     other = model_folder(tmp_path / "other")
     assert "another vocabulary than that of --data_dir=" in line(
@@ -125,3 +118,23 @@ def test_mistakes_of_text(pretrained, records, tmp_path) -> None:
     assert "body: has no masked LM head" in line(
         f"--teacher={tmp_path}/body", f"--init_from={pretrained}"
     )
+
+
+def test_a_student_that_has_not_learnt_makes_way(
+    pretrained, records, tmp_path
+) -> None:
+    """A mistake that is found late does not hold the folder."""
+    flags = [
+        *(f"--data_dir={records}", f"--output_dir={tmp_path}/out", *TEXT),
+        *(f"--teacher={pretrained}", "--undistilled=false"),
+    ]
+    done = distill(
+        *(*flags, "--size=2/128/2", "--architecture=electra"),
+        *("--set", "objective=replaced_tokens"),
+    )
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert "predicts no words; choose masked_lm" in last
+    done = distill(*flags, "--layers=0")
+    assert done.returncode == 0, done.stderr
+    assert load_checkpoint(tmp_path / "out").config.model_type == "bert"

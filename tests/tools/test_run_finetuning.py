@@ -162,7 +162,7 @@ def test_help_groups_the_settings_by_kind():
         (["--task=mrpc", "--set=epochs=3"], "unknown key 'epochs'"),
         (
             ["--set=task=mrpc", "--set=label_kind=regression"],
-            "--task=mrpc, --set: unknown key 'label_kind'. Valid keys: init_",
+            "--task=mrpc, --set: unknown key 'label_kind'. Did you mean label",
         ),
         (
             ["--task=sentence", "--set=threshold=0.3"],
