@@ -154,25 +154,15 @@ def distill_text(
                 make_strategy("one_device"),
             )
             found["teacher"] = of_tokens.means(batches)
-        few = batches.take(_TIMED_BATCHES)
+        few = batches.take(_TIMED_BATCHES).cache()
         seconds = seconds_of([m.encoder for m in models.values()], few)
-    scores: dict[str, _Scores] = {}
-    for name in places:
-        numbers = found.get(name, {})
-        scores[name] = {}, {}
-        if f"{task}_loss" in numbers:
-            scores[name] = (
-                {
-                    f"{task}_accuracy": numbers[f"{task}_accuracy"],
-                    f"{task}_perplexity": perplexity(numbers[f"{task}_loss"]),
-                },
-                {},
-            )
-    count = size * min(
-        _TIMED_BATCHES, math.ceil(records.num_held_out / size) or _TIMED_BATCHES
-    )
+        num_batches = sum(1 for _ in few)
+    scores: dict[str, _Scores] = {
+        name: (_of_tokens(found.get(name, {}), task), {}) for name in places
+    }
     speeds = {
-        name: count / each for name, each in zip(models, seconds, strict=True)
+        name: size * num_batches / each
+        for name, each in zip(models, seconds, strict=True)
     }
     return _reported(
         "held-out records",
@@ -256,6 +246,16 @@ def _places(
     """Where each of the models is, the teacher first."""
     trained = {name: str(folder) for name, (_, folder) in folders.items()}
     return {"teacher": recipe.teacher} | trained
+
+
+def _of_tokens(numbers: Mapping[str, float], task: str) -> dict[str, float]:
+    """Accuracy and perplexity of held-out tokens, where there are any."""
+    if f"{task}_loss" not in numbers:
+        return {}
+    return {
+        f"{task}_accuracy": numbers[f"{task}_accuracy"],
+        f"{task}_perplexity": perplexity(numbers[f"{task}_loss"]),
+    }
 
 
 def _over_seeds(results: Mapping[str, Any], split: str) -> _Scores:

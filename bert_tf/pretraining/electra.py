@@ -116,8 +116,7 @@ class ElectraPretrainer(BertPretrainer):
         unpadded: bool = False,
         generator: ElectraConfig | None = None,
     ) -> None:
-        # Keras tracks it; the base class makes the heads, which are of its
-        # sizes.
+        # Before the base class makes the heads, whose sizes it decides.
         self._generator_config = generator
         super().__init__(
             config_or_encoder,
