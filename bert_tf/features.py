@@ -16,7 +16,9 @@ class Feature:
     meaning: str
 
 
-INPUT_IDS = Feature("input_ids", "BS", "int32", "WordPiece ids, 0 = [PAD]")
+INPUT_IDS = Feature(
+    "input_ids", "BS", "int32", "WordPiece ids, padded by [PAD]"
+)
 INPUT_MASK = Feature("input_mask", "BS", "int32", "1 = token, 0 = padding")
 SEGMENT_IDS = Feature("segment_ids", "BS", "int32", "0 = text A, 1 = text B")
 POSITION_IDS = Feature(

@@ -398,6 +398,7 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
         model has a pooler.
     """
     config, name = checkpoint.config, _class_of(checkpoint)
+    vocabulary = checkpoint.vocabulary
     if config.causal and POOLER in checkpoint.heads:
         pooled = [POOLER, *HEADS_ON_POOLER]
         there = [head for head in pooled if head in checkpoint.heads]
@@ -414,7 +415,7 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
         **{key: getattr(config, f) for key, (f, _) in form.keys.items()},
         _activation_key(form): _WRITTEN_ACTIVATIONS[config.hidden_act],
         "is_decoder": config.causal,
-        "pad_token_id": 0,
+        "pad_token_id": vocabulary.pad_id if vocabulary else 0,
     }
     head = next((h for h in form.classes[name] if h in TASK_HEADS), None)
     if head in _LABELLED:
@@ -428,8 +429,8 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
     # transformers asks for this entry.
     write_arrays(folder / WEIGHTS_FILE, arrays, {"format": "pt"})
     _write_json(folder / CONFIG_FILE, values)
-    if checkpoint.vocabulary is not None:
-        _write_tokenizer(folder, checkpoint, checkpoint.vocabulary)
+    if vocabulary is not None:
+        _write_tokenizer(folder, checkpoint, vocabulary)
 
 
 def _class_of(checkpoint: Checkpoint) -> str:

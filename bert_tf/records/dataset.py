@@ -88,15 +88,19 @@ def _parse_plain(records: tf.Tensor, folder: RecordFolder) -> Rows:
             "next_sentence_labels": tf.io.FixedLenFeature([], tf.int64),
         },
     )
+    assert folder.vocabulary is not None
     length = folder.max_seq_length
-    lengths = parsed["input_ids"].row_lengths()
-    rows = {
-        name: tf.cast(values, tf.int32).to_tensor(shape=[None, length])
-        if isinstance(values, tf.RaggedTensor)
-        else tf.cast(values, tf.int32)
-        for name, values in parsed.items()
+    parsed = {name: tf.cast(v, tf.int32) for name, v in parsed.items()}
+    tokens, segments = parsed["input_ids"], parsed["segment_ids"]
+    lengths = tokens.row_lengths()
+    return {
+        "input_ids": tokens.to_tensor(
+            folder.vocabulary.pad_id, shape=[None, length]
+        ),
+        "input_mask": tf.sequence_mask(lengths, length, tf.int32),
+        "segment_ids": segments.to_tensor(shape=[None, length]),
+        "next_sentence_labels": parsed["next_sentence_labels"],
     }
-    return rows | {"input_mask": tf.sequence_mask(lengths, length, tf.int32)}
 
 
 def parse_packed(records: tf.Tensor, folder: RecordFolder) -> Rows:
@@ -117,11 +121,14 @@ def parse_packed(records: tf.Tensor, folder: RecordFolder) -> Rows:
     parsed = {name: tf.cast(v, tf.int32) for name, v in parsed.items()}
     tokens, lengths = parsed["input_ids"], parsed["sequence_lengths"]
     assert folder.packing is not None
+    assert folder.vocabulary is not None
     width, most = folder.max_seq_length, folder.packing.most_sequences
 
-    def in_rows(values: tf.Tensor) -> tf.Tensor:
+    def in_rows(values: tf.Tensor, padding: int = 0) -> tf.Tensor:
         """Values of all tokens, in padded rows [B, S]."""
-        return tokens.with_values(values).to_tensor(shape=[None, width])
+        return tokens.with_values(values).to_tensor(
+            padding, shape=[None, width]
+        )
 
     def of_sequences(values: tf.RaggedTensor, unused: int = 0) -> tf.Tensor:
         """Values of the sequences of each row, padded, [B, K]."""
@@ -132,7 +139,7 @@ def parse_packed(records: tf.Tensor, folder: RecordFolder) -> Rows:
     starts = tf.cumsum(of_sequences(lengths), axis=1, exclusive=True)
     labels = of_sequences(parsed["next_sentence_labels"], unused=-1)
     return {
-        "input_ids": in_rows(tokens.values),
+        "input_ids": in_rows(tokens.values, folder.vocabulary.pad_id),
         "input_mask": in_rows(tf.ones_like(tokens.values)),
         "segment_ids": in_rows(parsed["segment_ids"].values),
         "position_ids": in_rows(places),

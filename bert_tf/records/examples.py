@@ -231,7 +231,7 @@ def _gather_rows(
     input_ids[numbers, first_sep] = vocabulary.sep_id
     input_ids[numbers, second_sep] = vocabulary.sep_id
     in_sequence = place <= second_sep[:, None]
-    input_ids *= in_sequence
+    input_ids[~in_sequence] = vocabulary.pad_id
     return input_ids, (after_a & in_sequence).astype(np.int32)
 
 

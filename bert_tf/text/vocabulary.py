@@ -47,11 +47,6 @@ def _check(tokens: tuple[str, ...], source: str, row: str) -> None:
             f"{source}: lacks {' '.join(missing)}; a BERT vocabulary holds "
             f"{' '.join(SPECIAL_TOKENS)}."
         )
-    if seen[PAD] != first:
-        raise UserError(
-            f"{source}: [PAD] is on {row} {seen[PAD]}; it must be the first "
-            "token, because rows are padded with id 0."
-        )
 
 
 class Vocabulary:
@@ -71,8 +66,8 @@ class Vocabulary:
           row: what they call a token's place; a "line" counts from 1.
 
         Raises:
-          UserError: a blank token, a token that occurs twice, a missing
-            special token, or [PAD] at another place than the first.
+          UserError: a blank token, a token that occurs twice, or a missing
+            special token.
         """
         if isinstance(tokens, str):
             raise UserError(
@@ -147,7 +142,7 @@ class Vocabulary:
 
     @property
     def pad_id(self) -> int:
-        """The id of [PAD], always 0."""
+        """The id of [PAD], which pads rows."""
         return self.ids[PAD]
 
     @property

@@ -1,8 +1,11 @@
 """Nothing assumes where a vocabulary has its special tokens.
 
-SciBERT's has [UNK], [CLS], [SEP] and [MASK] a row later than BERT's; here a
-model's vocabulary is put into that order, and everything gives the same.
+SciBERT's has [UNK], [CLS], [SEP] and [MASK] a row later than BERT's, another
+pads with its last token; here a model's vocabulary is put into those orders,
+and everything gives the same.
 """
+
+import dataclasses
 
 import numpy as np
 import pytest
@@ -12,7 +15,10 @@ from model_helpers import small_config
 import bert_tf
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.conversion import convert_checkpoint
+from bert_tf.corpora.sources import parse_inputs
 from bert_tf.records import dynamic_masking, masking
+from bert_tf.records.build import create_records
+from bert_tf.records.dataset import RecordFolder, held_out_batches
 from bert_tf.records.masking import MaskingRule
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer
@@ -25,8 +31,7 @@ PIECES = "the cell ##s divide ##d protein of a in membrane , .".split()
 PLAIN = Vocabulary([*SPECIAL_TOKENS, *PIECES])
 UNUSED = [f"[unused{number}]" for number in range(1, 101)]
 SCIBERT = Vocabulary(["[PAD]", *UNUSED, *SPECIAL_TOKENS[1:], *PIECES])
-# The id in SciBERT's order of each of the others.
-MOVED = np.array([SCIBERT.ids[token] for token in PLAIN.tokens])
+PADDING_LAST = Vocabulary([*SPECIAL_TOKENS[1:], *PIECES, "[PAD]"])
 TEXTS = [
     "The cells divided, in a membrane.",
     "protein of the membrane",
@@ -35,8 +40,19 @@ TEXTS = [
 ]
 
 
-def tokenizers():
-    return [BertTokenizer(each, lower_case=True) for each in (PLAIN, SCIBERT)]
+@pytest.fixture(params=[SCIBERT, PADDING_LAST], ids=["scibert", "pad_last"])
+def other(request):
+    return request.param
+
+
+@pytest.fixture
+def moved_ids(other):
+    """The id in the other order of each of the plain one."""
+    return np.array([other.ids[token] for token in PLAIN.tokens])
+
+
+def tokenizers(other):
+    return [BertTokenizer(each, lower_case=True) for each in (PLAIN, other)]
 
 
 def test_the_special_tokens_are_where_scibert_has_them():
@@ -45,47 +61,47 @@ def test_the_special_tokens_are_where_scibert_has_them():
     ]
 
 
-def test_pieces_and_rows():
-    plain, moved = tokenizers()
+def test_pieces_and_rows(other, moved_ids):
+    plain, moved = tokenizers(other)
     ids = [each.tokenize(TEXTS).to_list() for each in (plain, moved)]
-    assert [MOVED[row].tolist() for row in ids[0]] == ids[1]
+    assert [moved_ids[row].tolist() for row in ids[0]] == ids[1]
     assert plain.detokenize(ids[0][0]) == moved.detokenize(ids[1][0])
     first, second = (
         SentencePacker(each, 12)(TEXTS[:2], TEXTS[2:])
         for each in (plain, moved)
     )
     np.testing.assert_array_equal(
-        MOVED[first["input_ids"].numpy()], second["input_ids"]
+        moved_ids[first["input_ids"].numpy()], second["input_ids"]
     )
     for name in ("input_mask", "segment_ids"):
         np.testing.assert_array_equal(first[name], second[name])
 
 
-def test_a_corpus():
+def test_a_corpus(other, moved_ids):
     text = "".join(f"{text}\n" for text in TEXTS).encode()
     sizes = np.array([len(text.encode()) for text in TEXTS])
     config = TokenizerConfig.of(True)
     (first, counts), (second, moved_counts) = (
         CorpusTokenizer(each, config).tokenize(text, sizes)
-        for each in (PLAIN, SCIBERT)
+        for each in (PLAIN, other)
     )
-    np.testing.assert_array_equal(MOVED[first], second)
+    np.testing.assert_array_equal(moved_ids[first], second)
     np.testing.assert_array_equal(counts, moved_counts)
 
 
-def rows(vocabulary):
+def rows():
     random = np.random.default_rng(0)
     ids = random.integers(5, len(PLAIN), (64, 20)).astype("int32")
     lengths = random.integers(5, 21, 64)
     ids[:, 0] = PLAIN.cls_id
     ids[np.arange(64), lengths - 1] = PLAIN.sep_id
     ids[np.arange(20) >= lengths[:, None]] = PLAIN.pad_id
-    return (ids if vocabulary is PLAIN else MOVED[ids].astype("int32")), lengths
+    return ids, lengths
 
 
 @pytest.mark.parametrize("in_graph", [False, True])
 @pytest.mark.parametrize("whole_word_mask", [False, True])
-def test_masks(whole_word_mask, in_graph):
+def test_masks(whole_word_mask, in_graph, other, moved_ids):
     recipe = RecordsRecipe(
         max_seq_length=20,
         max_predictions_per_seq=6,
@@ -95,8 +111,10 @@ def test_masks(whole_word_mask, in_graph):
         whole_word_mask=whole_word_mask,
     )
     found = []
-    for vocabulary in (PLAIN, SCIBERT):
-        ids, lengths = rows(vocabulary)
+    for vocabulary in (PLAIN, other):
+        ids, lengths = rows()
+        if vocabulary is other:
+            ids = moved_ids[ids].astype("int32")
         rule = MaskingRule.from_recipe(recipe, vocabulary)
         if in_graph:
             seed = tf.constant([1, 2], tf.int64)
@@ -109,23 +127,66 @@ def test_masks(whole_word_mask, in_graph):
             rng = np.random.default_rng(3)
             found.append(vars(masking.mask_rows(ids, lengths, rule, rng)))
     plain, moved = found
-    assert (moved["input_ids"] == 104).sum() > 100
-    np.testing.assert_array_equal(MOVED[plain["input_ids"]], moved["input_ids"])
+    assert (moved["input_ids"] == other.mask_id).sum() > 100
+    np.testing.assert_array_equal(
+        moved_ids[plain["input_ids"]], moved["input_ids"]
+    )
     used = plain["masked_lm_weights"] == 1
     for name in ("masked_lm_positions", "masked_lm_weights"):
         np.testing.assert_array_equal(plain[name], moved[name])
     np.testing.assert_array_equal(
-        MOVED[plain["masked_lm_ids"][used]], moved["masked_lm_ids"][used]
+        moved_ids[plain["masked_lm_ids"][used]], moved["masked_lm_ids"][used]
     )
 
 
-def test_a_model_fills_masks_and_embeds_as_before(tmp_path):
+@pytest.mark.parametrize("form", ["plain", "packing", "static_masking"])
+def test_records(form, other, moved_ids, tmp_path):
+    text = tmp_path / "text.txt"
+    random = np.random.default_rng(0)
+    sentences = [" ".join(random.choice(PIECES[:1] + PIECES[4:], 6))] * 3
+    text.write_text("\n\n".join(["\n".join(sentences)] * 40) + "\n")
+    # Random tokens are drawn by id.
+    recipe = RecordsRecipe(
+        max_seq_length=32,
+        held_out=0.2,
+        mask_token_rate=0.8,
+        random_token_rate=0.0,
+    )
+    if form != "plain":
+        recipe = dataclasses.replace(recipe, **{form: True})
+    found = []
+    for name, vocabulary in (("plain", PLAIN), ("moved", other)):
+        vocabulary.save(tmp_path / f"{name}.txt")
+        create_records(
+            parse_inputs(str(text), recipe),
+            tmp_path / f"{name}.txt",
+            tmp_path / name,
+            recipe,
+            workers=1,
+        )
+        batches = held_out_batches(RecordFolder.open(tmp_path / name), 4)
+        found.append(list(batches.as_numpy_iterator()))
+    assert (found[0][0]["input_mask"] == 0).any()
+    for plain, moved in zip(*found, strict=True):
+        # Rows that fill the last batch up are of no token.
+        real = plain["input_mask"].any(axis=1)
+        used = plain["masked_lm_weights"] == 1
+        for name, values in plain.items():
+            rows, own = values[real], moved[name][real]
+            if name == "input_ids":
+                rows = moved_ids[rows]
+            if name == "masked_lm_ids":
+                rows, own = moved_ids[values[used]], moved[name][used]
+            np.testing.assert_array_equal(rows, own, name)
+
+
+def test_a_model_fills_masks_and_embeds_as_before(other, moved_ids, tmp_path):
     config = small_config(vocab_size=len(PLAIN), initializer_range=0.5)
     arrays = bert_tf.BertPretrainer(config).to_arrays()
     save_checkpoint(
         tmp_path / "plain", Checkpoint(config, arrays, PLAIN, lower_case=True)
     )
-    SCIBERT.save(tmp_path / "vocab.txt")
+    other.save(tmp_path / "vocab.txt")
     convert_checkpoint(
         tmp_path / "plain",
         "bert_tf",
@@ -133,10 +194,10 @@ def test_a_model_fills_masks_and_embeds_as_before(tmp_path):
         vocab_file=tmp_path / "vocab.txt",
     )
     moved = load_checkpoint(tmp_path / "moved")
-    assert moved.vocabulary.mask_id == 104
+    assert moved.vocabulary.mask_id == other.mask_id
     words = moved.arrays["bert/embeddings/word_embeddings"]
     np.testing.assert_array_equal(
-        words[MOVED], arrays["bert/embeddings/word_embeddings"]
+        words[moved_ids], arrays["bert/embeddings/word_embeddings"]
     )
     vectors = [
         bert_tf.embed(tmp_path / name, TEXTS) for name in ("plain", "moved")
@@ -150,7 +211,7 @@ def test_a_model_fills_masks_and_embeds_as_before(tmp_path):
                 tmp_path / name, text, top_k=len(vocabulary)
             )[0]
         }
-        for name, vocabulary in (("plain", PLAIN), ("moved", SCIBERT))
+        for name, vocabulary in (("plain", PLAIN), ("moved", other))
     ]
     # New rows take probability from all others alike.
     ratios = [filled[1][piece] / filled[0][piece] for piece in PIECES]

@@ -84,7 +84,6 @@ def test_real_vocabularies(shared_data) -> None:
         ("\n".join([*SPECIAL, "a", "b", "a"]).encode(), "line 6 .*line 8"),
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n", r"lacks \[MASK\]"),
         (b"a\n", r"lacks \[PAD\] \[UNK\] \[CLS\] \[SEP\] \[MASK\]"),
-        ("\n".join(["a", *SPECIAL]).encode(), r"\[PAD\] is on line 2"),
         ("\n".join([*SPECIAL, "", "a"]).encode(), "line 6: is blank"),
         (b"[PAD]\n[UNK]\n\xff\n", "line 3: is not UTF-8"),
         (b"\xef\xbb\xbf[PAD]\n[UNK]\n", "begins with a byte order mark"),
