@@ -34,7 +34,7 @@ _VOCAB_FILE = flags.DEFINE_string(
     "vocab_file",
     "",
     "The vocabulary, where the input has none; or another one, to which rows "
-    "are copied by token and new rows drawn.",
+    "are copied by token, new ones made of their old pieces.",
 )
 _LOWER_CASE = flags.DEFINE_bool(
     "lower_case",

@@ -28,32 +28,51 @@ def checkpoint(heads=HEADS, rows=9):
 
 def test_rows_are_copied_by_token():
     old = checkpoint()
-    tokens = (*SPECIAL_TOKENS, "d", "new", "##c", "e", "f", "a")
+    tokens = (*SPECIAL_TOKENS, "d", "new", "##c", "acc", "[b]", "a", "##dc")
     new, line = replace_vocabulary(old, Vocabulary(tokens), seed=1)
     assert new.vocabulary.tokens == tokens
-    assert new.config == dataclasses.replace(old.config, vocab_size=11)
+    assert new.config == dataclasses.replace(old.config, vocab_size=12)
     assert new.lower_case is True
     for name in (WORDS, BIAS):
         made = new.arrays[name]
         assert made.dtype == np.float32
-        assert made.shape == (11, *old.arrays[name].shape[1:])
+        assert made.shape == (12, *old.arrays[name].shape[1:])
         assert new.arrays.shapes[name] == made.shape
         for number, token in enumerate(tokens):
             if token in TOKENS:
                 np.testing.assert_array_equal(
                     made[number], old.arrays[name][TOKENS.index(token)]
                 )
-    drawn = new.arrays[WORDS][[6, 8, 9]]
+        # "##d" is no piece, so that "##dc" takes the row of "d".
+        rows = old.arrays[name]
+        a, c, d = (rows[TOKENS.index(token)] for token in ("a", "##c", "d"))
+        np.testing.assert_allclose(made[8], (a + c + c) / 3, rtol=1e-6)
+        np.testing.assert_allclose(made[11], (d + c) / 2, rtol=1e-6)
+    drawn = new.arrays[WORDS][[6, 9]]
     assert len(np.unique(drawn)) == drawn.size
-    np.testing.assert_array_equal(new.arrays[BIAS][[6, 8, 9]], 0)
+    np.testing.assert_array_equal(new.arrays[BIAS][[6, 9]], 0)
     for name in old.arrays:
         if name not in (WORDS, BIAS):
             assert new.arrays[name] is old.arrays[name]
     assert line == (
-        "vocabulary: 8 of 11 rows copied by token, 3 new ones drawn "
-        "(truncated normal, standard deviation 0.04, seed 1), 1 of the old 9 "
-        "dropped"
+        "vocabulary: 8 of 12 rows copied by token, 2 new ones are the mean of "
+        "the pieces that they were, 2 drawn (truncated normal, standard "
+        "deviation 0.04, seed 1), 1 of the old 9 dropped"
     )
+
+
+def test_a_piece_within_a_word_comes_first():
+    config = tiny_config(vocab_size=8, max_position_embeddings=6)
+    tokens = [*SPECIAL_TOKENS, "a", "##a", "##b"]
+    old = Checkpoint(
+        config, random_arrays(config, HEADS), Vocabulary(tokens), True
+    )
+    new, _ = replace_vocabulary(old, Vocabulary([*tokens, "##ab", "ab"]))
+    for name in (WORDS, BIAS):
+        a, within, b = old.arrays[name][5:]
+        np.testing.assert_allclose(
+            new.arrays[name][8:], [(within + b) / 2, (a + b) / 2], rtol=1e-6
+        )
 
 
 def test_rows_without_a_token_are_dropped():
