@@ -10,6 +10,7 @@ from bert_tf.files import ENCODING_ERRORS, read_faulty_lines
 from bert_tf.finetuning.data.tables import (
     BadRow,
     Dialect,
+    MissingColumn,
     Row,
     iterate_rows,
     text_of,
@@ -217,15 +218,27 @@ class Columns:
                 settings.format, self.header, encoding_errors, chosen=True
             )
             rows = iterate_rows(path, names, (), dialect, file)
-        for row in rows:
-            try:
-                if isinstance(row, BadRow):
-                    raise row.fault
-                yield InputRow(row.number, self.asked(row, path))
-            except UserError as error:
-                place = f"{path}, row {row.number}: "
-                fault = str(error).removeprefix(place)
-                yield InputRow(row.number, None, fault)
+        try:
+            for row in rows:
+                yield self._asked_or_fault(row, path)
+        except MissingColumn as error:
+            field = next(
+                _SETTINGS[name]
+                for name, names in self.places.items()
+                if error.column in names
+            )
+            raise UserError(f"{error} Choose one with `{field}`.") from None
+
+    def _asked_or_fault(self, row: Row | BadRow, path: str) -> InputRow:
+        """What a row asks, or why it cannot be asked."""
+        try:
+            if isinstance(row, BadRow):
+                raise row.fault
+            return InputRow(row.number, self.asked(row, path))
+        except UserError as error:
+            place = f"{path}, row {row.number}: "
+            fault = str(error).removeprefix(place)
+            return InputRow(row.number, None, fault)
 
 
 def is_txt(path: str, settings: PredictSettings) -> bool:

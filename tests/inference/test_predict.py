@@ -297,6 +297,8 @@ def test_what_cannot_be_predicted_is_refused(kind, tmp_path):
         (good, tmp_path / "file" / "out.csv", {}, "cannot be written there"),
         (good, good, {}, "in.csv: is the input; name another file"),
         (good, output, {"text_column": "txt"}, "has no column 'txt'. Did you"),
+        (good, output, {"text_column": "a"}, "Choose one with `text_column`."),
+        (good, output, {"text_column": "9", "header": False}, "called 0 to"),
         (
             good,
             output,

@@ -42,6 +42,14 @@ E = TypeVar("E")
 R = TypeVar("R")
 
 
+class MissingColumn(UserError):
+    """A file lacks a column, whose name is `column`."""
+
+    def __init__(self, message: str, column: str) -> None:
+        super().__init__(message)
+        self.column = column
+
+
 class Row(NamedTuple):
     """The requested cells of one row.
 
@@ -411,9 +419,10 @@ def _place(
     if has_column(columns, name):
         return range(len(columns))[int(name)]
     if not dialect.header:
-        raise UserError(
+        raise MissingColumn(
             f"{path}: has no column {name!r}; without a header its "
-            f"{len(columns)} columns are called 0 to {len(columns) - 1}."
+            f"{len(columns)} columns are called 0 to {len(columns) - 1}.",
+            name,
         )
     near = did_you_mean(name, columns, repr)
     advice = ""
@@ -424,9 +433,10 @@ def _place(
             " If its first row is a row like the others, pass `header`=False "
             "and name columns by number, from 0."
         )
-    raise UserError(
+    raise MissingColumn(
         f"{path}: has no column {name!r}.{near} Its columns are "
-        f"{_listed(columns)}.{advice}"
+        f"{_listed(columns)}.{advice}",
+        name,
     )
 
 
