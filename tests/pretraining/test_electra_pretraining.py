@@ -199,6 +199,42 @@ def test_what_each_loss_trains() -> None:
     assert projections.isdisjoint(shared)
 
 
+def test_the_discriminator_finds_what_cannot_be() -> None:
+    """Of 64 tokens the text has 32; a generator that knows nothing draws all.
+
+    Half of what it draws is never in the text, the other half could be.
+    """
+    keras.utils.set_random_seed(0)
+    changes = {"vocab_size": 64, "hidden_size": 48, "intermediate_size": 96}
+    config = ElectraConfig(
+        **{**vars(small_config(**changes)), "embedding_size": 48}
+    )
+    model = ElectraPretrainer(config, generator=config.generator(0.5))
+    model.generator.trainable = model.masked_lm.trainable = False
+    random = np.random.default_rng(0)
+    rows, length, predictions = 1600, 16, 3
+    own = random.integers(32, 64, (rows, length))
+    places = random.permuted(np.tile(np.arange(length), (rows, 1)), axis=1)
+    places = np.sort(places[:, :predictions], axis=1)
+    masked = own.copy()
+    np.put_along_axis(masked, places, 3, axis=1)
+    batch = {
+        "input_ids": masked,
+        "input_mask": np.ones_like(own),
+        "segment_ids": np.zeros_like(own),
+        "masked_lm_positions": places,
+        "masked_lm_ids": np.take_along_axis(own, places, axis=1),
+    }
+    data = {name: values.astype("int32") for name, values in batch.items()}
+    data["masked_lm_weights"] = np.ones((rows, predictions), np.float32)
+    batches = tf.data.Dataset.from_tensor_slices(data).batch(32)
+    model.compile(optimizer=adamw(1e-2, total_steps=100, warmup=0.1))
+    model.fit(batches.repeat(2), shuffle=False, verbose=0)
+    scores = model.evaluate(batches, verbose=0, return_dict=True)
+    assert scores["replaced_token_precision"] > 0.95
+    assert scores["replaced_token_recall"] == pytest.approx(0.5, abs=0.05)
+
+
 def test_the_generator_is_that_of_the_paper() -> None:
     for size, share, width, heads in (
         ("small", 0.25, 64, 1),
