@@ -41,15 +41,16 @@ def replace_vocabulary(
             "copied by token."
         )
     old_ids = checkpoint.vocabulary.ids
-    is_new = np.array([token not in old_ids for token in vocabulary.tokens])
     sources = _old_pieces(checkpoint.vocabulary, vocabulary.tokens)
-    is_drawn = np.array([not len(pieces) for pieces in sources])
+    is_drawn = np.array([not pieces for pieces in sources])
+    copied = sum(token in old_ids for token in vocabulary.tokens)
+    drawn = int(is_drawn.sum())
     old_rows = checkpoint.config.vocab_size
     config = dataclasses.replace(checkpoint.config, vocab_size=len(vocabulary))
 
     def words() -> np.ndarray:
         rows = _means(checkpoint.arrays[_WORDS], sources)
-        rows[is_drawn] = _drawn(checkpoint, int(is_drawn.sum()), (seed, 0))
+        rows[is_drawn] = _drawn(checkpoint, drawn, (seed, 0))
         return rows
 
     def word_bias() -> np.ndarray:
@@ -70,13 +71,12 @@ def replace_vocabulary(
             {_WORDS: words, _WORD_BIAS: word_bias},
         ),
     )
-    copied, drawn = int((~is_new).sum()), int(is_drawn.sum())
     return changed, (
         f"vocabulary: {copied} of {len(vocabulary)} rows copied by token, "
-        f"{int(is_new.sum()) - drawn} new ones are the mean of the pieces that "
-        f"they were, {drawn} drawn (truncated normal, standard deviation "
-        f"{config.initializer_range:g}, seed {seed}), {old_rows - copied} of "
-        f"the old {old_rows} dropped"
+        f"{len(vocabulary) - copied - drawn} new ones are the mean of the "
+        f"pieces that they were, {drawn} drawn (truncated normal, standard "
+        f"deviation {config.initializer_range:g}, seed {seed}), "
+        f"{old_rows - copied} of the old {old_rows} dropped"
     )
 
 

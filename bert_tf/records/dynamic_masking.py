@@ -253,7 +253,7 @@ def mask_rows(
     """Masks rows by noise that was drawn for them.
 
     Args:
-      input_ids: int32 [B, S], zero after the sequence's end.
+      input_ids: int32 [B, S], any ids after the sequence's end.
       lengths: sequence lengths with specials, int32 [B].
       noise: what `draw_noise` gives, for one batch or several concatenated.
       rule: the masking rule.

@@ -246,7 +246,7 @@ def static_records(
 
     Features: input_ids, input_mask, segment_ids, masked_lm_positions,
     masked_lm_ids and next_sentence_labels (int64), masked_lm_weights (float),
-    all zero-padded.
+    input_ids padded by [PAD], the others by 0.
     """
     width, predictions = recipe.max_seq_length, recipe.max_predictions_per_seq
     layout = FixedExamples(

@@ -131,7 +131,7 @@ def choose_tokens(
     """Chooses the tokens to predict.
 
     Args:
-      input_ids: int32 [B, S], zero after the sequence's end.
+      input_ids: int32 [B, S], any ids after the sequence's end.
       lengths: sequence lengths with specials, int [B].
       order_noise: float32 [B, S] in [0, 1); groups are tried in its order: a
         token has the noise of its place, a whole word that of its number,

@@ -31,7 +31,10 @@ PIECES = "the cell ##s divide ##d protein of a in membrane , .".split()
 PLAIN = Vocabulary([*SPECIAL_TOKENS, *PIECES])
 UNUSED = [f"[unused{number}]" for number in range(1, 101)]
 SCIBERT = Vocabulary(["[PAD]", *UNUSED, *SPECIAL_TOKENS[1:], *PIECES])
-PADDING_LAST = Vocabulary([*SPECIAL_TOKENS[1:], *PIECES, "[PAD]"])
+# And a piece within a word has the id that pads a BERT's rows.
+PADDING_LAST = Vocabulary(
+    ["##s", *SPECIAL_TOKENS[1:], *PIECES[:2], *PIECES[3:], "[PAD]"]
+)
 TEXTS = [
     "The cells divided, in a membrane.",
     "protein of the membrane",
@@ -139,8 +142,9 @@ def test_masks(whole_word_mask, in_graph, other, moved_ids):
     )
 
 
+@pytest.mark.parametrize("whole_word_mask", [False, True])
 @pytest.mark.parametrize("form", ["plain", "packing", "static_masking"])
-def test_records(form, other, moved_ids, tmp_path):
+def test_records(form, whole_word_mask, other, moved_ids, tmp_path):
     text = tmp_path / "text.txt"
     random = np.random.default_rng(0)
     sentences = [" ".join(random.choice(PIECES[:1] + PIECES[4:], 6))] * 3
@@ -151,6 +155,7 @@ def test_records(form, other, moved_ids, tmp_path):
         held_out=0.2,
         mask_token_rate=0.8,
         random_token_rate=0.0,
+        whole_word_mask=whole_word_mask,
     )
     if form != "plain":
         recipe = dataclasses.replace(recipe, **{form: True})
