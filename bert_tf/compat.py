@@ -4,7 +4,9 @@ Each use of a private name is here, with the version that it was seen in.
 `tests/test_compat.py` says which one is gone.
 """
 
-from collections.abc import Sequence
+import functools
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -86,3 +88,61 @@ def in_cpu_graph() -> bool:
     import tensorflow as tf
 
     return not tf.executing_eagerly() and not has_accelerator()
+
+
+def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`keras.ops.custom_gradient`, alike on all backends, whose graphs go.
+
+    For each call in a graph TensorFlow registers a gradient that holds the
+    graph, and never forgets it: a process that traces models again and again
+    grows by all of them. Here the graph holds its gradients.
+
+    `tensorflow.python.framework.ops.gradient_registry`, its `_registry` and the
+    attribute `_gradient_op_type` of operations, TensorFlow 2.21.0.
+
+    Args:
+      function: takes arrays and gives an array or a sequence of them, and a
+        gradient, which takes what arrives for these, an array or a sequence
+        of them, and gives those of the arguments.
+    """
+
+    def with_gradient(*args: Any) -> tuple[Any, Callable[..., Any]]:
+        outputs, gradient = function(*args)
+        several = isinstance(outputs, list | tuple)
+
+        # TensorFlow hands those of several outputs over one by one.
+        def from_outputs(*upstream: Any) -> Any:
+            together = several and len(upstream) == len(outputs)
+            return gradient(upstream if together else upstream[0])
+
+        return outputs, from_outputs
+
+    inner = ops.custom_gradient(with_gradient)
+
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        outputs = inner(*args)
+        if keras.backend.backend() == "tensorflow":
+            _leave_gradient_to_graph(outputs)
+        return outputs
+
+    return call
+
+
+def _leave_gradient_to_graph(outputs: Any) -> None:
+    """Lets go of a graph that what was registered last for it holds."""
+    import tensorflow as tf
+    from tensorflow.python.framework import ops as framework
+
+    if tf.executing_eagerly():
+        return
+    operation = tf.nest.flatten(outputs)[0].op
+    name = operation.get_attr("_gradient_op_type").decode()
+    registry = framework.gradient_registry._registry
+    gradient, graph = registry[name]["type"], operation.graph
+    # With its graph it is garbage.
+    if not hasattr(graph, "bert_tf_gradients"):
+        graph.bert_tf_gradients = []
+    graph.bert_tf_gradients.append(gradient)
+    registry[name]["type"] = weakref.proxy(gradient)
+    weakref.finalize(graph, registry.pop, name, None).atexit = False

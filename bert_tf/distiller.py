@@ -12,6 +12,7 @@ from typing import Any
 import keras
 from keras import ops, tree
 
+from bert_tf.compat import custom_gradient
 from bert_tf.errors import UserError
 from bert_tf.layers import attention_adder
 from bert_tf.partly_trained import PartlyTrained
@@ -42,16 +43,14 @@ def soft_target_loss(logits: Any, targets: Any, temperature: float) -> Any:
     """
 
     # The gradient needs one array of the size of the logits.
-    @ops.custom_gradient
+    @custom_gradient
     def divergence(logits: Any) -> Any:
         own = ops.log_softmax(ops.cast(logits, "float32") / temperature)
         theirs = ops.log_softmax(ops.cast(targets, "float32") / temperature)
         likely = ops.exp(theirs)
         slope = temperature * (ops.exp(own) - likely)
 
-        def gradient(*args: Any, upstream: Any = None) -> Any:
-            # TensorFlow hands it over by position, JAX by name.
-            upstream = args[0] if upstream is None else upstream
+        def gradient(upstream: Any) -> Any:
             return ops.cast(upstream[..., None] * slope, logits.dtype)
 
         # Where a mask hides, the difference is large but finite, times 0.

@@ -232,6 +232,9 @@ class TextClassifier(keras.Model):
             self._compile_for_classes(
                 self._optimizer(steps * max(epochs - initial_epoch, 1))
             )
+        # Weights that the first step makes have Keras trace it twice.
+        with self.distribute_strategy.scope():
+            self.optimizer.build(self.trainable_variables)
         return super().fit(
             data,
             epochs=epochs,

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+from collections.abc import Iterator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # As tools/command_line.py has it.
@@ -38,3 +39,12 @@ def shared_data() -> pathlib.Path:
     if not folder.is_dir():
         pytest.skip(f"real data sets are not at {folder}")
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _models_of_a_file_go_with_it(request: pytest.FixtureRequest) -> Iterator:
+    """Empties what a file of tests has cached, models and their graphs."""
+    yield
+    for value in vars(request.module).values():
+        if hasattr(value, "cache_clear"):
+            value.cache_clear()

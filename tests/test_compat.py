@@ -1,13 +1,18 @@
 """The private names of Keras and TensorFlow that bert_tf/compat.py uses."""
 
+import gc
 import importlib
 import inspect
 import pathlib
 import re
+import weakref
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
+from keras import ops
+from tensorflow.python.framework import ops as framework
 
 from bert_tf import compat
 from bert_tf.optimization import AdamW
@@ -85,3 +90,45 @@ def test_no_other_file_has_private_names() -> None:
         for match in pattern.finditer(path.read_text(encoding="utf-8"))
     ]
     assert found == []
+
+
+def test_gradients_go_with_their_graph() -> None:
+    registry = framework.gradient_registry._registry
+
+    @compat.custom_gradient
+    def doubled(x):
+        return x * 2, lambda upstream: upstream * 7
+
+    @tf.function
+    def slope(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = doubled(x)
+        return tape.gradient(y, x)
+
+    before = set(registry)
+    assert slope(tf.constant(3.0)) == 7
+    graph = weakref.ref(slope.get_concrete_function(tf.constant(3.0)).graph)
+    assert len(set(registry) - before) == 1, gone("gradient_registry")
+    del slope
+    gc.collect()
+    assert graph() is None
+    assert set(registry) == before, gone("gradient_registry")
+
+
+def test_gradients_of_several_outputs() -> None:
+    @compat.custom_gradient
+    def parts(x):
+        return [x[:1], x[1:]], lambda upstream: ops.concatenate(upstream) * 3
+
+    x = tf.constant([1.0, 2.0, 3.0])
+    for run in (lambda f: f(), lambda f: tf.function(f)()):
+
+        def slope():
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                first, second = parts(x)
+                total = tf.reduce_sum(first) + 5 * tf.reduce_sum(second)
+            return tape.gradient(total, x)
+
+        np.testing.assert_array_equal(run(slope), [3, 15, 15])

@@ -3,12 +3,12 @@
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import keras
 from keras import ops, tree
 
-from bert_tf.compat import in_cpu_graph
+from bert_tf.compat import custom_gradient, in_cpu_graph
 from bert_tf.config import ALL_DENSE
 from bert_tf.layers.base import ConfiguredLayer, LowRank
 from bert_tf.layers.heads import at_positions
@@ -77,51 +77,83 @@ def _probabilities(query: Any, key: Any, adder: Any) -> Any:
     return ops.softmax(_scores(query, key) + adder, axis=-1)
 
 
-def _in_blocks(
-    function: Callable[..., Any], heads: Sequence[Any], adder: Any
-) -> Any:
-    """What a function gives of arrays of heads and the adder, block by block.
+class _Blocks(NamedTuple):
+    """How attention is cut, so that a core's cache holds a block's scores.
 
     On a CPU, operations on a block find in its cache what those before left
     there; the scores of a whole batch go to memory and back for each.
+    """
+
+    count: Any
+    rows: Any
+    heads: Any
+    # Of the batch.
+    all_rows: Any
+    all_heads: int
+
+    @classmethod
+    def of(cls, query: Any, adder: Any) -> Self | None:
+        """The blocks of queries [B, N, Q, D]; None where one is all."""
+        if query.shape[2] == 1 or not in_cpu_graph():
+            return None
+        batch, count, queries, _ = ops.shape(query)
+        scores = queries * ops.shape(adder)[-1]
+        # Whole batches of short rows, then rows, then some heads of a row.
+        heads_at_once = _BLOCK_SCORES // scores
+        few_rows = batch * count <= heads_at_once
+        rows = _either(few_rows, batch, 1)
+        size = 1
+        for part in range(2, count + 1):
+            if count % part == 0:
+                size = _either(part <= heads_at_once, part, size)
+        size = _either(few_rows, count, size)
+        blocks = batch * count // (rows * size)
+        if isinstance(blocks, int) and blocks == 1:
+            return None
+        return cls(blocks, rows, size, batch, count)
+
+
+def _in_blocks(
+    blocks: _Blocks | None,
+    function: Callable[..., Any],
+    heads: Sequence[Any],
+    adder: Any,
+) -> Any:
+    """What a function gives of arrays of heads and the adder, block by block.
 
     Args:
+      blocks: how they are cut; None: not at all.
       function: takes arrays [..., Q or S, D or S] and the adder, gives such.
-      heads: arrays [B, N, Q or S, D or S], the first of queries.
+      heads: arrays [B, N, Q or S, D or S].
       adder: float32, broadcast to [B, N, Q, S].
 
     Returns:
       One array or a tuple, each [B, N, Q or S, D].
     """
-    if heads[0].shape[2] == 1 or not in_cpu_graph():
+    if blocks is None:
         return function(*heads, adder)
-    batch, count, queries, _ = ops.shape(heads[0])
-    scores = queries * ops.shape(adder)[-1]
-    # Whole batches of short rows, then rows, then some heads of a row.
-    heads_at_once = _BLOCK_SCORES // scores
-    few_rows = batch * count <= heads_at_once
-    rows = _either(few_rows, batch, 1)
-    size = 1
-    for part in range(2, count + 1):
-        if count % part == 0:
-            size = _either(part <= heads_at_once, part, size)
-    size = _either(few_rows, count, size)
-    blocks = batch * count // (rows * size)
-    if isinstance(blocks, int) and blocks == 1:
-        return function(*heads, adder)
-    parts = [
-        ops.reshape(x, (blocks, rows, size, *ops.shape(x)[2:])) for x in heads
-    ]
-    adders = ops.reshape(adder, (batch // rows, rows, *ops.shape(adder)[1:]))
+    size = (blocks.count, blocks.rows, blocks.heads)
+    parts = [ops.reshape(x, (*size, *_tail(x, 2))) for x in heads]
+    groups = blocks.all_rows // blocks.rows
+    adders = ops.reshape(adder, (groups, blocks.rows, *_tail(adder, 1)))
 
     def block(place: Any) -> Any:
-        row = place * (batch // rows) // blocks
+        row = place * groups // blocks.count
         return function(*(x[place] for x in parts), adders[row])
 
-    found = ops.map(block, ops.arange(blocks))
+    found = ops.map(block, ops.arange(blocks.count))
+    whole = (blocks.all_rows, blocks.all_heads)
     return tree.map_structure(
-        lambda x: ops.reshape(x, (batch, count, *ops.shape(x)[3:])), found
+        lambda x: ops.reshape(x, (*whole, *_tail(x, 3))), found
     )
+
+
+def _tail(array: Any, first: int) -> tuple[Any, ...]:
+    """The sizes of an array's axes from one on, for a reshape."""
+    sizes = array.shape[first:]
+    if sum(size is None for size in sizes) > 1:
+        return ops.shape(array)[first:]
+    return tuple(-1 if size is None else size for size in sizes)
 
 
 def _either(condition: Any, then: Any, otherwise: Any) -> Any:
@@ -189,21 +221,20 @@ def attend(
     """
     weighted = functools.partial(_weighted, kept_scale)
     slopes = functools.partial(_slopes, kept_scale)
+    blocks = _Blocks.of(query, adder)
 
-    @ops.custom_gradient
+    @custom_gradient
     def attended(
         query: Any, key: Any, value: Any, adder: Any, *kept: Any
     ) -> Any:
-        def gradient(*args: Any, upstream: Any = None) -> tuple[Any, ...]:
-            # TensorFlow hands the gradient over by position, JAX by name.
-            upstream = args[0] if upstream is None else upstream
+        def gradient(upstream: Any) -> tuple[Any, ...]:
             late = after(query, upstream)
             heads = (late, key, value, *kept, upstream)
-            found = _in_blocks(slopes, heads, adder)
+            found = _in_blocks(blocks, slopes, heads, adder)
             return (*found, ops.zeros_like(adder), *(None for _ in kept))
 
         heads = (query, key, value, *kept)
-        return _in_blocks(weighted, heads, adder), gradient
+        return _in_blocks(blocks, weighted, heads, adder), gradient
 
     given = () if kept is None else (kept,)
     return attended(query, key, value, adder, *given)

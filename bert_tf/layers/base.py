@@ -1,10 +1,12 @@
 """What every layer here shares, and the layers that all others are made of."""
 
+import math
 from typing import Any, NamedTuple, Self
 
 import keras
 from keras import ops
 
+from bert_tf.compat import custom_gradient
 from bert_tf.config import BertConfig
 from bert_tf.layers.products import (
     activate,
@@ -41,9 +43,9 @@ class Dropout(keras.layers.Dropout):
 
     def draw(self, shape: tuple[Any, ...]) -> Any:
         """Which elements are left this time, bool of a shape."""
-        size = 1
+        size = math.prod(axis for axis in shape if isinstance(axis, int))
         for axis in shape:
-            size = size * axis
+            size = size if isinstance(axis, int) else size * axis
         numbers = keras.random.randint(
             ((size + 1) // 2, 1),
             -(2**31),
@@ -61,11 +63,9 @@ class Dropout(keras.layers.Dropout):
             return inputs
         scale = self.scale
 
-        @ops.custom_gradient
+        @custom_gradient
         def dropped(inputs: Any, kept: Any) -> Any:
-            def gradient(*args: Any, upstream: Any = None) -> tuple[Any, None]:
-                # TensorFlow hands the gradient over by position, JAX by name.
-                upstream = args[0] if upstream is None else upstream
+            def gradient(upstream: Any) -> tuple[Any, None]:
                 upstream = upstream * scale
                 zeros = ops.zeros_like(upstream)
                 return ops.where(kept, upstream, zeros), None
@@ -351,16 +351,14 @@ def normalise(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     """
     size = inputs.shape[-1]
 
-    @ops.custom_gradient
+    @custom_gradient
     def rows_normalised(x: Any, gamma: Any, beta: Any) -> Any:
         x = x - ops.mean(x, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(x), axis=-1, keepdims=True)
         scale = ops.rsqrt(variance + epsilon)
         x = x * scale
 
-        def gradient(*args: Any, upstream: Any = None) -> tuple[Any, Any, Any]:
-            # TensorFlow hands the gradient over by position, JAX by name.
-            upstream = args[0] if upstream is None else upstream
+        def gradient(upstream: Any) -> tuple[Any, Any, Any]:
             product = upstream * x
             # Both means of a row weigh it with gamma: products with a vector.
             weights = ops.reshape(gamma, (size, 1)) / size

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.compat import custom_gradient
 from bert_tf.errors import UserError
 
 # sqrt(2 / pi) and its product with the coefficient of the cubic term.
@@ -30,7 +31,7 @@ def after(tensor: Any, upstream: Any) -> Any:
     return tensor + ops.cast(unknown, tensor.dtype)
 
 
-@ops.custom_gradient
+@custom_gradient
 def gelu(inputs: Any) -> Any:
     """The tanh form of the Gaussian error linear unit.
 
@@ -48,9 +49,7 @@ def gelu(inputs: Any) -> Any:
 
     half = keras.backend.standardize_dtype(inputs.dtype) != "float32"
 
-    def gradient(*args: Any, upstream: Any = None) -> Any:
-        # TensorFlow hands the gradient over by position, JAX by name.
-        upstream = args[0] if upstream is None else upstream
+    def gradient(upstream: Any) -> Any:
         # A slope that is computed early is kept, in twice the size.
         x = after(inputs, upstream) if half else inputs
         slope = _gelu_slope(ops.cast(x, "float32"))
@@ -82,7 +81,7 @@ def _gelu_slope(x: Any) -> Any:
     return share * (1.0 + (1.0 - share) * steepness)
 
 
-@ops.custom_gradient
+@custom_gradient
 def gelu_erf(inputs: Any) -> Any:
     """The exact Gaussian error linear unit, x Phi(x).
 
@@ -100,8 +99,7 @@ def gelu_erf(inputs: Any) -> Any:
     z = x * _ROOT_HALF
     probability = 0.5 * ops.erf(z) + 0.5
 
-    def gradient(*args: Any, upstream: Any = None) -> Any:
-        upstream = args[0] if upstream is None else upstream
+    def gradient(upstream: Any) -> Any:
         share, place = probability, z
         if half:
             # What is kept in float32 would be twice as large as the input.
@@ -155,7 +153,7 @@ def column_sums(rows: Any) -> Any:
     its sum over the first axis takes up to three times as long.
     """
     ones = ops.ones((1, ops.shape(rows)[0]), rows.dtype)
-    return ops.matmul(ones, rows)[0]
+    return ops.reshape(ops.matmul(ones, rows), (-1,))
 
 
 def _gradients(rows: Any, kernel: Any, upstream: Any) -> tuple[Any, Any, Any]:
@@ -173,7 +171,7 @@ def _sum(rows: Any, kernel: Any, bias: Any) -> Any:
     return ops.add(ops.matmul(rows, kernel), bias)
 
 
-@ops.custom_gradient
+@custom_gradient
 def product(rows: Any, kernel: Any, bias: Any) -> Any:
     """rows @ kernel + bias.
 
@@ -186,9 +184,7 @@ def product(rows: Any, kernel: Any, bias: Any) -> Any:
       float [M, O].
     """
 
-    def gradient(*args: Any, upstream: Any = None) -> tuple[Any, Any, Any]:
-        # TensorFlow hands the gradient over by position, JAX by name.
-        upstream = args[0] if upstream is None else upstream
+    def gradient(upstream: Any) -> tuple[Any, Any, Any]:
         return _gradients(rows, kernel, upstream)
 
     return _sum(rows, kernel, bias), gradient
@@ -212,10 +208,9 @@ def gelu_product(rows: Any, kernel: Any, bias: Any, hidden_act: str) -> Any:
     """
     tanh_form = hidden_act == "gelu"
 
-    @ops.custom_gradient
+    @custom_gradient
     def activated(rows: Any, kernel: Any, bias: Any) -> Any:
-        def gradient(*args: Any, upstream: Any = None) -> tuple[Any, Any, Any]:
-            upstream = args[0] if upstream is None else upstream
+        def gradient(upstream: Any) -> tuple[Any, Any, Any]:
             late = after(kernel, upstream)
             if tanh_form:
                 slope = _gelu_slope(ops.cast(_sum(rows, late, bias), "float32"))

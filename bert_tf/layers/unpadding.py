@@ -5,6 +5,8 @@ from typing import Any
 
 from keras import ops
 
+from bert_tf.compat import custom_gradient
+
 # Rows are attended to in this many groups of similar length, where there are
 # enough of them to fill these; sequences of packed rows, which differ more and
 # are longer, in more groups.
@@ -111,12 +113,10 @@ class TokenPlaces:
         Padding repeats a token of its row, and nobody may read it.
         """
 
-        @ops.custom_gradient
+        @custom_gradient
         def grouped(rows: Any) -> Any:
-            def gradient(*args: Any, upstream: Any = None) -> Any:
-                # TensorFlow hands them over by position, JAX by name.
-                upstreams = args if upstream is None else upstream
-                return ops.take(_concatenated(upstreams), self._slots, axis=0)
+            def gradient(upstream: Any) -> Any:
+                return ops.take(_concatenated(upstream), self._slots, axis=0)
 
             # Not slices of one array, each of whose gradients would fill
             # zeros for all of it.
@@ -127,10 +127,9 @@ class TokenPlaces:
     def ungroup(self, groups: Sequence[Any]) -> Any:
         """The tokens [1, T, C] of groups; their padding gets no gradient."""
 
-        @ops.custom_gradient
+        @custom_gradient
         def ungrouped(rows: Any) -> Any:
-            def gradient(*args: Any, upstream: Any = None) -> Any:
-                upstream = args[0] if upstream is None else upstream
+            def gradient(upstream: Any) -> Any:
                 spread = ops.take(upstream, self._of_slot, axis=0)
                 return ops.where(self._real, spread, ops.zeros_like(spread))
 
@@ -157,10 +156,9 @@ class TokenPlaces:
         from there.
         """
 
-        @ops.custom_gradient
+        @custom_gradient
         def spread(rows: Any) -> Any:
-            def gradient(*args: Any, upstream: Any = None) -> Any:
-                upstream = args[0] if upstream is None else upstream
+            def gradient(upstream: Any) -> Any:
                 return ops.take(upstream, self._places, axis=0)
 
             return ops.take(rows, self._numbers, axis=0), gradient
