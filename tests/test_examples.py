@@ -69,6 +69,7 @@ def test_search(run, model) -> None:
 
 # Keras 3.15 says so of every data set that is fitted with its defaults.
 @pytest.mark.filterwarnings("ignore:.shuffle=True. was passed")
+@pytest.mark.slow
 def test_stock_keras(run, model, tmp_path) -> None:
     assert "[[" in run("keras_fit", model)
     assert (tmp_path / "best.keras").stat().st_size > 1000

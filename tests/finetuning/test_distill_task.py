@@ -97,6 +97,7 @@ def test_every_family_learns_from_a_teacher(
     assert 'href="undistilled/report.html"' in page
 
 
+@pytest.mark.slow
 def test_weights_that_only_look_at_layers(teacher_of, tmp_path) -> None:
     """Jiao et al. 2020 learn layers first, and outputs then."""
     flags = of_family(teacher_of("classes"), tmp_path)

@@ -72,6 +72,7 @@ def folders(tmp_path_factory):
     ]
 
 
+@pytest.mark.slow
 def test_each_answers_as_by_itself(folders, tmp_path) -> None:
     start, (first, *others) = folders
     served = served_adapters(first, others)
