@@ -48,6 +48,7 @@ class Optimizer(keras.optimizers.Optimizer):
     def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
         # Called by Keras on the TensorFlow backend only.
         reduced = super()._all_reduce_sum_gradients(grads_and_vars)
+        _leave_gradient_to_graph([grad for grad, _ in reduced])
         variables = [variable for _, variable in reduced]
         # A reshape adds up the repeated rows of IndexedSlices.
         grads = self.clip(
@@ -129,17 +130,37 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def sum_over_replicas(value: Any) -> Any:
+    """The sum of what each replica gives, where replicas run.
+
+    `tf.distribute.ReplicaContext.all_reduce`, which has a custom gradient, too.
+
+    Args:
+      value: a tensor, or a structure of them.
+    """
+    import tensorflow as tf
+
+    replica = tf.distribute.get_replica_context()
+    total = replica.all_reduce(tf.distribute.ReduceOp.SUM, value)
+    _leave_gradient_to_graph(total)
+    return total
+
+
 def _leave_gradient_to_graph(outputs: Any) -> None:
-    """Lets go of a graph that what was registered last for it holds."""
+    """Leaves a custom gradient to the graph of what it is the gradient of."""
     import tensorflow as tf
     from tensorflow.python.framework import ops as framework
 
-    if tf.executing_eagerly():
+    tensors = tf.nest.flatten(outputs, expand_composites=True)
+    if tf.executing_eagerly() or not tensors:
         return
-    operation = tf.nest.flatten(outputs)[0].op
-    name = operation.get_attr("_gradient_op_type").decode()
+    operation = tensors[0].op
+    name = operation.node_def.attr["_gradient_op_type"].s.decode()
     registry = framework.gradient_registry._registry
-    gradient, graph = registry[name]["type"], operation.graph
+    gradient = registry[name]["type"] if name in registry else None
+    if gradient is None or isinstance(gradient, weakref.CallableProxyType):
+        return
+    graph = operation.graph
     # With its graph it is garbage.
     if not hasattr(graph, "bert_tf_gradients"):
         graph.bert_tf_gradients = []

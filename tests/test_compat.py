@@ -116,6 +116,26 @@ def test_gradients_go_with_their_graph() -> None:
     assert name not in registry, gone("gradient_registry")
 
 
+def test_graphs_of_training_steps_go() -> None:
+    weights = [keras.Variable([3.0, 4.0], name="kernel")]
+
+    def make():
+        optimizer = AdamW(0.5)
+        optimizer.build(weights)
+
+        @tf.function
+        def step(x):
+            slope = compat.sum_over_replicas(x * 2)
+            optimizer.apply([slope], weights)
+
+        step(tf.constant([1.0, 2.0]))
+        return weakref.ref(step.get_concrete_function(tf.ones(2)).graph)
+
+    graph = make()
+    gc.collect()
+    assert graph() is None, gone("gradient_registry")
+
+
 def test_gradients_of_several_outputs() -> None:
     @compat.custom_gradient
     def parts(x):

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 import keras
 import tensorflow as tf
 
-from bert_tf.compat import has_accelerator
+from bert_tf.compat import has_accelerator, sum_over_replicas
 from bert_tf.errors import UserError
 from bert_tf.training.recovery import Backoff, LossScale
 from bert_tf.training.strategies import needs_static_shapes
@@ -376,14 +376,13 @@ class TrainingStep:
         """Gradients, their factor and results, reduced over all replicas."""
         batch, outside = self._within_limits(batch)
         replica = tf.distribute.get_replica_context()
-        add = tf.distribute.ReduceOp.SUM
         place = tf.cast(replica.replica_id_in_sync_group, tf.int64)
         replicas = self.strategy.num_replicas_in_sync
         weights = self.objective.loss_weights(batch)
         if self.per_replica_means:
             weights = {k: v * replicas for k, v in weights.items()}
         else:
-            weights = replica.all_reduce(add, weights)
+            weights = sum_over_replicas(weights)
 
         def counter(part: int | tf.Tensor) -> tf.Tensor:
             part = tf.cast(part, tf.int64)
@@ -393,15 +392,13 @@ class TrainingStep:
             gradients, sums = self._slice_gradients(batch, weights, counter(0))
         else:
             gradients, sums = self._accumulate(batch, weights, counter)
-        gradients = replica.all_reduce(add, gradients)
+        gradients = sum_over_replicas(gradients)
         losses, metrics = sums
         means = self.objective.normalise(losses, weights)
         tokens = tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32))
         # A copy on each device, as only such can be added up.
         stop = tf.identity(stop)
-        totals = replica.all_reduce(
-            add, (means, metrics, tokens, stop, outside)
-        )
+        totals = sum_over_replicas((means, metrics, tokens, stop, outside))
         factor, result = self._clip(gradients, *totals)
         return gradients, factor, result
 
