@@ -12,7 +12,7 @@ from bert_tf.compat import custom_gradient, in_cpu_graph
 from bert_tf.config import ALL_DENSE
 from bert_tf.layers.base import ConfiguredLayer, LowRank
 from bert_tf.layers.heads import at_positions
-from bert_tf.layers.products import after
+from bert_tf.layers.products import after, sizes
 from bert_tf.layers.unpadding import TokenPlaces
 
 # Added to the scores of positions that may not be attended to
@@ -133,9 +133,9 @@ def _in_blocks(
     if blocks is None:
         return function(*heads, adder)
     size = (blocks.count, blocks.rows, blocks.heads)
-    parts = [ops.reshape(x, (*size, *_tail(x, 2))) for x in heads]
+    parts = [ops.reshape(x, (*size, *sizes(x, 2))) for x in heads]
     groups = blocks.all_rows // blocks.rows
-    adders = ops.reshape(adder, (groups, blocks.rows, *_tail(adder, 1)))
+    adders = ops.reshape(adder, (groups, blocks.rows, *sizes(adder, 1)))
 
     def block(place: Any) -> Any:
         row = place * groups // blocks.count
@@ -144,16 +144,8 @@ def _in_blocks(
     found = ops.map(block, ops.arange(blocks.count))
     whole = (blocks.all_rows, blocks.all_heads)
     return tree.map_structure(
-        lambda x: ops.reshape(x, (*whole, *_tail(x, 3))), found
+        lambda x: ops.reshape(x, (*whole, *sizes(x, 3))), found
     )
-
-
-def _tail(array: Any, first: int) -> tuple[Any, ...]:
-    """The sizes of an array's axes from one on, for a reshape."""
-    sizes = array.shape[first:]
-    if sum(size is None for size in sizes) > 1:
-        return ops.shape(array)[first:]
-    return tuple(-1 if size is None else size for size in sizes)
 
 
 def _either(condition: Any, then: Any, otherwise: Any) -> Any:
@@ -370,7 +362,7 @@ class SelfAttention(ConfiguredLayer):
             kept = self.dropout.draw((*ops.shape(query)[:3], ops.shape(key)[2]))
         context = attend(query, key, value, adder, kept, self.dropout.scale)
         context = ops.transpose(context, (0, 2, 1, 3))
-        size = (*ops.shape(context)[:2], self.config.attention_size)
+        size = (*sizes(context, 0, 2), self.config.attention_size)
         return ops.reshape(context, size)
 
     def _heads(self, hidden: Any, first: int, last: int) -> list[Any]:

@@ -13,6 +13,7 @@ from bert_tf.layers.products import (
     column_sums,
     gelu_product,
     product,
+    sizes,
 )
 
 # One random number of 32 bits decides on two elements, with 16 bits each.
@@ -212,7 +213,7 @@ class ConfiguredLayer(keras.layers.Layer):
             rows = gelu_product(*parts, hidden_act)
         else:
             rows = activate(hidden_act, product(*parts))
-        return ops.reshape(rows, (*ops.shape(inputs)[:-1], kernel.shape[1]))
+        return ops.reshape(rows, (*sizes(inputs, 0, -1), kernel.shape[1]))
 
     def get_config(self) -> dict[str, Any]:
         """The constructor arguments as plain data."""
@@ -370,4 +371,4 @@ def normalise(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
         return x * gamma + beta, gradient
 
     rows = ops.reshape(inputs, (-1, size))
-    return ops.reshape(rows_normalised(rows, gamma, beta), ops.shape(inputs))
+    return ops.reshape(rows_normalised(rows, gamma, beta), sizes(inputs, 0))

@@ -16,6 +16,18 @@ _ROOT_HALF = math.sqrt(0.5)
 _ROOT_PI_INVERSE = 1 / math.sqrt(math.pi)
 
 
+def sizes(array: Any, first: int, last: int | None = None) -> tuple[Any, ...]:
+    """The sizes of an array's axes from one to before another, for a reshape.
+
+    -1 is the one that is known at run time only; what asks for it then are
+    five operations of a graph.
+    """
+    known = array.shape[first:last]
+    if sum(size is None for size in known) > 1:
+        return tuple(ops.shape(array)[first:last])
+    return tuple(-1 if size is None else size for size in known)
+
+
 def after(tensor: Any, upstream: Any) -> Any:
     """The tensor, for what is to be computed in the backward pass alone.
 
