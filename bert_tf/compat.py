@@ -106,15 +106,15 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
         gradient, which takes what arrives for these, an array or a sequence
         of them, and gives those of the arguments.
     """
+    on_tensorflow = keras.backend.backend() == "tensorflow"
 
     def with_gradient(*args: Any) -> tuple[Any, Callable[..., Any]]:
         outputs, gradient = function(*args)
-        several = isinstance(outputs, list | tuple)
+        # As TensorFlow hands those of several outputs over.
+        one_by_one = on_tensorflow and isinstance(outputs, list | tuple)
 
-        # TensorFlow hands those of several outputs over one by one.
         def from_outputs(*upstream: Any) -> Any:
-            together = several and len(upstream) == len(outputs)
-            return gradient(upstream if together else upstream[0])
+            return gradient(upstream if one_by_one else upstream[0])
 
         return outputs, from_outputs
 
@@ -123,7 +123,7 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any) -> Any:
         outputs = inner(*args)
-        if keras.backend.backend() == "tensorflow":
+        if on_tensorflow:
             _leave_gradient_to_graph(outputs)
         return outputs
 

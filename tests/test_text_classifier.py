@@ -195,6 +195,23 @@ def test_the_users_own_compilation_stays(folder):
         np.testing.assert_array_equal(weight, array)
 
 
+def test_an_optimizer_is_built_once(folder):
+    """One of the user's own may make its state anew when it is built again."""
+    built = []
+
+    class Counting(keras.optimizers.SGD):
+        def build(self, variables):
+            built.append(len(variables))
+            super().build(variables)
+
+    model = classifier(folder)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(Counting(1e-3), loss, run_eagerly=True)
+    for _ in range(2):
+        model.fit(TEXTS[:8], NAMES[:8], verbose=0)
+    assert built == [len(model.trainable_variables)]
+
+
 def test_the_rate_falls_where_the_number_of_steps_is_known(
     folder, monkeypatch, capfd
 ):

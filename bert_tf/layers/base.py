@@ -44,9 +44,8 @@ class Dropout(keras.layers.Dropout):
 
     def draw(self, shape: tuple[Any, ...]) -> Any:
         """Which elements are left this time, bool of a shape."""
-        size = math.prod(axis for axis in shape if isinstance(axis, int))
-        for axis in shape:
-            size = size if isinstance(axis, int) else size * axis
+        # Of known sizes first, whose product is no operation of a graph.
+        size = math.prod(sorted(shape, key=lambda a: not isinstance(a, int)))
         numbers = keras.random.randint(
             ((size + 1) // 2, 1),
             -(2**31),

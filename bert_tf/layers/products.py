@@ -19,8 +19,8 @@ _ROOT_PI_INVERSE = 1 / math.sqrt(math.pi)
 def sizes(array: Any, first: int, last: int | None = None) -> tuple[Any, ...]:
     """The sizes of an array's axes from one to before another, for a reshape.
 
-    -1 is the one that is known at run time only; what asks for it then are
-    five operations of a graph.
+    -1 stands for one that is known at run time only, where there is but one:
+    asking for it takes five operations of a graph.
     """
     known = array.shape[first:last]
     if sum(size is None for size in known) > 1:

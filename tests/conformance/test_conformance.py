@@ -5,6 +5,7 @@ has one. The weights hold distinct values, so that a pair exchanged on the way
 through a file is seen.
 """
 
+import functools
 import inspect
 import json
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from model_helpers import OF_BERT, fill, numpy, pretraining_batch, small_config
 
 import bert_tf
 from bert_tf import layers
+from bert_tf.compat import sum_over_replicas
 from bert_tf.encoders import BertEncoder, DistilBertEncoder, ElectraEncoder
 from bert_tf.models import (
     bert_classifier,
@@ -407,8 +409,7 @@ def test_two_replicas_are_one(name) -> None:
         )
 
     def replica(inputs):
-        context = tf.distribute.get_replica_context()
-        return context.all_reduce("SUM", gradients_of(model, inputs))
+        return sum_over_replicas(gradients_of(model, inputs))
 
     inputs = {k: half(v) for k, v in CASES[name][1].items()}
     two = tf.function(lambda: strategy.run(replica, (inputs,)))()
@@ -439,6 +440,7 @@ def test_every_public_layer_model_and_objective_has_a_case() -> None:
     assert public_names() | objectives == cases
 
 
+@functools.cache
 def trained(name: str, replicas: int, slices: int) -> tuple[list, float]:
     """The weights after a step on an objective, and its loss."""
     objective = OBJECTIVES[name]
@@ -468,12 +470,20 @@ def trained(name: str, replicas: int, slices: int) -> tuple[list, float]:
     return [numpy(w) for w in model.weights], sum(losses)
 
 
+@pytest.mark.parametrize(
+    ("replicas", "slices"),
+    [
+        (2, 2),
+        pytest.param(2, 1, marks=pytest.mark.slow),
+        pytest.param(1, 2, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_an_objective_over_replicas_and_slices_is_that_of_the_batch(
-    name,
+    name, replicas, slices
 ) -> None:
     weights, loss = trained(name, 1, 1)
-    others, other_loss = trained(name, 2, 2)
+    others, other_loss = trained(name, replicas, slices)
     np.testing.assert_allclose(other_loss, loss, rtol=1e-5)
     for left, right in zip(others, weights, strict=True):
         np.testing.assert_allclose(left, right, atol=1e-5)
