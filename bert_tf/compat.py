@@ -92,7 +92,7 @@ def in_cpu_graph() -> bool:
 
 
 def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`keras.ops.custom_gradient`, alike on all backends, whose graphs go.
+    """`keras.ops.custom_gradient`, alike on all backends, with graphs freed.
 
     For each call in a graph TensorFlow registers a gradient that holds the
     graph, and never forgets it: a process that traces models again and again

@@ -232,7 +232,7 @@ class TextClassifier(keras.Model):
             self._compile_for_classes(
                 self._optimizer(steps * max(epochs - initial_epoch, 1))
             )
-        # Its variables made within the first step take a fifth longer to it.
+        # Variables that are made in the first step make that a fifth longer.
         if not self.optimizer.built:
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
