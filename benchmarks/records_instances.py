@@ -95,11 +95,11 @@ def ours(
 ) -> None:
     """Instances and records as the shard workers make them."""
     recipe = RecordsRecipe(static_masking=passes > 1, dupe_factor=passes)
-    made = make_instances(documents, len(documents), recipe, "0")
+    made = make_instances(documents, len(documents), recipe, 3, "0")
     if recipe.static_masking:
         records = static_records(documents.ids, made, recipe, vocabulary, "0")
     else:
-        records = plain_records(documents.ids, made, vocabulary)
+        records = plain_records(documents.ids, made, vocabulary.packing)
     write_records(path, records)
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import keras
 import numpy as np
@@ -25,7 +25,7 @@ from bert_tf.text.packing_graph import SentencePacker
 from bert_tf.text.text_batches import TextBatches, split_rows
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.vocabulary import SpecialTokens, Vocabulary
 
 # By its name it is known, in a file of Keras too, that `fit` makes it anew.
 _OF_FIT = "adamw_of_fit"
@@ -167,7 +167,7 @@ class TextClassifier(keras.Model):
     @property
     def tokenizer(self) -> BertTokenizer:
         """What turns texts into ids."""
-        return self.pack.tokenizer
+        return cast(BertTokenizer, self.pack.tokenizer)
 
     @property
     def max_seq_length(self) -> int:
@@ -317,6 +317,7 @@ class TextClassifier(keras.Model):
         return {
             "encoder": keras.saving.serialize_keras_object(self.encoder),
             "vocabulary": list(self.tokenizer.vocabulary.tokens),
+            "special_tokens": list(self.tokenizer.vocabulary.special),
             "tokenizer": rules | {"added_tokens": [*rules["added_tokens"]]},
             "split_special_tokens": self.tokenizer.split_special_tokens,
             "labels": list(self.labels),
@@ -334,7 +335,11 @@ class TextClassifier(keras.Model):
         """Builds the model from what `get_config` returned."""
         config = dict(config)
         tokenizer = BertTokenizer.from_config(
-            Vocabulary(config.pop("vocabulary")),
+            Vocabulary(
+                config.pop("vocabulary"),
+                # Files of before the key existed have a BERT's.
+                special=SpecialTokens(*config.pop("special_tokens", ())),
+            ),
             TokenizerConfig.from_dict(config.pop("tokenizer")),
             config.pop("split_special_tokens"),
         )

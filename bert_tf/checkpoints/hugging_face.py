@@ -57,11 +57,6 @@ from bert_tf.recipe import read_json_object
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
 from bert_tf.text.vocabulary import (
-    CLS,
-    MASK,
-    PAD,
-    SEP,
-    UNK,
     VOCABULARY_FILE,
     Vocabulary,
 )
@@ -457,11 +452,7 @@ def _write_tokenizer(
         "tokenizer_class": "BertTokenizer",
         **tokenizer.to_dict(vocabulary),
         "model_max_length": checkpoint.config.max_position_embeddings,
-        "pad_token": PAD,
-        "unk_token": UNK,
-        "cls_token": CLS,
-        "sep_token": SEP,
-        "mask_token": MASK,
+        **vocabulary.special.to_dict(),
     }
     _write_json(folder / TOKENIZER_CONFIG_FILE, values)
     # transformers adds the tokens of tokenizer_config.json behind.
@@ -469,7 +460,9 @@ def _write_tokenizer(
     added = {token.content for token in checkpoint.added_tokens}
     while tokens[-1] in added:
         tokens.pop()
-    Vocabulary(tokens).save(folder / VOCABULARY_FILE)
+    Vocabulary(tokens, special=vocabulary.special).save(
+        folder / VOCABULARY_FILE
+    )
 
 
 def _write_json(path: pathlib.Path, values: Mapping[str, Any]) -> None:

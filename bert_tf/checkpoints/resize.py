@@ -25,6 +25,8 @@ def replace_vocabulary(
 ) -> tuple[Checkpoint, str]:
     """Gives a checkpoint another vocabulary, rows copied by token.
 
+    A special token takes the row of the old one of the same use.
+
     The row of a token that the old vocabulary lacks, and its bias in the masked
     LM head, are the means of those of the pieces that it was split into (Gee et
     al. 2022, Fast Vocabulary Transfer). Where it was [UNK], or is a name in
@@ -40,10 +42,12 @@ def replace_vocabulary(
             f"{checkpoint.source}: has no vocabulary, so its rows cannot be "
             "copied by token."
         )
-    old_ids = checkpoint.vocabulary.ids
-    sources = _old_pieces(checkpoint.vocabulary, vocabulary.tokens)
+    old = checkpoint.vocabulary
+    special = dict(zip(vocabulary.special, old.special, strict=True))
+    tokens = [special.get(token, token) for token in vocabulary.tokens]
+    sources = _old_pieces(old, tokens)
     is_drawn = np.array([not pieces for pieces in sources])
-    copied = sum(token in old_ids for token in vocabulary.tokens)
+    copied = sum(token in old.ids for token in tokens)
     drawn = int(is_drawn.sum())
     old_rows = checkpoint.config.vocab_size
     config = dataclasses.replace(checkpoint.config, vocab_size=len(vocabulary))

@@ -41,7 +41,8 @@ from bert_tf.text.tokenizer_config import (
     TokenizerConfig,
     read_tokenizer_config,
 )
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.tokenizer_files import vocabulary_of_file
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
 
 _LABELLED = (CLASSIFIER, TOKEN_CLASSIFIER)
 
@@ -260,7 +261,7 @@ def _with_vocabulary(
                 "the one it was trained with as `vocab_file`."
             )
         return checkpoint
-    vocabulary = Vocabulary.from_file(vocab_file)
+    vocabulary = vocabulary_of_file(pathlib.Path(vocab_file))
     rows = checkpoint.config.vocab_size
     if checkpoint.vocabulary == vocabulary and len(vocabulary) == rows:
         return checkpoint
@@ -293,6 +294,11 @@ def _say_what_is_odd(checkpoint: Checkpoint, to: str) -> None:
             "are never used; `lower_case`=False changes that"
         )
     if to == "google_tf1":
+        if vocabulary and vocabulary.special != SPECIAL_TOKENS:
+            _say(
+                f"special tokens: {' '.join(vocabulary.special)}; Google's "
+                f"code looks for {' '.join(SPECIAL_TOKENS)}"
+            )
         if added := checkpoint.added_tokens:
             _say(
                 f"added tokens: {len(added)} ({added[0].content!r} first) keep "

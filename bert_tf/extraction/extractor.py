@@ -19,6 +19,7 @@ from bert_tf.text.given_texts import Parts, Text, text_parts
 from bert_tf.text.packing import (
     EncodedRows,
     TokenIds,
+    Tokenizer,
     batches_by_length,
     pack_rows,
     ragged_range,
@@ -173,7 +174,7 @@ class Extractor:
     def __init__(
         self,
         encoder: BertEncoder,
-        tokenizer: BertTokenizer,
+        tokenizer: Tokenizer,
         settings: Settings,
     ):
         config = encoder.config
@@ -256,13 +257,15 @@ class Extractor:
     def _groups(self, texts: Iterable[Text]) -> Iterator[list[Parts]]:
         by_token = self.settings.pooling == TOKENS
         vector = 4 * self.encoder.config.hidden_size * len(self._layers)
+        special = self.tokenizer.packing.num_special(2)
+        longest = self.max_seq_length
         group: list[Parts] = []
         characters = size = 0
         for number, text in enumerate(texts):
             parts = text_parts(text, f"texts[{number}]")
             length = sum(map(len, parts))
             # Few texts have more tokens than characters.
-            most = min(length + 3, self.max_seq_length) if by_token else 1
+            most = min(length + special, longest) if by_token else 1
             characters += length
             size += most * vector
             is_full = characters > _CHARACTERS or size > _BYTES
@@ -286,7 +289,8 @@ class Extractor:
         if is_pair.any():
             sides.append([parts[-1] * (len(parts) - 1) for parts in texts])
         ids, offsets = self._tokenized(sides)
-        room = self.max_seq_length - 2 - is_pair
+        special = self.tokenizer.packing.num_special
+        room = self.max_seq_length - np.where(is_pair, special(2), special(1))
         kept = truncate(ids[0], ids[1] if is_pair.any() else None, room)
         rows = pack_rows(
             np.arange(len(texts)), *kept, len(texts), self.tokenizer, is_pair
@@ -308,11 +312,12 @@ class Extractor:
                 f"texts[{first}]: is a pair, and the model's type_vocab_size "
                 f"is {types}, so it cannot tell the two texts apart."
             )
-        if self.max_seq_length < 4:
+        least = self.tokenizer.packing.num_special(2) + 1
+        if self.max_seq_length < least:
             raise UserError(
                 f"max_seq_length={self.max_seq_length}: texts[{first}] is a "
-                "pair, which needs at least 4 ([CLS], [SEP], [SEP] and one "
-                "token)."
+                f"pair, which needs at least {least}, for special tokens and "
+                "one other."
             )
 
     def _tokenized(
@@ -409,12 +414,11 @@ def _row_offsets(
 ) -> np.ndarray:
     """Offsets of the rows' tokens in their own texts, int32 [T, 2]."""
     place = ragged_range(rows.lengths)
-    first = np.repeat(rows.first, rows.lengths)
-    length = np.repeat(rows.lengths, rows.lengths)
-    is_word = (
-        (place > 0) & (place < first - 1),
-        (place >= first) & (place < length - 1),
-    )
+    is_word = [
+        (place >= np.repeat(begin, rows.lengths))
+        & (place < np.repeat(end, rows.lengths))
+        for begin, end in rows.bounds
+    ]
     found = np.full((len(place), 2), NOWHERE, np.int32)
     # A row without a second text has no place for it either.
     for where, side, given in zip(is_word, texts, offsets, strict=False):

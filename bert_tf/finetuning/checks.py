@@ -18,16 +18,13 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from bert_tf.errors import excerpt
 from bert_tf.finetuning.data.examples import Example
-
-if TYPE_CHECKING:
-    # TensorFlow takes seconds to import, and a report needs none of it.
-    from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.packing import Tokenizer
 
 # Kinds of findings that are not about one split alone, and what a split's own
 # begin with. A remark is what something should be done about.
@@ -291,7 +288,7 @@ def lengths_shown(lengths: Mapping[str, int]) -> str:
 
 
 def count_tokens(
-    examples: Sequence[Example], max_seq_length: int, tokenizer: "BertTokenizer"
+    examples: Sequence[Example], max_seq_length: int, tokenizer: Tokenizer
 ) -> dict[str, Any]:
     """Lengths in tokens, what will be truncated, and the share of [UNK]."""
     vocabulary = tokenizer.vocabulary
@@ -316,8 +313,7 @@ def count_tokens(
         if len(rows):
             some = [texts[row] for row in rows]
             unknown_words.update(_unknown_words(some, tokenizer))
-    # [CLS], and a [SEP] behind each text.
-    lengths = pieces + 1 + len(columns)
+    lengths = pieces + tokenizer.packing.num_special(len(columns))
     truncated = int(np.sum(lengths > max_seq_length))
     return {
         "percentiles": percentiles(lengths),
@@ -331,9 +327,7 @@ def count_tokens(
     }
 
 
-def _unknown_words(
-    texts: list[str], tokenizer: "BertTokenizer"
-) -> Iterator[str]:
+def _unknown_words(texts: list[str], tokenizer: Tokenizer) -> Iterator[str]:
     """The words that become [UNK], as the texts have them."""
     ids, begins, ends = tokenizer.tokenize_with_offsets(texts)
     flat, counts = ids.values.numpy(), np.diff(ids.row_splits.numpy())

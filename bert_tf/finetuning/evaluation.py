@@ -14,7 +14,7 @@ from bert_tf.finetuning.batches import prediction_batches
 from bert_tf.finetuning.rows import ExampleRows, Outputs, Rows
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.progress import Progress
-from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.packing import Tokenizer
 from bert_tf.training.history import write_numbers
 from bert_tf.training.strategies import (
     cluster_of,
@@ -133,7 +133,7 @@ class Scorer:
 
     task: Task
     config: Any
-    tokenizer: BertTokenizer
+    tokenizer: Tokenizer
     predictor: Predictor
 
     def predict(self, split: Split) -> Any:

@@ -18,6 +18,7 @@ from bert_tf.files import write_text
 from bert_tf.finetuning.task import Task, TaskConfig
 from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.recipe import check_kind, read_json_object
+from bert_tf.text.packing import Tokenizer
 from bert_tf.text.tokenizer import BertTokenizer
 
 TASK_FILE = "task.json"
@@ -26,7 +27,7 @@ TASK_FILE = "task.json"
 def save_model(
     folder: str | os.PathLike,
     model: TaskModel,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
     config: TaskConfig,
     base: Checkpoint | None = None,
 ) -> None:

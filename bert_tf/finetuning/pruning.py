@@ -30,6 +30,7 @@ from bert_tf.finetuning.recipe import FinetuningRecipe, PruningSettings
 from bert_tf.finetuning.task import Split, Task, TaskTemplate
 from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.sharing.model_card import CardScore, ModelCard
+from bert_tf.text.packing import Tokenizer
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.training.history import (
     errors_become_warnings,
@@ -191,7 +192,7 @@ def _card_scores(
 def _scorer(
     task: Task,
     config: Any,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
     model: TaskModel,
     batch_size: int,
 ) -> Scorer:

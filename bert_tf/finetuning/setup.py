@@ -24,6 +24,7 @@ from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.progress import log
+from bert_tf.text.packing import Tokenizer
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.training.run_folder import digest
 
@@ -48,7 +49,7 @@ class TrainingData:
 
     task: Task
     initial: Checkpoint
-    tokenizer: BertTokenizer
+    tokenizer: Tokenizer
     config: Any
     train: Split
     dev: Mapping[str, Split]
@@ -120,7 +121,7 @@ def open_initial(recipe: FinetuningRecipe) -> tuple[Checkpoint, BertTokenizer]:
 
 
 def load_and_check(
-    task: Task, recipe: FinetuningRecipe, tokenizer: BertTokenizer
+    task: Task, recipe: FinetuningRecipe, tokenizer: Tokenizer
 ) -> ExaminedData:
     """Reads the training and dev rows and prints the data doctor's lines."""
     dev = task.splits(task.dev_splits, recipe)
@@ -137,7 +138,7 @@ def prepare_training(
     task: Task,
     recipe: FinetuningRecipe,
     initial: Checkpoint,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
     output_dir: pathlib.Path,
 ) -> TrainingData:
     """Reads and encodes the training and dev rows, in the run's folder."""

@@ -25,11 +25,11 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.checks import Examination
 from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.rows import Outputs, Rows
+from bert_tf.text.packing import Tokenizer
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
     from bert_tf.finetuning.task_model import TaskModel
-    from bert_tf.text.tokenizer import BertTokenizer
 
 Examples = TypeVar("Examples")
 Config = TypeVar("Config", bound="TaskConfig")
@@ -197,7 +197,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     def examine(
         self,
         recipe: Any,
-        tokenizer: "BertTokenizer",
+        tokenizer: Tokenizer,
         splits: Mapping[str, Examples],
     ) -> Examination:
         """Examines the training and dev rows: the data doctor.
@@ -226,7 +226,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     def encode(
         self,
         examples: Examples,
-        tokenizer: "BertTokenizer",
+        tokenizer: Tokenizer,
         config: Config,
         labelled: bool = False,
     ) -> Rows:
@@ -292,7 +292,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         self,
         outputs: Outputs,
         split: Split,
-        tokenizer: "BertTokenizer",
+        tokenizer: Tokenizer,
         config: Config,
     ) -> Prediction:
         """Turns outputs into predictions.

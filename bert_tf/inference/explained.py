@@ -24,7 +24,7 @@ from bert_tf.serving.sentences import SentenceModel
 from bert_tf.serving.span import SpanModel
 from bert_tf.serving.tags import TagModel, WordFinder, places
 from bert_tf.serving.text_model import Answer, TextModel, encoder_of
-from bert_tf.text.packing import TokenIds
+from bert_tf.text.packing import TokenIds, Tokenizer
 from bert_tf.text.packing_graph import (
     most_context,
     pack_rows,
@@ -33,7 +33,6 @@ from bert_tf.text.packing_graph import (
     token_ids,
     truncate,
 )
-from bert_tf.text.tokenizer import BertTokenizer
 
 LOG_ODDS, SCORE = "log odds", "score"
 # Tokens, padding included, that go through a model at a time.
@@ -126,7 +125,7 @@ class _Texts:
 
     def __init__(
         self,
-        tokenizer: BertTokenizer,
+        tokenizer: Tokenizer,
         find_words: WordFinder,
         texts: Mapping[str, str],
         num_before: int = 0,
@@ -304,7 +303,8 @@ def _of_span(
                 f"`target`={excerpt(target)}: is longer than what the model "
                 "reads at a time."
             )
-        shift = int((rows[0].count + 2 - windows.offset)[window])
+        before = served.tokenizer.packing.before_second(rows[0].count)
+        shift = int((before - windows.offset)[window])
         places_of = begin + shift, stop - 1 + shift
 
     def measure(logits: tf.Tensor) -> tf.Tensor:
@@ -346,7 +346,8 @@ def _of_tags(
             "a word of it."
         )
     windows, read = served.rows(first.tokens)
-    asked = places(first.found, first.tokens, windows).numpy()
+    before = len(served.tokenizer.packing.begin)
+    asked = places(first.found, first.tokens, windows, before).numpy()
     # The words whose first tokens these are, in the window of the first one.
     words = np.unique(first.owner[begin:stop])
     window = int(asked[words[0], 0])
@@ -396,7 +397,7 @@ def _of_choice(
     rows = truncate(
         take(first.tokens, tf.zeros(len(given), tf.int32)),
         second.tokens,
-        served.max_seq_length - 3,
+        served.max_seq_length - served.tokenizer.packing.num_special(2),
     )
 
     def measure(logits: tf.Tensor) -> tf.Tensor:
@@ -421,8 +422,9 @@ def _inputs(
     """The encoder's inputs of rows."""
     first, second = rows
     assert first is not None
-    length = tf.reduce_max(row_lengths(first, second))
-    return pack_rows(first, second, served.tokenizer.vocabulary, length)
+    packing = served.tokenizer.packing
+    length = tf.reduce_max(row_lengths(first, second, packing))
+    return pack_rows(first, second, packing, length)
 
 
 def _subject(
@@ -435,10 +437,10 @@ def _subject(
     measure: Callable[[tf.Tensor], tf.Tensor],
 ) -> Subject:
     """A subject of rows of one or two texts."""
-    inputs = _inputs(served, rows)
+    inputs, packing = _inputs(served, rows), served.tokenizer.packing
     owner = np.full(inputs["input_ids"].shape, -1)
     for number, places_of_row in enumerate(owner):
-        begin = 1
+        begin = len(packing.begin)
         for texts, read in zip((first, second), rows, strict=True):
             if texts is None or read is None:
                 continue
@@ -446,7 +448,7 @@ def _subject(
             places_of_row[begin : begin + count] = texts.owner[
                 start : start + count
             ]
-            begin += count + 1
+            begin += count + len(packing.middle)
     return Subject(
         {**first.texts, **(second.texts if second else {})},
         (*first.words, *(second.words if second else ())),

@@ -31,7 +31,7 @@ from bert_tf.serving.text_model import (
     encoder_of,
 )
 from bert_tf.sources import local_folder
-from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.packing import Tokenizer
 from bert_tf.training.recipe import PRECISIONS
 
 Texts = str | Iterable[str]
@@ -96,7 +96,7 @@ class LoadedModel:
         return encoder_of(self.served.model)
 
     @property
-    def tokenizer(self) -> BertTokenizer:
+    def tokenizer(self) -> Tokenizer:
         """What turns texts into ids."""
         return self.served.tokenizer
 

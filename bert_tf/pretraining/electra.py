@@ -32,9 +32,9 @@ from bert_tf.pretraining.objective import ReplacedTokenDetection
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.progress import log
 from bert_tf.sources import local_folder
+from bert_tf.text.packing import Tokenizer
 
 if TYPE_CHECKING:
-    from bert_tf.text.tokenizer import BertTokenizer
     from bert_tf.training.step import Objective
 
 # Of a model folder.
@@ -266,9 +266,7 @@ class ElectraPretrainer(BertPretrainer):
         named = {n: w for n, w in named.items() if "/pooler/" not in n}
         return named | masked_lm_weights(self.masked_lm)
 
-    def save_beside(
-        self, folder: pathlib.Path, tokenizer: "BertTokenizer"
-    ) -> None:
+    def save_beside(self, folder: pathlib.Path, tokenizer: Tokenizer) -> None:
         """Writes the generator as a model folder into `folder`/generator."""
         place = folder / GENERATOR
         place.mkdir(exist_ok=True)

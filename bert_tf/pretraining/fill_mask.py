@@ -16,10 +16,8 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.models import restore
 from bert_tf.pretraining.pretrainer import BertPretrainer
-from bert_tf.text.packing import TokenIds, pack_rows, tokenize_texts
+from bert_tf.text.packing import TokenIds, Tokenizer, pack_rows, tokenize_texts
 from bert_tf.text.tokenizer import BertTokenizer
-
-MASK = "[MASK]"
 
 
 class Candidate(NamedTuple):
@@ -40,7 +38,7 @@ class MaskFiller:
       UserError: the model is causal, or the tokenizer is another one's.
     """
 
-    def __init__(self, model: BertPretrainer, tokenizer: BertTokenizer):
+    def __init__(self, model: BertPretrainer, tokenizer: Tokenizer):
         _refuse_causal(f"the model {model.name!r}", model.config)
         # Some models have rows to spare, to make a round number.
         if len(tokenizer.vocabulary) > model.config.vocab_size:
@@ -80,7 +78,8 @@ class MaskFiller:
         """Returns the `top_k` best tokens for each [MASK] of a text.
 
         Args:
-          text: any text with at least one "[MASK]" in it.
+          text: any text with at least one "[MASK]" in it, or what the
+            vocabulary calls it.
           top_k: candidates for each mask.
 
         Returns:
@@ -117,17 +116,18 @@ class MaskFiller:
         vocabulary = self.tokenizer.vocabulary
         if not isinstance(text, str):
             raise UserError(f"text is {text!r}; it takes one string.")
-        parts = text.split(MASK)
+        mask = vocabulary.special.mask
+        parts = text.split(mask)
         if len(parts) == 1:
-            raise UserError(f"{text!r}: holds no {MASK}.")
+            raise UserError(f"{text!r}: holds no {mask}.")
         pieces = tokenize_texts(parts, self.tokenizer)
         ids = np.insert(pieces.ids, pieces.begin[1:], vocabulary.mask_id)
-        length = len(ids) + 2
+        length = len(ids) + self.tokenizer.packing.num_special(1)
         longest = self.model.config.max_position_embeddings
         if length > longest:
             raise UserError(
-                f"the text has {length} tokens with [CLS] and [SEP]; this "
-                f"model takes {longest} (max_position_embeddings)."
+                f"the text has {length} tokens with special ones; this model "
+                f"takes {longest} (max_position_embeddings)."
             )
         first = np.zeros(1, np.int64)
         whole = TokenIds(ids, first, np.array([len(ids)]))

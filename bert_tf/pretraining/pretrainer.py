@@ -36,9 +36,9 @@ from bert_tf.pretraining.objective import (
     ObjectiveTraits,
     PretrainingObjective,
 )
+from bert_tf.text.packing import Tokenizer
 
 if TYPE_CHECKING:
-    from bert_tf.text.tokenizer import BertTokenizer
     from bert_tf.training.step import Objective
 
 # What the records must hold for a head to be trained.
@@ -338,9 +338,7 @@ class BertPretrainer(PartlyTrained):
             named[f"{at}/output_bias"] = Weight(follows.output_bias)
         return named
 
-    def save_beside(
-        self, folder: pathlib.Path, tokenizer: "BertTokenizer"
-    ) -> None:
+    def save_beside(self, folder: pathlib.Path, tokenizer: Tokenizer) -> None:
         """Writes what a model folder has no place for into it."""
 
     def load_beside(self, folder: pathlib.Path) -> None:

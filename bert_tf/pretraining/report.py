@@ -14,7 +14,6 @@ from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.records.dataset import held_out_batches, training_batches
 from bert_tf.records.folder import RecordFolder
 from bert_tf.sharing.model_card import CardScore, ModelCard
-from bert_tf.text.vocabulary import MASK
 from bert_tf.training.history import (
     LEARNING_CURVE,
     History,
@@ -117,12 +116,13 @@ def report(
     loop: TrainingLoop,
     folder: RecordFolder,
     config: BertConfig,
-    fills_masks: bool,
+    mask: str | None,
 ) -> PretrainingResult:
     """Scores the finished model, beside guessing by frequency.
 
     Writes results.json, learning_curve.png and README.md, and prints the
-    scores. `folder` holds the records of the last phase.
+    scores. `folder` holds the records of the last phase; `mask` is the mask
+    token of a model that fills masks.
     """
     _, speeds = history.series("sequences_per_second")
     speed = speeds[-1] if speeds else 0.0
@@ -151,7 +151,7 @@ def report(
         print(f"the curves are in {output_dir / LEARNING_CURVE}", flush=True)
     with errors_become_warnings("the model card", output_dir):
         scores = _card_scores(held_out, task, baseline)
-        card = _card(recipe, folder, config, fills_masks, scores)
+        card = _card(recipe, folder, config, mask, scores)
         card.write(output_dir)
     return PretrainingResult(held_out, baseline, speed)
 
@@ -185,7 +185,7 @@ def _card(
     recipe: PretrainingRecipe,
     folder: RecordFolder,
     config: BertConfig,
-    fills_masks: bool,
+    mask: str | None,
     scores: Sequence[CardScore],
 ) -> ModelCard:
     """What README.md says of the model."""
@@ -194,9 +194,9 @@ def _card(
         summary=f"BERT of {config.num_hidden_layers} layers of "
         f"{config.hidden_size}, pre-trained with "
         f"{pathlib.PurePath(recipe.objective).name}",
-        pipeline_tag="fill-mask" if fills_masks else "feature-extraction",
-        question={"text": f"Paris is in {MASK}." if fills_masks else "Paris."},
-        signature="fill_mask" if fills_masks else "embed",
+        pipeline_tag="fill-mask" if mask else "feature-extraction",
+        question={"text": f"Paris is in {mask}." if mask else "Paris."},
+        signature="fill_mask" if mask else "embed",
         init_from=recipe.init_from,
         num_rows={
             "training": folder.num_records,

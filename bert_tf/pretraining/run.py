@@ -46,7 +46,7 @@ from bert_tf.records.dataset import (
 )
 from bert_tf.records.folder import RecordFolder
 from bert_tf.sources import local_folder
-from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.packing import Tokenizer
 from bert_tf.training.cluster import DEFAULT_DEVICES, Devices
 from bert_tf.training.loop import Phase, TrainingLoop
 from bert_tf.training.run_folder import (
@@ -205,8 +205,9 @@ def _run(
         history = loop.run()
         save(output_dir)
         fills_masks = MASKED_LM in heads - left_out and not config.causal
+        mask = vocabulary.special.mask if fills_masks else None
         return report(
-            recipe, output_dir, history, loop, folders[-1], config, fills_masks
+            recipe, output_dir, history, loop, folders[-1], config, mask
         )
 
 
@@ -258,7 +259,7 @@ def _head_arrays(
 
 def _save_model(
     model: BertPretrainer,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
     left_out: Iterable[str],
     folder: pathlib.Path,
 ) -> None:

@@ -20,7 +20,7 @@ from bert_tf.text.tokenizer_config import (
     TokenizerConfig,
     read_tokenizer_config,
 )
-from bert_tf.text.tokenizer_files import require_vocabulary
+from bert_tf.text.tokenizer_files import vocabulary_of_file
 from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 from bert_tf.training.run_folder import digest
 
@@ -111,8 +111,9 @@ def choose_tokenizer(
             raise UserError(
                 f"{name}: another vocabulary than that of {first}{hint}."
             )
-        theirs = other_config.to_dict(vocabulary)
-        for key, value in config.to_dict(vocabulary).items():
+        theirs = other_config.to_dict(other) | other.special.to_dict()
+        ours = config.to_dict(vocabulary) | vocabulary.special.to_dict()
+        for key, value in ours.items():
             if theirs[key] != value:
                 raise UserError(
                     f"{name}: {key} is {theirs[key]}, and {value} in {first}."
@@ -123,9 +124,8 @@ def choose_tokenizer(
 def _read_vocabulary(
     name: str, path: pathlib.Path
 ) -> tuple[str, Vocabulary, TokenizerConfig]:
-    vocabulary = Vocabulary.from_file(path)
+    vocabulary = vocabulary_of_file(path)
     if path.name == VOCABULARY_FILE:
-        vocabulary = require_vocabulary(path.parent)
         return name, vocabulary, read_tokenizer_config(path.parent, vocabulary)
     return name, vocabulary, TokenizerConfig.of(not vocabulary.looks_cased())
 

@@ -346,6 +346,7 @@ def work_folder(
             _refuse_difference(output_dir, plan, stored)
         remove_partials(output_dir)
         vocabulary.save(work_dir / VOCABULARY_FILE)
+        write_tokenizer_config(work_dir, plan.tokenizer_config, vocabulary)
         plan.save(work_dir / STATE_FILE)
         try:
             yield work_dir

@@ -20,7 +20,7 @@ from bert_tf.records.record_file import (
     encode_example,
     encode_varints,
 )
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.vocabulary import Packing, Vocabulary
 
 # Rows that are worked on together: lists of all would take much memory.
 _ROWS_AT_ONCE = 1024
@@ -126,13 +126,17 @@ def _encoded_pairs(
     ids: np.ndarray,
     instances: Instances,
     order: np.ndarray,
-    vocabulary: Vocabulary,
+    packing: Packing,
 ) -> Iterator[tuple[bytes, bytes]]:
     """The varints of input_ids and of segment_ids of instances, in an order."""
     # The tokens are encoded once; every sequence copies ranges of bytes.
     encoded, offsets = encode_varints(ids)
-    cls, _ = encode_varints(np.array([vocabulary.cls_id]))
-    sep, _ = encode_varints(np.array([vocabulary.sep_id]))
+    begin, middle, end = (
+        encode_varints(np.array(special, np.int64))[0]
+        for special in (packing.begin, packing.middle, packing.end)
+    )
+    before, behind = packing.before_second(0), len(packing.end)
+    second = bytes([packing.second_segment])
     for start in range(0, len(order), _ROWS_AT_ONCE):
         rows = order[start : start + _ROWS_AT_ONCE]
         a_start, a_end = instances.a_start[rows], instances.a_end[rows]
@@ -148,14 +152,14 @@ def _encoded_pairs(
         ):
             yield (
                 b"".join(
-                    (cls, encoded[a:after_a], sep, encoded[b:after_b], sep)
+                    (begin, encoded[a:after_a], middle, encoded[b:after_b], end)
                 ),
-                bytes(length_a + 2) + b"\x01" * (length_b + 1),
+                bytes(length_a + before) + second * (length_b + behind),
             )
 
 
 def plain_records(
-    ids: np.ndarray, instances: Instances, vocabulary: Vocabulary
+    ids: np.ndarray, instances: Instances, packing: Packing
 ) -> Iterator[bytes]:
     """Encodes instances of tokens, [t], without masks and without padding.
 
@@ -164,7 +168,7 @@ def plain_records(
     """
     order = np.arange(len(instances))
     labels = instances.is_random.astype(np.uint8).tobytes()
-    pairs = _encoded_pairs(ids, instances, order, vocabulary)
+    pairs = _encoded_pairs(ids, instances, order, packing)
     for row, (tokens, segments) in enumerate(pairs):
         yield encode_example(
             {
@@ -179,7 +183,7 @@ def packed_records(
     ids: np.ndarray,
     instances: Instances,
     rows: PackedRows,
-    vocabulary: Vocabulary,
+    packing: Packing,
 ) -> Iterator[bytes]:
     """Encodes packed rows without masks and without padding.
 
@@ -190,7 +194,7 @@ def packed_records(
     order = rows.sequences
     lengths, offsets = encode_varints(instances.lengths()[order])
     labels = instances.is_random[order].astype(np.uint8).tobytes()
-    pairs = _encoded_pairs(ids, instances, order, vocabulary)
+    pairs = _encoded_pairs(ids, instances, order, packing)
     for start, end in itertools.pairwise(rows.row_starts.tolist()):
         tokens, segments = zip(
             *itertools.islice(pairs, end - start), strict=True
@@ -213,26 +217,31 @@ def _gather_rows(
     instances: Instances,
     rows: slice,
     max_seq_length: int,
-    vocabulary: Vocabulary,
+    packing: Packing,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The input_ids and segment_ids of some instances, int32 [rows, S]."""
     a_start, b_start = instances.a_start[rows], instances.b_start[rows]
-    first_sep = instances.a_end[rows] - a_start + 1
-    second_sep = first_sep + instances.b_end[rows] - b_start + 1
+    end_a = instances.a_end[rows] - a_start + len(packing.begin)
+    begin_b = end_a + len(packing.middle)
+    end_b = begin_b + instances.b_end[rows] - b_start
     numbers, place = np.arange(len(a_start)), np.arange(max_seq_length)
-    after_a = place > first_sep[:, None]
-    source = np.where(
-        after_a, (b_start - first_sep - 1)[:, None], (a_start - 1)[:, None]
-    )
+    in_second = place >= begin_b[:, None]
+    begin_a = a_start - len(packing.begin)
+    source = np.where(in_second, (b_start - begin_b)[:, None], begin_a[:, None])
     source += place
     # Places of no text are written over, or past the end of the row.
     input_ids = ids.take(source, mode="clip").astype(np.int32)
-    input_ids[:, 0] = vocabulary.cls_id
-    input_ids[numbers, first_sep] = vocabulary.sep_id
-    input_ids[numbers, second_sep] = vocabulary.sep_id
-    in_sequence = place <= second_sep[:, None]
-    input_ids[~in_sequence] = vocabulary.pad_id
-    return input_ids, (after_a & in_sequence).astype(np.int32)
+    for start, special in (
+        (np.zeros_like(end_a), packing.begin),
+        (end_a, packing.middle),
+        (end_b, packing.end),
+    ):
+        for number, token in enumerate(special):
+            input_ids[numbers, start + number] = token
+    in_sequence = place < end_b[:, None] + len(packing.end)
+    input_ids[~in_sequence] = packing.pad_id
+    in_second &= in_sequence
+    return input_ids, packing.second_segment * in_second.astype(np.int32)
 
 
 def static_records(
@@ -266,7 +275,7 @@ def static_records(
     for start in range(0, len(instances), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
         input_ids, segment_ids = _gather_rows(
-            ids, instances, rows, width, vocabulary
+            ids, instances, rows, width, vocabulary.packing
         )
         masked = mask_rows(input_ids, lengths[rows], rule, rng)
         yield from layout.encode(

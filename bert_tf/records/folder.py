@@ -38,6 +38,7 @@ from bert_tf.text.tokenizer_config import (
     TokenizerConfig,
     read_tokenizer_config,
 )
+from bert_tf.text.tokenizer_files import require_vocabulary
 from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 
 FORMAT_VERSION = 1
@@ -341,7 +342,7 @@ class RecordFolder:
     def _open_manifest(cls, folder: pathlib.Path) -> Self:
         manifest = Manifest.load(folder)
         recipe = RecordsRecipe.from_json(folder / RECIPE_FILE)
-        vocabulary = Vocabulary.from_file(folder / VOCABULARY_FILE)
+        vocabulary = require_vocabulary(folder)
         if vocabulary.digest() != manifest.vocabulary_digest:
             raise UserError(
                 f"{folder / VOCABULARY_FILE}: not the vocabulary that the "

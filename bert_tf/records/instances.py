@@ -18,16 +18,15 @@ from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.token_blocks import Documents
 from bert_tf.text.packing import truncated_lengths
 
-NUM_SPECIALS = 3
-
 
 @dataclasses.dataclass(frozen=True)
 class Instances:
-    """Sentence pairs: [CLS] A [SEP] B [SEP].
+    """Sentence pairs, A and B.
 
     Attributes:
       a_start, a_end, b_start, b_end: token ranges of A and B, int64 [n].
       is_random: whether B is from another document, bool [n].
+      num_special: special tokens of a pair's row.
       tokens_cut: tokens that truncation left out, or that stood alone where
         no random text may join them.
     """
@@ -37,6 +36,7 @@ class Instances:
     b_start: np.ndarray
     b_end: np.ndarray
     is_random: np.ndarray
+    num_special: int
     tokens_cut: int
 
     def __len__(self) -> int:
@@ -45,19 +45,23 @@ class Instances:
     def lengths(self) -> np.ndarray:
         """Sequence lengths with specials, int64 [n]."""
         text = self.a_end - self.a_start + self.b_end - self.b_start
-        return text + NUM_SPECIALS
+        return text + self.num_special
 
 
 class _PairMaker:
     """Makes the pairs of one pool of documents."""
 
     def __init__(
-        self, documents: Documents, recipe: RecordsRecipe, seed: str
+        self,
+        documents: Documents,
+        recipe: RecordsRecipe,
+        num_special: int,
+        seed: str,
     ) -> None:
         # Lists: reading one number of an array takes several times as long.
         self.sentences = documents.sentence_starts.tolist()
         self.documents = documents.document_starts.tolist()
-        self.max_tokens = recipe.max_seq_length - NUM_SPECIALS
+        self.max_tokens = recipe.max_seq_length - num_special
         self.short_seq_prob = recipe.short_seq_prob
         self.random_next_prob = recipe.random_next_prob
         self.rng = random.Random(seed)
@@ -142,7 +146,11 @@ class _PairMaker:
 
 
 def make_instances(
-    documents: Documents, own: int, recipe: RecordsRecipe, seed: str
+    documents: Documents,
+    own: int,
+    recipe: RecordsRecipe,
+    num_special: int,
+    seed: str,
 ) -> Instances:
     """Makes sentence pairs, shuffled.
 
@@ -153,9 +161,10 @@ def make_instances(
       own: text A is taken from the first `own` documents; a random text B may
         come from any other document.
       recipe: lengths, passes and shares.
+      num_special: special tokens of a pair's row.
       seed: decides every choice.
     """
-    maker = _PairMaker(documents, recipe, seed)
+    maker = _PairMaker(documents, recipe, num_special, seed)
     used = np.arange(own)
     if documents.repeats is not None:
         used = np.repeat(used, documents.repeats[:own])
@@ -168,5 +177,11 @@ def make_instances(
     a_start, a_end, b_start, b_end, is_random = columns.reshape(-1, 5).T
     is_random = is_random.astype(bool)
     return Instances(
-        a_start, a_end, b_start, b_end, is_random, maker.tokens_cut
+        a_start,
+        a_end,
+        b_start,
+        b_end,
+        is_random,
+        num_special,
+        maker.tokens_cut,
     )

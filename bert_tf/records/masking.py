@@ -84,7 +84,8 @@ class MaskingRule:
     def from_recipe(cls, recipe: RecordsRecipe, vocabulary: Vocabulary) -> Self:
         """The rule of a recipe over a vocabulary."""
         is_special = np.zeros(len(vocabulary), dtype=bool)
-        is_special[[vocabulary.cls_id, vocabulary.sep_id]] = True
+        packing = vocabulary.packing
+        is_special[[*packing.begin, *packing.middle, *packing.end]] = True
         joins_previous = np.zeros(len(vocabulary), dtype=bool)
         if recipe.whole_word_mask:
             joins_previous[:] = vocabulary.is_continuation

@@ -30,7 +30,8 @@ from bert_tf.records.token_blocks import (
     block_path,
     read_pool,
 )
-from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
+from bert_tf.text.tokenizer_files import require_vocabulary
+from bert_tf.text.vocabulary import Vocabulary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +84,7 @@ class ShardBuilder:
 
     def build(self, job: ShardJob) -> ShardResult:
         """Writes one shard, whole or not at all."""
-        vocabulary = Vocabulary.from_file(self.work_dir / VOCABULARY_FILE)
+        vocabulary = require_vocabulary(self.work_dir)
         documents = self._read_pools(job.pools)
         own = len(documents)
         if job.borrowed_pools:
@@ -122,7 +123,10 @@ def write_shard(
         the number of records and of bytes.
     """
     seed = f"{recipe.seed} {name}"
-    instances = make_instances(documents, own, recipe, seed)
+    packing = vocabulary.packing
+    instances = make_instances(
+        documents, own, recipe, packing.num_special(2), seed
+    )
     lengths = instances.lengths()
     most_sequences, most_predictions = 1, 0
     if recipe.static_masking:
@@ -134,9 +138,9 @@ def write_shard(
         most_sequences = rows.largest_sum(np.ones_like(lengths))
         predictions = predictions_by_length(recipe)[lengths]
         most_predictions = rows.largest_sum(predictions)
-        records = packed_records(documents.ids, instances, rows, vocabulary)
+        records = packed_records(documents.ids, instances, rows, packing)
     else:
-        records = plain_records(documents.ids, instances, vocabulary)
+        records = plain_records(documents.ids, instances, packing)
     count, size = write(name, records)
     return ShardResult(
         name=name,

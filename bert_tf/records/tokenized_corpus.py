@@ -24,7 +24,6 @@ from bert_tf.records.corpus import (
     Block,
     read_blocks,
 )
-from bert_tf.records.instances import NUM_SPECIALS
 from bert_tf.records.plan import RecordsPlan
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.repeats import write_signatures
@@ -100,11 +99,12 @@ def take_block(
         np.concatenate([[0], np.cumsum(lengths)]),
         np.append(block.document_starts, len(lengths)).astype(np.int64),
     ).without_empty()
+    most = recipe.max_seq_length - vocabulary.packing.num_special(2)
     warnings = [
         f"{line.path}, line {line.line}: one sentence of more than "
         f"{LONG_LINE_CHARACTERS:,} characters, "
         f"{lengths[line.sentence]:,} tokens, of which a record keeps at most "
-        f"{recipe.max_seq_length - NUM_SPECIALS}; write one sentence a line."
+        f"{most}; write one sentence a line."
         for line in block.long_lines
     ]
     if warnings and recipe.long_lines == "refuse":

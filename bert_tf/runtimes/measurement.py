@@ -14,7 +14,7 @@ from bert_tf.finetuning.model_folder import read_config
 from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.rows import ExampleRows, Outputs
 from bert_tf.finetuning.task import Split, TaskTemplate
-from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.packing import Tokenizer
 
 Run = Callable[[Mapping[str, np.ndarray]], Outputs]
 # Rows whose time is taken, one at a time, and how often.
@@ -58,7 +58,7 @@ class DevSplit:
         folder: str,
         task: TaskTemplate,
         recipe: FinetuningRecipe,
-        tokenizer: BertTokenizer,
+        tokenizer: Tokenizer,
     ):
         self._task = task.resolve(recipe)
         self._tokenizer = tokenizer

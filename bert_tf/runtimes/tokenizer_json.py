@@ -5,9 +5,9 @@ import pathlib
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
-from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.packing import Tokenizer
 from bert_tf.text.tokenizer_files import TOKENIZER_FILE
-from bert_tf.text.vocabulary import CLS, CONTINUATION, PAD, SEP, UNK
+from bert_tf.text.vocabulary import CONTINUATION, Vocabulary
 
 # As in Google's code.
 _MAX_WORD_CHARACTERS = 200
@@ -15,15 +15,15 @@ _MAX_WORD_CHARACTERS = 200
 
 def write_tokenizer(
     folder: pathlib.Path,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
     max_seq_length: int,
     padded: bool,
 ) -> None:
     """Writes tokenizer.json, which the library tokenizers reads.
 
-    It gives the rows of `SentencePacker`: [CLS] A [SEP], or [CLS] A [SEP] B
-    [SEP], truncated to the longest row. Of a pair that is too long and whose
-    texts are equally long it drops a token of the first, not of the second.
+    It gives the rows of `SentencePacker`, truncated to the longest row. Of a
+    pair that is too long and whose texts are equally long it drops a token of
+    the first, not of the second.
 
     Args:
       folder: takes the file.
@@ -31,11 +31,11 @@ def write_tokenizer(
       max_seq_length: the longest row.
       padded: whether every row is padded to that.
     """
-    ids, rules = tokenizer.vocabulary.ids, tokenizer.config
+    vocabulary, rules = tokenizer.vocabulary, tokenizer.config
     written = tokenizers.Tokenizer(
         models.WordPiece(
-            vocab=dict(ids),
-            unk_token=UNK,
+            vocab=dict(vocabulary.ids),
+            unk_token=vocabulary.special.unk,
             continuing_subword_prefix=CONTINUATION,
             max_input_chars_per_word=_MAX_WORD_CHARACTERS,
         )
@@ -47,9 +47,7 @@ def write_tokenizer(
         lowercase=rules.lower_case,
     )
     written.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    written.post_processor = processors.BertProcessing(
-        (SEP, ids[SEP]), (CLS, ids[CLS])
-    )
+    written.post_processor = _framing(vocabulary)
     for token in rules.added_tokens:
         added = tokenizers.AddedToken(
             token.content,
@@ -62,6 +60,32 @@ def write_tokenizer(
     written.enable_truncation(max_seq_length)
     if padded:
         written.enable_padding(
-            length=max_seq_length, pad_id=ids[PAD], pad_token=PAD
+            length=max_seq_length,
+            pad_id=vocabulary.pad_id,
+            pad_token=vocabulary.special.pad,
         )
     written.save(str(folder / TOKENIZER_FILE))
+
+
+def _framing(vocabulary: Vocabulary) -> processors.TemplateProcessing:
+    """The vocabulary's `packing` as a template."""
+    packing = vocabulary.packing
+
+    def pieces(ids: tuple[int, ...], segment: int) -> list[str]:
+        return [f"{vocabulary.tokens[number]}:{segment}" for number in ids]
+
+    segment = packing.second_segment
+    special = {*packing.begin, *packing.middle, *packing.end}
+    first = [*pieces(packing.begin, 0), "$A:0"]
+    return processors.TemplateProcessing(
+        single=[*first, *pieces(packing.end, 0)],
+        pair=[
+            *first,
+            *pieces(packing.middle, 0),
+            f"$B:{segment}",
+            *pieces(packing.end, segment),
+        ],
+        special_tokens=[
+            (vocabulary.tokens[number], number) for number in sorted(special)
+        ],
+    )

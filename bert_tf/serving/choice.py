@@ -26,11 +26,8 @@ from bert_tf.serving.text_model import (
     TextModel,
     encoder_of,
 )
+from bert_tf.text.packing import Tokenizer
 from bert_tf.text.packing_graph import take, tokenize, truncate
-from bert_tf.text.tokenizer import BertTokenizer
-
-# [CLS], two [SEP] and a token of either text.
-_SHORTEST_ROW = 5
 
 
 class ChoiceModel(TextModel):
@@ -57,15 +54,17 @@ class ChoiceModel(TextModel):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: BertTokenizer,
+        tokenizer: Tokenizer,
         max_seq_length: int = 128,
         start: bool = False,
     ):
         super().__init__(model, encoder_of(model), tokenizer, max_seq_length)
-        if max_seq_length < _SHORTEST_ROW:
+        special = tokenizer.packing.num_special(2)
+        self._room = max_seq_length - special
+        if self._room < 2:
             raise UserError(
-                f"max_seq_length is {max_seq_length}; [CLS], two [SEP] and a "
-                f"token of each text need {_SHORTEST_ROW}."
+                f"max_seq_length is {max_seq_length}; special tokens and one "
+                f"of each text need {special + 2}."
             )
         self._start = start
 
@@ -136,7 +135,7 @@ class ChoiceModel(TextModel):
             first, second = truncate(
                 take(tokenize(self.tokenizer, text), row),
                 tokenize(self.tokenizer, endings),
-                self.max_seq_length - 3,
+                self._room,
             )
         answers = self.compute(first, second, self._score, {"logits": ()})
         with tf.device(HOST):

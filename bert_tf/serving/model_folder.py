@@ -45,6 +45,7 @@ from bert_tf.serving.sentences import SentenceModel
 from bert_tf.serving.span import SpanModel
 from bert_tf.serving.tags import TagModel
 from bert_tf.serving.text_model import TextModel
+from bert_tf.text.packing import Tokenizer
 from bert_tf.text.tokenizer import BertTokenizer
 
 
@@ -109,7 +110,7 @@ def _fine_tuned(
     head: str,
     folder: str | os.PathLike,
     checkpoint: Checkpoint,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
     dtype: str,
 ) -> TextModel:
     """A model with a head, used as its task.json says."""

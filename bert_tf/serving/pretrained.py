@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError
 from bert_tf.layers.heads import at_positions, last_positions
-from bert_tf.pretraining.fill_mask import MASK
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.serving.requests import (
     Request,
@@ -29,9 +28,8 @@ from bert_tf.serving.text_model import (
     TextModel,
     encoder_of,
 )
-from bert_tf.text.packing import TokenIds
+from bert_tf.text.packing import TokenIds, Tokenizer
 from bert_tf.text.packing_graph import ragged_range, tokenize, truncate
-from bert_tf.text.tokenizer import BertTokenizer
 
 FILL_MASK, EMBED = "fill_mask", "embed"
 
@@ -67,7 +65,7 @@ class PretrainedModel(TextModel):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: BertTokenizer,
+        tokenizer: Tokenizer,
         max_seq_length: int | None = None,
         top_k: int = 5,
         max_masks: int = 20,
@@ -97,6 +95,7 @@ class PretrainedModel(TextModel):
         self._hidden = encoder.config.hidden_size
         self._causal = encoder.config.causal
         self._top_k, self._max_masks = top_k, max_masks
+        self._room = max_seq_length - tokenizer.packing.num_special(1)
 
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
@@ -136,10 +135,10 @@ class PretrainedModel(TextModel):
         places = range(0, min(2 * masks, len(words)), 2)
         # A mask itself is counted with its brackets here, so there is room.
         for place in places:
-            words[place] = MASK
+            words[place] = self.tokenizer.vocabulary.special.mask
         while True:
             tokens = self.tokenizer.tokenize(" ".join(words)).shape[0]
-            if tokens <= self.max_seq_length - 2 or len(words) <= 2 * masks:
+            if tokens <= self._room or len(words) <= 2 * masks:
                 return " ".join(words)
             words = words[: max(len(words) * 3 // 4, 2 * masks)]
 
@@ -169,13 +168,15 @@ class PretrainedModel(TextModel):
           The ids; the positions of the masks in the rows, int32 [B, M], 0 in
           unused places; and how many each row has, int32 [B].
         """
-        parts = tf.strings.split(text, MASK)
+        vocabulary = self.tokenizer.vocabulary
+        mask = vocabulary.special.mask
+        parts = tf.strings.split(text, mask)
         masks = tf.cast(parts.row_lengths(), tf.int32) - 1
-        masks = unless(masks == 0, masks, f"text: row {{}} holds no {MASK}.")
+        masks = unless(masks == 0, masks, f"text: row {{}} holds no {mask}.")
         masks = unless(
             masks > self._max_masks,
             masks,
-            f"text: row {{}} holds {{}} times {MASK}; this model fills at "
+            f"text: row {{}} holds {{}} times {mask}; this model fills at "
             f"most {self._max_masks}.",
             masks,
         )
@@ -186,7 +187,7 @@ class PretrainedModel(TextModel):
         piece, place = ragged_range(pieces.count + has_mask)
         place -= tf.gather(has_mask, piece)
         ids = tf.gather(
-            tf.concat([pieces.ids, [self.tokenizer.vocabulary.mask_id]], 0),
+            tf.concat([pieces.ids, [vocabulary.mask_id]], 0),
             tf.where(
                 place < 0,
                 tf.size(pieces.ids),
@@ -195,10 +196,10 @@ class PretrainedModel(TextModel):
         )
         counts = tf.math.segment_sum(pieces.count + has_mask, row)
         counts = unless(
-            counts + 2 > self.max_seq_length,
+            counts > self._room,
             counts,
-            "text: row {} has {} tokens beside [CLS] and [SEP]; this model "
-            f"takes {self.max_seq_length - 2}.",
+            "text: row {} has {} tokens beside special ones; this model "
+            f"takes {self._room}.",
             counts,
         )
         begin = tf.cumsum(counts, exclusive=True)
@@ -206,7 +207,7 @@ class PretrainedModel(TextModel):
         owner, number = ragged_range(masks)
         places = tf.scatter_nd(
             tf.stack([owner, number], 1),
-            flat - tf.gather(begin, owner) + 1,
+            flat - tf.gather(begin, owner) + len(self.tokenizer.packing.begin),
             [tf.size(masks), largest(masks)],
         )
         return TokenIds(ids, begin, counts), places, masks
@@ -234,7 +235,7 @@ class PretrainedModel(TextModel):
     def _embed(self, text: tf.Tensor) -> Tensors:
         with tf.device(HOST):
             texts = tokenize(self.tokenizer, text)
-            texts, _ = truncate(texts, None, self.max_seq_length - 2)
+            texts, _ = truncate(texts, None, self._room)
         shape = (self._hidden,)
         return self.compute(
             texts, None, self._vectors, {"cls": shape, "mean": shape}

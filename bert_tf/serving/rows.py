@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
-from bert_tf.text.packing import TokenIds
+from bert_tf.text.packing import TokenIds, Tokenizer
 from bert_tf.text.packing_graph import pack_rows, row_lengths, take
-from bert_tf.text.tokenizer import BertTokenizer
 
 # Strings and whole numbers stay on the processor.
 HOST = "/CPU:0"
@@ -30,8 +29,8 @@ class RowComputer:
       tokenizer: what made the ids.
     """
 
-    def __init__(self, tokenizer: BertTokenizer):
-        self._vocabulary = tokenizer.vocabulary
+    def __init__(self, tokenizer: Tokenizer):
+        self._packing = tokenizer.packing
 
     def __call__(
         self,
@@ -56,7 +55,7 @@ class RowComputer:
           The tensors of all rows, float32 [R, ...].
         """
         with tf.device(HOST):
-            lengths = row_lengths(first, second)
+            lengths = row_lengths(first, second, self._packing)
             order = tf.argsort(lengths, direction="DESCENDING", stable=True)
             count = tf.size(order)
 
@@ -68,7 +67,7 @@ class RowComputer:
                 inputs = pack_rows(
                     take(first, chosen),
                     None if second is None else take(second, chosen),
-                    self._vocabulary,
+                    self._packing,
                     length,
                 )
             found = forward(inputs, chosen)

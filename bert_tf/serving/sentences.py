@@ -29,9 +29,8 @@ from bert_tf.serving.text_model import (
     check_outputs,
     encoder_of,
 )
-from bert_tf.text.packing import TokenIds
+from bert_tf.text.packing import TokenIds, Tokenizer
 from bert_tf.text.packing_graph import take, tokenize, truncate
-from bert_tf.text.tokenizer import BertTokenizer
 
 LONG_INPUTS = ("cut", "windows")
 
@@ -71,7 +70,7 @@ class SentenceModel(TextModel):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: BertTokenizer,
+        tokenizer: Tokenizer,
         max_seq_length: int = 128,
         labels: Sequence[str] = (),
         pairs: bool = False,
@@ -93,12 +92,14 @@ class SentenceModel(TextModel):
                 f"long_inputs is {long_inputs!r}; it takes one of "
                 f"{', '.join(LONG_INPUTS)}."
             )
-        if max_seq_length < 3 + pairs:
+        special = tokenizer.packing.num_special(1 + pairs)
+        self._room = max_seq_length - special
+        if self._room < 1:
             raise UserError(
-                f"max_seq_length={max_seq_length}: a pair needs at least 4."
+                f"max_seq_length={max_seq_length}: a row needs at least "
+                f"{special + 1}, for special tokens and one other."
             )
         self._names = ("text", "text_b") if pairs else ("text",)
-        self._room = max_seq_length - (3 if pairs else 2)
         self._windows = long_inputs == "windows"
         self._doc_stride, self._max_windows = doc_stride, max_windows
         self.threshold, self._separator = threshold, separator

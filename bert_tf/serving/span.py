@@ -35,7 +35,7 @@ from bert_tf.serving.text_model import (
     TextModel,
     encoder_of,
 )
-from bert_tf.text.packing import TokenIds, Windows
+from bert_tf.text.packing import TokenIds, Tokenizer, Windows
 from bert_tf.text.packing_graph import (
     most_context,
     row_lengths,
@@ -43,10 +43,6 @@ from bert_tf.text.packing_graph import (
     token_ids,
     tokenize,
 )
-from bert_tf.text.tokenizer import BertTokenizer
-
-# [CLS] and two [SEP].
-_SPECIALS = 3
 
 
 class SpanModel(TextModel):
@@ -88,7 +84,7 @@ class SpanModel(TextModel):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: BertTokenizer,
+        tokenizer: Tokenizer,
         max_seq_length: int = 384,
         doc_stride: int = 128,
         max_query_length: int = 64,
@@ -107,11 +103,12 @@ class SpanModel(TextModel):
         ):
             if value < 1:
                 raise UserError(f"{name}={value}: it takes 1 or more.")
-        if max_seq_length < max_query_length + _SPECIALS + 1:
+        self._room = max_seq_length - tokenizer.packing.num_special(2)
+        if self._room <= max_query_length:
             raise UserError(
                 f"max_seq_length={max_seq_length}: leaves no room for a "
                 f"context beside a question of {max_query_length} tokens "
-                "(max_query_length) and 3 special ones."
+                "(max_query_length) and special ones."
             )
         self._characters = ContextCharacters(tokenizer)
         self._doc_stride, self._max_windows = doc_stride, max_windows
@@ -155,7 +152,8 @@ class SpanModel(TextModel):
             text = token_ids(ids)
             asked = tokenize(self.tokenizer, question)
             windows, first, second = self.rows(asked, text)
-            lengths = row_lengths(first, second)
+            packing = self.tokenizer.packing
+            lengths = row_lengths(first, second, packing)
             # [CLS] is read also where there is no row.
             width = tf.maximum(largest(lengths), 1)
         logits = self.compute(
@@ -169,7 +167,10 @@ class SpanModel(TextModel):
         with tf.device(HOST):
             candidates = find_candidates(
                 lengths,
-                first.count + 2,
+                (
+                    packing.before_second(first.count),
+                    lengths - len(packing.end),
+                ),
                 windows,
                 text.begin,
                 *span_logits,
@@ -191,7 +192,7 @@ class SpanModel(TextModel):
         count = tf.minimum(question.count, self._max_query_length)
         windows = checked_windows(
             context.count,
-            self.max_seq_length - _SPECIALS - count,
+            self._room - count,
             self._doc_stride,
             self._max_windows,
             "context",
@@ -224,7 +225,7 @@ class SpanModel(TextModel):
 
 def find_candidates(
     lengths: tf.Tensor,
-    before: tf.Tensor,
+    bounds: tuple[tf.Tensor, tf.Tensor],
     windows: Windows,
     context_begin: tf.Tensor,
     start_logits: tf.Tensor,
@@ -236,7 +237,7 @@ def find_candidates(
 
     Args:
       lengths: int32 [W], tokens of each row.
-      before: int32 [W], those of them before the window.
+      bounds: int32 [W], begin and exclusive end of the window in its row.
       windows: the windows on the contexts.
       context_begin: int32 [B], where the tokens of each context begin.
       start_logits: float32 [W, S].
@@ -244,6 +245,7 @@ def find_candidates(
       n_best_size: how many starts and ends of a window are tried.
       max_answer_length: the most tokens of an answer.
     """
+    before, after = bounds
     starts = _best_positions(start_logits, lengths, n_best_size)
     ends = _best_positions(end_logits, lengths, n_best_size)
     own_begin, own_end = (
@@ -255,7 +257,7 @@ def find_candidates(
             starts[:, :, tf.newaxis],
             ends[:, tf.newaxis],
             (own_begin, own_end),
-            lengths[:, tf.newaxis, tf.newaxis],
+            after[:, tf.newaxis, tf.newaxis],
             max_answer_length,
         )
     )

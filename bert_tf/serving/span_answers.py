@@ -16,8 +16,8 @@ import tensorflow as tf
 from bert_tf.finetuning.question_answering.windows import BLANKS
 from bert_tf.serving.rows import Tensors
 from bert_tf.text.normalizer import BertNormalizer
+from bert_tf.text.packing import Tokenizer
 from bert_tf.text.packing_graph import ragged_range
-from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import CONTINUATION
 
 # For how many times n candidates their words are searched; more of one text
@@ -217,7 +217,7 @@ class ContextCharacters(tf.Module):
       tokenizer: what makes the tokens.
     """
 
-    def __init__(self, tokenizer: BertTokenizer):
+    def __init__(self, tokenizer: Tokenizer):
         super().__init__()
         vocabulary = tokenizer.vocabulary
         self._unknown = vocabulary.unk_id

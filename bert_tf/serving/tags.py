@@ -42,14 +42,13 @@ from bert_tf.serving.text_model import (
     encoder_of,
 )
 from bert_tf.text import unicode_tables
-from bert_tf.text.packing import TokenIds, Windows
+from bert_tf.text.packing import TokenIds, Tokenizer, Windows
 from bert_tf.text.packing_graph import (
     most_context,
     row_lengths,
     take,
     token_ids,
 )
-from bert_tf.text.tokenizer import BertTokenizer
 
 # How words are found: "text" as above, "blanks" where the text is made of the
 # words of a file with blanks between.
@@ -107,7 +106,7 @@ class TagModel(TextModel):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: BertTokenizer,
+        tokenizer: Tokenizer,
         labels: Sequence[str],
         max_seq_length: int = 128,
         doc_stride: int | None = None,
@@ -131,7 +130,7 @@ class TagModel(TextModel):
             )
         if doc_stride is not None and doc_stride < 1:
             raise UserError(f"doc_stride={doc_stride}: it takes 1 or more.")
-        self._room = max_seq_length - 2
+        self._room = max_seq_length - tokenizer.packing.num_special(1)
         stride = max(self._room // 2, 1) if doc_stride is None else doc_stride
         self._stride = min(stride, self._room)
         self._max_windows = max_windows
@@ -162,7 +161,8 @@ class TagModel(TextModel):
             words = self.find_words(codes, ids, begins, ends)
             texts = token_ids(ids)
             windows, rows = self.rows(texts)
-            width = largest(row_lengths(rows, None))
+            packing = self.tokenizer.packing
+            width = largest(row_lengths(rows, None, packing))
         logits = self.compute(
             rows,
             None,
@@ -171,7 +171,7 @@ class TagModel(TextModel):
             width,
         )["logits"]
         with tf.device(HOST):
-            asked = places(words, texts, windows)
+            asked = places(words, texts, windows, len(packing.begin))
             return self._answers(codes, words, tf.gather_nd(logits, asked))
 
     def rows(self, texts: TokenIds) -> tuple[Windows, TokenIds]:
@@ -267,15 +267,19 @@ class TagModel(TextModel):
         return {"logits": self.forward(inputs)}
 
 
-def places(words: Words, texts: TokenIds, windows: Windows) -> tf.Tensor:
+def places(
+    words: Words, texts: TokenIds, windows: Windows, before: int
+) -> tf.Tensor:
     """Window and position that answer for each word, int32 [K, 2].
 
+    Before the text, a row has `before` special tokens.
     The window is the one that shows the word's first token in most context.
     """
     begin = tf.gather(texts.begin, windows.text) + windows.offset
     best_begin, _ = most_context(windows)
     window = tf.searchsorted(begin + best_begin, words.token, "right") - 1
-    return tf.stack([window, words.token - tf.gather(begin, window) + 1], 1)
+    place = words.token - tf.gather(begin, window) + before
+    return tf.stack([window, place], 1)
 
 
 class WordFinder(tf.Module):
@@ -286,7 +290,7 @@ class WordFinder(tf.Module):
       rule: "text" or "blanks".
     """
 
-    def __init__(self, tokenizer: BertTokenizer, rule: str):
+    def __init__(self, tokenizer: Tokenizer, rule: str):
         super().__init__()
         self._by_blanks = rule == "blanks"
         firsts, kinds = _kinds_of_characters(

@@ -15,7 +15,7 @@ from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.serving.requests import Request, signature, token_specs, unless
 from bert_tf.serving.rows import RowComputer, Tensors
-from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.packing import Tokenizer
 
 SERVING_DEFAULT = "serving_default"
 TOKENS = "tokens"
@@ -56,7 +56,7 @@ class TextModel(abc.ABC):
         self,
         model: keras.Model,
         encoder: BertEncoder | None,
-        tokenizer: BertTokenizer,
+        tokenizer: Tokenizer,
         max_seq_length: int,
         labels: Sequence[str] = (),
     ):
@@ -235,7 +235,7 @@ def check_outputs(count: Any, labels: Sequence[str]) -> None:
 
 
 def _check_fit(
-    config: BertConfig, tokenizer: BertTokenizer, max_seq_length: int
+    config: BertConfig, tokenizer: Tokenizer, max_seq_length: int
 ) -> None:
     known = len(tokenizer.vocabulary)
     # Some models have rows to spare, to make a round number.

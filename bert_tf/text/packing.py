@@ -1,4 +1,4 @@
-"""How texts become rows: truncation, windows, [CLS] A [SEP] B [SEP].
+"""How texts become rows: truncation, windows and special tokens.
 
 In NumPy, on token ids of all texts in one array, without a loop over rows;
 `bert_tf.text.packing_graph` does the same in the graph, for inputs and
@@ -6,16 +6,19 @@ SavedModels.
 """
 
 import dataclasses
+import pathlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
+from bert_tf.text.vocabulary import Packing, Vocabulary
+
 if TYPE_CHECKING:
-    # It brings TensorFlow, which scoring a file needs nothing of.
+    # Scoring a file needs nothing of it.
     import tensorflow as tf
 
-    from bert_tf.text.tokenizer import BertTokenizer
+    from bert_tf.text.tokenizer_config import TokenizerConfig
 
 # Texts tokenized at a time.
 _TEXTS = 4096
@@ -25,6 +28,43 @@ _ROW_TOKENS = 128
 LENGTH_WORTH = 0.01
 
 Array: TypeAlias = "np.ndarray | tf.Tensor"
+
+
+class Tokenizer(Protocol):
+    """What a model needs of a tokenizer; `BertTokenizer` is one."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The tokens, with the ids of the special ones."""
+
+    @property
+    def packing(self) -> Packing:
+        """How special tokens frame the texts of a row."""
+
+    @property
+    def config(self) -> "TokenizerConfig":
+        """How text is split into words."""
+
+    @property
+    def lower_case(self) -> bool:
+        """Whether text is lower-cased."""
+
+    def tokenize(self, texts: Any) -> "tf.RaggedTensor":
+        """Splits string [B] into ids, int32, ragged [B, tokens]."""
+
+    def tokenize_with_offsets(
+        self, texts: Any
+    ) -> "tuple[tf.RaggedTensor, ...]":
+        """The same, with starts and exclusive ends in characters of a text."""
+
+    def id_to_token(self, ids: Any) -> Any:
+        """The tokens of int32 ids of any shape, string of that shape."""
+
+    def detokenize(self, ids: Any) -> "tf.Tensor":
+        """Joins int32 ids [B, tokens] to texts, string [B]."""
+
+    def save(self, folder: str | pathlib.Path) -> None:
+        """Writes its files into a model folder."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,13 +104,13 @@ class EncodedRows:
     """Packed rows of token ids, concatenated, without padding.
 
     Attributes:
-      ids: int32 [T], [CLS] A [SEP] or [CLS] A [SEP] B [SEP] of every row.
+      ids: int32 [T], the tokens of every row: A or A and B, framed.
       starts: int64 [R + 1], where each row begins in `ids`.
-      first: int64 [R], how many tokens of a row are of segment 0.
+      first: int64 [R], how many tokens stand before B, or would.
       example: int64 [R], the example that a row is of, ascending.
       weights: float32 [R], one over the rows of its example.
       num_examples: how many examples the rows are of.
-      pad_id: what pads a row.
+      packing: what frames the texts.
     """
 
     ids: np.ndarray
@@ -79,7 +119,7 @@ class EncodedRows:
     example: np.ndarray
     weights: np.ndarray
     num_examples: int
-    pad_id: int
+    packing: Packing
 
     @property
     def lengths(self) -> np.ndarray:
@@ -88,9 +128,19 @@ class EncodedRows:
 
     @property
     def segments(self) -> np.ndarray:
-        """Segment of each token, int32 [T]: 1 in B and its [SEP], else 0."""
+        """Segment of each token, int32 [T]."""
         first = np.repeat(self.first, self.lengths)
-        return (ragged_range(self.lengths) >= first).astype(np.int32)
+        is_second = ragged_range(self.lengths) >= first
+        return np.int32(self.packing.second_segment) * is_second
+
+    @property
+    def bounds(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        """Begin and exclusive end of A and of B in each row, int64 [R]."""
+        begin = np.full_like(self.first, len(self.packing.begin))
+        return (
+            (begin, self.first - len(self.packing.middle)),
+            (self.first, self.lengths - len(self.packing.end)),
+        )
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
@@ -107,22 +157,20 @@ class EncodedRows:
         lengths = self.lengths[chosen]
         place = np.arange(width or lengths.max())
         mask = place < lengths[:, None]
-        ids = np.full(mask.shape, self.pad_id, np.int32)
+        ids = np.full(mask.shape, self.packing.pad_id, np.int32)
         ids[mask] = take_ranges(self.ids, self.starts[chosen], lengths)
-        segments = mask & (place >= self.first[chosen, None])
+        is_second = mask & (place >= self.first[chosen, None])
         return {
             "input_ids": ids,
             "input_mask": mask.astype(np.int32),
-            "segment_ids": segments.astype(np.int32),
+            "segment_ids": np.int32(self.packing.second_segment) * is_second,
         }
 
     def __len__(self) -> int:
         return len(self.example)
 
 
-def tokenize_texts(
-    texts: Sequence[str], tokenizer: "BertTokenizer"
-) -> TokenIds:
+def tokenize_texts(texts: Sequence[str], tokenizer: Tokenizer) -> TokenIds:
     """Tokenizes texts, some thousands at a time."""
     ids, counts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
     for start in range(0, len(texts), _TEXTS):
@@ -339,10 +387,10 @@ def pack_rows(
     first: TokenIds,
     second: TokenIds | None,
     num_examples: int,
-    tokenizer: "BertTokenizer",
+    tokenizer: Tokenizer,
     is_pair: np.ndarray | None = None,
 ) -> EncodedRows:
-    """Lays out [CLS] A [SEP], or with B [SEP] behind it, of every row.
+    """Frames the texts of every row by special tokens.
 
     Args:
       example: see `EncodedRows`.
@@ -353,16 +401,24 @@ def pack_rows(
       is_pair: bool [R], which rows have a B, even an empty one; None: all, if
         there is a `second`.
     """
-    vocabulary = tokenizer.vocabulary
-    source = [np.array([vocabulary.cls_id, vocabulary.sep_id]), first.ids]
-    zeros, ones = np.zeros_like(first.count), np.ones_like(first.count)
+    packing = tokenizer.packing
+    frame = np.array((*packing.begin, *packing.middle, *packing.end))
+    source = [frame, first.ids]
+    begin, middle, end = (
+        np.full_like(first.count, len(ids))
+        for ids in (packing.begin, packing.middle, packing.end)
+    )
     # Where each piece of a row lies in the source, and how long it is.
-    pieces = [(zeros, ones), (first.begin + 2, first.count), (ones, ones)]
+    pieces = [
+        (np.zeros_like(begin), begin),
+        (first.begin + len(frame), first.count),
+    ]
     if second is not None:
         source.append(second.ids)
-        begin = second.begin + 2 + len(first.ids)
-        last = ones if is_pair is None else is_pair.astype(ones.dtype)
-        pieces += [(begin, second.count), (ones, last)]
+        begin_b = second.begin + len(frame) + len(first.ids)
+        has_b = 1 if is_pair is None else is_pair
+        pieces += [(begin, middle * has_b), (begin_b, second.count)]
+    pieces.append((begin + middle, end))
     begins = np.stack([begin for begin, _ in pieces], axis=1)
     counts = np.stack([count for _, count in pieces], axis=1)
     ids = take_ranges(np.concatenate(source), begins.ravel(), counts.ravel())
@@ -371,9 +427,9 @@ def pack_rows(
     return EncodedRows(
         ids=ids.astype(np.int32),
         starts=starts.astype(np.int64),
-        first=first.count + 2,
+        first=packing.before_second(first.count),
         example=example,
         weights=(1.0 / rows[example]).astype(np.float32),
         num_examples=num_examples,
-        pad_id=vocabulary.pad_id,
+        packing=packing,
     )

@@ -12,9 +12,8 @@ import tensorflow as tf
 from bert_tf.errors import UserError
 from bert_tf.features import INPUT_IDS, INPUT_MASK, SEGMENT_IDS
 from bert_tf.text import packing
-from bert_tf.text.packing import LENGTH_WORTH, TokenIds, Windows
-from bert_tf.text.tokenizer import BertTokenizer
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.packing import LENGTH_WORTH, TokenIds, Tokenizer, Windows
+from bert_tf.text.vocabulary import Packing
 
 Ids: TypeAlias = tf.Tensor | tf.RaggedTensor
 
@@ -28,7 +27,7 @@ def token_ids(ids: tf.RaggedTensor) -> TokenIds:
     )
 
 
-def tokenize(tokenizer: BertTokenizer, texts: tf.Tensor) -> TokenIds:
+def tokenize(tokenizer: Tokenizer, texts: tf.Tensor) -> TokenIds:
     """Tokenizes string [N]."""
     return token_ids(tokenizer.tokenize(texts))
 
@@ -127,65 +126,79 @@ def most_context(windows: Windows) -> tuple[tf.Tensor, tf.Tensor]:
     return end - owned, end
 
 
-def row_lengths(first: TokenIds, second: TokenIds | None) -> tf.Tensor:
-    """Tokens of rows [CLS] A [SEP] or [CLS] A [SEP] B [SEP], int32 [R]."""
+def row_lengths(
+    first: TokenIds, second: TokenIds | None, packing: Packing
+) -> tf.Tensor:
+    """Tokens of rows of one text or two, int32 [R]."""
     if second is None:
-        return first.count + 2
-    return first.count + second.count + 3
+        return first.count + packing.num_special(1)
+    return first.count + second.count + packing.num_special(2)
 
 
 def pack_rows(
     first: TokenIds,
     second: TokenIds | None,
-    vocabulary: Vocabulary,
+    packing: Packing,
     length: tf.Tensor | int,
 ) -> dict[str, tf.Tensor]:
-    """Lays out [CLS] A [SEP] or [CLS] A [SEP] B [SEP] and padding.
+    """Frames the texts of every row by special tokens, and pads it.
 
     Args:
       first: the R texts A, which fit.
       second: the R texts B, or None.
-      vocabulary: what the ids are from.
+      packing: what frames them.
       length: S, at least that of the longest row.
 
     Returns:
       input_ids, input_mask and segment_ids, int32 [R, S].
     """
     # Every position is gathered from one array.
+    begin, middle, end = map(len, (packing.begin, packing.middle, packing.end))
+    pad = begin + middle + end
     source = [
-        tf.constant([vocabulary.pad_id, vocabulary.cls_id, vocabulary.sep_id]),
+        tf.constant(
+            (*packing.begin, *packing.middle, *packing.end, packing.pad_id)
+        ),
         first.ids,
     ]
-    pad, cls, sep = range(3)
     position = tf.range(length)[tf.newaxis]
-    end = first.count[:, tf.newaxis] + 1
-    used = row_lengths(first, second)[:, tf.newaxis]
-    index = first.begin[:, tf.newaxis] + 3 + position - 1
+    # Where the texts end, and from where in the array they are taken.
+    end_a = first.count[:, tf.newaxis] + begin
+    begin_b = end_b = end_a
+    taken = first.begin[:, tf.newaxis] + (pad + 1 - begin) + position
     if second is not None:
         source.append(second.ids)
-        begin = second.begin[:, tf.newaxis] + 3 + tf.size(first.ids)
-        index = tf.where(position < end, index, begin + position - end - 1)
-    index = tf.where((position == end) | (position == used - 1), sep, index)
-    index = tf.where(position >= used, pad, index)
-    index = tf.where(position == 0, cls, index)
-    in_row = position < used
+        begin_b = end_a + middle
+        end_b = begin_b + second.count[:, tf.newaxis]
+        offset = second.begin[:, tf.newaxis] + (pad + 1) + tf.size(first.ids)
+        taken = tf.where(position < begin_b, taken, offset - begin_b + position)
+        is_middle = (position >= end_a) & (position < begin_b)
+        taken = tf.where(is_middle, begin + position - end_a, taken)
+    in_row = position < end_b + end
+    last = tf.where(in_row, begin + middle + position - end_b, pad)
+    taken = tf.where(position < end_b, taken, last)
+    taken = tf.where(position < begin, position, taken)
+    segments = tf.zeros_like(taken)
+    if second is not None:
+        is_second = tf.cast(in_row & (position >= begin_b), tf.int32)
+        segments = packing.second_segment * is_second
     return {
-        INPUT_IDS.name: tf.gather(tf.concat(source, 0), index),
+        INPUT_IDS.name: tf.gather(tf.concat(source, 0), taken),
         INPUT_MASK.name: tf.cast(in_row, tf.int32),
-        SEGMENT_IDS.name: tf.cast(in_row & (position > end), tf.int32),
+        SEGMENT_IDS.name: segments,
     }
 
 
 class SentencePacker(tf.Module):
-    """Makes [CLS] A [SEP] or [CLS] A [SEP] B [SEP] rows of one length.
+    """Makes rows of one length: [CLS] A [SEP] or [CLS] A [SEP] B [SEP].
 
-    Segment ids are 0 for A and 1 for B, each with its [SEP]. Too long a pair
-    loses tokens one by one at the end of the longer text, of B where they are
-    equally long (google-research/bert, run_classifier.py,
-    `_truncate_seq_pair`).
+    Segment ids are 0 for A and 1 for B, each with its [SEP]; a tokenizer of
+    another `packing` gives other rows. Too long a pair loses tokens one by one
+    at the end of the longer text, of B where they are equally long
+    (google-research/bert, run_classifier.py, `_truncate_seq_pair`).
     """
 
-    def __init__(self, tokenizer: BertTokenizer, seq_length: int):
+    def __init__(self, tokenizer: Tokenizer, seq_length: int):
         """Keeps the tokenizer and the length.
 
         Args:
@@ -196,10 +209,11 @@ class SentencePacker(tf.Module):
           UserError: seq_length leaves no room for a token.
         """
         super().__init__()
-        if not isinstance(seq_length, int) or seq_length < 3:
+        least = tokenizer.packing.num_special(1) + 1
+        if not isinstance(seq_length, int) or seq_length < least:
             raise UserError(
-                f"seq_length={seq_length!r}: give a whole number of at least 3 "
-                "([CLS], one token, [SEP])."
+                f"seq_length={seq_length!r}: give a whole number of at least "
+                f"{least}, for special tokens and one other."
             )
         self.tokenizer = tokenizer
         self.seq_length = seq_length
@@ -247,11 +261,10 @@ class SentencePacker(tf.Module):
         with tf.device("/CPU:0"):
             is_single = ids_a.shape.rank == 1
             first, second = token_ids(_as_rows(ids_a)), None
-            room, checks = self.seq_length - 2, []
+            packing, checks = self.tokenizer.packing, []
             if ids_b is not None:
                 self._check_pair(ids_a, ids_b)
                 second = token_ids(_as_rows(ids_b))
-                room -= 1
                 check = tf.debugging.assert_equal(
                     tf.size(first.count),
                     tf.size(second.count),
@@ -259,21 +272,22 @@ class SentencePacker(tf.Module):
                 )
                 # None when run eagerly.
                 checks = [] if check is None else [check]
+            texts = 1 if second is None else 2
+            room = self.seq_length - packing.num_special(texts)
             with tf.control_dependencies(checks):
                 packed = pack_rows(
-                    *truncate(first, second, room),
-                    self.tokenizer.vocabulary,
-                    self.seq_length,
+                    *truncate(first, second, room), packing, self.seq_length
                 )
             if is_single:
                 packed = {name: rows[0] for name, rows in packed.items()}
             return packed
 
     def _check_pair(self, ids_a: Ids, ids_b: Ids) -> None:
-        if self.seq_length < 4:
+        least = self.tokenizer.packing.num_special(2) + 1
+        if self.seq_length < least:
             raise UserError(
-                f"seq_length={self.seq_length}: a pair needs at least 4 "
-                "([CLS], [SEP], [SEP] and one token)."
+                f"seq_length={self.seq_length}: a pair needs at least {least}, "
+                "for special tokens and one other."
             )
         if ids_a.shape.rank != ids_b.shape.rank or (
             ids_a.shape.rank == 2

@@ -26,14 +26,11 @@ from bert_tf.text.tokenizer_config import (
 )
 from bert_tf.text.tokenizer_files import AddedToken, require_vocabulary
 from bert_tf.text.vocabulary import (
-    CLS,
     CONTINUATION,
     MAX_WORD_CHARACTERS,
-    PAD,
-    SEP,
     SPECIAL_TOKENS,
-    UNK,
     VOCABULARY_FILE,
+    Packing,
     Vocabulary,
 )
 
@@ -46,7 +43,7 @@ _PLAIN_ASCII = r"[\t\n\r -~]*"
 _LONG_RUN = rf"(?s).*[^\x00-\x20]{{{MAX_WORD_CHARACTERS + 1}}}.*"
 _NONCHARACTERS = range(0xFDD0, 0xFDF0)
 CHECK_TOKENS = (
-    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    *SPECIAL_TOKENS,
     *("a", "##a", "b", "##b", "A", "e", "##e", "é", "##é", "i", "σ", "##σ"),
     *("##ς", "中", "!", "[", "]", "\u1100", "##\u1161"),
     *("\u302e", "##\u302e", "\U00016ff0", "##\U00016ff0"),
@@ -150,7 +147,7 @@ class BertTokenizer(tf.Module):
         if not split_special_tokens:
             looked_for += [
                 AddedToken(token, normalized=False, special=True)
-                for token in SPECIAL_TOKENS
+                for token in vocab.special
             ]
         # The check itself builds a tokenizer, of these tokens.
         if vocab.tokens != CHECK_TOKENS:
@@ -189,7 +186,7 @@ class BertTokenizer(tf.Module):
                 vocab=pieces,
                 max_bytes_per_word=MAX_WORD_CHARACTERS * _MAX_CHARACTER_BYTES,
                 token_out_type=tf.int32,
-                unknown_token=UNK,
+                unknown_token=vocab.special.unk,
             )
             self._tokens = tf.constant(vocab.tokens)
             self._is_continuation = tf.constant(vocab.is_continuation)
@@ -206,6 +203,11 @@ class BertTokenizer(tf.Module):
     def __repr__(self) -> str:
         case = "uncased" if self.lower_case else "cased"
         return f"BertTokenizer({len(self.vocabulary):,} tokens, {case})"
+
+    @property
+    def packing(self) -> Packing:
+        """How special tokens frame the texts of a row."""
+        return self.vocabulary.packing
 
     @property
     def lower_case(self) -> bool:
@@ -335,7 +337,8 @@ class BertTokenizer(tf.Module):
             if ids.shape.rank == 1:
                 return self.detokenize(ids[tf.newaxis])[0]
             ids = tf.RaggedTensor.from_tensor(ids)
-        left_out = [self.vocabulary.ids[token] for token in (PAD, CLS, SEP)]
+        of = self.vocabulary
+        left_out = [of.pad_id, of.cls_id, of.sep_id]
         kept = tf.reduce_all(
             tf.not_equal(ids.flat_values[:, tf.newaxis], left_out), -1
         )

@@ -16,15 +16,12 @@ from bert_tf.text.tokenizer_files import (
     TokenizerFiles,
     added_tokens,
     read_tokenizer_files,
-    require_vocabulary,
+    special_tokens,
+    vocabulary_of_file,
 )
 from bert_tf.text.vocabulary import (
-    CLS,
     CONTINUATION,
-    MASK,
-    PAD,
-    SEP,
-    UNK,
+    SPECIAL_TOKENS,
     VOCABULARY_FILE,
     Vocabulary,
 )
@@ -41,14 +38,6 @@ _GENERIC_CLASSES = (
     "PreTrainedTokenizerFast",
     "TokenizersBackend",
 )
-# Keys of tokenizer_config.json that name the special tokens.
-_SPECIAL_TOKENS = {
-    "pad_token": PAD,
-    "unk_token": UNK,
-    "cls_token": CLS,
-    "sep_token": SEP,
-    "mask_token": MASK,
-}
 # Longest words, in characters, of transformers and of Google's code.
 _MAX_WORD_CHARACTERS = (100, 200)
 # google-research/bert, tokenization.py, validate_case_matches_checkpoint:
@@ -189,7 +178,7 @@ def read_checked_vocabulary(
       UserError: they contradict each other, or a file cannot be used.
     """
     vocab_file = pathlib.Path(vocab_file)
-    vocabulary = Vocabulary.from_file(vocab_file)
+    vocabulary = vocabulary_of_file(vocab_file)
     config = vocab_file.parent / TOKENIZER_CONFIG_FILE
     stored = None
     # It speaks of vocab.txt alone; a folder may hold other vocabularies.
@@ -208,8 +197,6 @@ def read_checked_vocabulary(
         )
     if vocab_file.name != VOCABULARY_FILE:
         return vocabulary, TokenizerConfig.of(lower_case)
-    # With the tokens that were added to a model.
-    vocabulary = require_vocabulary(vocab_file.parent)
     return vocabulary, read_tokenizer_config(
         vocab_file.parent, vocabulary, lower_case
     )
@@ -226,14 +213,10 @@ def _refuse_other_rules(files: TokenizerFiles, generic: bool) -> None:
     config.expect("tokenizer_class", *_BERT_CLASSES, *_GENERIC_CLASSES)
     config.expect("do_basic_tokenize", True)
     config.expect("never_split", [])
-    for key, token in _SPECIAL_TOKENS.items():
-        if isinstance(config.values.get(key), dict):
-            config.part(key).expect("content", token)
-        else:
-            config.expect(key, token)
+    unk = special_tokens(files).unk
     model = fast.part("model")
     model.expect("type", "WordPiece")
-    model.expect("unk_token", UNK)
+    model.expect("unk_token", unk)
     model.expect("continuing_subword_prefix", CONTINUATION)
     model.expect("max_input_chars_per_word", *_MAX_WORD_CHARACTERS)
     for key, kind in (
@@ -246,7 +229,7 @@ def _refuse_other_rules(files: TokenizerFiles, generic: bool) -> None:
     fast.part("normalizer").expect("clean_text", True)
     hub.expect("split", True)
     hub.expect("suffix_indicator", CONTINUATION)
-    hub.expect("oov_token", UNK)
+    hub.expect("oov_token", unk)
     hub.expect("special_tokens_in_strings", False)
     # KerasHub's strip_accents is left alone. It is false by default, and so
     # in presets that were made from Google's models, whose vocabularies know
@@ -282,6 +265,8 @@ def write_tokenizer_config(
         for key, value in config.to_dict(vocabulary).items()
         if key == "do_lower_case" or value != usual.get(key)
     }
+    if vocabulary.special != SPECIAL_TOKENS:
+        values |= vocabulary.special.to_dict()
     write_text(
         pathlib.Path(folder) / TOKENIZER_CONFIG_FILE, json.dumps(values) + "\n"
     )

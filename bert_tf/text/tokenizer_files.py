@@ -10,9 +10,10 @@ from bert_tf.recipe import read_json_object
 from bert_tf.text.vocabulary import (
     CONTINUATION,
     SPECIAL_TOKENS,
-    UNK,
     VOCABULARY_FILE,
+    SpecialTokens,
     Vocabulary,
+    read_tokens,
 )
 
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
@@ -137,6 +138,25 @@ def _json_part(path: pathlib.Path) -> JsonPart:
     return JsonPart(str(path), values)
 
 
+def special_tokens(files: TokenizerFiles) -> SpecialTokens:
+    """What a model folder calls its special tokens.
+
+    tokenizer_config.json names them, each as a string or as an object with its
+    content; those that it does not name are called as a BERT's.
+    """
+    tokens = []
+    for key, usual in SPECIAL_TOKENS.to_dict().items():
+        token = files.config.values.get(key)
+        if isinstance(token, dict):
+            token = token.get("content")
+        tokens.append(usual if token is None else token)
+        if not isinstance(tokens[-1], str) or not tokens[-1]:
+            raise UserError(
+                f"{files.config.source}: {key} is {token!r}; it takes a token."
+            )
+    return SpecialTokens(*tokens)
+
+
 def read_vocabulary(folder: str | pathlib.Path) -> Vocabulary | None:
     """The vocabulary of a model folder, or None where it holds none.
 
@@ -151,10 +171,11 @@ def read_vocabulary(folder: str | pathlib.Path) -> Vocabulary | None:
     """
     folder = pathlib.Path(folder)
     files = read_tokenizer_files(folder)
+    special = special_tokens(files)
     for name in (VOCABULARY_FILE, KERAS_HUB_FILE):
         if (folder / name).exists():
-            base = Vocabulary.from_file(folder / name)
-            tokens, source = dict(enumerate(base.tokens)), str(folder / name)
+            tokens = dict(enumerate(read_tokens(folder / name)))
+            source, row = str(folder / name), "line"
             model = files.hugging_face.part("model")
             for token, number in model.part("vocab").values.items():
                 if tokens.get(number, token) != token:
@@ -167,7 +188,10 @@ def read_vocabulary(folder: str | pathlib.Path) -> Vocabulary | None:
     else:
         if not files.hugging_face.values:
             return None
-        tokens, source = _wordpiece(files.hugging_face.part("model"))
+        tokens, source = _wordpiece(
+            files.hugging_face.part("model"), special.unk
+        )
+        row = "entry"
     for added, number, place in _added(files):
         token = added.content
         if number not in tokens:
@@ -184,18 +208,22 @@ def read_vocabulary(folder: str | pathlib.Path) -> Vocabulary | None:
             f"{tokens[max(tokens)]!r} has {max(tokens)}; the ids of tokens "
             "that were added must follow on those of the vocabulary."
         )
-    return Vocabulary([tokens[i] for i in range(len(tokens))], source)
+    if special != SPECIAL_TOKENS:
+        source += f", with the special tokens of {files.config.source}"
+    in_order = [tokens[number] for number in range(len(tokens))]
+    return Vocabulary(in_order, source, row, special)
 
 
 def added_tokens(files: TokenizerFiles) -> tuple[AddedToken, ...]:
     """The tokens that were added to a model, special ones first, by id.
 
-    BERT's own special tokens, which Hugging Face's files name too, are left
-    out. Raises `UserError` if a file is damaged.
+    The special tokens of a BERT, which Hugging Face's files name too, are
+    left out. Raises `UserError` if a file is damaged.
     """
+    special = special_tokens(files)
     found: dict[str, tuple[int, AddedToken]] = {}
     for token, number, _ in _added(files):
-        if token.content not in SPECIAL_TOKENS:
+        if token.content not in special:
             found.setdefault(token.content, (number, token))
     in_order = sorted(
         found.values(), key=lambda pair: (not pair[1].special, pair[0])
@@ -218,6 +246,16 @@ def require_vocabulary(folder: str | pathlib.Path) -> Vocabulary:
     return vocabulary
 
 
+def vocabulary_of_file(path: pathlib.Path) -> Vocabulary:
+    """Reads a vocabulary file; a vocab.txt as its folder's files have it.
+
+    These name the special tokens and those that were added to a model.
+    """
+    if path.name == VOCABULARY_FILE and path.is_file():
+        return require_vocabulary(path.parent)
+    return Vocabulary.from_file(path)
+
+
 def _check_line(token: str, source: str) -> None:
     """Refuses what vocab.txt, a token a line, could not give back."""
     if token != token.strip() or "\n" in token:
@@ -227,10 +265,10 @@ def _check_line(token: str, source: str) -> None:
         )
 
 
-def _wordpiece(model: JsonPart) -> tuple[dict[int, str], str]:
+def _wordpiece(model: JsonPart, unk: str) -> tuple[dict[int, str], str]:
     """The tokens by their ids in Hugging Face's tokenizer.json."""
     model.expect("type", "WordPiece")
-    model.expect("unk_token", UNK)
+    model.expect("unk_token", unk)
     model.expect("continuing_subword_prefix", CONTINUATION)
     tokens: dict[int, str] = {}
     place = f"{model.source}: vocab"

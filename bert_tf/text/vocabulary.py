@@ -1,12 +1,14 @@
-"""A WordPiece vocabulary: tokens, their ids and the special ones."""
+"""A WordPiece vocabulary: its tokens, and how special ones frame a row."""
 
 import codecs
+import dataclasses
 import functools
 import hashlib
 import os
 import pathlib
 import types
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,14 +16,73 @@ from bert_tf.errors import UserError
 from bert_tf.files import write_text
 
 VOCABULARY_FILE = "vocab.txt"
-PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
-SPECIAL_TOKENS = (PAD, UNK, CLS, SEP, MASK)
 CONTINUATION = "##"
 # tokenization.py `WordpieceTokenizer`: longer words become [UNK].
 MAX_WORD_CHARACTERS = 200
 
 
-def _check(tokens: tuple[str, ...], source: str, row: str) -> None:
+class SpecialTokens(NamedTuple):
+    """The tokens of special meaning, by default those of a BERT.
+
+    Attributes:
+      pad: fills rows up.
+      unk: stands for a word that no tokens spell.
+      cls: begins a row; its vector stands for the whole.
+      sep: ends each text of a row.
+      mask: hides a token that a masked LM predicts.
+    """
+
+    pad: str = "[PAD]"
+    unk: str = "[UNK]"
+    cls: str = "[CLS]"
+    sep: str = "[SEP]"
+    mask: str = "[MASK]"
+
+    def to_dict(self) -> dict[str, str]:
+        """The tokens by the keys of Hugging Face's tokenizer_config.json."""
+        return {
+            f"{name}_token": token for name, token in self._asdict().items()
+        }
+
+
+SPECIAL_TOKENS = SpecialTokens()
+
+
+@dataclasses.dataclass(frozen=True)
+class Packing:
+    """How special tokens frame the texts A and B of a row.
+
+    A BERT's rows are [CLS] A [SEP] and [CLS] A [SEP] B [SEP], with B and its
+    [SEP] in segment 1. RoBERTa's, <s> A </s> and <s> A </s></s> B </s>, have
+    two tokens in the middle and one segment.
+
+    Attributes:
+      begin: the ids before A.
+      middle: those between A and B.
+      end: those behind the last text.
+      second_segment: the segment of B and what ends it; the rest is in 0.
+      pad_id: fills rows up.
+    """
+
+    begin: tuple[int, ...]
+    middle: tuple[int, ...]
+    end: tuple[int, ...]
+    second_segment: int
+    pad_id: int
+
+    def num_special(self, texts: int) -> int:
+        """Special tokens in a row of one text or two."""
+        middle = len(self.middle) if texts == 2 else 0
+        return len(self.begin) + middle + len(self.end)
+
+    def before_second(self, first: Any) -> Any:
+        """Tokens before B where A has `first`; a number, array or tensor."""
+        return first + len(self.begin) + len(self.middle)
+
+
+def _check(
+    tokens: tuple[str, ...], special: SpecialTokens, source: str, row: str
+) -> None:
     """Refuses what no tokenizer can work with; `row` names a token's place."""
     first = 1 if row == "line" else 0
     seen: dict[str, int] = {}
@@ -41,12 +102,49 @@ def _check(tokens: tuple[str, ...], source: str, row: str) -> None:
                 f"{row} {number}; every token may occur once."
             )
         seen[token] = number
-    missing = [token for token in SPECIAL_TOKENS if token not in seen]
+    missing = [token for token in special if token not in seen]
     if missing:
         raise UserError(
-            f"{source}: lacks {' '.join(missing)}; a BERT vocabulary holds "
-            f"{' '.join(SPECIAL_TOKENS)}."
+            f"{source}: lacks {' '.join(missing)}; its special tokens are "
+            f"{' '.join(special)}."
         )
+
+
+def read_tokens(path: str | os.PathLike) -> list[str]:
+    """Reads a vocab.txt: one token a line, UTF-8.
+
+    Lines end at a line feed alone and lose white space at their ends, as in
+    Google's `load_vocab`. Nothing else is changed: released vocabularies hold
+    entries that are not in a Unicode normal form.
+
+    Raises:
+      UserError: the file is missing, empty or not UTF-8.
+    """
+    path = pathlib.Path(path)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such vocabulary file.") from None
+    except IsADirectoryError:
+        raise UserError(
+            f"{path}: is a directory; give its vocabulary file, for "
+            f"example {path / VOCABULARY_FILE}"
+        ) from None
+    if data.startswith(codecs.BOM_UTF8):
+        raise UserError(
+            f"{path}: begins with a byte order mark, which would be part "
+            "of the first token; save it as UTF-8 without one."
+        )
+    if not data.strip():
+        raise UserError(f"{path}: the vocabulary file is empty.")
+    rows = data.rstrip().split(b"\n")
+    tokens = []
+    for number, row in enumerate(rows, start=1):
+        try:
+            tokens.append(row.decode("utf-8").strip())
+        except UnicodeDecodeError:
+            raise UserError(f"{path}, line {number}: is not UTF-8.") from None
+    return tokens
 
 
 class Vocabulary:
@@ -57,6 +155,7 @@ class Vocabulary:
         tokens: Sequence[str],
         source: str = "vocabulary",
         row: str = "entry",
+        special: SpecialTokens = SPECIAL_TOKENS,
     ):
         """Checks and keeps the tokens.
 
@@ -64,6 +163,7 @@ class Vocabulary:
           tokens: the V tokens in the order of their ids.
           source: what error messages call the vocabulary.
           row: what they call a token's place; a "line" counts from 1.
+          special: what the special tokens are called.
 
         Raises:
           UserError: a blank token, a token that occurs twice, or a missing
@@ -74,48 +174,19 @@ class Vocabulary:
                 f"{source}: give a list of tokens, not the string "
                 f"{tokens[:40]!r}."
             )
+        self.special = special
         self._tokens = tuple(tokens)
-        _check(self._tokens, source, row)
+        _check(self._tokens, special, source, row)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "Vocabulary":
-        """Reads a vocab.txt: one token a line, UTF-8.
-
-        Lines end at a line feed alone and lose white space at their ends, as
-        in Google's `load_vocab`. Nothing else is changed: released
-        vocabularies hold entries that are not in a Unicode normal form.
+        """Reads a vocab.txt whose special tokens are a BERT's.
 
         Raises:
-          UserError: the file is missing, empty, not UTF-8 or no vocabulary;
-            the message names the file and the line.
+          UserError: see `read_tokens`, or what it holds is no vocabulary; the
+            message names the file and the line.
         """
-        path = pathlib.Path(path)
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            raise UserError(f"{path}: no such vocabulary file.") from None
-        except IsADirectoryError:
-            raise UserError(
-                f"{path}: is a directory; give its vocabulary file, for "
-                f"example {path / VOCABULARY_FILE}"
-            ) from None
-        if data.startswith(codecs.BOM_UTF8):
-            raise UserError(
-                f"{path}: begins with a byte order mark, which would be part "
-                "of the first token; save it as UTF-8 without one."
-            )
-        if not data.strip():
-            raise UserError(f"{path}: the vocabulary file is empty.")
-        rows = data.rstrip().split(b"\n")
-        tokens = []
-        for number, row in enumerate(rows, start=1):
-            try:
-                tokens.append(row.decode("utf-8").strip())
-            except UnicodeDecodeError:
-                raise UserError(
-                    f"{path}, line {number}: is not UTF-8."
-                ) from None
-        return cls(tokens, str(path), "line")
+        return cls(read_tokens(path), str(path), "line")
 
     def save(self, path: str | pathlib.Path) -> None:
         """Writes a vocab.txt, whole or not at all."""
@@ -143,27 +214,33 @@ class Vocabulary:
     @property
     def pad_id(self) -> int:
         """The id of [PAD], which pads rows."""
-        return self.ids[PAD]
+        return self.ids[self.special.pad]
 
     @property
     def unk_id(self) -> int:
         """The id of [UNK]."""
-        return self.ids[UNK]
+        return self.ids[self.special.unk]
 
     @property
     def cls_id(self) -> int:
         """The id of [CLS]."""
-        return self.ids[CLS]
+        return self.ids[self.special.cls]
 
     @property
     def sep_id(self) -> int:
         """The id of [SEP]."""
-        return self.ids[SEP]
+        return self.ids[self.special.sep]
 
     @property
     def mask_id(self) -> int:
         """The id of [MASK]."""
-        return self.ids[MASK]
+        return self.ids[self.special.mask]
+
+    @functools.cached_property
+    def packing(self) -> Packing:
+        """How a BERT's rows are laid out."""
+        end = (self.sep_id,)
+        return Packing((self.cls_id,), end, end, 1, self.pad_id)
 
     @functools.cached_property
     def is_continuation(self) -> np.ndarray:
@@ -173,8 +250,14 @@ class Vocabulary:
         return flags
 
     def digest(self) -> str:
-        """The SHA-256 of the tokens joined by line feeds, in hexadecimal."""
-        return hashlib.sha256("\n".join(self._tokens).encode()).hexdigest()
+        """The SHA-256 of the tokens joined by line feeds, in hexadecimal.
+
+        Where the special tokens are not a BERT's, they follow.
+        """
+        tokens = self._tokens
+        if self.special != SPECIAL_TOKENS:
+            tokens += self.special
+        return hashlib.sha256("\n".join(tokens).encode()).hexdigest()
 
     def looks_cased(self) -> bool:
         """Whether a token would change in lower case, [CLS] and such apart.
@@ -185,17 +268,22 @@ class Vocabulary:
         return any(
             token != token.lower()
             for token in self._tokens
-            if not (token.startswith("[") and token.endswith("]"))
+            if token not in self.special
+            and not (token.startswith("[") and token.endswith("]"))
         )
 
     def __len__(self) -> int:
         return len(self._tokens)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Vocabulary) and self._tokens == other._tokens
+        return (
+            isinstance(other, Vocabulary)
+            and self._tokens == other._tokens
+            and self.special == other.special
+        )
 
     def __hash__(self) -> int:
-        return hash(self._tokens)
+        return hash((self._tokens, self.special))
 
     def __repr__(self) -> str:
         return f"Vocabulary({len(self)} tokens, {self.digest()[:12]})"

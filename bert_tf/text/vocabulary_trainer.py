@@ -24,9 +24,7 @@ from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
 from bert_tf.text.vocabulary import (
     CONTINUATION,
     MAX_WORD_CHARACTERS,
-    PAD,
     SPECIAL_TOKENS,
-    UNK,
     VOCABULARY_FILE,
     Vocabulary,
 )
@@ -50,7 +48,7 @@ def special_tokens(google_layout: bool = False) -> tuple[str, ...]:
     if not google_layout:
         return SPECIAL_TOKENS
     unused = [f"[unused{number}]" for number in range(994)]
-    return (PAD, *unused[:99], *SPECIAL_TOKENS[1:], *unused[99:])
+    return (SPECIAL_TOKENS[0], *unused[:99], *SPECIAL_TOKENS[1:], *unused[99:])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +145,8 @@ class VocabularyReport:
             lines.append(
                 f"{self.held_out_words:,} held-out words: "
                 f"{self.pieces_per_word:.3f} pieces per word{before}, "
-                f"{self.unknown_word_share:.3%} of the words are {UNK}"
+                f"{self.unknown_word_share:.3%} of the words are "
+                f"{SPECIAL_TOKENS.unk}"
             )
         return "\n".join(lines)
 

@@ -94,7 +94,7 @@ def test_a_repeat_makes_other_pairs_of_the_same_document() -> None:
     repeats = np.array([1, 3, 2, 1] * 5)
     documents = Documents(np.arange(starts[-1]), starts, bounds, repeats)
     recipe = RecordsRecipe(max_seq_length=24)
-    made = make_instances(documents, 20, recipe, "x")
+    made = make_instances(documents, 20, recipe, 3, "x")
     owner = np.searchsorted(starts[bounds], made.a_start, side="right") - 1
     other = np.searchsorted(starts[bounds], made.b_start, side="right") - 1
     # Text A of each repeat covers each document once or nearly so.
@@ -107,8 +107,8 @@ def test_a_repeat_makes_other_pairs_of_the_same_document() -> None:
     plain = dataclasses.replace(documents, repeats=np.ones(20, np.int64))
     unsaid = dataclasses.replace(documents, repeats=None)
     for one, same in zip(
-        dataclasses.astuple(make_instances(plain, 20, recipe, "x")),
-        dataclasses.astuple(make_instances(unsaid, 20, recipe, "x")),
+        dataclasses.astuple(make_instances(plain, 20, recipe, 3, "x")),
+        dataclasses.astuple(make_instances(unsaid, 20, recipe, 3, "x")),
         strict=True,
     ):
         assert np.array_equal(one, same)

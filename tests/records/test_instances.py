@@ -61,7 +61,7 @@ def test_pairs_keep_the_rule(
         short_seq_prob=short,
         random_next_prob=random_next,
     )
-    instances = make_instances(pool, len(pool), recipe, str(seed))
+    instances = make_instances(pool, len(pool), recipe, 3, str(seed))
     token_starts = pool.sentence_starts[pool.document_starts]
 
     def document_of(token: int) -> int:
@@ -100,7 +100,7 @@ def test_no_token_is_lost_where_nothing_is_truncated(
     recipe = RecordsRecipe(
         max_seq_length=10_000, short_seq_prob=0.5, random_next_prob=random_next
     )
-    instances = make_instances(pool, len(pool), recipe, str(seed))
+    instances = make_instances(pool, len(pool), recipe, 3, str(seed))
     sentences = np.diff(pool.sentence_starts)
     assert instances.tokens_cut <= (not random_next) * (sentences == 1).sum()
     times_used = np.zeros(pool.sentence_starts[-1], int)
@@ -123,7 +123,7 @@ def test_share_of_random_texts(share: float) -> None:
     recipe = RecordsRecipe(
         max_seq_length=64, short_seq_prob=0, random_next_prob=share
     )
-    made = make_instances(pool, len(pool), recipe, "x")
+    made = make_instances(pool, len(pool), recipe, 3, "x")
     count = len(made)
     # At most one sentence a document stands alone at its end.
     lone = 40 / count
@@ -138,7 +138,7 @@ def test_a_lone_sentence_is_divided_where_no_text_is_random() -> None:
     recipe = RecordsRecipe(
         random_next_prob=0, short_seq_prob=0, dupe_factor=4000
     )
-    made = make_instances(pool, 2, recipe, "x")
+    made = make_instances(pool, 2, recipe, 3, "x")
     assert len(made) == made.tokens_cut == 4000
     assert not made.is_random.any()
     assert (made.a_start == 0).all()
@@ -155,7 +155,7 @@ def test_front_and_back_are_cut_with_even_chances() -> None:
     recipe = RecordsRecipe(
         max_seq_length=103, short_seq_prob=0, dupe_factor=2000
     )
-    found = make_instances(pool, 2, recipe, "x")
+    found = make_instances(pool, 2, recipe, 3, "x")
     assert (found.a_end - found.a_start == 50).all()
     front = found.a_start % 1000
     # Binomial(950, 1/2): mean 475, standard deviation 15.4.
@@ -167,18 +167,19 @@ def test_front_and_back_are_cut_with_even_chances() -> None:
 def test_only_own_documents_give_text_a() -> None:
     pool = flat(documents(30))
     first_borrowed = pool.sentence_starts[pool.document_starts[10]]
-    made = make_instances(pool, 10, RecordsRecipe(), "x")
+    made = make_instances(pool, 10, RecordsRecipe(), 3, "x")
     assert made.a_end.max() <= first_borrowed
     assert (made.b_start >= first_borrowed).any()
-    assert len(make_instances(pool, 0, RecordsRecipe(), "x")) == 0
+    assert len(make_instances(pool, 0, RecordsRecipe(), 3, "x")) == 0
 
 
 def test_passes_and_seeds_give_other_pairs() -> None:
     pool = flat(documents(30))
-    once = ranges(make_instances(pool, 30, RecordsRecipe(), "1"))
-    assert once == ranges(make_instances(pool, 30, RecordsRecipe(), "1"))
-    assert once != ranges(make_instances(pool, 30, RecordsRecipe(), "2"))
-    twice = ranges(make_instances(pool, 30, RecordsRecipe(dupe_factor=2), "1"))
+    once = ranges(make_instances(pool, 30, RecordsRecipe(), 3, "1"))
+    assert once == ranges(make_instances(pool, 30, RecordsRecipe(), 3, "1"))
+    assert once != ranges(make_instances(pool, 30, RecordsRecipe(), 3, "2"))
+    recipe = RecordsRecipe(dupe_factor=2)
+    twice = ranges(make_instances(pool, 30, recipe, 3, "1"))
     assert 1.5 < len(twice) / len(once) < 2.5
     assert len(set(twice)) > 1.3 * len(set(once))
 
@@ -191,7 +192,7 @@ def test_shares_are_those_of_the_plain_algorithm(length: int) -> None:
     theirs = reference.all_instances(corpus, REFERENCE_IDS, lengths, 40, seed=1)
     recipe = RecordsRecipe(max_seq_length=length, dupe_factor=40)
     pool = flat(corpus)
-    ours = make_instances(pool, len(pool), recipe, "1")
+    ours = make_instances(pool, len(pool), recipe, 3, "1")
     assert abs(len(ours) / len(theirs) - 1) < 0.02
 
     def close(a: np.ndarray, b: np.ndarray) -> bool:

@@ -103,7 +103,7 @@ def test_rows_of_articles_are_full(
 ) -> None:
     documents = wikipedia_like(4000, seed=1)
     recipe = RecordsRecipe(max_seq_length=length, max_predictions_per_seq=20)
-    lengths = make_instances(documents, 4000, recipe, "x").lengths()
+    lengths = make_instances(documents, 4000, recipe, 3, "x").lengths()
     rows = pack_rows(lengths, length, "x")
     assert lengths.mean() / length < padded
     assert lengths.sum() / len(rows) / length >= packed

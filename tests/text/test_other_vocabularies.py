@@ -1,8 +1,8 @@
 """Nothing assumes where a vocabulary has its special tokens.
 
 SciBERT's has [UNK], [CLS], [SEP] and [MASK] a row later than BERT's, another
-pads with its last token; here a model's vocabulary is put into those orders,
-and everything gives the same.
+pads with its last token, and a third calls them otherwise; here a model's
+vocabulary is put into those orders, and everything gives the same.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from bert_tf.text.corpus_tokenizer import CorpusTokenizer
 from bert_tf.text.packing_graph import SentencePacker
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
-from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from bert_tf.text.vocabulary import SPECIAL_TOKENS, SpecialTokens, Vocabulary
 
 PIECES = "the cell ##s divide ##d protein of a in membrane , .".split()
 PLAIN = Vocabulary([*SPECIAL_TOKENS, *PIECES])
@@ -35,6 +35,10 @@ SCIBERT = Vocabulary(["[PAD]", *UNUSED, *SPECIAL_TOKENS[1:], *PIECES])
 PADDING_LAST = Vocabulary(
     ["##s", *SPECIAL_TOKENS[1:], *PIECES[:2], *PIECES[3:], "[PAD]"]
 )
+NAMED = Vocabulary(
+    ["<s>", "<pad>", "</s>", "<unk>", *PIECES, "<mask>"],
+    special=SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
+)
 TEXTS = [
     "The cells divided, in a membrane.",
     "protein of the membrane",
@@ -43,15 +47,25 @@ TEXTS = [
 ]
 
 
-@pytest.fixture(params=[SCIBERT, PADDING_LAST], ids=["scibert", "pad_last"])
+@pytest.fixture(
+    params=[SCIBERT, PADDING_LAST, NAMED], ids=["scibert", "pad_last", "named"]
+)
 def other(request):
     return request.param
+
+
+def save(vocabulary, folder):
+    """Writes a vocabulary and what says how its special tokens are called."""
+    folder.mkdir(exist_ok=True)
+    BertTokenizer(vocabulary, lower_case=True).save(folder)
+    return folder / "vocab.txt"
 
 
 @pytest.fixture
 def moved_ids(other):
     """The id in the other order of each of the plain one."""
-    return np.array([other.ids[token] for token in PLAIN.tokens])
+    names = dict(zip(SPECIAL_TOKENS, other.special, strict=True))
+    return np.array([other.ids[names.get(t, t)] for t in PLAIN.tokens])
 
 
 def tokenizers(other):
@@ -161,10 +175,9 @@ def test_records(form, whole_word_mask, other, moved_ids, tmp_path):
         recipe = dataclasses.replace(recipe, **{form: True})
     found = []
     for name, vocabulary in (("plain", PLAIN), ("moved", other)):
-        vocabulary.save(tmp_path / f"{name}.txt")
         create_records(
             parse_inputs(str(text), recipe),
-            tmp_path / f"{name}.txt",
+            save(vocabulary, tmp_path / f"{name}_vocabulary"),
             tmp_path / name,
             recipe,
             workers=1,
@@ -191,12 +204,11 @@ def test_a_model_fills_masks_and_embeds_as_before(other, moved_ids, tmp_path):
     save_checkpoint(
         tmp_path / "plain", Checkpoint(config, arrays, PLAIN, lower_case=True)
     )
-    other.save(tmp_path / "vocab.txt")
     convert_checkpoint(
         tmp_path / "plain",
         "bert_tf",
         tmp_path / "moved",
-        vocab_file=tmp_path / "vocab.txt",
+        vocab_file=save(other, tmp_path / "vocabulary"),
     )
     moved = load_checkpoint(tmp_path / "moved")
     assert moved.vocabulary.mask_id == other.mask_id
@@ -208,12 +220,13 @@ def test_a_model_fills_masks_and_embeds_as_before(other, moved_ids, tmp_path):
         bert_tf.embed(tmp_path / name, TEXTS) for name in ("plain", "moved")
     ]
     np.testing.assert_allclose(*vectors, atol=1e-6)
-    text = "the [MASK] divided"
     filled = [
         {
             candidate.token: candidate.probability
             for candidate in bert_tf.fill_mask(
-                tmp_path / name, text, top_k=len(vocabulary)
+                tmp_path / name,
+                f"the {vocabulary.special.mask} divided",
+                top_k=len(vocabulary),
             )[0]
         }
         for name, vocabulary in (("plain", PLAIN), ("moved", other))

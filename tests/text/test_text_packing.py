@@ -150,8 +150,10 @@ def test_rows(pairs: list, length: int, is_pair: bool) -> None:
     graph = packing_graph.truncate(
         in_graph(first), in_graph(second) if is_pair else None, room
     )
-    assert_equal(packing_graph.row_lengths(*graph), rows.lengths)
-    packed = packing_graph.pack_rows(*graph, TOKENIZER.vocabulary, length)
+    assert_equal(
+        packing_graph.row_lengths(*graph, TOKENIZER.packing), rows.lengths
+    )
+    packed = packing_graph.pack_rows(*graph, TOKENIZER.packing, length)
     assert all(value.dtype == tf.int32 for value in packed.values())
     assert_packed(packed, expected, length)
 
@@ -271,7 +273,7 @@ def test_batches_by_length(
 def test_taken_texts() -> None:
     texts = in_graph(texts_of([[5, 6, 7], [8], [9, 10]]))
     taken = packing_graph.take(texts, tf.constant([2, 0, 0]))
-    packed = packing_graph.pack_rows(taken, None, TOKENIZER.vocabulary, 5)
+    packed = packing_graph.pack_rows(taken, None, TOKENIZER.packing, 5)
     assert packed["input_ids"].numpy().tolist() == [
         [2, 9, 10, 3, 0],
         [2, 5, 6, 7, 3],
@@ -293,8 +295,10 @@ def test_compiled_for_any_batch() -> None:
     )
     def packed(a: tf.RaggedTensor, b: tf.RaggedTensor) -> dict:
         kept = packing_graph.truncate(*map(packing_graph.token_ids, (a, b)), 7)
-        longest = tf.reduce_max(packing_graph.row_lengths(*kept))
-        return packing_graph.pack_rows(*kept, TOKENIZER.vocabulary, longest)
+        longest = tf.reduce_max(
+            packing_graph.row_lengths(*kept, TOKENIZER.packing)
+        )
+        return packing_graph.pack_rows(*kept, TOKENIZER.packing, longest)
 
     for pairs in ([([5] * 9, [6] * 2)], [([5], [7, 8]), ([], [6] * 30)]):
         found = packed(

@@ -2,16 +2,13 @@
 
 import collections
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bert_tf.finetuning import checks
 from bert_tf.finetuning.checks import Finding, percent
 from bert_tf.finetuning.data.examples import Example
 from bert_tf.finetuning.multiple_choice.files import ChoiceExample
-
-if TYPE_CHECKING:
-    # TensorFlow takes seconds to import, and scoring a file needs none of it.
-    from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.packing import Tokenizer
 
 # Above this many times its even share, one position is suspicious.
 _UNEVEN = 2.0
@@ -20,7 +17,7 @@ _UNEVEN = 2.0
 def examine_choices(
     task: str,
     max_seq_length: int,
-    tokenizer: "BertTokenizer",
+    tokenizer: Tokenizer,
     splits: Mapping[str, Sequence[ChoiceExample]],
 ) -> checks.Examination:
     """Examines rows of a text and its choices; see `Task.examine`."""
@@ -65,7 +62,7 @@ def _key_of(example: ChoiceExample) -> tuple[str, ...]:
 def _counts(
     examples: Sequence[ChoiceExample],
     max_seq_length: int,
-    tokenizer: "BertTokenizer",
+    tokenizer: Tokenizer,
 ) -> dict[str, Any]:
     """Rows, choices of each, where the right ones are, and their tokens."""
     sizes = collections.Counter(len(e.choices) for e in examples)

@@ -37,6 +37,7 @@ from bert_tf.finetuning.task import (
 from bert_tf.text.packing import (
     EncodedRows,
     TokenIds,
+    Tokenizer,
     pack_rows,
     tokenize_texts,
     truncate,
@@ -45,7 +46,6 @@ from bert_tf.text.packing import (
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
     from bert_tf.finetuning.task_model import TaskModel
-    from bert_tf.text.tokenizer import BertTokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,8 +120,8 @@ class EncodedChoices:
     """The choices of N examples.
 
     Attributes:
-      rows: a row [CLS] context [SEP] start and choice [SEP] for each choice,
-        those of an example one after the other.
+      rows: a row for each choice, with the context as text A and the start
+        and the choice as B; those of an example one after the other.
       starts: int64 [N + 1], where the rows of each example begin.
     """
 
@@ -181,7 +181,7 @@ class EncodedChoices:
 
 def encode_choices(
     examples: Sequence[ChoiceExample],
-    tokenizer: "BertTokenizer",
+    tokenizer: Tokenizer,
     max_seq_length: int,
 ) -> EncodedChoices:
     """Tokenises and packs every choice with its context.
@@ -201,7 +201,8 @@ def encode_choices(
     contexts = TokenIds(
         contexts.ids, contexts.begin[example], contexts.count[example]
     )
-    first, second = truncate(contexts, endings, max_seq_length - 3)
+    room = max_seq_length - tokenizer.packing.num_special(2)
+    first, second = truncate(contexts, endings, room)
     return EncodedChoices(
         rows=pack_rows(example, first, second, len(examples), tokenizer),
         starts=np.concatenate([[0], np.cumsum(counts)]),
@@ -240,7 +241,7 @@ class MultipleChoiceTask(
     def examine(
         self,
         recipe: ChoiceRecipe,
-        tokenizer: "BertTokenizer",
+        tokenizer: Tokenizer,
         splits: Mapping[str, list[ChoiceExample]],
     ) -> Examination:
         """Counts choices, where the right ones stand, lengths, repeats."""
@@ -273,7 +274,7 @@ class MultipleChoiceTask(
     def encode(
         self,
         examples: list[ChoiceExample],
-        tokenizer: "BertTokenizer",
+        tokenizer: Tokenizer,
         config: MultipleChoiceConfig,
         labelled: bool = False,
     ) -> EncodedChoices | LabelledRows:
@@ -316,7 +317,7 @@ class MultipleChoiceTask(
         self,
         outputs: Outputs,
         split: Split,
-        tokenizer: "BertTokenizer",
+        tokenizer: Tokenizer,
         config: MultipleChoiceConfig,
     ) -> ChoicePredictions:
         """See `choice_predictions`."""

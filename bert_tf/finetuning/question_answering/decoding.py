@@ -33,8 +33,7 @@ from bert_tf.finetuning.question_answering.windows import (
     TokenizedContexts,
 )
 from bert_tf.text.normalizer import BertNormalizer
-from bert_tf.text.packing import take_ranges
-from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.packing import Tokenizer, take_ranges
 from bert_tf.text.unicode_tables import word_pattern
 from bert_tf.text.vocabulary import CONTINUATION
 
@@ -61,7 +60,7 @@ class CutAnswer(NamedTuple):
 class AnswerCutter:
     """What cutting answers needs of all contexts and of the vocabulary."""
 
-    def __init__(self, contexts: TokenizedContexts, tokenizer: BertTokenizer):
+    def __init__(self, contexts: TokenizedContexts, tokenizer: Tokenizer):
         self.contexts = contexts
         vocabulary = tokenizer.vocabulary
         # The tokens without "##", and which of them have it.
@@ -184,7 +183,7 @@ class _Candidates(NamedTuple):
 
 def decode_answers(
     windows: SpanWindows,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
     start_logits: np.ndarray,
     end_logits: np.ndarray,
     with_null: bool = False,
@@ -269,7 +268,7 @@ def _candidates(
                 starts[:, :, None],
                 ends[:, None, :],
                 (owned[:, 0], owned[:, 1]),
-                lengths[:, None, None],
+                rows.bounds[1][1][these, None, None],
                 max_answer_length,
             )
         )
@@ -301,26 +300,26 @@ def may_answer(
     first: Any,
     last: Any,
     owned: tuple[Any, Any],
-    lengths: Any,
+    end: Any,
     max_answer_length: int,
 ) -> Any:
     """Which pairs of positions, of NumPy or in the graph, may be answers.
 
-    A window answers with what begins where it shows most context, in the
-    context and not with [SEP].
+    A window answers with what begins where it shows most context, and ends in
+    the context.
 
     Args:
       first: whole numbers, the first position.
       last: the last one.
       owned: begin and exclusive end of what the window shows in most context.
-      lengths: tokens of the window.
+      end: exclusive end of the context.
       max_answer_length: the most tokens of an answer.
     """
     return (
         (owned[0] <= first)
         & (first < owned[1])
         & (first <= last)
-        & (last < lengths - 1)
+        & (last < end)
         & (last - first < max_answer_length)
     )
 

@@ -32,12 +32,12 @@ from bert_tf.finetuning.task import (
     refuse_null_odds,
 )
 from bert_tf.progress import log
+from bert_tf.text.packing import Tokenizer
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
     from bert_tf.finetuning.question_answering.windows import SpanWindows
     from bert_tf.finetuning.task_model import TaskModel
-    from bert_tf.text.tokenizer import BertTokenizer
 
 # Of the best answers, those that the report shows.
 _SHOWN_BEST = 3
@@ -166,7 +166,7 @@ class QuestionAnsweringTask(
     def examine(
         self,
         recipe: SpanRecipe,
-        tokenizer: "BertTokenizer",
+        tokenizer: Tokenizer,
         splits: Mapping[str, list[Question]],
     ) -> Examination:
         """See `examine_questions`."""
@@ -195,7 +195,7 @@ class QuestionAnsweringTask(
     def encode(
         self,
         examples: list[Question],
-        tokenizer: "BertTokenizer",
+        tokenizer: Tokenizer,
         config: QuestionAnsweringConfig,
         labelled: bool = False,
     ) -> "SpanWindows | LabelledRows":
@@ -243,7 +243,7 @@ class QuestionAnsweringTask(
         self,
         outputs: Outputs,
         split: Split,
-        tokenizer: "BertTokenizer",
+        tokenizer: Tokenizer,
         config: QuestionAnsweringConfig,
     ) -> Answers:
         """See `decode_answers`."""

@@ -9,7 +9,7 @@ of the first and the last token of the answer. The data doctor counts windows.
 import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -31,20 +31,15 @@ from bert_tf.text import packing
 from bert_tf.text.packing import (
     EncodedRows,
     TokenIds,
+    Tokenizer,
     take_ranges,
     tokenize_texts,
 )
-
-if TYPE_CHECKING:
-    # It brings TensorFlow, which scoring a file needs nothing of.
-    from bert_tf.text.tokenizer import BertTokenizer
 
 START_POSITIONS, END_POSITIONS = "start_positions", "end_positions"
 START_LOGITS, END_LOGITS = "start_logits", "end_logits"
 # Contexts tokenised at a time.
 _CONTEXTS = 512
-# [CLS] and two [SEP].
-_SPECIALS = 3
 # Far below any logit, and exp of it is 0.
 _HIDDEN = -1e9
 
@@ -82,7 +77,7 @@ class TokenizedContexts:
 
 
 def tokenize_contexts(
-    contexts: Sequence[str], tokenizer: "BertTokenizer"
+    contexts: Sequence[str], tokenizer: Tokenizer
 ) -> tuple[TokenizedContexts, np.ndarray]:
     """Tokenises N contexts, equal ones once.
 
@@ -177,7 +172,7 @@ class SpanWindows(RowsAround):
 
 def make_windows(
     questions: Sequence[Question],
-    tokenizer: "BertTokenizer",
+    tokenizer: Tokenizer,
     max_seq_length: int = 384,
     doc_stride: int = 128,
     max_query_length: int = 64,
@@ -198,7 +193,8 @@ def make_windows(
     )
     asked = tokenize_texts([q.question for q in questions], tokenizer)
     question_length = np.minimum(asked.count, max_query_length)
-    room = max_seq_length - _SPECIALS - question_length
+    special = tokenizer.packing.num_special(2)
+    room = max_seq_length - special - question_length
     length = contexts.tokens.count[context]
     count = packing.num_windows(length, room, doc_stride, empty=0)
     windows = packing.make_windows(count, length, room, doc_stride)
@@ -225,7 +221,7 @@ def make_windows(
 def label_windows(
     windows: SpanWindows,
     questions: Sequence[Question],
-    tokenizer: "BertTokenizer",
+    tokenizer: Tokenizer,
 ) -> LabelledRows:
     """The windows with their answers; a window counts as much as any other."""
     positions = answer_positions(windows, questions, tokenizer)
@@ -237,7 +233,7 @@ def label_windows(
 def answer_positions(
     windows: SpanWindows,
     questions: Sequence[Question],
-    tokenizer: "BertTokenizer",
+    tokenizer: Tokenizer,
 ) -> np.ndarray:
     """Where the answers lie in the windows.
 
@@ -267,7 +263,7 @@ def answer_positions(
     begin = contexts.tokens.begin[windows.context[windows.rows.example]]
     positions = tokens[windows.rows.example] - (begin + windows.shift)[:, None]
     inside = (positions[:, 0] >= windows.rows.first) & (
-        positions[:, 1] < windows.rows.lengths - 1
+        positions[:, 1] < windows.rows.bounds[1][1]
     )
     return np.where(inside[:, None], positions, 0).astype(np.int32)
 
@@ -363,7 +359,7 @@ def _of_tokens(logits: Any, batch: Mapping[str, Any]) -> Any:
 def examine_questions(
     task: str,
     recipe: SpanRecipe,
-    tokenizer: "BertTokenizer",
+    tokenizer: Tokenizer,
     splits: Mapping[str, Sequence[Question]],
 ) -> checks.Examination:
     """Examines questions on contexts; see `Task.examine`."""
@@ -389,7 +385,7 @@ def examine_questions(
 def _window_counts(
     questions: Sequence[Question],
     recipe: SpanRecipe,
-    tokenizer: "BertTokenizer",
+    tokenizer: Tokenizer,
 ) -> dict[str, Any]:
     """Questions, contexts and windows of one split."""
     windows = make_windows(

@@ -9,7 +9,7 @@ import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +18,7 @@ from bert_tf.finetuning import checks
 from bert_tf.finetuning.checks import Finding, number_of_rows, percent
 from bert_tf.finetuning.data.examples import Example, names_in, sorted_labels
 from bert_tf.finetuning.recipe import SentenceRecipe
-
-if TYPE_CHECKING:
-    # TensorFlow takes seconds to import, and a report needs none of it.
-    from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.packing import Tokenizer
 
 _LABELS_SHOWN = 12
 # A larger share of the rows is worth a remark.
@@ -37,7 +34,7 @@ def examine_texts(
     label_kind: str,
     labels: Sequence[str],
     recipe: SentenceRecipe,
-    tokenizer: "BertTokenizer",
+    tokenizer: Tokenizer,
     splits: Mapping[str, Sequence[Example]],
 ) -> checks.Examination:
     """Examines rows of a text or a pair; see `Task.examine`.

@@ -40,6 +40,7 @@ from bert_tf.finetuning.text_classification.checks import examine_texts
 from bert_tf.text.packing import (
     EncodedRows,
     TokenIds,
+    Tokenizer,
     make_windows,
     num_windows,
     pack_rows,
@@ -50,7 +51,6 @@ from bert_tf.text.packing import (
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
     from bert_tf.finetuning.task_model import LogitsObjective, TaskModel
-    from bert_tf.text.tokenizer import BertTokenizer
 
 # A score of N answers: those of the examples, then those predicted.
 Metric = Callable[[np.ndarray, np.ndarray], float]
@@ -158,7 +158,7 @@ class TextRows(RowsAround):
 
 def encode(
     examples: Sequence[Example],
-    tokenizer: "BertTokenizer",
+    tokenizer: Tokenizer,
     max_seq_length: int,
     long_inputs: str = "cut",
     doc_stride: int = 64,
@@ -188,7 +188,8 @@ def encode(
     second = None
     if examples and examples[0].text_b is not None:
         second = tokenize_texts([e.text_b or "" for e in examples], tokenizer)
-    room = max_seq_length - (2 if second is None else 3)
+    texts = 1 if second is None else 2
+    room = max_seq_length - tokenizer.packing.num_special(texts)
     if long_inputs == "cut":
         example = np.arange(len(examples))
         first, second = truncate(first, second, room)
@@ -277,7 +278,7 @@ class TextClassificationTask(
     def examine(
         self,
         recipe: SentenceRecipe,
-        tokenizer: "BertTokenizer",
+        tokenizer: Tokenizer,
         splits: Mapping[str, list[Example]],
     ) -> Examination:
         """Counts labels, lengths, unknown words, repeated and odd texts."""
@@ -333,7 +334,7 @@ class TextClassificationTask(
     def encode(
         self,
         examples: list[Example],
-        tokenizer: "BertTokenizer",
+        tokenizer: Tokenizer,
         config: TextClassificationConfig,
         labelled: bool = False,
     ) -> TextRows | LabelledRows:
@@ -383,7 +384,7 @@ class TextClassificationTask(
         self,
         outputs: Outputs,
         split: Split,
-        tokenizer: "BertTokenizer",
+        tokenizer: Tokenizer,
         config: TextClassificationConfig,
     ) -> Predictions:
         """Asks the kind; see `predictions_of`."""

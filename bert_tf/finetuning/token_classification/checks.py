@@ -15,7 +15,7 @@ from bert_tf.finetuning.token_classification.windows import (
     token_stream,
     windows_per_sentence,
 )
-from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.packing import Tokenizer
 
 # A text with fewer capitals than this share of its words has none to tell
 # names by.
@@ -25,7 +25,7 @@ _FEW_CAPITALS = 0.005
 def examine_words(
     task: str,
     recipe: TagRecipe,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
     splits: Mapping[str, TaggedWords],
 ) -> checks.Examination:
     """Examines tagged words; see `Task.examine`."""
@@ -62,7 +62,7 @@ def examine_words(
 
 
 def _counts(
-    words: TaggedWords, recipe: TagRecipe, tokenizer: BertTokenizer
+    words: TaggedWords, recipe: TagRecipe, tokenizer: Tokenizer
 ) -> dict[str, Any]:
     """Sentences, entities, unknown words and windows of one split."""
     found = entities(words.iob2_tags, words.sentence_starts)
@@ -76,9 +76,9 @@ def _counts(
         words.words[place][:30] for place in np.flatnonzero(is_unknown)
     )
     lengths = np.diff(words.sentence_starts)
+    room = recipe.max_seq_length - tokenizer.packing.num_special(1)
     windows = windows_per_sentence(
-        *(words, starts, recipe.max_seq_length),
-        *(recipe.context, recipe.doc_stride),
+        words, starts, room, recipe.context, recipe.doc_stride
     )
     kinds_of = {
         word: dict.fromkeys(checks.suspicious(word), word[:30])

@@ -44,13 +44,13 @@ from bert_tf.finetuning.token_classification.entities import (
     tag_numbers,
 )
 from bert_tf.progress import log
+from bert_tf.text.packing import Tokenizer
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
     from bert_tf.finetuning.task_model import TaskModel
     from bert_tf.finetuning.token_classification.features import FeatureRows
     from bert_tf.finetuning.token_classification.windows import WordWindows
-    from bert_tf.text.tokenizer import BertTokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,7 +200,7 @@ class TokenClassificationTask(
     def examine(
         self,
         recipe: TagRecipe,
-        tokenizer: "BertTokenizer",
+        tokenizer: Tokenizer,
         splits: Mapping[str, TaggedWords],
     ) -> Examination:
         """See `examine_words`."""
@@ -244,7 +244,7 @@ class TokenClassificationTask(
     def encode(
         self,
         examples: TaggedWords,
-        tokenizer: "BertTokenizer",
+        tokenizer: Tokenizer,
         config: TokenClassificationConfig,
         labelled: bool = False,
     ) -> "WordWindows":
@@ -302,7 +302,7 @@ class TokenClassificationTask(
         self,
         outputs: Outputs,
         split: Split,
-        tokenizer: "BertTokenizer",
+        tokenizer: Tokenizer,
         config: TokenClassificationConfig,
     ) -> TagPredictions:
         """The best tag of every word."""

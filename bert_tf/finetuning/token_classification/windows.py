@@ -10,7 +10,7 @@ words.
 import abc
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -23,6 +23,7 @@ from bert_tf.finetuning.token_classification.conll_files import TaggedWords
 from bert_tf.text.packing import (
     EncodedRows,
     TokenIds,
+    Tokenizer,
     make_windows,
     most_context,
     num_windows,
@@ -32,13 +33,7 @@ from bert_tf.text.packing import (
     tokenize_texts,
 )
 
-if TYPE_CHECKING:
-    # It brings TensorFlow, which scoring a file needs nothing of.
-    from bert_tf.text.tokenizer import BertTokenizer
-
 TAG_IDS, TAG_WEIGHTS = "tag_ids", "tag_weights"
-# [CLS] and [SEP].
-_SPECIAL_TOKENS = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,7 +108,7 @@ class WordWindows(WordRows):
     """Words as windows of token ids.
 
     Attributes:
-      rows: R rows [CLS] window [SEP]; a row's example is its sentence.
+      rows: R rows, each of a window; a row's example is its sentence.
       places: int32 [W], where in its row the first sub-token of a word is.
       word_starts: int64 [R + 1], which words a row predicts: those from its
         entry on to the next one.
@@ -165,7 +160,7 @@ class WordWindows(WordRows):
 
 def encode_words(
     data: TaggedWords,
-    tokenizer: "BertTokenizer",
+    tokenizer: Tokenizer,
     max_seq_length: int,
     context: str = "document",
     doc_stride: int = 0,
@@ -190,7 +185,8 @@ def encode_words(
         about a quarter to both sides.
       tags: see `WordRows`.
     """
-    room, stride = _room_and_stride(max_seq_length, doc_stride)
+    room = max_seq_length - tokenizer.packing.num_special(1)
+    stride = _stride(room, doc_stride)
     ids, word_tokens = token_stream(data.words, tokenizer)
     begin, count = _shown(data, word_tokens, context, room)
     windows = make_windows(
@@ -215,7 +211,7 @@ def encode_words(
         len(data),
         tokenizer,
     )
-    places = word_tokens[:-1] - first_token[row] + 1
+    places = word_tokens[:-1] - first_token[row] + len(rows.packing.begin)
     return WordWindows(
         tags=tags,
         rows=rows,
@@ -225,7 +221,7 @@ def encode_words(
 
 
 def token_stream(
-    words: list[str], tokenizer: "BertTokenizer"
+    words: list[str], tokenizer: Tokenizer
 ) -> tuple[np.ndarray, np.ndarray]:
     """The ids of all words, int32 [T], and where words begin, int64 [W + 1].
 
@@ -247,24 +243,22 @@ def token_stream(
 def windows_per_sentence(
     data: TaggedWords,
     word_tokens: np.ndarray,
-    max_seq_length: int,
+    room: int,
     context: str,
     doc_stride: int,
 ) -> np.ndarray:
     """How many windows each sentence needs at most, int64 [N].
 
-    `word_tokens` are where words begin in sub-tokens, int64 [W + 1]; for the
-    rest see `encode_words`.
+    `word_tokens` are where words begin in sub-tokens, int64 [W + 1], and
+    `room` is how many of them a window takes; for the rest see `encode_words`.
     """
-    room, stride = _room_and_stride(max_seq_length, doc_stride)
     _, count = _shown(data, word_tokens, context, room)
-    return num_windows(count, room, stride)
+    return num_windows(count, room, _stride(room, doc_stride))
 
 
-def _room_and_stride(max_seq_length: int, doc_stride: int) -> tuple[int, int]:
-    """Tokens of a window, and from one window to the next."""
-    room = max_seq_length - _SPECIAL_TOKENS
-    return room, min(doc_stride or max(room // 2, 1), room)
+def _stride(room: int, doc_stride: int) -> int:
+    """Tokens from one window to the next."""
+    return min(doc_stride or max(room // 2, 1), room)
 
 
 def _shown(

@@ -45,7 +45,7 @@ from bert_tf.records.token_blocks import (
 )
 from bert_tf.records.tokenized_corpus import take_block, tokenize_block
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer
-from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.vocabulary import SpecialTokens, Vocabulary
 
 _FACTS = "facts"
 
@@ -58,6 +58,7 @@ class PipelineTask:
       plan: what is to be built.
       files: the input files.
       tokens: the vocabulary.
+      special: its special tokens.
       output_dir: folder of the records, a path or a URL.
       outcome: name of the file in it that reports what the pipeline did.
     """
@@ -65,6 +66,7 @@ class PipelineTask:
     plan: RecordsPlan
     files: tuple[CorpusFile, ...]
     tokens: tuple[str, ...]
+    special: SpecialTokens
     output_dir: str
     outcome: str
 
@@ -184,7 +186,9 @@ class TokenizeBlocks(beam.DoFn):
 
     def setup(self) -> None:
         """Makes the tokenizer, once on each worker."""
-        self.vocabulary = Vocabulary(self.task.tokens)
+        self.vocabulary = Vocabulary(
+            self.task.tokens, special=self.task.special
+        )
         config = self.task.plan.tokenizer_config
         self.tokenizer = CorpusTokenizer(self.vocabulary, config)
 
@@ -310,7 +314,9 @@ class WriteShards(beam.DoFn):
 
     def setup(self) -> None:
         """Makes the vocabulary, once on each worker."""
-        self.vocabulary = Vocabulary(self.task.tokens)
+        self.vocabulary = Vocabulary(
+            self.task.tokens, special=self.task.special
+        )
 
     def process(
         self, element: tuple[str, Iterable[Part | None]]

@@ -143,6 +143,7 @@ def _run(
             task.plan,
             task.files,
             tuple(task.vocabulary.tokens),
+            task.vocabulary.special,
             output_dir,
             outcome,
         ),

@@ -53,7 +53,9 @@ const EXAMPLES = {
   ],
 };
 
-export function examplesFor(view, names) {
+export function examplesFor(view, names, mask) {
   const wanted = [...names].sort().join();
-  return (EXAMPLES[view] ?? []).filter(({ inputs }) => Object.keys(inputs).sort().join() === wanted);
+  const found = (EXAMPLES[view] ?? []).filter(({ inputs }) => Object.keys(inputs).sort().join() === wanted);
+  if (view !== "masks") return found;
+  return found.map(({ name, inputs }) => ({ name, inputs: { text: inputs.text.replaceAll("[MASK]", mask) } }));
 }

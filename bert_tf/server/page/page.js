@@ -6,7 +6,7 @@ import { examplesFor } from "/examples.js";
 import { explain, isExplained } from "/explain.js";
 import { element } from "/format.js";
 import { asCurl, asPython, ask, Failure } from "/request.js";
-import { view } from "/views.js";
+import { maskOf, view } from "/views.js";
 
 const TITLES = {
   text: "Text", text_a: "First text", text_b: "Second text", question: "Question",
@@ -157,7 +157,7 @@ function field(name, title, value, lines) {
 }
 
 function showExamples(names) {
-  const found = examplesFor(kind() === "several" ? "labels" : kind(), names);
+  const found = examplesFor(kind() === "several" ? "labels" : kind(), names, maskOf(model));
   const buttons = found.map(({ name, inputs, second }) => {
     const button = element("button", name, "plain");
     button.type = "button";
@@ -201,8 +201,8 @@ function check(inputs) {
       throw new Failure(`Write something under \u201c${titleOf(name)}\u201d.`, { field: name });
     }
   }
-  if (kind() === "masks" && !inputs.text?.includes("[MASK]")) {
-    throw new Failure("Write [MASK] where a word is to be found.", { field: "text" });
+  if (kind() === "masks" && !inputs.text?.includes(maskOf(model))) {
+    throw new Failure(`Write ${maskOf(model)} where a word is to be found.`, { field: "text" });
   }
 }
 

@@ -104,12 +104,17 @@ function showTags(outputs, inputs) {
   return [...parts, table("", columns, rows)];
 }
 
-function showMasks(outputs, inputs) {
+// What stands for a hidden word in the texts of a model.
+export function maskOf(model) {
+  return model.mask_token ?? "[MASK]";
+}
+
+function showMasks(outputs, inputs, model) {
   const masks = outputs.tokens.filter((tokens) => tokens.length && tokens[0] !== "");
-  const pieces = inputs.text.split("[MASK]");
+  const pieces = inputs.text.split(maskOf(model));
   const filled = pieces.flatMap((piece, index) => {
     if (index === pieces.length - 1) return [piece];
-    return [piece, masks[index] ? element("mark", masks[index][0]) : "[MASK]"];
+    return [piece, masks[index] ? element("mark", masks[index][0]) : maskOf(model)];
   });
   const tables = masks.map((tokens, index) => {
     const caption = masks.length === 1 ? "Tokens for the mask" : `Tokens for mask ${index + 1}`;

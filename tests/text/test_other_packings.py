@@ -1,0 +1,267 @@
+"""Nothing assumes a BERT's rows, [CLS] A [SEP] and [CLS] A [SEP] B [SEP].
+
+Here a row begins with two tokens, has three between its texts and ends with
+two, and all of it is of one segment.
+"""
+
+import functools
+
+import numpy as np
+import tensorflow as tf
+import tokenizers
+from model_helpers import small_config
+
+import bert_tf
+from bert_tf.checkpoints import Checkpoint, save_checkpoint
+from bert_tf.extraction.extractor import NOWHERE, Extractor, Settings
+from bert_tf.finetuning.data.examples import Example
+from bert_tf.finetuning.multiple_choice.files import ChoiceExample
+from bert_tf.finetuning.multiple_choice.task import encode_choices
+from bert_tf.finetuning.question_answering.squad_files import Answer, Question
+from bert_tf.finetuning.question_answering.windows import (
+    answer_positions,
+    make_windows,
+)
+from bert_tf.finetuning.text_classification.task import encode
+from bert_tf.finetuning.token_classification.conll_files import TaggedWords
+from bert_tf.finetuning.token_classification.windows import encode_words
+from bert_tf.pretraining.fill_mask import MaskFiller
+from bert_tf.records.examples import pack_rows as fill_rows
+from bert_tf.records.examples import (
+    packed_records,
+    plain_records,
+    static_records,
+)
+from bert_tf.records.instances import make_instances
+from bert_tf.records.masking import MaskingRule
+from bert_tf.records.recipe import RecordsRecipe
+from bert_tf.records.token_blocks import Documents
+from bert_tf.runtimes.tokenizer_json import write_tokenizer
+from bert_tf.serving.pretrained import PretrainedModel
+from bert_tf.text.packing_graph import SentencePacker
+from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.vocabulary import Packing, SpecialTokens, Vocabulary
+
+SPECIAL = SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+WORDS = "who came where of the ##s river lake sea ran to a".split()
+TOKENS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *WORDS]
+START, PAD, END, UNKNOWN, MASK = range(5)
+BEGIN, MIDDLE, LAST = [START, END], [END, START, END], [END, END]
+
+
+class OtherVocabulary(Vocabulary):
+    """A vocabulary of other rows."""
+
+    @functools.cached_property
+    def packing(self) -> Packing:
+        return Packing(*map(tuple, (BEGIN, MIDDLE, LAST)), 0, PAD)
+
+
+VOCABULARY = OtherVocabulary(TOKENS, special=SPECIAL)
+TOKENIZER = BertTokenizer(VOCABULARY, lower_case=True)
+
+
+def ids_of(text):
+    return [TOKENS.index(word) for word in text.split()]
+
+
+def row_of(first, second=None):
+    between = [] if second is None else [*MIDDLE, *ids_of(second)]
+    return [*BEGIN, *ids_of(first), *between, *LAST]
+
+
+def rows_of(rows):
+    assert not rows.segments.any()
+    return [
+        rows.ids[begin:end].tolist()
+        for begin, end in zip(rows.starts, rows.starts[1:], strict=False)
+    ]
+
+
+def test_rows_of_the_packer():
+    pack = SentencePacker(TOKENIZER, 12)
+    for texts in (("the river",), ("the river", "a sea ran"), ("", "")):
+        packed = {name: x.numpy() for name, x in pack(*texts).items()}
+        row = row_of(*texts)
+        assert packed["input_ids"].tolist() == row + [PAD] * (12 - len(row))
+        assert packed["input_mask"].sum() == len(row)
+        assert not packed["segment_ids"].any()
+    cut = pack("the river ran to the sea", "a lake the lake")["input_ids"]
+    assert cut.numpy().tolist() == row_of("the river ran", "a lake")
+
+
+def test_rows_of_tasks():
+    examples = [
+        Example("the river", "a sea", None, "0", 1, "x"),
+        Example("to the lake", "", None, "1", 2, "x"),
+    ]
+    assert rows_of(encode(examples, TOKENIZER, 32, "cut", 1)) == [
+        row_of("the river", "a sea"),
+        row_of("to the lake", ""),
+    ]
+    ending = ("the sea", "a lake ran ran")
+    given = [ChoiceExample("who ran", "to", ending, None, "0", 1, "x")]
+    assert rows_of(encode_choices(given, TOKENIZER, 13).rows) == [
+        row_of("who ran", "to the sea"),
+        row_of("who ran", "to a lake ran"),
+    ]
+
+
+def test_answers_are_where_they_stand():
+    context = "the river ran to the sea a lake ran to the river"
+    asked = Question(
+        "1", "", "who ran where", context, (Answer("a lake", 24 + 1),), False
+    )
+    assert context[25:31] == "a lake"
+    windows = make_windows([asked], TOKENIZER, 15, 3)
+    positions = answer_positions(windows, [asked], TOKENIZER)
+    found = set()
+    for row, (first, last) in zip(
+        rows_of(windows.rows), positions.tolist(), strict=True
+    ):
+        assert row[:8] == [*BEGIN, *ids_of("who ran where"), *MIDDLE]
+        assert row[-2:] == LAST
+        if last:
+            found.add(tuple(row[first : last + 1]))
+    assert found == {tuple(ids_of("a lake"))}
+
+
+def test_words_are_where_they_stand():
+    words = "who ran to the rivers lake".split()
+    data = TaggedWords(
+        *("words.txt", words, ["O"] * 6, np.arange(6)),
+        *(np.array([0, 6]), np.array([0, 1])),
+    )
+    windows = encode_words(data, TOKENIZER, 9)
+    rows = rows_of(windows.rows)
+    assert all(row[:2] == BEGIN and row[-2:] == LAST for row in rows)
+    found = [
+        rows[row][place]
+        for row in range(len(rows))
+        for place in windows.places[slice(*windows.word_starts[row : row + 2])]
+    ]
+    assert found == ids_of("who ran to the river lake")
+
+
+def random_documents():
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 9, 60)
+    return Documents(
+        rng.integers(5, len(TOKENS), sizes.sum()).astype(np.int32),
+        np.concatenate([[0], np.cumsum(sizes)]),
+        np.arange(0, 61, 3),
+    )
+
+
+def examples_of(records):
+    for record in records:
+        features = tf.train.Example.FromString(record).features.feature
+        yield {
+            name: list(value.int64_list.value)
+            for name, value in features.items()
+        }
+
+
+def test_records():
+    documents = random_documents()
+    recipe = RecordsRecipe(max_seq_length=24, max_predictions_per_seq=4)
+    special = VOCABULARY.packing.num_special(2)
+    made = make_instances(documents, 20, recipe, special, "x")
+    expected = [
+        [
+            *BEGIN,
+            *documents.ids[made.a_start[row] : made.a_end[row]].tolist(),
+            *MIDDLE,
+            *documents.ids[made.b_start[row] : made.b_end[row]].tolist(),
+            *LAST,
+        ]
+        for row in range(len(made))
+    ]
+    assert made.lengths().tolist() == list(map(len, expected))
+    assert 20 < max(map(len, expected)) <= 24
+    packing = VOCABULARY.packing
+    plain = list(examples_of(plain_records(documents.ids, made, packing)))
+    assert [one["input_ids"] for one in plain] == expected
+    assert not any(any(one["segment_ids"]) for one in plain)
+    rows = fill_rows(made.lengths(), 24, "x")
+    packed = examples_of(packed_records(documents.ids, made, rows, packing))
+    ends = [0]
+    tokens = []
+    for one in packed:
+        tokens += one["input_ids"]
+        ends += one["sequence_lengths"]
+    ends = np.cumsum(ends)
+    parts = [tokens[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+    assert sorted(parts) == sorted(expected)
+    static = static_records(documents.ids, made, recipe, VOCABULARY, "x")
+    for one, row in zip(examples_of(static), expected, strict=True):
+        ids = np.array(one["input_ids"])
+        count = sum(place > 0 for place in one["masked_lm_positions"])
+        places = one["masked_lm_positions"][:count]
+        assert count
+        # Special tokens are never masked.
+        ids[places] = one["masked_lm_ids"][:count]
+        assert ids.tolist() == row + [PAD] * (24 - len(row))
+        assert not set(one["masked_lm_ids"][:count]) & {START, END}
+        assert sum(one["input_mask"]) == len(row)
+
+
+def test_special_tokens_are_not_masked():
+    rule = MaskingRule.from_recipe(RecordsRecipe(), VOCABULARY)
+    assert np.flatnonzero(rule.is_special).tolist() == [START, END]
+    assert rule.mask_id == MASK
+
+
+def test_tokenizer_json(tmp_path):
+    write_tokenizer(tmp_path, TOKENIZER, 12, True)
+    other = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    pack = SentencePacker(TOKENIZER, 12)
+    for texts in (("the rivers",), ("the river", "a sea ran"), ("zzz", "a")):
+        found, packed = other.encode(*texts), pack(*texts)
+        assert found.ids == packed["input_ids"].numpy().tolist()
+        assert found.type_ids == packed["segment_ids"].numpy().tolist()
+        assert found.attention_mask == packed["input_mask"].numpy().tolist()
+
+
+def test_a_pretrained_model():
+    """In Python as served; the tokenizer says how rows are."""
+    config = small_config(vocab_size=len(TOKENS), initializer_range=0.5)
+    model = bert_tf.BertPretrainer(config)
+    fill = MaskFiller(model, TOKENIZER)
+    served = PretrainedModel(model, TOKENIZER, max_seq_length=20, top_k=3)
+    texts = ["the <mask> ran to <mask>", "<mask> came"]
+    answers = served.signatures()["fill_mask"](text=tf.constant(texts))
+    for text, tokens, scores in zip(
+        texts, answers["tokens"].numpy(), answers["scores"].numpy(), strict=True
+    ):
+        for candidates, own, own_scores in zip(
+            fill(text, top_k=3), tokens, scores, strict=False
+        ):
+            assert [c.token.encode() for c in candidates] == own.tolist()
+            np.testing.assert_allclose(
+                [c.probability for c in candidates], own_scores, atol=1e-6
+            )
+    settings = Settings(pooling="none", max_seq_length=20)
+    extractor = Extractor(model.encoder, TOKENIZER, settings)
+    (chunk,) = extractor.chunks([("the river", "a sea"), "who ran"])
+    nowhere = [[NOWHERE, NOWHERE]]
+    assert chunk.offsets.tolist() == [
+        *(nowhere * 2 + [[0, 3], [4, 9]]),
+        *(nowhere * 3 + [[0, 1], [2, 5]] + nowhere * 2),
+        *(nowhere * 2 + [[0, 3], [4, 7]] + nowhere * 2),
+    ]
+
+
+def test_a_folder_keeps_the_names(tmp_path):
+    config = small_config(vocab_size=len(TOKENS))
+    plain = Vocabulary(TOKENS, special=SPECIAL)
+    arrays = bert_tf.BertPretrainer(config).to_arrays()
+    for family in ("bert_tf", "hugging_face"):
+        folder = tmp_path / family
+        checkpoint = Checkpoint(config, arrays, plain, lower_case=True)
+        save_checkpoint(folder, checkpoint, family)
+        read = BertTokenizer.from_checkpoint(folder)
+        assert read.vocabulary == plain
+        assert read.vocabulary.special == SPECIAL
+        (filled,) = bert_tf.fill_mask(folder, "the <mask>", top_k=1)
+        assert len(filled) == 1
