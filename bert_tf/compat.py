@@ -4,9 +4,10 @@ Each use of a private name is here, with the version that it was seen in.
 `tests/test_compat.py` says which one is gone.
 """
 
+import contextlib
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -25,9 +26,10 @@ def symbolic_outputs(layer: keras.layers.Layer) -> list[list]:
 class Optimizer(keras.optimizers.Optimizer):
     """An optimizer that clips what was summed over replicas, and has no decay.
 
-    `_clip_gradients`, `_all_reduce_sum_gradients`, `_apply_weight_decay` and
-    `_get_variable_index` of `keras.optimizers.Optimizer`, Keras 3.15.1. Its
-    own clipping is of each replica's share, before the sum.
+    `_clip_gradients`, `_all_reduce_sum_gradients`, `_apply_weight_decay`,
+    `_backend_update_step` and `_get_variable_index` of
+    `keras.optimizers.Optimizer`, Keras 3.15.1. Its own clipping is of each
+    replica's share, before the sum.
     """
 
     def clip(self, grads: Sequence[Any]) -> Sequence[Any]:
@@ -59,6 +61,19 @@ class Optimizer(keras.optimizers.Optimizer):
     def _apply_weight_decay(self, variables: Any) -> None:
         # Before the update, of which decay is a part here.
         del variables
+
+    @contextlib.contextmanager
+    def sharing(self) -> Iterator[None]:
+        """Computes once what the updates of variables in it have in common."""
+        yield
+
+    def _backend_update_step(
+        self, grads: Any, trainable_variables: Any, learning_rate: Any
+    ) -> None:
+        with self.sharing():
+            super()._backend_update_step(
+                grads, trainable_variables, learning_rate
+            )
 
 
 def gpu_memory_limit() -> float:

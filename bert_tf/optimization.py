@@ -7,8 +7,10 @@ Rules and their sources:
          algorithm 2.
 """
 
+import contextlib
 import re
-from collections.abc import Sequence
+import types
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -124,6 +126,8 @@ class BertOptimizer(compat.Optimizer):
         self.epsilon = epsilon
         self.clip_norm = clip_norm
         self.bias_correction = bias_correction
+        # In an object that Keras does not track.
+        self._shared = types.SimpleNamespace(corrections=None)
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
         """Creates the moments of the variables to optimize."""
@@ -144,6 +148,24 @@ class BertOptimizer(compat.Optimizer):
         scale = self.clip_norm / ops.maximum(global_norm(grads), self.clip_norm)
         return [gradient * scale for gradient in grads]
 
+    @contextlib.contextmanager
+    def sharing(self) -> Iterator[None]:
+        """Computes the bias corrections once, for all variables in it."""
+        if self.bias_correction:
+            self._shared.corrections = self._bias_corrections()
+        try:
+            yield
+        finally:
+            self._shared.corrections = None
+
+    def _bias_corrections(self) -> tuple[Any, Any]:
+        """What both moments are divided by in the next step."""
+        step = ops.cast(self.iterations + 1, "float32")
+        return (
+            1.0 - ops.power(self.beta_1, step),
+            1.0 - ops.power(self.beta_2, step),
+        )
+
     def _moments_step(
         self, gradient: Any, variable: Any
     ) -> tuple[int, Any, Any]:
@@ -158,9 +180,8 @@ class BertOptimizer(compat.Optimizer):
         self.assign(first, m)
         self.assign(second, v)
         if self.bias_correction:
-            step = ops.cast(self.iterations + 1, "float32")
-            m = m / (1.0 - ops.power(self.beta_1, step))
-            v = v / (1.0 - ops.power(self.beta_2, step))
+            scales = self._shared.corrections or self._bias_corrections()
+            m, v = m / scales[0], v / scales[1]
         return index, weight, m / (ops.sqrt(v) + self.epsilon)
 
     def get_config(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ finds which.
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
@@ -31,7 +31,6 @@ from bert_tf.named_weights import (
 from bert_tf.pretraining.objective import ReplacedTokenDetection
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.progress import log
-from bert_tf.sources import local_folder
 from bert_tf.text.packing import Tokenizer
 
 if TYPE_CHECKING:
@@ -293,32 +292,9 @@ class ElectraPretrainer(BertPretrainer):
         )
 
     @classmethod
-    def from_checkpoint(
-        cls,
-        source: str | os.PathLike,
-        dtype: Any = None,
-        objective: "Objective | None" = None,
-    ) -> Self:
-        """Builds the model of a discriminator's folder, weights included.
-
-        As `BertPretrainer.from_checkpoint`, with the generator in generator/.
-        """
-        folder = local_folder(source)
-        checkpoint = load_checkpoint(folder)
-        pretrainer = cls(
-            checkpoint.config,
-            dtype=dtype,
-            objective=objective,
-            generator=generator_of(folder),
-        )
-        restore_weights(
-            pretrainer.named_weights(),
-            pretrainer.config,
-            pretrainer.name,
-            checkpoint,
-        )
-        pretrainer.load_beside(folder)
-        return pretrainer
+    def arguments_beside(cls, folder: pathlib.Path) -> dict[str, Any]:
+        """The generator's configuration, which is in generator/."""
+        return {GENERATOR: generator_of(folder)}
 
     def get_config(self) -> dict[str, Any]:
         """The constructor arguments as plain data."""

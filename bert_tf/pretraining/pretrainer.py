@@ -36,6 +36,7 @@ from bert_tf.pretraining.objective import (
     ObjectiveTraits,
     PretrainingObjective,
 )
+from bert_tf.sources import local_folder
 from bert_tf.text.packing import Tokenizer
 
 if TYPE_CHECKING:
@@ -382,15 +383,26 @@ class BertPretrainer(PartlyTrained):
         Raises:
           UserError: the source is no model, or its arrays do not fit.
         """
-        checkpoint = load_checkpoint(source)
-        pretrainer = cls(checkpoint.config, dtype=dtype, objective=objective)
+        checkpoint, folder = load_checkpoint(source), local_folder(source)
+        pretrainer = cls(
+            checkpoint.config,
+            dtype=dtype,
+            objective=objective,
+            **cls.arguments_beside(folder),
+        )
         restore_weights(
             pretrainer.named_weights(),
             pretrainer.config,
             pretrainer.name,
             checkpoint,
         )
+        pretrainer.load_beside(folder)
         return pretrainer
+
+    @classmethod
+    def arguments_beside(cls, folder: pathlib.Path) -> dict[str, Any]:
+        """The constructor's arguments that a folder has besides the model."""
+        return {}
 
     def get_config(self) -> dict[str, Any]:
         """The constructor arguments as plain data."""

@@ -9,6 +9,7 @@ step, slice, replica), so that replicas differ and a resumed run draws what the
 uninterrupted one would have drawn.
 """
 
+import contextlib
 import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from typing import NamedTuple, Protocol
 import keras
 import tensorflow as tf
 
-from bert_tf.compat import has_accelerator, sum_over_replicas
+from bert_tf.compat import Optimizer, has_accelerator, sum_over_replicas
 from bert_tf.errors import UserError
 from bert_tf.training.recovery import Backoff, LossScale
 from bert_tf.training.strategies import needs_static_shapes
@@ -185,6 +186,11 @@ class TrainingStep:
         self.frozen = list(frozen)
         self.variables = list(model.trainable_variables)
         self.lr_multipliers = lr_multipliers or [1.0] * len(self.variables)
+        self._sharing = (
+            optimizer.sharing
+            if isinstance(optimizer, Optimizer)
+            else contextlib.nullcontext
+        )
         self.limits = dict(limits or {})
         self._expected: object = None
         with strategy.scope():
@@ -517,15 +523,18 @@ class TrainingStep:
         rate = self.optimizer.learning_rate
         if self.backoff is not None:
             rate *= self.backoff.value
-        for gradient, variable, rate_factor in zip(
-            gradients, self.variables, self.lr_multipliers, strict=True
-        ):
-            self.strategy.extended.update(
-                variable.value,
-                lambda v, g, f, lr: self.optimizer.update_step(g * f, v, lr),
-                args=(gradient, factor, rate * rate_factor),
-                group=False,
-            )
+        with self._sharing():
+            for gradient, variable, rate_factor in zip(
+                gradients, self.variables, self.lr_multipliers, strict=True
+            ):
+                self.strategy.extended.update(
+                    variable.value,
+                    lambda v, g, f, lr: self.optimizer.update_step(
+                        g * f, v, lr
+                    ),
+                    args=(gradient, factor, rate * rate_factor),
+                    group=False,
+                )
         self.optimizer.iterations.assign_add(1)
 
 

@@ -130,7 +130,7 @@ def test_a_batch_is_its_rows(data):
             ids = data.rows.ids[begin:end]
             row = batch["input_ids"][place]
             np.testing.assert_array_equal(row[: len(ids)], ids)
-            assert (row[len(ids) :] == data.rows.pad_id).all()
+            assert (row[len(ids) :] == data.rows.packing.pad_id).all()
             assert lengths[place] == len(ids)
         assert (batch[EXAMPLE_WEIGHTS] == 1).all()
 
