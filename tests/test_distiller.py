@@ -541,13 +541,9 @@ def trained(replicas, slices):
     return [numpy(w) for w in student.weights], losses
 
 
-@pytest.mark.parametrize(
-    ("replicas", "slices"),
-    [(2, 2), pytest.param(2, 1, marks=pytest.mark.slow)],
-)
-def test_replicas_and_slices_are_the_batch(replicas, slices):
+def test_replicas_and_slices_are_the_batch():
     weights, losses = trained(1, 1)
-    others, other_losses = trained(replicas, slices)
+    others, other_losses = trained(2, 2)
     np.testing.assert_allclose(other_losses, losses, rtol=1e-5)
     for left, right in zip(others, weights, strict=True):
         np.testing.assert_allclose(left, right, atol=1e-5)

@@ -20,7 +20,6 @@ from tests.finetuning.sentence_runs import small_recipe
 from tests.run_folders import answer_lines, weights
 
 KERNEL = "bert/bilstm/forward/kernel"
-KINDS = ["classes", "tags", "choices", "questions"]
 
 
 @pytest.fixture(scope="module")
@@ -29,11 +28,7 @@ def start(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=[pytest.mark.slow] * (kind != "classes"))
-        for kind in KINDS
-    ],
+    "kind", ["classes", pytest.param("questions", marks=pytest.mark.slow)]
 )
 def test_it_is_part_of_the_model(kind, start, tmp_path, capfd) -> None:
     task, recipe = CASES[kind].make(tmp_path / "files", start)

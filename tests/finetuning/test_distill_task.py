@@ -56,9 +56,8 @@ def of_family(teacher: pathlib.Path, tmp_path: pathlib.Path) -> list[str]:
         "classes",
         *(
             pytest.param(name, marks=pytest.mark.slow)
-            for name in ("numbers", "several_labels", "choices", "questions")
+            for name in ("numbers", "questions")
         ),
-        pytest.param("tags", marks=pytest.mark.slow),
     ],
 )
 def test_every_family_learns_from_a_teacher(

@@ -17,11 +17,14 @@ from bert_tf.training.setup import make_step
 from tests.contracts.task_cases import CASES, model_folder
 from tests.model_helpers import fill
 
+# Those whose batches differ in kind.
+SLOW = ("pairs", "choices", "tags_on_a_bilstm", "features", "questions")
+
 
 @pytest.fixture(
     params=[
-        pytest.param(name, marks=[pytest.mark.slow] * (name != "classes"))
-        for name in CASES
+        "classes",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW),
     ]
 )
 def prepared(request, tmp_path):

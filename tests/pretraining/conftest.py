@@ -45,7 +45,7 @@ def config_file(small_vocab, tmp_path_factory) -> pathlib.Path:
     config = BertConfig(
         vocab_size=len(small_vocab.read_text().split()),
         hidden_size=16,
-        num_hidden_layers=2,
+        num_hidden_layers=1,
         num_attention_heads=2,
         intermediate_size=32,
         max_position_embeddings=64,

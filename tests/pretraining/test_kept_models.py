@@ -16,7 +16,7 @@ from bert_tf.pretraining.run import run_pretraining
 from bert_tf.training import loop
 from bert_tf.training.run_folder import claim
 from bert_tf.training.saved_states import SavedStates, load_state
-from tests.run_folders import history, stop_at, weights
+from tests.run_folders import history, weights
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,6 @@ def test_the_numbers_stay_and_keeping_takes_no_training_time(
 @pytest.mark.parametrize(
     ("moment", "left", "changed", "models"),
     [
-        ("before step 7", [2, 4, 6], 6, [2, 4, 6, 12]),
         ("before model 8", [2, 4, 6], 2, [2, 4, 6, 8, 10, 12]),
         # Step 8 is done again, and its model written again.
         ("before state 8", [2, 4, 6, 8], 2, [2, 4, 6, 8, 10, 12]),
@@ -119,9 +118,7 @@ def test_the_numbers_stay_and_keeping_takes_no_training_time(
 def test_what_breaks_off_comes_to_the_same_models(
     moment, left, changed, models, finished, recipe, tmp_path, monkeypatch
 ):
-    if moment == "before step 7":
-        stop_at(monkeypatch, 7)
-    elif moment == "before model 8":
+    if moment == "before model 8":
         keep = run._keep_model
 
         def broken(*arguments):

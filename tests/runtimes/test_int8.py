@@ -20,7 +20,7 @@ from tests.user_errors import error_of
         "classes",
         *(
             pytest.param(name, marks=pytest.mark.slow)
-            for name in ("numbers", "windows", "choices", "tags", "questions")
+            for name in ("choices", "questions")
         ),
     ],
 )

@@ -23,9 +23,7 @@ from tests.user_errors import error_of
             pytest.param(*case, marks=pytest.mark.slow)
             for case in (
                 *((kind, {}) for kind in KINDS if kind != "classes"),
-                ("classes", {"hidden_act": "gelu_erf"}),
                 ("tags", {"hidden_act": "relu", "layer_norm_eps": 1e-3}),
-                ("encoder", {"causal": True}),
                 ("classes", {"causal": True}),
             )
         ),

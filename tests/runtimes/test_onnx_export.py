@@ -70,13 +70,13 @@ def test_every_kind_of_model(kind, tmp_path):
     assert about.get("labels", []) == list(served_model(folder).labels)
 
 
-@pytest.mark.parametrize("kind", ["classes", "tags", "encoder"])
 @pytest.mark.parametrize(
-    "changes",
+    ("kind", "changes"),
     [
-        {"hidden_act": "gelu_erf"},
-        {"hidden_act": "relu", "layer_norm_eps": 1e-3},
-        {"causal": True},
+        ("classes", {"hidden_act": "gelu_erf"}),
+        ("classes", {"causal": True}),
+        ("tags", {"hidden_act": "relu", "layer_norm_eps": 1e-3}),
+        ("encoder", {"causal": True}),
     ],
 )
 def test_every_way_of_computing(kind, changes, tmp_path):
