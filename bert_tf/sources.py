@@ -18,6 +18,7 @@ MODEL_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
     "added_tokens.json",
+    "special_tokens_map.json",
     "labels.json",
     "model.safetensors",
     "model-*.safetensors",

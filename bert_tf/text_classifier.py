@@ -96,14 +96,15 @@ class TextClassifier(keras.Model):
     ):
         names = _checked_labels(labels)
         network = bert_classifier(encoder, len(names), dropout, unpadded=True)
-        config, least = encoder.config, 3 + pairs
+        config, packing = encoder.config, tokenizer.packing
+        least = packing.num_special(1 + pairs) + 1
         longest = config.max_position_embeddings
         if not least <= max_seq_length <= longest:
             raise UserError(
                 f"`max_seq_length`={max_seq_length}: it takes {least} to "
                 f"{longest} (max_position_embeddings)."
             )
-        if pairs and config.segment_limit < 2:
+        if pairs and config.segment_limit <= packing.second_segment:
             raise UserError(
                 "`pairs`=True: the encoder's type_vocab_size is 1, so it "
                 "cannot tell two texts apart; choose another model."

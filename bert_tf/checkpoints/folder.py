@@ -353,6 +353,6 @@ def _write(
         if to == "hugging_face":
             return
         checkpoint.vocabulary.save(folder / VOCABULARY_FILE)
-        config = checkpoint.tokenizer_config
-        if config is not None:
-            write_tokenizer_config(folder, config, checkpoint.vocabulary)
+        write_tokenizer_config(
+            folder, checkpoint.tokenizer_config, checkpoint.vocabulary
+        )

@@ -48,6 +48,7 @@ def replace_vocabulary(
     sources = _old_pieces(old, tokens)
     is_drawn = np.array([not pieces for pieces in sources])
     copied = sum(token in old.ids for token in tokens)
+    kept = len(old.ids.keys() & set(tokens))
     drawn = int(is_drawn.sum())
     old_rows = checkpoint.config.vocab_size
     config = dataclasses.replace(checkpoint.config, vocab_size=len(vocabulary))
@@ -80,7 +81,7 @@ def replace_vocabulary(
         f"{len(vocabulary) - copied - drawn} new ones are the mean of the "
         f"pieces that they were, {drawn} drawn (truncated normal, standard "
         f"deviation {config.initializer_range:g}, seed {seed}), "
-        f"{old_rows - copied} of the old {old_rows} dropped"
+        f"{old_rows - kept} of the old {old_rows} dropped"
     )
 
 

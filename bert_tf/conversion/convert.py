@@ -41,8 +41,15 @@ from bert_tf.text.tokenizer_config import (
     TokenizerConfig,
     read_tokenizer_config,
 )
-from bert_tf.text.tokenizer_files import vocabulary_of_file
-from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from bert_tf.text.tokenizer_files import (
+    read_special_tokens,
+    read_tokenizer_files,
+)
+from bert_tf.text.vocabulary import (
+    SPECIAL_TOKENS,
+    Vocabulary,
+    read_tokens,
+)
 
 _LABELLED = (CLASSIFIER, TOKEN_CLASSIFIER)
 
@@ -261,7 +268,14 @@ def _with_vocabulary(
                 "the one it was trained with as `vocab_file`."
             )
         return checkpoint
-    vocabulary = vocabulary_of_file(pathlib.Path(vocab_file))
+    # Without tokens that were added to the model beside it.
+    files = read_tokenizer_files(pathlib.Path(vocab_file).parent)
+    vocabulary = Vocabulary(
+        read_tokens(vocab_file),
+        str(vocab_file),
+        "line",
+        read_special_tokens(files),
+    )
     rows = checkpoint.config.vocab_size
     if checkpoint.vocabulary == vocabulary and len(vocabulary) == rows:
         return checkpoint

@@ -191,7 +191,7 @@ def extract_features(
     if source.num_empty:
         log(
             f"{source.num_empty:,} of {source.num_texts:,} lines are empty; "
-            "their rows are [CLS] [SEP]."
+            "their rows are special tokens alone."
         )
     if num_truncated:
         log(

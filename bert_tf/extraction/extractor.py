@@ -307,7 +307,7 @@ class Extractor:
             return
         first = number + int(is_pair.argmax())
         types = self.encoder.config.segment_limit
-        if types < 2:
+        if types <= self.tokenizer.packing.second_segment:
             raise UserError(
                 f"texts[{first}]: is a pair, and the model's type_vocab_size "
                 f"is {types}, so it cannot tell the two texts apart."

@@ -149,7 +149,8 @@ def fill_mask(
 
     Args:
       model: a model folder, or a `MaskFiller` made from one.
-      text: any text with at least one "[MASK]" in it.
+      text: any text with at least one "[MASK]" in it, or what the vocabulary
+        calls it.
       top_k: candidates for each mask.
 
     Returns:

@@ -106,7 +106,7 @@ def choose_tokenizer(
             sources.append((f"`{setting}`={folder}", model.vocabulary, config))
     first, vocabulary, config = sources[0]
     for name, other, other_config in sources[1:]:
-        if other.digest() != vocabulary.digest():
+        if other.tokens != vocabulary.tokens:
             hint = _HOW_TO_FIT * name.startswith("`init_from`")
             raise UserError(
                 f"{name}: another vocabulary than that of {first}{hint}."
@@ -114,9 +114,10 @@ def choose_tokenizer(
         theirs = other_config.to_dict(other) | other.special.to_dict()
         ours = config.to_dict(vocabulary) | vocabulary.special.to_dict()
         for key, value in ours.items():
-            if theirs[key] != value:
+            if theirs.get(key) != value:
                 raise UserError(
-                    f"{name}: {key} is {theirs[key]}, and {value} in {first}."
+                    f"{name}: {key} is {theirs.get(key)}, and {value} in "
+                    f"{first}."
                 )
     return BertTokenizer.from_config(vocabulary, config)
 

@@ -7,7 +7,7 @@ from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from bert_tf.text.packing import Tokenizer
 from bert_tf.text.tokenizer_files import TOKENIZER_FILE
-from bert_tf.text.vocabulary import CONTINUATION, Vocabulary
+from bert_tf.text.vocabulary import CONTINUATION
 
 # As in Google's code.
 _MAX_WORD_CHARACTERS = 200
@@ -47,7 +47,7 @@ def write_tokenizer(
         lowercase=rules.lower_case,
     )
     written.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    written.post_processor = _framing(vocabulary)
+    written.post_processor = _framing(tokenizer)
     for token in rules.added_tokens:
         added = tokenizers.AddedToken(
             token.content,
@@ -61,21 +61,26 @@ def write_tokenizer(
     if padded:
         written.enable_padding(
             length=max_seq_length,
-            pad_id=vocabulary.pad_id,
+            pad_id=tokenizer.packing.pad_id,
             pad_token=vocabulary.special.pad,
         )
     written.save(str(folder / TOKENIZER_FILE))
 
 
-def _framing(vocabulary: Vocabulary) -> processors.TemplateProcessing:
-    """The vocabulary's `packing` as a template."""
-    packing = vocabulary.packing
+def _framing(tokenizer: Tokenizer) -> processors.TemplateProcessing:
+    """The tokenizer's `packing` as a template."""
+    packing, tokens = tokenizer.packing, tokenizer.vocabulary.tokens
+    names = {}
+    for number in sorted({*packing.begin, *packing.middle, *packing.end}):
+        token = tokens[number]
+        # What means something else in a template needs another name there.
+        plain = ":" not in token and not token.startswith("$")
+        names[number] = token if plain else f"special{number}"
 
     def pieces(ids: tuple[int, ...], segment: int) -> list[str]:
-        return [f"{vocabulary.tokens[number]}:{segment}" for number in ids]
+        return [f"{names[number]}:{segment}" for number in ids]
 
     segment = packing.second_segment
-    special = {*packing.begin, *packing.middle, *packing.end}
     first = [*pieces(packing.begin, 0), "$A:0"]
     return processors.TemplateProcessing(
         single=[*first, *pieces(packing.end, 0)],
@@ -86,6 +91,7 @@ def _framing(vocabulary: Vocabulary) -> processors.TemplateProcessing:
             *pieces(packing.end, segment),
         ],
         special_tokens=[
-            (vocabulary.tokens[number], number) for number in sorted(special)
+            {"id": name, "ids": [number], "tokens": [tokens[number]]}
+            for number, name in names.items()
         ],
     )

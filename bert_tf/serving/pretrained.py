@@ -133,7 +133,7 @@ class PretrainedModel(TextModel):
         """
         words = text.split(" ")
         places = range(0, min(2 * masks, len(words)), 2)
-        # A mask itself is counted with its brackets here, so there is room.
+        # A mask in text counts as one token or more here, so there is room.
         for place in places:
             words[place] = self.tokenizer.vocabulary.special.mask
         while True:

@@ -25,11 +25,7 @@ from bert_tf.serving.fresh_process import FreshProcess
 from bert_tf.serving.requests import Request
 from bert_tf.serving.rows import HOST, Tensors
 from bert_tf.serving.text_model import TextModel
-from bert_tf.text.vocabulary import (
-    CONTINUATION,
-    SPECIAL_TOKENS,
-    VOCABULARY_FILE,
-)
+from bert_tf.text.vocabulary import CONTINUATION, VOCABULARY_FILE
 
 EXTRA = "assets.extra"
 WARM_UP_FILE = "tf_serving_warmup_requests"
@@ -241,9 +237,7 @@ def describe_model(served: TextModel) -> dict[str, Any]:
             int(w.shape.num_elements()) for w in served.weights
         ),
         "vocab_size": len(vocabulary),
-        "mask_token": None
-        if vocabulary.special.mask == SPECIAL_TOKENS.mask
-        else vocabulary.special.mask,
+        "mask_token": vocabulary.special.mask,
         "lower_case": served.tokenizer.lower_case,
         "scripts": scripts_of(vocabulary.tokens),
         "beside": {

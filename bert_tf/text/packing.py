@@ -107,6 +107,7 @@ class EncodedRows:
       ids: int32 [T], the tokens of every row: A or A and B, framed.
       starts: int64 [R + 1], where each row begins in `ids`.
       first: int64 [R], how many tokens stand before B, or would.
+      is_pair: bool [R], which rows have a B, even an empty one.
       example: int64 [R], the example that a row is of, ascending.
       weights: float32 [R], one over the rows of its example.
       num_examples: how many examples the rows are of.
@@ -116,6 +117,7 @@ class EncodedRows:
     ids: np.ndarray
     starts: np.ndarray
     first: np.ndarray
+    is_pair: np.ndarray
     example: np.ndarray
     weights: np.ndarray
     num_examples: int
@@ -131,6 +133,7 @@ class EncodedRows:
         """Segment of each token, int32 [T]."""
         first = np.repeat(self.first, self.lengths)
         is_second = ragged_range(self.lengths) >= first
+        is_second &= np.repeat(self.is_pair, self.lengths)
         return np.int32(self.packing.second_segment) * is_second
 
     @property
@@ -160,6 +163,7 @@ class EncodedRows:
         ids = np.full(mask.shape, self.packing.pad_id, np.int32)
         ids[mask] = take_ranges(self.ids, self.starts[chosen], lengths)
         is_second = mask & (place >= self.first[chosen, None])
+        is_second &= self.is_pair[chosen, None]
         return {
             "input_ids": ids,
             "input_mask": mask.astype(np.int32),
@@ -408,6 +412,8 @@ def pack_rows(
         np.full_like(first.count, len(ids))
         for ids in (packing.begin, packing.middle, packing.end)
     )
+    if is_pair is None:
+        is_pair = np.full(len(first.count), second is not None)
     # Where each piece of a row lies in the source, and how long it is.
     pieces = [
         (np.zeros_like(begin), begin),
@@ -416,8 +422,7 @@ def pack_rows(
     if second is not None:
         source.append(second.ids)
         begin_b = second.begin + len(frame) + len(first.ids)
-        has_b = 1 if is_pair is None else is_pair
-        pieces += [(begin, middle * has_b), (begin_b, second.count)]
+        pieces += [(begin, middle * is_pair), (begin_b, second.count)]
     pieces.append((begin + middle, end))
     begins = np.stack([begin for begin, _ in pieces], axis=1)
     counts = np.stack([count for _, count in pieces], axis=1)
@@ -428,6 +433,7 @@ def pack_rows(
         ids=ids.astype(np.int32),
         starts=starts.astype(np.int64),
         first=packing.before_second(first.count),
+        is_pair=is_pair,
         example=example,
         weights=(1.0 / rows[example]).astype(np.float32),
         num_examples=num_examples,

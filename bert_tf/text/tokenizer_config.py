@@ -13,16 +13,19 @@ from bert_tf.recipe import read_json_object
 from bert_tf.text.tokenizer_files import (
     TOKENIZER_CONFIG_FILE,
     AddedToken,
+    JsonPart,
+    OtherRules,
     TokenizerFiles,
     added_tokens,
+    read_special_tokens,
     read_tokenizer_files,
-    special_tokens,
     vocabulary_of_file,
 )
 from bert_tf.text.vocabulary import (
     CONTINUATION,
     SPECIAL_TOKENS,
     VOCABULARY_FILE,
+    SpecialTokens,
     Vocabulary,
 )
 
@@ -213,10 +216,10 @@ def _refuse_other_rules(files: TokenizerFiles, generic: bool) -> None:
     config.expect("tokenizer_class", *_BERT_CLASSES, *_GENERIC_CLASSES)
     config.expect("do_basic_tokenize", True)
     config.expect("never_split", [])
-    unk = special_tokens(files).unk
+    special = read_special_tokens(files)
     model = fast.part("model")
     model.expect("type", "WordPiece")
-    model.expect("unk_token", unk)
+    model.expect("unk_token", special.unk)
     model.expect("continuing_subword_prefix", CONTINUATION)
     model.expect("max_input_chars_per_word", *_MAX_WORD_CHARACTERS)
     for key, kind in (
@@ -227,13 +230,34 @@ def _refuse_other_rules(files: TokenizerFiles, generic: bool) -> None:
             raise fast.refuse(key, kind)
         fast.part(key).expect("type", kind)
     fast.part("normalizer").expect("clean_text", True)
+    _refuse_other_rows(fast.part("post_processor"), special)
     hub.expect("split", True)
     hub.expect("suffix_indicator", CONTINUATION)
-    hub.expect("oov_token", unk)
+    hub.expect("oov_token", special.unk)
     hub.expect("special_tokens_in_strings", False)
     # KerasHub's strip_accents is left alone. It is false by default, and so
     # in presets that were made from Google's models, whose vocabularies know
     # no accents: followed, it would turn every word with one into [UNK].
+
+
+def _refuse_other_rows(processor: JsonPart, special: SpecialTokens) -> None:
+    """Raises `UserError` unless rows are framed as a BERT's."""
+    processor.expect("type", "BertProcessing", "TemplateProcessing")
+    pieces = processor.values.get("pair")
+    if processor.values.get("type") != "TemplateProcessing" or not pieces:
+        return
+    expected = [special.cls, "A", special.sep, "B", special.sep]
+    names = processor.part("special_tokens")
+    found = []
+    for piece in pieces:
+        ((_, value),) = piece.items()
+        tokens = names.part(value["id"]).values.get("tokens", [value["id"]])
+        found += tokens
+    if found != expected:
+        raise OtherRules(
+            f"{processor.source}: pair is {' '.join(map(str, found))}, which "
+            f"BertTokenizer cannot do; it takes {' '.join(expected)}."
+        )
 
 
 def _lower_case_of_name(folder: pathlib.Path) -> bool | None:
@@ -253,20 +277,27 @@ def _lower_case_of_name(folder: pathlib.Path) -> bool | None:
 
 
 def write_tokenizer_config(
-    folder: str | pathlib.Path, config: TokenizerConfig, vocabulary: Vocabulary
+    folder: str | pathlib.Path,
+    config: TokenizerConfig | None,
+    vocabulary: Vocabulary,
 ) -> None:
     """Writes the tokenizer_config.json of a model folder.
 
-    It has do_lower_case, and of the rest what is not as Google's rules are.
+    It has do_lower_case, and of the rest what is not as Google's rules are;
+    with nothing to say, as where the rules are not known, it is not written.
     """
-    usual = TokenizerConfig.of(config.lower_case).to_dict(vocabulary)
-    values = {
-        key: value
-        for key, value in config.to_dict(vocabulary).items()
-        if key == "do_lower_case" or value != usual.get(key)
-    }
+    values: dict[str, Any] = {}
+    if config is not None:
+        usual = TokenizerConfig.of(config.lower_case).to_dict(vocabulary)
+        values = {
+            key: value
+            for key, value in config.to_dict(vocabulary).items()
+            if key == "do_lower_case" or value != usual.get(key)
+        }
     if vocabulary.special != SPECIAL_TOKENS:
         values |= vocabulary.special.to_dict()
+    if not values:
+        return
     write_text(
         pathlib.Path(folder) / TOKENIZER_CONFIG_FILE, json.dumps(values) + "\n"
     )

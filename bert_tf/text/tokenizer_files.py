@@ -20,6 +20,7 @@ TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 TOKENIZER_FILE = "tokenizer.json"
 KERAS_HUB_FILE = "assets/tokenizer/vocabulary.txt"
 ADDED_TOKENS_FILE = "added_tokens.json"
+SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,15 +139,17 @@ def _json_part(path: pathlib.Path) -> JsonPart:
     return JsonPart(str(path), values)
 
 
-def special_tokens(files: TokenizerFiles) -> SpecialTokens:
+def read_special_tokens(files: TokenizerFiles) -> SpecialTokens:
     """What a model folder calls its special tokens.
 
     tokenizer_config.json names them, each as a string or as an object with its
-    content; those that it does not name are called as a BERT's.
+    content, or special_tokens_map.json, where older ones are; those that
+    neither names are called as a BERT's.
     """
     tokens = []
+    older = _json_part(files.folder / SPECIAL_TOKENS_FILE).values
     for key, usual in SPECIAL_TOKENS.to_dict().items():
-        token = files.config.values.get(key)
+        token = files.config.values.get(key, older.get(key))
         if isinstance(token, dict):
             token = token.get("content")
         tokens.append(usual if token is None else token)
@@ -171,7 +174,7 @@ def read_vocabulary(folder: str | pathlib.Path) -> Vocabulary | None:
     """
     folder = pathlib.Path(folder)
     files = read_tokenizer_files(folder)
-    special = special_tokens(files)
+    special = read_special_tokens(files)
     for name in (VOCABULARY_FILE, KERAS_HUB_FILE):
         if (folder / name).exists():
             tokens = dict(enumerate(read_tokens(folder / name)))
@@ -217,10 +220,10 @@ def read_vocabulary(folder: str | pathlib.Path) -> Vocabulary | None:
 def added_tokens(files: TokenizerFiles) -> tuple[AddedToken, ...]:
     """The tokens that were added to a model, special ones first, by id.
 
-    The special tokens of a BERT, which Hugging Face's files name too, are
-    left out. Raises `UserError` if a file is damaged.
+    The five special ones, which Hugging Face's files name too, are left out.
+    Raises `UserError` if a file is damaged.
     """
-    special = special_tokens(files)
+    special = read_special_tokens(files)
     found: dict[str, tuple[int, AddedToken]] = {}
     for token, number, _ in _added(files):
         if token.content not in special:

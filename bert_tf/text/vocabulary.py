@@ -105,8 +105,9 @@ def _check(
     missing = [token for token in special if token not in seen]
     if missing:
         raise UserError(
-            f"{source}: lacks {' '.join(missing)}; its special tokens are "
-            f"{' '.join(special)}."
+            f"{source}: lacks {' '.join(missing)} of the special tokens "
+            f"{' '.join(special)}; a tokenizer_config.json beside a vocab.txt "
+            "may name others."
         )
 
 
@@ -274,6 +275,11 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self._tokens)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What is cached cannot all be pickled.
+        arguments = self._tokens, "vocabulary", "entry", self.special
+        return type(self), arguments
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -84,7 +84,8 @@ def extended_tokens(
         for word, count in counts.items()
         if count >= min_frequency and len(word) <= MAX_PIECE_BYTES // 4
     ]
-    pieces, _ = split_words(Vocabulary([*tokens, *missing]), config, words)
+    with_letters = Vocabulary([*tokens, *missing], special=vocabulary.special)
+    pieces, _ = split_words(with_letters, config, words)
     saved = {
         word: counts[word] * int(number - 1)
         for word, number in zip(words, pieces, strict=True)

@@ -311,9 +311,10 @@ def train_vocab_from(
         settings,
     )
     learned = time.monotonic()
-    vocabulary = Vocabulary(tokens)
-    pieces, unknown = _judge(vocabulary, config, counts.held_out)
     before, old = None, settings.extend
+    special = SPECIAL_TOKENS if old is None else old.special
+    vocabulary = Vocabulary(tokens, special=special)
+    pieces, unknown = _judge(vocabulary, config, counts.held_out)
     if old is not None:
         before, _ = _judge(old, config, counts.held_out)
     report = VocabularyReport(

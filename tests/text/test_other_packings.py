@@ -5,8 +5,12 @@ two, and all of it is of one segment.
 """
 
 import functools
+import json
+import pickle
+import types
 
 import numpy as np
+import pytest
 import tensorflow as tf
 import tokenizers
 from model_helpers import small_config
@@ -38,9 +42,12 @@ from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.token_blocks import Documents
 from bert_tf.runtimes.tokenizer_json import write_tokenizer
 from bert_tf.serving.pretrained import PretrainedModel
+from bert_tf.text import packing_graph
+from bert_tf.text.packing import TokenIds, pack_rows
 from bert_tf.text.packing_graph import SentencePacker
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Packing, SpecialTokens, Vocabulary
+from tests.text.test_text_packing import in_graph
 
 SPECIAL = SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 WORDS = "who came where of the ##s river lake sea ran to a".split()
@@ -252,16 +259,69 @@ def test_a_pretrained_model():
     ]
 
 
-def test_a_folder_keeps_the_names(tmp_path):
+@pytest.mark.parametrize("lower_case", [True, None])
+@pytest.mark.parametrize("family", ["bert_tf", "hugging_face", "google_tf1"])
+def test_a_folder_keeps_the_names(family, lower_case, tmp_path):
     config = small_config(vocab_size=len(TOKENS))
     plain = Vocabulary(TOKENS, special=SPECIAL)
     arrays = bert_tf.BertPretrainer(config).to_arrays()
-    for family in ("bert_tf", "hugging_face"):
-        folder = tmp_path / family
-        checkpoint = Checkpoint(config, arrays, plain, lower_case=True)
-        save_checkpoint(folder, checkpoint, family)
-        read = BertTokenizer.from_checkpoint(folder)
-        assert read.vocabulary == plain
-        assert read.vocabulary.special == SPECIAL
-        (filled,) = bert_tf.fill_mask(folder, "the <mask>", top_k=1)
-        assert len(filled) == 1
+    checkpoint = Checkpoint(config, arrays, plain, lower_case)
+    save_checkpoint(tmp_path / family, checkpoint, family)
+    read = BertTokenizer.from_checkpoint(tmp_path / family)
+    assert read.vocabulary == plain
+    assert read.vocabulary.special == SPECIAL
+    (filled,) = bert_tf.fill_mask(tmp_path / family, "the <mask>", top_k=1)
+    assert len(filled) == 1
+
+
+def test_older_folders_name_them_apart(tmp_path):
+    Vocabulary(TOKENS, special=SPECIAL).save(tmp_path / "vocab.txt")
+    named = SPECIAL.to_dict() | {"mask_token": {"content": "<mask>"}}
+    (tmp_path / "special_tokens_map.json").write_text(json.dumps(named))
+    read = BertTokenizer.from_checkpoint(tmp_path)
+    assert read.vocabulary.special == SPECIAL
+
+
+def test_a_vocabulary_is_pickled_with_its_names():
+    assert len(VOCABULARY.ids) == len(TOKENS)
+    read = pickle.loads(pickle.dumps(VOCABULARY))
+    assert read == VOCABULARY
+    assert read.packing == VOCABULARY.packing
+
+
+def test_a_vocabulary_is_extended_with_its_names(tmp_path):
+    BertTokenizer(Vocabulary(TOKENS, special=SPECIAL), True).save(tmp_path)
+    text = tmp_path / "text.txt"
+    text.write_text("the estuary of the river\n" * 9)
+    trained = bert_tf.train_vocab(
+        str(text),
+        len(TOKENS) + 23,
+        extend=tmp_path / "vocab.txt",
+        min_frequency=1,
+    )
+    assert trained.vocabulary.special == SPECIAL
+    assert trained.vocabulary.tokens[: len(TOKENS)] == tuple(TOKENS)
+
+
+@pytest.mark.parametrize("begin", [[], [0], [0, 2]])
+@pytest.mark.parametrize("middle", [[], [2], [2, 0]])
+@pytest.mark.parametrize("end", [[], [2], [2, 2]])
+def test_rows_of_numpy_are_those_of_the_graph(begin, middle, end):
+    packing = Packing(*map(tuple, (begin, middle, end)), 1, PAD)
+    a, b = [[5, 6], [], [7]], [[8], [9, 10], []]
+    first, second = (
+        TokenIds(
+            np.array(sum(rows, []), np.int32),
+            np.cumsum([0, *map(len, rows)])[:-1],
+            np.array([*map(len, rows)]),
+        )
+        for rows in (a, b)
+    )
+    tokenizer = types.SimpleNamespace(packing=packing)
+    for pair in (second, None):
+        rows = pack_rows(np.arange(3), first, pair, 3, tokenizer)
+        graph = packing_graph.pack_rows(
+            *(in_graph(first), in_graph(pair) if pair else None, packing, 9),
+        )
+        for name, values in rows.batch(np.arange(3), 9).items():
+            np.testing.assert_array_equal(values, graph[name], name)

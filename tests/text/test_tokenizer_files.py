@@ -265,6 +265,16 @@ def listed(*tokens):
     return {**tokenizer_json(), "added_tokens": list(tokens)}
 
 
+def rows(kind, pair=()):
+    """A tokenizer.json that frames rows in its own way."""
+    pieces = [
+        {"Sequence" if name in "AB" else "SpecialToken": {"id": name}}
+        for name in pair
+    ]
+    processor = {"type": kind, "pair": pieces, "special_tokens": {}}
+    return {**tokenizer_json(), "post_processor": processor}
+
+
 GAP = tokenizer_json()
 GAP["model"]["vocab"]["the"] = 9
 # A file, what it holds, and what the error says of it.
@@ -274,8 +284,12 @@ REFUSED = [
     (CONFIG, {"tokenizer_class": "BertJap"}, "tokenizer_class is 'BertJap'"),
     (CONFIG, {"never_split": ["covid"]}, "never_split is ['covid']"),
     (CONFIG, {"strip_accents": 1}, "strip_accents is 1; it takes true or"),
-    (CONFIG, {"unk_token": "<unk>"}, "lacks <unk>; its special tokens are"),
-    (CONFIG, {"cls_token": {"content": "<s>"}}, "lacks <s>; its special"),
+    (CONFIG, {"unk_token": "<unk>"}, "lacks <unk> of the special tokens"),
+    (
+        CONFIG,
+        {"cls_token": {"content": "<s>"}},
+        "lacks <s> of the special tokens",
+    ),
     (CONFIG, {"sep_token": {"content": 3}}, "sep_token is 3; it takes a token"),
     (CONFIG, {"mask_token": ""}, "mask_token is ''; it takes a token"),
     (CONFIG, [1], "holds list, not an object"),
@@ -301,6 +315,12 @@ REFUSED = [
         TOKENIZER,
         {"model": {}, "pre_tokenizer": {"type": "Whitespace"}},
         "pre_tokenizer: type is 'Whitespace'",
+    ),
+    (TOKENIZER, rows("RobertaProcessing"), "type is 'RobertaProcessing'"),
+    (
+        TOKENIZER,
+        rows("TemplateProcessing", ["[CLS]", "A", "[SEP]", "[SEP]", "B"]),
+        "pair is [CLS] A [SEP] [SEP] B, which BertTokenizer cannot do",
     ),
     (TOKENIZER, keras_hub(split=False), "config: split is False"),
     (TOKENIZER, keras_hub(lowercase=1), "lowercase is 1; it takes true"),
