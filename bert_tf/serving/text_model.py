@@ -154,6 +154,10 @@ class TextModel(abc.ABC):
                 "input_mask": with_tokens(input_mask),
                 "segment_ids": segment_ids,
             }
+            if self.config is not None:
+                # Of longer rows the check speaks, which the model runs beside.
+                longest = self.config.max_position_embeddings
+                inputs = {k: v[..., :longest] for k, v in inputs.items()}
             answers = self.answer_tokens(inputs)
             return {
                 name: tf.cast(value, tf.float32)

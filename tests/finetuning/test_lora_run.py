@@ -27,7 +27,8 @@ LORA = ["lora_rank=2", "lora_on=all_dense", "learning_rate=2e-2"]
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
-    return model_folder(tmp_path_factory.mktemp("start") / "model")
+    folder = tmp_path_factory.mktemp("start") / "model"
+    return model_folder(folder, num_hidden_layers=2)
 
 
 @pytest.fixture(scope="module")

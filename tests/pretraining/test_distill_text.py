@@ -1,5 +1,6 @@
 """Pre-training with a teacher, by command: three models, and going on."""
 
+import dataclasses
 import json
 import pathlib
 import signal
@@ -27,6 +28,7 @@ def pretrained(tmp_path_factory, records, config_file) -> pathlib.Path:
     """A model with both heads, with the vocabulary of the records."""
     folder = tmp_path_factory.mktemp("pretrained")
     config = BertConfig.from_json(config_file)
+    config = dataclasses.replace(config, num_hidden_layers=2)
     arrays = fill(BertPretrainer(config), 2, 0.1).to_arrays()
     words = Vocabulary.from_file(records / "vocab.txt")
     save_checkpoint(folder, Checkpoint(config, arrays, words, True))

@@ -144,7 +144,7 @@ def test_the_folder_of_a_finished_run(name, finished):
         if key.startswith("optimizer")
     ]
     # Of the square matrices of H, only the masked LM head's: no pooler's.
-    assert slots.count((16, 16)) == 2 * (2 + 1)
+    assert slots.count((16, 16)) == 2 * (1 + 1)
 
 
 def test_the_loss_from_left_to_right_is_that_of_the_text(finished, recipe):

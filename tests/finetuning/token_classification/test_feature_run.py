@@ -342,7 +342,7 @@ def test_settings_that_cannot_be():
 
 def test_too_few_layers_are_refused_before_training(made, tmp_path):
     task, recipe = made
-    shallow = model_folder(tmp_path / "model")
+    shallow = model_folder(tmp_path / "model", num_hidden_layers=2)
     settings = [f"init_from={shallow}", "features=concat_last_four"]
     recipe, folder = recipe.override(settings), tmp_path / "out"
     line = error_of(run_finetuning, task, recipe, folder, ["train"])
