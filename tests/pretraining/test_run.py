@@ -178,7 +178,7 @@ def test_killed_at_random_moments(recipe, tmp_path):
     """Kill -9, again and again, at moments that nobody chose."""
     recipe = recipe.override(
         [
-            "num_train_steps=400",
+            "num_train_steps=200",
             "save_checkpoints_steps=5",
             "log_steps=7",
             "eval_steps=100",
@@ -208,7 +208,7 @@ def test_killed_at_random_moments(recipe, tmp_path):
         return any(killed.glob("checkpoints/.step-*.partial"))
 
     while_writing = 0
-    for number in range(12):
+    for number in range(6):
         process = start()
         before = newest_state()
         # Not during start-up: wait for the run to write something new.
@@ -223,7 +223,7 @@ def test_killed_at_random_moments(recipe, tmp_path):
         while_writing += is_writing()
         assert process.wait() == -signal.SIGKILL, process.printed()
         assert newest_state() > before
-    assert while_writing >= 3
+    assert while_writing >= 2
     process = start()
     assert process.wait() == 0, process.printed()
     assert_same_run(killed, tmp_path / "whole")
