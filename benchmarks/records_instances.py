@@ -95,7 +95,8 @@ def ours(
 ) -> None:
     """Instances and records as the shard workers make them."""
     recipe = RecordsRecipe(static_masking=passes > 1, dupe_factor=passes)
-    made = make_instances(documents, len(documents), recipe, 3, "0")
+    special = vocabulary.packing.num_special(2)
+    made = make_instances(documents, len(documents), recipe, special, "0")
     if recipe.static_masking:
         records = static_records(documents.ids, made, recipe, vocabulary, "0")
     else:

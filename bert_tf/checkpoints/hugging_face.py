@@ -56,10 +56,7 @@ from bert_tf.progress import log
 from bert_tf.recipe import read_json_object
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
-from bert_tf.text.vocabulary import (
-    VOCABULARY_FILE,
-    Vocabulary,
-)
+from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 
 _DEFAULT_LABELS = 2
 # transformers' activations.py: all but "gelu" and "gelu_python" are the tanh

@@ -41,14 +41,11 @@ from bert_tf.text.tokenizer_config import (
     TokenizerConfig,
     read_tokenizer_config,
 )
-from bert_tf.text.tokenizer_files import (
-    read_special_tokens,
-    read_tokenizer_files,
-)
+from bert_tf.text.tokenizer_files import read_special_tokens
 from bert_tf.text.vocabulary import (
     SPECIAL_TOKENS,
+    VOCABULARY_FILE,
     Vocabulary,
-    read_tokens,
 )
 
 _LABELLED = (CLASSIFIER, TOKEN_CLASSIFIER)
@@ -269,13 +266,10 @@ def _with_vocabulary(
             )
         return checkpoint
     # Without tokens that were added to the model beside it.
-    files = read_tokenizer_files(pathlib.Path(vocab_file).parent)
-    vocabulary = Vocabulary(
-        read_tokens(vocab_file),
-        str(vocab_file),
-        "line",
-        read_special_tokens(files),
-    )
+    path, special = pathlib.Path(vocab_file), SPECIAL_TOKENS
+    if path.name == VOCABULARY_FILE:
+        special = read_special_tokens(path.parent)
+    vocabulary = Vocabulary.from_file(path, special)
     rows = checkpoint.config.vocab_size
     if checkpoint.vocabulary == vocabulary and len(vocabulary) == rows:
         return checkpoint

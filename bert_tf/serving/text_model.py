@@ -155,7 +155,7 @@ class TextModel(abc.ABC):
                 "segment_ids": segment_ids,
             }
             if self.config is not None:
-                # Of longer rows the check speaks, which the model runs beside.
+                # The model runs beside the check, and must not fail first.
                 longest = self.config.max_position_embeddings
                 inputs = {k: v[..., :longest] for k, v in inputs.items()}
             answers = self.answer_tokens(inputs)

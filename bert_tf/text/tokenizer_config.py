@@ -17,7 +17,6 @@ from bert_tf.text.tokenizer_files import (
     OtherRules,
     TokenizerFiles,
     added_tokens,
-    read_special_tokens,
     read_tokenizer_files,
     vocabulary_of_file,
 )
@@ -216,10 +215,9 @@ def _refuse_other_rules(files: TokenizerFiles, generic: bool) -> None:
     config.expect("tokenizer_class", *_BERT_CLASSES, *_GENERIC_CLASSES)
     config.expect("do_basic_tokenize", True)
     config.expect("never_split", [])
-    special = read_special_tokens(files)
     model = fast.part("model")
     model.expect("type", "WordPiece")
-    model.expect("unk_token", special.unk)
+    model.expect("unk_token", files.special.unk)
     model.expect("continuing_subword_prefix", CONTINUATION)
     model.expect("max_input_chars_per_word", *_MAX_WORD_CHARACTERS)
     for key, kind in (
@@ -230,10 +228,10 @@ def _refuse_other_rules(files: TokenizerFiles, generic: bool) -> None:
             raise fast.refuse(key, kind)
         fast.part(key).expect("type", kind)
     fast.part("normalizer").expect("clean_text", True)
-    _refuse_other_rows(fast.part("post_processor"), special)
+    _refuse_other_rows(fast.part("post_processor"), files.special)
     hub.expect("split", True)
     hub.expect("suffix_indicator", CONTINUATION)
-    hub.expect("oov_token", special.unk)
+    hub.expect("oov_token", files.special.unk)
     hub.expect("special_tokens_in_strings", False)
     # KerasHub's strip_accents is left alone. It is false by default, and so
     # in presets that were made from Google's models, whose vocabularies know

@@ -100,12 +100,14 @@ class TokenizerFiles:
 
     Attributes:
       folder: the model folder.
+      special: what the special tokens are called.
       config: tokenizer_config.json, ours or Hugging Face's.
       hugging_face: tokenizer.json of Hugging Face.
       keras_hub: the arguments in tokenizer.json of KerasHub.
     """
 
     folder: pathlib.Path
+    special: SpecialTokens
     config: JsonPart
     hugging_face: JsonPart
     keras_hub: JsonPart
@@ -118,6 +120,7 @@ def read_tokenizer_files(folder: str | pathlib.Path) -> TokenizerFiles:
       UserError: a file is no JSON object, or of neither family.
     """
     folder = pathlib.Path(folder)
+    special = read_special_tokens(folder)
     config = _json_part(folder / TOKENIZER_CONFIG_FILE)
     found = _json_part(folder / TOKENIZER_FILE)
     # Both families use the name; Keras writes the class of an object.
@@ -125,13 +128,14 @@ def read_tokenizer_files(folder: str | pathlib.Path) -> TokenizerFiles:
     if "class_name" in found.values:
         if found.values["class_name"] != "BertTokenizer":
             raise found.refuse("class_name", "'BertTokenizer'")
-        return TokenizerFiles(folder, config, empty, found.part("config"))
+        hub = found.part("config")
+        return TokenizerFiles(folder, special, config, empty, hub)
     if found.values and "model" not in found.values:
         raise UserError(
             f"{found.source}: holds neither a model, as Hugging Face writes "
             "it, nor a class_name, as KerasHub does."
         )
-    return TokenizerFiles(folder, config, found, empty)
+    return TokenizerFiles(folder, special, config, found, empty)
 
 
 def _json_part(path: pathlib.Path) -> JsonPart:
@@ -139,7 +143,7 @@ def _json_part(path: pathlib.Path) -> JsonPart:
     return JsonPart(str(path), values)
 
 
-def read_special_tokens(files: TokenizerFiles) -> SpecialTokens:
+def read_special_tokens(folder: pathlib.Path) -> SpecialTokens:
     """What a model folder calls its special tokens.
 
     tokenizer_config.json names them, each as a string or as an object with its
@@ -147,15 +151,16 @@ def read_special_tokens(files: TokenizerFiles) -> SpecialTokens:
     neither names are called as a BERT's.
     """
     tokens = []
-    older = _json_part(files.folder / SPECIAL_TOKENS_FILE).values
+    config = _json_part(folder / TOKENIZER_CONFIG_FILE)
+    older = _json_part(folder / SPECIAL_TOKENS_FILE).values
     for key, usual in SPECIAL_TOKENS.to_dict().items():
-        token = files.config.values.get(key, older.get(key))
+        token = config.values.get(key, older.get(key))
         if isinstance(token, dict):
             token = token.get("content")
         tokens.append(usual if token is None else token)
         if not isinstance(tokens[-1], str) or not tokens[-1]:
             raise UserError(
-                f"{files.config.source}: {key} is {token!r}; it takes a token."
+                f"{config.source}: {key} is {token!r}; it takes a token."
             )
     return SpecialTokens(*tokens)
 
@@ -174,7 +179,7 @@ def read_vocabulary(folder: str | pathlib.Path) -> Vocabulary | None:
     """
     folder = pathlib.Path(folder)
     files = read_tokenizer_files(folder)
-    special = read_special_tokens(files)
+    special = files.special
     for name in (VOCABULARY_FILE, KERAS_HUB_FILE):
         if (folder / name).exists():
             tokens = dict(enumerate(read_tokens(folder / name)))
@@ -223,10 +228,9 @@ def added_tokens(files: TokenizerFiles) -> tuple[AddedToken, ...]:
     The five special ones, which Hugging Face's files name too, are left out.
     Raises `UserError` if a file is damaged.
     """
-    special = read_special_tokens(files)
     found: dict[str, tuple[int, AddedToken]] = {}
     for token, number, _ in _added(files):
-        if token.content not in special:
+        if token.content not in files.special:
             found.setdefault(token.content, (number, token))
     in_order = sorted(
         found.values(), key=lambda pair: (not pair[1].special, pair[0])

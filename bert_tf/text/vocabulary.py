@@ -180,14 +180,16 @@ class Vocabulary:
         _check(self._tokens, special, source, row)
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike) -> "Vocabulary":
-        """Reads a vocab.txt whose special tokens are a BERT's.
+    def from_file(
+        cls, path: str | os.PathLike, special: SpecialTokens = SPECIAL_TOKENS
+    ) -> "Vocabulary":
+        """Reads a vocab.txt.
 
         Raises:
           UserError: see `read_tokens`, or what it holds is no vocabulary; the
             message names the file and the line.
         """
-        return cls(read_tokens(path), str(path), "line")
+        return cls(read_tokens(path), str(path), "line", special)
 
     def save(self, path: str | pathlib.Path) -> None:
         """Writes a vocab.txt, whole or not at all."""

@@ -48,7 +48,7 @@ def special_tokens(google_layout: bool = False) -> tuple[str, ...]:
     if not google_layout:
         return SPECIAL_TOKENS
     unused = [f"[unused{number}]" for number in range(994)]
-    return (SPECIAL_TOKENS[0], *unused[:99], *SPECIAL_TOKENS[1:], *unused[99:])
+    return (SPECIAL_TOKENS.pad, *unused[:99], *SPECIAL_TOKENS[1:], *unused[99:])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -109,7 +109,7 @@ def test_every_family_is_here(start, tmp_path) -> None:
 
 @pytest.mark.slow
 @some(
-    *("classes", "choices", "classes_on_a_bilstm"),
+    *("classes", "choices", "tags_on_a_bilstm"),
     *("features", "questions_without_answer"),
 )
 def test_it_is_pruned(finished: Finished, tmp_path) -> None:

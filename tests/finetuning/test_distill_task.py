@@ -60,9 +60,7 @@ def of_family(teacher: pathlib.Path, tmp_path: pathlib.Path) -> list[str]:
         ),
     ],
 )
-def test_every_family_learns_from_a_teacher(
-    teacher_of, family, tmp_path
-) -> None:
+def test_a_student_learns_from_a_teacher(teacher_of, family, tmp_path) -> None:
     teacher, out = teacher_of(family), tmp_path / "out"
     done = distill(
         *of_family(teacher, tmp_path),

@@ -250,6 +250,7 @@ def _candidates(
     """The candidates of each question in turn."""
     rows = windows.rows
     bounds = np.searchsorted(rows.example, np.arange(rows.num_examples + 1))
+    _, context_ends = rows.bounds[1]
     first_question = 0
     while first_question < rows.num_examples:
         # All questions that _WINDOWS windows hold, but at least one.
@@ -268,7 +269,7 @@ def _candidates(
                 starts[:, :, None],
                 ends[:, None, :],
                 (owned[:, 0], owned[:, 1]),
-                rows.bounds[1][1][these, None, None],
+                context_ends[these, None, None],
                 max_answer_length,
             )
         )
