@@ -79,26 +79,36 @@ def _parse_static(records: tf.Tensor, folder: RecordFolder) -> Rows:
 
 def _parse_plain(records: tf.Tensor, folder: RecordFolder) -> Rows:
     """Rows of records of one sequence, without masks."""
-    ragged = tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int32)
+    # Stands behind the end of a row; no id of a vocabulary.
+    behind = tf.int32.min
+
+    def numbers(padding: int) -> tf.io.FixedLenSequenceFeature:
+        return tf.io.FixedLenSequenceFeature(
+            [], tf.int64, allow_missing=True, default_value=padding
+        )
+
     parsed = tf.io.parse_example(
         records,
         {
-            "input_ids": ragged,
-            "segment_ids": ragged,
+            "input_ids": numbers(behind),
+            "segment_ids": numbers(0),
             "next_sentence_labels": tf.io.FixedLenFeature([], tf.int64),
         },
     )
-    assert folder.vocabulary is not None
-    length = folder.max_seq_length
     parsed = {name: tf.cast(v, tf.int32) for name, v in parsed.items()}
-    tokens, segments = parsed["input_ids"], parsed["segment_ids"]
-    lengths = tokens.row_lengths()
+    assert folder.vocabulary is not None
+
+    def widened(rows: tf.Tensor, padding: int) -> tf.Tensor:
+        """Rows of the length S; these are as wide as the longest."""
+        missing = folder.max_seq_length - tf.shape(rows)[1]
+        return tf.pad(rows, [[0, 0], [0, missing]], constant_values=padding)
+
+    tokens = widened(parsed["input_ids"], behind)
+    is_token = tokens != behind
     return {
-        "input_ids": tokens.to_tensor(
-            folder.vocabulary.pad_id, shape=[None, length]
-        ),
-        "input_mask": tf.sequence_mask(lengths, length, tf.int32),
-        "segment_ids": segments.to_tensor(shape=[None, length]),
+        "input_ids": tf.where(is_token, tokens, folder.vocabulary.pad_id),
+        "input_mask": tf.cast(is_token, tf.int32),
+        "segment_ids": widened(parsed["segment_ids"], 0),
         "next_sentence_labels": parsed["next_sentence_labels"],
     }
 

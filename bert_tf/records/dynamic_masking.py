@@ -41,20 +41,17 @@ def draw_noise(
     rule: MaskingRule,
 ) -> MaskingNoise:
     """Draws what the masks of a batch depend on, by a seed, int64 [2]."""
-    # Philox by name: "auto_select" gives other numbers on other devices.
-    seeds = tf.random.split(seed, 3, alg="philox")
     predictions = [rows, rule.max_predictions_per_seq]
-    return MaskingNoise(
-        tf.random.stateless_uniform([rows, width], seeds[0], alg="philox"),
-        tf.random.stateless_uniform(predictions, seeds[1], alg="philox"),
-        tf.random.stateless_uniform(
-            predictions,
-            seeds[2],
-            maxval=rule.vocab_size,
-            dtype=tf.int32,
-            alg="philox",
-        ),
-    )
+    # Other devices have other numbers.
+    with tf.device("CPU"):
+        seeds = tf.random.split(seed, 3)
+        return MaskingNoise(
+            tf.random.stateless_uniform([rows, width], seeds[0]),
+            tf.random.stateless_uniform(predictions, seeds[1]),
+            tf.random.stateless_uniform(
+                predictions, seeds[2], maxval=rule.vocab_size, dtype=tf.int32
+            ),
+        )
 
 
 def choose_tokens(
@@ -73,10 +70,8 @@ def choose_tokens(
     num_to_take = tf.gather(tf.constant(rule.num_to_predict), lengths)
     keys = _noise_keys(order_noise, rule)
     if rule.joins_previous.any():
-        chosen = _choose_words(input_ids, candidate, num_to_take, keys, rule)
-    else:
-        chosen = _choose_single_tokens(candidate, num_to_take, keys, rule)
-    return _places(chosen, rule.max_predictions_per_seq)
+        return _choose_words(input_ids, candidate, num_to_take, keys, rule)
+    return _choose_single_tokens(candidate, num_to_take, keys, rule)
 
 
 def _noise_keys(order_noise: tf.Tensor, rule: MaskingRule) -> tf.Tensor:
@@ -92,32 +87,25 @@ def _smallest(keys: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
     return keys <= bound[:, None]
 
 
-def _places(chosen: tf.Tensor, predictions: int) -> tf.Tensor:
-    """The chosen places, bool [B, S], at most P a row, then S; [B, P]."""
-    rows, width = tf.unstack(tf.shape(chosen))
-    counts = tf.reduce_sum(tf.cast(chosen, tf.int32), axis=1, keepdims=True)
-    filled = tf.concat([chosen, tf.range(predictions) >= counts], axis=1)
-    places = tf.cast(tf.where(filled)[:, 1], tf.int32)
-    return tf.minimum(tf.reshape(places, [rows, predictions]), width)
-
-
 def _choose_single_tokens(
     candidate: tf.Tensor,
     num_to_take: tf.Tensor,
     keys: tf.Tensor,
     rule: MaskingRule,
 ) -> tf.Tensor:
-    """`choose_tokens` where every candidate is a group; bool [B, S]."""
+    """`choose_tokens` where every candidate is a group."""
     counts = tf.reduce_sum(tf.cast(candidate, tf.int32), axis=1)
     keys = tf.where(candidate, keys, keys + NO_GROUP)
     # One bound finds equally many keys in each row: where fewer are needed, the
-    # others are smaller keys that stand for nothing.
+    # others are smaller keys that stand for nothing, to the right of all.
+    rows, width = tf.unstack(tf.shape(keys))
     predictions = rule.max_predictions_per_seq
     number = tf.range(predictions)
     others = predictions - tf.minimum(num_to_take, counts)
     fillers = tf.where(number < others[:, None], -1 - number, NO_GROUP)
-    both = tf.concat([keys, fillers], axis=1)
-    return _smallest(both, predictions)[:, : tf.shape(keys)[1]]
+    chosen = _smallest(tf.concat([keys, fillers], axis=1), predictions)
+    places = tf.cast(tf.where(chosen)[:, 1], tf.int32)
+    return tf.minimum(tf.reshape(places, [rows, predictions]), width)
 
 
 def _choose_words(
@@ -127,52 +115,77 @@ def _choose_words(
     keys: tf.Tensor,
     rule: MaskingRule,
 ) -> tf.Tensor:
-    """`choose_tokens` where groups may have several tokens; bool [B, S]."""
-    rows, width = tf.unstack(tf.shape(input_ids))
-    row_begins = tf.range(rows)[:, None] * width
-    joins = tf.gather(tf.constant(rule.joins_previous), input_ids)
-    group = _running_sums(tf.cast(candidate & ~joins, tf.float32))
-    group = tf.cast(group, tf.int32) - 1
-    # Tokens that join a word of which the row has no more are a group too.
-    headless = tf.reduce_any(candidate & (group < 0), axis=1, keepdims=True)
-    group += tf.cast(headless, tf.int32)
-    # From here on groups are numbered through all rows.
-    group = tf.maximum(group, 0) + row_begins
-    sizes = tf.math.unsorted_segment_sum(
-        tf.cast(tf.reshape(candidate, [-1]), tf.float32),
-        tf.reshape(group, [-1]),
-        rows * width,
-    )
-    exists = tf.reshape(sizes, [rows, width]) > 0
-    keys = tf.where(exists, keys, keys + NO_GROUP)
-    places = (1 << KEY_BITS - rule.noise_bits) - 1
+    """`choose_tokens` where groups may have several tokens.
 
-    def take_among(count: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Takes among the first `count` groups; False if more may fit."""
+    Candidates, and words, are numbered through all rows: a word is a range of
+    candidates.
+    """
+    rows, width = tf.unstack(tf.shape(input_ids))
+    places = tf.cast(tf.where(tf.reshape(candidate, [-1]))[:, 0], tf.int32)
+    first_candidates = tf.cumsum(
+        tf.reduce_sum(tf.cast(candidate, tf.int32), axis=1), exclusive=True
+    )
+    ids = tf.gather(tf.reshape(input_ids, [-1]), places)
+    begins = ~tf.gather(tf.constant(rule.joins_previous), ids)
+    # The first token of a row begins a word, whatever it looks like; one more
+    # ends the last word.
+    begins = tf.tensor_scatter_nd_update(
+        tf.concat([begins, [True]], axis=0),
+        first_candidates[:, None],
+        tf.ones_like(first_candidates, tf.bool),
+    )
+    begins = tf.cast(tf.where(begins)[:, 0], tf.int32)
+    last = tf.size(begins) - 2
+    first_words = tf.searchsorted(begins, first_candidates)
+    words = tf.concat([first_words[1:], [last + 1]], axis=0) - first_words
+    exists = tf.sequence_mask(words, width)
+    keys = tf.where(exists, keys, keys + NO_GROUP)
+    numbers = (1 << KEY_BITS - rule.noise_bits) - 1
+
+    def take_among(count: int | tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Takes among the first `count` words.
+
+        Returns:
+          The candidates taken, how many of each row, and False if more of them
+          may fit.
+        """
         first_keys = tf.boolean_mask(keys, _smallest(keys, count))
         first_keys = tf.sort(tf.reshape(first_keys, [rows, count]))
-        groups = tf.bitwise.bitwise_and(first_keys, places) + row_begins
+        exists = first_keys < NO_GROUP
+        word = tf.bitwise.bitwise_and(first_keys, numbers)
+        word = tf.minimum(word + first_words[:, None], last)
+        starts, ends = tf.gather(begins, word), tf.gather(begins, word + 1)
         taken, remaining = _take_groups(
-            tf.gather(sizes, groups), tf.cast(num_to_take, tf.float32)
+            tf.cast(tf.where(exists, ends - starts, 0), tf.float32),
+            tf.cast(num_to_take, tf.float32),
         )
-        all_tried = (remaining == 0) | (first_keys[:, -1] >= NO_GROUP)
-        return tf.boolean_mask(groups, taken), tf.reduce_all(all_tried)
+        candidates = tf.ragged.range(
+            tf.boolean_mask(starts, taken), tf.boolean_mask(ends, taken)
+        )
+        all_tried = (remaining == 0) | ~exists[:, -1]
+        return (
+            candidates.values,
+            num_to_take - tf.cast(remaining, tf.int32),
+            tf.reduce_all(all_tried),
+        )
 
-    # Of few groups many are skipped.
+    # Of few words many are skipped.
     few = tf.minimum(rule.max_predictions_per_seq * 5 // 4, width)
-    groups, enough = take_among(few)
-    groups = tf.cond(enough, lambda: groups, lambda: take_among(width)[0])
-    is_taken = tf.scatter_nd(
-        groups[:, None], tf.ones_like(groups, tf.bool), [rows * width]
+    *taken, enough = take_among(few)
+    candidates, counts = tf.cond(
+        enough, lambda: taken, lambda: list(take_among(width)[:2])
     )
-    return candidate & tf.gather(is_taken, group)
+    chosen = tf.RaggedTensor.from_row_lengths(
+        tf.gather(places, candidates), counts, validate=False
+    ).to_tensor(rows * width, shape=[None, rule.max_predictions_per_seq])
+    row_begins = tf.range(rows)[:, None] * width
+    return tf.minimum(tf.sort(chosen) - row_begins, width)
 
 
 def _running_sums(values: tf.Tensor) -> tf.Tensor:
     """Sums of whole numbers, float32 [B, n], up to each place.
 
-    A product with ones, which takes two thirds of the time of tf.cumsum on rows
-    of 128; it grows with the square of their length.
+    A product with ones, which is faster than tf.cumsum for few numbers.
     """
     size = tf.shape(values)[1]
     return tf.matmul(values, tf.linalg.band_part(tf.ones([size, size]), 0, -1))

@@ -44,10 +44,12 @@ class Span(NamedTuple):
 
 def _seed_for(seed: int | tf.Tensor, *uses: int | tf.Tensor) -> tf.Tensor:
     """An independent seed, int64 [2], for each combination of uses."""
-    result = tf.stack([tf.cast(seed, tf.int64), tf.constant(0, tf.int64)])
-    for use in uses:
-        result = tf.random.fold_in(result, tf.cast(use, tf.int64), alg="philox")
-    return result
+    # Other devices have other numbers.
+    with tf.device("CPU"):
+        result = tf.stack([tf.cast(seed, tf.int64), tf.constant(0, tf.int64)])
+        for use in uses:
+            result = tf.random.fold_in(result, tf.cast(use, tf.int64))
+        return result
 
 
 def mask_seed(seed: int, *uses: int | tf.Tensor) -> tf.Tensor:
@@ -57,9 +59,10 @@ def mask_seed(seed: int, *uses: int | tf.Tensor) -> tf.Tensor:
 
 def _shuffled_range(size: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """The numbers below `size` in an order drawn from the seed, int32."""
-    noise = tf.random.stateless_uniform(
-        [size], seed, minval=None, maxval=None, dtype=tf.int64, alg="philox"
-    )
+    with tf.device("CPU"):
+        noise = tf.random.stateless_uniform(
+            [size], seed, minval=None, maxval=None, dtype=tf.int64
+        )
     return tf.argsort(noise, stable=True)
 
 
