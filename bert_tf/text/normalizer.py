@@ -97,9 +97,9 @@ def _trie(values: np.ndarray) -> np.ndarray:
         return 256 * (len(blocks) - 1)
 
     def block_of_values(row: np.ndarray) -> int:
-        """A block whose children, bytes 0x80 to 0xBF, carry values, or 0."""
+        """A block whose children, bytes 0x80 to 0xBF, carry values."""
         key = row.tobytes()
-        if row.any() and key not in known:
+        if key not in known:
             block = np.zeros(256, np.uint32)
             used = np.flatnonzero(row)
             # The value of the child at base + byte lies at base + byte - 0x80.
@@ -108,7 +108,7 @@ def _trie(values: np.ndarray) -> np.ndarray:
             )
             block[used] = row[used].astype(np.uint32) | _IS_VALUE
             known[key] = append(block)
-        return known.get(key, 0)
+        return known[key]
 
     def block_of_children(first: int, bases: Sequence[int]) -> int:
         """A block that leads to others by the bytes from `first`, or 0."""
@@ -122,7 +122,10 @@ def _trie(values: np.ndarray) -> np.ndarray:
         return base
 
     # One block for each 64 code points, the reach of the last byte.
-    last = [block_of_values(row) for row in values.reshape(-1, 64)]
+    rows = values.reshape(-1, 64)
+    last = [0] * len(rows)
+    for number in np.flatnonzero(rows.any(axis=1)):
+        last[number] = block_of_values(rows[number])
     # Below U+0800 two bytes suffice, below U+10000 three.
     middle = [block_of_children(0xA0, last[32:64])]
     for start in range(64, len(last), 64):

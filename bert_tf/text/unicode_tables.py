@@ -9,6 +9,7 @@ inside TensorFlow.
 
 import functools
 import itertools
+import operator
 import re
 import unicodedata
 from collections.abc import Iterable, Set
@@ -38,23 +39,28 @@ ASCII_PUNCTUATION = ((33, 47), (58, 64), (91, 96), (123, 126))
 
 
 @functools.cache
-def categories() -> tuple[str, ...]:
-    """The general category of every code point."""
-    return tuple(map(unicodedata.category, map(chr, range(CODE_POINTS))))
+def categories() -> np.ndarray:
+    """The general category of every code point, two letters each, bytes."""
+    kinds = "".join(map(unicodedata.category, map(chr, range(CODE_POINTS))))
+    return np.frombuffer(kinds.encode("ascii"), "S2")
+
+
+def _of_categories(*kinds: bytes) -> np.ndarray:
+    """Which code points have one of these categories, bool."""
+    return functools.reduce(np.logical_or, (categories() == k for k in kinds))
 
 
 @functools.cache
 def dropped() -> frozenset[int]:
     """The code points that `_clean_text` removes."""
-    kinds = enumerate(categories())
-    controls = (code for code, kind in kinds if kind in ("Cc", "Cf"))
+    controls = np.flatnonzero(_of_categories(b"Cc", b"Cf")).tolist()
     return frozenset({0, 0xFFFD, *controls} - {ord(c) for c in "\t\n\r"})
 
 
 @functools.cache
 def punctuation() -> frozenset[int]:
     """The code points that `_is_punctuation` makes words of their own."""
-    marks = (c for c, kind in enumerate(categories()) if kind[0] == "P")
+    marks = np.flatnonzero(categories().astype("S1") == b"P").tolist()
     symbols = (c for a, b in ASCII_PUNCTUATION for c in range(a, b + 1))
     return frozenset((*marks, *symbols))
 
@@ -74,7 +80,7 @@ def spaces() -> frozenset[int]:
 @functools.cache
 def unassigned() -> np.ndarray:
     """Which code points neither Python's tables nor the rules know, bool."""
-    flags = np.array([kind == "Cn" for kind in categories()])
+    flags = _of_categories(b"Cn")
     for first, last in IDEOGRAPHS:
         flags[first : last + 1] = False
     flags.setflags(write=False)
@@ -98,16 +104,24 @@ class Replacements(NamedTuple):
 def replacements(lower_case: bool, strip_accents: bool) -> Replacements:
     """The tables of `token.lower()`, `_run_strip_accents` or both, in turn."""
     mapping, reordered = {}, set()
-    for code in _assigned() if lower_case or strip_accents else ():
-        char = chr(code)
-        if (
-            char.lower() == char
-            and not unicodedata.decomposition(char)
-            and not unicodedata.combining(char)
-            and unicodedata.category(char) != "Mn"
-            and code not in HANGUL_SYLLABLES  # Decomposed by a formula.
-        ):
-            continue
+    chars = list(map(chr, _assigned() if lower_case or strip_accents else ()))
+    changes = itertools.compress(
+        chars,
+        map(
+            any,
+            zip(
+                map(operator.ne, map(str.lower, chars), chars),
+                map(unicodedata.decomposition, chars),
+                map(unicodedata.combining, chars),
+                strict=True,
+            ),
+        ),
+    )
+    # What these do not show: accents without a class, and Hangul syllables,
+    # which are decomposed by a formula.
+    accents = map(chr, np.flatnonzero(_of_categories(b"Mn")).tolist())
+    for char in sorted({*changes, *accents, *map(chr, HANGUL_SYLLABLES)}):
+        code = ord(char)
         kept = char.lower() if lower_case else char
         if strip_accents:
             parts = unicodedata.normalize("NFD", kept)
@@ -121,11 +135,7 @@ def replacements(lower_case: bool, strip_accents: bool) -> Replacements:
 
 def _assigned() -> list[int]:
     """The code points whose properties Python's tables know."""
-    return [
-        code
-        for code, kind in enumerate(categories())
-        if kind not in ("Cn", "Co", "Cs")
-    ]
+    return np.flatnonzero(~_of_categories(b"Cn", b"Co", b"Cs")).tolist()
 
 
 @functools.cache
@@ -142,15 +152,18 @@ def case_classes() -> tuple[frozenset[int], frozenset[int]]:
       case-ignorable or dropped before.
     """
     sigmas = {CAPITAL_SIGMA, FINAL_SIGMA, SMALL_SIGMA}
-    codes = [c for c in _assigned() if c not in sigmas]
+    codes = np.array([c for c in _assigned() if c not in sigmas])
 
-    def final(pattern: str) -> np.ndarray:
-        text = " ".join(pattern.format(chr(c)) for c in codes).lower()
-        return np.array([c == "ς" for c in text if c in "σς"])
+    def final(before: str, behind: str) -> np.ndarray:
+        """Whether a sigma beside each of the code points is a final one."""
+        chars = f"{behind} {before}".join(map(chr, codes.tolist()))
+        text = f"{before}{chars}{behind}".lower().encode("utf-32-le")
+        found = np.frombuffer(text, "<u4")
+        is_final = found == FINAL_SIGMA
+        return is_final[is_final | (found == SMALL_SIGMA)]
 
-    array = np.array(codes)
-    cased = sigmas.union(array[~final("AΣ{}")].tolist())
-    ignorable = set(array[final("A{}Σ")].tolist()) - cased
+    cased = sigmas.union(codes[~final("AΣ", "")].tolist())
+    ignorable = set(codes[final("A", "Σ")].tolist()) - cased
     transparent = ignorable | dropped()
     return frozenset(cased - transparent), frozenset(transparent)
 
