@@ -106,6 +106,23 @@ def in_cpu_graph() -> bool:
     return not tf.executing_eagerly() and not has_accelerator()
 
 
+def take_rows(array: Any, places: Any) -> Any:
+    """`keras.ops.take` of the first axis, of places that are not negative.
+
+    Keras lets others count from the end, 3.15.1: on TensorFlow five operations
+    of a graph each time, and a negative id would be some other token.
+
+    Args:
+      array: of any shape [N, ...].
+      places: whole numbers in 0..N-1, of any shape.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return ops.take(array, places, axis=0)
+    import tensorflow as tf
+
+    return tf.gather(array, places)
+
+
 def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     """`keras.ops.custom_gradient`, alike on all backends, with graphs freed.
 

@@ -20,6 +20,7 @@ from bert_tf.layers import (
     TransformerBlock,
     attention_adder,
 )
+from bert_tf.layers.attention import AttentionMask
 from bert_tf.layers.heads import at_positions, last_positions
 from bert_tf.layers.rematerialization import rematerialized
 from bert_tf.layers.unpadding import TokenPlaces
@@ -285,11 +286,20 @@ class BertEncoder(keras.Model):
             else places.tokens(positions),
             training=training,
         )
+        masks = [
+            AttentionMask.of(
+                attention_adder(mask, causal=self.config.causal),
+                mask.shape[1],
+                self.config.num_attention_heads,
+            )
+            for mask in places.masks
+        ]
         layers = []
         for block in self.blocks:
             attend = functools.partial(
                 block.of_tokens,
                 places=places,
+                masks=masks,
                 cls_only=cls_only and block is self.blocks[-1],
                 training=training,
             )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 import keras
 from keras import ops, tree
 
-from bert_tf.compat import custom_gradient, in_cpu_graph
+from bert_tf.compat import custom_gradient, in_cpu_graph, take_rows
 from bert_tf.config import ALL_DENSE
 from bert_tf.layers.base import ConfiguredLayer, LowRank
 from bert_tf.layers.heads import at_positions
@@ -92,14 +92,18 @@ class _Blocks(NamedTuple):
     all_heads: int
 
     @classmethod
-    def of(cls, query: Any, adder: Any) -> Self | None:
-        """The blocks of queries [B, N, Q, D]; None where one is all."""
-        if query.shape[2] == 1 or not in_cpu_graph():
+    def of(cls, adder: Any, count: int) -> Self | None:
+        """The blocks of S queries of some heads; None where one is all.
+
+        Args:
+          adder: float32 [B, 1, 1 or S, S].
+          count: N, the number of heads.
+        """
+        if not in_cpu_graph():
             return None
-        batch, count, queries, _ = ops.shape(query)
-        scores = queries * ops.shape(adder)[-1]
+        batch, length = ops.shape(adder)[0], ops.shape(adder)[-1]
         # Whole batches of short rows, then rows, then some heads of a row.
-        heads_at_once = _BLOCK_SCORES // scores
+        heads_at_once = _BLOCK_SCORES // (length * length)
         few_rows = batch * count <= heads_at_once
         rows = _either(few_rows, batch, 1)
         size = 1
@@ -111,6 +115,32 @@ class _Blocks(NamedTuple):
         if isinstance(blocks, int) and blocks == 1:
             return None
         return cls(blocks, rows, size, batch, count)
+
+
+class AttentionMask(NamedTuple):
+    """What hides positions, and how attention to the others is computed.
+
+    Made once for all layers: where a graph knows its sizes at run time only,
+    that takes many operations.
+
+    Attributes:
+      adder: float32, broadcast to [B, N, Q, S]; see `attention_adder`.
+      blocks: how attention is cut; None: not at all.
+    """
+
+    adder: Any
+    blocks: _Blocks | None
+
+    @classmethod
+    def of(cls, adder: Any, queries: int | None, heads: int) -> Self:
+        """The mask of an adder [B, 1, 1 or S, S].
+
+        Args:
+          adder: see `attention_adder`.
+          queries: 1 for a single one of each row, else S.
+          heads: N.
+        """
+        return cls(adder, None if queries == 1 else _Blocks.of(adder, heads))
 
 
 def _in_blocks(
@@ -139,7 +169,8 @@ def _in_blocks(
 
     def block(place: Any) -> Any:
         row = place * groups // blocks.count
-        return function(*(x[place] for x in parts), adders[row])
+        here = (take_rows(part, place) for part in parts)
+        return function(*here, take_rows(adders, row))
 
     found = ops.map(block, ops.arange(blocks.count))
     whole = (blocks.all_rows, blocks.all_heads)
@@ -189,11 +220,11 @@ def attend(
     query: Any,
     key: Any,
     value: Any,
-    adder: Any,
+    mask: AttentionMask,
     kept: Any = None,
     kept_scale: float = 1.0,
 ) -> Any:
-    """Values weighted by the softmax of the scaled products and `adder`.
+    """Values weighted by the softmax of the scaled products and the adder.
 
     The gradient computes the probabilities again: of all that is as large as
     them, the backward pass keeps `kept` alone, a byte for each (Rabe and Staats
@@ -203,7 +234,7 @@ def attend(
       query: float [B, N, Q, D].
       key: float [B, N, S, D].
       value: float [B, N, S, D].
-      adder: float32, broadcast to [B, N, Q, S]; has no gradient.
+      mask: what hides positions; has no gradient.
       kept: bool [B, N, Q, S], the probabilities that dropout leaves; None for
         all.
       kept_scale: what these are multiplied by.
@@ -213,7 +244,7 @@ def attend(
     """
     weighted = functools.partial(_weighted, kept_scale)
     slopes = functools.partial(_slopes, kept_scale)
-    blocks = _Blocks.of(query, adder)
+    blocks = mask.blocks
 
     @custom_gradient
     def attended(
@@ -229,7 +260,7 @@ def attend(
         return _in_blocks(blocks, weighted, heads, adder), gradient
 
     given = () if kept is None else (kept,)
-    return attended(query, key, value, adder, *given)
+    return attended(query, key, value, mask.adder, *given)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -294,7 +325,10 @@ class SelfAttention(ConfiguredLayer):
             key, value = self._heads(hidden, 1, 3)
         else:
             query, key, value = self._heads(hidden, 0, 3)
-        context = self._attend(query, key, value, adder, training)
+        mask = AttentionMask.of(
+            adder, query.shape[2], self.config.num_attention_heads
+        )
+        context = self._attend(query, key, value, mask, training)
         if not return_probabilities:
             return context, None
         return context, self.compute(_probabilities(query, key, adder))
@@ -314,6 +348,7 @@ class SelfAttention(ConfiguredLayer):
         self,
         tokens: Any,
         places: TokenPlaces,
+        masks: Sequence[AttentionMask],
         cls_only: bool = False,
         training: bool | None = None,
     ) -> Any:
@@ -322,6 +357,7 @@ class SelfAttention(ConfiguredLayer):
         Args:
           tokens: float [1, T, H].
           places: where they are.
+          masks: those of the groups of `places`.
           cls_only: only the pooled token of each row attends.
           training: whether dropout on the probabilities is active.
 
@@ -338,12 +374,16 @@ class SelfAttention(ConfiguredLayer):
                     places.group_rows(pooled), heads, strict=True
                 )
             ]
-        # A pooled token sees the whole row, in a causal model as its last.
-        causal = self.config.causal and not cls_only
-        contexts = []
-        for (query, key, value), mask in zip(heads, places.masks, strict=True):
-            adder = attention_adder(mask, causal=causal)
-            contexts.append(self._attend(query, key, value, adder, training))
+            # It sees the whole row, in a causal model as its last.
+            count = self.config.num_attention_heads
+            masks = [
+                AttentionMask.of(attention_adder(mask), 1, count)
+                for mask in places.masks
+            ]
+        contexts = [
+            self._attend(query, key, value, mask, training)
+            for (query, key, value), mask in zip(heads, masks, strict=True)
+        ]
         if cls_only:
             return places.ungroup_rows(contexts)
         return places.ungroup(contexts)
@@ -353,14 +393,14 @@ class SelfAttention(ConfiguredLayer):
         query: Any,
         key: Any,
         value: Any,
-        adder: Any,
+        mask: AttentionMask,
         training: bool | None,
     ) -> Any:
         """The context [B, Q, A] of heads [B, N, ...]."""
         kept = None
         if self.dropout.drops(training):
             kept = self.dropout.draw((*ops.shape(query)[:3], ops.shape(key)[2]))
-        context = attend(query, key, value, adder, kept, self.dropout.scale)
+        context = attend(query, key, value, mask, kept, self.dropout.scale)
         context = ops.transpose(context, (0, 2, 1, 3))
         size = (*sizes(context, 0, 2), self.config.attention_size)
         return ops.reshape(context, size)
@@ -372,12 +412,12 @@ class SelfAttention(ConfiguredLayer):
     def _project(self, hidden: Any, first: int, last: int) -> Any:
         """Some of query, key and value side by side, [B, S, P * A]."""
         width = self.config.attention_size
-        columns = slice(first * width, last * width)
+        kernel, bias = self.kernel, self.bias
+        if (first, last) != (0, len(_PARTS)):
+            columns = slice(first * width, last * width)
+            kernel, bias = kernel[:, columns], bias[columns]
         return self.project(
-            hidden,
-            self.kernel[:, columns],
-            self.bias[columns],
-            update=self._update(first, last),
+            hidden, kernel, bias, update=self._update(first, last)
         )
 
     def _update(self, first: int, last: int) -> LowRank | None:

@@ -1,12 +1,13 @@
 """One layer of the Transformer encoder."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
 from bert_tf.config import QUERY_VALUE
-from bert_tf.layers.attention import SelfAttention
+from bert_tf.layers.attention import AttentionMask, SelfAttention
 from bert_tf.layers.base import ConfiguredLayer, Dense, LayerNorm
 from bert_tf.layers.heads import at_positions
 from bert_tf.layers.unpadding import TokenPlaces
@@ -105,6 +106,7 @@ class TransformerBlock(ConfiguredLayer):
         self,
         tokens: Any,
         places: TokenPlaces,
+        masks: Sequence[AttentionMask],
         cls_only: bool = False,
         training: bool | None = None,
     ) -> Any:
@@ -113,6 +115,7 @@ class TransformerBlock(ConfiguredLayer):
         Args:
           tokens: float [1, T, H].
           places: where they are.
+          masks: those of the groups of `places`.
           cls_only: computes the output of the pooled token of each row.
           training: whether dropout is active.
 
@@ -120,7 +123,7 @@ class TransformerBlock(ConfiguredLayer):
           float [1, T, H]; with cls_only, [B, 1, H].
         """
         context = self.attention.of_tokens(
-            tokens, places, cls_only=cls_only, training=training
+            tokens, places, masks, cls_only=cls_only, training=training
         )
         if cls_only:
             tokens = places.pooled(tokens)

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.compat import take_rows
 from bert_tf.layers.base import ConfiguredLayer, LayerNorm
 
 
@@ -22,7 +23,7 @@ def lookup(table: Any, ids: Any) -> Any:
     Returns:
       float [B, S, H].
     """
-    return ops.take(ops.reshape(table, table.shape), ids, axis=0)
+    return take_rows(ops.reshape(table, table.shape), ids)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

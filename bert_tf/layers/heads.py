@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.compat import take_rows
 from bert_tf.layers.base import ConfiguredLayer, Dense, GlorotDense, LayerNorm
 
 
@@ -21,7 +22,7 @@ def at_positions(sequence_output: Any, positions: Any) -> Any:
     batch, length, hidden = ops.shape(sequence_output)
     starts = ops.arange(batch, dtype=positions.dtype)[:, None] * length
     rows = ops.reshape(sequence_output, (-1, hidden))
-    found = ops.take(rows, ops.reshape(positions + starts, (-1,)), axis=0)
+    found = take_rows(rows, ops.reshape(positions + starts, (-1,)))
     return ops.reshape(found, (*ops.shape(positions), hidden))
 
 

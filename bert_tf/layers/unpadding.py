@@ -5,7 +5,7 @@ from typing import Any
 
 from keras import ops
 
-from bert_tf.compat import custom_gradient
+from bert_tf.compat import custom_gradient, take_rows
 
 # Rows are attended to in this many groups of similar length, where there are
 # enough of them to fill these; sequences of packed rows, which differ more and
@@ -70,10 +70,10 @@ class TokenPlaces:
         self._groups = _row_groups(order, count)
         self.masks, slots = [], []
         for rows in self._groups:
-            size = ops.take(lengths, rows)[:, None]
+            size = take_rows(lengths, rows)[:, None]
             place = ops.arange(ops.max(size), dtype="int32")[None]
             self.masks.append(ops.cast(place < size, "int32"))
-            begin = ops.take(self._starts, rows)[:, None]
+            begin = take_rows(self._starts, rows)[:, None]
             slots.append(begin + ops.minimum(place, size - 1))
         # The token that stands in each slot of the groups.
         self._of_slots = slots
@@ -81,8 +81,8 @@ class TokenPlaces:
         real = ops.concatenate([ops.reshape(m, (-1,)) for m in self.masks])
         self._real = ops.not_equal(real, 0)[:, None]
         filled = ops.cast(ops.nonzero(real)[0], "int32")
-        self._slots = ops.take(
-            filled, ops.argsort(ops.take(self._of_slot, filled))
+        self._slots = take_rows(
+            filled, ops.argsort(take_rows(self._of_slot, filled))
         )
 
     def _lengths(self, sequence_ids: Any) -> Any:
@@ -96,12 +96,12 @@ class TokenPlaces:
 
     def tokens(self, inputs: Any) -> Any:
         """The tokens' entries of an input, [1, T] of int32 [B, S]."""
-        return ops.take(ops.reshape(inputs, (-1,)), self._places)[None]
+        return take_rows(ops.reshape(inputs, (-1,)), self._places)[None]
 
     def hidden_of_tokens(self, hidden: Any) -> Any:
         """The tokens' vectors, [1, T, C] of [B, S, C]."""
         rows = ops.reshape(hidden, (-1, hidden.shape[-1]))
-        return ops.take(rows, self._places, axis=0)[None]
+        return take_rows(rows, self._places)[None]
 
     def positions(self) -> Any:
         """The position of each token in its row, int32 [1, T]."""
@@ -116,11 +116,11 @@ class TokenPlaces:
         @custom_gradient
         def grouped(rows: Any) -> Any:
             def gradient(upstream: Any) -> Any:
-                return ops.take(_concatenated(upstream), self._slots, axis=0)
+                return take_rows(_concatenated(upstream), self._slots)
 
             # Not slices of one array, each of whose gradients would fill
             # zeros for all of it.
-            return [ops.take(rows, s, axis=0) for s in self._of_slots], gradient
+            return [take_rows(rows, s) for s in self._of_slots], gradient
 
         return grouped(tokens[0])
 
@@ -130,24 +130,24 @@ class TokenPlaces:
         @custom_gradient
         def ungrouped(rows: Any) -> Any:
             def gradient(upstream: Any) -> Any:
-                spread = ops.take(upstream, self._of_slot, axis=0)
+                spread = take_rows(upstream, self._of_slot)
                 return ops.where(self._real, spread, ops.zeros_like(spread))
 
-            return ops.take(rows, self._slots, axis=0), gradient
+            return take_rows(rows, self._slots), gradient
 
         return ungrouped(_concatenated(groups))[None]
 
     def pooled(self, tokens: Any) -> Any:
         """The pooled token of each sequence, [N, 1, C], of tokens [1, T, C]."""
-        return ops.take(tokens[0], self._pooled, axis=0)[:, None]
+        return take_rows(tokens[0], self._pooled)[:, None]
 
     def group_rows(self, rows: Any) -> list[Any]:
         """Rows [B, 1, C] in groups, each [G, 1, C]."""
-        return [ops.take(rows, group, axis=0) for group in self._groups]
+        return [take_rows(rows, group) for group in self._groups]
 
     def ungroup_rows(self, groups: Sequence[Any]) -> Any:
         """The rows [B, 1, C] of groups, each [G, 1, C]."""
-        return ops.take(ops.concatenate(groups), self._unsorted, axis=0)
+        return take_rows(ops.concatenate(groups), self._unsorted)
 
     def padded(self, tokens: Any) -> Any:
         """Tokens [1, T, C] in the batch's own rows, [B, S, C].
@@ -159,9 +159,9 @@ class TokenPlaces:
         @custom_gradient
         def spread(rows: Any) -> Any:
             def gradient(upstream: Any) -> Any:
-                return ops.take(upstream, self._places, axis=0)
+                return take_rows(upstream, self._places)
 
-            return ops.take(rows, self._numbers, axis=0), gradient
+            return take_rows(rows, self._numbers), gradient
 
         return ops.reshape(spread(tokens[0]), (*self._shape, tokens.shape[-1]))
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 from model_helpers import numpy
 
 from bert_tf.layers import attention
-from bert_tf.layers.attention import attend, attention_adder
+from bert_tf.layers.attention import AttentionMask, attention_adder
 
 SCALE = 1.25
 
@@ -30,6 +30,11 @@ def inputs(
         "kept": random.random((2, 4, queries, 9)) < 0.8,
         "upstream": random.normal(size=(2, 4, queries, size)),
     }
+
+
+def attend(query, key, value, adder, kept, scale):
+    mask = AttentionMask.of(adder, query.shape[2], query.shape[1])
+    return attention.attend(query, key, value, mask, kept, scale)
 
 
 def plain(query, key, value, adder, kept, scale):
