@@ -123,6 +123,34 @@ def take_rows(array: Any, places: Any) -> Any:
     return tf.gather(array, places)
 
 
+def map_in_graph(function: Callable[[Any], Any], count: Any, like: Any) -> Any:
+    """`keras.ops.map` over 0..count-1, in a graph of TensorFlow.
+
+    Keras adds to the graph what the function gives of the first, 3.15.1, to
+    see what it is.
+
+    Args:
+      function: takes an int32 and gives a tensor or a tuple of them.
+      count: how often.
+      like: of each of them a tensor whose dtype, number of axes and last axis
+        it has.
+
+    Returns:
+      What the function gives, stacked.
+    """
+    import tensorflow as tf
+
+    def spec(tensor: tf.Tensor) -> tf.TensorSpec:
+        shape = [None] * (tensor.shape.rank - 1) + [tensor.shape[-1]]
+        return tf.TensorSpec(shape, tensor.dtype)
+
+    return tf.map_fn(
+        function,
+        tf.range(count),
+        fn_output_signature=tf.nest.map_structure(spec, like),
+    )
+
+
 def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     """`keras.ops.custom_gradient`, alike on all backends, with graphs freed.
 

@@ -276,9 +276,9 @@ class BertEncoder(keras.Model):
         training: bool | None,
         cls_only: bool,
     ) -> tuple[Any, list[Any]]:
-        """Embeddings and hidden states of the tokens alone, [1, T, H]."""
+        """Embeddings and hidden states of the tokens alone, [T, H]."""
         positions = inputs.get("position_ids")
-        embedded = hidden = self.embeddings(
+        embedded = self.embeddings(
             places.tokens(inputs["input_ids"]),
             places.tokens(inputs["segment_ids"]),
             places.positions()
@@ -286,6 +286,7 @@ class BertEncoder(keras.Model):
             else places.tokens(positions),
             training=training,
         )
+        embedded = hidden = embedded[0]
         masks = [
             AttentionMask.of(
                 attention_adder(mask, causal=self.config.causal),

@@ -8,7 +8,12 @@ from typing import Any, NamedTuple, Self
 import keras
 from keras import ops, tree
 
-from bert_tf.compat import custom_gradient, in_cpu_graph, take_rows
+from bert_tf.compat import (
+    custom_gradient,
+    in_cpu_graph,
+    map_in_graph,
+    take_rows,
+)
 from bert_tf.config import ALL_DENSE
 from bert_tf.layers.base import ConfiguredLayer, LowRank
 from bert_tf.layers.heads import at_positions
@@ -126,10 +131,12 @@ class AttentionMask(NamedTuple):
     Attributes:
       adder: float32, broadcast to [B, N, Q, S]; see `attention_adder`.
       blocks: how attention is cut; None: not at all.
+      rows: B.
     """
 
     adder: Any
     blocks: _Blocks | None
+    rows: Any
 
     @classmethod
     def of(cls, adder: Any, queries: int | None, heads: int) -> Self:
@@ -140,7 +147,8 @@ class AttentionMask(NamedTuple):
           queries: 1 for a single one of each row, else S.
           heads: N.
         """
-        return cls(adder, None if queries == 1 else _Blocks.of(adder, heads))
+        blocks = None if queries == 1 else _Blocks.of(adder, heads)
+        return cls(adder, blocks, ops.shape(adder)[0])
 
 
 def _in_blocks(
@@ -148,6 +156,7 @@ def _in_blocks(
     function: Callable[..., Any],
     heads: Sequence[Any],
     adder: Any,
+    like: Any,
 ) -> Any:
     """What a function gives of arrays of heads and the adder, block by block.
 
@@ -156,6 +165,7 @@ def _in_blocks(
       function: takes arrays [..., Q or S, D or S] and the adder, gives such.
       heads: arrays [B, N, Q or S, D or S].
       adder: float32, broadcast to [B, N, Q, S].
+      like: which of the arrays its results are like, in dtype and last axis.
 
     Returns:
       One array or a tuple, each [B, N, Q or S, D].
@@ -172,10 +182,10 @@ def _in_blocks(
         here = (take_rows(part, place) for part in parts)
         return function(*here, take_rows(adders, row))
 
-    found = ops.map(block, ops.arange(blocks.count))
-    whole = (blocks.all_rows, blocks.all_heads)
+    found = map_in_graph(block, blocks.count, like)
+    whole = (blocks.all_rows, blocks.all_heads, -1)
     return tree.map_structure(
-        lambda x: ops.reshape(x, (*whole, *sizes(x, 3))), found
+        lambda x: ops.reshape(x, (*whole, x.shape[-1])), found
     )
 
 
@@ -253,11 +263,12 @@ def attend(
         def gradient(upstream: Any) -> tuple[Any, ...]:
             late = after(query, upstream)
             heads = (late, key, value, *kept, upstream)
-            found = _in_blocks(blocks, slopes, heads, adder)
+            like = query, key, value
+            found = _in_blocks(blocks, slopes, heads, adder, like)
             return (*found, ops.zeros_like(adder), *(None for _ in kept))
 
         heads = (query, key, value, *kept)
-        return _in_blocks(blocks, weighted, heads, adder), gradient
+        return _in_blocks(blocks, weighted, heads, adder, value), gradient
 
     given = () if kept is None else (kept,)
     return attended(query, key, value, mask.adder, *given)
@@ -355,30 +366,34 @@ class SelfAttention(ConfiguredLayer):
         """Attends in a batch without padding.
 
         Args:
-          tokens: float [1, T, H].
+          tokens: float [T, H].
           places: where they are.
           masks: those of the groups of `places`.
           cls_only: only the pooled token of each row attends.
           training: whether dropout on the probabilities is active.
 
         Returns:
-          The context float [1, T, A]; with cls_only, [B, 1, A].
+          The context float [T, A]; with cls_only, [B, 1, A].
         """
-        parts = self._project(tokens, 1 if cls_only else 0, 3)
-        heads = [self._split(part) for part in places.group(parts)]
         if cls_only:
-            pooled = self._project(places.pooled(tokens), 0, 1)
-            heads = [
-                self._split(one) + rest
-                for one, rest in zip(
-                    places.group_rows(pooled), heads, strict=True
-                )
-            ]
-            # It sees the whole row, in a causal model as its last.
+            # A pooled token sees the whole row, in a causal model as its last.
             count = self.config.num_attention_heads
             masks = [
                 AttentionMask.of(attention_adder(mask), 1, count)
                 for mask in places.masks
+            ]
+        parts = self._project(tokens, 1 if cls_only else 0, 3)
+        heads = [
+            self._split(part, mask.rows)
+            for part, mask in zip(places.group(parts), masks, strict=True)
+        ]
+        if cls_only:
+            pooled = self._project(places.pooled(tokens), 0, 1)
+            heads = [
+                self._split(one, mask.rows) + rest
+                for one, rest, mask in zip(
+                    places.group_rows(pooled), heads, masks, strict=True
+                )
             ]
         contexts = [
             self._attend(query, key, value, mask, training)
@@ -402,15 +417,15 @@ class SelfAttention(ConfiguredLayer):
             kept = self.dropout.draw((*ops.shape(query)[:3], ops.shape(key)[2]))
         context = attend(query, key, value, mask, kept, self.dropout.scale)
         context = ops.transpose(context, (0, 2, 1, 3))
-        size = (*sizes(context, 0, 2), self.config.attention_size)
-        return ops.reshape(context, size)
+        return ops.reshape(context, (mask.rows, -1, self.config.attention_size))
 
     def _heads(self, hidden: Any, first: int, last: int) -> list[Any]:
         """Some of query, key and value (0, 1, 2), each [B, N, S, D]."""
-        return self._split(self._project(hidden, first, last))
+        parts = self._project(hidden, first, last)
+        return self._split(parts, ops.shape(parts)[0])
 
     def _project(self, hidden: Any, first: int, last: int) -> Any:
-        """Some of query, key and value side by side, [B, S, P * A]."""
+        """Some of query, key and value side by side, [..., P * A]."""
         width = self.config.attention_size
         kernel, bias = self.kernel, self.bias
         if (first, last) != (0, len(_PARTS)):
@@ -435,13 +450,12 @@ class SelfAttention(ConfiguredLayer):
             ops.concatenate(downs, axis=1), ops.concatenate(ups, axis=0)
         )
 
-    def _split(self, parts: Any) -> list[Any]:
-        """Each of P parts [B, S, P * A] in heads, [B, N, S, D]."""
+    def _split(self, parts: Any, rows: Any) -> list[Any]:
+        """Each of P parts [B, S, P * A] in heads, [B, N, S, D]; `rows` is B."""
         heads = self.config.num_attention_heads
         width = self.config.attention_size
         count = parts.shape[-1] // width
-        batch, length = ops.shape(parts)[:2]
-        shape = (batch, length, count, heads, width // heads)
+        shape = (rows, -1, count, heads, width // heads)
         parts = ops.transpose(ops.reshape(parts, shape), (2, 0, 3, 1, 4))
         # One transpose and an unstack: the gradient of three slices would
         # fill three arrays of zeros as large as the whole.

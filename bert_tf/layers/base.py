@@ -12,8 +12,8 @@ from bert_tf.layers.products import (
     activate,
     column_sums,
     gelu_product,
+    in_rows,
     product,
-    sizes,
 )
 
 # One random number of 32 bits decides on two elements, with 16 bits each.
@@ -191,28 +191,27 @@ class ConfiguredLayer(keras.layers.Layer):
         Returns:
           float [..., O] in the compute dtype.
         """
-        rows = ops.reshape(self.compute(inputs), (-1, kernel.shape[0]))
-        parts = rows, self.compute(kernel), self.compute(bias)
+        kernel, bias = self.compute(kernel), self.compute(bias)
         # TensorFlow's own, which it fuses with the product.
         at_once = (
             hidden_act.startswith("gelu")
             and self.compute_dtype != "float32"
             and not training
         )
-        if update is not None:
-            scale = self.config.lora_alpha / self.config.lora_rank
-            low = ops.matmul(rows, self.compute(update.a))
-            added = ops.matmul(low, self.compute(update.b * scale))
-            rows = product(*parts) + added
-            if at_once:
-                rows = ops.gelu(rows, approximate=hidden_act == "gelu")
-            else:
-                rows = activate(hidden_act, rows)
-        elif at_once:
-            rows = gelu_product(*parts, hidden_act)
-        else:
-            rows = activate(hidden_act, product(*parts))
-        return ops.reshape(rows, (*sizes(inputs, 0, -1), kernel.shape[1]))
+
+        def of_rows(rows: Any) -> Any:
+            if update is None and at_once:
+                return gelu_product(rows, kernel, bias, hidden_act)
+            found = product(rows, kernel, bias)
+            if update is not None:
+                scale = self.config.lora_alpha / self.config.lora_rank
+                low = ops.matmul(rows, self.compute(update.a))
+                found += ops.matmul(low, self.compute(update.b * scale))
+                if at_once:
+                    return ops.gelu(found, approximate=hidden_act == "gelu")
+            return activate(hidden_act, found)
+
+        return in_rows(of_rows, self.compute(inputs))
 
     def get_config(self) -> dict[str, Any]:
         """The constructor arguments as plain data."""
@@ -369,5 +368,4 @@ def normalise(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
 
         return x * gamma + beta, gradient
 
-    rows = ops.reshape(inputs, (-1, size))
-    return ops.reshape(rows_normalised(rows, gamma, beta), sizes(inputs, 0))
+    return in_rows(lambda rows: rows_normalised(rows, gamma, beta), inputs)

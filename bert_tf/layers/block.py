@@ -113,14 +113,14 @@ class TransformerBlock(ConfiguredLayer):
         """Applies the block to a batch without padding.
 
         Args:
-          tokens: float [1, T, H].
+          tokens: float [T, H].
           places: where they are.
           masks: those of the groups of `places`.
           cls_only: computes the output of the pooled token of each row.
           training: whether dropout is active.
 
         Returns:
-          float [1, T, H]; with cls_only, [B, 1, H].
+          float [T, H]; with cls_only, [B, 1, H].
         """
         context = self.attention.of_tokens(
             tokens, places, masks, cls_only=cls_only, training=training

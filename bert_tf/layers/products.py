@@ -1,6 +1,7 @@
 """Products of rows with a kernel, and activations, with cheap gradients."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -26,6 +27,14 @@ def sizes(array: Any, first: int, last: int | None = None) -> tuple[Any, ...]:
     if sum(size is None for size in known) > 1:
         return tuple(ops.shape(array)[first:last])
     return tuple(-1 if size is None else size for size in known)
+
+
+def in_rows(function: Callable[[Any], Any], inputs: Any) -> Any:
+    """What a function of rows, [M, I] to [M, O], gives of float [..., I]."""
+    if len(inputs.shape) == 2:
+        return function(inputs)
+    rows = function(ops.reshape(inputs, (-1, inputs.shape[-1])))
+    return ops.reshape(rows, (*sizes(inputs, 0, -1), rows.shape[-1]))
 
 
 def after(tensor: Any, upstream: Any) -> Any:

@@ -22,7 +22,7 @@ class TokenPlaces:
     """Where the T tokens of a batch are.
 
     Layers that work on each token by itself can work on the tokens alone,
-    concatenated to one row [1, T, C]. For attention they are put back into
+    [T, C]. For attention they are put back into
     rows, one for each sequence, in groups of similar length, each padded to
     its own longest: no sequence's scores are computed with another's.
 
@@ -99,16 +99,16 @@ class TokenPlaces:
         return take_rows(ops.reshape(inputs, (-1,)), self._places)[None]
 
     def hidden_of_tokens(self, hidden: Any) -> Any:
-        """The tokens' vectors, [1, T, C] of [B, S, C]."""
+        """The tokens' vectors, [T, C] of [B, S, C]."""
         rows = ops.reshape(hidden, (-1, hidden.shape[-1]))
-        return take_rows(rows, self._places)[None]
+        return take_rows(rows, self._places)
 
     def positions(self) -> Any:
         """The position of each token in its row, int32 [1, T]."""
         return ops.mod(self._places, self._shape[1])[None]
 
     def group(self, tokens: Any) -> list[Any]:
-        """Puts tokens [1, T, C] into groups of rows, each [G, L, C].
+        """Puts tokens [T, C] into groups of rows, each [G, L, C].
 
         Padding repeats a token of its row, and nobody may read it.
         """
@@ -122,10 +122,10 @@ class TokenPlaces:
             # zeros for all of it.
             return [take_rows(rows, s) for s in self._of_slots], gradient
 
-        return grouped(tokens[0])
+        return grouped(tokens)
 
     def ungroup(self, groups: Sequence[Any]) -> Any:
-        """The tokens [1, T, C] of groups; their padding gets no gradient."""
+        """The tokens [T, C] of groups; their padding gets no gradient."""
 
         @custom_gradient
         def ungrouped(rows: Any) -> Any:
@@ -135,11 +135,11 @@ class TokenPlaces:
 
             return take_rows(rows, self._slots), gradient
 
-        return ungrouped(_concatenated(groups))[None]
+        return ungrouped(_concatenated(groups))
 
     def pooled(self, tokens: Any) -> Any:
-        """The pooled token of each sequence, [N, 1, C], of tokens [1, T, C]."""
-        return take_rows(tokens[0], self._pooled)[:, None]
+        """The pooled token of each sequence, [N, 1, C], of tokens [T, C]."""
+        return take_rows(tokens, self._pooled)[:, None]
 
     def group_rows(self, rows: Any) -> list[Any]:
         """Rows [B, 1, C] in groups, each [G, 1, C]."""
@@ -150,7 +150,7 @@ class TokenPlaces:
         return take_rows(ops.concatenate(groups), self._unsorted)
 
     def padded(self, tokens: Any) -> Any:
-        """Tokens [1, T, C] in the batch's own rows, [B, S, C].
+        """Tokens [T, C] in the batch's own rows, [B, S, C].
 
         Padding repeats a token, and nobody may read it: no gradient comes
         from there.
@@ -163,7 +163,7 @@ class TokenPlaces:
 
             return take_rows(rows, self._numbers), gradient
 
-        return ops.reshape(spread(tokens[0]), (*self._shape, tokens.shape[-1]))
+        return ops.reshape(spread(tokens), (*self._shape, tokens.shape[-1]))
 
 
 def _concatenated(groups: Sequence[Any]) -> Any:

@@ -247,7 +247,7 @@ class BertPretrainer(PartlyTrained):
             places = TokenPlaces(
                 mask, self.config.causal, inputs.get("sequence_ids")
             )
-            sequence = places.hidden_of_tokens(sequence)
+            sequence = places.hidden_of_tokens(sequence)[None]
             mask = ops.ones(ops.shape(sequence)[:2])
         rows, length = ops.shape(mask)
         positions = ops.broadcast_to(ops.arange(length), (rows, length))

@@ -43,7 +43,7 @@ def many_rows(rows: int) -> np.ndarray:
 def test_tokens_are_grouped_and_taken_back(mask):
     random = np.random.default_rng(1)
     count = int(mask.sum())
-    tokens = random.normal(size=(1, count, 4)).astype("float32")
+    tokens = random.normal(size=(count, 4)).astype("float32")
     places = TokenPlaces(tf.constant(mask))
     groups = places.group(tf.constant(tokens))
     assert len(groups) == min(4, max(1, len(mask) // 4))
@@ -51,11 +51,11 @@ def test_tokens_are_grouped_and_taken_back(mask):
         np.array(g)[np.array(m) == 1]
         for g, m in zip(groups, places.masks, strict=True)
     ]
-    wanted = {tuple(row) for row in tokens[0].tolist()}
+    wanted = {tuple(row) for row in tokens.tolist()}
     assert {tuple(row) for row in np.concatenate(kept).tolist()} == wanted
     np.testing.assert_array_equal(places.ungroup(groups), tokens)
     padded = np.array(places.padded(tf.constant(tokens)))
-    np.testing.assert_array_equal(padded[mask == 1], tokens[0])
+    np.testing.assert_array_equal(padded[mask == 1], tokens)
     first = np.array(places.pooled(tf.constant(tokens)))
     np.testing.assert_array_equal(first, padded[:, :1])
     rows = places.group_rows(tf.constant(first))
@@ -86,9 +86,7 @@ def test_gradients_are_those_of_a_gather():
     random = np.random.default_rng(2)
     mask = many_rows(19)
     places = TokenPlaces(tf.constant(mask))
-    tokens = tf.constant(
-        random.normal(size=(1, int(mask.sum()), 4)), tf.float32
-    )
+    tokens = tf.constant(random.normal(size=(int(mask.sum()), 4)), tf.float32)
     weights = tf.constant(random.normal(size=tokens.shape), tf.float32)
     with tf.GradientTape() as tape:
         tape.watch(tokens)
