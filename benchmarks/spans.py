@@ -169,8 +169,11 @@ def prediction_speed(folder: pathlib.Path) -> float:
     from bert_tf.finetuning.model_folder import load_model
     from bert_tf.finetuning.question_answering.squad_files import read_questions
     from bert_tf.finetuning.task import Split
+    from bert_tf.side_by_side import one_core_a_batch
     from tools.task_files import load_task
 
+    # As tools.run_finetuning does where it predicts alone.
+    one_core_a_batch()
     task = load_task("squad_v1").resolve(None)
     precision = _OUR_PRECISION[_PRECISION.value]
     model, tokenizer, facts = load_model(folder, task, precision)

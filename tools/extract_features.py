@@ -76,7 +76,9 @@ def main() -> None:
     from bert_tf.extraction.extractor import Settings, parse_layers
     from bert_tf.files import expand_inputs
     from bert_tf.progress import log
+    from bert_tf.side_by_side import one_core_a_batch
 
+    one_core_a_batch()
     settings = Settings(
         parse_layers(_LAYERS.value, _POOLING.value),
         _POOLING.value,

@@ -42,7 +42,9 @@ def main() -> None:
     """Predicts what the flags describe."""
     from bert_tf.inference.predict import predict_file
     from bert_tf.progress import log
+    from bert_tf.side_by_side import one_core_a_batch
 
+    one_core_a_batch()
     command_line.name_arguments({"folder": "--model"})
     summary = predict_file(
         command_line.required(_MODEL),

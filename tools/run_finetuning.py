@@ -82,8 +82,11 @@ def main() -> None:
     recipe = recipe_of(task, name, given, _FLAGS.recipe_file)
 
     from bert_tf.finetuning.run import run_finetuning
+    from bert_tf.side_by_side import one_core_a_batch
 
     modes = [mode.strip() for mode in _MODE.value.split(",") if mode.strip()]
+    if "train" not in modes:
+        one_core_a_batch()
     run_finetuning(task, recipe, _FLAGS.output_dir, modes, _FLAGS.devices)
 
 

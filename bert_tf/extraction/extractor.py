@@ -15,6 +15,7 @@ from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.layers.heads import at_positions, last_positions
 from bert_tf.models import restore
+from bert_tf.side_by_side import side_by_side
 from bert_tf.text.given_texts import Parts, Text, text_parts
 from bert_tf.text.packing import (
     EncodedRows,
@@ -348,9 +349,15 @@ class Extractor:
         count = rows.starts[-1] if by_token else len(rows)
         shape = (count, len(self._layers), self.encoder.config.hidden_size)
         vectors = np.empty(shape, np.float32)
-        batches = batches_by_length(rows.lengths, self.settings.batch_size)
-        for chosen in batches:
-            found = self._compiled(rows.batch(chosen)).numpy()
+        batches = list(
+            batches_by_length(rows.lengths, self.settings.batch_size)
+        )
+
+        def compute(chosen: np.ndarray) -> np.ndarray:
+            return self._compiled(rows.batch(chosen)).numpy()
+
+        computed = side_by_side(compute, batches)
+        for chosen, found in zip(batches, computed, strict=True):
             if not np.isfinite(found).all():
                 raise UserError(
                     f"texts[{number + int(chosen.min())}] or one behind it: "

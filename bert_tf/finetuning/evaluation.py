@@ -14,6 +14,7 @@ from bert_tf.finetuning.batches import prediction_batches
 from bert_tf.finetuning.rows import ExampleRows, Outputs, Rows
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.progress import Progress
+from bert_tf.side_by_side import side_by_side
 from bert_tf.text.packing import Tokenizer
 from bert_tf.training.history import write_numbers
 from bert_tf.training.strategies import (
@@ -76,13 +77,19 @@ class Predictor:
             shown=cluster.is_chief,
             passing=True,
         ) as progress:
-            for answered, batch in zip(chosen, batches, strict=True):
-                found = {
-                    name: collect(self.strategy, values)
-                    for name, values in self._compiled(batch).items()
-                }
+            alone = self.strategy.num_replicas_in_sync == 1
+            compute = side_by_side if alone else map
+            computed = compute(self._collected, batches)
+            for answered, found in zip(chosen, computed, strict=True):
                 yield answered, found
                 progress.update(len(answered))
+
+    def _collected(self, batch: Any) -> Outputs:
+        """The outputs to a batch, of all workers."""
+        return {
+            name: collect(self.strategy, values)
+            for name, values in self._compiled(batch).items()
+        }
 
     def _run(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         def mean(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:

@@ -30,6 +30,7 @@ from bert_tf.serving.text_model import (
     TextModel,
     encoder_of,
 )
+from bert_tf.side_by_side import side_by_side
 from bert_tf.sources import local_folder
 from bert_tf.text.packing import Tokenizer
 from bert_tf.training.recipe import PRECISIONS
@@ -272,10 +273,17 @@ class LoadedModel:
             lengths = [sum(map(_length, row.values())) for row in rows]
             # The longest first, so that memory falls short early.
             order = np.argsort(-np.array(lengths), kind="stable")
-        for begin in range(0, len(rows), self.batch_size):
-            chosen = order[begin : begin + self.batch_size].tolist()
-            asked = [rows[number] for number in chosen]
-            yield from zip(chosen, self._answer(asked), strict=True)
+        batches = [
+            order[begin : begin + self.batch_size].tolist()
+            for begin in range(0, len(rows), self.batch_size)
+        ]
+
+        def answer(chosen: list[int]) -> list[Answer | Refusal]:
+            return self._answer([rows[number] for number in chosen])
+
+        found = side_by_side(answer, batches)
+        for chosen, answers in zip(batches, found, strict=True):
+            yield from zip(chosen, answers, strict=True)
 
     def _answer(self, rows: Sequence[Question]) -> list[Answer | Refusal]:
         """Answers to a batch."""
