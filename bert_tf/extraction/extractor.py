@@ -356,8 +356,8 @@ class Extractor:
         def compute(chosen: np.ndarray) -> np.ndarray:
             return self._compiled(rows.batch(chosen)).numpy()
 
-        computed = side_by_side(compute, batches)
-        for chosen, found in zip(batches, computed, strict=True):
+        results = side_by_side(compute, batches)
+        for chosen, found in zip(batches, results, strict=True):
             if not np.isfinite(found).all():
                 raise UserError(
                     f"texts[{number + int(chosen.min())}] or one behind it: "
