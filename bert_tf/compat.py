@@ -123,7 +123,9 @@ def take_rows(array: Any, places: Any) -> Any:
     return tf.gather(array, places)
 
 
-def map_in_graph(function: Callable[[Any], Any], count: Any, like: Any) -> Any:
+def map_in_graph(
+    function: Callable[[Any], Any], count: Any, results: Any
+) -> Any:
     """`keras.ops.map` over 0..count-1, in a graph of TensorFlow.
 
     Keras adds to the graph what the function gives of the first, 3.15.1, to
@@ -132,23 +134,17 @@ def map_in_graph(function: Callable[[Any], Any], count: Any, like: Any) -> Any:
     Args:
       function: takes an int32 and gives a tensor or a tuple of them.
       count: how often.
-      like: of each of them a tensor whose dtype, number of axes and last axis
-        it has.
+      results: what it gives, as `keras.KerasTensor`.
 
     Returns:
       What the function gives, stacked.
     """
     import tensorflow as tf
 
-    def spec(tensor: tf.Tensor) -> tf.TensorSpec:
-        shape = [None] * (tensor.shape.rank - 1) + [tensor.shape[-1]]
-        return tf.TensorSpec(shape, tensor.dtype)
-
-    return tf.map_fn(
-        function,
-        tf.range(count),
-        fn_output_signature=tf.nest.map_structure(spec, like),
+    signature = tf.nest.map_structure(
+        lambda result: tf.TensorSpec(result.shape, result.dtype), results
     )
+    return tf.map_fn(function, tf.range(count), fn_output_signature=signature)
 
 
 def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -165,7 +165,7 @@ def _in_blocks(
       function: takes arrays [..., Q or S, D or S] and the adder, gives such.
       heads: arrays [B, N, Q or S, D or S].
       adder: float32, broadcast to [B, N, Q, S].
-      like: which of the arrays its results are like, in dtype and last axis.
+      like: which of the arrays its results are like.
 
     Returns:
       One array or a tuple, each [B, N, Q or S, D].
@@ -182,7 +182,13 @@ def _in_blocks(
         here = (take_rows(part, place) for part in parts)
         return function(*here, take_rows(adders, row))
 
-    found = map_in_graph(block, blocks.count, like)
+    cut = [
+        n if isinstance(n, int) else None for n in (blocks.rows, blocks.heads)
+    ]
+    results = tree.map_structure(
+        lambda x: keras.KerasTensor((*cut, *x.shape[2:]), x.dtype), like
+    )
+    found = map_in_graph(block, blocks.count, results)
     whole = (blocks.all_rows, blocks.all_heads, -1)
     return tree.map_structure(
         lambda x: ops.reshape(x, (*whole, x.shape[-1])), found
