@@ -26,12 +26,17 @@ _MOST_BATCHES = 8
 def one_core_a_batch() -> None:
     """Has `side_by_side` compute as many batches as there are cores.
 
-    For a process that trains nothing, before TensorFlow computes; after that,
-    and where the user has said how many threads an operation has, nothing is
-    done. Of more than 8 cores, each batch has several.
+    For a process that trains nothing, on one device, before TensorFlow
+    computes; after that, beside a GPU or TPU, and where the user has said how
+    many threads an operation has, nothing is done. Of more than 8 cores, each
+    batch has several.
     """
     cores = len(os.sched_getaffinity(0))
-    if "TF_NUM_INTRAOP_THREADS" not in os.environ and not _threads():
+    # As the physical devices say; asking for logical ones starts TensorFlow.
+    devices = tf.config.list_physical_devices()
+    on_cpu = all(device.device_type == "CPU" for device in devices)
+    chosen = "TF_NUM_INTRAOP_THREADS" in os.environ or _threads()
+    if on_cpu and not chosen:
         with contextlib.suppress(RuntimeError):
             tf.config.threading.set_intra_op_parallelism_threads(
                 cores // min(cores, _MOST_BATCHES)

@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
@@ -57,6 +58,26 @@ def test_an_error_ends_it(cores) -> None:
     assert [next(results), next(results)] == [0, 1]
     with pytest.raises(ValueError, match="two"):
         next(results)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"), [(["CPU"], [1]), (["CPU", "GPU"], [])]
+)
+def test_accelerators_leave_operations_as_they_are(
+    kinds, expected, cores, monkeypatch
+) -> None:
+    said: list[int] = []
+    monkeypatch.setattr(module, "_threads", lambda: 0)
+    monkeypatch.setattr(
+        tf.config.threading, "set_intra_op_parallelism_threads", said.append
+    )
+    monkeypatch.setattr(
+        tf.config,
+        "list_physical_devices",
+        lambda: [SimpleNamespace(device_type=kind) for kind in kinds],
+    )
+    one_core_a_batch()
+    assert said == expected
 
 
 def test_by_itself_nothing_runs_side_by_side() -> None:

@@ -85,7 +85,8 @@ def main() -> None:
     from bert_tf.side_by_side import one_core_a_batch
 
     modes = [mode.strip() for mode in _MODE.value.split(",") if mode.strip()]
-    if "train" not in modes:
+    # Several devices share the batches already.
+    if "train" not in modes and recipe.strategy == "one_device":
         one_core_a_batch()
     run_finetuning(task, recipe, _FLAGS.output_dir, modes, _FLAGS.devices)
 
