@@ -17,6 +17,10 @@ from bert_tf.text.tokenizer_files import AddedToken
 from bert_tf.text.vocabulary import Vocabulary
 
 LABELS_FILE = "labels.json"
+# What the outputs of a sequence classifier are, by transformers' names.
+SINGLE_LABEL = "single_label_classification"
+MULTI_LABEL = "multi_label_classification"
+REGRESSION = "regression"
 
 
 def read_labels(folder: pathlib.Path) -> tuple[str, ...] | None:
@@ -79,6 +83,11 @@ class Checkpoint:
         words are.
       other_rules: why `BertTokenizer` cannot split text for this model; empty
         where it can.
+      problem_type: what the outputs of a sequence classifier are, as other
+        programs' metadata state it: SINGLE_LABEL, MULTI_LABEL or REGRESSION;
+        None where not known, or where there is no such head.
+      max_seq_length: the longest row that the folder's tokenizer is configured
+        for, at most `max_position_embeddings`; None where not known.
     """
 
     config: BertConfig
@@ -92,6 +101,8 @@ class Checkpoint:
     tokenize_chinese_chars: bool = True
     added_tokens: tuple[AddedToken, ...] = ()
     other_rules: str = ""
+    problem_type: str | None = None
+    max_seq_length: int | None = None
 
     def __repr__(self) -> str:
         shapes = shapes_of_arrays(self.arrays).values()

@@ -35,7 +35,11 @@ from bert_tf.text.tokenizer_config import (
     read_tokenizer_config,
     write_tokenizer_config,
 )
-from bert_tf.text.tokenizer_files import OtherRules, read_vocabulary
+from bert_tf.text.tokenizer_files import (
+    OtherRules,
+    read_max_length,
+    read_vocabulary,
+)
 from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 
 # Each family is a module with `found_in(folder)` and `read(folder)`; those
@@ -153,7 +157,12 @@ def load_checkpoint(
         found = google_tf1.read(folder, generator)
     else:
         found = FAMILIES[family].read(folder)
-    checkpoint = dataclasses.replace(found, source=str(source))
+    longest = read_max_length(folder)
+    if longest is not None:
+        longest = min(longest, found.config.max_position_embeddings)
+    checkpoint = dataclasses.replace(
+        found, source=str(source), max_seq_length=longest
+    )
     _check_labels(checkpoint, f"{folder}")
     vocabulary = read_vocabulary(folder)
     if vocabulary is None:

@@ -31,6 +31,11 @@ from bert_tf.checkpoints.hugging_face_files import (
     holds_weights,
     open_weights,
 )
+from bert_tf.checkpoints.hugging_face_labels import (
+    default_labels,
+    read_labels,
+    read_problem_type,
+)
 from bert_tf.checkpoints.layout import (
     all_parts,
     head_shapes,
@@ -58,7 +63,6 @@ from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_files import TOKENIZER_CONFIG_FILE
 from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 
-_DEFAULT_LABELS = 2
 # transformers' activations.py: all but "gelu" and "gelu_python" are the tanh
 # form, written in different ways.
 _ACTIVATIONS = {
@@ -136,48 +140,6 @@ def _activation_key(form: HuggingFaceForm) -> str:
     )
 
 
-def read_labels(
-    values: Mapping[str, Any], rows: int, path: pathlib.Path
-) -> tuple[str, ...] | None:
-    """The names of a head's labels; None for transformers' LABEL_0 and so on.
-
-    Args:
-      values: what config.json holds.
-      rows: the number of labels that the head scores.
-      path: the file, for errors.
-    """
-    ids = [str(i) for i in range(rows)]
-    names = values.get("id2label")
-    if names is None:
-        count = values.get("num_labels", _DEFAULT_LABELS)
-        names = dict(zip(ids, _default_labels(rows), strict=True))
-    elif not isinstance(names, dict) or not all(
-        isinstance(name, str) for name in names.values()
-    ):
-        raise UserError(
-            f"{path}: id2label must be an object that names each label, as "
-            '{"0": "negative", "1": "positive"}.'
-        )
-    else:
-        count = len(names)
-    if count != rows:
-        raise UserError(
-            f"{path}: names {count} labels (id2label), but the head in the "
-            f"weights has {rows}."
-        )
-    if set(names) != set(ids):
-        raise UserError(
-            f"{path}: id2label has the ids {', '.join(names)}; they must be "
-            f"0 to {rows - 1}."
-        )
-    labels = tuple(names[i] for i in ids)
-    return None if labels == _default_labels(rows) else labels
-
-
-def _default_labels(rows: int) -> tuple[str, ...]:
-    return tuple(f"LABEL_{i}" for i in range(rows))
-
-
 def found_in(folder: pathlib.Path) -> bool:
     """Whether a folder holds weights as transformers names them."""
     return holds_weights(folder)
@@ -223,8 +185,14 @@ def read(folder: pathlib.Path) -> Checkpoint:
     labelled = [head for head in _LABELLED if head in checkpoint.heads]
     if not labelled:
         return checkpoint
-    labels = read_labels(values, num_labels(checkpoint, labelled[0]), path)
-    return dataclasses.replace(checkpoint, labels=labels)
+    rows = num_labels(checkpoint, labelled[0])
+    checkpoint = dataclasses.replace(
+        checkpoint, labels=read_labels(values, rows, path)
+    )
+    if CLASSIFIER not in labelled:
+        return checkpoint
+    problem_type = read_problem_type(values, rows, path)
+    return dataclasses.replace(checkpoint, problem_type=problem_type)
 
 
 def _leave_pooler_out(
@@ -411,7 +379,7 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
     }
     head = next((h for h in form.classes[name] if h in TASK_HEADS), None)
     if head in _LABELLED:
-        labels = checkpoint.labels or _default_labels(
+        labels = checkpoint.labels or default_labels(
             num_labels(checkpoint, head)
         )
         values["id2label"] = {str(i): name for i, name in enumerate(labels)}

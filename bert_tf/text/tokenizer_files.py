@@ -21,6 +21,9 @@ TOKENIZER_FILE = "tokenizer.json"
 KERAS_HUB_FILE = "assets/tokenizer/vocabulary.txt"
 ADDED_TOKENS_FILE = "added_tokens.json"
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
+# Lengths of rows that a tokenizer's files may state: [CLS], a token and [SEP],
+# and above what any BERT was trained on.
+_SHORTEST_ROW, _LONGEST_ROW = 3, 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,6 +166,25 @@ def read_special_tokens(folder: pathlib.Path) -> SpecialTokens:
                 f"{config.source}: {key} is {token!r}; it takes a token."
             )
     return SpecialTokens(*tokens)
+
+
+def read_max_length(folder: pathlib.Path) -> int | None:
+    """The longest row that a tokenizer is configured for; None where unknown.
+
+    transformers truncates to model_max_length of tokenizer_config.json, which
+    is 1e30 where nobody stated one; max_length there is that of the training.
+    """
+    config = _json_part(folder / TOKENIZER_CONFIG_FILE)
+    for key in ("model_max_length", "max_length"):
+        length = config.values.get(key)
+        if (
+            isinstance(length, int | float)
+            and not isinstance(length, bool)
+            and _SHORTEST_ROW <= length <= _LONGEST_ROW
+            and length == int(length)
+        ):
+            return int(length)
+    return None
 
 
 def read_vocabulary(folder: str | pathlib.Path) -> Vocabulary | None:

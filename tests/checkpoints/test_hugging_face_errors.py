@@ -199,7 +199,7 @@ def test_the_architecture_decides_what_a_classifier_is(tmp_path):
         ({"0": "a", "1": "b"}, "names 2 labels (id2label), but the head in"),
         (None, "names 2 labels"),
         ({"0": "a", "1": "b", "3": "c"}, "has the ids 0, 1, 3; they must be"),
-        ({"0": "a", "1": "b", "2": 3}, "id2label must be an object"),
+        ({"0": "a", "1": "b", "2": ["c"]}, "id2label must be an object"),
         (["a", "b", "c"], "id2label must be an object"),
     ],
 )
@@ -207,6 +207,78 @@ def test_labels_that_do_not_fit(id2label, words, tmp_path):
     folder = copied(tmp_path, "BertForSequenceClassification")
     changed_json(folder / "config.json", id2label=id2label)
     refused(folder, "config.json", words)
+
+
+@pytest.mark.parametrize(
+    ("names", "labels", "words"),
+    [
+        ([0, 1, 2.5], ("0", "1", "2.5"), "label 0 (0) is '0', 1 (1) is '1'"),
+        (["a", None, "b"], ("a", "LABEL_1", "b"), "1 (None) is 'LABEL_1'"),
+        (["a", "b", "a"], ("a", "b", "a_2"), "label 2 ('a') is 'a_2'"),
+        (["a", "a_2", "a"], ("a", "a_2", "a_3"), "label 2 ('a') is 'a_3'"),
+        (["1", 1, 1], ("1", "1_2", "1_3"), "label 1 (1) is '1_2', 2 (1)"),
+        ([None] * 3, None, "label 0 (None) is 'LABEL_0'"),
+        (["a", "b", "c"], ("a", "b", "c"), ""),
+    ],
+)
+def test_names_that_are_no_text_or_occur_twice(
+    names, labels, words, tmp_path, capsys
+):
+    folder = copied(tmp_path, "BertForSequenceClassification")
+    id2label = {str(i): name for i, name in enumerate(names)}
+    changed_json(folder / "config.json", id2label=id2label)
+    assert load_checkpoint(folder).labels == labels
+    found = capsys.readouterr().err
+    assert words in found
+    assert found.count("\n") == bool(words)
+
+
+@pytest.mark.parametrize(
+    ("problem_type", "labels", "found"),
+    [
+        (None, 3, None),
+        ("multi_label_classification", 3, "multi_label_classification"),
+        (None, 1, "regression"),
+        ("single_label_classification", 1, "single_label_classification"),
+    ],
+)
+def test_what_a_classifier_answers(problem_type, labels, found, tmp_path):
+    folder = copied(tmp_path, "BertForSequenceClassification")
+
+    def change(arrays):
+        return arrays | {
+            name: arrays[name][:labels]
+            for name in ("classifier.weight", "classifier.bias")
+        }
+
+    changed_arrays(folder, change)
+    path = folder / "config.json"
+    changed_json(
+        path, id2label=None, num_labels=labels, problem_type=problem_type
+    )
+    assert load_checkpoint(folder).problem_type == found
+    changed_json(path, problem_type="classes")
+    refused(folder, "problem_type is 'classes'; it takes one of single_label")
+
+
+@pytest.mark.parametrize(
+    ("values", "longest"),
+    [
+        ({}, None),
+        ({"model_max_length": 10**30, "max_length": 7}, 7),
+        ({"model_max_length": 1e30}, None),
+        ({"model_max_length": 9, "max_length": 7}, 9),
+        ({"model_max_length": 512}, "max_position_embeddings"),
+        ({"model_max_length": "all", "max_length": 0}, None),
+    ],
+)
+def test_the_longest_row(values, longest, tmp_path):
+    folder = copied(tmp_path, "BertModel")
+    (folder / "tokenizer_config.json").write_text(json.dumps(values))
+    found = load_checkpoint(folder)
+    if isinstance(longest, str):
+        longest = getattr(found.config, longest)
+    assert found.max_seq_length == longest
 
 
 @pytest.mark.parametrize(
