@@ -17,7 +17,6 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.token_classification.entities import (
     OUTSIDE,
     continues,
-    is_tag,
     tag_table,
 )
 from bert_tf.serving.requests import (
@@ -93,7 +92,9 @@ class TagModel(TextModel):
       tokenizer: the tokenizer it was trained with.
       max_seq_length: the longest row; longer texts are read through windows
         that overlap, as in `bert_tf.finetuning.token_classification`.
-      labels: names of the C tags, such as O, B-LOC and I-LOC.
+      labels: names of the C tags: O and types with prefixes, such as B-LOC and
+        I-LOC, or labels without them, such as ADJ and LOC, where an entity is
+        a run of words with one label other than O.
       doc_stride: tokens from one window to the next; None is half of one.
       max_windows: of a text; longer ones are refused.
       word_rule: "text" for raw text; "blanks" where blanks stand between the
@@ -117,12 +118,6 @@ class TagModel(TextModel):
             model, encoder_of(model), tokenizer, max_seq_length, labels
         )
         check_outputs(model.output_shape[-1], labels)
-        for label in labels:
-            if not is_tag(label):
-                raise UserError(
-                    f"labels: {label!r} is no tag; tags are O, or a prefix "
-                    "such as B or I, a hyphen and a type."
-                )
         if word_rule not in WORD_RULES:
             raise UserError(
                 f"word_rule is {word_rule!r}; it takes one of "

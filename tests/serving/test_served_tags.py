@@ -153,8 +153,16 @@ def test_entities_are_those_of_the_python_path(rule, stride, lower_case):
     assert kinds == {"LOC", "PER"}
 
 
-def test_every_scheme_is_decoded_by_conllevals_rules():
-    labels = ["O", "B-X", "I-X", "E-X", "S-X", "I-Y", "L-Y", "U-Y"]
+@pytest.mark.parametrize(
+    "labels",
+    [
+        "O B-X I-X E-X S-X I-Y L-Y U-Y",
+        "O B-X M-X E-X S-X B-Y M-Y E-Y",
+        "O PER LOC ADJ ADP S-PRO S [SEP]",
+    ],
+)
+def test_every_scheme_is_decoded_as_by_the_python_path(labels):
+    labels = labels.split()
     random = np.random.default_rng(2)
     served = TagModel(
         bert_tf.bert_token_classifier(models.new_encoder(), len(labels)),

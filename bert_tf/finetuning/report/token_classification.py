@@ -18,6 +18,7 @@ from bert_tf.finetuning.token_classification.entities import (
     Entity,
     entities,
     entity_confusion,
+    has_scheme,
 )
 
 _NO_ENTITY = "no entity"
@@ -35,6 +36,7 @@ def tag_statistics(
     predicted = [tag for row in rows for tag in row["predictions"]]
     kinds, counts = entity_confusion(gold, predicted, starts)
     return {
+        "has_scheme": has_scheme(set(gold)),
         "num_examples": len(rows),
         "num_words": len(gold),
         "confusion_matrix": confusion_matrix(counts, [*kinds, _NO_ENTITY]),

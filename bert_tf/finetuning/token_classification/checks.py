@@ -10,7 +10,7 @@ from bert_tf.finetuning import checks
 from bert_tf.finetuning.checks import Finding, percent
 from bert_tf.finetuning.recipe import TagRecipe
 from bert_tf.finetuning.token_classification.conll_files import TaggedWords
-from bert_tf.finetuning.token_classification.entities import entities
+from bert_tf.finetuning.token_classification.entities import IO, entities
 from bert_tf.finetuning.token_classification.windows import (
     token_stream,
     windows_per_sentence,
@@ -20,6 +20,8 @@ from bert_tf.text.packing import Tokenizer
 # A text with fewer capitals than this share of its words has none to tell
 # names by.
 _FEW_CAPITALS = 0.005
+# A set of labels has at most this many that occur once.
+_MANY_TAGS = 20
 
 
 def examine_words(
@@ -34,7 +36,7 @@ def examine_words(
             checks.RowKey(
                 tuple(words.words[part]),
                 int(words.rows[part.start]),
-                tuple(words.iob2_tags[part]),
+                tuple(words.learned_tags[part]),
             )
             for part in words.sentences()
         ]
@@ -65,7 +67,7 @@ def _counts(
     words: TaggedWords, recipe: TagRecipe, tokenizer: Tokenizer
 ) -> dict[str, Any]:
     """Sentences, entities, unknown words and windows of one split."""
-    found = entities(words.iob2_tags, words.sentence_starts)
+    found = entities(words.learned_tags, words.sentence_starts)
     counts = collections.Counter(entity.kind for entity in found)
     capitals = sum(word != word.lower() for word in words.words)
     ids, starts = token_stream(words.words, tokenizer)
@@ -95,6 +97,7 @@ def _counts(
         "documents": len(words.document_starts) - 1,
         "document_marks": words.marks,
         "words_per_sentence": checks.percentiles(lengths),
+        "scheme": words.scheme,
         "entities": dict(sorted(counts.items())),
         "capital_share": capitals / len(words.words),
         "tokens_per_word": len(ids) / len(words.words),
@@ -148,7 +151,8 @@ def _split_findings(
         f"{kind} {count:,}{' (not in train)' * (kind in new_types)}"
         for kind, count in part["entities"].items()
     )
-    yield Finding("entities", f"entities: {shown or 'none'}", split)
+    unit = "runs of a tag" if part["scheme"] == IO else "entities"
+    yield Finding("entities", f"{unit}: {shown or 'none'}", split)
     share = percent(part["unknown"] / part["words"], 2)
     text = f"[UNK]: {part['unknown']:,} words, {share}"
     yield Finding(
@@ -168,6 +172,13 @@ def _split_findings(
 
 def _remarks(train: Mapping[str, Any], lower_case: bool) -> Iterator[str]:
     capitals = train["capital_share"]
+    kinds = train["entities"]
+    rare = sum(count == 1 for count in kinds.values())
+    if train["scheme"] == IO and rare > max(_MANY_TAGS, len(kinds) // 2):
+        yield (
+            f"{rare:,} of the {len(kinds):,} tags mark a single place, as in a "
+            "column of words; does `tag_column` name the column of tags?"
+        )
     if lower_case and capitals >= _FEW_CAPITALS:
         yield (
             f"the model is uncased, and {percent(capitals, 2)} of the words "

@@ -1,7 +1,9 @@
 """CoNLL-style files: a word a line, a blank line after each sentence.
 
 A line has columns, of which one is the word and one its tag. A line with
--DOCSTART- in one of them begins a document. In files of predictions, which
+-DOCSTART- in one of them begins a document. Of CoNLL-U, whose first column is
+the number of the word, lines of several words (1-2) and of words that the text
+does not have (1.1) are skipped. In files of predictions, which
 conlleval takes as they are, the predicted tag comes last, in the scheme of the
 data file and else in IOB2, behind the gold tag where that is known.
 """
@@ -20,19 +22,23 @@ from bert_tf.finetuning.data.faults import Faults
 from bert_tf.finetuning.data.user_files import draw_groups
 from bert_tf.finetuning.recipe import TagRecipe
 from bert_tf.finetuning.token_classification.entities import (
+    IO,
+    IOB2,
     OUTSIDE,
     EntityScores,
     in_scheme,
-    is_tag,
     scheme_of,
     score_entities,
+    wrong_tags,
 )
 from bert_tf.progress import log
 
 DOCUMENT_MARK = "-DOCSTART-"
 _BLANKS = " \t\r\n"
 _SEPARATORS = re.compile("[ \t]+")
-
+_CONLL_U_COLUMNS = 10
+# The numbers of a range of words and of an empty node.
+_NOT_A_WORD = re.compile(r"\d+[-.]\d+")
 
 # The word first and its tag last, as in the files of CoNLL-2003.
 _WORD_FIRST_TAG_LAST = TagRecipe()
@@ -64,13 +70,14 @@ class TaggedWords:
 
     @functools.cached_property
     def scheme(self) -> str:
-        """The scheme of the file's tags; IOB2 where it has none."""
+        """The scheme of the file's tags; IOB2 where it has no tags."""
         return scheme_of(self.tags, self.sentence_starts)
 
     @functools.cached_property
-    def iob2_tags(self) -> list[str]:
-        """The tags in IOB2."""
-        return in_scheme(self.tags, self.sentence_starts)
+    def learned_tags(self) -> list[str]:
+        """The tags that a model learns: IOB2, or IO if none has a prefix."""
+        learned = IO if self.scheme == IO else IOB2
+        return in_scheme(self.tags, self.sentence_starts, learned)
 
     def __len__(self) -> int:
         return len(self.sentence_starts) - 1
@@ -88,7 +95,7 @@ def read_conll(
 
     Columns are what stands between tabs if the first word's line has one, and
     else between blanks. Every word's line has the same number. Tags may
-    be IOB1, IOB2 or of another scheme; see `entities`.
+    be IOB1, IOB2 or of another scheme, or labels without one; see `entities`.
 
     Args:
       path: the file; .gz is unpacked.
@@ -97,8 +104,8 @@ def read_conll(
 
     Raises:
       UserError: the file cannot be read, has no words or not the columns, or
-        a line has fewer or more columns than others, an empty word or
-        something else than a tag.
+        a line has fewer or more columns than others, an empty word or a tag
+        of another form than others; see `wrong_tags`.
     """
     words: list[str] = []
     tags: list[str] = []
@@ -124,20 +131,28 @@ def read_conll(
             if columns is None:
                 columns = _Columns(path, row, line, recipe, tagged)
             try:
-                word, tag = columns.read(row, line)
-            except Fault as found:
-                faults.add(row, found)
+                found = columns.read(row, line)
+            except Fault as error:
+                faults.add(row, error)
                 continue
-            words.append(word)
-            tags.append(tag)
-            rows.append(row)
+            if found:
+                words.append(found[0])
+                tags.append(found[1])
+                rows.append(row)
             continue
         _close(sentence_starts, len(words))
         if is_mark:
             _close(document_starts, len(sentence_starts) - 1)
             marks += 1
-    faults.settle(len(words))
-    if columns is None:
+    wrong = wrong_tags(set(tags)) if tagged else {}
+    if wrong:
+        for row, tag in zip(rows, tags, strict=True):
+            if tag in wrong:
+                advice = f"{wrong[tag]}, or choose another `tag_column`"
+                faults.add(row, _wrong_tag(path, row, tag, advice))
+    num_wrong = sum(map(wrong.__contains__, tags))
+    faults.settle(len(words) - num_wrong)
+    if columns is None or not words:
         raise UserError(f"{path}: has no words.")
     _close(sentence_starts, len(words))
     _close(document_starts, len(sentence_starts) - 1)
@@ -145,6 +160,12 @@ def read_conll(
         document_starts = list(range(len(sentence_starts)))
     if comments:
         log(f"{path}: {comments} comment lines are skipped.")
+    if columns.skipped:
+        log(
+            f"{path}: {len(columns.skipped)} lines of CoNLL-U that stand for "
+            "several words or for none (1-2, 1.1) are skipped, first row "
+            f"{columns.skipped[0]}; the words themselves are read."
+        )
     # Intended, or else a file that has tabs between some columns alone.
     if columns.tabs and (odd := [word for word in words if " " in word]):
         log(
@@ -181,7 +202,21 @@ class _Columns:
         self._width = width = len(self._split(line))
         self._word, self._tag = recipe.token_column, recipe.tag_column
         self._tagged = tagged
-        self._known_tags: set[str] = set()
+        self.skipped: list[int] = []
+        self._comment_hint = ""
+        if line.startswith("# "):
+            self._comment_hint = (
+                f" If row {row} is a comment, pass `comment`=#."
+            )
+        is_conll_u = self.tabs and self._split(line)[0].split("-")[0] == "1"
+        self._is_numbered = is_conll_u and self._word % width != 0
+        if is_conll_u and width == _CONLL_U_COLUMNS and not self._is_numbered:
+            raise UserError(
+                f"{path}, row {row}: has the columns of CoNLL-U "
+                f"({excerpt(line)}), so column {self._word} is the word's "
+                "number; pass `token_column`=1, and `tag_column`=3 for parts "
+                "of speech."
+            )
         chosen = {"token_column": self._word}
         if tagged:
             chosen["tag_column"] = self._tag
@@ -204,8 +239,11 @@ class _Columns:
             return [cell.strip(_BLANKS) for cell in line.split("\t")]
         return _SEPARATORS.split(line.strip(_BLANKS))
 
-    def read(self, row: int, line: str) -> tuple[str, str]:
-        """The word and the tag, empty where none is to be read."""
+    def read(self, row: int, line: str) -> tuple[str, str] | None:
+        """The word and the tag, empty where none is to be read.
+
+        Nothing of a line of CoNLL-U that is no word of its own.
+        """
         cells = self._split(line)
         if len(cells) != self._width:
             raise Fault(
@@ -213,8 +251,11 @@ class _Columns:
                 f"{self._path}, row {row}: has {_columns(len(cells))} and row "
                 f"{self._first_row} has {self._width} ({excerpt(line)}); "
                 f"columns are divided by {'tabs' if self.tabs else 'blanks'}, "
-                "and every word has the same number.",
+                f"and every word has the same number.{self._comment_hint}",
             )
+        if self._is_numbered and _NOT_A_WORD.fullmatch(cells[0]):
+            self.skipped.append(row)
+            return None
         word = cells[self._word]
         if not word:
             raise Fault(
@@ -225,17 +266,14 @@ class _Columns:
             )
         if not self._tagged:
             return word, ""
-        tag = cells[self._tag]
-        if tag not in self._known_tags:
-            if not is_tag(tag):
-                raise Fault(
-                    "no tag",
-                    f"{self._path}, row {row}: {excerpt(tag)} is no tag; O is "
-                    "one, and B- or I- with a type, such as B-PER. Choose "
-                    "another column with `tag_column`.",
-                )
-            self._known_tags.add(tag)
-        return word, tag
+        return word, cells[self._tag]
+
+
+def _wrong_tag(path: str, row: int, tag: str, wrong: str) -> Fault:
+    return Fault(
+        "a tag that cannot be read",
+        f"{path}, row {row}: the tag {excerpt(tag)} {wrong}.",
+    )
 
 
 def _columns(count: int) -> str:
@@ -322,10 +360,14 @@ def read_tag_predictions(
     """Reads the predicted tags, the last column, as the file has them.
 
     Raises:
-      UserError: the file is broken, or has other words or sentences than the
-        references.
+      UserError: the file is broken, has other words or sentences than the
+        references, or tags without prefixes where those have some.
     """
     found = read_conll(path, TagRecipe(encoding_errors=encoding_errors))
+    wrong = wrong_tags({*found.tags, *references.tags})
+    for row, tag in zip(found.rows, found.tags, strict=True):
+        if tag in wrong:
+            raise _wrong_tag(path, row, tag, wrong[tag])
     for number, (word, expected) in enumerate(
         zip(found.words, references.words, strict=False)
     ):

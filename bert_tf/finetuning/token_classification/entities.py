@@ -2,10 +2,15 @@
 
 An entity is a range of words of one type. IOB1 marks its words by I-, its
 first by B- only where an entity of the same type comes right before; IOB2
-marks every first word by B-. Other schemes mark last words by E- or L- and
-entities of one word by S- or U-. Where an entity begins and ends follows the
-rules of conlleval (Tjong Kim Sang, CoNLL-2000), under which every sequence of
-tags means something, so that all of them are read the same way.
+marks every first word by B-. Other schemes mark last words by E- or L-, inner
+words by M- and entities of one word by S- or U-. Where an entity begins and
+ends follows the rules of conlleval (Tjong Kim Sang, CoNLL-2000), under which
+every sequence of tags means something, so that all of them are read the same
+way.
+
+Tags without prefixes are types themselves: IO, and labels of every word such as
+parts of speech. Under the same rules an entity is then a run of words with the
+same tag, as Hugging Face's pipeline groups them.
 
 A predicted entity is correct if its type and both of its ends are. A score
 that is not defined (nothing predicted, nothing there) is 0.
@@ -14,22 +19,37 @@ that is not defined (nothing predicted, nothing there) is 0.
 import collections
 import dataclasses
 import itertools
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, excerpt
 
 OUTSIDE = "O"
 BEGIN, INSIDE = "B", "I"
 # Tags of these begin an entity whatever comes before, or end it.
 _BEGINS = frozenset("BSU")
 _ENDS = frozenset("ESLU")
-# Of an entity's only, first, inner and last word; IOB1 marks some by B- too.
-IOB1, IOB2 = "IOB1", "IOB2"
-SCHEMES = {IOB2: "BBII", IOB1: "IIII", "IOBES": "SBIE", "BILOU": "UBIL"}
-_PREFIXES = frozenset((BEGIN, INSIDE)) | _BEGINS | _ENDS
+_PREFIXES = frozenset("BIM") | _BEGINS | _ENDS
+# What stands before the type of an entity's only, first, inner and last word;
+# IOB1 marks some by B- too.
+IOB1, IOB2, IO = "IOB1", "IOB2", "IO"
+SCHEMES = {
+    IOB2: ("B-", "B-", "I-", "I-"),
+    IOB1: ("I-", "I-", "I-", "I-"),
+    "IOBES": ("S-", "B-", "I-", "E-"),
+    "BILOU": ("U-", "B-", "I-", "L-"),
+    "BMES": ("S-", "B-", "M-", "E-"),
+    IO: ("", "", "", ""),
+}
+# Prefixes in forms that are not read: B_PER; PER-B; b-per.
+_OTHER_FORMS = (
+    re.compile(r"(?P<prefix>[BIESLUM])[_:/|.](?P<kind>\S+)"),
+    re.compile(r"(?P<kind>\S+)[-_:/|.](?P<prefix>[BIESLUM])"),
+    re.compile(r"(?P<prefix>[bieslum])-(?P<kind>\S+)"),
+)
 
 
 class Entity(NamedTuple):
@@ -58,19 +78,37 @@ class TagTable(NamedTuple):
 
 def is_tag(tag: str) -> bool:
     """Whether this is O, or a prefix of a scheme, a hyphen and a type."""
-    prefix, kind = _parts(tag)
-    return tag == OUTSIDE or (prefix in _PREFIXES and bool(kind))
+    return tag == OUTSIDE or bool(_parts(tag, True)[0])
 
 
-def _parts(tag: str) -> tuple[str, str]:
-    """The prefix and the type; a type may have hyphens itself."""
+def has_scheme(tags: Collection[str]) -> bool:
+    """Whether tags have prefixes: any has B- or I-, or all but O have one.
+
+    In other tags, what looks like one is a part of the label, as in S-PRO, a
+    part of speech of the Russian National Corpus.
+    """
+    return all(map(is_tag, tags)) or any(
+        _parts(tag, True)[0] in (BEGIN, INSIDE) for tag in tags
+    )
+
+
+def _parts(tag: str, prefixed: bool) -> tuple[str, str]:
+    """The prefix and the type, either of them empty where there is none.
+
+    A type may have hyphens itself.
+    """
+    if tag == OUTSIDE:
+        return "", ""
     prefix, _, kind = tag.partition("-")
-    return prefix, kind
+    if prefixed and prefix in _PREFIXES and kind:
+        return prefix, kind
+    return "", tag
 
 
 def tag_table(tags: Sequence[str]) -> TagTable:
-    """What C tags say, in a scheme that `is_tag` knows."""
-    prefixes, of_tags = zip(*map(_parts, tags), strict=True)
+    """What C tags say, with prefixes or without; see `has_scheme`."""
+    prefixed = has_scheme(tags)
+    prefixes, of_tags = zip(*(_parts(t, prefixed) for t in tags), strict=True)
     kinds = tuple(sorted({kind for kind in of_tags if kind}))
     number = {kind: place for place, kind in enumerate(kinds)} | {"": -1}
     return TagTable(
@@ -79,6 +117,52 @@ def tag_table(tags: Sequence[str]) -> TagTable:
         np.array([prefix in _BEGINS for prefix in prefixes]),
         np.array([prefix in _ENDS for prefix in prefixes]),
     )
+
+
+def wrong_tags(tags: Collection[str]) -> dict[str, str]:
+    """Which tags of a file cannot be read, and what to write.
+
+    In a file with a scheme each tag is O or has a prefix. Tags that have
+    prefixes in another form, such as B_PER, are of no scheme and no labels.
+
+    Args:
+      tags: the distinct tags of the file.
+
+    Returns:
+      Each such tag to the end of a sentence that begins with it.
+    """
+    others = set(tags) - {OUTSIDE}
+    prefixed = sorted(filter(is_tag, others))
+    forms = {tag: form for tag in others if (form := _proper_form(tag))}
+    wrong = {}
+    if prefixed and has_scheme(tags):
+        wrong = dict.fromkeys(
+            others.difference(prefixed),
+            f"has no prefix, unlike {excerpt(prefixed[0])}; write O, or B- or "
+            "I- and a type, such as B-PER",
+        )
+    elif others - {"0", "o"} != forms.keys() or not any(
+        form[0] in (BEGIN, INSIDE) for form in forms.values()
+    ):
+        forms = {}
+    if forms or wrong:
+        wrong["o"] = "is a small letter; write O"
+    if not all(map(str.isdecimal, others)):
+        wrong["0"] = "is the digit zero; write the letter O"
+    wrong[""] = "is empty; write O for words without a label"
+    for tag, form in forms.items():
+        wrong[tag] = f"has its prefix in a form that is not read; write {form}"
+    return {tag: wrong[tag] for tag in wrong.keys() & others}
+
+
+def _proper_form(tag: str) -> str:
+    """A tag with its prefix in another form, in the proper one, or nothing."""
+    if is_tag(tag):
+        return ""
+    for pattern in _OTHER_FORMS:
+        if match := pattern.fullmatch(tag):
+            return f"{match['prefix'].upper()}-{match['kind']}"
+    return ""
 
 
 def continues(sentence: Any, kind: Any, begins: Any, ends: Any) -> Any:
@@ -111,7 +195,7 @@ def entities(
     """The entities of sentences, by conlleval's rules; see `continues`.
 
     Args:
-      tags: tags of W words in a scheme that `is_tag` knows.
+      tags: tags of W words.
       sentence_starts: [N + 1], where each sentence begins; the last is W.
 
     Returns:
@@ -148,17 +232,19 @@ def in_scheme(
     scheme: str = IOB2,
 ) -> list[str]:
     """The same entities as tags of one of `SCHEMES`; see `entities`."""
-    only, first, inner, last = tuple(SCHEMES[scheme])
+    only, first, inner, last = SCHEMES[scheme]
     sentences = set(np.asarray(sentence_starts).tolist())
     converted = [OUTSIDE] * len(tags)
+    kind_before, end_before = "", -1
     for kind, begin, end in entities(tags, sentence_starts):
         marks = [only] if begin == end else [first] + [inner] * (end - begin)
         if begin < end:
             marks[-1] = last
-        touches = begin and begin not in sentences
-        if scheme == IOB1 and touches and _parts(tags[begin - 1])[1] == kind:
-            marks[0] = BEGIN
-        converted[begin : end + 1] = [f"{mark}-{kind}" for mark in marks]
+        touches = begin == end_before + 1 and begin not in sentences
+        if scheme == IOB1 and touches and kind_before == kind:
+            marks[0] = f"{BEGIN}-"
+        converted[begin : end + 1] = [f"{mark}{kind}" for mark in marks]
+        kind_before, end_before = kind, end
     return converted
 
 
@@ -174,9 +260,17 @@ def scheme_of(
     return max(SCHEMES, key=num_same)
 
 
-def iob2_labels(tags: Iterable[str]) -> tuple[str, ...]:
-    """The classes of a tagger: O, then B- and I- of every type by name."""
-    kinds = sorted({_parts(tag)[1] for tag in tags if tag != OUTSIDE})
+def labels_of(tags: Iterable[str]) -> tuple[str, ...]:
+    """The classes of a tagger that learns these tags.
+
+    Where they have prefixes, these are O, then B- and I- of every type by name;
+    else the tags themselves, O first.
+    """
+    distinct = set(tags)
+    if not has_scheme(distinct):
+        rest = sorted(distinct - {OUTSIDE})
+        return (*([OUTSIDE] if OUTSIDE in distinct else []), *rest)
+    kinds = tag_table(sorted(distinct)).kinds
     marks = itertools.product(kinds, (BEGIN, INSIDE))
     return (OUTSIDE, *(f"{prefix}-{kind}" for kind, prefix in marks))
 

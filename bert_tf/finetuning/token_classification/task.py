@@ -1,5 +1,6 @@
 """Tasks that tag the words of a text: CoNLL-2003 and files like it."""
 
+import collections
 import dataclasses
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,12 +37,16 @@ from bert_tf.finetuning.token_classification.conll_files import (
     write_tag_predictions,
 )
 from bert_tf.finetuning.token_classification.entities import (
+    IO,
+    IOB2,
     OUTSIDE,
     entities,
+    has_scheme,
     in_scheme,
-    iob2_labels,
+    labels_of,
     score_entities,
     tag_numbers,
+    tag_table,
 )
 from bert_tf.progress import log
 from bert_tf.text.packing import Tokenizer
@@ -123,7 +128,10 @@ class ConllFolder:
 
 @dataclasses.dataclass(frozen=True)
 class TokenClassificationConfig(TaskConfig):
-    """What task.json holds of a tagger; its labels are tags in IOB2.
+    """What task.json holds of a tagger.
+
+    Its labels are tags in IOB2, or those of the data where these have no
+    prefixes.
 
     Attributes:
       context: what a row shows, "document" or "sentence".
@@ -212,12 +220,19 @@ class TokenClassificationTask(
         self, recipe: TagRecipe, examples: TaggedWords
     ) -> TokenClassificationConfig:
         """The config of a model that learns the tags of these words."""
-        labels = iob2_labels(examples.tags)
+        labels = labels_of(examples.tags)
         if len(labels) < 2:
             raise UserError(
-                f"{examples.path}: every word has the tag {OUTSIDE}, so there "
-                "is nothing to learn; choose another column with "
+                f"{examples.path}: every word has the tag {labels[0]}, so "
+                "there is nothing to learn; choose another column with "
                 "`tag_column`."
+            )
+        if examples.scheme == IO:
+            log(
+                f"{examples.path}: its {len(labels)} tags have no prefixes "
+                "such as B- and I-, so each is learned as a label of its own; "
+                "f1, precision and recall are of runs of words with one label "
+                f"other than {OUTSIDE}."
             )
         return TokenClassificationConfig(
             task=self.name,
@@ -231,7 +246,7 @@ class TokenClassificationTask(
         self, examples: TaggedWords, config: TokenClassificationConfig
     ) -> None:
         """Says in a notice which types the model does not know."""
-        known = {label.partition("-")[2] for label in config.labels}
+        known = tag_table(config.labels).kinds
         gold = entities(examples.tags, examples.sentence_starts)
         kinds = [entity.kind for entity in gold if entity.kind not in known]
         if kinds:
@@ -262,7 +277,9 @@ class TokenClassificationTask(
             self._unmarked.append(examples.path)
         tags = None
         if labelled:
-            tags = tag_numbers(examples.iob2_tags, config.labels, examples.path)
+            tags = tag_numbers(
+                _gold_tags(examples, config), config.labels, examples.path
+            )
         return encode_words(
             examples,
             tokenizer,
@@ -308,7 +325,9 @@ class TokenClassificationTask(
         """The best tag of every word."""
         logits, words = outputs["logits"], split.examples
         tags = [config.labels[best] for best in logits.argmax(axis=-1).tolist()]
-        tags = in_scheme(tags, words.sentence_starts, words.scheme)
+        # A file without tags has no scheme to follow.
+        if words.tags or has_scheme(config.labels):
+            tags = in_scheme(tags, words.sentence_starts, words.scheme)
         return TagPredictions(logits, tags)
 
     def score(
@@ -323,7 +342,9 @@ class TokenClassificationTask(
         """
         values = _scores(examples, predictions.tags)
         place = {label: number for number, label in enumerate(config.labels)}
-        gold = np.array([place.get(tag, -1) for tag in examples.iob2_tags])
+        gold = np.array(
+            [place.get(tag, -1) for tag in _gold_tags(examples, config)]
+        )
         known = np.flatnonzero(gold >= 0)
         if not len(known):
             return Score(values)
@@ -336,13 +357,13 @@ class TokenClassificationTask(
     def baseline(
         self, train: TaggedWords, examples: TaggedWords
     ) -> dict[str, float]:
-        """What predicting no entity scores."""
-        del train
-        return _scores(examples, [OUTSIDE] * len(examples.tags))
+        """What the commonest tag of the training words scores."""
+        ((tag, _),) = collections.Counter(train.learned_tags).most_common(1)
+        return _scores(examples, [tag] * len(examples.tags))
 
     def references(self, examples: TaggedWords) -> list[str]:
-        """The tags in IOB2."""
-        return examples.iob2_tags
+        """The tags as they are learned."""
+        return examples.learned_tags
 
     def write_predictions(
         self,
@@ -400,6 +421,14 @@ class TokenClassificationTask(
             for kind, counts in found.by_type.items()
         }
         return found.scores() | {"by_type": by_type}
+
+
+def _gold_tags(
+    words: TaggedWords, config: TokenClassificationConfig
+) -> list[str]:
+    """The tags of words in the form of a model's labels."""
+    form = IOB2 if has_scheme(config.labels) else IO
+    return in_scheme(words.tags, words.sentence_starts, form)
 
 
 def _scores(words: TaggedWords, tags: Sequence[str]) -> dict[str, float]:

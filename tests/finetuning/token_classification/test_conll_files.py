@@ -49,7 +49,7 @@ def test_words_tags_sentences_and_documents(tmp_path):
     assert data.words == ["EU", "rejects", "Peter", "BRUSSELS", "Paris"]
     assert data.tags == ["I-ORG", "O", "I-PER", "I-LOC", "B-LOC"]
     assert data.scheme == "IOB1"
-    assert data.iob2_tags == ["B-ORG", "O", "B-PER", "B-LOC", "B-LOC"]
+    assert data.learned_tags == ["B-ORG", "O", "B-PER", "B-LOC", "B-LOC"]
     assert data.rows.tolist() == [3, 4, 6, 9, 10]
     assert data.sentence_starts.tolist() == [0, 2, 3, 5]
     assert data.document_starts.tolist() == [0, 2, 3]
@@ -111,6 +111,27 @@ def test_other_columns(tmp_path):
     assert read_conll(written(tmp_path, marked), layout).marks == 1
 
 
+def test_conll_u(tmp_path, capsys):
+    """Ranges of words and empty nodes are not words; their words are."""
+    lines = ("1-2 du _ _", "1 de de ADP", "2 le le DET", "2.1 x _ _")
+    text = "\n".join(["# text = du", *lines, "", "1 Oui oui INTJ", ""])
+    path = written(tmp_path, text.replace(" ", "\t"))
+    layout = TagRecipe(token_column=1, comment="#")
+    data = read_conll(path, layout)
+    assert list(zip(data.words, data.tags, strict=True)) == [
+        ("de", "ADP"),
+        ("le", "DET"),
+        ("Oui", "INTJ"),
+    ]
+    assert data.sentence_starts.tolist() == [0, 2, 3]
+    assert (
+        "2 lines of CoNLL-U that stand for several" in capsys.readouterr().err
+    )
+    # Where the numbers are the words, so are ranges.
+    ages = read_conll(written(tmp_path, "1-2\tAGE\n3\tAGE\n"))
+    assert ages.words == ["1-2", "3"]
+
+
 def test_words_alone(tmp_path):
     path = written(tmp_path, "EU\nrejects\n\nPeter\n")
     data = read_conll(path, tagged=False)
@@ -136,7 +157,7 @@ def test_comments_stand_before_sentences_alone(tmp_path, capsys):
     data = read_conll(path, TagRecipe(comment="#"))
     assert data.words == ["5", "#", "x"]
     assert f"{path}: 3 comment lines are skipped." in (capsys.readouterr().err)
-    with pytest.raises(UserError, match="no tag: 1; number of columns: 2"):
+    with pytest.raises(UserError, match="If row 1 is a comment, pass `comm"):
         read_conll(path)
 
 
@@ -161,10 +182,15 @@ def test_comments_stand_before_sentences_alone(tmp_path, capsys):
             {},
             ", row 2: has an empty word ('\\tO'); remove the line",
         ),
-        ("a O\nb PER\n", {}, ", row 2: 'PER' is no tag; O is one, and B- or"),
-        ("a X-PER\n", {}, ", row 1: 'X-PER' is no tag"),
-        ("a O\n\n\nb B-\n", {}, ", row 4: 'B-' is no tag"),
-        ("a\tO\nb\t\n", {}, ", row 2: '' is no tag"),
+        (
+            "a B-LOC\nb PER\n",
+            {},
+            ", row 2: the tag 'PER' has no prefix, unlike 'B-LOC'; write O, or",
+        ),
+        ("a B_PER\n", {}, ", row 1: the tag 'B_PER' has its prefix in a form"),
+        ("a B-X\n\n\nb B-\n", {}, ", row 4: the tag 'B-' has no prefix"),
+        ("a\tO\nb\t\n", {}, ", row 2: the tag '' is empty; write O"),
+        ("1\ta" + 8 * "\t_" + "\n", {}, ", row 1: has the columns of CoNLL-U"),
         (
             "a O\n",
             {"tag_column": 3},
@@ -319,7 +345,10 @@ def test_accuracy_is_of_the_tags_as_given(
             "EU O\nrejects O\nGerman O\nPeter O\nBlackburn O\n",
             "other.txt, row 3: does not end a sentence, unlike {gold}, row 5;",
         ),
-        ("EU O\nrejects VBZ\n", "other.txt, row 2: 'VBZ' is no tag"),
+        (
+            "EU O\nrejects VBZ\n",
+            "other.txt, row 2: the tag 'VBZ' has no prefix, unlike 'I-",
+        ),
     ],
 )
 def test_files_that_do_not_fit(tmp_path, text, expected):
@@ -336,11 +365,11 @@ def test_files_that_do_not_fit(tmp_path, text, expected):
 
 def test_all_faults_are_told_at_once(tmp_path, capsys):
     path = tmp_path / "t.conll"
-    path.write_bytes(b"a O\nb\nc X\n\nd \xe9\ne O O\nf O\n")
+    path.write_bytes(b"a B-X\nb\nc X\n\nd \xe9\ne O O\nf O\n")
     with pytest.raises(UserError) as caught:
         read_conll(str(path))
     assert str(caught.value) == (
         f"{path}: 4 of 6 lines with a word cannot be used, as listed above; "
-        "number of columns: 2, 6; no tag: 3; not UTF-8: 5."
+        "number of columns: 2, 6; not UTF-8: 5; a tag that cannot be read: 3."
     )
-    assert "row 3: 'X' is no tag; O is one" in capsys.readouterr().err
+    assert "row 3: the tag 'X' has no prefix, u" in capsys.readouterr().err

@@ -15,11 +15,12 @@ from bert_tf.finetuning.token_classification.entities import (
     entities,
     entity_confusion,
     in_scheme,
-    iob2_labels,
     is_tag,
+    labels_of,
     scheme_of,
     score_entities,
     tag_numbers,
+    wrong_tags,
 )
 
 IOB_TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
@@ -93,6 +94,21 @@ def slow_entities(tags, starts):
             "B-PER B-PER I-PER O",
         ),
         ("I-PER E-PER I-PER", [("PER", 0, 1), ("PER", 2, 2)], None),
+        # BMES.
+        (
+            "B-N M-N M-N E-N S-N O M-N",
+            [("N", 0, 3), ("N", 4, 4), ("N", 6, 6)],
+            "B-N I-N I-N I-N B-N O B-N",
+        ),
+        # IO, parts of speech, and what looks like a prefix in these.
+        (
+            "PER PER O LOC",
+            [("PER", 0, 1), ("LOC", 3, 3)],
+            "B-PER I-PER O B-LOC",
+        ),
+        ("S S-PRO A", [("S", 0, 0), ("S-PRO", 1, 1), ("A", 2, 2)], None),
+        # Labels of a hub's tagger that trained on special tokens.
+        ("[CLS] B-X I-X X", [("[CLS]", 0, 0), ("X", 1, 3)], None),
     ],
 )
 def test_entities_by_hand(text, expected, iob2):
@@ -122,7 +138,7 @@ def test_entities_are_those_of_a_slow_search(case):
     assert entities(tags, starts) == slow_entities(tags, starts)
 
 
-@given(tagged_sentences(["O", *"BIESLU"]))
+@given(tagged_sentences(["O", *"BIESLUM"]))
 def test_conversion_keeps_entities_and_is_done_once(case):
     tags, starts = case
     tags = [tag if tag == "O" else f"{tag}-X" for tag in tags]
@@ -145,11 +161,13 @@ def test_what_is_a_tag():
 
 
 def test_labels_have_both_tags_of_every_type():
-    labels = iob2_labels(["O", "B-PER", "B-LOC", "I-LOC"])
+    labels = labels_of(["O", "B-PER", "B-LOC", "I-LOC"])
     assert labels == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
     numbers = tag_numbers(["I-PER", "O", "B-LOC"], labels, "f")
     assert numbers.dtype == np.int32
     assert numbers.tolist() == [4, 0, 1]
+    assert labels_of(["NOUN", "O", "ADJ", "NOUN"]) == ("O", "ADJ", "NOUN")
+    assert labels_of(["NOUN", "ADJ"]) == ("ADJ", "NOUN")
     with pytest.raises(UserError, match=r"^dev.txt: has the tag 'B-ORG', wh"):
         tag_numbers(["O", "B-ORG"], labels, "dev.txt")
 
@@ -161,11 +179,13 @@ def test_labels_have_both_tags_of_every_type():
         ("IOB2", "B-A B-A I-A I-A O B-A B-B O | B-B"),
         ("IOBES", "S-A B-A I-A E-A O S-A S-B O | S-B"),
         ("BILOU", "U-A B-A I-A L-A O U-A U-B O | U-B"),
+        ("BMES", "S-A B-A M-A E-A O S-A S-B O | S-B"),
     ],
 )
 def test_schemes_are_written_and_recognised(scheme, expected):
     tags = [tag for tag in expected.split() if tag != "|"]
-    for theirs in SCHEMES:
+    # IO cannot tell two neighbours of a type apart.
+    for theirs in SCHEMES.keys() - {"IO"}:
         other = in_scheme(tags, [0, 8, 9], theirs)
         assert in_scheme(other, [0, 8, 9], scheme) == tags
     assert scheme_of(tags, [0, 8, 9]) == scheme
@@ -174,8 +194,34 @@ def test_schemes_are_written_and_recognised(scheme, expected):
     assert scheme_of(["O", "O"], [0, 2]) == "IOB2"
     # A sentence ends an entity in every scheme.
     ended = {"IOB1": "I-A", "IOB2": "B-A", "IOBES": "S-A", "BILOU": "U-A"}
+    ended["BMES"] = "S-A"
     converted = in_scheme(["I-A", "I-A"], [0, 1, 2], scheme)
     assert converted == [ended[scheme]] * 2
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        ("O B-PER I-PER S-X", {}),
+        ("DET NOUN S-PRO B O o", {}),
+        ("0 1 2", {}),
+        ("B_PER I_PER O", {"B_PER": "B-PER", "I_PER": "I-PER"}),
+        ("PER-B PER-I O", {"PER-B": "B-PER", "PER-I": "I-PER"}),
+        ("b-per i-per o", {"b-per": "B-per", "i-per": "I-per", "o": "O"}),
+        ("B-PER B_LOC LOC o", {"B_LOC": "B-LOC", "LOC": "'B-PER'", "o": "O"}),
+        ("PER LOC 0", {"0": "letter O"}),
+        ("B-PER 0", {"0": "letter O"}),
+        # A suffix of number, and one of a scheme that nothing begins.
+        ("NOM-S NOM-P DET-S", {}),
+        ("VERB-L NOUN-S", {}),
+    ],
+)
+def test_tags_that_cannot_be_read(tags, expected):
+    found = wrong_tags(set(tags.split()))
+    assert found.keys() == expected.keys()
+    for tag, named in expected.items():
+        assert named in found[tag]
+    assert "is empty" in wrong_tags({"", "O"})[""]
 
 
 # Two sentences; one entity right, one of the wrong type, one too short, one
@@ -306,6 +352,17 @@ def test_confusion_adds_up_to_the_counts(case):
         assert confusion[number].sum() == counts.num_gold
         assert confusion[:, number].sum() == counts.num_predicted
         assert confusion[number, number] == counts.num_correct
+
+
+def test_scores_of_tags_without_prefixes():
+    """Runs of one tag, of which O is none; worked by hand."""
+    scores = score_entities(
+        "DET ADJ ADJ NOUN O VERB".split(),
+        "DET ADJ NOUN NOUN O O".split(),
+        [0, 5, 6],
+    )
+    assert scores.overall == EntityCounts(4, 3, 1)
+    assert scores.accuracy == 4 / 6
 
 
 def test_nothing_found_and_nothing_there():
