@@ -1,6 +1,7 @@
 """The weights files of a Hugging Face folder, one or many, as named arrays."""
 
 import pathlib
+import re
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -10,12 +11,15 @@ import numpy as np
 
 from bert_tf.checkpoints.array_file import open_arrays
 from bert_tf.errors import UserError, first_few
+from bert_tf.foreign_files import demand_regular
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.recipe import read_json_object
 
 _LONGEST_REASON = 150
 WEIGHTS_FILE = "model.safetensors"
 _TORCH_FILE = "pytorch_model.bin"
+# From here on `weights_only` keeps its promise.
+_SAFE_TORCH = (2, 6)
 # Weights of transformers' models in other frameworks, and the argument that
 # reads them.
 _OTHER_FRAMEWORKS = {
@@ -26,6 +30,7 @@ _OTHER_FRAMEWORKS = {
 
 def open_torch(path: pathlib.Path) -> LazyArrays:
     """Opens a pytorch_model.bin; half precision comes out as float32."""
+    demand_regular(path)
     if not path.is_file():
         raise UserError(f"{path}: no such file.")
     try:
@@ -38,6 +43,12 @@ def open_torch(path: pathlib.Path) -> LazyArrays:
             f'.from_pretrained("{path.parent}").save_pretrained("converted"), '
             "or the class that its config.json names."
         ) from None
+    version = tuple(map(int, re.findall(r"\d+", torch.__version__)[:2]))
+    if version < _SAFE_TORCH:
+        raise UserError(
+            f"{path}: torch {torch.__version__} may run code that such a file "
+            "holds (CVE-2025-32434); update it with `pip install 'torch>=2.6'`."
+        )
     try:
         with warnings.catch_warnings():
             # Of what it takes to be unusual in a file, before it refuses it.
