@@ -8,7 +8,6 @@ import threading
 
 from bert_tf.errors import UserError
 from bert_tf.extras import require_extra
-from bert_tf.foreign_files import unusable
 
 HUGGING_FACE, KERAS_HUB = "hf://", "keras_hub://"
 # What a model folder of any family may hold; nothing else is downloaded, or
@@ -37,7 +36,13 @@ MODEL_FILES = (
     "assets/tokenizer/vocabulary.txt",
 )
 WEIGHTS = ("*.safetensors", "bert_model.ckpt*", "*.weights.h5")
-_PICKLES = ("pytorch_model*.bin", "pytorch_model.bin.index.json")
+# Weights that are downloaded where a hub has none of `WEIGHTS`: pickles, then
+# files of transformers' TensorFlow and Flax classes.
+_OTHER_WEIGHTS = (
+    ("pytorch_model*.bin", "pytorch_model.bin.index.json"),
+    ("tf_model*.h5", "tf_model.h5.index.json"),
+    ("flax_model*.msgpack", "flax_model.msgpack.index.json"),
+)
 # Seconds that a hub has for a first answer. Both libraries would wait for ever,
 # and look into their caches before they ask, or only after they gave up.
 _PATIENCE = 10
@@ -47,19 +52,6 @@ _HUB_NAME = re.compile(rf"({_NAME}/)?{_NAME}(@[A-Za-z0-9_][\w./-]*)?")
 _HELP = (
     "for a model of a hub write hf://organisation/name or keras_hub://preset"
 )
-# Files of single models, by how their names end: what they are and what opens
-# them.
-_OPENED_BY = {
-    ".keras": "a model that Keras saved; open it with import bert_tf, then "
-    "keras.models.load_model({name})",
-    ".onnx": "a model of ONNX Runtime; open it with "
-    "onnxruntime.InferenceSession({name}), or give the folder that it was "
-    "exported from",
-    ".tflite": "a model of LiteRT; open it with tf.lite.Interpreter({name}), "
-    "or give the folder that it was exported from",
-    ".weights.h5": "the weights of a Keras model; build the same model and "
-    "call its load_weights({name})",
-}
 _ELSEWHERE = (
     "download the model on a machine with a connection and give its folder"
 )
@@ -88,19 +80,9 @@ def local_folder(source: str | os.PathLike) -> pathlib.Path:
     if re.match(r"[A-Za-z][\w+.-]*://", name):
         raise UserError(f"{name}: unknown kind of source; {_HELP}.")
     folder = pathlib.Path(name)
-    try:
-        # Other than `pathlib` it says so where no file can have the name.
-        os.stat(name)
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError) as error:
-        raise unusable(name, error) from None
     if folder.is_dir():
         return folder
     if folder.exists():
-        for end, opener in _OPENED_BY.items():
-            if name.endswith(end):
-                raise UserError(f"{name}: is {opener.format(name=repr(name))}.")
         raise UserError(f"{name}: is a file; give its folder, {folder.parent}")
     if folder.name and folder.with_name(f"{folder.name}.index").exists():
         raise UserError(
@@ -123,9 +105,11 @@ def _from_hugging_face(source: str) -> pathlib.Path:
             "or hf://organisation/name@revision."
         )
     folder = _snapshot(source, MODEL_FILES)
-    if not any(any(folder.glob(pattern)) for pattern in WEIGHTS):
-        # A pickle, which is larger than all else, only if there is no other.
-        folder = _snapshot(source, (*MODEL_FILES, *_PICKLES))
+    found = WEIGHTS
+    for others in _OTHER_WEIGHTS:
+        if any(any(folder.glob(pattern)) for pattern in found):
+            break
+        folder, found = _snapshot(source, (*MODEL_FILES, *others)), others
     return folder
 
 

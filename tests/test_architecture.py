@@ -10,14 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 GROUND = (
     *("errors", "extras", "files", "compat", "keras_files", "processes"),
     *("progress", "quiet_tensorflow", "recipe", "config", "features"),
-    *(
-        "foreign_files",
-        "sharding",
-        "lazy_arrays",
-        "sources",
-        "user_modules",
-        "side_by_side",
-    ),
+    *("sharding", "lazy_arrays", "sources", "user_modules", "side_by_side"),
 )
 LEVELS = {
     **dict.fromkeys(GROUND, 0),

@@ -134,6 +134,12 @@ def test_a_pickle_comes_only_where_there_is_nothing_else(hugging_face):
     assert hub.calls == [("a/b", "v1.0"), ("a/b", "v1.0")]
 
 
+def test_other_frameworks_weights_come_last(hugging_face):
+    hub = hugging_face(["config.json", "tf_model.h5", "flax_model.msgpack"])
+    local_folder("hf://a/b")
+    assert hub.downloaded == ["config.json", "tf_model.h5"]
+
+
 def test_names_and_revisions(hugging_face):
     hub = hugging_face(["model.safetensors"])
     for name in (

@@ -81,8 +81,7 @@ class RecipeFlags:
         self._recipe = flags.DEFINE_string(
             "recipe",
             "",
-            "recipe.json of a run to repeat; other flags override it. A Python "
-            "file that it names is run only where another flag names it too.",
+            "recipe.json of a run to repeat; other flags override it.",
         )
         self._logical_cpus = flags.DEFINE_integer(
             "logical_cpus",

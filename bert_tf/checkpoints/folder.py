@@ -67,8 +67,8 @@ _WEIGHTS_OF = {
         "neither bert_model.safetensors nor a *.ckpt*.index of TensorFlow"
     ),
     "config.json": (
-        "neither model.safetensors (Hugging Face) nor model.weights.h5 "
-        "(KerasHub)"
+        "neither model.safetensors or tf_model.h5 (Hugging Face) nor "
+        "model.weights.h5 (KerasHub)"
     ),
     adapter.CONFIG_FILE: f"no {adapter.WEIGHTS_FILE} (peft)",
 }
@@ -113,6 +113,11 @@ def _missing(folder: pathlib.Path) -> str:
         return (
             f"{pickles[0]} is a pickle, which may hold any program and is not "
             "opened; convert it to model.safetensors"
+        )
+    if not there and (h5 := sorted(path.name for path in folder.glob("*.h5"))):
+        return (
+            f"{h5[0]} is there, but no config.json; put the one of the model "
+            "that it was saved of beside it"
         )
     if there:
         return f"{there[0]} is there, but {_WEIGHTS_OF[there[0]]}"

@@ -2,7 +2,8 @@
 
 config.json             the architecture and the names of labels
 model.safetensors       the weights; or model.safetensors.index.json, which
-                        says in which file an array lies; or pytorch_model.bin
+                        says in which file an array lies; or a file of another
+                        format or framework, see hugging_face_files.py
 vocab.txt               one WordPiece token a line
 tokenizer_config.json   do_lower_case and what else AutoTokenizer asks for
 
@@ -27,6 +28,7 @@ import numpy as np
 from bert_tf.checkpoints.array_file import write_arrays
 from bert_tf.checkpoints.checkpoint import Checkpoint, num_labels
 from bert_tf.checkpoints.hugging_face_files import (
+    CONFIG_FILE,
     WEIGHTS_FILE,
     holds_weights,
     open_weights,
@@ -52,7 +54,9 @@ from bert_tf.checkpoints.parts import (
     HuggingFaceForm,
     Kind,
 )
+from bert_tf.checkpoints.pytorch_names import as_pytorch, saved_class
 from bert_tf.checkpoints.stored import Stored, read_stored, write_stored
+from bert_tf.checkpoints.tensorflow_reader import TRAINING_STATE
 from bert_tf.config import BertConfig, architecture
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
@@ -84,7 +88,6 @@ _WRITTEN_ACTIVATIONS = {
     "tanh": "tanh",
     "linear": "linear",
 }
-CONFIG_FILE = "config.json"
 # Heads whose labels have names.
 _LABELLED = (CLASSIFIER, TOKEN_CLASSIFIER)
 # One name for several heads; config.json's `architectures` says which it is.
@@ -150,8 +153,14 @@ def read(folder: pathlib.Path) -> Checkpoint:
     path = folder / CONFIG_FILE
     values = read_json_object(path)
     config = read_config(values, path)
-    found = open_weights(folder)
     source = str(folder)
+    stored = open_weights(folder)
+    # Beside what Keras saved of a model lies the configuration that its
+    # training began with, which may name another class.
+    if saved := saved_class(stored, type(config)):
+        values = {**values, "architectures": [saved]}
+    classes = values.get("architectures")
+    found = as_pytorch(stored, type(config), classes, source)
     shared = None
     if f"{_SHARED_NAME}.weight" in found:
         shared = _shared_head(config, values, path)
@@ -161,6 +170,7 @@ def read(folder: pathlib.Path) -> Checkpoint:
         rf"({re.escape(form.prefix)})?embeddings\.position_ids",
         re.escape(form.words_copy),
         re.escape(form.bias_copy),
+        *TRAINING_STATE,
     )
     words = f"{names.embeddings[0].hugging_face}.weight"
     whole = words in found

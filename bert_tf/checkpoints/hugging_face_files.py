@@ -1,4 +1,16 @@
-"""The weights files of a Hugging Face folder, one or many, as named arrays."""
+"""The weights files of a Hugging Face folder, one or many, as named arrays.
+
+model.safetensors, pytorch_model.bin    of PyTorch's classes; the first of
+                                        TensorFlow's as well
+tf_model.h5                             of TensorFlow's classes
+flax_model.msgpack                      of Flax' classes
+any other .h5 or a tf.train.Checkpoint  what Keras' save_weights wrote of
+                                        TensorFlow's classes, beside the
+                                        config.json of the model
+
+All but the last may be several files with an index. The arrays have the names
+that they have in the files; `pytorch_names.py` gives them those of PyTorch.
+"""
 
 import pathlib
 import re
@@ -10,27 +22,29 @@ from typing import Any
 import numpy as np
 
 from bert_tf.checkpoints.array_file import open_arrays
+from bert_tf.checkpoints.flax_file import open_flax
+from bert_tf.checkpoints.h5_file import open_h5_arrays
+from bert_tf.checkpoints.tensorflow_reader import (
+    find_prefix,
+    index_files,
+    open_by_full_name,
+)
 from bert_tf.errors import UserError, first_few
-from bert_tf.foreign_files import demand_regular
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.recipe import read_json_object
 
 _LONGEST_REASON = 150
 WEIGHTS_FILE = "model.safetensors"
 _TORCH_FILE = "pytorch_model.bin"
-# From here on `weights_only` keeps its promise.
-_SAFE_TORCH = (2, 6)
-# Weights of transformers' models in other frameworks, and the argument that
-# reads them.
-_OTHER_FRAMEWORKS = {
-    "tf_model.h5": "from_tf=True",
-    "flax_model.msgpack": "from_flax=True",
-}
+_TENSORFLOW_FILE = "tf_model.h5"
+_FLAX_FILE = "flax_model.msgpack"
+CONFIG_FILE = "config.json"
+# Weights of KerasHub, which lie beside a config.json too.
+_KERAS_HUB_FILE = re.compile(r"(model(_\d+)?|task)\.weights\.h5")
 
 
 def open_torch(path: pathlib.Path) -> LazyArrays:
     """Opens a pytorch_model.bin; half precision comes out as float32."""
-    demand_regular(path)
     if not path.is_file():
         raise UserError(f"{path}: no such file.")
     try:
@@ -43,12 +57,6 @@ def open_torch(path: pathlib.Path) -> LazyArrays:
             f'.from_pretrained("{path.parent}").save_pretrained("converted"), '
             "or the class that its config.json names."
         ) from None
-    version = tuple(map(int, re.findall(r"\d+", torch.__version__)[:2]))
-    if version < _SAFE_TORCH:
-        raise UserError(
-            f"{path}: torch {torch.__version__} may run code that such a file "
-            "holds (CVE-2025-32434); update it with `pip install 'torch>=2.6'`."
-        )
     try:
         with warnings.catch_warnings():
             # Of what it takes to be unusual in a file, before it refuses it.
@@ -101,14 +109,36 @@ _OPENERS: dict[str, Callable[[pathlib.Path], LazyArrays]] = {
     f"{WEIGHTS_FILE}.index.json": lambda path: _open_shards(path, open_arrays),
     _TORCH_FILE: open_torch,
     f"{_TORCH_FILE}.index.json": lambda path: _open_shards(path, open_torch),
+    _TENSORFLOW_FILE: open_h5_arrays,
+    f"{_TENSORFLOW_FILE}.index.json": lambda path: _open_shards(
+        path, open_h5_arrays, _without_class
+    ),
+    _FLAX_FILE: open_flax,
+    f"{_FLAX_FILE}.index.json": lambda path: _open_shards(path, open_flax),
 }
 
 
 def holds_weights(folder: pathlib.Path) -> bool:
-    """Whether a file in a folder is named as transformers names weights."""
-    return any(
-        (folder / name).exists() for name in (*_OPENERS, *_OTHER_FRAMEWORKS)
-    )
+    """Whether a folder holds weights of a class of transformers."""
+    named = any((folder / name).exists() for name in _OPENERS)
+    return named or bool(keras_weights(folder))
+
+
+def keras_weights(folder: pathlib.Path) -> list[pathlib.Path]:
+    """What Keras' save_weights wrote beside transformers' config.json.
+
+    Returns:
+      .h5 files, or the .index files of checkpoints where there are none.
+    """
+    config = folder / CONFIG_FILE
+    if not config.is_file() or b'"model_type"' not in config.read_bytes():
+        return []
+    files = [
+        path
+        for path in sorted(folder.glob("*.h5"))
+        if not _KERAS_HUB_FILE.fullmatch(path.name)
+    ]
+    return files or index_files(folder, object_based=True)
 
 
 def open_weights(folder: pathlib.Path) -> LazyArrays:
@@ -116,22 +146,36 @@ def open_weights(folder: pathlib.Path) -> LazyArrays:
     for name, opener in _OPENERS.items():
         if (folder / name).exists():
             return opener(folder / name)
-    for name, argument in _OTHER_FRAMEWORKS.items():
-        if (folder / name).exists():
-            raise UserError(
-                f"{folder / name}: cannot be read, and the folder has no "
-                f"{WEIGHTS_FILE}; convert it with transformers 4: "
-                f'BertForPreTraining.from_pretrained("{folder}", {argument})'
-                '.save_pretrained("converted"), or the class that its '
-                "config.json names."
-            )
-    raise UserError(f"{folder}: holds no {WEIGHTS_FILE}.")
+    files = keras_weights(folder)
+    if not files:
+        raise UserError(f"{folder}: holds no {WEIGHTS_FILE}.")
+    if files[0].suffix == ".index":
+        return open_by_full_name(find_prefix(folder, object_based=True))
+    if len(files) > 1:
+        raise UserError(
+            f"{folder}: holds {len(files)} files of weights "
+            f"({first_few([path.name for path in files])}); leave one of them."
+        )
+    return open_h5_arrays(files[0])
+
+
+def _without_class(name: str) -> str:
+    """The name in a shard of one in tf_model.h5.index.json."""
+    return name.partition("/")[2] or name
 
 
 def _open_shards(
-    index: pathlib.Path, opener: Callable[[pathlib.Path], LazyArrays]
+    index: pathlib.Path,
+    opener: Callable[[pathlib.Path], LazyArrays],
+    stored_name: Callable[[str], str] = str,
 ) -> LazyArrays:
-    """Opens the files that an index names, as one."""
+    """Opens the files that an index names, as one.
+
+    Args:
+      index: the path of the index.
+      opener: opens one of its files.
+      stored_name: the name in a file of an array that the index lists.
+    """
     file_of = read_json_object(index).get("weight_map")
     if (
         not isinstance(file_of, dict)
@@ -145,7 +189,7 @@ def _open_shards(
     shards = {}
     for name in sorted(set(file_of.values())):
         shards[name] = opener(_shard(index, name))
-        listed = {array for array, file in file_of.items() if file == name}
+        listed = {stored_name(a) for a, file in file_of.items() if file == name}
         if absent := sorted(listed - set(shards[name])):
             raise UserError(
                 f"{index}: lists {first_few(absent)}, not in {name}."
@@ -154,10 +198,13 @@ def _open_shards(
             raise UserError(
                 f"{index}: does not list {first_few(unlisted)}, in {name}."
             )
-    shapes = {array: shards[file_of[array]].shapes[array] for array in file_of}
+    shapes = {
+        array: shards[file].shapes[stored_name(array)]
+        for array, file in file_of.items()
+    }
 
     def read(array: str) -> np.ndarray:
-        return shards[file_of[array]][array]
+        return shards[file_of[array]][stored_name(array)]
 
     return LazyArrays(shapes, read)
 

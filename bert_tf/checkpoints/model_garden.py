@@ -19,11 +19,12 @@ attributes that hold its parts, and those are the same in both encoders.
 
 import pathlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.google_tf1 import CONFIG_FILE, read_google_config
+from bert_tf.checkpoints.hugging_face_files import keras_weights
 from bert_tf.checkpoints.layout import all_parts, by_attention_head
 from bert_tf.checkpoints.parts import (
     Kind,
@@ -31,13 +32,15 @@ from bert_tf.checkpoints.parts import (
 from bert_tf.checkpoints.stored import Stored, read_stored
 from bert_tf.checkpoints.tensorflow_reader import (
     OBJECT_GRAPH,
+    TRAINING_STATE,
+    VARIABLE_VALUE,
+    ObjectGraph,
     find_prefix,
     index_files,
     open_checkpoint,
 )
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.foreign_files import read_text
 from bert_tf.lazy_arrays import LazyArrays
 
 PARAMS_FILE = "params.yaml"
@@ -64,16 +67,6 @@ _UNREAD_KEYS = (
     "return_word_embeddings",
 )
 _ENCODERS = ("bert", "bert_v2")
-
-
-# What training leaves beside the weights: slots and counters of optimizers, and
-# steps.
-_IGNORED = (
-    r"(.+/)?\.OPTIMIZER_SLOT/.+",
-    r"(.+/)?optimizer/.+",
-    r"save_counter",
-    r"global_step",
-)
 _ENCODER_POOLER = r"encoder/_pooler_layer/(kernel|bias)"
 _ENCODER_PARTS = {
     "_embedding_layer",
@@ -85,51 +78,18 @@ _ENCODER_PARTS = {
 }
 _MASKED_LM_PARTS = {"embedding_table", "dense", "layer_norm", "bias"}
 _NEXT_SENTENCE = "next_sentence"
-_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
-
-
-# Far more than any run has.
-_MOST_PARAMETERS = 1_000_000
-
-
-def load_params(path: pathlib.Path) -> Any:
-    """The values of a params.yaml.
-
-    Raises:
-      UserError: it is no YAML, or its aliases stand for too many values.
-    """
-    # Only this family's users need the package.
-    import yaml
-
-    try:
-        values = yaml.safe_load(read_text(path))
-        size = _expanded_size(values, {})
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"{path}: not valid YAML ({reason}).") from None
-    if size > _MOST_PARAMETERS:
-        raise UserError(
-            f"{path}: its aliases stand for {size:,} values, which no "
-            "parameters are."
-        )
-    return values
-
-
-def _expanded_size(value: Any, sizes: dict[int, int]) -> int:
-    """How many values there are where each alias is written out."""
-    if id(value) not in sizes:
-        parts: Iterable[Any] = ()
-        if isinstance(value, dict):
-            parts = value.values()
-        elif isinstance(value, list):
-            parts = value
-        sizes[id(value)] = 1 + sum(_expanded_size(p, sizes) for p in parts)
-    return sizes[id(value)]
 
 
 def read_params(path: pathlib.Path) -> BertConfig:
     """Reads the encoder's architecture out of a run's parameters."""
-    values = load_params(path)
+    # Only this family's users need the package.
+    import yaml
+
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{path}: not valid YAML ({reason}).") from None
     model = _part(_part(values, "task", path), "model", path, "task.")
     encoder = _part(model, "encoder", path, "task.model.")
     kind = encoder.get("type")
@@ -208,22 +168,23 @@ def _check_heads(
 
 def found_in(folder: pathlib.Path) -> bool:
     """Whether a folder holds a checkpoint of objects."""
+    if keras_weights(folder):
+        return False
     return bool(index_files(folder, object_based=True))
 
 
 def read(folder: pathlib.Path) -> Checkpoint:
     """Reads the configuration and the weights."""
     prefix = find_prefix(folder, object_based=True)
+    opened = open_checkpoint(prefix)
+    graph = ObjectGraph.of(opened, f"{prefix}.index")
+    places = _places(graph, prefix)
     params = folder / PARAMS_FILE
     if (folder / CONFIG_FILE).exists() or not params.exists():
         config = read_google_config(folder / CONFIG_FILE)
     else:
         config = read_params(params)
-    opened = open_checkpoint(prefix)
-    # TensorFlow gives a single string as bytes, not as an array.
-    graph = _Graph(bytes(opened[OBJECT_GRAPH]), f"{prefix}.index")
-    places = _places(graph, prefix)
-    ignored = list(_IGNORED)
+    ignored = list(TRAINING_STATE)
     pooler = "encoder/_pooler_layer"
     # A head with a hidden layer of its own was trained with that in the place
     # of the encoder's pooler, which nothing then reads or trains: it is what
@@ -238,45 +199,7 @@ def read(folder: pathlib.Path) -> Checkpoint:
     return Checkpoint(config, arrays, left_out=left_out)
 
 
-class _Graph:
-    """The graph of objects in a checkpoint: nodes, attributes, variables.
-
-    Args:
-      serialized: a TrackableObjectGraph; its first node is the root.
-      source: the file, for errors.
-    """
-
-    def __init__(self, serialized: bytes, source: str) -> None:
-        from google.protobuf.message import DecodeError
-        from tensorflow.core.protobuf import trackable_object_graph_pb2
-
-        graph = trackable_object_graph_pb2.TrackableObjectGraph()
-        try:
-            graph.ParseFromString(serialized)
-        except DecodeError:
-            raise UserError(f"{source}: damaged graph of objects.") from None
-        self.parts = [
-            {part.local_name: part.node_id for part in node.children}
-            for node in graph.nodes
-        ]
-        self.keys: dict[int, str] = {}
-        self.names: dict[int, str] = {}
-        for number, node in enumerate(graph.nodes):
-            for value in node.attributes:
-                if value.name == "VARIABLE_VALUE":
-                    self.keys[number] = value.checkpoint_key
-                    self.names[number] = value.full_name
-
-    def at(self, node: int, path: str) -> int | None:
-        """The node that a path of attributes leads to, or None."""
-        for name in path.split("/") if path else ():
-            if name not in self.parts[node]:
-                return None
-            node = self.parts[node][name]
-        return node
-
-
-def _places(graph: _Graph, prefix: pathlib.Path) -> dict[str, int]:
+def _places(graph: ObjectGraph, prefix: pathlib.Path) -> dict[str, int]:
     """The nodes of the encoder and of the parts of heads, by our words."""
     places: dict[str, int] = {}
     for place, node in _candidates(graph):
@@ -287,12 +210,13 @@ def _places(graph: _Graph, prefix: pathlib.Path) -> dict[str, int]:
             )
     if "encoder" not in places:
         raise UserError(
-            f"{prefix}: holds no BertEncoder of TensorFlow Model Garden."
+            f"{prefix}: holds no BertEncoder of TensorFlow Model Garden; if a "
+            "class of transformers was saved, put its config.json beside it."
         )
     return places
 
 
-def _candidates(graph: _Graph) -> Iterator[tuple[str, int]]:
+def _candidates(graph: ObjectGraph) -> Iterator[tuple[str, int]]:
     for node, parts in enumerate(graph.parts):
         if parts.keys() >= _ENCODER_PARTS:
             yield "encoder", node
@@ -318,7 +242,7 @@ def _candidates(graph: _Graph) -> Iterator[tuple[str, int]]:
                 yield "span_labeling", dense
 
 
-def _is_next_sentence(graph: _Graph, head: int) -> bool:
+def _is_next_sentence(graph: ObjectGraph, head: int) -> bool:
     """Heads of BertPretrainerV2 are a list: names of variables differ."""
     kernel = graph.at(head, "out_proj/kernel")
     name = graph.names.get(kernel, "") if kernel is not None else ""
@@ -326,7 +250,7 @@ def _is_next_sentence(graph: _Graph, head: int) -> bool:
 
 
 def _head_layers(
-    graph: _Graph, head: int, place: str
+    graph: ObjectGraph, head: int, place: str
 ) -> Iterator[tuple[str, int]]:
     """The hidden layer, where it has one, and the output of a head."""
     for part in ("dense", "out_proj"):
@@ -358,7 +282,7 @@ def _table(config: BertConfig, pooler: str) -> dict[str, Stored]:
 
 def _by_place(
     opened: LazyArrays,
-    graph: _Graph,
+    graph: ObjectGraph,
     places: dict[str, int],
     table: dict[str, Stored],
 ) -> LazyArrays:
@@ -375,5 +299,5 @@ def _by_place(
     placed = set(keys.values())
     for key in opened:
         if key not in placed and key != OBJECT_GRAPH:
-            keys[key.removesuffix(_VALUE)] = key
+            keys[key.removesuffix(VARIABLE_VALUE)] = key
     return opened.renamed(dict(sorted(keys.items())))

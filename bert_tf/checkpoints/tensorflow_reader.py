@@ -11,15 +11,24 @@ import pathlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Self
 
 import numpy as np
 
 from bert_tf.errors import UserError
-from bert_tf.foreign_files import demand_regular
 from bert_tf.lazy_arrays import LazyArrays
 
 # The key under which tf.train.Checkpoint keeps its graph of objects.
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+# How the keys of its variables end.
+VARIABLE_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+# Patterns of what Keras saves of a training beside the weights: optimizers
+# with their slots, metrics and counters.
+TRAINING_STATE = (
+    r"(.+/)?\.OPTIMIZER_SLOT/.+",
+    r"(.+/)?(optimizer|optimizer_weights|keras_api|metrics)/.+",
+    r"(.+/)?(save_counter|global_step)",
+)
 
 _NEWEST_FILE = "checkpoint"
 _SHARD = re.compile(r"(?P<prefix>.+)\.data-(?P<part>\d{5})-of-(?P<parts>\d{5})")
@@ -82,7 +91,6 @@ def find_prefix(folder: pathlib.Path, object_based: bool) -> pathlib.Path:
     ]
     names = ", ".join(prefix.name for prefix in prefixes)
     newest_file = folder / _NEWEST_FILE
-    demand_regular(newest_file)
     if newest_file.is_file():
         text = newest_file.read_text(encoding="utf-8", errors="replace")
         named = re.search(r'^model_checkpoint_path: "(.+)"$', text, re.M)
@@ -142,6 +150,70 @@ def open_checkpoint(prefix: pathlib.Path) -> LazyArrays:
     )
 
 
+class ObjectGraph:
+    """The graph of objects in a checkpoint: nodes, attributes, variables.
+
+    Args:
+      serialized: a TrackableObjectGraph; its first node is the root.
+      source: the file, for errors.
+    """
+
+    def __init__(self, serialized: bytes, source: str) -> None:
+        from google.protobuf.message import DecodeError
+        from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+        graph = trackable_object_graph_pb2.TrackableObjectGraph()
+        try:
+            graph.ParseFromString(serialized)
+        except DecodeError:
+            raise UserError(f"{source}: damaged graph of objects.") from None
+        self.parts = [
+            {part.local_name: part.node_id for part in node.children}
+            for node in graph.nodes
+        ]
+        self.keys: dict[int, str] = {}
+        self.names: dict[int, str] = {}
+        for number, node in enumerate(graph.nodes):
+            for value in node.attributes:
+                if value.name == "VARIABLE_VALUE":
+                    self.keys[number] = value.checkpoint_key
+                    self.names[number] = value.full_name
+
+    @classmethod
+    def of(cls, opened: LazyArrays, source: str) -> Self:
+        """The graph in a checkpoint that was opened."""
+        # TensorFlow gives a single string as bytes, not as an array.
+        return cls(bytes(opened[OBJECT_GRAPH]), source)
+
+    def at(self, node: int, path: str) -> int | None:
+        """The node that a path of attributes leads to, or None."""
+        for name in path.split("/") if path else ():
+            if name not in self.parts[node]:
+                return None
+            node = self.parts[node][name]
+        return node
+
+
+def open_by_full_name(prefix: pathlib.Path) -> LazyArrays:
+    """Opens a tf.train.Checkpoint, its variables under their own names.
+
+    What a training leaves, whose names repeat those of weights, and variables
+    whose name is taken keep their paths through the graph of objects.
+    """
+    opened = open_checkpoint(prefix)
+    graph = ObjectGraph.of(opened, f"{prefix}.index")
+    named = {key: graph.names[node] for node, key in graph.keys.items()}
+    names: dict[str, str] = {}
+    for key in opened:
+        path = key.removesuffix(VARIABLE_VALUE)
+        name = named.get(key) or path
+        if name in names or any(re.fullmatch(p, path) for p in TRAINING_STATE):
+            name = path
+        if key != OBJECT_GRAPH:
+            names[name] = key
+    return opened.renamed(names)
+
+
 @contextmanager
 def _one_line(path: str, place: str = "") -> Iterator[None]:
     """What TensorFlow says of a damaged file, as one line."""
@@ -162,7 +234,6 @@ def _check_shards(prefix: pathlib.Path, expected: int) -> None:
     for path in sorted(prefix.parent.iterdir()):
         match = _SHARD.fullmatch(path.name)
         if match and match["prefix"] == prefix.name:
-            demand_regular(path)
             shards.setdefault(int(match["parts"]), []).append(path)
     whole = [paths for parts, paths in shards.items() if len(paths) == parts]
     if not whole:

@@ -4,17 +4,51 @@ As in `sources.py`, names are written down here a second time.
 """
 
 import dataclasses
+import pathlib
+import re
 from collections.abc import Container, Mapping
 from typing import Any
 
 import numpy as np
 
+from bert_tf.checkpoints.hugging_face_files import open_weights
+from bert_tf.checkpoints.pytorch_names import as_pytorch, saved_class
+from bert_tf.config import ARCHITECTURES
 from bert_tf.conversion.numpy_forward import Form, SourceVariables
 from bert_tf.lazy_arrays import LazyArrays
+from bert_tf.recipe import read_json_object
+
+# The last level of names in TensorFlow's and Flax' files, where it differs from
+# PyTorch's; a kernel, [in, out] there, keeps its name.
+_ENDS = {
+    "embeddings": "weight",
+    "embedding": "weight",
+    "gamma": "weight",
+    "scale": "weight",
+    "beta": "bias",
+}
+
+
+def by_endings(arrays: LazyArrays) -> LazyArrays:
+    """Arrays of TensorFlow's or Flax' files by all that their names end with.
+
+    Names there are paths, which begin with those of models around the BERT:
+    bert/tf_bert_model/bert/encoder/layer_._0/output/dense/kernel:0.
+    """
+    names: dict[str, str] = {}
+    for name in arrays:
+        if re.search(r"(^|/)(optimizer\w*|\.OPTIMIZER_SLOT|metrics)/", name):
+            continue
+        path = name.removesuffix(":0").replace("_._", "/").split("/")
+        *levels, end = (level.split("___")[-1] for level in path)
+        for start in range(len(levels)):
+            ending = ".".join((*levels[start:], _ENDS.get(end, end)))
+            names.setdefault(ending, name)
+    return arrays.renamed(names)
 
 
 class HuggingFaceVariables(SourceVariables):
-    """Names of transformers' BERT; every weight is [out, in].
+    """Names of transformers' BERT; every weight is [out, in], a kernel not.
 
     Args:
       config: what config.json holds.
@@ -114,8 +148,11 @@ class HuggingFaceVariables(SourceVariables):
         return self.array(name) if name in self.arrays else self.table("word")
 
     def kernel_and_bias(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Every weight is used transposed."""
-        return self.array(f"{name}weight").T, self.array(f"{name}bias")
+        """Every weight is used transposed, a kernel as it lies."""
+        bias = self.array(f"{name}bias")
+        if f"{name}kernel" in self.arrays:
+            return self.array(f"{name}kernel"), bias
+        return self.array(f"{name}weight").T, bias
 
 
 class DistilBertVariables(HuggingFaceVariables):
@@ -213,6 +250,23 @@ HUGGING_FACE = {
     "distilbert": DistilBertVariables,
     "electra": ElectraVariables,
 }
+
+
+def open_hugging_face(folder: pathlib.Path) -> HuggingFaceVariables:
+    """Opens the variables of a folder of transformers."""
+    config = read_json_object(folder / "config.json")
+    model_type = config.get("model_type", "bert")
+    arrays = open_weights(folder)
+    kind = ARCHITECTURES[model_type]
+    if saved := saved_class(arrays, kind):
+        config["architectures"] = [saved]
+    if any("/vars/" in name for name in arrays):
+        # Numbered in place of named: there is one way to read that.
+        classes = config.get("architectures")
+        arrays = as_pytorch(arrays, kind, classes, str(folder))
+    elif any("/" in name for name in arrays):
+        arrays = by_endings(arrays)
+    return HUGGING_FACE[model_type](config, arrays)
 
 
 class AdapterVariables(SourceVariables):

@@ -15,17 +15,14 @@ import numpy as np
 
 from bert_tf.checkpoints import base_folder, open_arrays, recognise
 from bert_tf.checkpoints.h5_file import open_h5_arrays
-from bert_tf.checkpoints.hugging_face_files import open_weights
-from bert_tf.checkpoints.model_garden import load_params
 from bert_tf.checkpoints.tensorflow_reader import (
     OBJECT_GRAPH,
     find_prefix,
     open_checkpoint,
 )
 from bert_tf.conversion.hugging_face_variables import (
-    HUGGING_FACE,
     AdapterVariables,
-    HuggingFaceVariables,
+    open_hugging_face,
 )
 from bert_tf.conversion.numpy_forward import Form, SourceVariables
 from bert_tf.errors import UserError
@@ -48,7 +45,7 @@ def open_variables(
     return {
         "bert_tf": _open_bert_tf,
         "model_garden": _open_model_garden,
-        "hugging_face": _open_hugging_face,
+        "hugging_face": open_hugging_face,
         "keras_hub": _open_keras_hub,
         "adapter": _open_adapter,
     }[family](folder)
@@ -205,12 +202,6 @@ def _open_google(folder: pathlib.Path, generator: bool) -> GoogleVariables:
         return GoogleVariables(read_json_object(path), arrays)
     config = read_json_object(path) if path.exists() else {}
     return GoogleElectraVariables(config, arrays, generator)
-
-
-def _open_hugging_face(folder: pathlib.Path) -> HuggingFaceVariables:
-    config = read_json_object(folder / "config.json")
-    theirs = HUGGING_FACE[config.get("model_type", "bert")]
-    return theirs(config, open_weights(folder))
 
 
 def _open_adapter(folder: pathlib.Path) -> AdapterVariables:
@@ -483,8 +474,10 @@ def _model_garden_config(folder: pathlib.Path) -> dict[str, Any]:
     """What the computation depends on, from either file."""
     if (folder / "bert_config.json").exists():
         return read_json_object(folder / "bert_config.json")
-    params = load_params(folder / "params.yaml")
-    encoder = params["task"]["model"]["encoder"]
+    import yaml
+
+    text = (folder / "params.yaml").read_text(encoding="utf-8")
+    encoder = yaml.safe_load(text)["task"]["model"]["encoder"]
     values = encoder[encoder["type"]]
     return {
         "num_hidden_layers": values.get("num_layers", 12),

@@ -47,11 +47,7 @@ FEATURES = (
 class FinetuningRecipe(TeacherSettings, TrainingRecipe):
     """What defines a fine-tuning run; recipe.json repeats it."""
 
-    task: str = setting(
-        "",
-        "a name in tasks/, or the path of a task file",
-        may_be_code=True,
-    )
+    task: str = setting("", "a name in tasks/, or the path of a task file")
     data_dir: str = setting(
         "", "folder of the task's files; empty takes TensorFlow Datasets"
     )

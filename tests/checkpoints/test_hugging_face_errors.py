@@ -318,7 +318,7 @@ def test_weights_of_other_frameworks(name, tmp_path):
     load_checkpoint(folder)
     (folder / "pytorch_model.bin").unlink()
     (folder / "model.safetensors").unlink()
-    refused(folder, name, "no model.safetensors", "save_pretrained")
+    refused(folder, name, "damaged weights file")
 
 
 def test_a_number_of_labels_without_names(tmp_path):

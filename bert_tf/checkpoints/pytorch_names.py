@@ -1,0 +1,203 @@
+"""transformers' names in TensorFlow's and Flax' files, as those of PyTorch.
+
+TensorFlow  tf_bert_model/bert/encoder/layer_._0/output/dense/kernel:0
+Keras       layers/tf_bert_main_layer/encoder/layer/tf_bert_layer/bert_output/
+            dense/vars/0 (files called *.weights.h5)
+Flax        bert/encoder/layer/0/output/dense/kernel
+PyTorch     bert.encoder.layer.0.output.dense.weight
+
+Kernels are [in, out], and [out, in] in PyTorch's files. Sources: transformers
+4.51.3, modeling_tf_pytorch_utils.py (convert_tf_weight_name_to_pt_weight_name)
+and modeling_flax_pytorch_utils.py; Keras' files are named by attributes and
+classes, see modeling_tf_bert.py and its relatives.
+"""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from bert_tf.checkpoints.layout import names_of
+from bert_tf.checkpoints.parts import HEADS_ON_POOLER, POOLER, Names
+from bert_tf.checkpoints.tensorflow_reader import TRAINING_STATE
+from bert_tf.config import ARCHITECTURES, BertConfig
+from bert_tf.errors import UserError, excerpt, first_few
+from bert_tf.lazy_arrays import LazyArrays
+
+_ENDS = {
+    "kernel": "weight",
+    "embeddings": "weight",
+    "embedding": "weight",
+    "gamma": "weight",
+    "scale": "weight",
+    "beta": "bias",
+}
+# What names of PyTorch's begin with; before it, the others have the names of
+# models around it.
+_ROOTS = {
+    name.partition(".")[0]
+    for names in map(names_of, ARCHITECTURES.values())
+    for name in (
+        *(p.hugging_face for p in (*names.embeddings, *names.layer)),
+        *(p.hugging_face for head in names.heads.values() for p in head),
+        *names.hugging_face.poolers.values(),
+    )
+}
+# Keras' names of layers where they are not those of PyTorch.
+_KERAS_LAYERS = {
+    "tf_bert_main_layer": "bert",
+    "tf_distil_bert_main_layer": "distilbert",
+    "tf_electra_main_layer": "electra",
+    "tf_electra_classification_head": "classifier",
+    "tf_electra_discriminator_predictions": "discriminator_predictions",
+    "tf_electra_generator_predictions": "generator_predictions",
+    "tf_electra_masked_lm_head": "generator_lm_head",
+    "tf_sequence_summary": "sequence_summary",
+    "mlm": "cls",
+    "nsp": "cls",
+    "self_attention": "self",
+    "dense_output": "output",
+    "bert_output": "output",
+}
+_KERAS_BLOCK = re.compile(
+    r"tf_(?:bert_layer|electra_layer|transformer_block)(?:_(\d+))?"
+)
+# Of the layers that are attributes of a model Keras names those by their class
+# whose attribute sorts before "layers".
+_KERAS_DENSE = re.compile(r"dense(?:_(\d+))?")
+
+
+def saved_class(found: LazyArrays, config: type[BertConfig]) -> str | None:
+    """The class with a head, without its TF, that names of arrays begin with.
+
+    Keras calls a model by its class and a number: tf_bert_for_masked_lm_1.
+    """
+    form = names_of(config).hugging_face
+    classes = {
+        f"tf{name}".lower(): name for name in form.classes if name != form.body
+    }
+    for name in found:
+        for level in name.split("/")[:-1]:
+            plain = re.sub(r"_\d+$", "", level).replace("_", "")
+            if plain in classes:
+                return classes[plain]
+    return None
+
+
+def as_pytorch(
+    found: LazyArrays,
+    config: type[BertConfig],
+    classes: object,
+    source: str,
+) -> LazyArrays:
+    """Arrays under the names and in the orientation of PyTorch's files.
+
+    Those that have such names are given back as they are. What Keras saves of
+    a training keeps its names, see `TRAINING_STATE`.
+
+    Args:
+      found: the arrays in a folder of transformers.
+      config: the class of its configuration.
+      classes: `architectures` of config.json, which Keras' numbered layers
+        are named by.
+      source: the folder, for errors.
+
+    Raises:
+      UserError: the arrays are another model's, or one is there twice with
+        different values.
+    """
+    if not any("/" in name for name in found):
+        return found
+    names = names_of(config)
+    denses = [
+        stem
+        for stem in _plain_denses(names, classes)
+        if f"{stem}/vars/0" not in found
+    ]
+    origin: dict[str, str] = {}
+    kernels = set()
+    for name in found:
+        new, kernel = name, False
+        if not any(re.fullmatch(p, name) for p in TRAINING_STATE):
+            new, kernel = _pytorch_name(name, names, denses)
+        # The masked LM heads of TensorFlow's classes save the embeddings that
+        # they share once more.
+        first = origin.setdefault(new, name)
+        if first != name and not np.array_equal(found[first], found[name]):
+            raise UserError(f"{source}: {first} and {name} differ.")
+        if kernel:
+            kernels.add(new)
+    words = f"{names.embeddings[0].hugging_face}.weight"
+    prefix = names.hugging_face.prefix
+    if not {words, words.removeprefix(prefix)} & origin.keys():
+        raise UserError(
+            f"{source}: holds no weights of transformers' "
+            f"TF{names.hugging_face.body} or of a class with a head on it, but "
+            f"{first_few([excerpt(name) for name in found])}."
+        )
+    renamed = found.renamed(origin)
+    shapes = {
+        name: shape[::-1] if name in kernels else shape
+        for name, shape in renamed.shapes.items()
+    }
+
+    def read(name: str) -> np.ndarray:
+        array = renamed[name]
+        return array.T if name in kernels else array
+
+    return LazyArrays(shapes, read)
+
+
+def _pytorch_name(
+    name: str, names: Names, denses: Sequence[str]
+) -> tuple[str, bool]:
+    """PyTorch's name, and whether the array is a kernel."""
+    levels = name.removesuffix(":0").replace("_._", "/").split("/")
+    if re.fullmatch(r".+/vars/\d+", name):
+        return _keras_name(levels, names, denses)
+    levels = [level.rpartition("___")[2] for level in levels]
+    roots = [i for i, level in enumerate(levels[:-1]) if level in _ROOTS]
+    levels = levels[roots[-1] if roots else 0 :]
+    end = _ENDS.get(levels[-1], levels[-1])
+    return ".".join((*levels[:-1], end)), levels[-1] == "kernel"
+
+
+def _plain_denses(names: Names, classes: object) -> list[str]:
+    """The layers of a class that are attributes of the model, in order."""
+    heads = [
+        head
+        for name, held in names.hugging_face.classes.items()
+        if isinstance(classes, list) and name in classes
+        for head in held
+    ]
+    if set(heads) & set(HEADS_ON_POOLER):
+        heads.insert(0, POOLER)
+    stems = [part.hugging_face for head in heads for part in names.heads[head]]
+    return [stem for stem in stems if "." not in stem]
+
+
+def _keras_name(
+    levels: Sequence[str], names: Names, denses: Sequence[str]
+) -> tuple[str, bool]:
+    """The same of a file that is named by attributes and numbers."""
+    *path, _, number = levels
+    layers = [layer for layer in path if layer != "layers"] or path
+    found: list[str] = []
+    for layer in layers:
+        if block := _KERAS_BLOCK.fullmatch(layer):
+            found.append(block[1] or "0")
+        elif layer == "input_embeddings":
+            found = [names.hugging_face.prefix.rstrip("."), "embeddings"]
+        else:
+            found.append(_KERAS_LAYERS.get(layer, layer))
+    dense = _KERAS_DENSE.fullmatch(found[0])
+    if dense and int(dense[1] or 0) < len(denses):
+        found[0] = denses[int(dense[1] or 0)]
+    stem, place = ".".join(found), int(number)
+    tables = [part.hugging_face for part in names.embeddings[:-1]]
+    if stem == f"{names.hugging_face.prefix}embeddings" and place < len(tables):
+        return f"{tables[place]}.weight", False
+    if f"{stem}.bias" == names.hugging_face.bias:
+        return f"{stem}.bias", False
+    norm = found[-1].lower().endswith("norm")
+    return f"{stem}.{('weight', 'bias')[place % 2]}", not (norm or place)

@@ -1,0 +1,177 @@
+"""Makes the golden data beside it; see README.md.
+
+Needs transformers 4 with TensorFlow and tf-keras, and TF_USE_LEGACY_KERAS=1.
+"""
+
+import pathlib
+import tarfile
+import tempfile
+
+import numpy as np
+import tf_keras as keras
+import transformers
+
+HERE = pathlib.Path(__file__).parent
+ROWS, LENGTH, VOCAB = 2, 10, 24
+CONFIGS = {
+    "TFBert": transformers.BertConfig(
+        vocab_size=VOCAB,
+        hidden_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=12,
+        max_position_embeddings=12,
+    ),
+    "TFDistilBert": transformers.DistilBertConfig(
+        vocab_size=VOCAB,
+        dim=8,
+        n_layers=2,
+        n_heads=2,
+        hidden_dim=12,
+        max_position_embeddings=12,
+    ),
+    "TFElectra": transformers.ElectraConfig(
+        vocab_size=VOCAB,
+        embedding_size=4,
+        hidden_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=12,
+        max_position_embeddings=12,
+    ),
+}
+LABELS = {0: "négatif", 1: "neutral", 2: "positive"}
+# What differs from the plain configuration of each class.
+SAVED = {
+    "TFBertModel": {},
+    "TFBertForPreTraining": {"hidden_act": "gelu_new"},
+    "TFBertForMaskedLM": {"layer_norm_eps": 1e-7},
+    "TFBertLMHeadModel": {"is_decoder": True},
+    "TFBertForNextSentencePrediction": {},
+    "TFBertForSequenceClassification": {
+        "id2label": LABELS,
+        "label2id": {name: number for number, name in LABELS.items()},
+    },
+    "TFBertForTokenClassification": {"num_labels": 5},
+    "TFBertForQuestionAnswering": {"type_vocab_size": 3},
+    "TFBertForMultipleChoice": {"hidden_act": "relu"},
+    "TFDistilBertModel": {},
+    "TFDistilBertForMaskedLM": {},
+    "TFDistilBertForSequenceClassification": {"num_labels": 3},
+    "TFDistilBertForTokenClassification": {"num_labels": 5},
+    "TFDistilBertForQuestionAnswering": {},
+    "TFDistilBertForMultipleChoice": {},
+    "TFElectraModel": {},
+    "TFElectraForPreTraining": {"embedding_size": 8},
+    "TFElectraForMaskedLM": {},
+    "TFElectraForSequenceClassification": {"num_labels": 3},
+    "TFElectraForTokenClassification": {"num_labels": 5},
+    "TFElectraForQuestionAnswering": {},
+    "TFElectraForMultipleChoice": {},
+}
+# Classes whose weights are also saved in Keras' other formats.
+KERAS = (
+    "TFBertForPreTraining",
+    "TFBertForTokenClassification",
+    "TFDistilBertForMaskedLM",
+    "TFDistilBertForSequenceClassification",
+    "TFElectraForMaskedLM",
+    "TFElectraForSequenceClassification",
+)
+
+
+def inputs(name: str, types: int = 2) -> dict[str, np.ndarray]:
+    """Two rows, of which one is padded, as a class takes them."""
+    random = np.random.default_rng(7)
+    lengths = np.array([[10], [6]])
+    given = {
+        "input_ids": random.integers(0, VOCAB, (ROWS, LENGTH)),
+        "attention_mask": np.arange(LENGTH)[None] < lengths,
+        "token_type_ids": random.integers(0, types, (ROWS, LENGTH)),
+    }
+    if name.startswith("TFDistilBert"):
+        del given["token_type_ids"]
+    given = {key: value.astype("int32") for key, value in given.items()}
+    if name.endswith("MultipleChoice"):
+        given = {key: value[None] for key, value in given.items()}
+    return given
+
+
+def build(name: str):
+    """A model with distinct weights; the folders take little space packed."""
+    prefix = next(p for p in CONFIGS if name.startswith(p))
+    plain = CONFIGS[prefix]
+    config = type(plain)(**{**plain.to_diff_dict(), **SAVED[name]})
+    model = getattr(transformers, name)(config)
+    model(inputs(name))
+    random = np.random.default_rng(list(SAVED).index(name))
+    for weight in model.weights:
+        # Multiples of a 64th have many zero bits.
+        values = np.round(random.normal(0.0, 0.3, weight.shape) * 64) / 64
+        weight.assign(values + ("gamma" in weight.name))
+    return model
+
+
+def outputs_of(model, name: str) -> dict[str, np.ndarray]:
+    """Every output of a model for the fixed inputs."""
+    types = getattr(model.config, "type_vocab_size", 2)
+    batch = inputs(name, types)
+    scored = model(batch, output_hidden_states=True)
+    found = {"sequence_output": scored.hidden_states[-1]}
+    for key in scored:
+        if "logits" in key or key == "pooler_output":
+            found[key] = scored[key]
+    return {key: value.numpy() for key, value in found.items()}
+
+
+def fit(model, name: str) -> None:
+    """Trains for a step, so that the optimizer has slots."""
+    batch = inputs(name)
+    labels = np.zeros(batch["input_ids"].shape, "int32")
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.0), loss)
+    model.fit(batch, labels, epochs=1, verbose=0)
+
+
+def main() -> None:
+    recorded = {}
+    with tempfile.TemporaryDirectory() as made:
+        saved = pathlib.Path(made)
+        for name in SAVED:
+            keras.backend.clear_session()
+            model = build(name)
+            model.save_pretrained(saved / name, safe_serialization=False)
+            for key, value in outputs_of(model, name).items():
+                recorded[f"{name}/{key}"] = value
+            if name == "TFBertForPreTraining":
+                model.save_pretrained(
+                    saved / "sharded",
+                    safe_serialization=False,
+                    max_shard_size="4KB",
+                )
+                model.save_pretrained(saved / "safetensors")
+            if name == "TFBertForTokenClassification":
+                fit(model, name)
+            if name in KERAS:
+                for kind, file in (
+                    ("h5", "epoch_3.h5"),
+                    ("checkpoint", "cp.ckpt"),
+                    ("keras", "epoch_3.weights.h5"),
+                ):
+                    folder = saved / kind / name
+                    model.config.save_pretrained(folder)
+                    model.save_weights(folder / file)
+        with tarfile.open(HERE / "saved.tar.xz", "w:xz") as archive:
+            archive.add(saved, "saved", filter=_plain)
+    np.savez_compressed(HERE / "outputs.npz", **recorded)
+
+
+def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """The entry without its time and owner."""
+    entry.mtime = entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
+
+
+if __name__ == "__main__":
+    main()
