@@ -110,15 +110,21 @@ class TextLine(NamedTuple):
 
 
 def read_lines(
-    path: str | os.PathLike, encoding_errors: str
+    path: str | os.PathLike,
+    encoding_errors: str,
+    file: Iterable[bytes] | None = None,
+    whole_lines: bool = False,
 ) -> Iterator[tuple[int, str]]:
-    """Reads the lines of a file of texts, or .gz; see `decode_lines`.
+    """Reads the lines of a file of texts; see `read_faulty_lines`.
 
     Raises:
       UserError: the file is missing or damaged, is UTF-16, holds a NUL byte,
-        or bytes that are not UTF-8 while encoding_errors is "strict".
+        or bytes that are not UTF-8 while encoding_errors is "strict", or a
+        carriage return inside a line where lines are whole.
     """
-    for number, text, fault in read_faulty_lines(path, encoding_errors):
+    for number, text, fault in read_faulty_lines(
+        path, encoding_errors, file, whole_lines
+    ):
         if fault:
             raise fault
         yield number, text
@@ -128,14 +134,20 @@ def read_faulty_lines(
     path: str | os.PathLike,
     encoding_errors: str,
     file: Iterable[bytes] | None = None,
+    whole_lines: bool = False,
 ) -> Iterator[TextLine]:
-    """As `read_lines`, but goes on behind lines that cannot be text.
+    """Reads the lines of a file, those that cannot be text included.
+
+    Lines end at a line feed alone: Unicode has other line ends, which occur in
+    texts. A byte-order mark at the beginning is dropped.
 
     Args:
       path: the file; .gz is unpacked.
       encoding_errors: "strict" or "replace"; see `decode_line`.
       file: what to read, of which `path` is the name in errors, instead of
         opening it.
+      whole_lines: whether a carriage return inside a line is a fault; see
+        `refuse_carriage_return`.
     """
     opened: contextlib.AbstractContextManager[Iterable[bytes]]
     opened = contextlib.nullcontext(file or ())
@@ -148,6 +160,8 @@ def read_faulty_lines(
                 try:
                     if number == 1 or b"\0" in line:
                         _refuse_no_text(line, path, number)
+                    if whole_lines:
+                        refuse_carriage_return(line, path, number)
                     text = decode_line(line, path, number, encoding_errors)
                 except Fault as found:
                     fault = found
@@ -162,31 +176,32 @@ def read_faulty_lines(
         raise UserError(f"{path}: is a folder; name a file.") from None
 
 
-def decode_lines(
-    lines: Iterable[bytes], path: str | os.PathLike, encoding_errors: str
-) -> Iterator[tuple[int, str]]:
-    """Decodes lines, each with its number, from 1, and its line end.
-
-    Lines end at a line feed alone: Unicode knows other ends, which stand in
-    texts. A byte-order mark at the beginning is dropped.
-
-    Args:
-      lines: a file that is open for reading bytes, or its lines.
-      path: its name, for errors.
-      encoding_errors: "strict" or "replace"; see `decode_line`.
-    """
-    with _damage_told(path):
-        for number, line in enumerate(lines, start=1):
-            text = decode_line(line, path, number, encoding_errors)
-            yield number, text.removeprefix(_BOM) if number == 1 else text
-
-
 @contextlib.contextmanager
 def _damage_told(path: str | os.PathLike) -> Iterator[None]:
     try:
         yield
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(f"{path}: damaged gzip file ({error}).") from None
+
+
+CARRIAGE_RETURN = (
+    "holds a carriage return inside a line; convert the line ends, for example "
+    "with tr '\\r' '\\n'."
+)
+
+
+def refuse_carriage_return(
+    line: bytes, path: str | os.PathLike, number: int
+) -> None:
+    """Raises `Fault` for a carriage return inside a line.
+
+    Where carriage returns end the lines of a file, and no line feeds, the
+    whole file would be taken for one line.
+    """
+    if b"\r" in line and b"\r" in line.rstrip(b"\r\n"):
+        raise Fault(
+            "a carriage return", f"{path}, line {number}: {CARRIAGE_RETURN}"
+        )
 
 
 def _refuse_no_text(line: bytes, path: str | os.PathLike, number: int) -> None:

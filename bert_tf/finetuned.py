@@ -93,8 +93,9 @@ def finetune(
         or pairs of strings, and N names of classes or whole numbers; numbers
         for a regression, lists of names for several labels a text. For tagging
         (sentences, tags), lists of words and of tags. For all but tagging a
-        DataFrame or a mapping of columns. For each the path of a file; for a
-        task with files of its own the folder of them.
+        DataFrame or a mapping of columns. For questions a list of them too, or
+        {"data": ...}, as a JSON file has them. For each the path of a file; for
+        a task with files of its own the folder of them.
       dev: what to evaluate on, likewise; without it, a tenth of `train` is
         split off, or what the setting dev_share says.
       task: sentence, choice, questions or tagging, or a task: that of a task

@@ -8,8 +8,13 @@ import pytest
 
 import bert_tf
 from bert_tf.finetuning.data.in_memory import file_of
+from bert_tf.finetuning.question_answering.squad_files import Answer
+from bert_tf.finetuning.question_answering.user_questions import (
+    read_user_questions,
+)
 from bert_tf.finetuning.recipe import (
     UserChoiceRecipe,
+    UserQuestionRecipe,
     UserTableRecipe,
     UserTagRecipe,
 )
@@ -141,6 +146,20 @@ def test_every_form_of_data_is_the_same_file():
         [{"c": "t", "o": ["a", "b"], "n": 1, "s": None}],
         {},
     )
+
+
+def test_questions_in_memory(tmp_path):
+    """Columns, rows and what a JSON file has are the same questions."""
+    starts = {"text": np.array(["Bo"]), "answer_start": np.array([7])}
+    rows = [{"question": "who?", "context": "Bo and Bo", "answers": starts}]
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    recipe = UserQuestionRecipe(answer_column="answers")
+    for data in (columns, Frame(columns), rows, {"data": rows}):
+        file = file_of(data, "`train`", UserQuestionRecipe, {})
+        path = tmp_path / f"train.{file.ending}"
+        path.write_text(file.text)
+        (found,) = read_user_questions(str(path), recipe)
+        assert found.answers == (Answer("Bo", 7),)
 
 
 def test_tagged_words_are_read_again(tmp_path):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, Protocol, Self
 
 from bert_tf.errors import UserError
-from bert_tf.files import decode_line
+from bert_tf.files import decode_line, refuse_carriage_return
 
 _READ_BYTES = 1 << 18
 # A document of more text than this is cut, so that memory stays bounded.
@@ -101,6 +101,7 @@ class ByteStream:
 
     def __init__(self, path: pathlib.Path, start: Position) -> None:
         self._path = path
+        self._start = start
         self._file: BinaryIO | io.BufferedReader | gzip.GzipFile
         self._bz2: _Bz2Reader | None = None
         if path.name.endswith(".bz2"):
@@ -131,7 +132,10 @@ class ByteStream:
     def line_batches(self) -> Iterator[list[bytes]]:
         """The lines from here on, with their ends, many at a time."""
         with self._translate_damage():
+            line = self._start.line
             while lines := self._file.readlines(_READ_BYTES):
+                self._check_line_end(lines[0], line + 1)
+                line += len(lines)
                 yield lines
 
     def short_lines(self, line: int) -> Iterator[bytes]:
@@ -149,7 +153,13 @@ class ByteStream:
                         f"{MAX_LINE_BYTES >> 20} MB; is it a file of "
                         "another kind?"
                     )
+                self._check_line_end(data, line)
                 yield data
+
+    def _check_line_end(self, data: bytes, line: int) -> None:
+        """Refuses a file whose lines end in carriage returns."""
+        if line == 1:
+            refuse_carriage_return(data, self._path, line)
 
     def read(self, size: int) -> bytes:
         """The next bytes, empty at the end."""

@@ -13,7 +13,6 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Iterator, Sequence
-from gzip import GzipFile
 from typing import IO, BinaryIO, NamedTuple, Self
 
 import numpy as np
@@ -30,9 +29,8 @@ from bert_tf.extraction.extractor import (
     Text,
 )
 from bert_tf.files import (
-    decode_lines,
     json_object,
-    open_bytes,
+    read_lines,
     whole_text,
     written_beside,
 )
@@ -68,7 +66,7 @@ class Line(NamedTuple):
         return not any(part.strip() for part in parts)
 
 
-def read_lines(
+def read_texts(
     files: Sequence[str | pathlib.Path],
     text_columns: Sequence[str],
     encoding_errors: str = "strict",
@@ -84,24 +82,20 @@ def read_lines(
 
     Raises:
       UserError: a file is damaged, not UTF-8, or a line is not as it should
-        be.
+        be; see `bert_tf.files.read_lines`.
     """
     for path in files:
         is_json = str(path).removesuffix(".gz").endswith(".jsonl")
-        opened: contextlib.AbstractContextManager[BinaryIO | GzipFile]
-        opened = contextlib.nullcontext(sys.stdin.buffer)
-        if str(path) != STANDARD_STREAM:
-            opened = open_bytes(path)
-        with opened as file:
-            for number, line in decode_lines(file, path, encoding_errors):
-                text = line.removesuffix("\n").removesuffix("\r")
-                if is_json:
-                    place = f"{path}, line {number}"
-                    yield _of_json(text, text_columns, place, encoding_errors)
-                elif match := _PAIR.fullmatch(text):
-                    yield Line((match[1], match[2]), match.start(2))
-                else:
-                    yield Line(text)
+        file = sys.stdin.buffer if str(path) == STANDARD_STREAM else None
+        for number, line in read_lines(path, encoding_errors, file, True):
+            text = line.removesuffix("\n").removesuffix("\r")
+            if is_json:
+                place = f"{path}, line {number}"
+                yield _of_json(text, text_columns, place, encoding_errors)
+            elif match := _PAIR.fullmatch(text):
+                yield Line((match[1], match[2]), match.start(2))
+            else:
+                yield Line(text)
 
 
 def _of_json(
@@ -144,7 +138,7 @@ def extract_features(
     Args:
       model: a model folder or a hub's name of one, as `load_checkpoint` takes
         it.
-      inputs: files; see `read_lines`. "-" is standard input.
+      inputs: files; see `read_texts`. "-" is standard input.
       output: a file that ends in .jsonl or .npz, see `JsonLinesWriter` and
         `NpzWriter`; "-" is JSON lines on standard output. Offsets count
         characters of the line, or of the column of a JSON object.
@@ -168,7 +162,7 @@ def extract_features(
         )
 
     def lines() -> Iterator[Line]:
-        return read_lines(inputs, text_columns, encoding_errors)
+        return read_texts(inputs, text_columns, encoding_errors)
 
     total = 0
     if STANDARD_STREAM not in map(str, inputs):

@@ -110,19 +110,21 @@ def with_words(text: str, words: Iterable[str]) -> str:
 
 # Characters that tell of an accident, with what they are called in lines.
 CONTROL, REPLACEMENT, MOJIBAKE = "control", "replacement", "mojibake"
-HTML, INVISIBLE = "html", "invisible"
+HTML, INVISIBLE, CARRIAGE_RETURN = "html", "invisible", "carriage_return"
 DESCRIPTIONS = {
     CONTROL: "control characters",
     REPLACEMENT: "U+FFFD, where bytes were not text",
     MOJIBAKE: "UTF-8 that was read as Latin-1, such as Ã©",
     HTML: "HTML tags or entities",
     INVISIBLE: "zero-width and direction characters",
+    CARRIAGE_RETURN: "carriage returns, which may have ended rows",
 }
 # What the bytes 0x80 to 0xBF of UTF-8 become when they are read as Windows-1252
 # or Latin-1.
 _SECOND = "[\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]"
 # Tab and line ends are ordinary white space to the tokenizer.
 _ANYWHERE = {
+    CARRIAGE_RETURN: re.compile(r"\r(?!\n)"),
     CONTROL: re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"),
     HTML: re.compile(
         r"&(?:[a-zA-Z]{2,8}|#\d{1,7}|#x[0-9a-fA-F]{1,6});"
@@ -187,6 +189,27 @@ def suspicious_findings(
             f"{excerpt(seen['excerpt'])}"
         )
         yield Finding(kind, text, split, (row,))
+
+
+_QUOTED_CELL = re.compile(r'\s*"(?:[^"]|"")*"\s*')
+# One text in quotes may be meant so.
+_MANY_QUOTED = 2
+
+
+def num_quoted(examples: Sequence[Example]) -> int:
+    """How many texts of a TSV file are quoted as cells of CSV are.
+
+    Such files are written by spreadsheets. A TSV file is read as GLUE's are, in
+    which quotation marks are characters like others.
+
+    Returns:
+      0 where the file is no TSV, or any quotation mark stands otherwise.
+    """
+    if not examples[0].path.removesuffix(".gz").lower().endswith(".tsv"):
+        return 0
+    texts = [text for e in examples for text in (e.text_a, e.text_b or "")]
+    marked = [text for text in texts if '"' in text]
+    return len(marked) if all(map(_QUOTED_CELL.fullmatch, marked)) else 0
 
 
 class RowKey(NamedTuple):
@@ -338,7 +361,7 @@ def _unknown_words(texts: list[str], tokenizer: Tokenizer) -> Iterator[str]:
 
 
 def token_remarks(numbers: Mapping[str, Any], inputs: str) -> Iterator[Finding]:
-    """Remarks on what `count_tokens` counted in the training split."""
+    """Remarks on the tokens and quotation marks of the training split."""
     train = numbers["train_split"]
     tokens = numbers["splits"][train]["tokens"]
     if tokens["cut_share"] > _MUCH_CUT:
@@ -349,3 +372,11 @@ def token_remarks(numbers: Mapping[str, Any], inputs: str) -> Iterator[Finding]:
         yield Finding(REMARK, text, train)
     if tokens["unknown_word_share"] > MUCH_UNKNOWN:
         yield Finding(REMARK, UNKNOWN_TEXTS, train)
+    # Runs of earlier versions did not count them.
+    quoted = numbers["splits"][train].get("quoted", 0)
+    if quoted >= _MANY_QUOTED:
+        text = (
+            f"{quoted} texts keep their quotation marks, which look like those "
+            "of CSV; if tabs divide the columns of a CSV, pass format=csv."
+        )
+        yield Finding(REMARK, text, train)

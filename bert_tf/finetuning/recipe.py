@@ -351,7 +351,7 @@ class UserQuestionRecipe(SpanRecipe, UserFilesRecipe):
     train_file: str = setting(
         "",
         "own file to train on: .csv, .tsv or .jsonl, or .json laid out as "
-        "SQuAD's, or one of them .gz",
+        "SQuAD's or as a list of questions, or one of them .gz",
     )
     dev_file: str = setting(
         "", "own file to evaluate on; empty splits it off the training file"
@@ -363,13 +363,13 @@ class UserQuestionRecipe(SpanRecipe, UserFilesRecipe):
     )
     answer_column: str = setting(
         "answer",
-        "column of the answer, in JSON of one or a list of them; empty where "
-        "there is none",
+        "column of the answer, in JSON lines of one, a list of them, or an "
+        "object with lists text and answer_start; empty where there is none",
     )
     answer_start_column: str = setting(
         "",
         "column of the characters before the answer in its context; without "
-        "it, an answer is searched, and must be there once",
+        "it, an answer is where the context has it first",
     )
     with_null: bool = setting(
         False, "a question may have no answer, as in SQuAD 2.0"

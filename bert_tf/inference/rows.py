@@ -254,7 +254,9 @@ def _lines(
 ) -> Iterator[Row | BadRow]:
     """The lines of a file as rows of one cell."""
     number = 0
-    for number, text, fault in read_faulty_lines(path, encoding_errors, file):
+    for number, text, fault in read_faulty_lines(
+        path, encoding_errors, file, whole_lines=True
+    ):
         if fault:
             yield BadRow(number, number - 1, fault)
         else:

@@ -12,7 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.files import decode_line, open_bytes
+from bert_tf.files import (
+    decode_line,
+    open_bytes,
+    refuse_carriage_return,
+)
 from bert_tf.text import unicode_tables
 from bert_tf.text.normalizer import BertNormalizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
@@ -92,7 +96,8 @@ def count_words(
       advance: is called with the bytes read from the files at each step.
 
     Raises:
-      UserError: a line is not UTF-8, or a .gz file is damaged.
+      UserError: a line is not UTF-8, carriage returns end the lines, or a .gz
+        file is damaged.
     """
     chunks = _chunks(files, encoding_errors, advance)
     return count_chunks(chunks, config, held_out, max_unique_words)
@@ -140,6 +145,8 @@ def _chunks(
             with open_bytes(path) as file:
                 on_disk = getattr(file, "fileobj", file)
                 for number, line in enumerate(file, start=1):
+                    if number == 1:
+                        refuse_carriage_return(line, path, number)
                     text = decode_line(line, path, number, encoding_errors)
                     text = text.strip()
                     if text:

@@ -267,6 +267,7 @@ def test_memory_is_that_of_a_chunk(model, tmp_path, monkeypatch):
     ("name", "content", "message"),
     [
         ("a.txt", b"ok\n\xe4\n", r"a.txt, line 2: byte 1 \(0xe4\) is not U"),
+        ("a.txt", b"ok\na\rb\n", "a.txt, line 2: holds a carriage return"),
         ("a.txt.gz", b"\x1f\x8bnone", "a.txt.gz: damaged gzip file"),
         ("a.jsonl", b'{"text": "a"}\n{\n', r"a.jsonl, line 2: '{' is not JSON"),
         ("a.jsonl", b'"a"\n', r"a.jsonl, line 1: '\"a\"' is no object"),

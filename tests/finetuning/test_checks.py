@@ -6,6 +6,7 @@ import json
 import pytest
 
 from bert_tf.finetuning.checks import (
+    CARRIAGE_RETURN,
     CONTROL,
     HTML,
     INVISIBLE,
@@ -174,6 +175,10 @@ def test_remarks_on_labels(tmp_path, tokenizer):
         "rare": 2,
         "class 10": 9,
         "class 1": 2,
+        "1.0": 7,
+        "01": 8,
+        "caf\u00e9": 9,
+        "cafe\u0301": 8,
     }
     path = tmp_path / "t.csv"
     rows = [f"a b {n},{k}" for k, count in counts.items() for n in range(count)]
@@ -187,14 +192,50 @@ def test_remarks_on_labels(tmp_path, tokenizer):
     examined = look(UserFileTask("own").resolve(recipe), recipe, tokenizer)
     begins = ("remark: label", "remark: few rows")
     lines = map(str.strip, examined.lines)
-    assert [line for line in lines if line.startswith(begins)] == [
+    found = [line for line in lines if line.startswith(begins)]
+    assert found.pop() == (
+        "remark: few rows have the label 'class 1' (2 rows), 'rare' (2 rows); "
+        "collect more of them, or leave them out."
+    )
+    assert set(found) == {
         "remark: label 'Positive ' (6 rows) looks like a misspelling; did you "
         "mean 'positive' (30 rows)?",
         "remark: label 'postive' (1 row) looks like a misspelling; did you "
         "mean 'positive' (30 rows)?",
-        "remark: few rows have the label 'class 1' (2 rows), 'rare' (2 rows); "
-        "collect more of them, or leave them out.",
-    ]
+        "remark: label '1.0' (7 rows) is the same number as '01' (8 rows); "
+        "write it in one way, or they are two classes.",
+        "remark: label 'cafe\u0301' (8 rows) is 'caf\u00e9' (9 rows) in "
+        "another Unicode form, 'cafe\\u0301' and 'caf\\xe9'; normalize the "
+        "file to NFC, or they are two classes.",
+    }
+    assert len(found) == 4
+
+
+@pytest.mark.parametrize(
+    ("texts", "name", "remark"),
+    [
+        (('"a ""b"" c"', "d", '"e"'), "t.tsv", True),
+        (('"a" b', '"c"', '"d"'), "t.tsv", False),
+        (('"a', 'b"', '"d"', '"e"'), "t.tsv", False),
+        (('"c"', "d", "e"), "t.tsv", False),
+        (("a", "b", "c"), "t.tsv", False),
+    ],
+)
+def test_quotes_of_csv_in_tsv(tmp_path, tokenizer, texts, name, remark):
+    path = tmp_path / name
+    rows = [f"{text}\t{n % 2}" for n, text in enumerate(texts)]
+    path.write_text("\n".join(["t\tl", *rows]))
+    settings = {"train_file": str(path), "dev_file": str(path)}
+    settings |= {"text_columns": "t", "label_column": "l"}
+    recipe = UserTableRecipe(**settings)
+    examined = look(UserFileTask("own").resolve(recipe), recipe, tokenizer)
+    remarks = [line for line in examined.lines if "pass format=csv" in line]
+    assert len(remarks) == remark
+    if remark:
+        read = UserTableRecipe(**settings, format="csv")
+        task = UserFileTask("own").resolve(read)
+        found = [example.text_a for example in task.load("train", read)]
+        assert found == ['a "b" c', "d", "e"]
 
 
 def test_findings_name_the_rows_that_show_them(examined, tmp_path):
@@ -265,6 +306,8 @@ def test_empty_texts_and_several_labels(tmp_path, tokenizer):
         ("Q&amp;A", {HTML}),
         ("it&#39;s", {HTML}),
         ("zero\u200bwidth", {INVISIBLE}),
+        ("a\r\nb", set()),
+        ("a\rb", {CARRIAGE_RETURN}),
         ("soft\u00adhyphen \ufeff", {INVISIBLE}),
         ("&quot;\u200b\x00\ufffd", {HTML, INVISIBLE, CONTROL, REPLACEMENT}),
     ],

@@ -90,6 +90,23 @@ def test_csv(write):
     assert cells(write("t.csv", f'a,b\n"{text}",2\n'), ["a"]) == [(text,)]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.csv", "sep=;\na;b\n1;2\n"),
+        ("t.csv", '\ufeff"SEP=;"\r\na;b\r\n1;"2"\r\n'),
+        ("t.csv", "sep=^\na^b\n1^2\n"),
+        ("t.csv", "sep=\t\na\tb\n1\t2\n"),
+        ("t.tsv", "sep=,\na,b\n1,2\n"),
+    ],
+)
+def test_a_first_line_says_what_divides(write, name, text):
+    path = write(name, text)
+    assert cells(path, ["a", "b"], chosen=True) == [("1", "2")]
+    rows = read_table(path, ["a"], (), Dialect(chosen=True))
+    assert rows[0].number == 3
+
+
 def test_jsonl(write):
     path = write(
         "t.jsonl",
@@ -101,6 +118,18 @@ def test_jsonl(write):
         ("1", "x", ("u", "2")),
         ("3.50", "é\n", None),
         ("NaN", "", ()),
+    ]
+
+
+def test_keys_of_objects_are_columns(write):
+    path = write(
+        "t.jsonl",
+        '{"a": {"b": "x"}, "c": [{"d": 1}, {"d": "y"}], "e": {"f": {}}}\n'
+        '{"a": {"b": null}, "c": {"d": 2.0}, "a.b": "z"}\n',
+    )
+    assert cells(path, ["a.b", "c.d"], ["e", "c"]) == [
+        ("x", ("1", "y"), None, None),
+        ("z", "2.0", None, None),
     ]
 
 
@@ -136,6 +165,12 @@ def test_advice_where_the_settings_are_the_users(write, name, content, advice):
         ("t.csv", "\ufeff", ": is empty."),
         ("t.tsv", "\n\n", ": is empty."),
         ("t.csv", "a,b\r1,2\r", ", row 1: holds a carriage return inside"),
+        ("t.tsv", "a\tb\r1\t2\r", ", line 1: holds a carriage return inside"),
+        (
+            "t.jsonl",
+            '{"a": 1, "b": 2}\r{"a": 1, "b": 2}\r',
+            ", line 1: holds a carriage return inside",
+        ),
         ("t.tsv", "a\tb\n", ": has a header and no rows."),
         ("t.csv", "a,b", ": has a header and no rows."),
         (
@@ -178,7 +213,11 @@ def test_advice_where_the_settings_are_the_users(write, name, content, advice):
             '{"a": 1, "b": 2}\n\n{"a": 1, "b": 2}\n',
             ", row 2: is blank",
         ),
-        ("t.jsonl", '{"a": 1, "b": {"c": 2}}\n', ", row 1: 'b' is "),
+        (
+            "t.jsonl",
+            '{"a": 1, "b": {"c": 2}}\n',
+            ", row 1: has no 'b'; its keys are 'a', 'b.c'",
+        ),
         (
             "t.jsonl",
             '{"a": 1, "b": [[2]]}\n',

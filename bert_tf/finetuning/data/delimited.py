@@ -2,11 +2,16 @@
 
 import collections
 import csv
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from bert_tf.errors import Fault, UserError, excerpt
-from bert_tf.files import TextLine
+from bert_tf.files import (
+    CARRIAGE_RETURN,
+    TextLine,
+    refuse_carriage_return,
+)
 from bert_tf.finetuning.recipe import TSV
 from bert_tf.progress import log
 
@@ -15,9 +20,16 @@ from bert_tf.progress import log
 Cells: TypeAlias = Iterator[tuple[int, list[str] | Fault]]
 # What may divide the columns of a file.
 _DELIMITERS = {",": "commas", ";": "semicolons", "|": "pipes", "\t": "tabs"}
+_STATEMENT = re.compile(r'"?sep=([^"\w])"?', re.IGNORECASE)
 # Behind a row that is no CSV, how many lines a row may have until one is found
 # that is whole: a quote that is never closed would take the rest of the file.
 _MAX_LINES_WHILE_LOST = 100
+
+
+def stated_delimiter(line: str) -> str:
+    """What the line sep=; before a header says, which Excel reads; or ""."""
+    match = _STATEMENT.fullmatch(line.strip("\r\n"))
+    return match[1] if match else ""
 
 
 def find_delimiter(
@@ -91,9 +103,17 @@ def has_column(columns: Sequence[str], name: str) -> bool:
         return False
 
 
-def read_tsv(lines: Iterable[TextLine]) -> Cells:
-    """Splits lines at tabs; a quotation mark is a character like any other."""
-    for number, text, fault in lines:
+def read_tsv(path: str, lines: Iterable[TextLine]) -> Cells:
+    """Splits lines at tabs; a quotation mark is a character like any other.
+
+    A text may hold a carriage return, but one in the first line ends it.
+
+    Raises:
+      UserError: there is such a carriage return.
+    """
+    for place, (number, text, fault) in enumerate(lines):
+        if place == 0:
+            refuse_carriage_return(text.encode(), path, number)
         text = text.removesuffix("\n").removesuffix("\r")
         yield number, fault or text.split("\t")
 
@@ -158,10 +178,7 @@ def read_csv(path: str, lines: Iterator[TextLine], delimiter: str) -> Cells:
 
 def _explained(error: csv.Error) -> str:
     if "new-line character" in str(error):
-        return (
-            "holds a carriage return inside a line; convert the line ends, "
-            "for example with tr '\\r' '\\n'."
-        )
+        return CARRIAGE_RETURN
     return (
         f"is not CSV ({error}); a cell with a comma, a quote or a line end is "
         'written in "...", quotes inside it doubled.'

@@ -11,6 +11,7 @@ from bert_tf.errors import UserError, did_you_mean, excerpt, first_few
 from bert_tf.finetuning.recipe import (
     FinetuningRecipe,
     UserFilesRecipe,
+    UserQuestionRecipe,
     UserTableRecipe,
     UserTagRecipe,
 )
@@ -43,7 +44,8 @@ def file_of(
 
     Args:
       data: (texts, labels), or of words (sentences, tags), or a DataFrame or
-        mapping of columns.
+        mapping of columns; or of questions what a JSON file has, see
+        `question_answering.squad_files.read_questions`.
       name: what the user calls the data, for errors.
       recipe_type: that of the task.
       settings: of the recipe, as far as they are given.
@@ -52,6 +54,13 @@ def file_of(
       UserError: data of another form, or a text or label that is none; the
         line names the row, counted from 0.
     """
+    is_questions = issubclass(recipe_type, UserQuestionRecipe)
+    is_json = isinstance(data, list) or (
+        isinstance(data, Mapping) and _is_list(data.get("data"))
+    )
+    if is_questions and is_json:
+        text = json.dumps(_cell(data, name), ensure_ascii=False)
+        return DataFile("json", text, {})
     is_table = isinstance(data, Mapping) or hasattr(data, "columns")
     is_pair = isinstance(data, tuple) and len(data) == 2
     is_pair = is_pair and all(map(_is_list, data))
@@ -62,6 +71,8 @@ def file_of(
         forms["(texts, labels)"] = is_pair
     if issubclass(recipe_type, UserFilesRecipe):
         forms["a DataFrame or mapping of columns"] = is_table
+    if is_questions:
+        forms["a list of questions"] = False
     if not any(forms.values()):
         raise UserError(
             f"{name} is {excerpt(data)}; for this task give "
@@ -172,14 +183,19 @@ def _cell(cell: Any, place: str) -> Any:
         cell = cell.tolist()
     if isinstance(cell, list | tuple):
         return [_cell(each, place) for each in cell]
+    if isinstance(cell, Mapping):
+        return {
+            str(key): _cell(value, f"{place}[{key!r}]")
+            for key, value in cell.items()
+        }
     if isinstance(cell, str):
         text_parts(cell, place)
         return cell
     if cell is None or (isinstance(cell, int | float) and math.isfinite(cell)):
         return cell
     raise UserError(
-        f"{place} is {excerpt(cell)}; give a text, a number, a list of them, "
-        "or None."
+        f"{place} is {excerpt(cell)}; give a text, a number, a list or "
+        "mapping of them, or None."
     )
 
 

@@ -22,6 +22,7 @@ from bert_tf.finetuning.data.delimited import (
     has_column,
     read_csv,
     read_tsv,
+    stated_delimiter,
 )
 from bert_tf.finetuning.data.faults import Faults
 from bert_tf.finetuning.recipe import (
@@ -38,6 +39,8 @@ Cell: TypeAlias = str | tuple[str, ...] | None
 # The line that each row begins on, counted from 1, and its requested cells, or
 # what is wrong with it.
 _Selected: TypeAlias = Iterator[tuple[int, tuple[Cell, ...] | Fault]]
+# A column that a row of JSON does not have; None is a null.
+_MISSING = object()
 E = TypeVar("E")
 R = TypeVar("R")
 
@@ -154,8 +157,10 @@ def iterate_rows(
       UserError: the file cannot be read, is empty or a header alone, lacks a
         required column or names it twice, or its header is broken.
     """
-    kind = dialect.format or _format_of(path)
-    lines = read_faulty_lines(path, dialect.encoding_errors, file)
+    kind = dialect.format or format_of(path)
+    lines = read_faulty_lines(
+        path, dialect.encoding_errors, file, whole_lines=kind == JSONL
+    )
     if kind == JSONL:
         selected = _read_jsonl(path, lines, required, optional, dialect)
     else:
@@ -262,7 +267,10 @@ def _read_jsonl(
     optional: Sequence[str],
     dialect: Dialect,
 ) -> _Selected:
-    """Reads one JSON object a line; numbers become text as they are written."""
+    """Reads one JSON object a line; numbers become text as they are written.
+
+    A column a.b is the key b of the object a, or of each object of a list a.
+    """
 
     def scalar(value: Any, place: str) -> str:
         if isinstance(value, bool):
@@ -282,29 +290,33 @@ def _read_jsonl(
             )
         return whole_text(value, place, dialect.encoding_errors)
 
+    def cell(values: dict[str, Any], name: str, place: str) -> Cell:
+        value = _value_of(values, name)
+        where = f"{place}: {name!r}"
+        if value is _MISSING:
+            return None
+        if isinstance(value, list):
+            return tuple(scalar(each, where) for each in value)
+        return scalar(value, where)
+
     def cells_of(line: TextLine) -> tuple[Cell, ...]:
         if line.fault:
             raise line.fault
         place = f"{path}, row {line.number}"
         if not line.text.strip():
             raise Fault("blank lines", f"{place}: is blank; remove it.")
-        cells: dict[str, Cell] = {}
-        for key, value in json_object(
-            line.text, place, as_written=True
-        ).items():
-            where = f"{place}: {key!r}"
-            if isinstance(value, list):
-                cells[key] = tuple(scalar(each, where) for each in value)
-            else:
-                cells[key] = scalar(value, where)
+        values = json_object(line.text, place, as_written=True)
+        cells = {
+            name: cell(values, name, place) for name in (*required, *optional)
+        }
         for name in required:
-            if name not in cells:
+            if cells[name] is None:
                 raise Fault(
                     "a missing key",
                     f"{place}: has no {name!r}; its keys are "
-                    f"{_listed(tuple(cells))}. Correct the row.",
+                    f"{_listed(tuple(_keys(values)))}. Correct the row.",
                 )
-        return tuple(map(cells.get, (*required, *optional)))
+        return tuple(cells.values())
 
     for line in _without_last_blanks(lines, lambda line: not line.text.strip()):
         try:
@@ -313,7 +325,39 @@ def _read_jsonl(
             yield line.number, fault
 
 
-def _format_of(path: str) -> str:
+def _holds_objects(value: Any) -> bool:
+    """Whether a value is an object, or a list with one."""
+    parts = value if isinstance(value, list) else [value]
+    return any(isinstance(each, dict) for each in parts)
+
+
+def _value_of(values: dict[str, Any], name: str) -> Any:
+    """What a row of JSON has in a column, or `_MISSING`."""
+    if name in values:
+        return _MISSING if _holds_objects(values[name]) else values[name]
+    outer, _, inner = name.rpartition(".")
+    parts = values.get(outer)
+    if isinstance(parts, dict):
+        return parts.get(inner, _MISSING)
+    if not isinstance(parts, list) or not _holds_objects(parts):
+        return _MISSING
+    if not all(isinstance(each, dict) and inner in each for each in parts):
+        return _MISSING
+    return [each[inner] for each in parts]
+
+
+def _keys(values: dict[str, Any]) -> Iterator[str]:
+    """The names by which cells of a JSON object can be read."""
+    for key, value in values.items():
+        if not _holds_objects(value):
+            yield key
+            continue
+        first = value[0] if isinstance(value, list) else value
+        inner = first if isinstance(first, dict) else {}
+        yield from (f"{key}.{name}" for name in inner)
+
+
+def format_of(path: str) -> str:
     """The format that a file's name tells; raises `UserError` if none."""
     name = path.removesuffix(".gz").lower()
     for known in FORMATS:
@@ -340,17 +384,20 @@ def _select_columns(
             lambda line: not line.text.strip("\r\n"), lines
         )
     begin = next(lines, None)
+    stated = stated_delimiter(begin.text) if begin and dialect.chosen else ""
+    if stated:
+        begin = next(lines, None)
     if begin is None:
         raise UserError(f"{path}: is empty.")
     lines = itertools.chain([begin], lines)
-    delimiter = "\t" if kind == TSV else ","
-    # Whoever says that it is TSV is taken at his word.
-    if dialect.chosen and dialect.format != TSV:
+    delimiter = stated or ("\t" if kind == TSV else ",")
+    # An explicit format is trusted.
+    if dialect.chosen and dialect.format != TSV and not stated:
         delimiter = find_delimiter(
             path, kind, begin.text, required, dialect.header
         )
     if kind == TSV and delimiter == "\t":
-        raw = read_tsv(lines)
+        raw = read_tsv(path, lines)
     else:
         raw = read_csv(path, lines, delimiter)
     number, first = next(raw)
@@ -426,7 +473,9 @@ def _place(
         )
     near = did_you_mean(name, columns, repr)
     advice = ""
-    if dialect.chosen and len(columns) == 1 and dialect.format == TSV:
+    if dialect.chosen and f'"{name}"' in columns:
+        near, advice = "", " If these are quoted as in CSV, pass `format`=csv."
+    elif dialect.chosen and len(columns) == 1 and dialect.format == TSV:
         advice = " If no tabs divide them, leave out `format`=tsv."
     elif dialect.chosen and not near:
         advice = (

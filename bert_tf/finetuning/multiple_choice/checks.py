@@ -91,6 +91,7 @@ def _counts(
         ),
         "tokens": checks.count_tokens(inputs, max_seq_length, tokenizer),
         "suspicious": checks.suspicious_texts(inputs),
+        "quoted": checks.num_quoted(inputs),
     }
 
 

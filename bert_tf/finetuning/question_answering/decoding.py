@@ -22,10 +22,12 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.question_answering.squad_files import (
-    BLANKS,
+from bert_tf.finetuning.question_answering.prediction_files import (
     Answers,
     ScoredText,
+)
+from bert_tf.finetuning.question_answering.squad_files import (
+    BLANKS,
     split_words,
 )
 from bert_tf.finetuning.question_answering.windows import (

@@ -1,17 +1,12 @@
-"""SQuAD's files: questions with their contexts and answers, and predictions."""
+"""Questions with their contexts and answers, in the layouts of JSON files."""
 
-import dataclasses
 import json
-import math
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from bert_tf.errors import Fault, UserError, excerpt
-from bert_tf.files import read_lines, write_text
+from bert_tf.files import read_lines, whole_text
 from bert_tf.finetuning.data.faults import Faults
 
 # run_squad.py `is_whitespace`: what divides the words of a context. Other
@@ -21,11 +16,9 @@ _WORD = re.compile(f"[^{BLANKS}]+")
 _LAYOUT = (
     'one object {"data": [{"paragraphs": [{"context": ..., "qas": '
     '[{"id": ..., "question": ..., "answers": [{"text": ..., '
-    '"answer_start": ...}]}]}]}]}'
+    '"answer_start": ...}]}]}]}]}, or a list of questions, each with its '
+    "context"
 )
-PREDICTIONS_FILE = "predictions.json"
-N_BEST_FILE = "nbest_predictions.json"
-NULL_ODDS_FILE = "null_odds.json"
 _KINDS = {
     str: "a text",
     int: "a whole number",
@@ -35,10 +28,18 @@ _KINDS = {
 
 
 class Answer(NamedTuple):
-    """One gold answer, and the character of the context it begins at."""
+    """One gold answer.
+
+    Attributes:
+      text: the answer.
+      start: the character of the context it begins at.
+      num_places: where the file does not tell the start, how often the context
+        has the answer, of which the start is the first; else 1.
+    """
 
     text: str
     start: int
+    num_places: int = 1
 
 
 class Question(NamedTuple):
@@ -75,7 +76,13 @@ def read_questions(
     bad_rows: str = "",
     check: Callable[[Question, str], None] = lambda question, place: None,
 ) -> list[Question]:
-    """Reads a file in the layout of SQuAD 1.1 or 2.0.
+    """Reads a JSON file in the layout of SQuAD or of the data sets of the hub.
+
+    SQuAD's has articles of paragraphs of questions, or paragraphs alone. In the
+    other each question has its context, as for Hugging Face's run_qa.py:
+    {"data": [{"id", "title", "context", "question", "answers": {"text": [...],
+    "answer_start": [...]}}]}. Either may be a list without "data". An id may be
+    a number; a question without one is called by its place in the file, from 0.
 
     Args:
       path: the file; .gz is unpacked.
@@ -103,7 +110,9 @@ def read_questions(
     for number, (place, row, title, context) in enumerate(rows, start=1):
         with faults.caught(place):
             place = f"{path}, {place}"
-            question = _question(row, title, context, place, answers_needed)
+            question = _question(
+                row, number - 1, title, context, place, answers_needed
+            )
             check(question, place)
             first = seen.setdefault(question.identifier, number)
             if unique_identifiers and first != number:
@@ -263,31 +272,46 @@ def _articles(text: str, path: str) -> list[Any]:
     except (json.JSONDecodeError, RecursionError) as error:
         hint = ""
         if getattr(error, "msg", "") == "Extra data":
-            hint = f" JSON lines are not taken; SQuAD's layout is {_LAYOUT}."
+            hint = (
+                " JSON lines are for the task questions, in a file that ends "
+                f"in .jsonl; SQuAD's layout is {_LAYOUT}."
+            )
         raise UserError(f"{path}: is not JSON ({error}).{hint}") from None
+    if isinstance(content, list):
+        return content
     if not isinstance(content, dict) or "data" not in content:
         raise UserError(f"{path}: is not laid out as SQuAD is: {_LAYOUT}.")
     return _get(content, "data", list, path)
 
 
 def _rows(
-    articles: Sequence[Any], path: str, faults: Faults
+    nodes: Sequence[Any], path: str, faults: Faults, outer: str = "data"
 ) -> Iterator[tuple[str, Any, str, str]]:
-    """The place of each question, its object, its title and its context."""
-    for number, article in enumerate(articles):
-        outer = f"data[{number}]"
-        with faults.caught(outer):
+    """The place of each question, its object, its title and its context.
+
+    A node is an article with paragraphs, a paragraph with questions, or a
+    question with its context.
+    """
+    for number, node in enumerate(nodes):
+        place = f"{outer}[{number}]"
+        with faults.caught(place):
+            full = f"{path}, {place}"
             title = ""
-            if isinstance(article, dict) and "title" in article:
-                title = _text(article, "title", f"{path}, {outer}")
-            paragraphs = _get(article, "paragraphs", list, f"{path}, {outer}")
-            for index, paragraph in enumerate(paragraphs):
-                below = f"{outer}.paragraphs[{index}]"
-                with faults.caught(below):
-                    context = _text(paragraph, "context", f"{path}, {below}")
-                    rows = _get(paragraph, "qas", list, f"{path}, {below}")
-                    for order, row in enumerate(rows):
-                        yield f"{below}.qas[{order}]", row, title, context
+            if isinstance(node, dict) and node.get("title") is not None:
+                title = _text(node, "title", full)
+            if isinstance(node, dict) and "paragraphs" in node:
+                below = _get(node, "paragraphs", list, full)
+                for where, row, _, context in _rows(
+                    below, path, faults, f"{place}.paragraphs"
+                ):
+                    yield where, row, title, context
+                continue
+            context = _text(node, "context", full)
+            if "qas" not in node:
+                yield place, node, title, context
+                continue
+            for order, row in enumerate(_get(node, "qas", list, full)):
+                yield f"{place}.qas[{order}]", row, title, context
 
 
 def _get(node: Any, key: str, kind: type, place: str) -> Any:
@@ -312,39 +336,35 @@ def _get(node: Any, key: str, kind: type, place: str) -> Any:
 
 def _text(node: Any, key: str, place: str) -> str:
     text = _get(node, key, str, place)
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise Fault(
-                "half of a character",
-                f"{place}: {key!r} is {excerpt(text)}, with half of a "
-                "surrogate pair; write the character whole.",
-            ) from None
-    return text
+    return whole_text(text, f"{place}: {key!r}", "strict")
 
 
 def _question(
-    row: Any, title: str, context: str, place: str, answers_needed: bool
+    row: Any,
+    number: int,
+    title: str,
+    context: str,
+    place: str,
+    answers_needed: bool,
 ) -> Question:
-    identifier = _text(row, "id", place)
+    identifier = row.get("id") if isinstance(row, dict) else None
+    if identifier is None:
+        identifier = str(number)
+    elif isinstance(identifier, int | float) and not isinstance(
+        identifier, bool
+    ):
+        # As Google's run_squad.py writes it as a key.
+        identifier = json.dumps(identifier)
+    else:
+        identifier = _text(row, "id", place)
     place = f"{place} (id {identifier!r})"
+    question = _text(row, "question", place)
+    impossible = _truth(row.get("is_impossible"), place)
     answers: tuple[Answer, ...] = ()
-    if answers_needed or "answers" in row:
-        answers = tuple(
-            Answer(
-                _text(answer, "text", f"{place}.answers[{number}]"),
-                _get(answer, "answer_start", int, f"{place}.answers[{number}]"),
-            )
-            for number, answer in enumerate(_get(row, "answers", list, place))
-        )
-    impossible = row.get("is_impossible", answers_needed and not answers)
-    if not isinstance(impossible, bool):
-        raise Fault(
-            "a value of another type",
-            f"{place}: 'is_impossible' is {excerpt(impossible)}; it must be "
-            "true or false.",
-        )
+    if answers_needed or row.get("answers") is not None:
+        answers = _answers(row, context, bool(impossible), place)
+    if impossible is None:
+        impossible = answers_needed and not answers
     if impossible and answers:
         raise Fault(
             "a contradiction",
@@ -357,125 +377,89 @@ def _question(
             f"{place}: 'is_impossible' is false and there is no answer; give "
             "one, or make it true.",
         )
-    question = _text(row, "question", place)
     return Question(identifier, title, question, context, answers, impossible)
 
 
-class ScoredText(NamedTuple):
-    """One of the best answers; its text is empty for none."""
-
-    text: str
-    probability: float
-    start_logit: float
-    end_logit: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Answers:
-    """What a model answers to N questions.
-
-    Attributes:
-      n_best: the best answers to each, the best first; with `null_odds`, the
-        empty one is among them.
-      best: the best answer to each that is not empty.
-      spans: int64 [N, 2], begin and exclusive end of that answer in its
-        context, in characters; -1 where there is none.
-      null_odds: float64 [N], how much better no answer scores than `best`;
-        None where every question has an answer.
-    """
-
-    n_best: tuple[tuple[ScoredText, ...], ...]
-    best: tuple[str, ...]
-    spans: np.ndarray
-    null_odds: np.ndarray | None
-
-    def texts(self, threshold: float = 0.0) -> tuple[str, ...]:
-        """The answers; null odds above the threshold make one empty."""
-        if self.null_odds is None:
-            return self.best
-        return tuple(
-            "" if odds > threshold else text
-            for text, odds in zip(self.best, self.null_odds, strict=True)
+def _truth(value: Any, place: str) -> bool | None:
+    """A bool, or what other programs write for one; None where none is."""
+    known = {"true": True, "1": True, "false": False, "0": False, "null": None}
+    name = value.lower() if isinstance(value, str) else json.dumps(value)
+    if name not in known:
+        raise Fault(
+            "a value of another type",
+            f"{place}: 'is_impossible' is {excerpt(value)}; it must be "
+            "true or false.",
         )
+    return known[name]
 
 
-def write_answers(
-    questions: Sequence[Question],
-    answers: Answers,
-    folder: str | os.PathLike,
-    threshold: float = 0.0,
-    prefix: str = "",
-) -> None:
-    """Writes predictions.json, nbest_predictions.json and null_odds.json.
+def _answers(
+    row: Any, context: str, impossible: bool, place: str
+) -> tuple[Answer, ...]:
+    """The answers of a question.
 
-    The last is written where a question may have no answer. All names begin
-    with `prefix`; for `threshold` see `Answers.texts`.
+    They are a list of texts with their starts, or lists of both. One without a
+    start is searched. An empty one is none at -1, without a start, or where the
+    question is impossible.
     """
-    files = {
-        PREDICTIONS_FILE: answers.texts(threshold),
-        N_BEST_FILE: [[e._asdict() for e in own] for own in answers.n_best],
-    }
-    if answers.null_odds is not None:
-        files[NULL_ODDS_FILE] = answers.null_odds.tolist()
-    for name, values in files.items():
-        lines = [
-            f"    {json.dumps(question.identifier)}: {json.dumps(value)}"
-            for question, value in zip(questions, values, strict=True)
-        ]
-        text = "{\n" + ",\n".join(lines) + "\n}\n"
-        write_text(os.path.join(folder, prefix + name), text)
-
-
-def read_predictions(path: str) -> dict[str, str]:
-    """Reads a predictions.json: the answer to each question.
-
-    Raises:
-      UserError: it cannot be read, is no JSON object, names a question twice,
-        or an answer is no text.
-    """
-    return _read(path, "a text", lambda value: isinstance(value, str))
-
-
-def read_null_odds(path: str) -> dict[str, float]:
-    """Reads a null_odds.json: how likely each question has no answer.
-
-    Raises:
-      UserError: as for `read_predictions`; or odds that are no finite number.
-    """
-    return _read(
-        path,
-        "a finite number",
-        lambda value: (
-            isinstance(value, int | float)
-            and not isinstance(value, bool)
-            and math.isfinite(value)
-        ),
-    )
-
-
-def _read(
-    path: str, kind: str, is_valid: Callable[[Any], bool]
-) -> dict[str, Any]:
-    text = "".join(line for _, line in read_lines(path, "strict"))
-    try:
-        pairs = json.loads(text, object_pairs_hook=_Pairs)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise UserError(f"{path}: is not JSON ({error}).") from None
-    layout = f'one object {{"id of a question": {kind}, ...}}'
-    if not isinstance(pairs, _Pairs):
-        raise UserError(f"{path}: is not laid out as {layout}.")
-    values: dict[str, Any] = {}
-    for identifier, value in pairs:
-        if identifier in values:
-            raise UserError(f"{path}: the id {identifier!r} occurs twice.")
-        if not is_valid(value):
-            raise UserError(
-                f"{path}: {excerpt(identifier)} is {excerpt(value)}; it must "
-                f"be {kind}, as in {layout}."
+    given = row.get("answers", [])
+    if isinstance(given, dict):
+        texts, starts = given.get("text"), given.get("answer_start")
+        if not isinstance(texts, list):
+            texts, starts = [texts], [starts]
+        if starts is None:
+            starts = [None] * len(texts)
+        if not isinstance(starts, list) or len(starts) != len(texts):
+            raise Fault(
+                "answers without a start",
+                f"{place}: has {len(texts)} answers and starts "
+                f"{excerpt(starts)}; give one start for each, or none.",
             )
-        values[identifier] = value
-    return values
+        given = [
+            {"text": text, "answer_start": start}
+            for text, start in zip(texts, starts, strict=True)
+        ]
+    elif "answers" in row:
+        given = _get(row, "answers", list, place)
+    elif not impossible:
+        _get(row, "answers", list, place)
+    answers = []
+    for number, each in enumerate(given):
+        where = f"{place}.answers[{number}]"
+        text = _text(each, "text", where)
+        start = each.get("answer_start")
+        if not text.strip() and (impossible or start in (-1, None)):
+            continue
+        if start is not None:
+            start = _get(each, "answer_start", int, where)
+        answers.append(placed_answer(text, start, context, where))
+    return tuple(answers)
 
 
-class _Pairs(list):
-    """An object's keys and values, before a second key hides the first."""
+def placed_answer(
+    text: str, start: int | None, context: str, place: str
+) -> Answer:
+    """An answer at its start, or where the context has it first.
+
+    Raises:
+      UserError: it has no start, and the context does not have it.
+    """
+    if start is not None:
+        return Answer(text, start)
+    start = context.find(text)
+    if start < 0:
+        raise Fault(
+            "an answer that is not in its context",
+            f"{place}: the answer {excerpt(text)} is not in the context; "
+            "write it as the context has it.",
+        )
+    overlapping = re.compile(f"(?={re.escape(text)})")
+    return Answer(text, start, len(overlapping.findall(context)))
+
+
+def num_searched(questions: Sequence[Question]) -> int:
+    """How many have an answer that its context has several times."""
+    return sum(
+        any(answer.num_places > 1 for answer in question.answers)
+        for question in questions
+    )

@@ -10,17 +10,19 @@ from bert_tf.checkpoints import SPAN
 from bert_tf.errors import UserError
 from bert_tf.finetuning.checks import Examination
 from bert_tf.finetuning.question_answering import squad_metrics
-from bert_tf.finetuning.question_answering.squad_files import (
+from bert_tf.finetuning.question_answering.prediction_files import (
     PREDICTIONS_FILE,
     Answers,
+    read_null_odds,
+    read_predictions,
+    write_answers,
+)
+from bert_tf.finetuning.question_answering.squad_files import (
     Question,
     located_answers,
     oddity_lines,
-    read_null_odds,
-    read_predictions,
     read_questions,
     trainable,
-    write_answers,
 )
 from bert_tf.finetuning.recipe import SpanRecipe
 from bert_tf.finetuning.rows import LabelledRows, Outputs
@@ -365,7 +367,10 @@ class QuestionAnsweringTask(
                 "title": question.title,
                 "question": question.question,
                 "context": question.context,
-                "answers": [answer._asdict() for answer in question.answers],
+                "answers": [
+                    {"text": answer.text, "start": answer.start}
+                    for answer in question.answers
+                ],
                 "prediction": text,
                 "start": begin,
                 "end": end,

@@ -14,6 +14,7 @@ from bert_tf.finetuning.data.tables import (
     Dialect,
     Row,
     collect,
+    format_of,
     iterate_rows,
     text_of,
 )
@@ -21,10 +22,11 @@ from bert_tf.finetuning.data.user_files import UserFiles, draw_groups
 from bert_tf.finetuning.question_answering.squad_files import (
     Answer,
     Question,
+    placed_answer,
     read_questions,
 )
 from bert_tf.finetuning.question_answering.task import QuestionAnsweringTask
-from bert_tf.finetuning.recipe import SpanRecipe, UserQuestionRecipe
+from bert_tf.finetuning.recipe import JSONL, SpanRecipe, UserQuestionRecipe
 from bert_tf.progress import log
 
 
@@ -33,7 +35,9 @@ def read_user_questions(
 ) -> list[Question]:
     """Reads a file whose name ends in .json as SQuAD's, others as tables.
 
-    In a table, a question's identifier is its place in the file, from 0.
+    In a table, a question's identifier is its place in the file, from 0. In
+    JSON lines the answers may be laid out as the data sets of the hub have
+    them, an object of lists text and answer_start, or a list of such objects.
 
     Args:
       path: the file; .gz is unpacked.
@@ -72,6 +76,12 @@ def read_user_questions(
         )
     else:
         columns = _columns(path, recipe, answers_needed)
+        nested: list[str] = []
+        if answers_needed and (recipe.format or format_of(path)) == JSONL:
+            # Either the answer is there, or the object that holds it.
+            answer = recipe.answer_column
+            nested = [answer, f"{answer}.text", f"{answer}.answer_start"]
+            columns.remove(answer)
 
         def make(row: Row) -> Question:
             place = f"{path}, row {row.number}"
@@ -79,7 +89,21 @@ def read_user_questions(
                 text_of(cell, column, place)
                 for cell, column in zip(row.cells[:2], columns, strict=False)
             )
-            answers = _answers(row.cells[2:], context, place)
+            cells = list(row.cells[2:])
+            if nested:
+                *named, answer, texts, starts = cells
+                if answer is None and texts is None:
+                    raise Fault(
+                        "a missing key",
+                        f"{place}: has no {nested[0]!r} with the answer, nor "
+                        "an object of that name with text; name the key with "
+                        "`answer_column`, for example answers.",
+                    )
+                if texts is not None:
+                    answer = texts
+                    named = named or ([] if starts is None else [starts])
+                cells = [answer, *named]
+            answers = _answers(cells, context, place)
             found = Question(
                 identifier=str(row.position),
                 title="",
@@ -91,7 +115,7 @@ def read_user_questions(
             check(found, place)
             return found
 
-        rows = iterate_rows(path, columns, (), Dialect.of_recipe(recipe))
+        rows = iterate_rows(path, columns, nested, Dialect.of_recipe(recipe))
         questions = collect(rows, make, Faults(path, recipe.bad_rows))
     if recipe.empty_text != "drop":
         return questions
@@ -137,20 +161,22 @@ def _answers(
 ) -> tuple[Answer, ...]:
     """The answers in a row, given the cells of answers and starts, if any.
 
-    An empty cell has none; a list has several. Without starts, an answer is
-    where the context has it.
+    An empty cell, or an empty answer at -1, has none; a list has several.
+    Without starts, an answer is where the context has it first.
     """
     texts, *given = [
         cell if isinstance(cell, tuple) else (cell,) if cell else ()
         for cell in cells
     ] or [()]
+    if not any(map(str.strip, texts)) and given and {*given[0]} == {"-1"}:
+        return ()
     if not all(text.strip() for text in texts):
         raise Fault(
             "an empty answer",
             f"{place}: one of its answers is empty; remove it from the list.",
         )
     if not given:
-        return tuple(Answer(t, _place(t, context, place)) for t in texts)
+        return tuple(placed_answer(t, None, context, place) for t in texts)
     (starts,) = given
     if len(starts) != len(texts):
         raise Fault(
@@ -167,24 +193,6 @@ def _answers(
             "the characters of the context before the answer.",
         ) from None
     return tuple(map(Answer, texts, numbers))
-
-
-def _place(answer: str, context: str, place: str) -> int:
-    """Where the one occurrence of an answer begins."""
-    start = context.find(answer)
-    if start < 0:
-        raise Fault(
-            "an answer that is not in its context",
-            f"{place}: the answer {excerpt(answer)} is not in the context; "
-            "write it as the context has it.",
-        )
-    if context.find(answer, start + 1) >= 0:
-        raise Fault(
-            "an answer that is there several times",
-            f"{place}: the answer {excerpt(answer)} is several times in the "
-            "context; say which it is in an `answer_start_column`.",
-        )
-    return start
 
 
 def split_off_questions(

@@ -18,7 +18,11 @@ from bert_tf.distiller import soft_target_loss
 from bert_tf.features import INPUT_MASK
 from bert_tf.finetuning import checks
 from bert_tf.finetuning.checks import Finding
-from bert_tf.finetuning.question_answering.squad_files import BLANKS, Question
+from bert_tf.finetuning.question_answering.squad_files import (
+    BLANKS,
+    Question,
+    num_searched,
+)
 from bert_tf.finetuning.recipe import SpanRecipe
 from bert_tf.finetuning.rows import (
     EXAMPLE_WEIGHTS,
@@ -403,6 +407,7 @@ def _window_counts(
         "contexts": len({question.context for question in questions}),
         "articles": len({question.title for question in questions}),
         "without_answer": sum(not question.answers for question in questions),
+        "first_places": num_searched(questions),
         "windows": len(windows),
         "several_windows": int(np.sum(of_question > 1)),
         "longest_context": int(windows.contexts.tokens.count.max(initial=0)),
@@ -421,6 +426,12 @@ def _findings(
             f"articles, {numbers['without_answer']:,} without an answer"
         )
         yield Finding(checks.SPLIT, text, split)
+        if numbers["first_places"]:
+            text = (
+                f"answers that their contexts have several times, taken at "
+                f"the first: of {numbers['first_places']:,} questions"
+            )
+            yield Finding("first_places", text, split)
         text = (
             f"windows of {recipe.max_seq_length} tokens: "
             f"{numbers['windows']:,}; {numbers['several_windows']:,} questions "

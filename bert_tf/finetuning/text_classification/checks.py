@@ -8,6 +8,7 @@ import collections
 import difflib
 import math
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -65,6 +66,7 @@ def examine_texts(
             ),
             "tokens": checks.count_tokens(examples, longest, tokenizer),
             "suspicious": checks.suspicious_texts(examples),
+            "quoted": checks.num_quoted(examples),
         }
         for split, examples in splits.items()
     }
@@ -210,10 +212,21 @@ def _label_remarks(split: str, counts: Mapping[str, int]) -> Iterator[Finding]:
         meant = _meant(label, counts)
         shown = f"{excerpt(label)} ({number_of_rows(count)})"
         if meant:
+            other = f"{excerpt(meant)} ({number_of_rows(counts[meant])})"
             text = (
-                f"label {shown} looks like a misspelling; did you mean "
-                f"{excerpt(meant)} ({number_of_rows(counts[meant])})?"
+                f"label {shown} looks like a misspelling; did you mean {other}?"
             )
+            if _number(label) is not None and _number(label) == _number(meant):
+                text = (
+                    f"label {shown} is the same number as {other}; write it in "
+                    "one way, or they are two classes."
+                )
+            elif _composed(label) == _composed(meant):
+                text = (
+                    f"label {shown} is {other} in another Unicode form, "
+                    f"{ascii(label)} and {ascii(meant)}; normalize the file to "
+                    "NFC, or they are two classes."
+                )
             yield Finding(checks.REMARK, text, split)
         elif 0 < count < _FEW_ROWS:
             few.append(shown)
@@ -228,12 +241,17 @@ def _label_remarks(split: str, counts: Mapping[str, int]) -> Iterator[Finding]:
 def _meant(label: str, counts: Mapping[str, int]) -> str | None:
     """A commoner label that this one may be a misspelling of.
 
-    It differs in case and blanks alone, or this one is rare and nearly it;
-    what differs in its numbers is another label.
+    It differs in case, blanks, invisible characters and Unicode form alone, or
+    is the same number, or this one is rare and nearly it; what differs in its
+    numbers is another label.
     """
 
-    def plain(name: str) -> str:
-        return "".join(name.split()).casefold()
+    def plain(name: str) -> str | float:
+        number = _number(name)
+        if number is not None:
+            return number
+        shown = (c for c in _composed(name) if unicodedata.category(c) != "Cf")
+        return "".join("".join(shown).split()).casefold()
 
     def rank(name: str) -> tuple[int, str]:
         return counts[name], name
@@ -257,6 +275,20 @@ def _meant(label: str, counts: Mapping[str, int]) -> str | None:
         cutoff=_ALIKE,
     )
     return near[0] if near else None
+
+
+def _composed(name: str) -> str:
+    return unicodedata.normalize("NFC", name)
+
+
+def _number(name: str) -> float | None:
+    """The finite number that a label is, such as 1 and 1.0."""
+    if not re.fullmatch(r"\s*[-+]?[\d.]+(?:[eE][-+]?\d+)?\s*", name):
+        return None
+    try:
+        return float(name)
+    except ValueError:
+        return None
 
 
 def text_remarks(numbers: Mapping[str, Any]) -> Iterator[Finding]:

@@ -114,7 +114,9 @@ def read_conll(
     columns: _Columns | None = None
     marks = comments = 0
     faults = Faults(path, unit="lines with a word")
-    for row, line, fault in read_faulty_lines(path, recipe.encoding_errors):
+    for row, line, fault in read_faulty_lines(
+        path, recipe.encoding_errors, whole_lines=True
+    ):
         if fault:
             faults.add(row, fault)
             continue

@@ -14,11 +14,13 @@ from bert_tf.finetuning.question_answering.decoding import (
     ContextAlignment,
     decode_answers,
 )
-from bert_tf.finetuning.question_answering.squad_files import (
+from bert_tf.finetuning.question_answering.prediction_files import (
     read_null_odds,
     read_predictions,
-    read_questions,
     write_answers,
+)
+from bert_tf.finetuning.question_answering.squad_files import (
+    read_questions,
 )
 from bert_tf.finetuning.question_answering.windows import (
     make_windows,

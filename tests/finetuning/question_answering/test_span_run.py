@@ -12,9 +12,11 @@ from bert_tf.checkpoints import load_checkpoint
 from bert_tf.errors import UserError
 from bert_tf.finetuning.evaluation import Predictor
 from bert_tf.finetuning.model_folder import load_model, save_model
-from bert_tf.finetuning.question_answering.squad_files import (
+from bert_tf.finetuning.question_answering.prediction_files import (
     read_null_odds,
     read_predictions,
+)
+from bert_tf.finetuning.question_answering.squad_files import (
     read_questions,
 )
 from bert_tf.finetuning.question_answering.windows import (

@@ -62,15 +62,82 @@ def changed(change):
     return content
 
 
+CONTEXT = "Ada met Ada in 1931."
+ADA = ("1931", 15, 1)
+# Each with its id, whether it is impossible, and its answers.
+LAYOUTS = {
+    "of the hub": (
+        {"answers": {"text": ["1931"], "answer_start": [15]}},
+        ("q", False, [ADA]),
+    ),
+    "of the hub, none": (
+        {"answers": {"text": [], "answer_start": []}},
+        ("q", True, []),
+    ),
+    "one answer": (
+        {"answers": {"text": "1931", "answer_start": 15}},
+        ("q", False, [ADA]),
+    ),
+    "no start": (
+        {"answers": [{"text": "Ada"}], "is_impossible": 0},
+        ("q", False, [("Ada", 0, 2)]),
+    ),
+    "a number": (
+        {"id": 7, "title": None, "answers": {"text": ["1931"]}},
+        ("7", False, [ADA]),
+    ),
+    "no id": (
+        {"id": None, "answers": [], "is_impossible": "True"},
+        ("0", True, []),
+    ),
+    "an empty answer": (
+        {"answers": [{"text": "", "answer_start": -1}], "is_impossible": True},
+        ("q", True, []),
+    ),
+    "an empty answer, no more said": (
+        {"answers": [{"text": "", "answer_start": -1}], "is_impossible": None},
+        ("q", True, []),
+    ),
+}
+
+
+@pytest.mark.parametrize(("row", "expected"), LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("outer", ["flat", "list", "paragraphs", "squad"])
+def test_other_layouts(tmp_path, outer, row, expected):
+    row = {"id": "q", "question": "When?", "title": "T", **row}
+    title = row.pop("title")
+    paragraph = {"context": CONTEXT, "qas": [row], "title": title}
+    flat = row | {"context": CONTEXT, "title": title}
+    content = {
+        "flat": {"version": "1", "data": [flat]},
+        "list": [flat],
+        "paragraphs": [paragraph],
+        "squad": {"data": [{"title": title, "paragraphs": [paragraph]}]},
+    }[outer]
+    (found,) = read_questions(written(tmp_path, content))
+    identifier, impossible, answers = expected
+    assert found == Question(
+        identifier,
+        title or "",
+        "When?",
+        CONTEXT,
+        tuple(Answer(*answer) for answer in answers),
+        impossible,
+    )
+
+
 BROKEN = {
     "text": ("hello", "is not JSON"),
-    "lines": ('{"data": []}\n{"data": []}\n', "JSON lines are not taken"),
-    "list": ("[]", "is not laid out as SQuAD"),
+    "lines": (
+        '{"data": []}\n{"data": []}\n',
+        "JSON lines are for the task q",
+    ),
+    "list": ("[]", "has no questions"),
     "other": ({"examples": []}, "is not laid out as SQuAD"),
     "data": ({"data": {}}, "'data' is {}; it must be a list"),
     "empty": ({"data": []}, "has no questions"),
     "article": ({"data": [7]}, r"data\[0\]: is 7; it must be an object"),
-    "paragraphs": ({"data": [{}]}, r"data\[0\]: has no 'paragraphs'"),
+    "paragraphs": ({"data": [{}]}, r"data\[0\]: has no 'context'"),
     "context": (
         changed(lambda p: p[1].pop("context")),
         r"data\[0\].paragraphs\[1\]: has no 'context'",
@@ -84,12 +151,14 @@ BROKEN = {
         r"qas\[0\] \(id 'a'\): has no 'question'",
     ),
     "id": (
-        changed(lambda p: p[0]["qas"][0].update(id=5)),
-        r"qas\[0\]: 'id' is 5; it must be a text",
+        changed(lambda p: p[0]["qas"][0].update(id=[5])),
+        r"qas\[0\]: 'id' is \[5\]; it must be a text",
     ),
     "start": (
-        changed(lambda p: p[0]["qas"][0]["answers"][0].pop("answer_start")),
-        r"answers\[0\]: has no 'answer_start'",
+        changed(
+            lambda p: p[0]["qas"][0].update(answers={"text": ["1903", "In"]})
+        ),
+        r"answers\[1\]: the answer 'In' is not in the context",
     ),
     "start kind": (
         changed(

@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
+from bert_tf.finetuning.question_answering.prediction_files import (
+    Answers,
+)
 from bert_tf.finetuning.question_answering.squad_files import (
     Answer,
-    Answers,
     Question,
     read_questions,
 )

@@ -118,16 +118,45 @@ def test_several_answers_and_none(tmp_path):
         assert not any(q.is_impossible for q in found)
 
 
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ({"text": ["Bo"], "answer_start": [7]}, [("Bo", 7, 1)]),
+        ({"text": ["Bo"]}, [("Bo", 0, 2)]),
+        ([{"text": "Bo", "answer_start": 7}], [("Bo", 7, 1)]),
+        ({"text": [], "answer_start": []}, []),
+        ({"text": [""], "answer_start": [-1]}, []),
+        ([], []),
+        ("Bo", [("Bo", 0, 2)]),
+    ],
+)
+def test_answers_as_the_data_sets_of_the_hub_have_them(
+    tmp_path, answers, expected
+):
+    row = {"id": 1, "title": None, "meta": {"by": [1]}, "answers": answers}
+    row |= {"question": "who?", "context": "Bo and Bo"}
+    recipe = UserQuestionRecipe(answer_column="answers", with_null=True)
+    path = write(tmp_path, json.dumps(row), "t.jsonl")
+    (found,) = read_user_questions(path, recipe)
+    assert found.answers == tuple(Answer(*each) for each in expected)
+    # The same as a list of rows.
+    path = write(tmp_path, json.dumps([row]), "t.json")
+    if isinstance(answers, str):
+        return
+    (same,) = read_user_questions(path, recipe)
+    assert same == found._replace(identifier="1")
+
+
 def test_all_faults_of_questions_are_told_at_once(tmp_path, capsys):
     good = {"q": "who?", "c": "Bo and Ann", "a": "Ann", "s": 7}
     faults = {
-        "several times": {"c": "Ann and Ann"},
         "not in its context": {"a": "ann"},
         "no answer": {"a": ""},
         "an empty answer": {"a": ["Ann", " "]},
         "an empty text": {"q": " "},
         "a list for a text": {"c": ["Bo"]},
-        "no text or number": {"a": {"text": "Ann"}},
+        "no text or number": {"a": [["Ann"]]},
+        "a missing key": {"a": {"answer": "Ann"}},
     }
     rows = [good, *(good | change for change in faults.values())]
     path = write(tmp_path, "\n".join(map(json.dumps, rows)), "t.jsonl")
@@ -220,7 +249,7 @@ def both(tmp_path_factory):
             table.writerow("qcas")
             for q in read_questions(str(folder / name)):
                 (answer,) = q.answers
-                table.writerow([q.question, q.context, *answer])
+                table.writerow([q.question, q.context, *answer[:2]])
     recipe = recipe_of(
         **SETTINGS | case.settings,
         task="questions",

@@ -203,6 +203,8 @@ def test_comments_stand_before_sentences_alone(tmp_path, capsys):
             ", row 1: has 1 column ('word'), so token_column and tag_column "
             "are the same",
         ),
+        ("a B-X\rb O\r", {}, ", line 1: holds a carriage return inside a li"),
+        ("a B-X\nb O\rc O\n", {}, ", line 2: holds a carriage return inside"),
         ("", {}, ": has no words."),
         ("-DOCSTART- -X- O O\n\n", {}, ": has no words."),
         ("# only\n", {"comment": "#"}, ": has no words."),
