@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from typing import IO, Any, BinaryIO, NamedTuple
 
 from bert_tf.errors import Fault, UserError, excerpt
+from bert_tf.foreign_files import GzipReader
 from bert_tf.progress import log
 
 try:
@@ -68,7 +69,7 @@ def expand_inputs(
 def open_bytes(path: str | os.PathLike) -> BinaryIO | gzip.GzipFile:
     """Opens a file for reading bytes; a name ending in .gz is decompressed."""
     if str(path).endswith(".gz"):
-        return gzip.open(path, "rb")
+        return GzipReader(path)
     return open(path, "rb")
 
 

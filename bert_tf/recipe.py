@@ -10,6 +10,8 @@ from typing import Any, Self
 
 from bert_tf.errors import UserError, did_you_mean
 from bert_tf.files import write_text
+from bert_tf.foreign_files import read_text
+from bert_tf.user_modules import refuse_user_module
 
 _TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
@@ -71,8 +73,13 @@ def setting(
     at_most: float | None = None,
     below: float | None = None,
     choices: Sequence[str] = (),
+    may_be_code: bool = False,
 ) -> Any:
-    """A dataclass field: its default, its help text and its `Limits`."""
+    """A dataclass field: its default, its help text and its `Limits`.
+
+    A field that `may_be_code` takes the path of a Python file, which is run
+    only where the user gives it, not where a recipe's file does.
+    """
     limits = Limits(
         at_least=at_least,
         above=above,
@@ -80,7 +87,11 @@ def setting(
         below=below,
         choices=tuple(choices),
     )
-    metadata = {"help": help_text, "limits": limits}
+    metadata = {
+        "help": help_text,
+        "limits": limits,
+        "may_be_code": may_be_code,
+    }
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -186,9 +197,27 @@ class Settings:
             raise UserError(f"{source}: {error}") from None
 
     @classmethod
-    def from_json(cls, path: str | pathlib.Path) -> Self:
-        """Reads the settings from a JSON file (see `from_dict`)."""
-        return cls.from_dict(read_json_object(path), str(path))
+    def from_json(
+        cls,
+        path: str | pathlib.Path,
+        assignments: Sequence[str] = (),
+        source: str = "`assignments`",
+    ) -> Self:
+        """Reads the settings from a JSON file, under what is assigned.
+
+        See `from_dict` and `override`.
+
+        Raises:
+          UserError: the same, or the file names a Python file to run.
+        """
+        stored = cls.from_dict(read_json_object(path), str(path))
+        settings = stored.override(assignments, source)
+        given = {each.partition("=")[0].strip() for each in assignments}
+        for field in dataclasses.fields(cls):
+            if field.metadata.get("may_be_code") and field.name not in given:
+                value = getattr(settings, field.name)
+                refuse_user_module(field.name, value, str(path))
+        return settings
 
     def override(
         self, assignments: Sequence[str], source: str = "`assignments`"
@@ -236,7 +265,9 @@ def read_json_object(path: str | pathlib.Path) -> dict[str, Any]:
       UserError: the file is missing, not JSON, or not an object.
     """
     try:
-        values = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        values = json.loads(read_text(path))
+    except UserError:
+        raise
     except FileNotFoundError:
         raise UserError(f"{path}: no such file.") from None
     except OSError as error:

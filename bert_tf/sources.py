@@ -8,6 +8,7 @@ import threading
 
 from bert_tf.errors import UserError
 from bert_tf.extras import require_extra
+from bert_tf.foreign_files import unusable
 
 HUGGING_FACE, KERAS_HUB = "hf://", "keras_hub://"
 # What a model folder of any family may hold; nothing else is downloaded, or
@@ -52,6 +53,19 @@ _HUB_NAME = re.compile(rf"({_NAME}/)?{_NAME}(@[A-Za-z0-9_][\w./-]*)?")
 _HELP = (
     "for a model of a hub write hf://organisation/name or keras_hub://preset"
 )
+# Files of single models, by how their names end: what they are and what opens
+# them.
+_OPENED_BY = {
+    ".keras": "a model that Keras saved; open it with import bert_tf, then "
+    "keras.models.load_model({name})",
+    ".onnx": "a model of ONNX Runtime; open it with "
+    "onnxruntime.InferenceSession({name}), or give the folder that it was "
+    "exported from",
+    ".tflite": "a model of LiteRT; open it with tf.lite.Interpreter({name}), "
+    "or give the folder that it was exported from",
+    ".weights.h5": "the weights of a Keras model; build the same model and "
+    "call its load_weights({name})",
+}
 _ELSEWHERE = (
     "download the model on a machine with a connection and give its folder"
 )
@@ -80,9 +94,19 @@ def local_folder(source: str | os.PathLike) -> pathlib.Path:
     if re.match(r"[A-Za-z][\w+.-]*://", name):
         raise UserError(f"{name}: unknown kind of source; {_HELP}.")
     folder = pathlib.Path(name)
+    try:
+        # Other than `pathlib` it says so where no file can have the name.
+        os.stat(name)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:
+        raise unusable(name, error) from None
     if folder.is_dir():
         return folder
     if folder.exists():
+        for end, opener in _OPENED_BY.items():
+            if name.endswith(end):
+                raise UserError(f"{name}: is {opener.format(name=repr(name))}.")
         raise UserError(f"{name}: is a file; give its folder, {folder.parent}")
     if folder.name and folder.with_name(f"{folder.name}.index").exists():
         raise UserError(

@@ -3,11 +3,38 @@
 import hashlib
 import importlib.util
 import pathlib
+import shlex
 import sys
 import traceback
 import types
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, excerpt
+
+
+def is_user_module(name: str) -> bool:
+    """Whether a name is the path of a file of the user's own."""
+    return name.endswith(".py") or "/" in name
+
+
+def refuse_user_module(argument: str, name: str, source: str) -> None:
+    """Refuses to run a Python file that is named by a file, not by the user.
+
+    Model folders and recipes come from others, and so does what they name.
+
+    Args:
+      argument: what would name the file.
+      name: the value found.
+      source: the file that holds it.
+
+    Raises:
+      UserError: `name` is a path.
+    """
+    if is_user_module(name):
+        raise UserError(
+            f"{source}: {argument} is {excerpt(name)}, a Python file, which "
+            "is not run because a file names it; if you trust it, name it in "
+            f"the command: `{argument}`={shlex.quote(name)}"
+        )
 
 
 def run_user_module(

@@ -10,7 +10,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 GROUND = (
     *("errors", "extras", "files", "compat", "keras_files", "processes"),
     *("progress", "quiet_tensorflow", "recipe", "config", "features"),
-    *("sharding", "lazy_arrays", "sources", "user_modules", "side_by_side"),
+    *(
+        "foreign_files",
+        "sharding",
+        "lazy_arrays",
+        "sources",
+        "user_modules",
+        "side_by_side",
+    ),
 )
 LEVELS = {
     **dict.fromkeys(GROUND, 0),

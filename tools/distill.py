@@ -74,10 +74,11 @@ def main() -> None:
         )
     else:
         command_line.name_fields(PretrainingRecipe.kinds())
-        recipe = PretrainingRecipe(objective="masked_lm")
         if recipe_file:
-            recipe = PretrainingRecipe.from_json(recipe_file)
-        recipe = recipe.override(given, "--set")
+            recipe = PretrainingRecipe.from_json(recipe_file, given, "--set")
+        else:
+            recipe = PretrainingRecipe(objective="masked_lm")
+            recipe = recipe.override(given, "--set")
 
         from bert_tf.distillation.run import distill_text
 

@@ -160,7 +160,7 @@ def _export_file() -> None:
                 "fine-tuning, so there is no dev split to measure on; "
                 "fine-tune with tools.run_finetuning first."
             )
-        name = task_named([], str(recipe_file))
+        name = task_named(_SET.value, str(recipe_file))
         task = load_task(name)
         recipe = recipe_of(task, name, _SET.value, str(recipe_file))
         int8 = Quantization(task, recipe, _MAX_SCORE_DROP.value)

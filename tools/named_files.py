@@ -6,7 +6,7 @@ import pathlib
 from typing import Any
 
 from bert_tf.errors import UserError, did_you_mean
-from bert_tf.user_modules import run_user_module
+from bert_tf.user_modules import is_user_module, run_user_module
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +47,7 @@ class NamedFiles:
         """
         given, names = f"`{self.argument}`={value}", self.names()
         own = f"the path of your own {self.argument} file"
-        if value.endswith(".py") or "/" in value:
+        if is_user_module(value):
             takes = f"{own}, or one of {', '.join(names)}"
             module = run_user_module(value, self.argument, takes, self.hint)
         elif value in names:

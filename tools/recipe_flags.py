@@ -81,7 +81,8 @@ class RecipeFlags:
         self._recipe = flags.DEFINE_string(
             "recipe",
             "",
-            "recipe.json of a run to repeat; other flags override it.",
+            "recipe.json of a run to repeat; other flags override it. A Python "
+            "file that it names is run only where another flag names it too.",
         )
         self._logical_cpus = flags.DEFINE_integer(
             "logical_cpus",

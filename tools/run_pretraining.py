@@ -27,16 +27,16 @@ def main() -> None:
     from bert_tf.pretraining.run import run_pretraining
 
     command_line.name_fields(PretrainingRecipe.kinds())
-    recipe = PretrainingRecipe()
-    if _FLAGS.recipe_file:
-        recipe = PretrainingRecipe.from_json(_FLAGS.recipe_file)
     given = _FLAGS.assignments()
     # One of the two ways to name an architecture takes the other's place.
     if _FLAGS.field("size"):
         given.insert(0, "config_file=")
     elif _FLAGS.field("config_file"):
         given.insert(0, "size=")
-    recipe = recipe.override(given, "--set")
+    if _FLAGS.recipe_file:
+        recipe = PretrainingRecipe.from_json(_FLAGS.recipe_file, given, "--set")
+    else:
+        recipe = PretrainingRecipe().override(given, "--set")
     run_pretraining(recipe, _FLAGS.output_dir, _FLAGS.devices)
 
 

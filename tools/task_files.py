@@ -6,6 +6,7 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.task import TaskTemplate
 from bert_tf.recipe import check_kind, read_json_object
+from bert_tf.user_modules import refuse_user_module
 
 from . import command_line
 from .named_files import NamedFiles, package_beside
@@ -56,16 +57,19 @@ def task_named(assignments: Sequence[str], recipe_file: str = "") -> str:
       recipe_file: recipe.json, which goes behind them all.
 
     Raises:
-      UserError: neither names one.
+      UserError: neither names one, or the recipe names a Python file, which
+        is run only where a flag names it.
     """
     name = ""
-    if recipe_file:
-        name = read_json_object(recipe_file).get("task", "")
-        check_kind("task", str, name, recipe_file)
     for assignment in assignments:
         key, _, value = assignment.partition("=")
         if key.strip() == "task":
             name = value.strip()
+    if not name and recipe_file:
+        name = read_json_object(recipe_file).get("task", "")
+        check_kind("task", str, name, recipe_file)
+        command_line.name_fields(["task"])
+        refuse_user_module("task", name, recipe_file)
     if not name:
         raise UserError(
             f"--task: give one of {', '.join(task_names())}, or the path of a "
@@ -95,9 +99,10 @@ def recipe_of(
         setting does not take.
     """
     command_line.name_fields(task.recipe_type.kinds())
+    source = f"--task={name}, --set"
     if recipe_file:
-        recipe = task.recipe_type.from_json(recipe_file)
-    else:
-        source = f"the defaults of {name}"
-        recipe = task.recipe_type.from_dict(task.defaults, source)
-    return recipe.override(assignments, f"--task={name}, --set")
+        return task.recipe_type.from_json(recipe_file, assignments, source)
+    recipe = task.recipe_type.from_dict(
+        task.defaults, f"the defaults of {name}"
+    )
+    return recipe.override(assignments, source)

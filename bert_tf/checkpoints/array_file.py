@@ -13,6 +13,7 @@ import safetensors.numpy
 
 from bert_tf.errors import UserError
 from bert_tf.files import written_beside
+from bert_tf.foreign_files import demand_regular
 from bert_tf.lazy_arrays import LazyArrays
 
 # The file format has more element types (float8, float4), which NumPy lacks.
@@ -25,6 +26,7 @@ _LONGEST_REASON = 150
 @contextmanager
 def _opened(path: str | pathlib.Path) -> Iterator[Any]:
     """The file, with the library's checks of its header as one line."""
+    demand_regular(path)
     try:
         with safetensors.safe_open(path, "numpy") as file:
             yield file

@@ -11,6 +11,7 @@ from bert_tf.checkpoints.layout import head_shapes
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
+from bert_tf.foreign_files import read_text, unusable
 from bert_tf.lazy_arrays import shapes_of_arrays
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_files import AddedToken
@@ -29,7 +30,11 @@ def read_labels(folder: pathlib.Path) -> tuple[str, ...] | None:
     if not path.exists():
         return None
     try:
-        labels = json.loads(path.read_text(encoding="utf-8"))
+        labels = json.loads(read_text(path))
+    except UserError:
+        raise
+    except OSError as error:
+        raise unusable(path, error) from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not valid JSON ({error}).") from None
     if not isinstance(labels, list) or not all(

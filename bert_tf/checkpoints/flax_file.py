@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.errors import UserError
+from bert_tf.foreign_files import demand_regular
 from bert_tf.lazy_arrays import LazyArrays
 
 _ARRAY = 1
@@ -120,6 +121,7 @@ def open_flax(path: pathlib.Path) -> LazyArrays:
     Raises:
       UserError: the file is missing, torn, or holds more than named arrays.
     """
+    demand_regular(path)
     if not path.is_file():
         raise UserError(f"{path}: no such file.")
     try:

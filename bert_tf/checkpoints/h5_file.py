@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 
 from bert_tf.errors import UserError
+from bert_tf.foreign_files import demand_regular
 from bert_tf.lazy_arrays import LazyArrays
+
+# Trained weights hardly get smaller when they are compressed.
+_MOST_UNPACKED = 100
 
 
 @contextmanager
@@ -16,6 +20,7 @@ def _opened(path: pathlib.Path) -> Iterator[Any]:
     """The file; what the library says of a damaged one becomes one line."""
     import h5py
 
+    demand_regular(path)
     if not path.is_file():
         raise UserError(f"{path}: no such file.")
     try:
@@ -37,9 +42,11 @@ def open_h5_arrays(path: pathlib.Path) -> LazyArrays:
     """
     import h5py
 
-    shapes = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    unpacked = 0
 
     def collect(name: str, found: Any) -> None:
+        nonlocal unpacked
         if not isinstance(found, h5py.Dataset):
             return
         if found.external or found.is_virtual:
@@ -48,10 +55,17 @@ def open_h5_arrays(path: pathlib.Path) -> LazyArrays:
                 "not followed."
             )
         shapes[name] = tuple(found.shape or ())
+        unpacked += found.nbytes
 
     with _opened(path) as file:
         # Goes along hard links alone, and to each object once.
         file.visititems(collect)
+    size = path.stat().st_size
+    if unpacked > _MOST_UNPACKED * size:
+        raise UserError(
+            f"{path}: unpacks from {size:,} bytes to {unpacked:,}, which no "
+            "weights do; the file is damaged or made to fill the memory."
+        )
 
     def read(name: str) -> np.ndarray:
         # Opened again each time: what was read is not kept in a cache.

@@ -30,12 +30,15 @@ from bert_tf.checkpoints.tensorflow_reader import (
     open_by_full_name,
 )
 from bert_tf.errors import UserError, first_few
+from bert_tf.foreign_files import demand_regular
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.recipe import read_json_object
 
 _LONGEST_REASON = 150
 WEIGHTS_FILE = "model.safetensors"
 _TORCH_FILE = "pytorch_model.bin"
+# From here on `weights_only` keeps its promise.
+_SAFE_TORCH = (2, 6)
 _TENSORFLOW_FILE = "tf_model.h5"
 _FLAX_FILE = "flax_model.msgpack"
 CONFIG_FILE = "config.json"
@@ -45,6 +48,7 @@ _KERAS_HUB_FILE = re.compile(r"(model(_\d+)?|task)\.weights\.h5")
 
 def open_torch(path: pathlib.Path) -> LazyArrays:
     """Opens a pytorch_model.bin; half precision comes out as float32."""
+    demand_regular(path)
     if not path.is_file():
         raise UserError(f"{path}: no such file.")
     try:
@@ -57,6 +61,12 @@ def open_torch(path: pathlib.Path) -> LazyArrays:
             f'.from_pretrained("{path.parent}").save_pretrained("converted"), '
             "or the class that its config.json names."
         ) from None
+    version = tuple(map(int, re.findall(r"\d+", torch.__version__)[:2]))
+    if version < _SAFE_TORCH:
+        raise UserError(
+            f"{path}: torch {torch.__version__} may run code that such a file "
+            "holds (CVE-2025-32434); update it with `pip install 'torch>=2.6'`."
+        )
     try:
         with warnings.catch_warnings():
             # Of what it takes to be unusual in a file, before it refuses it.

@@ -19,7 +19,7 @@ attributes that hold its parts, and those are the same in both encoders.
 
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bert_tf.checkpoints.checkpoint import Checkpoint
@@ -41,6 +41,7 @@ from bert_tf.checkpoints.tensorflow_reader import (
 )
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
+from bert_tf.foreign_files import read_text
 from bert_tf.lazy_arrays import LazyArrays
 
 PARAMS_FILE = "params.yaml"
@@ -80,16 +81,48 @@ _MASKED_LM_PARTS = {"embedding_table", "dense", "layer_norm", "bias"}
 _NEXT_SENTENCE = "next_sentence"
 
 
-def read_params(path: pathlib.Path) -> BertConfig:
-    """Reads the encoder's architecture out of a run's parameters."""
+# Far more than any run has.
+_MOST_PARAMETERS = 1_000_000
+
+
+def load_params(path: pathlib.Path) -> Any:
+    """The values of a params.yaml.
+
+    Raises:
+      UserError: it is no YAML, or its aliases stand for too many values.
+    """
     # Only this family's users need the package.
     import yaml
 
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        values = yaml.safe_load(read_text(path))
+        size = _expanded_size(values, {})
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path}: not valid YAML ({reason}).") from None
+    if size > _MOST_PARAMETERS:
+        raise UserError(
+            f"{path}: its aliases stand for {size:,} values, which no "
+            "parameters are."
+        )
+    return values
+
+
+def _expanded_size(value: Any, sizes: dict[int, int]) -> int:
+    """How many values there are where each alias is written out."""
+    if id(value) not in sizes:
+        parts: Iterable[Any] = ()
+        if isinstance(value, dict):
+            parts = value.values()
+        elif isinstance(value, list):
+            parts = value
+        sizes[id(value)] = 1 + sum(_expanded_size(p, sizes) for p in parts)
+    return sizes[id(value)]
+
+
+def read_params(path: pathlib.Path) -> BertConfig:
+    """Reads the encoder's architecture out of a run's parameters."""
+    values = load_params(path)
     model = _part(_part(values, "task", path), "model", path, "task.")
     encoder = _part(model, "encoder", path, "task.model.")
     kind = encoder.get("type")

@@ -16,6 +16,7 @@ from typing import Self
 import numpy as np
 
 from bert_tf.errors import UserError
+from bert_tf.foreign_files import demand_regular
 from bert_tf.lazy_arrays import LazyArrays
 
 # The key under which tf.train.Checkpoint keeps its graph of objects.
@@ -91,6 +92,7 @@ def find_prefix(folder: pathlib.Path, object_based: bool) -> pathlib.Path:
     ]
     names = ", ".join(prefix.name for prefix in prefixes)
     newest_file = folder / _NEWEST_FILE
+    demand_regular(newest_file)
     if newest_file.is_file():
         text = newest_file.read_text(encoding="utf-8", errors="replace")
         named = re.search(r'^model_checkpoint_path: "(.+)"$', text, re.M)
@@ -234,6 +236,7 @@ def _check_shards(prefix: pathlib.Path, expected: int) -> None:
     for path in sorted(prefix.parent.iterdir()):
         match = _SHARD.fullmatch(path.name)
         if match and match["prefix"] == prefix.name:
+            demand_regular(path)
             shards.setdefault(int(match["parts"]), []).append(path)
     whole = [paths for parts, paths in shards.items() if len(paths) == parts]
     if not whole:

@@ -15,6 +15,7 @@ import numpy as np
 
 from bert_tf.checkpoints import base_folder, open_arrays, recognise
 from bert_tf.checkpoints.h5_file import open_h5_arrays
+from bert_tf.checkpoints.model_garden import load_params
 from bert_tf.checkpoints.tensorflow_reader import (
     OBJECT_GRAPH,
     find_prefix,
@@ -474,10 +475,8 @@ def _model_garden_config(folder: pathlib.Path) -> dict[str, Any]:
     """What the computation depends on, from either file."""
     if (folder / "bert_config.json").exists():
         return read_json_object(folder / "bert_config.json")
-    import yaml
-
-    text = (folder / "params.yaml").read_text(encoding="utf-8")
-    encoder = yaml.safe_load(text)["task"]["model"]["encoder"]
+    params = load_params(folder / "params.yaml")
+    encoder = params["task"]["model"]["encoder"]
     values = encoder[encoder["type"]]
     return {
         "num_hidden_layers": values.get("num_layers", 12),

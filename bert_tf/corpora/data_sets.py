@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import json
 import pathlib
 from collections.abc import Iterator
 from typing import Any
@@ -10,13 +11,16 @@ from typing import Any
 from absl import logging
 
 from bert_tf.corpora.streams import Position, RawDocument
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, excerpt
+from bert_tf.recipe import read_json_object
 
 PREFIX = "tfds:"
 _DEFAULT_SPLIT = "train"
 # Where TensorFlow Datasets keeps what it has prepared.
 _SOURCE = "https://storage.googleapis.com/tfds-data/"
 _SECONDS_TO_ANSWER = 10
+# How features.json names a class, in its three versions.
+_CLASS_KEYS = ("pythonClassName", "python_class_name", "type")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +65,40 @@ def _cannot(path: str, error: Exception | str) -> UserError:
     )
 
 
+def _class_names(value: Any) -> Iterator[str]:
+    """The Python classes that a features.json names, at any depth."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _class_names(each)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            if key in _CLASS_KEYS and isinstance(each, str):
+                yield each
+            yield from _class_names(each)
+    # Files of early versions hold messages as text.
+    elif isinstance(value, str) and value.lstrip().startswith("{"):
+        with contextlib.suppress(ValueError):
+            yield from _class_names(json.loads(value))
+
+
+def _refuse_foreign_classes(folder: str, path: str) -> None:
+    """Refuses a folder whose features are classes of other packages.
+
+    TensorFlow Datasets imports the module of every class that features.json
+    names, which runs whatever that module is.
+    """
+    file = pathlib.Path(folder, "features.json")
+    if not file.exists():
+        return
+    for name in _class_names(read_json_object(file)):
+        if not name.startswith("tensorflow_datasets."):
+            raise UserError(
+                f"`inputs`={path}: {file} names the Python class "
+                f"{excerpt(name)}, which is not imported because a file names "
+                "it; write the texts to JSON lines and give that file."
+            )
+
+
 @functools.cache
 def _builder(name: str, path: str) -> Any:
     """The builder of a data set that is on this machine, prepared."""
@@ -70,6 +108,7 @@ def _builder(name: str, path: str) -> Any:
     try:
         with quiet():
             if pathlib.Path(name).is_dir():
+                _refuse_foreign_classes(name, path)
                 return tfds.builder_from_directory(name)
             builder = tfds.builder(name, try_gcs=False)
             if not builder.is_prepared():
@@ -79,6 +118,8 @@ def _builder(name: str, path: str) -> Any:
             return builder
     except requests.RequestException:
         raise _cannot(path, f"{_SOURCE} does not answer") from None
+    except UserError:
+        raise
     # Each library below it has errors of its own.
     except Exception as error:
         raise _cannot(path, error) from None

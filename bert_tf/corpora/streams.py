@@ -13,6 +13,7 @@ from typing import BinaryIO, Protocol, Self
 
 from bert_tf.errors import UserError
 from bert_tf.files import decode_line, refuse_carriage_return
+from bert_tf.foreign_files import BoundedLines, GzipReader
 
 _READ_BYTES = 1 << 18
 # A document of more text than this is cut, so that memory stays bounded.
@@ -96,6 +97,14 @@ class _Bz2Reader(io.RawIOBase):
                 return len(text)
 
 
+class _Bz2Buffer(BoundedLines, io.BufferedReader):
+    """The lines of a .bz2 file."""
+
+    def __init__(self, path: pathlib.Path, stream: _Bz2Reader) -> None:
+        self.path = path
+        super().__init__(stream, _READ_BYTES)
+
+
 class ByteStream:
     """A file's text as bytes, opened at a place."""
 
@@ -106,14 +115,14 @@ class ByteStream:
         self._bz2: _Bz2Reader | None = None
         if path.name.endswith(".bz2"):
             self._bz2 = _Bz2Reader(path, start)
-            self._file = io.BufferedReader(self._bz2, _READ_BYTES)
+            self._file = _Bz2Buffer(path, self._bz2)
             self._disk = self._bz2.disk
             size = start.offset - start.stream_offset
             while size and (data := self._file.read(min(size, _READ_BYTES))):
                 size -= len(data)
         elif path.name.endswith(".gz"):
             self._disk = open(path, "rb")
-            self._file = gzip.GzipFile(fileobj=self._disk)
+            self._file = GzipReader(path, self._disk)
             with self._translate_damage():
                 self._file.seek(start.offset)
         else:

@@ -17,6 +17,7 @@ from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.finetuning.task import Task, TaskConfig
 from bert_tf.finetuning.task_model import TaskModel
+from bert_tf.foreign_files import demand_regular
 from bert_tf.recipe import check_kind, read_json_object
 from bert_tf.text.packing import Tokenizer
 from bert_tf.text.tokenizer import BertTokenizer
@@ -60,6 +61,7 @@ def save_model(
 
 def _read_task_file(folder: str | os.PathLike) -> dict[str, Any] | None:
     path = pathlib.Path(folder) / TASK_FILE
+    demand_regular(path)
     if not path.is_file():
         return None
     values = read_json_object(path)

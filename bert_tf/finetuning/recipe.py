@@ -47,7 +47,11 @@ FEATURES = (
 class FinetuningRecipe(TeacherSettings, TrainingRecipe):
     """What defines a fine-tuning run; recipe.json repeats it."""
 
-    task: str = setting("", "a name in tasks/, or the path of a task file")
+    task: str = setting(
+        "",
+        "a name in tasks/, or the path of a task file",
+        may_be_code=True,
+    )
     data_dir: str = setting(
         "", "folder of the task's files; empty takes TensorFlow Datasets"
     )

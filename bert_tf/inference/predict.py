@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import gzip
 import hashlib
 import io
 import itertools
@@ -18,6 +17,7 @@ from typing import IO, Any, BinaryIO, Self
 
 from bert_tf.errors import UserError
 from bert_tf.files import lock_now, sync, write_text
+from bert_tf.foreign_files import GzipReader
 from bert_tf.inference.load import LoadedModel, Refusal, load
 from bert_tf.inference.rows import (
     STANDARD_STREAM,
@@ -165,7 +165,7 @@ class _Source:
             self.size = os.fstat(self._file.fileno()).st_size
             self.lines = self._file
             if self.path.endswith(".gz"):
-                self.lines = gzip.GzipFile(fileobj=self._file)
+                self.lines = GzipReader(self.path, self._file)
         self._counted = 0
         return self
 

@@ -15,7 +15,7 @@ from bert_tf.checkpoints import (
 )
 from bert_tf.distiller import soft_target_loss
 from bert_tf.errors import UserError, did_you_mean
-from bert_tf.user_modules import run_user_module
+from bert_tf.user_modules import is_user_module, run_user_module
 
 if TYPE_CHECKING:
     from bert_tf.training.step import Objective
@@ -348,11 +348,6 @@ OBJECTIVES: Mapping[str, LanguageModeling] = {
 }
 
 
-def is_file(name: str) -> bool:
-    """Whether `objective` names a file of the user's own."""
-    return name.endswith(".py") or "/" in name
-
-
 def load_objective(name: str) -> "Objective":
     """The objective that a recipe names.
 
@@ -369,7 +364,7 @@ def load_objective(name: str) -> "Objective":
         f"one of {', '.join(OBJECTIVES)}, or a Python file that defines "
         f"{_NAME_IN_FILE}"
     )
-    if not is_file(name):
+    if not is_user_module(name):
         if name in OBJECTIVES:
             return OBJECTIVES[name]
         hint = did_you_mean(name, OBJECTIVES)

@@ -37,6 +37,7 @@ class PretrainingRecipe(TeacherSettings, TrainingRecipe):
         "what is learnt: masked_lm_next_sentence, masked_lm, left_to_right, "
         "replaced_tokens (of an ELECTRA), or the path of your own Python file "
         "that defines OBJECTIVE",
+        may_be_code=True,
     )
     generator_size: float = setting(
         0.25,

@@ -10,7 +10,7 @@ import numpy as np
 from bert_tf.checkpoints import MASKED_LM, NEXT_SENTENCE, Checkpoint
 from bert_tf.config import BertConfig, ElectraConfig
 from bert_tf.errors import UserError
-from bert_tf.pretraining.objective import ObjectiveTraits, is_file
+from bert_tf.pretraining.objective import ObjectiveTraits
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.progress import log
 from bert_tf.records.folder import RecordFolder
@@ -23,6 +23,7 @@ from bert_tf.text.tokenizer_config import (
 from bert_tf.text.tokenizer_files import vocabulary_of_file
 from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 from bert_tf.training.run_folder import digest
+from bert_tf.user_modules import is_user_module
 
 _HOW_TO_FIT = "; tools.convert_checkpoint --vocab_file fits a model to it"
 
@@ -270,7 +271,7 @@ def fingerprint(
         "architecture": digest(config.to_dict()),
         "records": digest([records, recipes]),
     }
-    if is_file(objective):
+    if is_user_module(objective):
         content = pathlib.Path(objective).read_bytes()
         found["objective file"] = hashlib.sha256(content).hexdigest()
     sets = {"set of frozen weights": frozen, "teacher": teacher}

@@ -20,6 +20,7 @@ import google_crc32c
 import numpy as np
 
 from bert_tf.errors import UserError
+from bert_tf.foreign_files import demand_regular
 
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
@@ -274,6 +275,7 @@ def read_records(path: str | pathlib.Path) -> Iterator[bytes]:
     Raises:
       UserError: the file is truncated or damaged.
     """
+    demand_regular(path)
     with open(path, "rb", buffering=1 << 20) as file:
         for number, length in _record_lengths(file, path):
             record = file.read(length)
@@ -292,6 +294,7 @@ def count_records(path: str | pathlib.Path) -> int:
       UserError: the file is truncated, or is no TFRecord file.
     """
     count = 0
+    demand_regular(path)
     size = pathlib.Path(path).stat().st_size
     with open(path, "rb") as file:
         for count, length in _record_lengths(file, path):  # noqa: B007

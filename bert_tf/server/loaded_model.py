@@ -12,6 +12,8 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
+from bert_tf.errors import UserError
+from bert_tf.foreign_files import demand_regular
 from bert_tf.processes import give_memory_back
 from bert_tf.server.status import invalid
 
@@ -149,6 +151,12 @@ class LoadedModel:
     ) -> None:
         if not (folder / "saved_model.pb").is_file():
             raise LoadError(f"{folder} has no file saved_model.pb")
+        # The loader would wait for a pipe without end.
+        for path in folder.rglob("*"):
+            try:
+                demand_regular(path)
+            except UserError as error:
+                raise LoadError(str(error)) from None
         graph = tf.Graph()
         self._session = tf.compat.v1.Session(graph=graph, config=session)
         try:

@@ -15,6 +15,7 @@ import yaml
 
 from bert_tf.extras import require_extra
 from bert_tf.files import write_text
+from bert_tf.foreign_files import read_bytes
 from bert_tf.sources import HUGGING_FACE
 
 CARD_FILE = "README.md"
@@ -99,7 +100,7 @@ class ModelCard:
           UserError: a library is not installed.
         """
         path = folder / CARD_FILE
-        if path.exists() and _GENERATED.encode() not in path.read_bytes():
+        if path.exists() and _GENERATED.encode() not in read_bytes(path):
             return path
         name = _valid(folder.resolve().name)
         metadata = yaml.safe_dump(

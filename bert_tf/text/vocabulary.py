@@ -14,6 +14,7 @@ import numpy as np
 
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
+from bert_tf.foreign_files import read_bytes
 
 VOCABULARY_FILE = "vocab.txt"
 CONTINUATION = "##"
@@ -123,7 +124,7 @@ def read_tokens(path: str | os.PathLike) -> list[str]:
     """
     path = pathlib.Path(path)
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except FileNotFoundError:
         raise UserError(f"{path}: no such vocabulary file.") from None
     except IsADirectoryError:

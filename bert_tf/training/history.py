@@ -12,6 +12,7 @@ import numpy as np
 from bert_tf.errors import UserError
 from bert_tf.extras import require_extra
 from bert_tf.files import write_text, written_beside
+from bert_tf.foreign_files import demand_regular
 from bert_tf.progress import log
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class History:
         self.path = pathlib.Path(path)
         self.rows: list[dict[str, float]] = []
         if self.path.exists():
+            demand_regular(self.path)
             lines = self.path.read_text(encoding="utf-8").split("\n")
             # A kill can tear the last line; everything before is whole.
             rows = [json.loads(line) for line in lines[:-1] if line]

@@ -21,6 +21,7 @@ import numpy as np
 from bert_tf.checkpoints import read_arrays, write_arrays
 from bert_tf.errors import UserError
 from bert_tf.files import sync, written_beside
+from bert_tf.foreign_files import demand_regular, read_text
 from bert_tf.training.best_weights import BestWeights, split_off_best
 from bert_tf.training.step import TrainingStep
 from bert_tf.training.strategies import cluster_of, gather_numbers
@@ -40,6 +41,7 @@ class TrainingState:
 
 def _checksum(path: pathlib.Path) -> int:
     digest = 0
+    demand_regular(path)
     with open(path, "rb") as file:
         while chunk := file.read(_CHUNK):
             digest = google_crc32c.extend(digest, chunk)
@@ -97,7 +99,7 @@ def save_state(
 def load_state(path: pathlib.Path) -> TrainingState:
     """Reads the state in one folder; a damaged one is a `UserError`."""
     try:
-        facts = json.loads((path / _FACTS).read_text(encoding="utf-8"))
+        facts = json.loads(read_text(path / _FACTS))
         if _checksum(path / _ARRAYS) != facts["crc32c"]:
             raise UserError(f"{path / _ARRAYS}: checksum does not match")
         return TrainingState(

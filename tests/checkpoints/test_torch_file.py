@@ -179,6 +179,10 @@ def test_the_restricted_reader_is_the_one_that_is_used(tmp_path, monkeypatch):
     stub.load, stub.Tensor, stub.float32 = load, _Tensor, np.float32
     monkeypatch.setitem(sys.modules, "torch", stub)
     path.write_bytes(b"anything")
+    stub.__version__ = "2.5.1+cpu"
+    with pytest.raises(UserError, match=r"torch 2\.5\.1\+cpu may run code"):
+        open_torch(path)
+    stub.__version__ = "2.13.0a0"
     with pytest.raises(UserError, match=r"damaged.*\(first line\)\.$"):
         open_torch(path)
     with zipfile.ZipFile(path, "w") as file:

@@ -281,6 +281,8 @@ def test_an_objective_of_ones_own(recipe, tmp_path, capsys, monkeypatch):
     done = commands.run(
         "tools.run_pretraining",
         f"--recipe={tmp_path / 'recipe.json'}",
+        # A recipe alone runs no file.
+        f"--set=objective={own}",
         f"--output_dir={tmp_path / 'run'}",
     )
     assert done.returncode == 0, done.stderr

@@ -26,6 +26,7 @@ from bert_tf.finetuning.report.statistics import (
 )
 from bert_tf.finetuning.report.text_classification import text_statistics
 from bert_tf.finetuning.report.token_classification import tag_statistics
+from bert_tf.foreign_files import demand_regular
 from bert_tf.recipe import read_json_object
 from bert_tf.training.history import finite_values
 
@@ -151,6 +152,7 @@ def make_report(output_dir: str | pathlib.Path) -> pathlib.Path:
 
 def _read_lines(path: pathlib.Path) -> list[dict[str, Any]]:
     """The objects of a file of JSON lines."""
+    demand_regular(path)
     try:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:

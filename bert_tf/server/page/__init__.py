@@ -6,6 +6,7 @@ import pathlib
 
 from aiohttp import web
 
+from bert_tf.foreign_files import read_text
 from bert_tf.server.versions import Models
 
 _FOLDER = pathlib.Path(__file__).parent
@@ -80,7 +81,7 @@ def add_routes(application: web.Application, models: Models) -> None:
 def _read(folder: pathlib.Path) -> dict:
     """The description in a folder, which another program may have written."""
     try:
-        found = json.loads((folder / _MODEL_FILE).read_text(encoding="utf-8"))
+        found = json.loads(read_text(folder / _MODEL_FILE))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
