@@ -99,7 +99,7 @@ class Reference:
     def _target(self, question, words, places, pieces, first_piece):
         if not question.answers:
             return None
-        text, start = question.answers[0]
+        text, start, _ = question.answers[0]
         first = first_piece[places[start]]
         last = first_piece[places[start + len(text) - 1] + 1] - 1
         own = self.pieces(text)
