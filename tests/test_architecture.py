@@ -39,6 +39,7 @@ LEVELS = {
 FINETUNING = {
     "rows": 0,
     "recipe": 0,
+    "usage_options": 0,
     "data": 1,
     "batches": 1,
     "task_model": 1,
@@ -54,6 +55,7 @@ FINETUNING = {
     "evaluation": 4,
     "report": 5,
     "setup": 5,
+    "usage": 5,
     "card": 6,
     "results": 6,
     "pruning": 7,

@@ -10,9 +10,13 @@ layer and head too.
 from absl import flags
 
 from . import command_line
+from .usage_flags import UsageFlags
 
 _MODEL = flags.DEFINE_string(
-    "model", None, "A folder that tools.run_finetuning left."
+    "model",
+    None,
+    "A folder that tools.run_finetuning left, or a fine-tuned model of any "
+    "family: a folder or hf://organisation/name.",
 )
 _TEXT = flags.DEFINE_string("text", None, "The text.")
 _TEXT_B = flags.DEFINE_string("text_b", None, "The second text of a pair.")
@@ -44,6 +48,7 @@ _STEPS = flags.DEFINE_integer(
     "Steps of integrated gradients; if none, as many as bring the error of "
     "the sum below 1 %.",
 )
+_USAGE = UsageFlags()
 _OUTPUT = flags.DEFINE_string(
     "output", None, "A page (.html) or all numbers (.json)."
 )
@@ -57,7 +62,8 @@ def main() -> None:
     command_line.name_arguments({"folder": "--model"})
     if _OUTPUT.value is not None:
         check_output(_OUTPUT.value)
-    explanation = load(command_line.required(_MODEL)).explain(
+    model = load(command_line.required(_MODEL), **_USAGE.options().to_dict())
+    explanation = model.explain(
         _TEXT.value,
         _TEXT_B.value,
         question=_QUESTION.value,

@@ -18,12 +18,13 @@ from bert_tf.serving.fresh_process import FreshProcess
 
 from . import command_line
 from .task_files import load_task, recipe_of, task_named
+from .usage_flags import UsageFlags
 
 _MODEL = flags.DEFINE_string(
     "model",
     None,
-    "A folder that tools.run_finetuning left, or a pre-trained model: a "
-    "folder of any family.",
+    "A folder that tools.run_finetuning left, or a fine-tuned or pre-trained "
+    "model: a folder of any family.",
 )
 _BESIDE = flags.DEFINE_list(
     "beside",
@@ -74,6 +75,7 @@ _SET = flags.DEFINE_multi_string(
     "key=value for a field of the training's recipe, such as data_dir, where "
     "the data are elsewhere now; may be repeated.",
 )
+_USAGE = UsageFlags()
 _FOR_INT8 = _MAX_SCORE_DROP, _SET
 
 
@@ -112,10 +114,16 @@ def _export_version(fresh: FreshProcess) -> None:
         _refuse((_PRECISION,), "--quantize=bfloat16 says it; leave it out.")
         precision = "mixed_bfloat16"
     folder = pathlib.Path(local_folder(command_line.required(_MODEL)))
+    options = _USAGE.options()
     if _BESIDE.value:
+        for name, value in options.given.items():
+            raise UserError(
+                f"`{name}`={value}: is for a model alone; leave it out, or "
+                "--beside."
+            )
         served = served_adapters(folder, _BESIDE.value, precision)
     else:
-        served = served_model(folder, precision)
+        served = served_model(folder, precision, options=options)
     recipe = folder / "recipe.json"
     written = write_saved_model(
         served,
@@ -165,7 +173,11 @@ def _export_file() -> None:
         recipe = recipe_of(task, name, _SET.value, str(recipe_file))
         int8 = Quantization(task, recipe, _MAX_SCORE_DROP.value)
     path = export_file(
-        folder, command_line.required(_OUTPUT_DIR), _FORMAT.value, int8
+        folder,
+        command_line.required(_OUTPUT_DIR),
+        _FORMAT.value,
+        int8,
+        _USAGE.options(),
     )
     print(
         f"{path}: {path.stat().st_size / 1e6:,.1f} MB, "

@@ -17,12 +17,14 @@ from bert_tf.inference.rows import PredictSettings
 
 from . import command_line
 from .recipe_flags import define_fields
+from .usage_flags import UsageFlags
 
 _MODEL = flags.DEFINE_string(
     "model",
     None,
-    "A folder that tools.run_finetuning left, or a pre-trained model: a "
-    "folder of any family, hf://organisation/name or keras_hub://preset.",
+    "A folder that tools.run_finetuning left, or a fine-tuned or pre-trained "
+    "model: a folder of any family, hf://organisation/name or "
+    "keras_hub://preset.",
 )
 _INPUT = flags.DEFINE_string(
     "input",
@@ -36,6 +38,7 @@ _OUTPUT = flags.DEFINE_string(
     "File to write, .jsonl or .csv; - is JSON lines on standard output.",
 )
 _SETTINGS = define_fields(PredictSettings)
+_USAGE = UsageFlags()
 
 
 def main() -> None:
@@ -51,6 +54,7 @@ def main() -> None:
         command_line.required(_INPUT),
         command_line.required(_OUTPUT),
         PredictSettings(**{n: f.value for n, f in _SETTINGS.items()}),
+        _USAGE.options(),
     )
     # Standard output may be the answers' place.
     log(summary)

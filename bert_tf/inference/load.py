@@ -14,6 +14,7 @@ from bert_tf.checkpoints import POOLER, load_checkpoint
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError, excerpt
 from bert_tf.extraction.extractor import POOLED, Extractor, Settings
+from bert_tf.finetuning.usage_options import UsageOptions
 from bert_tf.inference.explain import (
     INTEGRATED_GRADIENTS,
     check_settings,
@@ -374,6 +375,11 @@ def load(
     batch_size: int = 32,
     precision: str = "float32",
     device: str | None = None,
+    *,
+    task: str | None = None,
+    labels: Sequence[str] | None = None,
+    max_seq_length: int | None = None,
+    threshold: float | None = None,
 ) -> LoadedModel:
     """Loads a model of any kind, to ask it in Python.
 
@@ -383,20 +389,40 @@ def load(
         model = bert_tf.load("out/sst2")
         model("A lovely film.")["label"]
 
+    A fine-tuned model of transformers, or a head in Google's or Model Garden's
+    layout, is used as its folder states: the names of its labels, problem_type
+    and the longest input. What a folder does not state are arguments:
+
+        model = bert_tf.load("hub/nli", task="text_pair_classification")
+        model("A man sleeps.", "A man is awake.")["label"]
+
     Args:
-      folder: what tools.run_finetuning left, or a pre-trained model: a folder
-        of any family, hf://organisation/name or keras_hub://preset.
+      folder: what tools.run_finetuning left, or a fine-tuned or pre-trained
+        model: a folder of any family, hf://organisation/name or
+        keras_hub://preset.
       batch_size: rows that are computed together.
       precision: float32, mixed_bfloat16 or mixed_float16.
       device: where to compute: cpu, gpu, or gpu:1 for the second; None is
         TensorFlow's choice, a GPU if there is one.
+      task: what a sequence classifier is used for, where its folder has no
+        task.json: text_classification, text_multi_label_classification or
+        text_regression, or the same with text_pair in place of text, for pairs
+        of texts. Of other models the task that they have anyway, and
+        embeddings in place of fill_mask.
+      labels: names of the outputs in their order, where the folder has none.
+      max_seq_length: the longest row in tokens; longer texts are truncated, or
+        read through windows where the model's task allows it.
+      threshold: of several labels a text, the probability above which a label
+        holds; of questions, by how much having no answer must score above the
+        best answer, which is given otherwise.
 
     Returns:
       The model.
 
     Raises:
-      UserError: the folder holds no model that answers to texts, or an
-        argument is none.
+      UserError: the folder holds no model that answers to texts; an argument
+        has a wrong value, does not apply to the model or contradicts its
+        task.json.
     """
     if not isinstance(batch_size, int) or batch_size < 1:
         raise UserError(
@@ -407,9 +433,10 @@ def load(
             f"`precision`={precision}: unknown; it takes one of "
             f"{', '.join(PRECISIONS)}."
         )
+    options = UsageOptions(task, labels, max_seq_length, threshold)
     path, place = local_folder(folder), _device(device)
     with tf.device(place):
-        served = served_model(path, precision)
+        served = served_model(path, precision, options=options)
     return LoadedModel(served, path, batch_size, place)
 
 

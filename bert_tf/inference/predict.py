@@ -17,6 +17,7 @@ from typing import IO, Any, BinaryIO, Self
 
 from bert_tf.errors import UserError
 from bert_tf.files import lock_now, sync, write_text
+from bert_tf.finetuning.usage_options import NO_OPTIONS, UsageOptions
 from bert_tf.foreign_files import GzipReader
 from bert_tf.inference.load import LoadedModel, Refusal, load
 from bert_tf.inference.rows import (
@@ -41,6 +42,7 @@ def predict_file(
     input: str | os.PathLike,
     output: str | os.PathLike,
     settings: PredictSettings | None = None,
+    options: UsageOptions = NO_OPTIONS,
 ) -> str:
     """Writes a model's answers to the rows of a file, in their order.
 
@@ -58,6 +60,7 @@ def predict_file(
         begins on), what was asked and the answer; see `LoadedModel.__call__`.
         In CSV each label's probability has a column, and lists are JSON.
       settings: how to read the input, and what computes.
+      options: how the model is used, where its folder does not state it.
 
     Returns:
       A line on how many rows were answered.
@@ -81,6 +84,7 @@ def predict_file(
             settings.batch_size,
             settings.precision,
             settings.device or None,
+            **options.to_dict(),
         )
         columns = Columns.of_model(
             loaded.served.columns,

@@ -18,6 +18,7 @@ from bert_tf.files import new_folder, write_text
 from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.rows import Outputs
 from bert_tf.finetuning.task import TaskTemplate
+from bert_tf.finetuning.usage_options import NO_OPTIONS, UsageOptions
 from bert_tf.runtimes.forward import check_model
 from bert_tf.runtimes.measurement import Comparison, DevSplit, check_drop
 from bert_tf.runtimes.tokenizer_json import write_tokenizer
@@ -53,6 +54,7 @@ def export_file(
     output_dir: str | os.PathLike,
     file_format: str,
     int8: Quantization | None = None,
+    options: UsageOptions = NO_OPTIONS,
 ) -> pathlib.Path:
     """Writes a model folder as a file that takes token ids.
 
@@ -62,11 +64,13 @@ def export_file(
     numbers of the Keras model before the folder appears.
 
     Args:
-      folder: what tools.run_finetuning left, or a pre-trained model.
+      folder: what tools.run_finetuning left, or a fine-tuned or pre-trained
+        model of any family.
       output_dir: the new folder.
       file_format: of FILE_FORMATS.
       int8: to quantize it if its score on the task's dev split allows that;
         both scores and times are printed.
+      options: how the model is used, where its folder does not state it.
 
     Returns:
       The path of the file.
@@ -83,7 +87,7 @@ def export_file(
     module = _module(file_format)
     checkpoint = load_checkpoint(folder)
     check_model(checkpoint.config, f"`folder`={folder}")
-    served = served_model(folder)
+    served = served_model(folder, options=options)
     length = served.max_seq_length
     weights = checkpoint.config, checkpoint.arrays, length
     if int8 is not None:

@@ -6,29 +6,23 @@ from typing import Any
 
 import keras
 
-from bert_tf.checkpoints import (
-    CLASSIFIER,
-    MASKED_LM,
-    MULTIPLE_CHOICE,
-    SPAN,
-    TASK_HEADS,
-    TOKEN_CLASSIFIER,
-    Checkpoint,
-    load_checkpoint,
-)
+from bert_tf.checkpoints import MASKED_LM, Checkpoint, load_checkpoint
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
-from bert_tf.finetuning.model_folder import (
-    TASK_FILE,
-    read_config_as,
-    task_of,
-)
+from bert_tf.finetuning.model_folder import task_of
 from bert_tf.finetuning.multiple_choice.task import MultipleChoiceConfig
 from bert_tf.finetuning.question_answering.task import QuestionAnsweringConfig
 from bert_tf.finetuning.results import RESULTS_FILE
+from bert_tf.finetuning.task import TaskConfig
 from bert_tf.finetuning.text_classification.task import TextClassificationConfig
 from bert_tf.finetuning.token_classification.task import (
     TokenClassificationConfig,
+)
+from bert_tf.finetuning.usage import usage_of
+from bert_tf.finetuning.usage_options import (
+    EMBEDDINGS,
+    NO_OPTIONS,
+    UsageOptions,
 )
 from bert_tf.models import (
     bert_classifier,
@@ -50,21 +44,24 @@ from bert_tf.text.tokenizer import BertTokenizer
 
 
 def served_model(
-    folder: str | os.PathLike, precision: str = "float32", merge: bool = True
+    folder: str | os.PathLike,
+    precision: str = "float32",
+    merge: bool = True,
+    options: UsageOptions = NO_OPTIONS,
 ) -> TextModel:
     """Opens a model folder as a model that takes text.
 
     Args:
-      folder: what tools.run_finetuning left, or a pre-trained model of any
-        family.
+      folder: what tools.run_finetuning left, a fine-tuned model of another
+        program, or a pre-trained model of any family.
       precision: a Keras dtype policy. The encoder's weights are held in the
         dtype that it computes in.
       merge: see `load_checkpoint`.
+      options: how the model is used, where its folder does not state it.
 
     Raises:
-      UserError: the folder is no model, has no vocabulary, asks for
-        rules that `BertTokenizer` does not follow, or has a head without the
-        task.json that says how to use it.
+      UserError: the folder is no model, has no vocabulary, or asks for rules
+        that `BertTokenizer` does not follow; or see `usage_of`.
     """
     checkpoint = load_checkpoint(folder, merge)
     if checkpoint.vocabulary is None:
@@ -73,50 +70,33 @@ def served_model(
             "it was trained with into the folder."
         )
     tokenizer = BertTokenizer.from_checkpoint(folder)
-    heads = [head for head in checkpoint.heads if head in TASK_HEADS]
-    if len(heads) > 1:
-        raise UserError(
-            f"`folder`={folder}: has the heads {', '.join(heads)}; it takes a "
-            "model of one task."
-        )
-    if not heads and task_of(folder) is not None:
-        raise UserError(
-            f"`folder`={folder}: was fine-tuned for {task_of(folder)}, whose "
-            "model has no head on the encoder (a tagger on its features, for "
-            "example) and cannot be served; fine-tune the encoder itself."
-        )
+    config = usage_of(folder, checkpoint, options, tokenizer)
     dtype = keras.dtype_policies.get(precision).compute_dtype
-    if not heads:
+    if config is None:
         fills_masks = (
-            MASKED_LM in checkpoint.heads and not checkpoint.config.causal
+            MASKED_LM in checkpoint.heads
+            and not checkpoint.config.causal
+            and options.task != EMBEDDINGS
         )
         kind = encoder_class(checkpoint.config)
         model = (BertPretrainer if fills_masks else kind)(
             checkpoint.config, dtype=dtype
         )
         restore(model, checkpoint)
-        return PretrainedModel(model, tokenizer)
-    if not pathlib.Path(folder, TASK_FILE).is_file():
-        raise UserError(
-            f"`folder`={folder}: its {heads[0]} has no {TASK_FILE}, which says "
-            "how it is used; fine-tune with tools.run_finetuning "
-            f"--init_from={folder} and num_train_epochs as small as you "
-            "like, or export from Python with bert_tf.serving."
-        )
-    return _fine_tuned(heads[0], folder, checkpoint, tokenizer, dtype)
+        length = options.max_seq_length or checkpoint.max_seq_length
+        return PretrainedModel(model, tokenizer, length)
+    return _fine_tuned(config, checkpoint, tokenizer, dtype)
 
 
 def _fine_tuned(
-    head: str,
-    folder: str | os.PathLike,
+    config: TaskConfig,
     checkpoint: Checkpoint,
     tokenizer: Tokenizer,
     dtype: str,
 ) -> TextModel:
-    """A model with a head, used as its task.json says."""
+    """A model with a head, used as its config states."""
     encoder = encoder_class(checkpoint.config)(checkpoint.config, dtype=dtype)
-    if head == CLASSIFIER:
-        config = read_config_as(folder, TextClassificationConfig)
+    if isinstance(config, TextClassificationConfig):
         model = bert_classifier(encoder, config.num_outputs, unpadded=True)
         restore(model, checkpoint)
         multi_label = config.label_kind == "multi_label"
@@ -131,8 +111,7 @@ def _fine_tuned(
             threshold=config.threshold if multi_label else None,
             separator=config.label_separator,
         )
-    if head == SPAN:
-        config = read_config_as(folder, QuestionAnsweringConfig)
+    if isinstance(config, QuestionAnsweringConfig):
         model = bert_span_labeler(encoder, unpadded=True)
         restore(model, checkpoint)
         return SpanModel(
@@ -145,8 +124,7 @@ def _fine_tuned(
             config.n_best_size,
             config.null_threshold if config.with_null else None,
         )
-    if head == TOKEN_CLASSIFIER:
-        config = read_config_as(folder, TokenClassificationConfig)
+    if isinstance(config, TokenClassificationConfig):
         model = bert_token_classifier(
             encoder, len(config.labels), unpadded=True
         )
@@ -156,8 +134,7 @@ def _fine_tuned(
         return TagModel(
             model, tokenizer, config.labels, config.max_seq_length, stride
         )
-    assert head == MULTIPLE_CHOICE
-    config = read_config_as(folder, MultipleChoiceConfig)
+    assert isinstance(config, MultipleChoiceConfig)
     model = bert_multiple_choice(encoder, unpadded=True)
     restore(model, checkpoint)
     return ChoiceModel(

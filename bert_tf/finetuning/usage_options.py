@@ -1,0 +1,110 @@
+"""What a caller states of how a model is used; see `usage.py`.
+
+No NumPy here: a command that shows its help needs none.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from bert_tf.errors import UserError, did_you_mean, excerpt
+
+# What a sequence classifier may be used for: the kind of its answers and the
+# number of texts of a row, as task.json has them.
+OF_CLASSIFIERS = {
+    "text_classification": ("classes", 1),
+    "text_pair_classification": ("classes", 2),
+    "text_multi_label_classification": ("multi_label", 1),
+    "text_pair_multi_label_classification": ("multi_label", 2),
+    "text_regression": ("regression", 1),
+    "text_pair_regression": ("regression", 2),
+}
+TOKEN_CLASSIFICATION = "token_classification"
+QUESTION_ANSWERING = "question_answering"
+CHOICE_TASK = "multiple_choice"
+FILL_MASK, EMBEDDINGS = "fill_mask", "embeddings"
+TASKS = (
+    *OF_CLASSIFIERS,
+    TOKEN_CLASSIFICATION,
+    QUESTION_ANSWERING,
+    CHOICE_TASK,
+    FILL_MASK,
+    EMBEDDINGS,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class UsageOptions:
+    """What a caller states of a model that its folder does not.
+
+    Attributes:
+      task: one of `TASKS`, written with underscores, hyphens or blanks; None
+        is what the head is for, on single texts.
+      labels: the names of the outputs in their order; None takes the folder's.
+      max_seq_length: the longest row in tokens, special ones included; None
+        takes the folder's.
+      threshold: of several labels a text, the probability above which a label
+        holds; of questions, by how much having no answer must score above the
+        best answer. None is a half, and that every question has an answer.
+
+    Raises:
+      UserError: a value of a wrong type or out of range.
+    """
+
+    task: str | None = None
+    labels: Sequence[str] | None = None
+    max_seq_length: int | None = None
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.task is not None:
+            name = str(self.task).strip().lower()
+            name = name.replace("-", "_").replace(" ", "_")
+            if name not in TASKS:
+                hint = did_you_mean(name, TASKS)
+                raise UserError(
+                    f"`task`={self.task}: unknown.{hint} It takes one of "
+                    f"{', '.join(TASKS)}."
+                )
+            object.__setattr__(self, "task", name)
+        if self.labels is not None:
+            labels = self.labels
+            listed = isinstance(labels, list | tuple) and bool(labels)
+            if not listed or not all(isinstance(x, str) and x for x in labels):
+                raise UserError(
+                    f"`labels`={excerpt(labels)}: give a list of names, one "
+                    "for each output of the model."
+                )
+            if len(set(labels)) < len(labels):
+                raise UserError(
+                    f"`labels`={excerpt(labels)}: a name occurs twice."
+                )
+            object.__setattr__(self, "labels", tuple(labels))
+        length = self.max_seq_length
+        if length is not None and (
+            not isinstance(length, int) or isinstance(length, bool)
+        ):
+            raise UserError(
+                f"`max_seq_length`={excerpt(length)}: give a whole number."
+            )
+        threshold = self.threshold
+        if threshold is not None and (
+            not isinstance(threshold, int | float)
+            or isinstance(threshold, bool)
+            or not math.isfinite(threshold)
+        ):
+            raise UserError(f"`threshold`={excerpt(threshold)}: give a number.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The options by name, None where one is not given."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that are given, by name."""
+        values = self.to_dict().items()
+        return {name: value for name, value in values if value is not None}
+
+
+NO_OPTIONS = UsageOptions()
