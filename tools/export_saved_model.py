@@ -116,10 +116,10 @@ def _export_version(fresh: FreshProcess) -> None:
     folder = pathlib.Path(local_folder(command_line.required(_MODEL)))
     options = _USAGE.options()
     if _BESIDE.value:
-        for name, value in options.given.items():
+        for name in options.given:
             raise UserError(
-                f"`{name}`={value}: is for a model alone; leave it out, or "
-                "--beside."
+                f"{options.shown(name)}: is for a model alone; leave it out, "
+                "or --beside."
             )
         served = served_adapters(folder, _BESIDE.value, precision)
     else:

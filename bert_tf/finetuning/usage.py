@@ -153,7 +153,7 @@ def _check_pretrained(
     for name in ("labels", "threshold"):
         if name in options.given:
             raise UserError(
-                f"`{name}`={options.given[name]}: {place} was not "
+                f"{options.shown(name)}: {place} was not "
                 "fine-tuned for a task and has no labels; leave it out."
             )
     _check_length(place, checkpoint, options, 3)
@@ -192,10 +192,12 @@ def _check_agreement(
     for name, given in options.given.items():
         if name in stated and given != stated[name]:
             there = stated[name]
-            there = "none" if there in (None, ()) else there
+            if name == "labels":
+                there = ",".join(there)
+            there = "none" if there in (None, "") else there
             raise UserError(
-                f"`{name}`={given}: {source} states how this model is used, "
-                f"with {name} {there}; leave it out."
+                f"{options.shown(name)}: {source} states how this model is "
+                f"used, with {name} {there}; leave it out."
             )
 
 
@@ -338,8 +340,8 @@ class _Derived:
             )
         if known is not None and tuple(given) != known:
             raise UserError(
-                f"`labels`={','.join(given)}: {self.place} names its outputs "
-                f"{first_few(known)}; leave it out."
+                f"{self.options.shown('labels')}: {self.place} names its "
+                f"outputs {first_few(known)}; leave it out."
             )
         return tuple(given)
 
@@ -355,6 +357,6 @@ class _Derived:
         for name in names:
             if name in self.options.given:
                 raise UserError(
-                    f"`{name}`={self.options.given[name]}: does not apply "
+                    f"{self.options.shown(name)}: does not apply "
                     f"to {task}, as which {self.place} is used; leave it out."
                 )

@@ -34,6 +34,22 @@ TASKS = (
 )
 
 
+def pair_task(task: str) -> str:
+    """The same task on pairs of texts; empty where there is none.
+
+    Args:
+      task: one of `TASKS`, in any way of writing.
+    """
+    kind, num_texts = OF_CLASSIFIERS.get(_in_one_form(task), ("", 2))
+    pairs = {used: name for name, used in OF_CLASSIFIERS.items()}
+    return pairs[kind, 2] if num_texts == 1 else ""
+
+
+def _in_one_form(task: str) -> str:
+    """A task's name with underscores, as in `TASKS`."""
+    return task.strip().lower().replace("-", "_").replace(" ", "_")
+
+
 @dataclasses.dataclass(frozen=True)
 class UsageOptions:
     """What a caller states of a model that its folder does not.
@@ -59,8 +75,7 @@ class UsageOptions:
 
     def __post_init__(self) -> None:
         if self.task is not None:
-            name = str(self.task).strip().lower()
-            name = name.replace("-", "_").replace(" ", "_")
+            name = _in_one_form(str(self.task))
             if name not in TASKS:
                 hint = did_you_mean(name, TASKS)
                 raise UserError(
@@ -105,6 +120,12 @@ class UsageOptions:
         """The options that are given, by name."""
         values = self.to_dict().items()
         return {name: value for name, value in values if value is not None}
+
+    def shown(self, name: str) -> str:
+        """A given option as errors show it."""
+        value = self.given[name]
+        value = ",".join(value) if name == "labels" else value
+        return f"`{name}`={value}"
 
 
 NO_OPTIONS = UsageOptions()

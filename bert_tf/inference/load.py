@@ -14,7 +14,7 @@ from bert_tf.checkpoints import POOLER, load_checkpoint
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError, excerpt
 from bert_tf.extraction.extractor import POOLED, Extractor, Settings
-from bert_tf.finetuning.usage_options import UsageOptions
+from bert_tf.finetuning.usage_options import UsageOptions, pair_task
 from bert_tf.inference.explain import (
     INTEGRATED_GRADIENTS,
     check_settings,
@@ -332,6 +332,13 @@ class LoadedModel:
             )
         return self._extractors[settings]
 
+    def _for_pairs(self, name: str) -> str:
+        """How a second text is given to a model that may take pairs."""
+        if name != "text_b" or "fine_tuned_for" in self.facts:
+            return ""
+        task = pair_task(self.served.task)
+        return f" Load it with `task`={task} for pairs." if task else ""
+
     def _rows(
         self, given: Mapping[str, Any]
     ) -> tuple[list[Question], tuple[str, ...]]:
@@ -347,7 +354,7 @@ class LoadedModel:
         )
         for name in given:
             if name not in columns:
-                raise UserError(f"`{name}`: {takes}.")
+                raise UserError(f"`{name}`: {takes}.{self._for_pairs(name)}")
         for name in columns:
             if name not in given:
                 raise UserError(f"`{name}` is missing; {takes}.")

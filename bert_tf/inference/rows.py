@@ -16,6 +16,7 @@ from bert_tf.finetuning.data.tables import (
     text_of,
 )
 from bert_tf.finetuning.recipe import FORMATS
+from bert_tf.finetuning.usage_options import pair_task
 from bert_tf.recipe import Settings, read_json_object, setting
 from bert_tf.training.recipe import PRECISIONS
 
@@ -126,9 +127,11 @@ class Columns:
         for name, field in _SETTINGS.items():
             value = getattr(settings, field)
             if value and name not in columns:
+                pairs = pair_task(task) if name == "text_b" else ""
                 raise UserError(
                     f"`{field}`={value}: this model, of {task}, takes "
                     f"{' and '.join(columns)}."
+                    + (f" Give `task`={pairs} for pairs." if pairs else "")
                 )
         said: dict[str, Any] = {}
         for file in ("recipe.json", "task.json"):

@@ -1,50 +1,68 @@
 """Fine-tuned models of transformers answer as its pipelines do."""
 
-import pytest
-import tensorflow as tf
+import json
+import math
 
+import onnxruntime
+import pytest
+
+from bert_tf.finetuning.usage_options import UsageOptions
 from bert_tf.inference.load import load
-from tests.fine_tuned_models import answers, recorded, write_folder
+from bert_tf.inference.predict import predict_file
+from bert_tf.runtimes.export import export_file
+from bert_tf.text.tokenizer import BertTokenizer
+from tests.fine_tuned_models import (
+    TEXTS,
+    TOKENS,
+    answers,
+    recorded,
+    write_folder,
+)
+from tests.user_errors import error_of
 
 ANSWERS = answers()
+CLASSIFIERS = {
+    "BertForSequenceClassification": "text_pair_classification",
+    "DistilBertForSequenceClassification": (
+        "text_pair_multi_label_classification"
+    ),
+    "ElectraForSequenceClassification": "text-pair regression",
+}
+NAMES = ("text", "text_b", "question", "context", "choices")
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    made = {}
-
-    def folder_of(name):
-        if name not in made:
-            made[name] = write_folder(tmp_path_factory.mktemp(name), name)
-        return made[name]
-
-    return folder_of
+def tokenizer():
+    return BertTokenizer(TOKENS)
 
 
-@pytest.fixture
-def eager():
-    """Without graphs, whose tracing takes longer than all the rest."""
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
+@pytest.fixture(autouse=True)
+def one_tokenizer(tokenizer, monkeypatch):
+    """The folders' tokenizers are the same; it is traced once."""
+    same = staticmethod(lambda folder: tokenizer)
+    monkeypatch.setattr(BertTokenizer, "from_checkpoint", same)
 
 
-def asked(row):
-    names = ("text", "text_b", "question", "context", "choices")
-    return {name: row[name] for name in names if name in row}
+def loaded(folder, **options):
+    """A model that computes without a graph, which takes long to trace."""
+    model = load(folder, **options)
+    model._function = model._function.python_function
+    return model
+
+
+def columns(rows):
+    return {n: [row[n] for row in rows] for n in NAMES if n in rows[0]}
 
 
 def near(value):
     return pytest.approx(value, abs=2e-5)
 
 
-def assert_answers(answer, row, model):
+def assert_answer(answer, row, model):
     """That an answer of ours is what transformers recorded."""
     if "entities" in row:
-        found = answer["entities"]
-        assert [
-            e | {"score": near(e["score"])} for e in row["entities"]
-        ] == found
+        expected = [e | {"score": near(e["score"])} for e in row["entities"]]
+        assert answer["entities"] == expected
     elif "masks" in row:
         found = [[list(each.values()) for each in m] for m in answer["masks"]]
         assert found == [
@@ -57,22 +75,71 @@ def assert_answers(answer, row, model):
         names = ("answer", "start", "end")
         assert [answer[n] for n in names] == [row[n] for n in names]
     elif not model.labels:
-        assert answer == {"score": near(row["scores"]["LABEL_0"])}
+        assert answer["score"] == near(row["scores"]["LABEL_0"])
     else:
         assert answer["probabilities"] == near(row["scores"])
         holds = [n for n in model.labels if row["scores"][n] > 0.5]
         best = max(row["scores"], key=row["scores"].get)
-        if model.facts.get("threshold"):
-            assert answer["labels"] == holds
-        else:
-            assert answer["label"] == best
+        one = {"label": best, "probability": near(row["scores"][best])}
+        several = model.facts.get("threshold")
+        assert one.items() <= answer.items() or several
+        assert answer.get("labels", holds) == holds
 
 
 @pytest.mark.parametrize("name", recorded())
-def test_every_class_answers_as_in_transformers(name, folders, eager):
-    rows = ANSWERS[name]
-    alone = [row for row in rows if "text_b" not in row]
-    model = load(folders(name))
+def test_every_class_answers_as_in_transformers(name, tmp_path):
+    rows = [row for row in ANSWERS[name] if "text_b" not in row]
+    model = loaded(write_folder(tmp_path, name))
     assert model.served.max_seq_length == 50
-    for row in alone:
-        assert_answers(model(**asked(row)), row, model)
+    for answer, row in zip(model(**columns(rows)), rows, strict=True):
+        assert_answer(answer, row, model)
+
+
+@pytest.mark.parametrize(("name", "task"), CLASSIFIERS.items())
+def test_pairs_of_texts(name, task, tmp_path):
+    rows = [row for row in ANSWERS[name] if "text_b" in row]
+    folder = write_folder(tmp_path, name)
+    model = loaded(folder, task=task)
+    for answer, row in zip(model(**columns(rows)), rows, strict=True):
+        assert_answer(answer, row, model)
+    line = error_of(loaded(folder), TEXTS[0], TEXTS[1])
+    task = task.replace("-", "_").replace(" ", "_")
+    assert f" takes `text`. Load it with `task`={task} for pairs." in line
+
+
+def test_a_file_of_pairs(tmp_path):
+    name, task = "BertForSequenceClassification", "text pair classification"
+    folder = write_folder(tmp_path / "model", name)
+    rows = [row for row in ANSWERS[name] if "text_b" in row]
+    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    pairs = [{n: row[n] for n in ("text", "text_b")} for row in rows]
+    source.write_text("".join(f"{json.dumps(pair)}\n" for pair in pairs))
+    predict_file(folder, source, output, options=UsageOptions(task))
+    for line, row in zip(output.read_text().splitlines(), rows, strict=True):
+        answer = json.loads(line)
+        assert answer["text_b"] == row["text_b"]
+        assert answer["probabilities"] == near(row["scores"])
+
+
+def test_an_answer_is_explained(tmp_path):
+    name = "DistilBertForSequenceClassification"
+    row = ANSWERS[name][0]
+    model = loaded(write_folder(tmp_path, name))
+    found = model.explain(row["text"], target="rude", method="occlusion")
+    probability = row["scores"]["rude"]
+    log_odds = math.log(probability / (1 - probability))
+    assert found.score == pytest.approx(log_odds, abs=1e-4)
+    assert "".join(word.text for word in found.words) == "Thefilmwasgood."
+
+
+def test_a_file_for_onnx(tmp_path):
+    name = "DistilBertForSequenceClassification"
+    folder = write_folder(tmp_path / "model", name)
+    options = UsageOptions(threshold=0.3, max_seq_length=20)
+    path = export_file(folder, tmp_path / "onnx", "onnx", options=options)
+    session = onnxruntime.InferenceSession(path)
+    assert [each.name for each in session.get_outputs()] == ["logits"]
+    about = json.loads((path.parent / "model.json").read_text())
+    assert about["task"] == "text multi-label classification"
+    assert about["labels"] == ["toxic", "rude", "fine"]
+    assert (about["threshold"], about["max_seq_length"]) == (0.3, 20)

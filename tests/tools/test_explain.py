@@ -60,6 +60,10 @@ def test_a_table_and_files(folder, tmp_path):
         (["--text=a", "--target=fair"], "error: --target=fair: is no label"),
         (["--text=a", "--method=x"], "error: flag --method=x"),
         (["--text=a", "--output=x.pdf"], "error: --output=x.pdf: give a file"),
+        (["--text=a", "--task=tagging"], "error: --task=tagging: unknown."),
+        (["--text=a", "--labels=b,a"], "error: --labels=b,a: "),
+        (["--text=a", "--max_seq_length=9"], "error: --max_seq_length=9: "),
+        (["--text=a", "--threshold=0.2"], "error: --threshold=0.2: "),
         (
             ["--text=a", "--method=occlusion", "--steps=3"],
             "error: --steps=3: occlusion has none; leave it out, or take "

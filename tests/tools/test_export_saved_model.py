@@ -20,6 +20,10 @@ from tests import commands
             "nowhere: no such model folder",
         ),
         (
+            ["--model=.", "--output_dir=x", "--beside=a", "--labels=b"],
+            "--labels=b: is for a model alone; leave it out, or --beside.",
+        ),
+        (
             ["--model=.", "--output_dir=x", "--format=onnx", "--version=3"],
             "--version: is for --format=saved_model; leave it out.",
         ),
