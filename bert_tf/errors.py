@@ -1,6 +1,9 @@
 """Errors that a user can correct."""
 
 import difflib
+import errno
+import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _MAX_NAMES = 8
@@ -29,6 +32,19 @@ class Fault(UserError):
     def __init__(self, kind: str, message: str):
         super().__init__(message)
         self.kind = kind
+
+
+def writing_failed(error: Exception, path: str | os.PathLike) -> OSError:
+    """The system's error behind that of a library that writes files.
+
+    Args:
+      error: what TensorFlow or safetensors raised.
+      path: what was to be written, for the message.
+    """
+    if re.search(r"No space left|[Qq]uota exceeded", str(error)):
+        reason = os.strerror(errno.ENOSPC)
+        return OSError(errno.ENOSPC, reason, os.fspath(path))
+    return OSError(errno.EIO, " ".join(str(error).split()), os.fspath(path))
 
 
 def excerpt(value: object) -> str:

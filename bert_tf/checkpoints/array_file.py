@@ -1,7 +1,5 @@
 """Safetensors files: named arrays, read whole or one by one."""
 
-import errno
-import os
 import pathlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +9,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, writing_failed
 from bert_tf.files import written_beside
 from bert_tf.foreign_files import demand_regular
 from bert_tf.lazy_arrays import LazyArrays
@@ -99,6 +97,4 @@ def write_arrays(
             # The library makes the file readable to its owner alone.
             beside.chmod(0o644)
         except safetensors.SafetensorError as error:
-            full = "No space left" in str(error)
-            code = errno.ENOSPC if full else errno.EIO
-            raise OSError(code, os.strerror(code), str(path)) from error
+            raise writing_failed(error, path) from None

@@ -17,7 +17,6 @@ those of both. A released folder has no configuration: sizes are those of the
 arrays, and attention heads are taken to be 64 wide.
 """
 
-import errno
 import json
 import os
 import pathlib
@@ -42,7 +41,7 @@ from bert_tf.checkpoints.tensorflow_reader import (
     remains,
 )
 from bert_tf.config import BertConfig, ElectraConfig
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, writing_failed
 from bert_tf.files import partial_path, write_text, written_beside
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.progress import log
@@ -374,8 +373,6 @@ def _write_variables(
                 tensors=tensors,
             )
         except tf.errors.OpError as error:
-            full = isinstance(error, tf.errors.ResourceExhaustedError)
-            code = errno.ENOSPC if full else errno.EIO
-            raise OSError(code, os.strerror(code), str(folder)) from error
+            raise writing_failed(error, folder) from None
         os.replace(f"{prefix}.index", index)
         os.replace(f"{prefix}.data-00000-of-00001", data)

@@ -355,8 +355,17 @@ class _PartialFile:
         self.num_answered += len(lines)
         if errors and not self.first_error:
             self.first_error = _fault(errors[0])
-        for name, written in (("output", text), ("errors", _to_json(errors))):
-            self._files[name].write(written)
+        try:
+            self._write({"output": text, "errors": _to_json(errors)})
+        except OSError as error:
+            # A full disk does not say which file could not grow.
+            error.filename = str(self._output)
+            raise
+
+    def _write(self, contents: dict[str, bytes]) -> None:
+        """Appends to both files, and notes their sizes."""
+        for name, content in contents.items():
+            self._files[name].write(content)
             self._files[name].flush()
             sync(self._folder / name)
         state = {
@@ -385,7 +394,10 @@ class _PartialFile:
         trace: TracebackType | None,
     ) -> None:
         for file in self._files.values():
-            file.close()
+            # What a full disk did not take; that was raised when it was
+            # written.
+            with contextlib.suppress(OSError):
+                file.close()
         if self._lock:
             self._lock.close()
         nothing = bool(self._files) and not self.num_answered

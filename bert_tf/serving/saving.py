@@ -19,7 +19,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
 from bert_tf.checkpoints.checkpoint import write_labels
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, writing_failed
 from bert_tf.files import new_folder, write_text
 from bert_tf.serving.fresh_process import FreshProcess
 from bert_tf.serving.requests import Request
@@ -120,12 +120,16 @@ def write_version(
         description = describe_model(served) | dict(training or {})
         text = json.dumps(description, indent=2)
         write_text(extra / MODEL_FILE, text + "\n")
-        with tf.io.TFRecordWriter(str(extra / WARM_UP_FILE)) as writer:
-            for request in requests:
-                log = _prediction_log(
-                    folder.parent.name, request, served.method
-                )
-                writer.write(log.SerializeToString(deterministic=True))
+        logs = [
+            _prediction_log(folder.parent.name, request, served.method)
+            for request in requests
+        ]
+        try:
+            with tf.io.TFRecordWriter(str(extra / WARM_UP_FILE)) as writer:
+                for log in logs:
+                    writer.write(log.SerializeToString(deterministic=True))
+        except tf.errors.OpError as error:
+            raise writing_failed(error, folder) from None
         _check(
             fresh,
             beside,
@@ -179,15 +183,14 @@ def save(
         vocabulary = os.path.join(temporary, VOCABULARY_FILE)
         served.tokenizer.vocabulary.save(vocabulary)
         written.vocabulary_file = tf.saved_model.Asset(vocabulary)
-        tf.saved_model.save(
-            written,
-            str(folder),
-            signatures=signatures,
-            # Nobody trains it; tracing them took half of the whole export.
-            options=tf.saved_model.SaveOptions(
-                experimental_custom_gradients=False
-            ),
+        # Nobody trains it; tracing gradients took half of the whole export.
+        options = tf.saved_model.SaveOptions(
+            experimental_custom_gradients=False
         )
+        try:
+            tf.saved_model.save(written, str(folder), signatures, options)
+        except tf.errors.OpError as error:
+            raise writing_failed(error, folder) from None
     if served.method:
         # TensorFlow 2 writes every signature as one for :predict.
         path = folder / "saved_model.pb"

@@ -253,6 +253,26 @@ def test_a_killed_run_goes_on(suffix, kind, tmp_path, monkeypatch, capsys):
     assert not partial.exists()
 
 
+def test_a_full_disk_is_one_line(kind, tmp_path, monkeypatch):
+    """What was noted before is resumed; without that nothing is left."""
+    source = write(tmp_path / "in.csv", rows_of("regression"))
+    output, writes = tmp_path / "answers" / "out.jsonl", []
+
+    def full(path):
+        writes.append(path)
+        if len(writes) % 6 == 0:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "sync", full)
+    writes.extend([0] * 5)
+    for left in ([], ["out.jsonl.partial"]):
+        with pytest.raises(OSError, match=r"No space left.*: '.*/out.jsonl'"):
+            predict_file(tmp_path / "regression", source, output)
+        assert [path.name for path in output.parent.iterdir()] == left
+    predict_file(tmp_path / "regression", source, output)
+    assert len(read(output)) == len(TEXTS)
+
+
 def test_a_partial_output_of_something_else_is_refused(
     kind, tmp_path, monkeypatch
 ):

@@ -73,6 +73,27 @@ def test_another_answer_leaves_nothing(tmp_path, monkeypatch):
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("written", ["the graph", "the warm-up"])
+def test_a_full_disk_leaves_nothing(written, tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        place = f"{tmp_path}/new/.1.partial/saved_model.pb.tmp"
+        raise tf.errors.ResourceExhaustedError(
+            None, None, f"{place}; No space left on device"
+        )
+
+    served, path = models.KINDS["regression"](), tmp_path / "new" / "1"
+    monkeypatch.setattr(tf.saved_model, "save", full)
+    monkeypatch.setattr(tf.io, "TFRecordWriter", full)
+    if written == "the warm-up":
+        monkeypatch.setattr(saving, "save", _stand_in)
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_saved_model(
+            served, path.parent, requests=[], fresh=FreshStandIn()
+        )
+    assert str(caught.value) == f"[Errno 28] No space left on device: '{path}'"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_text_must_be_equal():
     differ = saving._difference
     words = np.array([b"a", b"b"], object)
