@@ -10,6 +10,7 @@ from keras import ops
 
 from bert_tf.checkpoints import (
     CLASSIFIER,
+    LABELLED_HEADS,
     MULTIPLE_CHOICE,
     REPLACED_TOKENS,
     SPAN,
@@ -17,7 +18,9 @@ from bert_tf.checkpoints import (
     Checkpoint,
     head_shapes,
     load_checkpoint,
+    place_labels,
 )
+from bert_tf.checkpoints.checkpoint import check_labels
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS
@@ -334,6 +337,7 @@ def restore(
     model: keras.Model,
     source: Checkpoint | str | os.PathLike,
     fresh: Sequence[str] = (),
+    labels: Sequence[str] | None = None,
 ) -> tuple[str, ...]:
     """Assigns a checkpoint's weights to an encoder or a model on one.
 
@@ -345,14 +349,19 @@ def restore(
       fresh: heads to leave as they are although the checkpoint has them, for
         other labels: pooler, masked_lm, next_sentence, classifier,
         token_classifier, span, multiple_choice, replaced_tokens or bilstm.
+      labels: names of the outputs of the model's classifier or
+        token_classifier, in their order. The rows of the checkpoint's head are
+        placed by them; of other names, which a line states, the head is
+        `fresh`. None takes the rows as they are.
 
     Returns:
       The heads that stay as they were drawn; one line on standard error names
       those that the checkpoint lacks.
 
     Raises:
-      UserError: an array is missing or of another shape, or the architectures
-        compute differently; no weight is changed. Or an array of a folder
+      UserError: an array is missing or of another shape, the architectures
+        compute differently, or `labels` are not those of a head of the model;
+        no weight is changed. Or an array of a folder
         holds NaN or infinite values; those read before it are assigned.
     """
     encoder, named = _parts(model)
@@ -364,7 +373,28 @@ def restore(
         )
     if not isinstance(source, Checkpoint):
         source = load_checkpoint(source)
+    if labels is not None:
+        head = _labelled_head(model, labels)
+        if head in source.heads and head not in fresh:
+            placed = place_labels(source, head, labels)
+            source, fresh = (
+                (source, (*fresh, head)) if placed is None else (placed, fresh)
+            )
     return restore_weights(named, encoder.config, model.name, source, fresh)
+
+
+def _labelled_head(model: keras.Model, labels: Sequence[str]) -> str:
+    """The head of a model whose outputs have these names."""
+    check_labels(labels, "`labels`")
+    layers = [x for x in model.layers if x.name in LABELLED_HEADS]
+    if len(layers) != 1 or layers[0].units != len(labels):
+        outputs = [f"{x.name} of {x.units}" for x in layers]
+        raise UserError(
+            f"`labels`: names {len(labels)} outputs, and the model "
+            f"{model.name!r} has {' and '.join(outputs) or 'no classifier'}; "
+            "name each output of one head."
+        )
+    return str(layers[0].name)
 
 
 def model_arrays(model: keras.Model) -> dict[str, np.ndarray]:

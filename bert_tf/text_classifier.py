@@ -9,8 +9,19 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.checkpoints import CLASSIFIER, load_checkpoint
-from bert_tf.checkpoints.checkpoint import check_labels
+from bert_tf.checkpoints import (
+    CLASSIFIER,
+    Checkpoint,
+    load_checkpoint,
+    place_labels,
+)
+from bert_tf.checkpoints.checkpoint import (
+    REGRESSION,
+    SINGLE_LABEL,
+    check_labels,
+    num_labels,
+)
+from bert_tf.checkpoints.hugging_face_labels import default_labels
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError, excerpt
 from bert_tf.finetuning.model_folder import save_model
@@ -136,22 +147,19 @@ class TextClassifier(keras.Model):
         Args:
           source: a model folder of any family, or a hub's name of one; see
             `bert_tf.load_checkpoint`.
-          labels: names of the classes. The source's head is read where it was
-            trained on the same ones, otherwise the head starts fresh. None
-            takes those that the source was trained on.
+          labels: names of the classes. Rows of the source's head are placed by
+            their names; a head for other names is not read, which a line
+            states. None takes the names that the source has.
           max_seq_length: see the class, as for the arguments that follow.
           dtype: a Keras dtype policy, or None for the global one.
 
         Raises:
-          UserError: the source is no model, or has no vocabulary or labels.
+          UserError: the source is no model, or has no vocabulary; or `labels`
+            is None, and it has no classifier of classes.
         """
         checkpoint = load_checkpoint(source)
-        labels = checkpoint.labels if labels is None else labels
         if labels is None:
-            raise UserError(
-                f"`labels`: {source} has none; name the classes, for example "
-                "labels=['negative', 'positive']."
-            )
+            labels = _classes_of(checkpoint)
         model = cls(
             encoder_class(checkpoint.config)(checkpoint.config, dtype=dtype),
             BertTokenizer.from_checkpoint(source),
@@ -161,8 +169,13 @@ class TextClassifier(keras.Model):
             dropout,
             learning_rate,
         )
-        trained = model.labels == checkpoint.labels
-        restore(model, checkpoint, () if trained else (CLASSIFIER,))
+        placed: Checkpoint | None = checkpoint
+        if CLASSIFIER in checkpoint.heads:
+            placed = place_labels(
+                checkpoint, CLASSIFIER, model.labels, SINGLE_LABEL
+            )
+        fresh = () if placed else (CLASSIFIER,)
+        restore(model, placed or checkpoint, fresh)
         return model
 
     @property
@@ -366,6 +379,25 @@ class TextClassifier(keras.Model):
             warmup = warmup_steps(_WARMUP, total_steps)
             rate = LinearWarmupDecay(rate, total_steps, warmup)
         return AdamW(rate, name=_OF_FIT)
+
+
+def _classes_of(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """The names of a checkpoint's classes; raises `UserError` without them."""
+    source = checkpoint.source
+    if CLASSIFIER not in checkpoint.heads:
+        raise UserError(
+            f"`labels`: {source} has no classifier; name the classes, for "
+            "example labels=['negative', 'positive']."
+        )
+    rows = num_labels(checkpoint, CLASSIFIER)
+    kind = checkpoint.problem_type or (REGRESSION if rows == 1 else "")
+    if kind not in ("", SINGLE_LABEL):
+        raise UserError(
+            f"`source`={source}: its classifier was trained as {kind}, and a "
+            "TextClassifier chooses one of several classes; answer texts with "
+            "bert_tf.load, or name the classes of a new training as `labels`."
+        )
+    return checkpoint.labels or default_labels(rows)
 
 
 def _checked_labels(labels: Sequence[str]) -> tuple[str, ...]:

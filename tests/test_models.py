@@ -208,6 +208,29 @@ def test_a_head_for_other_labels(capfd) -> None:
         restore(model, checkpoint, fresh=["clasifier"])
 
 
+def test_a_head_is_placed_by_the_names_of_its_labels(capfd) -> None:
+    config = small_config()
+    trained = fill(bert_classifier(BertEncoder(config), 3))
+    checkpoint = Checkpoint(
+        config, model_arrays(trained), labels=("b", "c", "a")
+    )
+    model = fill(bert_classifier(BertEncoder(config), 3), seed=1)
+    drawn = model_arrays(model)["output_weights"]
+    for labels, fresh, weights in (
+        (["a", "b", "d"], ("classifier",), drawn),
+        (["a", "b", "c"], (), checkpoint.arrays["output_weights"][[2, 0, 1]]),
+    ):
+        assert restore(model, checkpoint, labels=labels) == fresh
+        found = model_arrays(model)["output_weights"]
+        np.testing.assert_array_equal(found, weights)
+    assert capfd.readouterr().err.count("only in the data: 'd'") == 1
+    for labels in (["a", "b"], ["a", "b", "c", "d"]):
+        with pytest.raises(UserError, match=f"names {len(labels)} outputs"):
+            restore(model, checkpoint, labels=labels)
+    with pytest.raises(UserError, match="has no classifier; name each"):
+        restore(BertEncoder(config), checkpoint, labels=["a", "b", "c"])
+
+
 def test_models_that_compute_otherwise_are_refused() -> None:
     arrays = model_arrays(fill(BertEncoder(small_config())))
     for change in (

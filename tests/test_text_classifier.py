@@ -1,5 +1,7 @@
 """`TextClassifier`: stock Keras on texts, the same as by hand."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -232,7 +234,7 @@ def test_the_rate_falls_where_the_number_of_steps_is_known(
     assert not capfd.readouterr().err
 
 
-def test_a_model_folder_answers_the_same(folder, tmp_path):
+def test_a_model_folder_answers_the_same(folder, tmp_path, capfd):
     model = classifier(folder, pairs=True)
     model.weights[-1].assign([0.5, -0.5])
     logits = model.predict(PAIRS, verbose=0)
@@ -243,9 +245,20 @@ def test_a_model_folder_answers_the_same(folder, tmp_path):
     probabilities = keras.ops.softmax(logits)[:, 1]
     found = [answer["probabilities"]["positive"] for answer in answers]
     np.testing.assert_allclose(found, probabilities, atol=1e-5)
-    # Of other labels, the head starts fresh.
-    other = classifier(tmp_path, labels=["positive", "negative"], pairs=True)
-    assert (np.abs(np.asarray(other(PAIRS)) - logits) > 0.4).all()
+    # The same names in another order.
+    swapped = ["positive", "negative"]
+    other = classifier(tmp_path, labels=swapped, pairs=True)
+    np.testing.assert_allclose(other(PAIRS), logits[:, ::-1], atol=1e-5)
+    # A head of another kind is not used as one of classes without a word.
+    path = tmp_path / "task.json"
+    values = json.loads(path.read_text()) | {"label_kind": "multi_label"}
+    path.write_text(json.dumps(values))
+    line = "its classifier was trained as multi_label_classification, and a"
+    assert line in error_of(classifier, tmp_path, labels=None)
+    capfd.readouterr()
+    classifier(tmp_path, labels=swapped, pairs=True)
+    line = "multi_label_classification and is used as single_label_class"
+    assert line in capfd.readouterr().err
 
 
 BAD = [
@@ -310,7 +323,10 @@ def test_data_sets_that_do_not_fit_are_refused(folder, model):
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
-        ({"labels": None}, "`labels`: {folder} has none; name the classes"),
+        (
+            {"labels": None},
+            "`labels`: {folder} has no classifier; name the classes",
+        ),
         ({"labels": "good"}, "`labels` is 'good'; name two classes or more"),
         ({"labels": ["good"]}, "`labels` is ['good']; name two classes"),
         ({"labels": [0, 1]}, "`labels` is [0, 1]; name two classes"),

@@ -13,11 +13,13 @@ from bert_tf.checkpoints.folder import (
     save_adapter,
     save_checkpoint,
 )
+from bert_tf.checkpoints.label_order import place_labels
 from bert_tf.checkpoints.layout import head_shapes
 from bert_tf.checkpoints.parts import (
     BILSTM,
     CLASSIFIER,
     HEADS_ON_POOLER,
+    LABELLED_HEADS,
     LORA,
     MASKED_LM,
     MULTIPLE_CHOICE,
@@ -34,6 +36,7 @@ __all__ = [
     "BILSTM",
     "CLASSIFIER",
     "HEADS_ON_POOLER",
+    "LABELLED_HEADS",
     "LORA",
     "MASKED_LM",
     "MULTIPLE_CHOICE",
@@ -50,6 +53,7 @@ __all__ = [
     "keep_parts",
     "load_checkpoint",
     "open_arrays",
+    "place_labels",
     "read_arrays",
     "recognise",
     "save_adapter",

@@ -185,6 +185,8 @@ def read(folder: pathlib.Path, base: Checkpoint) -> Checkpoint:
         arrays=arrays,
         labels=read_labels(folder),
         left_out=left_out,
+        # Of the base's own head.
+        problem_type=None,
     )
 
 

@@ -88,11 +88,12 @@ class Checkpoint:
         words are.
       other_rules: why `BertTokenizer` cannot split text for this model; empty
         where it can.
-      problem_type: what the outputs of a sequence classifier are, as other
-        programs' metadata state it: SINGLE_LABEL, MULTI_LABEL or REGRESSION;
-        None where not known, or where there is no such head.
-      max_seq_length: the longest row that the folder's tokenizer is configured
-        for, at most `max_position_embeddings`; None where not known.
+      problem_type: what the outputs of a sequence classifier are, as
+        config.json or task.json states it: SINGLE_LABEL, MULTI_LABEL or
+        REGRESSION; None where not known, or where there is no such head.
+      max_seq_length: the longest row that task.json or the folder's tokenizer
+        is configured for, at most `max_position_embeddings`; None where not
+        known.
     """
 
     config: BertConfig

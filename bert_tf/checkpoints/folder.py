@@ -21,12 +21,9 @@ from bert_tf.checkpoints.checkpoint import (
     num_labels,
 )
 from bert_tf.checkpoints.layout import names_of
-from bert_tf.checkpoints.parts import (
-    CLASSIFIER,
-    MASKED_LM,
-    TOKEN_CLASSIFIER,
-)
+from bert_tf.checkpoints.parts import LABELLED_HEADS, MASKED_LM
 from bert_tf.checkpoints.stored import read_stored, stored_as_ours
+from bert_tf.checkpoints.task_file import with_task
 from bert_tf.errors import UserError
 from bert_tf.files import written_beside
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
@@ -168,6 +165,10 @@ def load_checkpoint(
     checkpoint = dataclasses.replace(
         found, source=str(source), max_seq_length=longest
     )
+    named_in = (
+        hugging_face.CONFIG_FILE if family == "hugging_face" else LABELS_FILE
+    )
+    checkpoint = with_task(checkpoint, folder, named_in)
     _check_labels(checkpoint, f"{folder}")
     vocabulary = read_vocabulary(folder)
     if vocabulary is None:
@@ -303,7 +304,7 @@ def _check_labels(checkpoint: Checkpoint, source: str) -> None:
     check_labels(checkpoint.labels, source)
     rows = [
         num_labels(checkpoint, head)
-        for head in (CLASSIFIER, TOKEN_CLASSIFIER)
+        for head in LABELLED_HEADS
         if head in checkpoint.heads
     ]
     if len(checkpoint.labels) not in rows:

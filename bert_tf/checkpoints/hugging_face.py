@@ -46,11 +46,11 @@ from bert_tf.checkpoints.layout import (
 from bert_tf.checkpoints.parts import (
     CLASSIFIER,
     HEADS_ON_POOLER,
+    LABELLED_HEADS,
     MASKED_LM,
     NEXT_SENTENCE,
     POOLER,
     TASK_HEADS,
-    TOKEN_CLASSIFIER,
     HuggingFaceForm,
     Kind,
 )
@@ -88,8 +88,6 @@ _WRITTEN_ACTIVATIONS = {
     "tanh": "tanh",
     "linear": "linear",
 }
-# Heads whose labels have names.
-_LABELLED = (CLASSIFIER, TOKEN_CLASSIFIER)
 # One name for several heads; config.json's `architectures` says which it is.
 _SHARED_NAME = "classifier"
 
@@ -192,7 +190,7 @@ def read(folder: pathlib.Path) -> Checkpoint:
     _check_heads(checkpoint, values, path)
     words = words if whole else words.removeprefix(form.prefix)
     _check_tied(found, words, checkpoint, values, source)
-    labelled = [head for head in _LABELLED if head in checkpoint.heads]
+    labelled = [head for head in LABELLED_HEADS if head in checkpoint.heads]
     if not labelled:
         return checkpoint
     rows = num_labels(checkpoint, labelled[0])
@@ -388,7 +386,7 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
         "pad_token_id": vocabulary.pad_id if vocabulary else 0,
     }
     head = next((h for h in form.classes[name] if h in TASK_HEADS), None)
-    if head in _LABELLED:
+    if head in LABELLED_HEADS:
         labels = checkpoint.labels or default_labels(
             num_labels(checkpoint, head)
         )

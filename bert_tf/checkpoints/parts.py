@@ -27,6 +27,8 @@ BILSTM = "bilstm"
 LORA = "lora"
 # Those that a fine-tuning makes.
 TASK_HEADS = (CLASSIFIER, SPAN, TOKEN_CLASSIFIER, MULTIPLE_CHOICE)
+# Those of them whose outputs have names.
+LABELLED_HEADS = (CLASSIFIER, TOKEN_CLASSIFIER)
 
 # Those that score the pooled output.
 HEADS_ON_POOLER = (NEXT_SENTENCE, CLASSIFIER, MULTIPLE_CHOICE)

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 
 from bert_tf.checkpoints import (
     BILSTM,
-    CLASSIFIER,
     HEADS_ON_POOLER,
+    LABELLED_HEADS,
     MASKED_LM,
     POOLER,
-    TOKEN_CLASSIFIER,
     Checkpoint,
     google_tf1,
     head_shapes,
@@ -47,8 +46,6 @@ from bert_tf.text.vocabulary import (
     VOCABULARY_FILE,
     Vocabulary,
 )
-
-_LABELLED = (CLASSIFIER, TOKEN_CLASSIFIER)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,7 +234,7 @@ def _drop_heads(checkpoint: Checkpoint, dropped: Sequence[str]) -> Checkpoint:
     for head in set(dropped):
         for name in head_shapes(checkpoint.config)[head]:
             del shapes[name]
-    labels = checkpoint.labels if set(kept) & set(_LABELLED) else None
+    labels = checkpoint.labels if set(kept) & set(LABELLED_HEADS) else None
     config = checkpoint.config
     if MASKED_LM in dropped:
         config = dataclasses.replace(

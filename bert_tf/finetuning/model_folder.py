@@ -12,17 +12,15 @@ from bert_tf.checkpoints import (
     save_adapter,
     save_checkpoint,
 )
+from bert_tf.checkpoints.task_file import TASK_FILE, read_task_file
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.finetuning.task import Task, TaskConfig
 from bert_tf.finetuning.task_model import TaskModel
-from bert_tf.foreign_files import demand_regular
-from bert_tf.recipe import check_kind, read_json_object
+from bert_tf.recipe import check_kind
 from bert_tf.text.packing import Tokenizer
 from bert_tf.text.tokenizer import BertTokenizer
-
-TASK_FILE = "task.json"
 
 
 def save_model(
@@ -59,23 +57,13 @@ def save_model(
     write_text(pathlib.Path(folder) / TASK_FILE, text + "\n")
 
 
-def _read_task_file(folder: str | os.PathLike) -> dict[str, Any] | None:
-    path = pathlib.Path(folder) / TASK_FILE
-    demand_regular(path)
-    if not path.is_file():
-        return None
-    values = read_json_object(path)
-    # KerasHub calls a file of its own by that name.
-    return None if "registered_name" in values else values
-
-
 def task_of(folder: str | os.PathLike) -> str | None:
     """The task that a model was fine-tuned for; None where a folder has none.
 
     Raises:
       UserError: its task.json is broken.
     """
-    values = _read_task_file(folder)
+    values = read_task_file(folder)
     if values is None:
         return None
     source = str(pathlib.Path(folder) / TASK_FILE)
@@ -113,7 +101,7 @@ def read_config_as(
     Raises:
       UserError: there is none, or it does not hold what such a config does.
     """
-    values = _read_task_file(folder)
+    values = read_task_file(folder)
     if values is None:
         raise UserError(
             f"{folder}: has no {TASK_FILE}, so it is no model that was "

@@ -11,10 +11,12 @@ import numpy as np
 
 from bert_tf.checkpoints import (
     HEADS_ON_POOLER,
+    LABELLED_HEADS,
     LORA,
     POOLER,
     Checkpoint,
     load_checkpoint,
+    place_labels,
 )
 from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder
@@ -24,6 +26,7 @@ from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.progress import log
+from bert_tf.sources import local_folder
 from bert_tf.text.packing import Tokenizer
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.training.run_folder import digest
@@ -43,7 +46,7 @@ class TrainingData:
       train: the rows to train on, with what the model is to learn.
       dev: split to its rows, the one to choose the best model by first.
       objective: what to train for.
-      fresh: heads of `initial` that are of no use or not missed.
+      fresh: heads that are not read from `initial`.
       doctor: the data doctor's numbers.
     """
 
@@ -150,6 +153,7 @@ def prepare_training(
             "texts of a pair apart; choose another model."
         )
     objective = task.loss(recipe, by_split[task.train_split], config)
+    initial, fresh = _place_head(task, recipe, initial, config)
     splits = {}
     for name, examples in by_split.items():
         labelled = name == task.train_split
@@ -164,15 +168,20 @@ def prepare_training(
         splits.pop(task.train_split),
         splits,
         objective,
-        _fresh_heads(task, recipe, initial, config),
+        fresh,
         numbers,
     )
 
 
-def _fresh_heads(
+def _place_head(
     task: Task, recipe: FinetuningRecipe, initial: Checkpoint, config: Any
-) -> tuple[str, ...]:
-    """Heads that are not read from the initial model; a line says why not."""
+) -> tuple[Checkpoint, tuple[str, ...]]:
+    """The initial model with its head in the order of the task's labels.
+
+    Returns:
+      The model, and the parts that are not read from it; lines state why a
+      head is not.
+    """
     # A pooler that nothing of the task's reads is not missed.
     missed = POOLER in initial.heads or task.head in HEADS_ON_POOLER
     unread = () if missed else (POOLER,)
@@ -180,25 +189,22 @@ def _fresh_heads(
         # Updates are new, which the recipe says.
         unread = (*unread, LORA)
     if task.head not in initial.heads:
-        return unread
-    trained_for = task_of(recipe.init_from)
-    # Without labels or a task, a head may be of anything.
-    continues = trained_for == task.name or (
-        trained_for is None and bool(config.labels)
-    )
-    same_labels = (initial.labels or ()) == config.labels
-    if {
-        "task": continues and same_labels,
-        "labels": same_labels,
-        "family": True,
-    }[task.head_from]:
-        return unread
-    theirs = trained_for or ", ".join(initial.labels or ("unknown labels",))
-    log(
-        f"{recipe.init_from}: its {task.head} is of another task ({theirs}); "
-        "starts fresh."
-    )
-    return (*unread, task.head)
+        return initial, unread
+    if recipe.reset_head:
+        return initial, (*unread, task.head)
+    if task.head not in LABELLED_HEADS:
+        return initial, unread
+    placed = place_labels(initial, task.head, config.labels, task.problem_type)
+    if placed is None:
+        return initial, (*unread, task.head)
+    trained_for = task_of(local_folder(recipe.init_from))
+    if trained_for not in (None, task.name):
+        log(
+            f"{recipe.init_from}: its {task.head} was fine-tuned for "
+            f"{trained_for} and is reused, since the labels have the same "
+            "names; pass `reset_head`=true to start a new one."
+        )
+    return placed, unread
 
 
 def open_teacher(

@@ -15,7 +15,6 @@ from typing import (
     Any,
     ClassVar,
     Generic,
-    Literal,
     Self,
     TypeVar,
 )
@@ -147,9 +146,6 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     config_type: ClassVar[type[TaskConfig]]
     # The head of a checkpoint that its models have; empty for none.
     head: ClassVar[str]
-    # Whose head it goes on with: that of the same task with the same labels,
-    # of any task with the same labels, or of any task of the family.
-    head_from: ClassVar[Literal["task", "labels", "family"]] = "task"
     # Files of a model folder besides those that every model has.
     extra_files: ClassVar[tuple[str, ...]] = ()
     # Whether training batches are of rows of similar length.
@@ -159,6 +155,11 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     def is_tuned(self) -> bool:
         """Whether `tune` chooses anything."""
         return False
+
+    @property
+    def problem_type(self) -> str | None:
+        """What its classifier's outputs are; see `Checkpoint`."""
+        return None
 
     def resolve(self, recipe: Any) -> Self:
         """This task, complete as it is."""

@@ -490,7 +490,7 @@ def test_a_head_of_other_labels_starts_fresh(finished, recipe, tmp_path, capfd):
     other = numbers(data())
     task = RegressionTask(name="mood", data=other)
     run_finetuning(task, again, tmp_path / "other", ["train"])
-    told = "its classifier is of another task (mood); starts fresh."
+    told = "is for other labels (2 outputs, where a number takes 1)"
     assert capfd.readouterr().err.count(told) == 1
 
 

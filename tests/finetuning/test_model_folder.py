@@ -26,6 +26,7 @@ from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.vocabulary import Vocabulary
 from tests.finetuning.sentence_runs import model_folder
 from tests.model_helpers import encoder_inputs, fill
+from tests.user_errors import error_of
 
 TASK = SentenceTask(name="mood", data=None)
 FACTS = TextClassificationConfig(
@@ -77,6 +78,38 @@ def test_it_is_a_model_folder(saved):
     checkpoint = load_checkpoint(saved[1])
     assert checkpoint.labels == FACTS.labels
     assert checkpoint.arrays["output_weights"].shape == (3, 16)
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        (
+            "labels.json",
+            ["neutral", "négatif", "positive"],
+            "the labels are labels.json 'neutral', 'négatif', 'positive' and "
+            "in task.json 'négatif', 'neutral', 'positive', and the head has",
+        ),
+        ("task.json", {"labels": ["a", "b"]}, "and in task.json 'a', 'b', and"),
+        ("task.json", {"label_kind": "regression"}, ""),
+    ],
+)
+def test_task_file_and_the_head_agree(saved, file, change, message):
+    path = saved[1] / file
+    if isinstance(change, dict):
+        change = json.loads(path.read_text()) | change
+    path.write_text(json.dumps(change))
+    if message:
+        assert message in error_of(load_checkpoint, saved[1])
+    else:
+        assert load_checkpoint(saved[1]).problem_type == "regression"
+
+
+def test_task_file_names_the_labels_where_no_other_does(saved):
+    (saved[1] / "labels.json").unlink()
+    found = load_checkpoint(saved[1])
+    assert found.labels == FACTS.labels
+    assert found.problem_type == "single_label_classification"
+    assert found.max_seq_length == 24
 
 
 def test_extra_keys_of_a_batch_are_left_alone(saved):

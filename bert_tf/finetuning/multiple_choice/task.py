@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -226,7 +226,6 @@ class MultipleChoiceTask(
     config_type: ClassVar[type[MultipleChoiceConfig]] = MultipleChoiceConfig
     head: ClassVar[str] = MULTIPLE_CHOICE
     # A head that scores choices serves all of them.
-    head_from: ClassVar[Literal["family"]] = "family"
 
     def splits(
         self, names: Sequence[str], recipe: ChoiceRecipe

@@ -102,7 +102,6 @@ class QuestionAnsweringTask(
     recipe_type: ClassVar[type[SpanRecipe]] = SpanRecipe
     config_type: ClassVar[type[TaskConfig]] = QuestionAnsweringConfig
     head: ClassVar[str] = SPAN
-    head_from: ClassVar = "family"
 
     @property
     def is_tuned(self) -> bool:

@@ -184,7 +184,6 @@ class TokenClassificationTask(
     recipe_type: ClassVar[type[TagRecipe]] = TagRecipe
     config_type: ClassVar[type[TaskConfig]] = TokenClassificationConfig
     head: ClassVar[str] = TOKEN_CLASSIFIER
-    head_from: ClassVar = "labels"
 
     def resolve(self, recipe: Any) -> Self:
         """The task of one run, with one notice of unmarked documents."""

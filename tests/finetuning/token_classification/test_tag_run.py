@@ -171,19 +171,34 @@ def test_a_head_serves_where_the_tags_are_the_same(trained, tmp_path, capsys):
     settings = [f"init_from={trained.folder}", f"data_dir={tmp_path}"]
     recipe = trained.recipe.override(settings)
 
-    def fresh_heads():
-        initial = load_checkpoint(trained.folder)
-        task = trained.task.resolve(recipe)
-        found = prepare_training(task, recipe, initial, tokenizer(), tmp_path)
-        return found.fresh, capsys.readouterr()
+    initial = load_checkpoint(trained.folder)
 
-    assert fresh_heads()[0] == ()
+    def prepared(initial, recipe=recipe):
+        task = trained.task.resolve(recipe)
+        return prepare_training(task, recipe, initial, tokenizer(), tmp_path)
+
+    # The names decide, not their order.
+    arrays = dict(initial.arrays)
+    for name in (n for n in arrays if "token_classification" in n):
+        arrays[name] = arrays[name][::-1]
+    other_order = dataclasses.replace(
+        initial, arrays=arrays, labels=initial.labels[::-1]
+    )
+    for each in (initial, other_order):
+        found = prepared(each)
+        assert found.fresh == ()
+        assert found.initial.labels == found.config.labels == initial.labels
+        for name, array in initial.arrays.items():
+            np.testing.assert_array_equal(found.initial.arrays[name], array)
+    reset = dataclasses.replace(recipe, reset_head=True)
+    assert prepared(initial, reset).fresh == (TOKEN_CLASSIFIER,)
+    capsys.readouterr()
     for name in ("eng.train", "eng.testa"):
         text = (tmp_path / name).read_text()
         (tmp_path / name).write_text(text.replace("PER", "MAN"))
-    fresh, captured = fresh_heads()
-    assert fresh == (TOKEN_CLASSIFIER,)
-    line = "its token_classifier is of another task (conll2003); starts fresh"
+    assert prepared(initial).fresh == (TOKEN_CLASSIFIER,)
+    captured = capsys.readouterr()
+    line = "only in the model: 'B-PER', 'I-PER'; only in the data: 'B-MAN', "
     assert line in captured.err
     # The test file has the old types.
     assert "of types that the model does not learn (PER)" in captured.err

@@ -1,0 +1,88 @@
+"""What task.json states of the outputs of a fine-tuned model.
+
+`bert_tf.finetuning.model_folder` reads all of it.
+"""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+from bert_tf.checkpoints.checkpoint import (
+    MULTI_LABEL,
+    REGRESSION,
+    SINGLE_LABEL,
+    Checkpoint,
+)
+from bert_tf.checkpoints.parts import CLASSIFIER, LABELLED_HEADS
+from bert_tf.errors import UserError, excerpt, first_few
+from bert_tf.foreign_files import demand_regular
+from bert_tf.recipe import read_json_object
+
+TASK_FILE = "task.json"
+# What task.json calls the kinds of outputs, and what transformers does.
+PROBLEM_TYPES = {
+    "classes": SINGLE_LABEL,
+    "regression": REGRESSION,
+    "multi_label": MULTI_LABEL,
+}
+
+
+def read_task_file(folder: str | pathlib.Path) -> dict[str, Any] | None:
+    """The values of a folder's task.json; None where it has none.
+
+    Raises:
+      UserError: the file is no regular file or no JSON object.
+    """
+    path = pathlib.Path(folder) / TASK_FILE
+    demand_regular(path)
+    if not path.is_file():
+        return None
+    values = read_json_object(path)
+    # KerasHub calls a file of its own by that name.
+    return None if "registered_name" in values else values
+
+
+def with_task(
+    checkpoint: Checkpoint, folder: pathlib.Path, labels_file: str
+) -> Checkpoint:
+    """A checkpoint with what its folder's task.json states of its outputs.
+
+    Args:
+      checkpoint: what the other files of the folder hold.
+      folder: the folder.
+      labels_file: which of these files names the labels.
+
+    Raises:
+      UserError: both files name labels, and others, or other kinds of outputs.
+    """
+    values = read_task_file(folder) or {}
+    heads = set(LABELLED_HEADS) & set(checkpoint.heads)
+    names, known = values.get("labels"), checkpoint.labels
+    if heads and isinstance(names, list) and names:
+        if known is not None and list(known) != names:
+            theirs = [
+                f"{name} {first_few(list(map(excerpt, each)))}"
+                for name, each in ((labels_file, known), (TASK_FILE, names))
+            ]
+            raise UserError(
+                f"{folder}: the labels are {' and in '.join(theirs)}, and the "
+                "head has one order; restore the file that was changed."
+            )
+        if all(isinstance(name, str) for name in names):
+            checkpoint = dataclasses.replace(checkpoint, labels=tuple(names))
+    kind = PROBLEM_TYPES.get(str(values.get("label_kind")))
+    if CLASSIFIER in heads and kind is not None:
+        if checkpoint.problem_type not in (None, kind):
+            raise UserError(
+                f"{folder}: label_kind is {values['label_kind']} in "
+                f"{TASK_FILE}, and problem_type {checkpoint.problem_type} in "
+                f"{labels_file}; restore the file that was changed."
+            )
+        checkpoint = dataclasses.replace(checkpoint, problem_type=kind)
+    length = values.get("max_seq_length")
+    if isinstance(length, int) and not isinstance(length, bool) and length > 0:
+        longest = checkpoint.config.max_position_embeddings
+        checkpoint = dataclasses.replace(
+            checkpoint, max_seq_length=min(length, longest)
+        )
+    return checkpoint
