@@ -330,7 +330,7 @@ class TextClassifier(keras.Model):
         rules = dataclasses.asdict(self.tokenizer.config)
         return {
             "encoder": keras.saving.serialize_keras_object(self.encoder),
-            "vocabulary": list(self.tokenizer.vocabulary.tokens),
+            "vocabulary": list(self.tokenizer.vocabulary.entries),
             "special_tokens": list(self.tokenizer.vocabulary.special),
             "tokenizer": rules | {"added_tokens": [*rules["added_tokens"]]},
             "split_special_tokens": self.tokenizer.split_special_tokens,
@@ -353,6 +353,7 @@ class TextClassifier(keras.Model):
                 config.pop("vocabulary"),
                 # Files of before the key existed have a BERT's.
                 special=SpecialTokens(*config.pop("special_tokens", ())),
+                notify=False,
             ),
             TokenizerConfig.from_dict(config.pop("tokenizer")),
             config.pop("split_special_tokens"),

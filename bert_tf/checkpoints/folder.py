@@ -173,7 +173,9 @@ def load_checkpoint(
     vocabulary = read_vocabulary(folder)
     if vocabulary is None:
         return checkpoint
-    _check_vocabulary(vocabulary, checkpoint.config.vocab_size, str(folder))
+    rows = checkpoint.config.vocab_size
+    vocabulary = vocabulary.without_blank_end(rows)
+    _check_vocabulary(vocabulary, rows, str(folder))
     checkpoint = dataclasses.replace(checkpoint, vocabulary=vocabulary)
     try:
         config = read_tokenizer_config(folder, vocabulary)

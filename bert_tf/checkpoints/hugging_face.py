@@ -429,11 +429,12 @@ def _write_tokenizer(
     }
     _write_json(folder / TOKENIZER_CONFIG_FILE, values)
     # transformers adds the tokens of tokenizer_config.json behind.
-    tokens = list(vocabulary.tokens)
     added = {token.content for token in checkpoint.added_tokens}
-    while tokens[-1] in added:
-        tokens.pop()
-    Vocabulary(tokens, special=vocabulary.special).save(
+    end = len(vocabulary)
+    while vocabulary.tokens[end - 1] in added:
+        end -= 1
+    entries = vocabulary.entries[:end]
+    Vocabulary(entries, special=vocabulary.special, notify=False).save(
         folder / VOCABULARY_FILE
     )
 

@@ -266,8 +266,8 @@ def _with_vocabulary(
     path, special = pathlib.Path(vocab_file), SPECIAL_TOKENS
     if path.name == VOCABULARY_FILE:
         special = read_special_tokens(path.parent)
-    vocabulary = Vocabulary.from_file(path, special)
     rows = checkpoint.config.vocab_size
+    vocabulary = Vocabulary.from_file(path, special).without_blank_end(rows)
     if checkpoint.vocabulary == vocabulary and len(vocabulary) == rows:
         return checkpoint
     if checkpoint.vocabulary is not None:

@@ -84,7 +84,7 @@ class ShardBuilder:
 
     def build(self, job: ShardJob) -> ShardResult:
         """Writes one shard, whole or not at all."""
-        vocabulary = require_vocabulary(self.work_dir)
+        vocabulary = require_vocabulary(self.work_dir, notify=False)
         documents = self._read_pools(job.pools)
         own = len(documents)
         if job.borrowed_pools:

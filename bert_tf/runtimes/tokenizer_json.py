@@ -1,13 +1,17 @@
 """A tokenizer as tokenizer.json, for programs without TensorFlow."""
 
 import pathlib
+from collections.abc import Iterable
 
+import numpy as np
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
+from bert_tf.text import unicode_tables
 from bert_tf.text.packing import Tokenizer
+from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_files import TOKENIZER_FILE
-from bert_tf.text.vocabulary import CONTINUATION
+from bert_tf.text.vocabulary import CONTINUATION, Vocabulary
 
 # As in Google's code.
 _MAX_WORD_CHARACTERS = 200
@@ -32,21 +36,27 @@ def write_tokenizer(
       padded: whether every row is padded to that.
     """
     vocabulary, rules = tokenizer.vocabulary, tokenizer.config
+    # A blank entry keeps what it was read as, as in transformers.
+    ids = {
+        token or vocabulary.entries[number]: number
+        for token, number in vocabulary.ids.items()
+    }
     written = tokenizers.Tokenizer(
         models.WordPiece(
-            vocab=dict(vocabulary.ids),
+            vocab=ids,
             unk_token=vocabulary.special.unk,
             continuing_subword_prefix=CONTINUATION,
             max_input_chars_per_word=_MAX_WORD_CHARACTERS,
         )
     )
-    written.normalizer = normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=rules.tokenize_chinese_chars,
-        strip_accents=rules.strip_accents,
-        lowercase=rules.lower_case,
+    written.normalizer = _normalizer(vocabulary, rules)
+    apart = unicode_tables.stand_alone(rules.tokenize_chinese_chars)
+    written.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(_any_of(unicode_tables.spaces()), "removed"),
+            pre_tokenizers.Split(_any_of(apart), "isolated"),
+        ]
     )
-    written.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     written.post_processor = _framing(tokenizer)
     for token in rules.added_tokens:
         added = tokenizers.AddedToken(
@@ -65,6 +75,54 @@ def write_tokenizer(
             pad_token=vocabulary.special.pad,
         )
     written.save(str(folder / TOKENIZER_FILE))
+
+
+def _normalizer(
+    vocabulary: Vocabulary, rules: TokenizerConfig
+) -> normalizers.Normalizer:
+    """The rules of `BertNormalizer` as steps of the library.
+
+    Its own BertNormalizer goes by other Unicode tables, which drop characters
+    for private use and what is newer than they are. Here only lower case and
+    decomposition are the library's; where these differ from Python's for an
+    assigned character, that character is replaced before. An unassigned one,
+    which the vocabulary does not hold, becomes one that no token has.
+    """
+    known = frozenset(map(ord, set("".join(vocabulary.tokens))))
+    unassigned = np.flatnonzero(unicode_tables.unassigned()).tolist()
+    unknown = next(c for c in unicode_tables.NONCHARACTERS if c not in known)
+    steps = [
+        _replace(unicode_tables.dropped(), ""),
+        _replace(unicode_tables.spaces(), " "),
+        _replace({*unassigned} - known, chr(unknown)),
+    ]
+    library: list[normalizers.Normalizer] = []
+    if rules.lower_case:
+        cased, transparent = unicode_tables.case_classes()
+        before, between = map(_class_of, (cased, transparent))
+        sigma = chr(unicode_tables.CAPITAL_SIGMA)
+        final = f"(?<={before}{between}*){sigma}(?!{between}*{before})"
+        steps.append(
+            normalizers.Replace(
+                tokenizers.Regex(final), chr(unicode_tables.FINAL_SIGMA)
+            )
+        )
+        library.append(normalizers.Lowercase())
+    if rules.strip_accents:
+        library += [normalizers.NFD(), _replace(unicode_tables.accents(), "")]
+    return normalizers.Sequence([*steps, *library])
+
+
+def _replace(codes: Iterable[int], by: str) -> normalizers.Replace:
+    return normalizers.Replace(_any_of(codes), by)
+
+
+def _any_of(codes: Iterable[int]) -> tokenizers.Regex:
+    return tokenizers.Regex(_class_of(codes))
+
+
+def _class_of(codes: Iterable[int]) -> str:
+    return unicode_tables.character_class(unicode_tables.ranges(codes))
 
 
 def _framing(tokenizer: Tokenizer) -> processors.TemplateProcessing:

@@ -131,11 +131,11 @@ class WordPieces:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._unknown = vocabulary.unk_id
-        # No word has a blank in it, and separators shall end every search.
+        # Separators end every search.
         numbers = [
             number
-            for number, token in enumerate(vocabulary.tokens)
-            if token.split() == [token] and "\0" not in token
+            for number in np.flatnonzero(vocabulary.in_words).tolist()
+            if "\0" not in (token := vocabulary.tokens[number])
             if token != CONTINUATION
         ]
         continues = vocabulary.is_continuation[numbers]

@@ -41,7 +41,6 @@ MAX_PIECE_BYTES = 256
 _PLAIN_ASCII = r"[\t\n\r -~]*"
 # Strings that may hold a word over the limit.
 _LONG_RUN = rf"(?s).*[^\x00-\x20]{{{MAX_WORD_CHARACTERS + 1}}}.*"
-_NONCHARACTERS = range(0xFDD0, 0xFDF0)
 CHECK_TOKENS = (
     *SPECIAL_TOKENS,
     *("a", "##a", "b", "##b", "A", "e", "##e", "é", "##é", "i", "σ", "##σ"),
@@ -156,7 +155,9 @@ class BertTokenizer(tf.Module):
         kept = frozenset(c for c in known if unicode_tables.unassigned()[c])
         # A word with a character that neither Python's tables nor the
         # vocabulary know is [UNK], even if TF Text takes it for punctuation.
-        unknown = chr(next(c for c in _NONCHARACTERS if c not in kept))
+        unknown = chr(
+            next(c for c in unicode_tables.NONCHARACTERS if c not in kept)
+        )
         letters = {}
         if not tokenize_chinese_chars:
             letters = unicode_tables.ideographs_as_letters(known, unknown)
@@ -168,9 +169,11 @@ class BertTokenizer(tf.Module):
         # TF Text would find a token with a blank in it across two words.
         pieces = [
             token.translate(letters)
-            if token.split() == [token] and token not in added
+            if in_words and token not in added
             else f"[{unknown}{number}]"
-            for number, token in enumerate(vocab.tokens)
+            for number, (token, in_words) in enumerate(
+                zip(vocab.tokens, vocab.in_words.tolist(), strict=True)
+            )
         ]
         for token, piece in zip(vocab.tokens, pieces, strict=True):
             if len(piece.removeprefix(CONTINUATION).encode()) > MAX_PIECE_BYTES:

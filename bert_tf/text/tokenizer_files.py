@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, first_few
 from bert_tf.recipe import read_json_object
 from bert_tf.text.vocabulary import (
     CONTINUATION,
@@ -13,7 +13,8 @@ from bert_tf.text.vocabulary import (
     VOCABULARY_FILE,
     SpecialTokens,
     Vocabulary,
-    read_tokens,
+    log_once,
+    read_entries,
 )
 
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
@@ -187,13 +188,20 @@ def read_max_length(folder: pathlib.Path) -> int | None:
     return None
 
 
-def read_vocabulary(folder: str | pathlib.Path) -> Vocabulary | None:
+def read_vocabulary(
+    folder: str | pathlib.Path, notify: bool = True
+) -> Vocabulary | None:
     """The vocabulary of a model folder, or None where it holds none.
 
     It is in vocab.txt, in KerasHub's assets/tokenizer/vocabulary.txt or in
     Hugging Face's tokenizer.json, looked for in this order. Tokens that were
     added to a model of Hugging Face (added_tokens.json, tokenizer_config.json,
     tokenizer.json) come behind.
+
+    Args:
+      folder: the model folder.
+      notify: whether lines name tokens that occur several times and ids
+        without a token.
 
     Raises:
       UserError: a file is damaged or no vocabulary of WordPiece tokens, two
@@ -204,11 +212,11 @@ def read_vocabulary(folder: str | pathlib.Path) -> Vocabulary | None:
     special = files.special
     for name in (VOCABULARY_FILE, KERAS_HUB_FILE):
         if (folder / name).exists():
-            tokens = dict(enumerate(read_tokens(folder / name)))
+            tokens = dict(enumerate(read_entries(folder / name)))
             source, row = str(folder / name), "line"
             model = files.hugging_face.part("model")
             for token, number in model.part("vocab").values.items():
-                if tokens.get(number, token) != token:
+                if tokens.get(number, token).strip() != token.strip():
                     raise UserError(
                         f"{source}: token {number} is {tokens[number]!r}, but "
                         f"{token!r} in {model.source}; the two belong to "
@@ -222,14 +230,31 @@ def read_vocabulary(folder: str | pathlib.Path) -> Vocabulary | None:
             files.hugging_face.part("model"), special.unk
         )
         row = "entry"
+    own = max(tokens)
+    ids = {tokens[number].strip(): number for number in sorted(tokens)}
     for added, number, place in _added(files):
         token = added.content
         if number not in tokens:
-            _check_line(token, source)
-        if tokens.setdefault(number, token) != token:
+            _check_added(token, place)
+        if tokens.setdefault(number, token).strip() != token:
             raise UserError(
                 f"{place}: token {number} is {token!r}, but "
                 f"{tokens[number]!r} in {source}."
+            )
+        if ids.setdefault(token, number) != number:
+            raise UserError(
+                f"{place}: the id of {token!r} is {number}, but {ids[token]} "
+                f"in {source}."
+            )
+    # Where most are, the file is damaged.
+    found = range(own if own < 2 * len(tokens) else 0)
+    holes = [number for number in found if number not in tokens]
+    if holes:
+        tokens |= dict.fromkeys(holes, "")
+        if notify:
+            log_once(
+                f"{source}: no token has the id {first_few(list(map(str, holes)))}, as where a "
+                "token occurred several times; no text holds one of them"
             )
     missing = next((i for i in range(len(tokens)) if i not in tokens), None)
     if missing is not None:
@@ -241,7 +266,7 @@ def read_vocabulary(folder: str | pathlib.Path) -> Vocabulary | None:
     if special != SPECIAL_TOKENS:
         source += f", with the special tokens of {files.config.source}"
     in_order = [tokens[number] for number in range(len(tokens))]
-    return Vocabulary(in_order, source, row, special)
+    return Vocabulary(in_order, source, row, special, notify)
 
 
 def added_tokens(files: TokenizerFiles) -> tuple[AddedToken, ...]:
@@ -260,13 +285,15 @@ def added_tokens(files: TokenizerFiles) -> tuple[AddedToken, ...]:
     return tuple(token for _, token in in_order)
 
 
-def require_vocabulary(folder: str | pathlib.Path) -> Vocabulary:
-    """The vocabulary of a model folder.
+def require_vocabulary(
+    folder: str | pathlib.Path, notify: bool = True
+) -> Vocabulary:
+    """The vocabulary of a model folder; arguments as `read_vocabulary`.
 
     Raises:
       UserError: the folder holds none; and as `read_vocabulary`.
     """
-    vocabulary = read_vocabulary(folder)
+    vocabulary = read_vocabulary(folder, notify)
     if vocabulary is None:
         raise UserError(
             f"{folder}: holds no vocabulary; looked for {VOCABULARY_FILE}, "
@@ -285,12 +312,12 @@ def vocabulary_of_file(path: pathlib.Path) -> Vocabulary:
     return Vocabulary.from_file(path)
 
 
-def _check_line(token: str, source: str) -> None:
-    """Refuses what vocab.txt, a token a line, could not give back."""
-    if token != token.strip() or "\n" in token:
+def _check_added(token: str, place: str) -> None:
+    """Refuses a token that its line of a vocab.txt does not give back."""
+    if token != token.strip():
         raise UserError(
-            f"{source}: token {token!r} begins or ends with white space or "
-            "holds a line feed, which no vocab.txt can hold."
+            f"{place}: token {token!r} begins or ends with white space, which "
+            f"a token of {VOCABULARY_FILE} cannot."
         )
 
 
@@ -303,7 +330,6 @@ def _wordpiece(model: JsonPart, unk: str) -> tuple[dict[int, str], str]:
     place = f"{model.source}: vocab"
     for token, number in model.part("vocab").values.items():
         _check_id(number, token, place)
-        _check_line(token, place)
         if number in tokens:
             raise UserError(
                 f"{place}: {tokens[number]!r} and {token!r} have the same id "

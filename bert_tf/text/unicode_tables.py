@@ -19,6 +19,7 @@ import numpy as np
 
 CODE_POINTS = 0x110000
 SURROGATES = range(0xD800, 0xE000)
+NONCHARACTERS = range(0xFDD0, 0xFDF0)
 PRIVATE_USE = (range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
 HANGUL_SYLLABLES = range(0xAC00, 0xD7A4)
 CAPITAL_SIGMA, FINAL_SIGMA, SMALL_SIGMA = 0x3A3, 0x3C2, 0x3C3
@@ -78,6 +79,12 @@ def spaces() -> frozenset[int]:
 
 
 @functools.cache
+def accents() -> frozenset[int]:
+    """The code points that `_run_strip_accents` removes."""
+    return frozenset(np.flatnonzero(_of_categories(b"Mn")).tolist())
+
+
+@functools.cache
 def unassigned() -> np.ndarray:
     """Which code points neither Python's tables nor the rules know, bool."""
     flags = _of_categories(b"Cn")
@@ -119,8 +126,8 @@ def replacements(lower_case: bool, strip_accents: bool) -> Replacements:
     )
     # What these do not show: accents without a class, and Hangul syllables,
     # which are decomposed by a formula.
-    accents = map(chr, np.flatnonzero(_of_categories(b"Mn")).tolist())
-    for char in sorted({*changes, *accents, *map(chr, HANGUL_SYLLABLES)}):
+    marks = map(chr, accents())
+    for char in sorted({*changes, *marks, *map(chr, HANGUL_SYLLABLES)}):
         code = ord(char)
         kept = char.lower() if lower_case else char
         if strip_accents:

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, excerpt
 from bert_tf.files import write_text
 from bert_tf.foreign_files import read_bytes
+from bert_tf.progress import log
 
 VOCABULARY_FILE = "vocab.txt"
 CONTINUATION = "##"
@@ -82,28 +83,21 @@ class Packing:
 
 
 def _check(
-    tokens: tuple[str, ...], special: SpecialTokens, source: str, row: str
+    entries: Sequence[str], special: SpecialTokens, source: str, row: str
 ) -> None:
-    """Refuses what no tokenizer can work with; `row` names a token's place."""
-    first = 1 if row == "line" else 0
-    seen: dict[str, int] = {}
-    for number, token in enumerate(tokens, start=first):
-        if not isinstance(token, str):
+    """Refuses what no tokenizer can work with; `row` names an entry's place."""
+    for number, entry in enumerate(entries, start=_first_number(row)):
+        if not isinstance(entry, str):
             raise UserError(
-                f"{source}, {row} {number}: {token!r} is no string."
+                f"{source}, {row} {number}: {entry!r} is no string."
             )
-        if not token:
+        if "\n" in entry:
             raise UserError(
-                f"{source}, {row} {number}: is blank; every {row} holds one "
-                "token."
+                f"{source}, {row} {number}: {excerpt(entry)} holds a line "
+                f"feed, which no {VOCABULARY_FILE} can hold."
             )
-        if token in seen:
-            raise UserError(
-                f"{source}: {token!r} is on {row} {seen[token]} and again on "
-                f"{row} {number}; every token may occur once."
-            )
-        seen[token] = number
-    missing = [token for token in special if token not in seen]
+    tokens = {entry.strip() for entry in entries}
+    missing = [token for token in special if token not in tokens]
     if missing:
         raise UserError(
             f"{source}: lacks {' '.join(missing)} of the special tokens "
@@ -112,11 +106,22 @@ def _check(
         )
 
 
-def read_tokens(path: str | os.PathLike) -> list[str]:
-    """Reads a vocab.txt: one token a line, UTF-8.
+def _first_number(row: str) -> int:
+    return 1 if row == "line" else 0
 
-    Lines end at a line feed alone and lose white space at their ends, as in
-    Google's `load_vocab`. Nothing else is changed: released vocabularies hold
+
+# A command reads some files several times.
+@functools.cache
+def log_once(line: str) -> None:
+    """Writes a line for the user, once in a process."""
+    log(line)
+
+
+def read_entries(path: str | os.PathLike) -> list[str]:
+    """Reads a vocab.txt: what stands between its line feeds, in UTF-8.
+
+    As in Google's `load_vocab`, an entry is not changed, may be blank, and
+    lines end at a line feed alone: released vocabularies hold U+2028 and
     entries that are not in a Unicode normal form.
 
     Raises:
@@ -139,18 +144,22 @@ def read_tokens(path: str | os.PathLike) -> list[str]:
         )
     if not data.strip():
         raise UserError(f"{path}: the vocabulary file is empty.")
-    rows = data.rstrip().split(b"\n")
-    tokens = []
-    for number, row in enumerate(rows, start=1):
+    entries = []
+    for number, row in enumerate(data.removesuffix(b"\n").split(b"\n"), 1):
         try:
-            tokens.append(row.decode("utf-8").strip())
+            entries.append(row.decode("utf-8"))
         except UnicodeDecodeError:
             raise UserError(f"{path}, line {number}: is not UTF-8.") from None
-    return tokens
+    return entries
 
 
 class Vocabulary:
-    """The tokens of a WordPiece vocabulary; a token's place is its id."""
+    """The tokens of a WordPiece vocabulary; a token's place is its id.
+
+    An entry of a vocab.txt without the white space at its ends is a token, as
+    in Google's `load_vocab`. Of a token that occurs several times the last
+    place is its id; a blank one is found in no text.
+    """
 
     def __init__(
         self,
@@ -158,18 +167,21 @@ class Vocabulary:
         source: str = "vocabulary",
         row: str = "entry",
         special: SpecialTokens = SPECIAL_TOKENS,
+        notify: bool = True,
     ):
         """Checks and keeps the tokens.
 
         Args:
-          tokens: the V tokens in the order of their ids.
+          tokens: the V tokens in the order of their ids, as a vocab.txt holds
+            them.
           source: what error messages call the vocabulary.
           row: what they call a token's place; a "line" counts from 1.
           special: what the special tokens are called.
+          notify: whether a line names tokens that occur several times.
 
         Raises:
-          UserError: a blank token, a token that occurs twice, or a missing
-            special token.
+          UserError: a token is no string or holds a line feed, or a special
+            token is missing.
         """
         if isinstance(tokens, str):
             raise UserError(
@@ -177,8 +189,28 @@ class Vocabulary:
                 f"{tokens[:40]!r}."
             )
         self.special = special
-        self._tokens = tuple(tokens)
-        _check(self._tokens, special, source, row)
+        _check(tokens, special, source, row)
+        self._entries = tuple(tokens)
+        self._tokens = tuple(token.strip() for token in tokens)
+        if notify:
+            self._log_repeated(source, row)
+
+    def _log_repeated(self, source: str, row: str) -> None:
+        """Names the first token that occurs several times, if any does."""
+        repeated = [
+            (number, token)
+            for number, token in enumerate(self._tokens)
+            if token and self.ids[token] != number
+        ]
+        if repeated:
+            first, token = repeated[0]
+            start = _first_number(row)
+            more = f", and {len(repeated) - 1} more" * (len(repeated) > 1)
+            log_once(
+                f"{source}: {token!r} is on {row} {first + start} and again on "
+                f"{row} {self.ids[token] + start}{more}; of a token that "
+                "occurs several times the last one counts, as in Google's code"
+            )
 
     @classmethod
     def from_file(
@@ -187,14 +219,24 @@ class Vocabulary:
         """Reads a vocab.txt.
 
         Raises:
-          UserError: see `read_tokens`, or what it holds is no vocabulary; the
-            message names the file and the line.
+          UserError: see `read_entries`, or a special token is missing; the
+            message names the file.
         """
-        return cls(read_tokens(path), str(path), "line", special)
+        return cls(read_entries(path), str(path), "line", special)
 
     def save(self, path: str | pathlib.Path) -> None:
-        """Writes a vocab.txt, whole or not at all."""
-        write_text(path, "\n".join(self._tokens) + "\n")
+        """Writes a vocab.txt with the entries as they were read, atomically."""
+        write_text(path, "\n".join(self._entries) + "\n")
+
+    def without_blank_end(self, rows: int) -> "Vocabulary":
+        """The vocabulary less what is blank behind its first `rows` entries.
+
+        A model has no rows for blank lines at the end of a file.
+        """
+        if any(self._tokens[rows:]):
+            return self
+        kept = self._entries[:rows]
+        return type(self)(kept, special=self.special, notify=False)
 
     def __setattr__(self, name: str, value: object) -> None:
         if "_tokens" in self.__dict__:
@@ -204,13 +246,18 @@ class Vocabulary:
         super().__setattr__(name, value)
 
     @property
+    def entries(self) -> tuple[str, ...]:
+        """The V tokens as a vocab.txt holds them, in the order of their ids."""
+        return self._entries
+
+    @property
     def tokens(self) -> tuple[str, ...]:
         """The V tokens in the order of their ids."""
         return self._tokens
 
     @functools.cached_property
     def ids(self) -> Mapping[str, int]:
-        """The id of each token."""
+        """The id of each token; of one that occurs several times, the last."""
         return types.MappingProxyType(
             {token: number for number, token in enumerate(self._tokens)}
         )
@@ -253,6 +300,22 @@ class Vocabulary:
         flags.setflags(write=False)
         return flags
 
+    @functools.cached_property
+    def in_words(self) -> np.ndarray:
+        """Which tokens words can be split into; bool [V], read-only.
+
+        Words hold no white space, and of a token that occurs several times
+        the last place counts.
+        """
+        flags = np.array(
+            [
+                token.split() == [token] and self.ids[token] == number
+                for number, token in enumerate(self._tokens)
+            ]
+        )
+        flags.setflags(write=False)
+        return flags
+
     def digest(self) -> str:
         """The SHA-256 of the tokens joined by line feeds, in hexadecimal.
 
@@ -281,8 +344,8 @@ class Vocabulary:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What is cached cannot all be pickled.
-        arguments = self._tokens, "vocabulary", "entry", self.special
-        return type(self), arguments
+        arguments = "vocabulary", "entry", self.special, False
+        return type(self), (self._entries, *arguments)
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -67,9 +67,13 @@ def extended_tokens(
     Raises:
       UserError: there is no room, or the text does not give that many tokens.
     """
-    tokens = list(vocabulary.tokens)
+    tokens = list(vocabulary.entries)
     missing = [token for token in letters if token not in vocabulary.ids]
-    places = [n for n, token in enumerate(tokens) if _UNUSED.fullmatch(token)]
+    places = [
+        number
+        for number, token in enumerate(vocabulary.tokens)
+        if _UNUSED.fullmatch(token)
+    ]
     # With room for one token at least.
     needed = len(tokens) + max(0, max(len(missing), 1) - len(places))
     if vocab_size < needed:
@@ -84,7 +88,9 @@ def extended_tokens(
         for word, count in counts.items()
         if count >= min_frequency and len(word) <= MAX_PIECE_BYTES // 4
     ]
-    with_letters = Vocabulary([*tokens, *missing], special=vocabulary.special)
+    with_letters = Vocabulary(
+        [*tokens, *missing], special=vocabulary.special, notify=False
+    )
     pieces, _ = split_words(with_letters, config, words)
     saved = {
         word: counts[word] * int(number - 1)

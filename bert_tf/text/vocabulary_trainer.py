@@ -313,13 +313,15 @@ def train_vocab_from(
     learned = time.monotonic()
     before, old = None, settings.extend
     special = SPECIAL_TOKENS if old is None else old.special
-    vocabulary = Vocabulary(tokens, special=special)
+    vocabulary = Vocabulary(tokens, special=special, notify=False)
     pieces, unknown = _judge(vocabulary, config, counts.held_out)
     if old is not None:
         before, _ = _judge(old, config, counts.held_out)
     report = VocabularyReport(
         vocab_size=len(tokens),
-        new_tokens=len(set(tokens).difference(old.tokens if old else ())),
+        new_tokens=len(
+            set(vocabulary.tokens).difference(old.ids if old else ())
+        ),
         lower_case=config.lower_case,
         strip_accents=config.strip_accents,
         tokenize_chinese_chars=config.tokenize_chinese_chars,

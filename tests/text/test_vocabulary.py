@@ -1,4 +1,6 @@
 import hashlib
+import pathlib
+import pickle
 
 import numpy as np
 import pytest
@@ -27,19 +29,54 @@ def test_ids_are_places() -> None:
     assert vocabulary.digest() == hashlib.sha256(joined.encode()).hexdigest()
 
 
-def test_file_round_trip_keeps_unnormalised_tokens(tmp_path) -> None:
-    # U+2028 ends no line, and e + U+0301 is not composed.
-    tokens = [*SPECIAL, "e\u0301", "a\u2028b", "\u00e9", "\U00020000"]
-    path = tmp_path / "new" / "vocab.txt"
-    Vocabulary(tokens).save(path)
-    assert path.read_bytes().count(b"\n") == len(tokens)
-    assert Vocabulary.from_file(path).tokens == tuple(tokens)
+# google-research/bert, tokenization.py, load_vocab, on text files of Python.
+def load_vocab(path: pathlib.Path) -> dict[str, int]:
+    with path.open(encoding="utf-8", newline="\n") as file:
+        return {line.strip(): number for number, line in enumerate(file)}
 
 
-def test_file_with_carriage_returns_and_no_last_line_feed(tmp_path) -> None:
+BLANK = ["\u2028", "\u00a0", "\u3000", "\u0085", "\u001c", " ", "\r", ""]
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        # U+2028 ends no line, and e + U+0301 is not composed.
+        [*SPECIAL, "e\u0301", "a\u2028b", "a\rb", "\u00e9", "\U00020000"],
+        [*SPECIAL, *(entry for blank in BLANK for entry in (blank, blank * 2))],
+        [*SPECIAL[:2], "\u2028", *SPECIAL[2:], "b", "\u2028", "##c", ""],
+        [*(f"{token}\r" for token in SPECIAL), "a \r", "\u3000b\r"],
+        # The last of those that occur several times counts.
+        [*SPECIAL, "$", "a", "$", "b", " a", "[CLS]"],
+    ],
+    ids=["unnormalised", "blank", "between", "carriage returns", "repeated"],
+)
+def test_a_file_is_read_as_by_google_and_written_back(
+    entries, tmp_path
+) -> None:
     path = tmp_path / "vocab.txt"
-    path.write_bytes("\r\n".join([*SPECIAL, "a ", "b"]).encode())
-    assert Vocabulary.from_file(path).tokens == (*SPECIAL, "a", "b")
+    path.write_bytes("".join(f"{entry}\n" for entry in entries).encode())
+    vocabulary = Vocabulary.from_file(path)
+    assert vocabulary.ids == load_vocab(path)
+    assert len(vocabulary) == len(entries)
+    for copy in (vocabulary, pickle.loads(pickle.dumps(vocabulary))):
+        copy.save(tmp_path / "new" / "vocab.txt")
+        written = (tmp_path / "new" / "vocab.txt").read_bytes()
+        assert written == path.read_bytes()
+    # Without the last line feed it is the same.
+    path.write_bytes(path.read_bytes()[:-1])
+    assert entries[-1] == "" or Vocabulary.from_file(path) == vocabulary
+
+
+def test_a_line_names_tokens_that_occur_several_times(tmp_path, capsys):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join([*SPECIAL, "a", "", "$", "a", "", "$"]))
+    for _ in range(2):
+        Vocabulary.from_file(path)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(
+        f"{path}: 'a' is on line 6 and again on line 9, and 1 more; "
+    )
 
 
 def test_is_frozen_and_hashable() -> None:
@@ -81,10 +118,8 @@ def test_real_vocabularies(shared_data) -> None:
     [
         (b"", "empty"),
         (b"\n\n", "empty"),
-        ("\n".join([*SPECIAL, "a", "b", "a"]).encode(), "line 6 .*line 8"),
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n", r"lacks \[MASK\]"),
         (b"a\n", r"lacks \[PAD\] \[UNK\] \[CLS\] \[SEP\] \[MASK\]"),
-        ("\n".join([*SPECIAL, "", "a"]).encode(), "line 6: is blank"),
         (b"[PAD]\n[UNK]\n\xff\n", "line 3: is not UTF-8"),
         (b"\xef\xbb\xbf[PAD]\n[UNK]\n", "begins with a byte order mark"),
     ],
@@ -105,8 +140,8 @@ def test_missing_file_and_directory(tmp_path) -> None:
 
 
 def test_bad_lists() -> None:
-    with pytest.raises(UserError, match="entry 0 and again on entry 5"):
-        Vocabulary([*SPECIAL, "[PAD]"])
+    with pytest.raises(UserError, match="entry 5: .* holds a line feed"):
+        Vocabulary([*SPECIAL, "a\nb"])
     with pytest.raises(UserError, match="7 is no string"):
         Vocabulary([*SPECIAL, 7])
     with pytest.raises(UserError, match="list of tokens"):

@@ -45,7 +45,7 @@ from bert_tf.records.token_blocks import (
 )
 from bert_tf.records.tokenized_corpus import take_block, tokenize_block
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer
-from bert_tf.text.vocabulary import SpecialTokens, Vocabulary
+from bert_tf.text.vocabulary import Vocabulary
 
 _FACTS = "facts"
 
@@ -57,16 +57,14 @@ class PipelineTask:
     Attributes:
       plan: what is to be built.
       files: the input files.
-      tokens: the vocabulary.
-      special: its special tokens.
+      vocabulary: makes the ids.
       output_dir: folder of the records, a path or a URL.
       outcome: name of the file in it that reports what the pipeline did.
     """
 
     plan: RecordsPlan
     files: tuple[CorpusFile, ...]
-    tokens: tuple[str, ...]
-    special: SpecialTokens
+    vocabulary: Vocabulary
     output_dir: str
     outcome: str
 
@@ -186,11 +184,8 @@ class TokenizeBlocks(beam.DoFn):
 
     def setup(self) -> None:
         """Makes the tokenizer, once on each worker."""
-        self.vocabulary = Vocabulary(
-            self.task.tokens, special=self.task.special
-        )
         config = self.task.plan.tokenizer_config
-        self.tokenizer = CorpusTokenizer(self.vocabulary, config)
+        self.tokenizer = CorpusTokenizer(self.task.vocabulary, config)
 
     def process(
         self, block: Block | Mistake
@@ -207,7 +202,7 @@ class TokenizeBlocks(beam.DoFn):
                 ids,
                 lengths,
                 self.task.files,
-                self.vocabulary,
+                self.task.vocabulary,
                 plan.recipe,
             )
         except UserError as error:
@@ -312,12 +307,6 @@ class WriteShards(beam.DoFn):
     def __init__(self, task: PipelineTask) -> None:
         self.task = task
 
-    def setup(self) -> None:
-        """Makes the vocabulary, once on each worker."""
-        self.vocabulary = Vocabulary(
-            self.task.tokens, special=self.task.special
-        )
-
     def process(
         self, element: tuple[str, Iterable[Part | None]]
     ) -> Iterator[ShardResult]:
@@ -333,7 +322,7 @@ class WriteShards(beam.DoFn):
             Documents.concatenate(documents),
             sum(len(part.documents) for part in parts if part.is_own),
             self.task.plan.recipe,
-            self.vocabulary,
+            self.task.vocabulary,
             self._write,
         )
 

@@ -142,8 +142,7 @@ def _run(
         PipelineTask(
             task.plan,
             task.files,
-            tuple(task.vocabulary.tokens),
-            task.vocabulary.special,
+            task.vocabulary,
             output_dir,
             outcome,
         ),
