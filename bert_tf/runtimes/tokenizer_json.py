@@ -25,9 +25,10 @@ def write_tokenizer(
 ) -> None:
     """Writes tokenizer.json, which the library tokenizers reads.
 
-    It gives the rows of `SentencePacker`, truncated to the longest row. Of a
-    pair that is too long and whose texts are equally long it drops a token of
-    the first, not of the second.
+    It gives the ids of `BertTokenizer` for every string, in the rows of
+    `SentencePacker`, truncated to the longest row. Of a pair that is too long
+    and whose texts are equally long it drops a token of the first, not of the
+    second.
 
     Args:
       folder: takes the file.
@@ -37,10 +38,8 @@ def write_tokenizer(
     """
     vocabulary, rules = tokenizer.vocabulary, tokenizer.config
     # A blank entry keeps what it was read as, as in transformers.
-    ids = {
-        token or vocabulary.entries[number]: number
-        for token, number in vocabulary.ids.items()
-    }
+    pairs = zip(vocabulary.tokens, vocabulary.entries, strict=True)
+    ids = {token or entry: n for n, (token, entry) in enumerate(pairs)}
     written = tokenizers.Tokenizer(
         models.WordPiece(
             vocab=ids,
@@ -110,6 +109,16 @@ def _normalizer(
         library.append(normalizers.Lowercase())
     if rules.strip_accents:
         library += [normalizers.NFD(), _replace(unicode_tables.accents(), "")]
+    # NUL, which is dropped, separates them.
+    chars = list(map(chr, unicode_tables.assigned() - unicode_tables.dropped()))
+    changed = normalizers.Sequence(library).normalize_str("\0".join(chars))
+    mapping = unicode_tables.replacements(
+        rules.lower_case, rules.strip_accents
+    ).mapping
+    for char, theirs in zip(chars, changed.split("\0"), strict=True):
+        ours = mapping.get(ord(char), char)
+        if theirs != ours:
+            steps.append(normalizers.Replace(char, ours))
     return normalizers.Sequence([*steps, *library])
 
 

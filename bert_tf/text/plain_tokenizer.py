@@ -131,12 +131,10 @@ class WordPieces:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._unknown = vocabulary.unk_id
-        # Separators end every search.
         numbers = [
             number
             for number in np.flatnonzero(vocabulary.in_words).tolist()
-            if "\0" not in (token := vocabulary.tokens[number])
-            if token != CONTINUATION
+            if vocabulary.tokens[number] != CONTINUATION
         ]
         continues = vocabulary.is_continuation[numbers]
         bodies = [

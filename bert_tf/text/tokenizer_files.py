@@ -252,9 +252,10 @@ def read_vocabulary(
     if holes:
         tokens |= dict.fromkeys(holes, "")
         if notify:
+            ids_left_out = first_few(list(map(str, holes)))
             log_once(
-                f"{source}: no token has the id {first_few(list(map(str, holes)))}, as where a "
-                "token occurred several times; no text holds one of them"
+                f"{source}: no token has the id {ids_left_out}, as where a "
+                "token occurs several times; these ids are never used"
             )
     missing = next((i for i in range(len(tokens)) if i not in tokens), None)
     if missing is not None:

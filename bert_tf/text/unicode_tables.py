@@ -111,7 +111,9 @@ class Replacements(NamedTuple):
 def replacements(lower_case: bool, strip_accents: bool) -> Replacements:
     """The tables of `token.lower()`, `_run_strip_accents` or both, in turn."""
     mapping, reordered = {}, set()
-    chars = list(map(chr, _assigned() if lower_case or strip_accents else ()))
+    chars = list(
+        map(chr, sorted(assigned()) if lower_case or strip_accents else ())
+    )
     changes = itertools.compress(
         chars,
         map(
@@ -140,9 +142,11 @@ def replacements(lower_case: bool, strip_accents: bool) -> Replacements:
     return Replacements(mapping, frozenset(reordered))
 
 
-def _assigned() -> list[int]:
+@functools.cache
+def assigned() -> frozenset[int]:
     """The code points whose properties Python's tables know."""
-    return np.flatnonzero(~_of_categories(b"Cn", b"Co", b"Cs")).tolist()
+    known = ~_of_categories(b"Cn", b"Co", b"Cs")
+    return frozenset(np.flatnonzero(known).tolist())
 
 
 @functools.cache
@@ -159,7 +163,7 @@ def case_classes() -> tuple[frozenset[int], frozenset[int]]:
       case-ignorable or dropped before.
     """
     sigmas = {CAPITAL_SIGMA, FINAL_SIGMA, SMALL_SIGMA}
-    codes = np.array([c for c in _assigned() if c not in sigmas])
+    codes = np.array([c for c in sorted(assigned()) if c not in sigmas])
 
     def final(before: str, behind: str) -> np.ndarray:
         """Whether a sigma beside each of the code points is a final one."""

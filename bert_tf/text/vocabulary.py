@@ -304,12 +304,14 @@ class Vocabulary:
     def in_words(self) -> np.ndarray:
         """Which tokens words can be split into; bool [V], read-only.
 
-        Words hold no white space, and of a token that occurs several times
-        the last place counts.
+        Words hold neither white space nor NUL, and of a token that occurs
+        several times the last place counts.
         """
         flags = np.array(
             [
-                token.split() == [token] and self.ids[token] == number
+                token.split() == [token]
+                and "\0" not in token
+                and self.ids[token] == number
                 for number, token in enumerate(self._tokens)
             ]
         )

@@ -1,6 +1,7 @@
 """What is written for ONNX Runtime computes what the model does."""
 
 import json
+import unicodedata
 
 import numpy as np
 import onnxruntime
@@ -14,6 +15,8 @@ from bert_tf.serving.model_folder import served_model
 from bert_tf.text.packing_graph import SentencePacker
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_files import AddedToken
+from bert_tf.text.unicode_tables import SURROGATES, categories
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from tests.runtimes.runtime_models import KINDS, LABELS, make, rows
 from tests.serving.serving_models import TOKENS, texts
 from tests.user_errors import error_of
@@ -151,6 +154,45 @@ def test_tokenizer_json_gives_the_rows_of_the_packer(padded, tmp_path):
                     row = packed[name][number].numpy().tolist()[:size]
                     assert values == row, pair
         assert short > 5
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_tokenizer_json_knows_all_of_unicode(lower_case, tmp_path):
+    """Where categories begin and end, private use and accents among them."""
+    firsts = np.flatnonzero(np.diff(categories().view("u2"), prepend=0))
+    codes = np.unique([firsts, firsts + 1, np.maximum(firsts - 1, 0)])
+    chars = [chr(c) for c in codes if c not in SURROGATES]
+    pieces = {
+        part
+        for char in chars
+        for form in (char, char.lower())
+        for part in unicodedata.normalize("NFD", form) + form
+        if part.strip() == part
+    }
+    # What Python does not know is a token here and there.
+    known = sorted(p for p in pieces if unicodedata.category(p) != "Cn")
+    known += ["\u088f", "\U0001fae8"]
+    own = BertTokenizer(
+        [
+            *SPECIAL_TOKENS,
+            "",
+            "a",
+            "\u2028",
+            *known,
+            *(f"##{p}" for p in known),
+        ],
+        lower_case,
+        tokenize_chinese_chars=lower_case,
+    )
+    write_tokenizer(tmp_path, own, 512, False)
+    other = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert other.get_vocab_size() == len(own.vocabulary) - 1
+    for form in ("a{0}b {0} \u1e9bA", "A{0}\u03a3{0} e{0}\u0301\u0327{0}"):
+        asked = [form.format(char) for char in chars]
+        found = other.encode_batch(asked, add_special_tokens=False)
+        ids = own.tokenize(asked).to_list()
+        for text, wanted, encoding in zip(asked, ids, found, strict=True):
+            assert encoding.ids == wanted, text
 
 
 def test_tokenizer_json_finds_added_tokens(tmp_path):

@@ -106,6 +106,20 @@ def test_a_corpus(other, moved_ids):
     np.testing.assert_array_equal(counts, moved_counts)
 
 
+def test_blank_entries_and_repeated_tokens():
+    """Blank ones are found in no text, and of repeated ones the last counts."""
+    entries = ["\u2028", "the", "", "##s", "[SEP]", " cell", "\u3000", "."]
+    other = Vocabulary([*entries, *PLAIN.tokens, "##"], notify=False)
+    ids = [each.tokenize(TEXTS) for each in tokenizers(other)]
+    assert ids[1].to_list() == (ids[0] + len(entries)).to_list()
+    text = "".join(f"{text}\n" for text in TEXTS).encode()
+    sizes = np.array([len(text.encode()) for text in TEXTS])
+    corpus = CorpusTokenizer(other, TokenizerConfig.of(True))
+    found, counts = corpus.tokenize(text, sizes)
+    np.testing.assert_array_equal(found, ids[1].flat_values)
+    np.testing.assert_array_equal(counts, ids[1].row_lengths())
+
+
 def rows():
     random = np.random.default_rng(0)
     ids = random.integers(5, len(PLAIN), (64, 20)).astype("int32")
