@@ -6,7 +6,13 @@ from typing import Any
 
 import keras
 
-from bert_tf.checkpoints import MASKED_LM, Checkpoint, load_checkpoint
+from bert_tf.checkpoints import (
+    MASKED_LM,
+    NEXT_SENTENCE,
+    POOLER,
+    Checkpoint,
+    load_checkpoint,
+)
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.finetuning.model_folder import task_of
@@ -82,7 +88,7 @@ def served_model(
         model = (BertPretrainer if fills_masks else kind)(
             checkpoint.config, dtype=dtype
         )
-        restore(model, checkpoint)
+        _restore(model, checkpoint, NEXT_SENTENCE)
         length = options.max_seq_length or checkpoint.max_seq_length
         return PretrainedModel(model, tokenizer, length)
     return _fine_tuned(config, checkpoint, tokenizer, dtype)
@@ -113,7 +119,7 @@ def _fine_tuned(
         )
     if isinstance(config, QuestionAnsweringConfig):
         model = bert_span_labeler(encoder, unpadded=True)
-        restore(model, checkpoint)
+        _restore(model, checkpoint, POOLER)
         return SpanModel(
             model,
             tokenizer,
@@ -128,7 +134,7 @@ def _fine_tuned(
         model = bert_token_classifier(
             encoder, len(config.labels), unpadded=True
         )
-        restore(model, checkpoint)
+        _restore(model, checkpoint, POOLER)
         # A stride of 0 is half a window, in both.
         stride = config.doc_stride or None
         return TagModel(
@@ -140,6 +146,12 @@ def _fine_tuned(
     return ChoiceModel(
         model, tokenizer, config.max_seq_length, config.has_start
     )
+
+
+def _restore(model: keras.Model, checkpoint: Checkpoint, unread: str) -> None:
+    """Assigns the weights, without a line on a head that nothing reads."""
+    absent = [] if unread in checkpoint.heads else [unread]
+    restore(model, checkpoint, fresh=absent)
 
 
 def describe_training(folder: str | os.PathLike) -> dict[str, Any]:
