@@ -160,6 +160,9 @@ def load_checkpoint(
     else:
         found = FAMILIES[family].read(folder)
     longest = read_max_length(folder)
+    if longest is None:
+        # Of an adapter, that of its base.
+        longest = found.max_seq_length
     if longest is not None:
         longest = min(longest, found.config.max_position_embeddings)
     checkpoint = dataclasses.replace(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from bert_tf.text.tokenizer import BertTokenizer
 from tests.fine_tuned_models import TAGS, TOKENS, write_folder
 from tests.user_errors import error_of
 
+GARDEN = pathlib.Path(__file__).parents[1] / "golden" / "model_garden"
+NAMELESS = tuple(f"LABEL_{i}" for i in range(5))
 CLASSES = "BertForSequenceClassification"
 SEVERAL = "DistilBertForSequenceClassification"
 NUMBER = "ElectraForSequenceClassification"
@@ -205,6 +208,21 @@ def test_options_that_contradict_task_json(options, words, tmp_path, tokenizer):
     assert words in line
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("classifier_v1", {"task": TASKS[0], "labels": NAMELESS[:3]}),
+        ("token_classifier_v2", {"labels": NAMELESS, "max_seq_length": 12}),
+        ("span_labeler_v1", {"max_seq_length": 12, "with_null": False}),
+    ],
+)
+def test_heads_of_model_garden(name, expected, tokenizer):
+    folder = GARDEN / name
+    checkpoint = load_checkpoint(folder)
+    config = usage_of(folder, checkpoint, NO_OPTIONS, tokenizer)
+    assert expected.items() <= dataclasses.asdict(config).items()
+
+
 @pytest.mark.parametrize("to", ["bert_tf", "google_tf1"])
 def test_heads_in_other_layouts(to, tmp_path, tokenizer):
     theirs = load_checkpoint(write_folder(tmp_path / "theirs", CLASSES))
@@ -213,7 +231,7 @@ def test_heads_in_other_layouts(to, tmp_path, tokenizer):
     save_checkpoint(folder, nameless, to)
     checkpoint = load_checkpoint(folder)
     config = usage_of(folder, checkpoint, NO_OPTIONS, tokenizer)
-    assert config.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
+    assert config.labels == NAMELESS[:3]
     assert config.max_seq_length == 60
     named = UsageOptions(labels=("x", "y", "z"))
     config = usage_of(folder, checkpoint, named, tokenizer)

@@ -220,7 +220,7 @@ def main() -> None:
                 found[name] = ask_questions(name, folder)
             elif not questions:
                 found[name] = ask(name, folder)
-    text = json.dumps(found, indent=1)
+    text = json.dumps(found)
     (GOLDEN / "answers.json").write_text(text + "\n")
 
 
