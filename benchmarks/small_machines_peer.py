@@ -9,9 +9,13 @@ milliseconds of a batch as JSON. Nothing of bert_tf is imported.
 
 import importlib.metadata
 import json
+import os
 import pathlib
 import sys
 import time
+
+# Before onnxruntime is imported; see docs/small_machines.md.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 import numpy as np
 import onnxruntime

@@ -12,6 +12,8 @@ import sys
 import types
 from typing import Any
 
+from bert_tf.home_folder import import_of_keras
+
 # Where each class is that has `register_keras_serializable(package="bert_tf")`.
 CLASSES = {
     "AdamW": "bert_tf.optimization",
@@ -68,13 +70,17 @@ def _register() -> None:
 
 
 class _KerasFinder:
-    """Finds Keras as the others do, and registers once it is imported."""
+    """Finds Keras as the others do, and registers once it is imported.
+
+    What is imported writes nothing into the home folder.
+    """
 
     def find_spec(
         self, name: str, path: Any = None, target: Any = None
     ) -> importlib.machinery.ModuleSpec | None:
         """The import system's question where a module is."""
-        if name != "keras":
+        # TensorFlow has an old Keras inside, which writes the same file.
+        if name not in ("keras", "tensorflow"):
             return None
         specs = (
             finder.find_spec(name, path, target)
@@ -86,8 +92,10 @@ class _KerasFinder:
             execute = spec.loader.exec_module
 
             def exec_module(module: types.ModuleType) -> None:
-                execute(module)
-                _register()
+                with import_of_keras():
+                    execute(module)
+                if name == "keras":
+                    _register()
 
             # Of this one loader, which is used for this one import.
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]

@@ -85,29 +85,15 @@ def _closed(descriptor: int) -> bool:
 def import_tensorflow() -> None:
     """Imports TensorFlow without its start-up messages, for a command.
 
-    Keras' own pictures, `keras.visualization`, are without matplotlib then.
     Where the user has said which to show, it is left to whoever needs it.
     """
     shown = _LOG_LEVEL in os.environ
-    with quiet_start(), _without_matplotlib():
+    with quiet_start():
         if not shown:
             import tensorflow  # noqa: F401
 
             # It stays as long as the process: no collection need look at it.
             gc.freeze()
-
-
-@contextlib.contextmanager
-def _without_matplotlib() -> Iterator[None]:
-    """Keeps Keras from importing it, a quarter of TensorFlow's start."""
-    if "matplotlib" in sys.modules:
-        yield
-        return
-    sys.modules["matplotlib"] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        del sys.modules["matplotlib"]
 
 
 def forget_log_level() -> None:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # As tools/command_line.py has it.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+# Tests of exports open them with ONNX Runtime itself.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 import hypothesis
 import pytest

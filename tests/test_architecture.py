@@ -12,6 +12,7 @@ GROUND = (
     *("progress", "quiet_tensorflow", "recipe", "config", "features"),
     *(
         "foreign_files",
+        "home_folder",
         "sharding",
         "lazy_arrays",
         "sources",

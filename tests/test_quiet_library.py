@@ -65,13 +65,45 @@ def test_standard_error_may_be_closed() -> None:
     assert done.returncode == 0
 
 
-def test_commands_start_without_matplotlib_and_can_import_it() -> None:
+def test_the_home_folder_stays_empty(tmp_path: pathlib.Path) -> None:
+    """Keras, matplotlib and ONNX Runtime would write into it."""
+    home = tmp_path / "home"
+    home.mkdir()
     done = run(
-        "import sys\n"
+        "import os, sys\n"
         "from bert_tf.quiet_tensorflow import import_tensorflow\n"
         "import_tensorflow()\n"
         "assert 'keras' in sys.modules\n"
         "assert 'matplotlib' not in sys.modules\n"
-        "import matplotlib.pyplot\n"
+        "from keras.src.visualization import plot_image_gallery as gallery\n"
+        "from keras.src.backend.config import keras_home\n"
+        f"assert keras_home() == {str(home / '.keras')!r}\n"
+        "assert 'KERAS_HOME' not in os.environ\n"
+        "import bert_tf.runtimes.onnx_file\n"
+        "assert os.environ['ORT_DISABLE_TELEMETRY'] == '1'\n"
+        "from bert_tf.training.history import History, draw_curves\n"
+        "assert 'matplotlib' not in sys.modules\n"
+        f"history = History({str(tmp_path / 'h.jsonl')!r}, 0)\n"
+        f"path = {str(tmp_path / 'a.png')!r}\n"
+        "draw_curves(path, history, ['loss'], {}, '')\n"
+        "assert gallery.plt.figure().axes == []\n"
+        "import matplotlib.pyplot\n",
+        HOME=str(home),
+        MPLBACKEND="agg",
     )
     assert (done.stderr, done.returncode) == ("", 0)
+    assert (tmp_path / "a.png").exists()
+    assert list(home.rglob("*")) == []
+
+
+def test_settings_of_keras_are_read_and_kept(tmp_path: pathlib.Path) -> None:
+    settings = tmp_path / ".keras" / "keras.json"
+    settings.parent.mkdir()
+    settings.write_text('{"epsilon": 0.001}')
+    done = run(
+        "import bert_tf, keras; print(keras.config.epsilon())",
+        HOME=str(tmp_path),
+        KERAS_BACKEND="tensorflow",
+    )
+    assert done.stdout == "0.001\n"
+    assert settings.read_text() == '{"epsilon": 0.001}'

@@ -13,6 +13,7 @@ from bert_tf.errors import UserError
 from bert_tf.extras import require_extra
 from bert_tf.files import write_text, written_beside
 from bert_tf.foreign_files import demand_regular
+from bert_tf.home_folder import import_matplotlib
 from bert_tf.progress import log
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ def draw_curves(
     """
     require_extra("report", "a learning curve")
     # Slow to import, and of no use before the first curve is drawn.
+    import_matplotlib()
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.2 * len(panels), 3.8), layout="constrained")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_tf.extras import require_extra
+from bert_tf.home_folder import import_matplotlib
 from bert_tf.training.history import Curve, draw_curve, draw_levels
 
 # Okabe and Ito 2008, "Color universal design": for the colour-blind too.
@@ -46,6 +47,7 @@ def drawing(
     """
     require_extra("report", "a figure")
     # Slow to import, and of no use before there is something to draw.
+    import_matplotlib()
     import matplotlib
     from matplotlib.figure import Figure
 
