@@ -34,7 +34,8 @@ _TARGET = flags.DEFINE_string(
     "target",
     None,
     "What to explain in place of the answer given: a label, another answer "
-    'in the context ("" for none), an entity or word of the text, or a choice.',
+    'in the context ("" for none), an entity or word of the text, a choice, or '
+    "a token at the first [MASK].",
 )
 _METHOD = flags.DEFINE_enum(
     "method",

@@ -16,16 +16,20 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError
+from bert_tf.features import ENCODER_INPUTS
 from bert_tf.inference.explained import (
     TOKENS_AT_ONCE,
     Forward,
     Subject,
     Target,
+    check_size,
     subject_of,
 )
+from bert_tf.inference.explained_masks import MaskedForward, subject_of_masks
 from bert_tf.inference.explanation import Explanation, ReadRow, Word
 from bert_tf.progress import Progress, log
 from bert_tf.serving.choice import ChoiceModel
+from bert_tf.serving.pretrained import FILL_MASK, PretrainedModel
 from bert_tf.serving.sentences import SentenceModel
 from bert_tf.serving.span import SpanModel
 from bert_tf.serving.tags import TagModel
@@ -42,9 +46,13 @@ _LEAST_DIFFERENCE = 1e-4
 
 def check_settings(served: TextModel, method: str, steps: int | None) -> None:
     """Raises `UserError` for what cannot be explained, or not in this way."""
-    if not isinstance(
-        served, SentenceModel | SpanModel | TagModel | ChoiceModel
-    ):
+    if isinstance(served, PretrainedModel):
+        explainable = FILL_MASK in served.signatures()
+    else:
+        explainable = isinstance(
+            served, SentenceModel | SpanModel | TagModel | ChoiceModel
+        )
+    if not explainable:
         raise UserError(
             "`folder`: its model was not fine-tuned for a task, and gives no "
             "answer that could be explained."
@@ -84,8 +92,13 @@ def explain(
       method: one of `METHODS`.
       steps: of the average; None takes as many as it needs.
     """
-    forward = Forward(served.model)
-    subject = subject_of(served, forward, row, answer, target)
+    if isinstance(served, PretrainedModel):
+        forward: Forward = MaskedForward(served.model)
+        subject = subject_of_masks(served, row, answer, target)
+        check_size(served, subject)
+    else:
+        forward = Forward(served.model)
+        subject = subject_of(served, forward, row, answer, target)
     mask = served.tokenizer.vocabulary.mask_id
     ids, is_word = subject.inputs["input_ids"], subject.owner >= 0
     both = tf.stack([ids, tf.where(is_word, mask, ids)])
@@ -217,8 +230,11 @@ def _attention(
     served: TextModel, forward: Forward, subject: Subject
 ) -> tuple[ReadRow, ...]:
     """The tokens and the attention of each row, without padding."""
+    names = [feature.name for feature in ENCODER_INPUTS]
     outputs = forward.encoder(
-        subject.inputs, training=False, return_attention_probs=True
+        {name: subject.inputs[name] for name in names},
+        training=False,
+        return_attention_probs=True,
     )
     layers = np.stack(
         [np.asarray(p, np.float32) for p in outputs["attention_probs"]]

@@ -113,7 +113,7 @@ class Forward:
         )
 
 
-class _Texts:
+class TokenizedTexts:
     """Texts in a row's place A or B: their tokens and words.
 
     Args:
@@ -189,6 +189,12 @@ def subject_of(
     else:
         assert isinstance(served, ChoiceModel)
         found = _of_choice(served, row, answer, target)
+    check_size(served, found)
+    return found
+
+
+def check_size(served: TextModel, found: Subject) -> None:
+    """Raises `UserError` where there is nothing to explain, or too much."""
     columns = " and ".join(f"`{name}`" for name in served.columns)
     if (found.owner < 0).all():
         raise UserError(f"{columns}: no word that could be explained.")
@@ -198,7 +204,6 @@ def subject_of(
             f"{found.owner.shape[1]} tokens; at most {_MAX_TOKENS:,} tokens "
             "can be explained. Shorten it."
         )
-    return found
 
 
 def log_odds(logits: tf.Tensor, target: int) -> tf.Tensor:
@@ -215,10 +220,10 @@ def _of_sentences(
 ) -> Subject:
     names = served.columns
     find_words = WordFinder(served.tokenizer, "text")
-    first = _Texts(served.tokenizer, find_words, {"text": row["text"]})
+    first = TokenizedTexts(served.tokenizer, find_words, {"text": row["text"]})
     second = None
     if len(names) == 2:
-        second = _Texts(
+        second = TokenizedTexts(
             served.tokenizer,
             find_words,
             {"text_b": row["text_b"]},
@@ -269,8 +274,8 @@ def _of_span(
 ) -> Subject:
     find_words = WordFinder(served.tokenizer, "text")
     question, context = row["question"], row["context"]
-    first = _Texts(served.tokenizer, find_words, {"question": question})
-    second = _Texts(
+    first = TokenizedTexts(served.tokenizer, find_words, {"question": question})
+    second = TokenizedTexts(
         served.tokenizer, find_words, {"context": context}, len(first.words)
     )
     windows, *rows = served.rows(first.tokens, second.tokens)
@@ -330,7 +335,7 @@ def _of_tags(
     target: Target,
 ) -> Subject:
     text, entities = row["text"], answer["entities"]
-    first = _Texts(served.tokenizer, served.find_words, {"text": text})
+    first = TokenizedTexts(served.tokenizer, served.find_words, {"text": text})
     if target is None and not entities:
         raise UserError(
             "`target` is missing, and the model finds no entity; name a word "
@@ -392,8 +397,10 @@ def _of_choice(
     start = f"{row['start']} " if "start" in row else ""
     endings = {f"choices[{n}]": start + each for n, each in given.items()}
     find_words = WordFinder(served.tokenizer, "text")
-    first = _Texts(served.tokenizer, find_words, {"text": row["text"]})
-    second = _Texts(served.tokenizer, find_words, endings, len(first.words))
+    first = TokenizedTexts(served.tokenizer, find_words, {"text": row["text"]})
+    second = TokenizedTexts(
+        served.tokenizer, find_words, endings, len(first.words)
+    )
     rows = truncate(
         take(first.tokens, tf.zeros(len(given), tf.int32)),
         second.tokens,
@@ -429,8 +436,8 @@ def _inputs(
 
 def _subject(
     served: TextModel,
-    first: _Texts,
-    second: _Texts | None,
+    first: TokenizedTexts,
+    second: TokenizedTexts | None,
     rows: Sequence[TokenIds | None],
     target: str,
     unit: str,

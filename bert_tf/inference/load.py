@@ -218,7 +218,8 @@ class LoadedModel:
             several labels the likeliest; of questions another answer that the
             context has, or "" for there being none; of entities one of them,
             None being the first, or a word, whose tag is explained; of
-            choices the number of one, from 0, or its text.
+            choices the number of one, from 0, or its text; of [MASK]s a token
+            at the first of them.
           method: "integrated_gradients" or "occlusion".
           steps: of the path; None doubles them, from 32 to 1,024, until the
             completeness error is below 1 %.

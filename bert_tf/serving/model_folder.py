@@ -11,6 +11,7 @@ from bert_tf.checkpoints import (
     NEXT_SENTENCE,
     POOLER,
     Checkpoint,
+    head_shapes,
     load_checkpoint,
 )
 from bert_tf.encoders import encoder_class
@@ -150,8 +151,10 @@ def _fine_tuned(
 
 def _restore(model: keras.Model, checkpoint: Checkpoint, unread: str) -> None:
     """Assigns the weights, without a line on a head that nothing reads."""
-    absent = [] if unread in checkpoint.heads else [unread]
-    restore(model, checkpoint, fresh=absent)
+    absent = {unread} - set(checkpoint.heads)
+    # Not every architecture has a next_sentence.
+    absent &= set(head_shapes(checkpoint.config))
+    restore(model, checkpoint, fresh=sorted(absent))
 
 
 def describe_training(folder: str | os.PathLike) -> dict[str, Any]:

@@ -379,9 +379,10 @@ def test_mistakes(kind, changes, message):
 
 
 def test_what_has_no_answer_to_explain(tmp_path):
-    for kind in ("pretrained", "encoder"):
-        line = error_of(loaded(kind).explain, "a [MASK]")
-        assert "was not fine-tuned for a task" in line
+    line = error_of(loaded("encoder").explain, "a [MASK]")
+    assert "was not fine-tuned for a task" in line
+    line = error_of(loaded("pretrained").explain, "[MASK]")
+    assert "`text`: no word that could be explained" in line
     found = explained("classes")
     line = error_of(found.write, tmp_path / "x.txt")
     assert "ends in .html or .json" in line

@@ -132,6 +132,33 @@ def test_an_answer_is_explained(tmp_path):
     assert "".join(word.text for word in found.words) == "Thefilmwasgood."
 
 
+@pytest.mark.parametrize(
+    "name", ["DistilBertForMaskedLM", "ElectraForMaskedLM"]
+)
+def test_what_a_mask_stands_for_is_explained(name, tmp_path):
+    row = ANSWERS[name][1]
+    model = loaded(write_folder(tmp_path, name))
+    found = model.explain(row["text"], method="occlusion")
+    token, probability = row["masks"][0][0]
+    assert found.target == token
+    log_odds = math.log(probability / (1 - probability))
+    assert found.score == pytest.approx(log_odds, abs=1e-4)
+    assert [(word.text, word.start) for word in found.words] == [
+        ("anna", 0),
+        ("in", 12),
+    ]
+    token, probability = row["masks"][0][3]
+    found = model.explain(row["text"], target=token, steps=16)
+    log_odds = math.log(probability / (1 - probability))
+    assert found.score == pytest.approx(log_odds, abs=1e-4)
+    total = sum(word.attribution for word in found.words)
+    change = found.score - found.baseline_score
+    assert total - change == pytest.approx(found.completeness_error * change)
+    line = error_of(model.explain, row["text"], target="Paris")
+    assert "`target`='Paris': is no token" in line
+    assert "Did you mean 'paris'?" in line
+
+
 def test_a_file_for_onnx(tmp_path):
     name = "DistilBertForSequenceClassification"
     folder = write_folder(tmp_path / "model", name)

@@ -1,0 +1,127 @@
+"""What is explained of a masked LM: the log odds of a token at a [MASK]."""
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.errors import UserError, did_you_mean, excerpt
+from bert_tf.features import MASKED_LM_POSITIONS
+from bert_tf.inference.explained import (
+    LOG_ODDS,
+    Forward,
+    Place,
+    Subject,
+    Target,
+    TokenizedTexts,
+    log_odds,
+)
+from bert_tf.pretraining.pretrainer import BertPretrainer
+from bert_tf.serving.pretrained import PretrainedModel
+from bert_tf.serving.tags import WordFinder
+from bert_tf.serving.text_model import Answer
+from bert_tf.text.packing import TokenIds
+from bert_tf.text.packing_graph import pack_rows
+
+
+class MaskedForward(Forward):
+    """From a masked LM's inputs to its logits at one position of each row.
+
+    Args:
+      model: a masked LM.
+    """
+
+    def __init__(self, model: BertPretrainer):
+        self.encoder = model.encoder
+        self._masked_lm = model.masked_lm
+
+    def __call__(self, inputs: Mapping[str, Any]) -> tf.Tensor:
+        """The logits, float32 [R, 1, V], at masked_lm_positions [R, 1]."""
+        inputs = dict(inputs)
+        positions = inputs.pop(MASKED_LM_POSITIONS.name)
+        outputs = self.encoder(inputs, training=False)
+        return self._masked_lm(
+            outputs["sequence_output"],
+            positions,
+            self.encoder.embeddings.word_table,
+        )
+
+
+def subject_of_masks(
+    served: PretrainedModel,
+    row: Mapping[str, Any],
+    answer: Answer,
+    target: Target,
+) -> Subject:
+    """What is to be explained of the first [MASK] of a text.
+
+    Args:
+      served: a model that fills masks.
+      row: what was asked, by column.
+      answer: what it answered.
+      target: a token of the vocabulary; None is the best one.
+
+    Raises:
+      UserError: the target is no token.
+    """
+    tokenizer = served.tokenizer
+    vocabulary, packing = tokenizer.vocabulary, tokenizer.packing
+    token = answer["masks"][0][0]["token"] if target is None else str(target)
+    if token not in vocabulary.ids:
+        hint = did_you_mean(token.lower(), vocabulary.ids.keys(), repr)
+        raise UserError(
+            f"`target`={excerpt(target)}: is no token of this model's "
+            f"vocabulary, and a {vocabulary.special.mask} stands for one.{hint}"
+        )
+    text, mask = row["text"], vocabulary.special.mask
+    parts = text.split(mask)
+    found = TokenizedTexts(
+        tokenizer,
+        WordFinder(tokenizer, "text"),
+        {str(number): part for number, part in enumerate(parts)},
+    )
+    # Where each part begins in the text, behind the masks before it.
+    sizes = [len(part) + len(mask) for part in parts]
+    offsets = [0, *itertools.accumulate(sizes)]
+    words = tuple(
+        Place(
+            "text",
+            word.start + offsets[int(word.column)],
+            word.end + offsets[int(word.column)],
+        )
+        for word in found.words
+    )
+    ids: list[int] = []
+    owner = [-1] * len(packing.begin)
+    for number, (begin, count) in enumerate(
+        zip(found.tokens.begin.numpy(), found.tokens.count.numpy(), strict=True)
+    ):
+        if number:
+            ids.append(vocabulary.mask_id)
+            owner.append(-1)
+        ids += found.tokens.ids.numpy()[begin : begin + count].tolist()
+        owner += found.owner[begin : begin + count].tolist()
+    owner += [-1] * len(packing.end)
+    packed = TokenIds(
+        tf.constant(ids), tf.constant([0]), tf.constant([len(ids)])
+    )
+    inputs = pack_rows(packed, None, packing, tf.constant(len(owner)))
+    position = len(packing.begin) + int(found.tokens.count[0])
+    inputs[MASKED_LM_POSITIONS.name] = tf.constant([[position]])
+    number, known = vocabulary.ids[token], len(vocabulary)
+
+    def measure(logits: tf.Tensor) -> tf.Tensor:
+        # Some models have rows to spare, to make a round number.
+        return log_odds(logits[:, 0, 0, :known], number)
+
+    return Subject(
+        {"text": text},
+        words,
+        inputs,
+        np.array([owner]),
+        token,
+        LOG_ODDS,
+        measure,
+    )
