@@ -14,6 +14,7 @@ from absl import flags
 
 from bert_tf.errors import UserError
 from bert_tf.quiet_tensorflow import import_tensorflow
+from bert_tf.recipe import read_json_object
 from bert_tf.serving.fresh_process import FreshProcess
 
 from . import command_line
@@ -129,7 +130,7 @@ def _export_version(fresh: FreshProcess) -> None:
         served,
         command_line.required(_OUTPUT_DIR),
         _VERSION.value,
-        recipe.read_text(encoding="utf-8") if recipe.is_file() else None,
+        read_json_object(recipe) if recipe.is_file() else None,
         training=describe_training(folder),
         fresh=fresh,
     )

@@ -41,6 +41,9 @@ class FreshProcess:
             env={
                 # As `quiet_tensorflow.py` sets it.
                 "TF_ENABLE_ONEDNN_OPTS": "1",
+                # TensorFlow would write ~/.keras/keras.json; see
+                # `home_folder.py`.
+                "KERAS_HOME": os.devnull,
                 **os.environ,
                 # This process may hold the memory of all GPUs.
                 "CUDA_VISIBLE_DEVICES": "-1",

@@ -30,6 +30,12 @@ from bert_tf.text.vocabulary import CONTINUATION, VOCABULARY_FILE
 EXTRA = "assets.extra"
 WARM_UP_FILE = "tf_serving_warmup_requests"
 RECIPE_FILE = "recipe.json"
+# Settings of trainings that name files and folders.
+_PLACES = (
+    *("init_from", "teacher", "ensemble", "data_dir", "train_file"),
+    *("dev_file", "test_file", "config_file", "vocab_file"),
+    *("task", "objective"),
+)
 MODEL_FILE = "model.json"
 # How near the numbers of a fresh process must be. The last digits depend on how
 # the graph was optimised. A bfloat16 has 8 bits of mantissa, so one rounding is
@@ -45,7 +51,7 @@ def write_saved_model(
     served: TextModel,
     output_dir: str | os.PathLike,
     version: int | None = None,
-    recipe: str | None = None,
+    recipe: Mapping[str, Any] | None = None,
     requests: Sequence[Request] | None = None,
     training: Mapping[str, Any] | None = None,
     fresh: FreshProcess | None = None,
@@ -77,7 +83,7 @@ def write_saved_model(
 def write_version(
     served: TextModel,
     folder: pathlib.Path,
-    recipe: str | None = None,
+    recipe: Mapping[str, Any] | None = None,
     requests: Sequence[Request] | None = None,
     training: Mapping[str, Any] | None = None,
     argument: str = "output_dir",
@@ -94,7 +100,8 @@ def write_version(
     Args:
       served: the model; see `TextModel`.
       folder: the folder of the version, not there yet.
-      recipe: the text of recipe.json, of the training, if there is one.
+      recipe: the settings of the training, if there was one; where its
+        files lie is not written, only what they are called.
       requests: real requests to check and to warm up with; None takes those
         of `served`.
       training: what model.json says beside `describe_model`; see
@@ -116,7 +123,8 @@ def write_version(
         extra.mkdir()
         write_labels(extra, served.labels or None)
         if recipe is not None:
-            (extra / RECIPE_FILE).write_text(recipe, encoding="utf-8")
+            text = json.dumps(_without_places(recipe), indent=2)
+            write_text(extra / RECIPE_FILE, text + "\n")
         description = describe_model(served) | dict(training or {})
         text = json.dumps(description, indent=2)
         write_text(extra / MODEL_FILE, text + "\n")
@@ -138,6 +146,23 @@ def write_version(
             served.compute_dtype,
             str(folder),
         )
+
+
+def _without_places(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with each path cut to its last name; hubs' names stay."""
+
+    def cut(name: str, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        parts = value.split(",")
+        if name not in _PLACES and not any(map(os.path.isabs, parts)):
+            return value
+        return ",".join(
+            part if "://" in part else pathlib.PurePath(part).name
+            for part in parts
+        )
+
+    return {name: cut(name, value) for name, value in recipe.items()}
 
 
 def _version(output_dir: pathlib.Path, version: int | None) -> int:

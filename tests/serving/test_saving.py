@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -33,6 +34,26 @@ def test_versions_count_up(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="is a file"):
         saving._version(tmp_path / "file", None)
+
+
+def test_recipes_are_given_without_places():
+    recipe = {
+        "seed": 3,
+        "init_from": "../models/base/",
+        "teacher": "hf://google/bert",
+        "data_dir": "/a/short,/a/long",
+        "size": "3/768/12",
+        "task": "mine/task.py",
+        "own_setting": "/home/anna/list.txt",
+        "text_columns": "either/or,b",
+    }
+    assert saving._without_places(recipe) == {
+        **recipe,
+        "init_from": "base",
+        "data_dir": "short,long",
+        "task": "task.py",
+        "own_setting": "list.txt",
+    }
 
 
 def _stand_in(served, folder):
@@ -121,7 +142,7 @@ def test_a_folder_that_does_not_load_leaves_nothing(tmp_path, monkeypatch):
 )
 def test_a_version_is_whole_and_proven(tmp_path, kind):
     served = models.KINDS[kind]()
-    recipe = '{"seed": 3}'
+    recipe = {"seed": 3, "init_from": "/home/anna/base"}
     folder = write_saved_model(
         served, tmp_path / "m", 7, recipe, training={"main_metric": "f1"}
     )
@@ -134,7 +155,11 @@ def test_a_version_is_whole_and_proven(tmp_path, kind):
     assert labels.exists() == bool(served.labels)
     if served.labels:
         assert json.loads(labels.read_text()) == list(served.labels)
-    assert (extra / "recipe.json").read_text() == recipe
+    stored = json.loads((extra / "recipe.json").read_text())
+    assert stored == {"seed": 3, "init_from": "base"}
+    # No file says where it was made.
+    for file in filter(pathlib.Path.is_file, (tmp_path / "m").rglob("*")):
+        assert str(tmp_path).encode() not in file.read_bytes()
     described = json.loads((extra / "model.json").read_text())
     assert described == describe_model(served) | {"main_metric": "f1"}
     records = tf.data.TFRecordDataset(str(extra / saving.WARM_UP_FILE))
