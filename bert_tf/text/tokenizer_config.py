@@ -11,6 +11,7 @@ from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.recipe import read_json_object
 from bert_tf.text.tokenizer_files import (
+    BERT_CLASSES,
     TOKENIZER_CONFIG_FILE,
     AddedToken,
     JsonPart,
@@ -31,9 +32,7 @@ from bert_tf.text.vocabulary import (
 # Classes of Hugging Face that make their rules of their arguments, which
 # tokenizer_config.json holds, and classes that take them from tokenizer.json.
 _BERT_CLASSES = tuple(
-    name + kind
-    for name in ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
-    for kind in ("", "Fast")
+    name + kind for name in BERT_CLASSES for kind in ("", "Fast")
 )
 _GENERIC_CLASSES = (
     "PreTrainedTokenizer",

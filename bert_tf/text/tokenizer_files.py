@@ -22,6 +22,8 @@ TOKENIZER_FILE = "tokenizer.json"
 KERAS_HUB_FILE = "assets/tokenizer/vocabulary.txt"
 ADDED_TOKENS_FILE = "added_tokens.json"
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
+# Tokenizers of Hugging Face and of KerasHub with the same rules and arguments.
+BERT_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
 # Lengths of rows that a tokenizer's files may state: [CLS], a token and [SEP],
 # and above what any BERT was trained on.
 _SHORTEST_ROW, _LONGEST_ROW = 3, 1_000_000
@@ -130,8 +132,7 @@ def read_tokenizer_files(folder: str | pathlib.Path) -> TokenizerFiles:
     # Both families use the name; Keras writes the class of an object.
     empty = JsonPart(found.source, {})
     if "class_name" in found.values:
-        if found.values["class_name"] != "BertTokenizer":
-            raise found.refuse("class_name", "'BertTokenizer'")
+        found.expect("class_name", *BERT_CLASSES)
         hub = found.part("config")
         return TokenizerFiles(folder, special, config, empty, hub)
     if found.values and "model" not in found.values:

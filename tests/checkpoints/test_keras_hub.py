@@ -178,6 +178,15 @@ def test_vocabulary_and_casing_come_along(presets):
     assert load_checkpoint(presets / "classifier").vocabulary is None
 
 
+@pytest.mark.parametrize("kind", ["DistilBertTokenizer", "ElectraTokenizer"])
+def test_tokenizers_of_relatives(kind, tmp_path):
+    theirs = getattr(keras_hub.models, kind)(list(WORDS), lowercase=True)
+    theirs.save_to_preset(str(tmp_path))
+    ours = BertTokenizer.from_checkpoint(tmp_path)
+    for text in ("The foxs the", "the, THE?"):
+        np.testing.assert_array_equal(ours.tokenize(text), theirs(text))
+
+
 def test_shards_are_read_as_one_file(models, presets, copied):
     folder = copied("backbone")
     (folder / "model.weights.h5").unlink()
