@@ -49,7 +49,7 @@ _OTHER_WEIGHTS = (
 _PATIENCE = 10
 _KAGGLE = "https://api.kaggle.com"
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
-_HUB_NAME = re.compile(rf"({_NAME}/)?{_NAME}(@[A-Za-z0-9_][\w./-]*)?")
+HUB_NAME = re.compile(rf"({_NAME}/)?{_NAME}(@[A-Za-z0-9_][\w./-]*)?")
 _HELP = (
     "for a model of a hub write hf://organisation/name or keras_hub://preset"
 )
@@ -123,7 +123,7 @@ def one_line(error: Exception) -> str:
 
 def _from_hugging_face(source: str) -> pathlib.Path:
     name = source.removeprefix(HUGGING_FACE)
-    if not _HUB_NAME.fullmatch(name) or ".." in name:
+    if not HUB_NAME.fullmatch(name) or ".." in name:
         raise UserError(
             f"{source}: is no name of a model; write hf://organisation/name "
             "or hf://organisation/name@revision."

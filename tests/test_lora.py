@@ -24,7 +24,7 @@ from bert_tf.checkpoints import (
     save_adapter,
     save_checkpoint,
 )
-from bert_tf.checkpoints.adapter import merged
+from bert_tf.checkpoints.low_rank import merged
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.encoders import BertEncoder
@@ -307,7 +307,7 @@ def test_a_base_that_is_not_the_one(base, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"use_dora": True}, "use_dora is True; False can be read"),
+        ({"use_dora": True}, "use_dora is True, which changes what an adapter"),
         ({"peft_type": "LOHA"}, "peft_type is 'LOHA'; 'LORA' can be read"),
         ({"r": 3}, "other shapes: base_model.model.bert.encoder.layer.0"),
         ({"r": None}, "lora_rank is None; it takes a value of type int"),

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.checkpoints import low_rank
 from bert_tf.checkpoints.array_file import open_arrays, write_arrays
 from bert_tf.checkpoints.checkpoint import Checkpoint, read_labels, write_labels
 from bert_tf.checkpoints.hugging_face import stored_as_theirs
@@ -46,11 +47,11 @@ from bert_tf.checkpoints.stored import (
     write_stored,
 )
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, excerpt
 from bert_tf.files import write_text
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 from bert_tf.recipe import check_kind, read_json_object
-from bert_tf.sources import HUGGING_FACE
+from bert_tf.sources import HUB_NAME, HUGGING_FACE
 
 CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
@@ -63,16 +64,22 @@ _TASKS = {
     "QUESTION_ANS": SPAN,
 }
 # Keys that change the computation, and their one value that we compute.
-_FIXED = {
-    "peft_type": "LORA",
-    "bias": "none",
-    "fan_in_fan_out": False,
-    "use_rslora": False,
-    "use_dora": False,
-    "lora_bias": False,
-    "rank_pattern": {},
-    "alpha_pattern": {},
-}
+_FIXED = {"peft_type": "LORA", "bias": "none", "fan_in_fan_out": False}
+# Keys that are read, and those that change nothing once an adapter is trained.
+_READ = frozenset(
+    {"task_type", "auto_mapping", _BASE, "revision", _DIGEST, "r"}
+    | {"lora_alpha", "lora_dropout", "use_rslora", "target_modules"}
+    | {"modules_to_save", "init_lora_weights"}
+)
+_WITHOUT_EFFECT = frozenset(
+    {"peft_version", "inference_mode", "runtime_config", "megatron_core"}
+    | {"megatron_config", "qalora_group_size", "loftq_config", "eva_config"}
+    | {"corda_config", "lora_ga_config", "ensure_weight_tying"}
+)
+# How the matrices began (peft, tuners/lora/layer.py): ways that leave the base
+# as it is, and ways that take what they began with out of the base.
+_BASE_STAYS = (True, False, None, "gaussian", "orthogonal", "eva", "mica")
+_TAKEN_OUT = {"pissa": low_rank.principal, "olora": low_rank.orthonormal}
 
 
 def found_in(folder: pathlib.Path) -> bool:
@@ -85,10 +92,20 @@ def base_of(folder: pathlib.Path) -> str:
     path = folder / CONFIG_FILE
     values = read_json_object(path)
     name = check_kind(_BASE, str, values.get(_BASE), str(path))
-    if name.startswith("."):
-        return str(folder / name)
     if os.path.isabs(name) or "://" in name:
         return name
+    # peft looks from the working folder on; here the path "../base" means that
+    # of the adapter first.
+    places = [pathlib.Path(name), folder / name]
+    dotted = name.startswith(".")
+    for place in reversed(places) if dotted else places:
+        if place.is_dir():
+            return str(place)
+    if dotted or not HUB_NAME.fullmatch(name):
+        raise UserError(
+            f"{path}: {_BASE} is {name!r}, but there is no such folder in "
+            f"{os.getcwd()} or in {folder}; name where the base model lies."
+        )
     revision = values.get("revision")
     return f"{HUGGING_FACE}{name}" + (f"@{revision}" if revision else "")
 
@@ -138,11 +155,7 @@ def read(folder: pathlib.Path, base: Checkpoint) -> Checkpoint:
     """
     path = folder / CONFIG_FILE
     values = read_json_object(path)
-    for key, only in _FIXED.items():
-        if values.get(key, only) != only:
-            raise UserError(
-                f"{path}: {key} is {values[key]!r}; {only!r} can be read."
-            )
+    taken_out = _check(values, path)
     # Adapters of other programs have none.
     if values.get(_DIGEST) is not None and values[_DIGEST] != digest(base):
         raise UserError(
@@ -151,9 +164,13 @@ def read(folder: pathlib.Path, base: Checkpoint) -> Checkpoint:
             f"where it lies as {_BASE} in {CONFIG_FILE}."
         )
     found = open_arrays(folder / WEIGHTS_FILE)
+    rank, alpha = values.get("r"), values.get("lora_alpha")
+    if values.get("use_rslora") and isinstance(rank, int) and rank > 0:
+        # Kalajdzievski 2023: the scale is alpha / sqrt(r).
+        alpha = check_kind("lora_alpha", float, alpha, str(path)) * rank**0.5
     fields = base.config.to_dict() | {
-        "lora_rank": values.get("r"),
-        "lora_alpha": values.get("lora_alpha"),
+        "lora_rank": rank,
+        "lora_alpha": alpha,
         "lora_on": _lora_on(base.config, values, path),
     }
     if any(name.startswith("bert/bilstm/") for name in found):
@@ -179,7 +196,7 @@ def read(folder: pathlib.Path, base: Checkpoint) -> Checkpoint:
     arrays, left_out = read_stored(
         config, table, LazyArrays(shapes, array), (), str(folder)
     )
-    return dataclasses.replace(
+    checkpoint = dataclasses.replace(
         base,
         config=config,
         arrays=arrays,
@@ -187,7 +204,47 @@ def read(folder: pathlib.Path, base: Checkpoint) -> Checkpoint:
         left_out=left_out,
         # Of the base's own head.
         problem_type=None,
+        lora_dropout=check_kind(
+            "lora_dropout", float, values.get("lora_dropout", 0.0), str(path)
+        ),
     )
+    if taken_out is None:
+        return checkpoint
+    return low_rank.less_what_it_began_with(checkpoint, taken_out)
+
+
+def _check(
+    values: Mapping[str, Any], path: pathlib.Path
+) -> low_rank.Factors | None:
+    """Refuses an adapter that computes otherwise than read here.
+
+    Returns:
+      What its base is without, as factors of a kernel; None for nothing.
+    """
+    for key, only in _FIXED.items():
+        if values.get(key, only) != only:
+            raise UserError(
+                f"{path}: {key} is {values[key]!r}; {only!r} can be read."
+            )
+    for key in sorted(values.keys() - _FIXED.keys() - _READ - _WITHOUT_EFFECT):
+        value = values[key]
+        # 0 may be the number of a layer.
+        if value is not False and value not in (None, "", [], {}):
+            raise UserError(
+                f"{path}: {key} is {excerpt(values[key])}, which changes what "
+                "an adapter computes and cannot be read; merge it with peft "
+                "(merge_and_unload) and read the whole model."
+            )
+    began = values.get("init_lora_weights")
+    if isinstance(began, str) and began in _TAKEN_OUT:
+        return _TAKEN_OUT[began]
+    if began not in _BASE_STAYS:
+        raise UserError(
+            f"{path}: init_lora_weights is {excerpt(began)}, with which peft "
+            "changes the base model in a way that cannot be repeated here; "
+            "merge it with peft (merge_and_unload) and read the whole model."
+        )
+    return None
 
 
 def _choice(config: BertConfig) -> dict[str, str]:
@@ -249,7 +306,7 @@ def write(
         _DIGEST: digest(base),
         "r": config.lora_rank,
         "lora_alpha": config.lora_alpha,
-        "lora_dropout": 0.0,
+        "lora_dropout": checkpoint.lora_dropout,
         "target_modules": list(names.hugging_face.targets[config.lora_on]),
         "modules_to_save": list(dict.fromkeys(modules)),
         "bias": "none",
@@ -258,33 +315,3 @@ def write(
     }
     write_text(folder / CONFIG_FILE, json.dumps(values, indent=2) + "\n")
     write_labels(folder, checkpoint.labels)
-
-
-def merged(checkpoint: Checkpoint) -> Checkpoint:
-    """The same model without low-rank updates: kernels have them added.
-
-    Hu et al. 2021, section 4.1. Computed without a matrix product, whose last
-    digits differ between machines, since a merged model may be a base again.
-    """
-    config, arrays = checkpoint.config, checkpoint.arrays
-    if not config.lora_rank:
-        return checkpoint
-    scale = np.float32(config.lora_alpha / config.lora_rank)
-    lora = head_shapes(config)[LORA]
-    shapes = shapes_of_arrays(arrays)
-
-    def read(name: str) -> np.ndarray:
-        stem = name.removesuffix("/kernel")
-        array = arrays[name]
-        if stem == name or f"{stem}/lora_a" not in lora:
-            return array
-        update = np.zeros_like(array)
-        a, b = arrays[f"{stem}/lora_a"], arrays[f"{stem}/lora_b"]
-        for column, row in zip(a.T, b, strict=True):
-            update += np.multiply.outer(column, row)
-        return array + scale * update
-
-    kept = {name: shape for name, shape in shapes.items() if name not in lora}
-    return dataclasses.replace(
-        checkpoint, config=config.without_lora(), arrays=LazyArrays(kept, read)
-    )

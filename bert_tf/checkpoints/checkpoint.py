@@ -86,6 +86,8 @@ class Checkpoint:
       tokenize_chinese_chars: whether every ideograph is a word of its own.
       added_tokens: tokens of the vocabulary that are looked for in text before
         words are.
+      lora_dropout: dropout on what low-rank updates read, with which they were
+        trained; as peft's files state it.
       other_rules: why `BertTokenizer` cannot split text for this model; empty
         where it can.
       problem_type: what the outputs of a sequence classifier are, as
@@ -107,6 +109,7 @@ class Checkpoint:
     tokenize_chinese_chars: bool = True
     added_tokens: tuple[AddedToken, ...] = ()
     other_rules: str = ""
+    lora_dropout: float = 0.0
     problem_type: str | None = None
     max_seq_length: int | None = None
 

@@ -11,6 +11,7 @@ from bert_tf.checkpoints import (
     google_tf1,
     hugging_face,
     keras_hub,
+    low_rank,
     model_garden,
     own,
 )
@@ -142,13 +143,31 @@ def load_checkpoint(
     Raises:
       UserError: the source is missing, of no known family or of two, or its
         files are damaged or do not fit each other; or the base of an adapter
-        is missing or has changed; or there is no generator.
+        is missing or has changed, or leads back to it; or there is no
+        generator.
     """
+    return _load(source, merge, generator, ())
+
+
+def _load(
+    source: str | os.PathLike,
+    merge: bool,
+    generator: bool,
+    above: tuple[pathlib.Path, ...],
+) -> Checkpoint:
+    """`load_checkpoint`, of the base of the adapters `above`."""
     folder = local_folder(source)
+    if folder.resolve() in above:
+        raise _Circle(
+            f"{folder}: is the base model of an adapter and leads back to it "
+            f"by base_model_name_or_path in {adapter.CONFIG_FILE}; name the "
+            "model that was trained there."
+        )
     family = recognise(folder)
     if family == "adapter":
-        found = adapter.read(folder, _open_base(folder))
-        found = adapter.merged(found) if merge else found
+        base = _open_base(folder, (*above, folder.resolve()))
+        found = adapter.read(folder, base)
+        found = low_rank.merged(found) if merge else found
     elif generator:
         if family != "google_tf1":
             raise UserError(
@@ -193,9 +212,17 @@ def base_folder(folder: pathlib.Path) -> pathlib.Path:
     return local_folder(adapter.base_of(folder))
 
 
-def _open_base(folder: pathlib.Path) -> Checkpoint:
+class _Circle(UserError):
+    """An adapter that is, through others or not, its own base."""
+
+
+def _open_base(
+    folder: pathlib.Path, adapters: tuple[pathlib.Path, ...]
+) -> Checkpoint:
     try:
-        return load_checkpoint(adapter.base_of(folder))
+        return _load(adapter.base_of(folder), True, False, adapters)
+    except _Circle:
+        raise
     except UserError as error:
         raise UserError(
             f"{folder}: the base model of this adapter cannot be opened; put "
@@ -252,7 +279,7 @@ def save_checkpoint(
                 f"{config.attention_head_size} in a model of "
                 f"{config.hidden_size} (attention_head_size); write bert_tf."
             )
-    checkpoint = adapter.merged(_checked(checkpoint))
+    checkpoint = low_rank.merged(_checked(checkpoint))
     _save(pathlib.Path(folder), checkpoint, to, FAMILIES[to].write)
 
 

@@ -296,7 +296,10 @@ class AdapterVariables(SourceVariables):
         super().__init__(base.form, arrays.renamed(names))
         self.base = base
         self.theirs = theirs
-        self.scale = config["lora_alpha"] / config["r"]
+        self.rank = config["r"]
+        rank = self.rank**0.5 if config.get("use_rslora") else self.rank
+        self.scale = config["lora_alpha"] / rank
+        self.began = config.get("init_lora_weights")
         # Of what the base has beside its layers, what the model has too.
         shared = {
             "SEQ_CLS": "classifier",
@@ -348,4 +351,18 @@ class AdapterVariables(SourceVariables):
             self.array(f"{name}lora_{matrix}.weight").astype(np.float64).T
             for matrix in "AB"
         )
-        return outputs + self.scale * (inputs @ first @ second)
+        outputs = outputs + self.scale * (inputs @ first @ second)
+        if self.began not in ("pissa", "olora"):
+            return outputs
+        # What the matrices began with was taken out of the base (peft,
+        # tuners/lora/layer.py, pissa_init and olora_init).
+        empty = np.zeros((1, len(first)))
+        bias = self.base.linear(empty, part, layer)
+        kernel = self.base.linear(np.eye(len(first)), part, layer) - bias
+        if self.began == "pissa":
+            left, values, right = np.linalg.svd(kernel)
+            left = left[:, : self.rank] * values[: self.rank]
+            return outputs - inputs @ left @ right[: self.rank]
+        columns, rows = np.linalg.qr(kernel.T)
+        taken = columns[:, : self.rank] @ rows[: self.rank]
+        return outputs - self.scale * inputs @ taken.T

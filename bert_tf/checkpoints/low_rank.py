@@ -1,0 +1,115 @@
+"""Arithmetic of low-rank updates (LoRA) and of the kernels beneath them."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from bert_tf.checkpoints.checkpoint import Checkpoint
+from bert_tf.checkpoints.layout import head_shapes
+from bert_tf.checkpoints.parts import LORA
+from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
+
+# Factors [I, R] and [R, O] of a part of a kernel [I, O], of a rank R and for
+# the scale of an update.
+Factors = Callable[[np.ndarray, int, float], tuple[np.ndarray, np.ndarray]]
+
+
+def principal(
+    kernel: np.ndarray, rank: int, scale: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The part of the largest singular values, divided by the scale.
+
+    PiSSA (Meng et al. 2024, equations 2 and 3): updates begin with it, and
+    the base is what is left.
+    """
+    left, values, right = np.linalg.svd(kernel, full_matrices=False)
+    return left[:, :rank] * (values[:rank] / scale), right[:rank]
+
+
+def orthonormal(
+    kernel: np.ndarray, rank: int, scale: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The first columns and rows of the QR factors of the weight [O, I].
+
+    OLoRA (Bueyuekakyuez 2024, section 3). In peft the scale of the update
+    multiplies this part too.
+    """
+    del scale
+    columns, rows = np.linalg.qr(kernel.T)
+    return rows[:rank].T, columns[:, :rank].T
+
+
+def less_what_it_began_with(
+    checkpoint: Checkpoint, taken_out: Factors
+) -> Checkpoint:
+    """Makes updates of a changed base updates of the base itself.
+
+    With peft's ways pissa and olora the base that was trained on is W less what
+    the matrices began with, a0 b0. W + a b - a0 b0 is an ordinary update of
+    twice the rank, as which peft can save them too
+    (`path_initial_model_for_weight_conversion`).
+
+    Args:
+      checkpoint: the base W and the matrices a and b.
+      taken_out: gives a0 and b0 of W.
+    """
+    config, arrays = checkpoint.config, checkpoint.arrays
+    rank, scale = config.lora_rank, config.lora_alpha / config.lora_rank
+    config = dataclasses.replace(
+        config, lora_rank=2 * rank, lora_alpha=2 * config.lora_alpha
+    )
+    lora = head_shapes(config)[LORA]
+
+    # Both matrices of a kernel are asked for.
+    @functools.cache
+    def began(stem: str) -> tuple[np.ndarray, np.ndarray]:
+        # In float64, so that it is the same everywhere.
+        kernel = arrays[f"{stem}/kernel"].astype(np.float64)
+        a, b = taken_out(kernel, rank, scale)
+        return a.astype(np.float32), b.astype(np.float32)
+
+    def read(name: str) -> np.ndarray:
+        if name not in lora:
+            return arrays[name]
+        stem, _, matrix = name.rpartition("/")
+        a, b = began(stem)
+        if matrix == "lora_a":
+            return np.concatenate([arrays[name], a], axis=1)
+        return np.concatenate([arrays[name], -b], axis=0)
+
+    shapes = shapes_of_arrays(arrays) | lora
+    return dataclasses.replace(
+        checkpoint, config=config, arrays=LazyArrays(shapes, read)
+    )
+
+
+def merged(checkpoint: Checkpoint) -> Checkpoint:
+    """The same model without low-rank updates: kernels have them added.
+
+    Hu et al. 2021, section 4.1. Computed without a matrix product, whose last
+    digits differ between machines, since a merged model may be a base again.
+    """
+    config, arrays = checkpoint.config, checkpoint.arrays
+    if not config.lora_rank:
+        return checkpoint
+    scale = np.float32(config.lora_alpha / config.lora_rank)
+    lora = head_shapes(config)[LORA]
+    shapes = shapes_of_arrays(arrays)
+
+    def read(name: str) -> np.ndarray:
+        stem = name.removesuffix("/kernel")
+        array = arrays[name]
+        if stem == name or f"{stem}/lora_a" not in lora:
+            return array
+        update = np.zeros_like(array)
+        a, b = arrays[f"{stem}/lora_a"], arrays[f"{stem}/lora_b"]
+        for column, row in zip(a.T, b, strict=True):
+            update += np.multiply.outer(column, row)
+        return array + scale * update
+
+    kept = {name: shape for name, shape in shapes.items() if name not in lora}
+    return dataclasses.replace(
+        checkpoint, config=config.without_lora(), arrays=LazyArrays(kept, read)
+    )
