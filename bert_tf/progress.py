@@ -1,5 +1,6 @@
 """A progress bar on a terminal or in Jupyter, a line now and then elsewhere."""
 
+import functools
 import sys
 import time
 import warnings
@@ -35,6 +36,13 @@ def log(line: str, stream: TextIO | None = None) -> None:
       stream: where; standard error, where results do not go, if None.
     """
     print(_reworded(line), file=stream or sys.stderr, flush=True)
+
+
+# A command reads some files several times.
+@functools.cache
+def log_once(line: str) -> None:
+    """Writes a line for the user, once in a process."""
+    log(line)
 
 
 def _bar_type() -> type[tqdm.tqdm] | None:

@@ -59,6 +59,12 @@ _GENERATOR = flags.DEFINE_bool(
     "Of a checkpoint of google-research/electra, converts the generator; "
     "otherwise the discriminator.",
 )
+_IGNORE = flags.DEFINE_string(
+    "ignore",
+    "",
+    "Regular expression of arrays that are no part of the model, such as "
+    "'^crf'; those whose names contain it are left out.",
+)
 _SEED = flags.DEFINE_integer(
     "seed", 0, "Seed of new rows and of the random ids of the proof."
 )
@@ -128,6 +134,7 @@ def main() -> None:
         drop_heads=_DROP_HEADS.value,
         seed=_SEED.value,
         generator=_GENERATOR.value,
+        ignore=_IGNORE.value,
     )
     print(
         f"took {report.seconds:.1f} s, at most {report.peak_bytes / 1e6:.0f} "

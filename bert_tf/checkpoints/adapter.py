@@ -142,12 +142,15 @@ def _stored(config: BertConfig, head: str | None) -> dict[str, Stored]:
     return stored | {ours: Stored(ours, bilstm[ours]) for ours in bilstm}
 
 
-def read(folder: pathlib.Path, base: Checkpoint) -> Checkpoint:
+def read(
+    folder: pathlib.Path, base: Checkpoint, ignore: str = ""
+) -> Checkpoint:
     """Reads an adapter: its base, and the low-rank matrices beside it.
 
     Args:
       folder: the folder of the adapter.
       base: what `base_of` names.
+      ignore: see `read_stored`.
 
     Raises:
       UserError: the files are damaged or of a kind that cannot be read, do not
@@ -194,7 +197,7 @@ def read(folder: pathlib.Path, base: Checkpoint) -> Checkpoint:
         return found[name] if name in found else base.arrays[name]
 
     arrays, left_out = read_stored(
-        config, table, LazyArrays(shapes, array), (), str(folder)
+        config, table, LazyArrays(shapes, array), (), str(folder), ignore
     )
     checkpoint = dataclasses.replace(
         base,

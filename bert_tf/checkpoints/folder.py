@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import os
 import pathlib
+import re
 from collections.abc import Callable
 
 from bert_tf.checkpoints import (
@@ -123,7 +124,10 @@ def _missing(folder: pathlib.Path) -> str:
 
 
 def load_checkpoint(
-    source: str | os.PathLike, merge: bool = True, generator: bool = False
+    source: str | os.PathLike,
+    merge: bool = True,
+    generator: bool = False,
+    ignore: str = "",
 ) -> Checkpoint:
     """Opens a BERT of any family.
 
@@ -139,6 +143,8 @@ def load_checkpoint(
         of its base; otherwise they are added to them.
       generator: reads the generator of google-research/electra's checkpoints
         (TF1), and not the discriminator that is with it.
+      ignore: a regular expression of arrays that are no part of the model, such
+        as "^crf"; those whose names contain it are left out.
 
     Raises:
       UserError: the source is missing, of no known family or of two, or its
@@ -146,13 +152,20 @@ def load_checkpoint(
         is missing or has changed, or leads back to it; or there is no
         generator.
     """
-    return _load(source, merge, generator, ())
+    try:
+        re.compile(ignore)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise UserError(
+            f"`ignore`={ignore}: is no regular expression ({error})."
+        ) from None
+    return _load(source, merge, generator, ignore, ())
 
 
 def _load(
     source: str | os.PathLike,
     merge: bool,
     generator: bool,
+    ignore: str,
     above: tuple[pathlib.Path, ...],
 ) -> Checkpoint:
     """`load_checkpoint`, of the base of the adapters `above`."""
@@ -166,7 +179,7 @@ def _load(
     family = recognise(folder)
     if family == "adapter":
         base = _open_base(folder, (*above, folder.resolve()))
-        found = adapter.read(folder, base)
+        found = adapter.read(folder, base, ignore)
         found = low_rank.merged(found) if merge else found
     elif generator:
         if family != "google_tf1":
@@ -175,9 +188,9 @@ def _load(
                 "generator has a folder of its own; name that one, without "
                 "`generator`."
             )
-        found = google_tf1.read(folder, generator)
+        found = google_tf1.read(folder, ignore, generator)
     else:
-        found = FAMILIES[family].read(folder)
+        found = FAMILIES[family].read(folder, ignore)
     longest = read_max_length(folder)
     if longest is None:
         # Of an adapter, that of its base.
@@ -220,7 +233,7 @@ def _open_base(
     folder: pathlib.Path, adapters: tuple[pathlib.Path, ...]
 ) -> Checkpoint:
     try:
-        return _load(adapter.base_of(folder), True, False, adapters)
+        return _load(adapter.base_of(folder), True, False, "", adapters)
     except _Circle:
         raise
     except UserError as error:

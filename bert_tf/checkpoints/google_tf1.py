@@ -32,6 +32,7 @@ from bert_tf.checkpoints.stored import (
     Stored,
     read_stored,
     stored_as_ours,
+    without_prefix,
     write_stored,
 )
 from bert_tf.checkpoints.tensorflow_reader import (
@@ -44,7 +45,7 @@ from bert_tf.config import BertConfig, ElectraConfig
 from bert_tf.errors import UserError, writing_failed
 from bert_tf.files import partial_path, write_text, written_beside
 from bert_tf.lazy_arrays import LazyArrays
-from bert_tf.progress import log
+from bert_tf.progress import log, log_once
 from bert_tf.recipe import read_json_object
 
 CONFIG_FILE = "bert_config.json"
@@ -89,6 +90,12 @@ _IGNORED = (
     r".+/adam_[mv]",
     r".+/Adam(_1)?",
     r"(.+/)?beta[12]_power",
+    # Of the scale of the loss in float16.
+    r"(.+/)?(current_loss_scale|loss_scale|good_steps|bad_steps)",
+)
+_AVERAGES = r".+/ExponentialMovingAverage(/biased|/local_step)?"
+_WORDS = tuple(
+    f"{body}/embeddings/word_embeddings" for body in ("bert", "electra")
 )
 # What the names of an ELECTRA's own arrays begin with.
 _DISCRIMINATOR, _GENERATOR = "electra", "generator"
@@ -129,11 +136,21 @@ def found_in(folder: pathlib.Path) -> bool:
     return bool(index_files(folder, False)) or remains(folder) is not None
 
 
-def read(folder: pathlib.Path, generator: bool = False) -> Checkpoint:
+def open_variables(folder: pathlib.Path) -> tuple[LazyArrays, str]:
+    """The variables of a folder by name, and the path of the checkpoint."""
+    prefix = find_prefix(folder, object_based=False)
+    found = without_prefix(open_checkpoint(prefix), _WORDS, str(prefix))
+    return found, str(prefix)
+
+
+def read(
+    folder: pathlib.Path, ignore: str = "", generator: bool = False
+) -> Checkpoint:
     """Reads the configuration, the weights and the labels.
 
     Args:
       folder: the folder.
+      ignore: see `read_stored`.
       generator: reads the generator of an ELECTRA; otherwise its discriminator
         is read, if it has one.
 
@@ -143,8 +160,14 @@ def read(folder: pathlib.Path, generator: bool = False) -> Checkpoint:
     """
     if fault := remains(folder):
         raise UserError(fault)
-    prefix = find_prefix(folder, object_based=False)
-    found, source = open_checkpoint(prefix), str(prefix)
+    found, source = open_variables(folder)
+    averages = [name for name in found if re.fullmatch(_AVERAGES, name)]
+    if averages:
+        log_once(
+            f"{source}: holds moving averages of {len(averages)} weights "
+            f"({averages[0]} ...) beside the weights themselves; the weights "
+            "are taken, as google-research/bert does."
+        )
     body, others = _body(found, source, generator)
     if body:
         config = _electra_config(folder / CONFIG_FILE, found, body, source)
@@ -156,8 +179,9 @@ def read(folder: pathlib.Path, generator: bool = False) -> Checkpoint:
         config,
         table,
         found.renamed({name: name for name in found if name not in others}),
-        _IGNORED,
+        (*_IGNORED, _AVERAGES),
         source,
+        ignore,
     )
     return Checkpoint(
         config,

@@ -146,7 +146,7 @@ def found_in(folder: pathlib.Path) -> bool:
     return holds_weights(folder)
 
 
-def read(folder: pathlib.Path) -> Checkpoint:
+def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     """Reads the configuration, the weights and the labels."""
     path = folder / CONFIG_FILE
     values = read_json_object(path)
@@ -181,7 +181,9 @@ def read(folder: pathlib.Path) -> Checkpoint:
     )
     if config.causal:
         ignored += _leave_pooler_out(config, table, found, source)
-    arrays, left_out = read_stored(config, table, found, ignored, source)
+    arrays, left_out = read_stored(
+        config, table, found, ignored, source, ignore
+    )
     checkpoint = Checkpoint(config, arrays, left_out=left_out)
     act = form.masked_lm_act
     if act not in ("", config.hidden_act) and MASKED_LM in checkpoint.heads:

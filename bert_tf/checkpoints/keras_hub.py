@@ -51,7 +51,7 @@ def found_in(folder: pathlib.Path) -> bool:
     return any((folder / n).exists() for n in (WEIGHTS_FILE, SHARDS_FILE))
 
 
-def read(folder: pathlib.Path) -> Checkpoint:
+def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     """Reads the configuration and the weights of a preset."""
     config = _read_config(folder / CONFIG_FILE)
     found = _model_arrays(folder)
@@ -64,7 +64,7 @@ def read(folder: pathlib.Path) -> Checkpoint:
     table = _table(config, labels)
     unread = names_of(type(config)).keras_hub.unread
     arrays, left_out = read_stored(
-        config, table, found, (*_IGNORED, unread), str(folder)
+        config, table, found, (*_IGNORED, unread), str(folder), ignore
     )
     checkpoint = Checkpoint(config, arrays, left_out=left_out)
     if "masked_lm" in checkpoint.heads:

@@ -206,7 +206,7 @@ def found_in(folder: pathlib.Path) -> bool:
     return bool(index_files(folder, object_based=True))
 
 
-def read(folder: pathlib.Path) -> Checkpoint:
+def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     """Reads the configuration and the weights."""
     prefix = find_prefix(folder, object_based=True)
     opened = open_checkpoint(prefix)
@@ -228,7 +228,9 @@ def read(folder: pathlib.Path) -> Checkpoint:
             ignored.append(_ENCODER_POOLER)
     table = _table(config, pooler)
     found = _by_place(opened, graph, places, table)
-    arrays, left_out = read_stored(config, table, found, ignored, str(prefix))
+    arrays, left_out = read_stored(
+        config, table, found, ignored, str(prefix), ignore
+    )
     return Checkpoint(config, arrays, left_out=left_out)
 
 

@@ -23,12 +23,12 @@ def found_in(folder: pathlib.Path) -> bool:
     return (folder / WEIGHTS_FILE).exists()
 
 
-def read(folder: pathlib.Path) -> Checkpoint:
+def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     """Reads the configuration, the weights and the labels."""
     config = BertConfig.from_json(folder / CONFIG_FILE)
     path = folder / WEIGHTS_FILE
     arrays, left_out = read_stored(
-        config, stored_as_ours(config), open_arrays(path), (), str(path)
+        config, stored_as_ours(config), open_arrays(path), (), str(path), ignore
     )
     return Checkpoint(
         config, arrays, labels=read_labels(folder), left_out=left_out

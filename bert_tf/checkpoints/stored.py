@@ -21,8 +21,45 @@ from bert_tf.checkpoints.parts import (
     Shapes,
 )
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError, refuse_faults
+from bert_tf.errors import UserError, first_few, refuse_faults
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
+from bert_tf.progress import log_once
+
+_HOW_TO_IGNORE = (
+    " Arrays that are no part of the model are left out where `ignore` is a "
+    "regular expression that their names contain (tools.convert_checkpoint)."
+)
+
+
+def without_prefix(
+    found: LazyArrays, words: Sequence[str], source: str
+) -> LazyArrays:
+    """The arrays without what a wrapper of the model put before their names.
+
+    DistributedDataParallel adds "module.", torch.compile "_orig_mod.", and a
+    program its own; all names begin so, or all but those of its own layers.
+
+    Args:
+      found: the arrays in the files.
+      words: the names that the table of words may have.
+      source: the file or folder, for the line that says so.
+    """
+    prefixes = {
+        name.removesuffix(max(ends, key=len))
+        for name in found
+        if (ends := [word for word in words if name.endswith(word)])
+    }
+    prefix = prefixes.pop() if len(prefixes) == 1 else ""
+    if not prefix.endswith((".", "/")):
+        return found
+    names = {name.removeprefix(prefix): name for name in found}
+    if len(names) < len(found):
+        return found
+    log_once(
+        f"{source}: the names of its arrays begin with {prefix!r}, which is "
+        "left out."
+    )
+    return found.renamed(names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +91,7 @@ def read_stored(
     found: LazyArrays,
     ignored: Sequence[str],
     source: str,
+    ignore: str = "",
 ) -> tuple[LazyArrays, tuple[str, ...]]:
     """Our arrays out of a family's, or an error that lists both sides.
 
@@ -64,6 +102,8 @@ def read_stored(
       found: the arrays in the family's files.
       ignored: regular expressions of names in the files that are left out.
       source: the file or folder, for errors.
+      ignore: a regular expression of the user's, found in the names of further
+        arrays that are left out; empty for none.
 
     Returns:
       Our arrays, float32, read when asked for, and the names left out. An
@@ -71,7 +111,8 @@ def read_stored(
 
     Raises:
       UserError: an array is missing, unexpected, of another shape or no
-        floating-point array; a head is there in part.
+        floating-point array; a head is there in part; `ignore` leaves out what
+        the model needs.
     """
     heads = head_shapes(config)
     present = {
@@ -84,11 +125,21 @@ def read_stored(
             if head in HEADS_ON_POOLER:
                 required |= set(heads[POOLER])
     names = {table[ours].name for ours in required if ours in table}
+    by_user = {n for n in found.shapes if ignore and re.search(ignore, n)}
+    if needed := sorted(by_user & names):
+        raise UserError(
+            f"`ignore`={ignore}: would leave out {first_few(needed)} of "
+            f"{source}, which the model needs; `ignore` takes a regular "
+            "expression of what is no part of it."
+        )
     left_out = tuple(
         name
         for name in found.shapes
         if name not in names
-        and any(re.fullmatch(pattern, name) for pattern in ignored)
+        and (
+            name in by_user
+            or any(re.fullmatch(pattern, name) for pattern in ignored)
+        )
     )
     _check(table, required, found.shapes, names | set(left_out), source)
     shapes = {
@@ -152,7 +203,11 @@ def _check(
             and not _fits(shapes[stored.name], stored.shape)
         ],
     }
-    refuse_faults(f"{source}: the weights do not fit the configuration", faults)
+    refuse_faults(
+        f"{source}: the weights do not fit the configuration",
+        faults,
+        _HOW_TO_IGNORE if faults["unexpected"] else "",
+    )
 
 
 def _check_labels(

@@ -98,6 +98,7 @@ def convert_checkpoint(
     drop_heads: Sequence[str] = (),
     seed: int = 0,
     generator: bool = False,
+    ignore: str = "",
 ) -> ConversionReport:
     """Converts a checkpoint and proves by numbers that it is the same model.
 
@@ -118,6 +119,8 @@ def convert_checkpoint(
       seed: of new rows and of the ids of the proof.
       generator: converts the generator in an ELECTRA's TF1 checkpoint, and not
         its discriminator.
+      ignore: a regular expression of arrays that are no part of the model;
+        see `load_checkpoint`.
 
     Raises:
       UserError: the source cannot be read, an argument does not fit it, or
@@ -133,7 +136,7 @@ def convert_checkpoint(
     refuse_filled(output_dir)
     folder = local_folder(source)
     family = recognise(folder)
-    loaded = load_checkpoint(source, generator=generator)
+    loaded = load_checkpoint(source, generator=generator, ignore=ignore)
     _describe(loaded, family)
     checkpoint = _drop_heads(loaded, drop_heads)
     checkpoint = _with_vocabulary(checkpoint, folder, vocab_file, seed)

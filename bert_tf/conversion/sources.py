@@ -13,7 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.checkpoints import base_folder, open_arrays, recognise
+from bert_tf.checkpoints import (
+    base_folder,
+    google_tf1,
+    open_arrays,
+    recognise,
+)
 from bert_tf.checkpoints.h5_file import open_h5_arrays
 from bert_tf.checkpoints.model_garden import load_params
 from bert_tf.checkpoints.tensorflow_reader import (
@@ -198,7 +203,7 @@ class GoogleElectraVariables(GoogleVariables):
 
 def _open_google(folder: pathlib.Path, generator: bool) -> GoogleVariables:
     path = folder / "bert_config.json"
-    arrays = open_checkpoint(find_prefix(folder, object_based=False))
+    arrays, _ = google_tf1.open_variables(folder)
     if "electra/embeddings/word_embeddings" not in arrays:
         return GoogleVariables(read_json_object(path), arrays)
     config = read_json_object(path) if path.exists() else {}

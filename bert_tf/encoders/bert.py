@@ -446,6 +446,7 @@ class BertEncoder(keras.Model):
         source: str | os.PathLike,
         dtype: Any = None,
         rematerialize: bool = False,
+        ignore: str = "",
     ) -> Self:
         """Builds the encoder that a model folder describes, weights included.
 
@@ -458,12 +459,14 @@ class BertEncoder(keras.Model):
             keras_hub://preset; see `load_checkpoint`.
           dtype: Keras dtype policy or its name.
           rematerialize: see the class.
+          ignore: a regular expression of arrays that are no part of the model;
+            see `load_checkpoint`.
 
         Raises:
           UserError: the source is no model, or its arrays do not fit its
             configuration.
         """
-        checkpoint = load_checkpoint(source)
+        checkpoint = load_checkpoint(source, ignore=ignore)
         if type(checkpoint.config) is not cls.config_class:
             raise UserError(
                 f"{source}: its model_type is {checkpoint.config.model_type}, "

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf.errors import UserError, first_few
+from bert_tf.progress import log_once
 from bert_tf.recipe import read_json_object
 from bert_tf.text.vocabulary import (
     CONTINUATION,
@@ -13,7 +14,6 @@ from bert_tf.text.vocabulary import (
     VOCABULARY_FILE,
     SpecialTokens,
     Vocabulary,
-    log_once,
     read_entries,
 )
 

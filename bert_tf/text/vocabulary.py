@@ -15,7 +15,7 @@ import numpy as np
 from bert_tf.errors import UserError, excerpt
 from bert_tf.files import write_text
 from bert_tf.foreign_files import read_bytes
-from bert_tf.progress import log
+from bert_tf.progress import log_once
 
 VOCABULARY_FILE = "vocab.txt"
 CONTINUATION = "##"
@@ -108,13 +108,6 @@ def _check(
 
 def _first_number(row: str) -> int:
     return 1 if row == "line" else 0
-
-
-# A command reads some files several times.
-@functools.cache
-def log_once(line: str) -> None:
-    """Writes a line for the user, once in a process."""
-    log(line)
 
 
 def read_entries(path: str | os.PathLike) -> list[str]:

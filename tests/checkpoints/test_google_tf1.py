@@ -89,7 +89,7 @@ def assert_same(given, wanted):
         np.testing.assert_array_equal(given[name], wanted[name])
 
 
-def test_reads_what_a_run_left(tmp_path):
+def test_reads_what_a_run_left(tmp_path, capsys):
     values = arrays(*PRETRAINING)
     slots = {
         f"{name}/adam_{moment}": value + number
@@ -100,6 +100,13 @@ def test_reads_what_a_run_left(tmp_path):
     name = "bert/pooler/dense/bias"
     slots |= {f"{name}/Adam": values[name], f"{name}/Adam_1": values[name]}
     slots |= {"beta1_power": np.float32(0.9), "beta2_power": np.float32(1)}
+    # Of mixed precision, and averages that google-research/bert does not read.
+    slots |= {"loss_scale": np.float32(8), "good_steps": np.int32(1)}
+    slots |= {"opt/bad_steps": np.int32(0), "current_loss_scale": np.float32(8)}
+    averages = {
+        f"{n}/ExponentialMovingAverage": v + 7 for n, v in values.items()
+    }
+    slots |= averages
     step = {"global_step": np.int64(30)}
     folder = tmp_path / "run"
     for number in (20, 30):
@@ -114,6 +121,9 @@ def test_reads_what_a_run_left(tmp_path):
     assert checkpoint.config == CONFIG
     assert checkpoint.heads == PRETRAINING
     assert set(checkpoint.left_out) == {*slots, "global_step"}
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"moving averages of {len(averages)} weights" in line
+    assert line.endswith("the weights are taken, as google-research/bert does.")
     # The newest, as the file `checkpoint` says.
     assert_same(checkpoint.arrays, {k: v + 30 for k, v in values.items()})
 
