@@ -63,7 +63,7 @@ def main() -> None:
     command_line.name_arguments({"folder": "--model"})
     if _OUTPUT.value is not None:
         check_output(_OUTPUT.value)
-    model = load(command_line.required(_MODEL), **_USAGE.options().to_dict())
+    model = load(command_line.required(_MODEL), **_USAGE.options().given)
     explanation = model.explain(
         _TEXT.value,
         _TEXT_B.value,

@@ -84,7 +84,7 @@ def predict_file(
             settings.batch_size,
             settings.precision,
             settings.device or None,
-            **options.to_dict(),
+            **options.given,
         )
         columns = Columns.of_model(
             loaded.served.columns,
