@@ -184,15 +184,10 @@ class Services:
         self, request: inference_pb2.MultiInferenceRequest, _: int
     ) -> bytes:
         """Several signatures of one model on the same tf.Examples."""
-        names = [task.model_spec.name for task in request.tasks]
-        if not names or not all(names):
-            raise invalid("Found ModelSpec with an empty model name.")
-        if len(set(names)) > 1:
-            raise invalid(
-                "All ModelSpecs in a MultiInferenceRequest must access the "
-                "same model name."
-            )
-        with self._models.find(request.tasks[0].model_spec) as version:
+        first = model_pb2.ModelSpec()
+        if request.tasks:
+            first = request.tasks[0].model_spec
+        with self._models.find(first) as version:
             response = await self._predictor.multi_inference(version, request)
         return response.SerializeToString()
 

@@ -300,14 +300,30 @@ class Predictor:
         self, version: Version, request: inference_pb2.MultiInferenceRequest
     ) -> inference_pb2.MultiInferenceResponse:
         """Several signatures of one model on the same tf.Examples."""
-        response = inference_pb2.MultiInferenceResponse()
-        asked = [
-            task.model_spec.signature_name or DEFAULT_SIGNATURE
-            for task in request.tasks
-        ]
-        for name in asked:
-            if asked.count(name) > 1:
+        asked: list[str] = []
+        # Checked in TensorFlow Serving's order (multi_inference.cc).
+        for task in request.tasks:
+            if not task.model_spec.name:
+                raise invalid("Found ModelSpec with an empty model name.")
+            if task.model_spec.name != request.tasks[0].model_spec.name:
+                raise invalid(
+                    "All ModelSpecs in a MultiInferenceRequest must access the "
+                    "same model name."
+                )
+            name = task.model_spec.signature_name or DEFAULT_SIGNATURE
+            if name in asked:
                 raise invalid(f"Duplicate evaluation of signature: {name}")
+            if version.graph.signature(name) is None:
+                raise invalid(
+                    f"Requested signature not found in model graph: {name}"
+                )
+            if task.method_name not in (CLASSIFY, REGRESS):
+                raise RequestError(
+                    grpc.StatusCode.UNIMPLEMENTED,
+                    f"Unsupported signature method_name: {task.method_name}",
+                )
+            asked.append(name)
+        response = inference_pb2.MultiInferenceResponse()
         for task, name in zip(request.tasks, asked, strict=True):
             result = response.results.add()
             result.model_spec.CopyFrom(answered_by(version, name))
@@ -315,14 +331,9 @@ class Predictor:
                 result.classification_result.CopyFrom(
                     await self.classify(version, name, request.input)
                 )
-            elif task.method_name == REGRESS:
+            else:
                 result.regression_result.CopyFrom(
                     await self.regress(version, name, request.input)
-                )
-            else:
-                raise RequestError(
-                    grpc.StatusCode.UNIMPLEMENTED,
-                    f"Unsupported signature method_name: {task.method_name}",
                 )
         return response
 

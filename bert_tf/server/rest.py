@@ -189,8 +189,6 @@ class RestApi:
             if matched["metadata"] == "metadata":
                 with self._models.find(spec) as version:
                     return _metadata(version)
-            # As in TF Serving, which answers for all versions here.
-            spec.ClearField("version_label")
             return json_format.MessageToJson(
                 self._models.status(spec),
                 always_print_fields_with_no_presence=True,

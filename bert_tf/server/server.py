@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -9,9 +10,10 @@ from typing import NoReturn
 
 import grpc
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, excerpt
 from bert_tf.progress import log
 from bert_tf.server.batching import Runner
 from bert_tf.server.config import ServerConfig
@@ -27,6 +29,25 @@ _FREE_TIMEOUT = 4.0
 # For whoever asks for the server's health, before it takes no requests.
 _NOTICE_TIME = 0.5
 _SERVING = health_pb2.HealthCheckResponse.SERVING
+
+
+class _Malformed(logging.Filter):
+    """Has aiohttp's trace of bytes that are no HTTP logged as one line."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is logged as it is."""
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, HttpProcessingError):
+            return True
+        if record.levelno >= logging.WARNING:
+            client = record.args[0] if record.args else "a client"
+            reason = excerpt(" ".join(error.message.split()))
+            log(f"{client}: sent what is no HTTP request: {reason}")
+        return False
+
+
+_HTTP_LOGGER = logging.getLogger("bert_tf.server.http")
+_HTTP_LOGGER.addFilter(_Malformed())
 
 
 class _Health(health.aio.HealthServicer):
@@ -101,6 +122,7 @@ class Server:
         self._http = web.AppRunner(
             api.application(),
             access_log=None,
+            logger=_HTTP_LOGGER,
             handle_signals=False,
             auto_decompress=False,  # RestApi says what is wrong with a body.
             # aiohttp waits so long for an answer, and then again.

@@ -254,10 +254,14 @@ class Models:
         return response
 
     def _asked_for(self, spec: model_pb2.ModelSpec) -> list[Version]:
-        """The versions a status request asks for, the newest first."""
-        number = self.number_of(spec)
+        """The versions a status request asks for, the newest first.
+
+        As in TensorFlow Serving (get_model_status_impl.cc) a label stands for
+        all versions.
+        """
+        number = spec.version.value
         versions = self.versions.get(spec.name, {})
-        if number is None:
+        if not spec.HasField("version"):
             if not versions:
                 raise RequestError(
                     grpc.StatusCode.NOT_FOUND,

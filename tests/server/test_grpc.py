@@ -141,6 +141,16 @@ def test_classify_regress_and_both(stub):
     both.tasks[1].model_spec.signature_name = "classify"
     with pytest.raises(grpc.RpcError, match="Duplicate evaluation"):
         stub.MultiInference(both)
+    for number, name, message in (
+        (1, "", "Found ModelSpec with an empty model name."),
+        (1, "other", "All ModelSpecs in a MultiInferenceRequest must"),
+        (0, "", "ModelSpec has no name specified."),
+    ):
+        both.tasks[number].model_spec.name = name
+        with pytest.raises(grpc.RpcError, match=message):
+            stub.MultiInference(both)
+    with pytest.raises(grpc.RpcError, match="ModelSpec has no name specified"):
+        stub.MultiInference(inference_pb2.MultiInferenceRequest())
 
 
 def test_metadata_and_status(stub, models):
@@ -158,6 +168,9 @@ def test_metadata_and_status(stub, models):
         2,
         get_model_status_pb2.ModelVersionStatus.AVAILABLE,
     )
+    # A label stands for all versions, also one that there is not.
+    asked.model_spec.version_label = "stable"
+    assert list(models.GetModelStatus(asked).model_version_status) == [status]
     asked.model_spec.name = "x"
     with pytest.raises(grpc.RpcError) as caught:
         models.GetModelStatus(asked)

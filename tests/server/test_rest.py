@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import re
 import socket
 import time
 import zlib
@@ -151,6 +152,31 @@ def test_nothing_tells_versions_where_no_http_is_sent(server):
     assert answer.startswith(b"HTTP/1.0 400")
     assert b"aiohttp/" not in answer
     assert b"Python/" not in answer
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"GET /\xff\xfe HTTP/1.1\r\n\x00: a",
+        b"GET / HTTP/9.9\nmore\n",
+        b"GET /v1/models/m HTTP/1.1\r\nContent-Length: \xff\r\n",
+        b"GET /" + b"a" * 20_000 + b" HTTP/1.1",
+    ],
+)
+def test_requests_of_raw_bytes_are_one_line_in_the_log(server, line, capfd):
+    port = server.server.rest_port
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.settimeout(10)
+        # One that aiohttp logs: its first request may be of another protocol.
+        client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert client.recv(100_000).startswith(b"HTTP/1.1 200")
+        client.sendall(line + b"\r\n\r\n")
+        while b"HTTP/1.0 400" not in (answer := client.recv(100_000)):
+            assert answer
+    (logged,) = capfd.readouterr().err.splitlines()
+    assert re.fullmatch(
+        r"127\.0\.0\.1: sent what is no HTTP request: .{1,62}", logged
+    )
 
 
 def test_preflight_and_cors(server, strict_server):
