@@ -2,13 +2,16 @@
 
 python -m tools.predict --model=out/sst2 --input=new.csv --output=answers.jsonl
 
-A line of the output has the number of the row (the line of the input that it
-begins on), what was asked, and the answer: label and probabilities, score,
-entities, the answer with its place, the choice, or what belongs at each [MASK].
-Rows keep their order. One that has no answer is a line in OUTPUT.errors.jsonl,
-which says why, and not the end: the exit code is 0 if any row has an answer,
-and the last line says how many have. A run that was killed goes on behind what
-it wrote, in OUTPUT.partial, when the same command is given again.
+A line of the output has row (the line of the input that the row begins on),
+index (how many rows come before it, as in a table), the columns that are kept
+(id, and what --keep_columns names), what was asked, and the answer: label and
+probabilities, score, entities, the answer with its place, the choice, or what
+belongs at each [MASK]. Rows keep their order. One that has no answer is a line
+in OUTPUT.errors.jsonl, which says why, and not the end: the exit code is 0 if
+any row has an answer, and the last line says how many have. A run that was
+killed resumes behind what it wrote, in OUTPUT.partial, when the same command is
+given again. An output that is there and does not answer this input is not
+overwritten.
 """
 
 from absl import flags

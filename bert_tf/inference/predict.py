@@ -11,7 +11,7 @@ import pathlib
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import IO, Any, BinaryIO, Self
 
@@ -56,9 +56,11 @@ def predict_file(
       input: a .csv, .tsv, .jsonl or .txt file, or one of them .gz; "-" is
         standard input.
       output: a file that ends in .jsonl or .csv; "-" is JSON lines on standard
-        output. A line has the row's number in the input (the line that it
-        begins on), what was asked and the answer; see `LoadedModel.__call__`.
-        In CSV each label's probability has a column, and lists are JSON.
+        output. A line has row, the line of the input that the row begins on,
+        index, how many rows come before, the columns that are kept, what was
+        asked and the answer; see `LoadedModel.__call__`. A kept column that is
+        called as another value has input_ before its name. In CSV each label's
+        probability has a column, and lists are JSON.
       settings: how to read the input, and what computes.
       options: how the model is used, where its folder does not state it.
 
@@ -66,9 +68,9 @@ def predict_file(
       A line on how many rows were answered.
 
     Raises:
-      UserError: the output cannot be written or is that of another input or
-        model, the input has no rows or other columns, no row has an answer,
-        or see `bert_tf.load`.
+      UserError: the output cannot be written, has answers to another input
+        or, unfinished, of another model, the input has no rows or other
+        columns, no row has an answer, or see `bert_tf.load`.
     """
     settings = settings or PredictSettings()
     path, target = str(input), pathlib.Path(output)
@@ -92,7 +94,10 @@ def predict_file(
             loaded.folder,
             settings,
         )
-        rows = columns.read(path, source.lines, settings)
+        if is_file:
+            _refuse_other_answers(path, target, columns, settings)
+        alike = is_file and target.suffix == CSV
+        rows = columns.read(path, source.lines, settings, alike)
         # An input without rows or columns is refused here.
         rows = itertools.chain([next(rows)], rows)
         if isinstance(writer, _PartialFile):
@@ -144,6 +149,62 @@ def _check(path: str, output: pathlib.Path) -> None:
         raise UserError(f"`output`={output}: is a folder; name a file.")
     if output.exists() and path != STANDARD_STREAM and output.samefile(path):
         raise UserError(f"`output`={output}: is the input; name another file.")
+
+
+def _refuse_other_answers(
+    path: str,
+    output: pathlib.Path,
+    columns: Columns,
+    settings: PredictSettings,
+) -> None:
+    """Raises `UserError` for a file that has no answers to this input."""
+    if not output.exists() or not output.stat().st_size:
+        return
+    advice = "delete it or name another file."
+    if path == STANDARD_STREAM:
+        raise UserError(
+            f"`output`={output}: is there already, and whether it answers "
+            f"standard input cannot be told; {advice}"
+        )
+    csv.field_size_limit(2**31 - 1)
+    with (
+        _Source(path) as source,
+        output.open(encoding="utf-8", newline="") as file,
+    ):
+        rows = columns.read(path, source.lines, settings)
+        try:
+            answered: Iterator[dict[str, Any]] = map(json.loads, file)
+            if output.suffix == CSV:
+                answered = csv.DictReader(file)
+            number = 0
+            for line in answered:
+                number = int(line["row"])
+                row = next(row for row in rows if row.number == number)
+                if row.asked is None:
+                    raise ValueError
+                for name, value in row.asked.items():
+                    found: Any = value if isinstance(value, str) else [*value]
+                    if output.suffix == CSV and found != value:
+                        found = json.dumps(found, ensure_ascii=False)
+                    if line[name] != found:
+                        raise ValueError
+            if not number:
+                raise ValueError
+        except UserError:
+            # The input's.
+            raise
+        except (
+            ValueError,
+            LookupError,
+            TypeError,
+            StopIteration,
+            RecursionError,
+            csv.Error,
+        ):
+            raise UserError(
+                f"`output`={output}: is there already and has other lines than "
+                f"answers to {path}; {advice}"
+            ) from None
 
 
 def _errors_file(output: pathlib.Path) -> pathlib.Path:
@@ -211,6 +272,7 @@ def _windows(rows: Iterable[InputRow]) -> Iterator[list[InputRow]]:
     for row in rows:
         window.append(row)
         characters += sum(map(len, (row.asked or {}).values()))
+        characters += sum(len(str(value)) for value in row.kept.values())
         if len(window) == _ROWS or characters >= _CHARACTERS:
             yield window
             window, characters = [], 0
@@ -231,14 +293,28 @@ def _answers(
     lines, errors = [], []
     for place, row in enumerate(window):
         answer = found.get(place, Refusal("", row.fault))
+        begin = {"row": row.number, "index": row.index}
         if isinstance(answer, Refusal):
             fault = f"{answer.column} {answer.why}".strip()
-            errors.append({"row": row.number, "error": fault})
+            errors.append(_with_kept(begin, row.kept, {"error": fault}))
         else:
-            lines.append({"row": row.number, **(row.asked or {}), **answer})
+            values = {**(row.asked or {}), **answer}
+            lines.append(_with_kept(begin, row.kept, values))
     for _ in counter:
         pass
     return lines, errors
+
+
+def _with_kept(
+    begin: Mapping[str, Any], kept: Mapping[str, Any], end: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A line with the columns that are kept amid its own values."""
+    line = dict(begin)
+    for name, value in kept.items():
+        while name in line or name in end:
+            name = f"input_{name}"
+        line[name] = value
+    return {**line, **end}
 
 
 def _fingerprint(
@@ -427,9 +503,9 @@ def _to_csv(lines: list[dict], header: bool) -> bytes:
     for line in lines:
         cells: dict[str, Any] = {}
         for name, value in line.items():
-            if isinstance(value, dict):
+            if isinstance(value, dict) and name == "probabilities":
                 cells |= {f"probability of {n}": v for n, v in value.items()}
-            elif isinstance(value, list | tuple):
+            elif isinstance(value, list | tuple | dict):
                 cells[name] = json.dumps(value, ensure_ascii=False)
             else:
                 cells[name] = value

@@ -1,12 +1,14 @@
 """The rows of a file of new texts, one after the other, broken ones too."""
 
 import dataclasses
+import json
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bert_tf.errors import UserError, excerpt
-from bert_tf.files import ENCODING_ERRORS, read_faulty_lines
+from bert_tf.errors import Fault, UserError, did_you_mean, excerpt
+from bert_tf.files import ENCODING_ERRORS, read_faulty_lines, whole_text
+from bert_tf.finetuning.data.delimited import has_column, listed
 from bert_tf.finetuning.data.tables import (
     BadRow,
     Dialect,
@@ -25,6 +27,9 @@ CHOICES, START = "choices", "start"
 Question = Mapping[str, str | tuple[str, ...]]
 STANDARD_STREAM = "-"
 TXT = "txt"
+ALL_COLUMNS = "*"
+# What columns are called that tell rows apart.
+_IDS = ("id", "idx", "index", "guid")
 # The columns that models take, and the settings that name them in a file.
 _SETTINGS = {
     "text": "text_column",
@@ -54,6 +59,11 @@ class PredictSettings(Settings):
         "lists of them",
     )
     start_column: str = setting("", "column of what every choice begins with")
+    keep_columns: str = setting(
+        "",
+        "columns to write beside the answers, comma-separated; * is all that "
+        f"the model does not read; empty is those called {' or '.join(_IDS)}",
+    )
     format: str = setting(
         "",
         f"{', '.join(FORMATS)}, or txt, a text a line; empty goes by the "
@@ -84,13 +94,17 @@ class InputRow(NamedTuple):
 
     Attributes:
       number: the line that it begins on, counted from 1.
+      index: how many rows come before it, as in a table.
       asked: what is asked; None where the row is broken.
       fault: why it is.
+      kept: what the row has in the columns to keep.
     """
 
     number: int
+    index: int
     asked: Question | None
     fault: str = ""
+    kept: Mapping[str, Any] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,7 +207,11 @@ class Columns:
         return asked
 
     def read(
-        self, path: str, file: Iterable[bytes], settings: PredictSettings
+        self,
+        path: str,
+        file: Iterable[bytes],
+        settings: PredictSettings,
+        alike: bool = False,
     ) -> Iterator[InputRow]:
         """The rows of a file; see `iterate_rows`.
 
@@ -201,11 +219,13 @@ class Columns:
           path: its name, for its format and for errors.
           file: the lines.
           settings: how to read it.
+          alike: whether every row keeps the columns of the first one.
 
         Raises:
           UserError: the file has no rows, lacks a column, or is none of text.
         """
         encoding_errors = settings.encoding_errors
+        keep = _names(settings.keep_columns)
         rows: Iterable[Row | BadRow]
         if is_txt(path, settings):
             if list(self.places) != ["text"]:
@@ -214,16 +234,39 @@ class Columns:
                     f"model takes {' and '.join(self.places)}; give "
                     f"{', '.join(FORMATS)} with such columns."
                 )
+            if keep and keep != [ALL_COLUMNS]:
+                raise UserError(
+                    f"`keep_columns`={settings.keep_columns}: {path} has a "
+                    "text a line, and no columns."
+                )
             rows = _lines(path, file, encoding_errors)
         else:
             names = [name for names in self.places.values() for name in names]
             dialect = Dialect(
                 settings.format, self.header, encoding_errors, chosen=True
             )
-            rows = iterate_rows(path, names, (), dialect, file)
+            rows = iterate_rows(path, names, (), dialect, file, whole=True)
+        kept: list[str] | None = None
         try:
             for row in rows:
-                yield self._asked_or_fault(row, path)
+                found = self._asked_or_fault(row, path)
+                if isinstance(row, Row):
+                    chosen = self._chosen(row, keep, path, kept is None)
+                    kept = chosen if kept is None else kept
+                    new = set(chosen).difference(kept)
+                    if alike and new and keep == [ALL_COLUMNS]:
+                        raise UserError(
+                            f"{path}, row {row.number}: has columns that the "
+                            f"first row has not, {listed(sorted(new))}; name "
+                            "those to keep with `keep_columns`, or write a "
+                            ".jsonl."
+                        )
+                    values = {
+                        name: row.columns.get(name)
+                        for name in (kept if alike else chosen)
+                    }
+                    found = _keeping(found, values, path, encoding_errors)
+                yield found
         except MissingColumn as error:
             field = next(
                 _SETTINGS[name]
@@ -237,11 +280,55 @@ class Columns:
         try:
             if isinstance(row, BadRow):
                 raise row.fault
-            return InputRow(row.number, self.asked(row, path))
+            return InputRow(row.number, row.position, self.asked(row, path))
         except UserError as error:
             place = f"{path}, row {row.number}: "
             fault = str(error).removeprefix(place)
-            return InputRow(row.number, None, fault)
+            return InputRow(row.number, row.position, None, fault)
+
+    def _chosen(
+        self, row: Row, keep: Sequence[str], path: str, is_first: bool
+    ) -> list[str]:
+        """The columns of a row that are kept; the first one has all named."""
+        columns = list(row.columns)
+        if not keep:
+            return [name for name in columns if name.lower() in _IDS]
+        if keep == [ALL_COLUMNS]:
+            read = {n for names in self.places.values() for n in names}
+            read = {_column(columns, name) for name in read}
+            return [name for name in columns if name not in read]
+        for name in keep:
+            if is_first and _column(columns, name) not in columns:
+                raise UserError(
+                    f"`keep_columns`={name}: {path} has no such column."
+                    f"{did_you_mean(name, columns, repr)} Its columns are "
+                    f"{listed(columns)}."
+                )
+        return [_column(columns, name) for name in keep]
+
+
+def _names(columns: str) -> list[str]:
+    return [name for name in map(str.strip, columns.split(",")) if name]
+
+
+def _column(columns: Sequence[str], name: str) -> str:
+    """What a column is called that is named or numbered."""
+    if name not in columns and has_column(columns, name):
+        return columns[int(name)]
+    return name
+
+
+def _keeping(
+    row: InputRow, values: dict[str, Any], path: str, encoding_errors: str
+) -> InputRow:
+    """A row with the values that it keeps, which must be whole text."""
+    written = json.dumps(values, ensure_ascii=False)
+    place = f"{path}, row {row.number}: what `keep_columns` keeps"
+    try:
+        whole = whole_text(written, place, encoding_errors)
+    except Fault as fault:
+        return row._replace(asked=None, fault=str(fault))
+    return row._replace(kept=json.loads(whole) if values else {})
 
 
 def is_txt(path: str, settings: PredictSettings) -> bool:

@@ -52,7 +52,8 @@ def test_tsv(write, end, last, bom, name):
         [f"{bom}a\tb\tc", 'a "\tx\u2028y\t', '"\t"q" \x85\t7', "é\t'\t "]
     )
     path = write(name, text + (end if last else ""))
-    assert read_table(path, ["b", "a"], ["none", "c"]) == [
+    rows = read_table(path, ["b", "a"], ["none", "c"])
+    assert [row[:3] for row in rows] == [
         (2, 0, ("x\u2028y", 'a "', None, "")),
         (3, 1, ('"q" \x85', '"', None, "7")),
         (4, 2, ("'", "é", None, " ")),
@@ -274,7 +275,7 @@ def test_skipping_broken_rows(write, capsys, name, text):
     path = write(name, text)
     rows = read_table(path, ["a", "b"], (), Dialect(bad_rows="skip"))
     # Others keep their place, for prediction files.
-    assert [row[1:] for row in rows] == [(0, ("1", "2")), (2, ("3", "4"))]
+    assert [row[1:3] for row in rows] == [(0, ("1", "2")), (2, ("3", "4"))]
     shown = capsys.readouterr().err
     assert f"{path}: 2 of 4 rows cannot be used and are skipped" in shown
 
@@ -328,7 +329,7 @@ def test_all_faults_are_told_at_once(write, capsys):
 def test_what_is_left_when_faults_are_skipped(write, capsys):
     path = write("t.csv", FAULTY)
     rows = read_table(path, ["text"], (), Dialect(bad_rows="skip"))
-    assert rows == [
+    assert [row[:3] for row in rows] == [
         (2, 0, ("fine",)),
         (5, 3, ("2",)),
         (6, 4, ("3",)),

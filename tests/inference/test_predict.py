@@ -74,6 +74,7 @@ def test_a_file_is_answered_as_its_rows_are(name, kind, tmp_path):
     settings = named if name == "choice" else {}
     lines = predict(tmp_path / name, source, tmp_path / "out.jsonl", **settings)
     assert [line["row"] for line in lines] == list(range(1, len(rows) + 1))
+    assert [line.pop("index") for line in lines] == list(range(len(rows)))
     asked = {n: [row[n] for row in rows] for n in rows[0]}
     for line, row, answer in zip(
         lines, rows, loaded(name)(**asked), strict=True
@@ -106,7 +107,7 @@ def test_formats_are_read_and_csv_is_written(kind, tmp_path):
         ("in.txt.gz", {}),
     ):
         lines = predict(
-            model, tmp_path / name, tmp_path / "out.jsonl", **settings
+            model, tmp_path / name, tmp_path / f"{name}.jsonl", **settings
         )
         for line, text, answer in zip(lines, texts, answers, strict=True):
             assert line["text"] == text
@@ -161,10 +162,10 @@ def test_columns_are_those_of_the_training(kind, tmp_path):
         {"a": "a", "b": "", "c": "x"},
     ]
     lines = predict(
-        model, write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
+        model, write(tmp_path / "in.jsonl", rows), tmp_path / "list.jsonl"
     )
     assert (lines[0]["text"], lines[0]["choices"]) == ("the", ["x", "A"])
-    (error,) = read(tmp_path / "out.jsonl.errors.jsonl")
+    (error,) = read(tmp_path / "list.jsonl.errors.jsonl")
     assert error["row"] == 2
     assert error["error"].startswith("'c' is the one column of choices and no")
 
@@ -182,6 +183,9 @@ def test_bad_rows_are_lines_and_not_the_end(kind, tmp_path, capsys):
     assert [line["row"] for line in read(output)] == [6, 8]
     errors = read(tmp_path / "out.jsonl.errors.jsonl")
     assert [error["row"] for error in errors] == [2, 3, 4, 5, 7]
+    # Where the row can be read, with its id.
+    assert [e.get("id") for e in errors] == ["1", None, None, "4", "6"]
+    assert [e["index"] for e in errors] == [0, 1, 2, 3, 5]
     for error, why in zip(
         errors,
         (
@@ -197,15 +201,89 @@ def test_bad_rows_are_lines_and_not_the_end(kind, tmp_path, capsys):
     assert "2 of 7 rows answered; " in summary
     assert "out.jsonl.errors.jsonl says why the others are not" in summary
     # Another run without such rows takes the file away.
-    source.write_text("text\n[MASK]\n")
+    source.write_text("text,id\n[MASK],1\n")
+    output.write_text("")
     predict_file(tmp_path / "pretrained", source, output)
     assert not (tmp_path / "out.jsonl.errors.jsonl").exists()
     source.write_text("text\nthe\nferry\n")
     line = error_of(predict_file, tmp_path / "pretrained", source, output)
+    assert f"`output`={output}: is there already and has other lines" in line
+    output = tmp_path / "other.jsonl"
+    line = error_of(predict_file, tmp_path / "pretrained", source, output)
     assert "none of its 2 rows has an answer. The first: row 2: text" in line
     # What was there stays, and nothing is left of it.
     assert not list(tmp_path.glob("*.partial"))
-    assert len(read(output)) == 1
+    assert not output.exists()
+    assert len(read(tmp_path / "out.jsonl")) == 1
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    ("keep", "expected"),
+    [
+        ("", {"ID": "x"}),
+        ("gold, 0", {"gold": "pos", "ID": "x"}),
+        ("*", {"ID": "x", "input_score": "7", "gold": "pos"}),
+    ],
+)
+def test_columns_are_kept(kind, tmp_path, suffix, keep, expected):
+    rows = [
+        {"ID": "x", "title": "the ferry", "score": "7", "gold": "pos"},
+        {"ID": "y", "title": "is good", "score": "", "gold": "neg"},
+    ]
+    if suffix == "jsonl":
+        # Of JSON, columns have no numbers, and values any type.
+        keep = keep.replace("0", "ID")
+        rows[0] |= {"ID": 5, "score": {"a": [7]}}
+        expected = dict(expected, ID=5)
+        if "input_score" in expected:
+            expected["input_score"] = {"a": [7]}
+    source = write(tmp_path / f"in.{suffix}", rows)
+    model = tmp_path / "regression"
+    settings = {"text_column": "title", "keep_columns": keep}
+    line, _ = predict(model, source, tmp_path / "o.jsonl", **settings)
+    assert list(line) == ["row", "index", *expected, "text", "score"]
+    assert {name: line[name] for name in expected} == expected
+    predict_file(model, source, tmp_path / "o.csv", PredictSettings(**settings))
+    with (tmp_path / "o.csv").open(newline="", encoding="utf-8") as file:
+        row, _ = csv.DictReader(file)
+    assert list(row) == list(line)
+    for name, value in expected.items():
+        found = row[name]
+        assert (json.loads(found) if isinstance(value, dict) else found) == (
+            value if isinstance(value, dict) else str(value)
+        )
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_answers_to_another_input_stay(kind, tmp_path, suffix):
+    model, output = tmp_path / "choice", tmp_path / f"out.{suffix}"
+    names = {"choice_columns": "choices", "start_column": "start"}
+    names |= {"text_column": "text"}
+    settings = PredictSettings(**names)
+    rows = rows_of("choice", TEXTS[:6])
+    source = write(tmp_path / "in.jsonl", rows)
+    predict_file(model, source, output, settings)
+    first = output.read_bytes()
+    # The same again, and with rows behind.
+    predict_file(model, source, output, settings)
+    assert output.read_bytes() == first
+    more = write(tmp_path / "more.jsonl", [*rows, rows[0]])
+    predict_file(model, more, output, settings)
+    before = output.read_bytes()
+    for others in (rows, [rows[1], *rows[1:], rows[0]]):
+        other = write(tmp_path / "other.jsonl", others)
+        line = error_of(predict_file, model, other, output, settings)
+        assert line.startswith(f"`output`={output}: is there already and has")
+    line = error_of(predict_file, model, "-", output, settings)
+    assert "whether it answers standard input cannot be told" in line
+    assert output.read_bytes() == before
+    assert not list(tmp_path.glob("*.partial"))
+    # What is no file of answers at all.
+    for text in ("text,label\na,b\n", '{"row": 1}\n', "[]\n", "\xff"):
+        output.write_bytes(text.encode("latin-1"))
+        error_of(predict_file, model, source, output, settings)
+        assert output.read_bytes() == text.encode("latin-1")
 
 
 def kill_at(monkeypatch, window, error=KeyboardInterrupt):
@@ -322,6 +400,12 @@ def test_what_cannot_be_predicted_is_refused(kind, tmp_path):
         (
             good,
             output,
+            {"keep_columns": "txt"},
+            f"`keep_columns`=txt: {good} has no such column. Did you mean",
+        ),
+        (
+            good,
+            output,
             {"question_column": "q"},
             "`question_column`=q: this model, of text regression, takes text.",
         ),
@@ -338,6 +422,29 @@ def test_what_cannot_be_predicted_is_refused(kind, tmp_path):
         predict_file, tmp_path / "classes", tmp_path / "in.txt", output
     )
     assert "has one text a line, and this model takes text and text_b" in line
+    line = error_of(
+        predict_file,
+        model,
+        tmp_path / "in.txt",
+        output,
+        PredictSettings(keep_columns="id"),
+    )
+    assert line.startswith("`keep_columns`=id: ")
+    (tmp_path / "in.txt").write_text("a\rb\r")
+    line = error_of(predict_file, model, tmp_path / "in.txt", output)
+    assert "holds a carriage return inside a line" in line
+    ragged = [{"text": "a", "x": 1}, {"text": "b", "y": 1}]
+    write(tmp_path / "in.jsonl", ragged)
+    line = error_of(
+        predict_file,
+        model,
+        tmp_path / "in.jsonl",
+        tmp_path / "out.csv",
+        PredictSettings(keep_columns="*"),
+    )
+    assert (
+        "in.jsonl, row 2: has columns that the first row has not, 'y'" in line
+    )
     # Nothing is left behind.
     assert not list(tmp_path.glob("*.partial"))
     assert not output.exists()

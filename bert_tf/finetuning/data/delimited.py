@@ -3,8 +3,8 @@
 import collections
 import csv
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias, TypeVar
 
 from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.files import (
@@ -18,6 +18,7 @@ from bert_tf.progress import log
 # The line that each row begins on, counted from 1, and its cells, or what is
 # wrong with it.
 Cells: TypeAlias = Iterator[tuple[int, list[str] | Fault]]
+R = TypeVar("R")
 # What may divide the columns of a file.
 _DELIMITERS = {",": "commas", ";": "semicolons", "|": "pipes", "\t": "tabs"}
 _STATEMENT = re.compile(r'"?sep=([^"\w])"?', re.IGNORECASE)
@@ -183,3 +184,23 @@ def _explained(error: csv.Error) -> str:
         f"is not CSV ({error}); a cell with a comma, a quote or a line end is "
         'written in "...", quotes inside it doubled.'
     )
+
+
+def without_last_blanks(
+    rows: Iterable[R], is_blank: Callable[[R], bool]
+) -> Iterator[R]:
+    """Drops the blank lines at the end of a file, which are no rows."""
+    blanks = []
+    for row in rows:
+        if is_blank(row):
+            blanks.append(row)
+            continue
+        yield from blanks
+        blanks.clear()
+        yield row
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names of columns, as an error lists them."""
+    shown = ", ".join(excerpt(name) for name in names[:20])
+    return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "")

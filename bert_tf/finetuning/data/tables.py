@@ -1,30 +1,35 @@
 """Tables of text, read strictly: every row whole, every error with its row.
 
 Rows are read one at a time, lists of cells (TSV, CSV; delimited.py) or values
-by key (JSON lines), those that are broken too.
+by key (JSON lines; json_rows.py), those that are broken too.
 """
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self, TypeVar
 
 from bert_tf.errors import Fault, UserError, did_you_mean, excerpt
 from bert_tf.files import (
     TextLine,
-    json_object,
     read_faulty_lines,
-    whole_text,
 )
 from bert_tf.finetuning.data.delimited import (
     columns_of,
     find_delimiter,
     has_column,
+    listed,
     read_csv,
     read_tsv,
     stated_delimiter,
+    without_last_blanks,
 )
 from bert_tf.finetuning.data.faults import Faults
+from bert_tf.finetuning.data.json_rows import (
+    Cell,
+    SelectedRows,
+    read_json_rows,
+)
 from bert_tf.finetuning.recipe import (
     FORMATS,
     JSONL,
@@ -33,16 +38,7 @@ from bert_tf.finetuning.recipe import (
 )
 from bert_tf.progress import log
 
-# What one cell holds: text, or in JSON a list of texts; None where the row of a
-# JSON-lines file lacks the key, or no row has the column.
-Cell: TypeAlias = str | tuple[str, ...] | None
-# The line that each row begins on, counted from 1, and its requested cells, or
-# what is wrong with it.
-_Selected: TypeAlias = Iterator[tuple[int, tuple[Cell, ...] | Fault]]
-# A column that a row of JSON does not have; None is a null.
-_MISSING = object()
 E = TypeVar("E")
-R = TypeVar("R")
 
 
 class MissingColumn(UserError):
@@ -61,11 +57,14 @@ class Row(NamedTuple):
       position: how many rows come before it, broken ones included.
       cells: in the order they were asked for; None is a column that was
         optional and is not there.
+      columns: where all were asked for, what the row has in each: texts, of
+        JSON any values.
     """
 
     number: int
     position: int
     cells: tuple[Cell, ...]
+    columns: Mapping[str, Any] = {}
 
 
 class BadRow(NamedTuple):
@@ -138,6 +137,7 @@ def iterate_rows(
     optional: Sequence[str] = (),
     dialect: Dialect = Dialect(),
     file: Iterable[bytes] | None = None,
+    whole: bool = False,
 ) -> Iterator[Row | BadRow]:
     """Reads some columns of a table of any size, broken rows included.
 
@@ -148,6 +148,7 @@ def iterate_rows(
       optional: columns that may be missing.
       dialect: how to read it.
       file: what to read, of which `path` is the name, instead of opening it.
+      whole: whether rows have all of their columns too.
 
     Yields:
       Its rows, at least one; their cells are those of `required`, then of
@@ -162,17 +163,19 @@ def iterate_rows(
         path, dialect.encoding_errors, file, whole_lines=kind == JSONL
     )
     if kind == JSONL:
-        selected = _read_jsonl(path, lines, required, optional, dialect)
+        selected = read_json_rows(
+            path, lines, required, optional, dialect.encoding_errors, whole
+        )
     else:
         selected = _select_columns(
-            path, kind, lines, required, optional, dialect
+            path, kind, lines, required, optional, dialect, whole
         )
     position = -1
-    for position, (number, cells) in enumerate(selected):
-        if isinstance(cells, Fault):
-            yield BadRow(number, position, cells)
+    for position, (number, found) in enumerate(selected):
+        if isinstance(found, Fault):
+            yield BadRow(number, position, found)
         else:
-            yield Row(number, position, cells)
+            yield Row(number, position, *found)
     if position < 0:
         fault = "is empty" if kind == JSONL else "has a header and no rows"
         raise UserError(f"{path}: {fault}.")
@@ -260,103 +263,6 @@ def handle_empty_texts(
         )
 
 
-def _read_jsonl(
-    path: str,
-    lines: Iterable[TextLine],
-    required: Sequence[str],
-    optional: Sequence[str],
-    dialect: Dialect,
-) -> _Selected:
-    """Reads one JSON object a line; numbers become text as they are written.
-
-    A column a.b is the key b of the object a, or of each object of a list a.
-    """
-
-    def scalar(value: Any, place: str) -> str:
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        if value is None:
-            return ""
-        if not isinstance(value, str):
-            raise Fault(
-                "no text or number",
-                f"{place} is {excerpt(value)}; it must be a text, a number or "
-                "a list of them.",
-            )
-        if "\0" in value:
-            raise Fault(
-                "NUL characters",
-                f"{place} holds a NUL character; remove it.",
-            )
-        return whole_text(value, place, dialect.encoding_errors)
-
-    def cell(values: dict[str, Any], name: str, place: str) -> Cell:
-        value = _value_of(values, name)
-        where = f"{place}: {name!r}"
-        if value is _MISSING:
-            return None
-        if isinstance(value, list):
-            return tuple(scalar(each, where) for each in value)
-        return scalar(value, where)
-
-    def cells_of(line: TextLine) -> tuple[Cell, ...]:
-        if line.fault:
-            raise line.fault
-        place = f"{path}, row {line.number}"
-        if not line.text.strip():
-            raise Fault("blank lines", f"{place}: is blank; remove it.")
-        values = json_object(line.text, place, as_written=True)
-        cells = {
-            name: cell(values, name, place) for name in (*required, *optional)
-        }
-        for name in required:
-            if cells[name] is None:
-                raise Fault(
-                    "a missing key",
-                    f"{place}: has no {name!r}; its keys are "
-                    f"{_listed(tuple(_keys(values)))}. Correct the row.",
-                )
-        return tuple(cells.values())
-
-    for line in _without_last_blanks(lines, lambda line: not line.text.strip()):
-        try:
-            yield line.number, cells_of(line)
-        except Fault as fault:
-            yield line.number, fault
-
-
-def _holds_objects(value: Any) -> bool:
-    """Whether a value is an object, or a list with one."""
-    parts = value if isinstance(value, list) else [value]
-    return any(isinstance(each, dict) for each in parts)
-
-
-def _value_of(values: dict[str, Any], name: str) -> Any:
-    """What a row of JSON has in a column, or `_MISSING`."""
-    if name in values:
-        return _MISSING if _holds_objects(values[name]) else values[name]
-    outer, _, inner = name.rpartition(".")
-    parts = values.get(outer)
-    if isinstance(parts, dict):
-        return parts.get(inner, _MISSING)
-    if not isinstance(parts, list) or not _holds_objects(parts):
-        return _MISSING
-    if not all(isinstance(each, dict) and inner in each for each in parts):
-        return _MISSING
-    return [each[inner] for each in parts]
-
-
-def _keys(values: dict[str, Any]) -> Iterator[str]:
-    """The names by which cells of a JSON object can be read."""
-    for key, value in values.items():
-        if not _holds_objects(value):
-            yield key
-            continue
-        first = value[0] if isinstance(value, list) else value
-        inner = first if isinstance(first, dict) else {}
-        yield from (f"{key}.{name}" for name in inner)
-
-
 def format_of(path: str) -> str:
     """The format that a file's name tells; raises `UserError` if none."""
     name = path.removesuffix(".gz").lower()
@@ -376,7 +282,8 @@ def _select_columns(
     required: Sequence[str],
     optional: Sequence[str],
     dialect: Dialect,
-) -> _Selected:
+    whole: bool,
+) -> SelectedRows:
     """Selects cells of rows that are all as wide as the first one."""
     if dialect.header:
         # Nothing but blank lines is an empty file.
@@ -409,7 +316,7 @@ def _select_columns(
         raw = itertools.chain([(number, first)], raw)
     if width > 1:
         # Of one column, an empty line is a row with an empty text.
-        raw = _without_last_blanks(raw, lambda row: row[1] == [""])
+        raw = without_last_blanks(raw, lambda row: row[1] == [""])
     places: list[int | None] = [
         _place(path, columns, name, dialect) for name in required
     ]
@@ -420,11 +327,17 @@ def _select_columns(
         for name in optional
     ]
     named = "the header" if dialect.header else "others"
+    # A column without a name of its own is called by its number.
+    names = [
+        str(place) if not name or name in columns[:place] else name
+        for place, name in enumerate(columns if whole else ())
+    ]
     for number, cells in raw:
         if isinstance(cells, Fault):
             yield number, cells
         elif len(cells) == width:
-            yield number, tuple(None if p is None else cells[p] for p in places)
+            chosen = (None if p is None else cells[p] for p in places)
+            yield number, (tuple(chosen), dict(zip(names, cells, strict=False)))
         else:
             yield (
                 number,
@@ -435,20 +348,6 @@ def _select_columns(
                     f"({excerpt(' | '.join(cells))}); correct the row.",
                 ),
             )
-
-
-def _without_last_blanks(
-    rows: Iterable[R], is_blank: Callable[[R], bool]
-) -> Iterator[R]:
-    """Drops the blank lines at the end of a file, which are no rows."""
-    blanks = []
-    for row in rows:
-        if is_blank(row):
-            blanks.append(row)
-            continue
-        yield from blanks
-        blanks.clear()
-        yield row
 
 
 def _place(
@@ -484,11 +383,6 @@ def _place(
         )
     raise MissingColumn(
         f"{path}: has no column {name!r}.{near} Its columns are "
-        f"{_listed(columns)}.{advice}",
+        f"{listed(columns)}.{advice}",
         name,
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(excerpt(name) for name in names[:20])
-    return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "")
