@@ -293,7 +293,7 @@ def _answers(
     lines, errors = [], []
     for place, row in enumerate(window):
         answer = found.get(place, Refusal("", row.fault))
-        begin = {"row": row.number, "index": row.index}
+        begin = {"row": row.number, "index": row.position}
         if isinstance(answer, Refusal):
             fault = f"{answer.column} {answer.why}".strip()
             errors.append(_with_kept(begin, row.kept, {"error": fault}))

@@ -94,14 +94,14 @@ class InputRow(NamedTuple):
 
     Attributes:
       number: the line that it begins on, counted from 1.
-      index: how many rows come before it, as in a table.
+      position: how many rows come before it, broken ones included.
       asked: what is asked; None where the row is broken.
       fault: why it is.
       kept: what the row has in the columns to keep.
     """
 
     number: int
-    index: int
+    position: int
     asked: Question | None
     fault: str = ""
     kept: Mapping[str, Any] = {}

@@ -358,7 +358,9 @@ class TokenClassificationTask(
     ) -> dict[str, float]:
         """What the commonest tag of the training words scores."""
         ((tag, _),) = collections.Counter(train.learned_tags).most_common(1)
-        return _scores(examples, [tag] * len(examples.tags))
+        starts = examples.sentence_starts
+        tags = in_scheme([tag] * len(examples.tags), starts, examples.scheme)
+        return _scores(examples, tags)
 
     def references(self, examples: TaggedWords) -> list[str]:
         """The tags as they are learned."""
