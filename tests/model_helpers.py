@@ -122,6 +122,33 @@ def assert_both_compute(
     return set(ours)
 
 
+def assert_both_forwards_compute(
+    folder: pathlib.Path,
+    batch: dict[str, np.ndarray],
+    wanted: dict[str, np.ndarray],
+) -> None:
+    """The NumPy forward computes what is recorded, twice.
+
+    Of the arrays that `load_checkpoint` reads, and of the folder's variables as
+    a conversion's proof reads them; no Keras model is built.
+    """
+    from bert_tf.checkpoints import load_checkpoint, recognise
+    from bert_tf.conversion.numpy_forward import forward
+    from bert_tf.conversion.sources import GoogleVariables, open_variables
+
+    checkpoint = load_checkpoint(folder)
+    for variables in (
+        GoogleVariables(checkpoint.config.to_dict(), checkpoint.arrays),
+        open_variables(folder, recognise(folder)),
+    ):
+        made = forward(variables, batch)
+        for name, value in wanted.items():
+            assert np.abs(value).max() > 0.01
+            np.testing.assert_allclose(
+                made[name], value, rtol=0, atol=1e-5, err_msg=name
+            )
+
+
 def gradients_in_every_form(config: BertConfig) -> list[np.ndarray]:
     """A classifier's gradients of its encoder: the same in each form.
 

@@ -26,6 +26,7 @@ from bert_tf.checkpoints.layout import names_of
 from bert_tf.checkpoints.parts import LABELLED_HEADS, MASKED_LM
 from bert_tf.checkpoints.stored import read_stored, stored_as_ours
 from bert_tf.checkpoints.task_file import with_task
+from bert_tf.checkpoints.tensorflow_reader import SAVED_MODEL_FILE
 from bert_tf.errors import UserError
 from bert_tf.files import written_beside
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
@@ -113,6 +114,11 @@ def _missing(folder: pathlib.Path) -> str:
             f"{pickles[0]} is a pickle, which may hold any program and is not "
             "opened; convert it to model.safetensors"
         )
+    if (folder / SAVED_MODEL_FILE).exists():
+        return (
+            f"{SAVED_MODEL_FILE} is there, but no variables/ with a checkpoint "
+            "of Keras objects"
+        )
     if not there and (h5 := sorted(path.name for path in folder.glob("*.h5"))):
         return (
             f"{h5[0]} is there, but no config.json; put the one of the model "
@@ -136,7 +142,7 @@ def load_checkpoint(
 
     Args:
       source: a model folder of ours, Google's (TF1), TensorFlow Model
-        Garden's, Hugging Face's or KerasHub's; or hf://organisation/name (with
+        Garden's or Hub's, Hugging Face's or KerasHub's; or hf://organisation/name (with
         @revision behind it or without), or keras_hub://preset. Of a folder with
         an adapter (LoRA) its base is opened too.
       merge: False leaves the low-rank matrices of an adapter beside the kernels

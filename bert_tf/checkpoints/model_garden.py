@@ -6,6 +6,12 @@ bert_model.ckpt.index, .data-*-of-*     a tf.train.Checkpoint of objects;
                                         ckpt-STEP.* where the trainer left it
 checkpoint                              names the newest of several
 
+An encoder of TensorFlow Hub and Kaggle is a SavedModel without a configuration,
+see `saved_model.py`:
+
+saved_model.pb, variables/              graphs, and a checkpoint of objects
+assets/vocab.txt                        one WordPiece token a line
+
 A variable's key in such a file is a path through the objects that were saved,
 one of several: it differs between BertEncoder (`layer_with_weights-4/...`) and
 BertEncoderV2 (`_transformer_layers/0/...`), with the name that the encoder was
@@ -15,23 +21,26 @@ called the models, and three different heads share
 `predictions/transform/logits`. So the graph of objects in the file is walked,
 as Model Garden itself does when it restores: a layer is known by the
 attributes that hold its parts, and those are the same in both encoders.
+Encoders of 2020 and before lack some of those; they are known by the names of
+their variables.
 """
 
 import pathlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.google_tf1 import CONFIG_FILE, read_google_config
 from bert_tf.checkpoints.hugging_face_files import keras_weights
 from bert_tf.checkpoints.layout import all_parts, by_attention_head
-from bert_tf.checkpoints.parts import (
-    Kind,
-)
+from bert_tf.checkpoints.params_file import load_params
+from bert_tf.checkpoints.parts import Kind
+from bert_tf.checkpoints.saved_model import saved_model_config
 from bert_tf.checkpoints.stored import Stored, read_stored
 from bert_tf.checkpoints.tensorflow_reader import (
     OBJECT_GRAPH,
+    SAVED_MODEL_FILE,
     TRAINING_STATE,
     VARIABLE_VALUE,
     ObjectGraph,
@@ -41,7 +50,6 @@ from bert_tf.checkpoints.tensorflow_reader import (
 )
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.foreign_files import read_text
 from bert_tf.lazy_arrays import LazyArrays
 
 PARAMS_FILE = "params.yaml"
@@ -77,47 +85,43 @@ _ENCODER_PARTS = {
     "_transformer_layers",
     "_pooler_layer",
 }
+# The places of an encoder's variables by their names in earlier versions:
+# official/nlp/modeling/networks/transformer_encoder.py and, where names are
+# others, official/nlp/bert_modeling.py.
+_LAYER = r"layer_(?P<layer>\d+)/"
+_END = r"/(?P<end>kernel|bias|gamma|beta)"
+_LAYER_PLACE = "encoder/_transformer_layers/{layer}/"
+_NAMES = {
+    r"word_embeddings/embeddings": "encoder/_embedding_layer/embeddings",
+    r"(embedding_postprocessor/type_embeddings|type_embeddings/embeddings)": (
+        "encoder/_type_embedding_layer/embeddings"
+    ),
+    r"(embedding_postprocessor/position_embeddings"
+    r"|position_embedding/embeddings)": (
+        "encoder/_position_embedding_layer/embeddings"
+    ),
+    rf"(embeddings|embedding_postprocessor)/layer_norm{_END}": (
+        "encoder/_embedding_norm_layer/{end}"
+    ),
+    rf"{_LAYER}self_attention/(?P<part>query|key|value){_END}": (
+        f"{_LAYER_PLACE}_attention_layer/_{{part}}_dense/{{end}}"
+    ),
+    rf"{_LAYER}(self_attention/attention_output|self_attention_output){_END}": (
+        f"{_LAYER_PLACE}_attention_layer/_output_dense/{{end}}"
+    ),
+    **{
+        rf"{_LAYER}{name}{_END}": f"{_LAYER_PLACE}_{attribute}/{{end}}"
+        for name, attribute in (
+            ("self_attention_layer_norm", "attention_layer_norm"),
+            ("intermediate", "intermediate_dense"),
+            ("output", "output_dense"),
+            ("output_layer_norm", "output_layer_norm"),
+        )
+    },
+    rf"pooler_transform{_END}": "encoder/_pooler_layer/{end}",
+}
 _MASKED_LM_PARTS = {"embedding_table", "dense", "layer_norm", "bias"}
 _NEXT_SENTENCE = "next_sentence"
-
-
-# Far more than any run has.
-_MOST_PARAMETERS = 1_000_000
-
-
-def load_params(path: pathlib.Path) -> Any:
-    """The values of a params.yaml.
-
-    Raises:
-      UserError: it is no YAML, or its aliases stand for too many values.
-    """
-    # Only this family's users need the package.
-    import yaml
-
-    try:
-        values = yaml.safe_load(read_text(path))
-        size = _expanded_size(values, {})
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"{path}: not valid YAML ({reason}).") from None
-    if size > _MOST_PARAMETERS:
-        raise UserError(
-            f"{path}: its aliases stand for {size:,} values, which no "
-            "parameters are."
-        )
-    return values
-
-
-def _expanded_size(value: Any, sizes: dict[int, int]) -> int:
-    """How many values there are where each alias is written out."""
-    if id(value) not in sizes:
-        parts: Iterable[Any] = ()
-        if isinstance(value, dict):
-            parts = value.values()
-        elif isinstance(value, list):
-            parts = value
-        sizes[id(value)] = 1 + sum(_expanded_size(p, sizes) for p in parts)
-    return sizes[id(value)]
 
 
 def read_params(path: pathlib.Path) -> BertConfig:
@@ -212,12 +216,13 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     opened = open_checkpoint(prefix)
     graph = ObjectGraph.of(opened, f"{prefix}.index")
     places = _places(graph, prefix)
-    params = folder / PARAMS_FILE
-    if (folder / CONFIG_FILE).exists() or not params.exists():
-        config = read_google_config(folder / CONFIG_FILE)
-    else:
-        config = read_params(params)
-    ignored = list(TRAINING_STATE)
+
+    def shape_of(place: str) -> tuple[int, ...] | None:
+        node = _variable(graph, places, place)
+        return None if node is None else opened.shapes.get(graph.keys[node])
+
+    config = _config(folder, shape_of, f"{prefix}.index")
+    ignored = [*TRAINING_STATE, "do_lower_case"]
     pooler = "encoder/_pooler_layer"
     # A head with a hidden layer of its own was trained with that in the place
     # of the encoder's pooler, which nothing then reads or trains: it is what
@@ -234,6 +239,32 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     return Checkpoint(config, arrays, left_out=left_out)
 
 
+def _config(
+    folder: pathlib.Path,
+    shape_of: Callable[[str], tuple[int, ...] | None],
+    source: str,
+) -> BertConfig:
+    """The configuration in a file, or a SavedModel's own."""
+    google, params = folder / CONFIG_FILE, folder / PARAMS_FILE
+    if not google.exists() and params.exists():
+        return read_params(params)
+    if not google.exists() and (folder / SAVED_MODEL_FILE).exists():
+        return saved_model_config(folder, shape_of, source)
+    return read_google_config(google)
+
+
+def _variable(
+    graph: ObjectGraph, places: dict[str, int], path: str
+) -> int | None:
+    """The node of the variable at a place, or None."""
+    for place, node in places.items():
+        if path == place or path.startswith(f"{place}/"):
+            found = graph.at(node, path.removeprefix(place).lstrip("/"))
+            if found in graph.keys:
+                return found
+    return None
+
+
 def _places(graph: ObjectGraph, prefix: pathlib.Path) -> dict[str, int]:
     """The nodes of the encoder and of the parts of heads, by our words."""
     places: dict[str, int] = {}
@@ -244,10 +275,22 @@ def _places(graph: ObjectGraph, prefix: pathlib.Path) -> dict[str, int]:
                 "them alone."
             )
     if "encoder" not in places:
+        places |= _named_places(graph)
+    if "encoder" not in {place.partition("/")[0] for place in places}:
         raise UserError(
             f"{prefix}: holds no BertEncoder of TensorFlow Model Garden; if a "
             "class of transformers was saved, put its config.json beside it."
         )
+    return places
+
+
+def _named_places(graph: ObjectGraph) -> dict[str, int]:
+    """The nodes of an encoder's variables, known by their names."""
+    places = {}
+    for node, name in graph.names.items():
+        for pattern, place in _NAMES.items():
+            if match := re.fullmatch(rf"(.+/)?{pattern}", name):
+                places[place.format(**match.groupdict())] = node
     return places
 
 
@@ -326,11 +369,9 @@ def _by_place(
     paths |= {f"encoder/_pooler_layer/{end}" for end in ("kernel", "bias")}
     keys: dict[str, str] = {}
     for path in paths:
-        for place, node in places.items():
-            if path.startswith(f"{place}/"):
-                variable = graph.at(node, path.removeprefix(f"{place}/"))
-                if variable in graph.keys:
-                    keys[path] = graph.keys[variable]
+        variable = _variable(graph, places, path)
+        if variable is not None:
+            keys[path] = graph.keys[variable]
     placed = set(keys.values())
     for key in opened:
         if key not in placed and key != OBJECT_GRAPH:

@@ -21,6 +21,7 @@ from bert_tf.lazy_arrays import LazyArrays
 
 # The key under which tf.train.Checkpoint keeps its graph of objects.
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+SAVED_MODEL_FILE = "saved_model.pb"
 # How the keys of its variables end.
 VARIABLE_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 # Patterns of what Keras saves of a training beside the weights: optimizers
@@ -39,7 +40,12 @@ _TABLE_END = bytes.fromhex("57fb808b247547db")
 
 
 def index_files(folder: pathlib.Path, object_based: bool) -> list[pathlib.Path]:
-    """The index files of tf.train.Checkpoint, or those with plain names."""
+    """The index files of tf.train.Checkpoint, or those with plain names.
+
+    A SavedModel's lies in its folder of variables.
+    """
+    if (folder / SAVED_MODEL_FILE).exists():
+        folder = folder / "variables"
     # The key is one of the first of the table and stored in full, so there is
     # no need of TensorFlow to see it. Other programs' files of that name, such
     # as search indexes, are no tables and have no data beside them.

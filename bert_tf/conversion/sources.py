@@ -20,18 +20,13 @@ from bert_tf.checkpoints import (
     recognise,
 )
 from bert_tf.checkpoints.h5_file import open_h5_arrays
-from bert_tf.checkpoints.model_garden import load_params
-from bert_tf.checkpoints.tensorflow_reader import (
-    OBJECT_GRAPH,
-    find_prefix,
-    open_checkpoint,
-)
+from bert_tf.checkpoints.tensorflow_reader import find_prefix, open_checkpoint
 from bert_tf.conversion.hugging_face_variables import (
     AdapterVariables,
     open_hugging_face,
 )
+from bert_tf.conversion.model_garden_variables import open_model_garden
 from bert_tf.conversion.numpy_forward import Form, SourceVariables
-from bert_tf.errors import UserError
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.recipe import read_json_object
 
@@ -50,7 +45,7 @@ def open_variables(
         return _open_google(folder, generator)
     return {
         "bert_tf": _open_bert_tf,
-        "model_garden": _open_model_garden,
+        "model_garden": open_model_garden,
         "hugging_face": open_hugging_face,
         "keras_hub": _open_keras_hub,
         "adapter": _open_adapter,
@@ -359,132 +354,3 @@ def _open_keras_hub(folder: pathlib.Path) -> KerasHubVariables:
             lambda new: opened[new][0][opened[new][1]],
         ),
     )
-
-
-class ModelGardenVariables(SourceVariables):
-    """Variables by their own names in Model Garden.
-
-    A name is what it ends with: what stands before it is what the user called
-    the model. Kernels are [in, out], those of attention have the heads apart.
-
-    Args:
-      config: layers, heads, activation and epsilon in the keys of
-        bert_config.json.
-      arrays: the arrays by the full names of their variables.
-      source: the checkpoint, for errors.
-    """
-
-    _LAYER = "transformer/layer_{}/"
-    TABLES = {
-        "word": "word_embeddings/embeddings",
-        "segment": "type_embeddings/embeddings",
-        "position": "position_embedding/embeddings",
-    }
-    LINEAR = {
-        "query": f"{_LAYER}self_attention/query/",
-        "key": f"{_LAYER}self_attention/key/",
-        "value": f"{_LAYER}self_attention/value/",
-        "attention_output": f"{_LAYER}self_attention/attention_output/",
-        "intermediate": f"{_LAYER}intermediate/",
-        "output": f"{_LAYER}output/",
-    }
-    HEADS = {
-        "masked_lm": "cls/predictions/transform/dense/",
-        "next_sentence": "next_sentence/logits/",
-        "classifier": "sentence_prediction/logits/",
-        "token_classifier": "token/predictions/transform/logits/",
-        "span": "span/predictions/transform/logits/",
-    }
-    # The hidden layer of a head stands in for the encoder's pooler.
-    POOLERS = (
-        "next_sentence/pooler_dense/",
-        "sentence_prediction/pooler_dense/",
-        "pooler_transform/",
-    )
-    NORMS = {
-        "embeddings": "embeddings/layer_norm/",
-        "attention": f"{_LAYER}self_attention_layer_norm/",
-        "output": f"{_LAYER}output_layer_norm/",
-        "masked_lm": "cls/predictions/transform/LayerNorm/",
-    }
-    NORM_ENDS = ("gamma", "beta")
-    WORD_BIAS = "cls/predictions/output_bias/bias"
-    # official/modeling/activations/gelu.py is the tanh form.
-    ACTIVATIONS = {
-        "gelu": "tanh_gelu",
-        "relu": "relu",
-        "tanh": "tanh",
-        "linear": "linear",
-    }
-
-    def __init__(
-        self,
-        config: Mapping[str, Any],
-        arrays: Mapping[str, np.ndarray],
-        source: str,
-    ) -> None:
-        super().__init__(Form.of(config, self.ACTIVATIONS), arrays)
-        self._source = source
-        poolers = [p for p in self.POOLERS if self._names(f"{p}kernel")]
-        self.heads = {"pooler": poolers[0]} if poolers else {}
-        self.heads |= {
-            part: name
-            for part, name in self.HEADS.items()
-            if self._names(f"{name}kernel")
-        }
-
-    def _names(self, end: str) -> list[str]:
-        return [n for n in self.arrays if n == end or n.endswith(f"/{end}")]
-
-    def array(self, name: str) -> np.ndarray:
-        """The one array whose name ends like this."""
-        names = self._names(name)
-        if len(names) != 1:
-            raise UserError(
-                f"{self._source}: has {len(names)} variables called {name}; a "
-                "conversion can be proved where Model Garden's own names were "
-                "kept, each once."
-            )
-        return self.arrays[names[0]]
-
-    def kernel_and_bias(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Kernels are used as they lie."""
-        return self.array(f"{name}kernel"), self.array(f"{name}bias")
-
-
-def _open_model_garden(folder: pathlib.Path) -> ModelGardenVariables:
-    from tensorflow.core.protobuf import trackable_object_graph_pb2
-
-    prefix = find_prefix(folder, object_based=True)
-    opened = open_checkpoint(prefix)
-    graph = trackable_object_graph_pb2.TrackableObjectGraph()
-    graph.ParseFromString(opened[OBJECT_GRAPH])
-    keys: dict[str, str] = {}
-    for node in graph.nodes:
-        for value in node.attributes:
-            key, name = value.checkpoint_key, value.full_name
-            if "optimizer/" in key or ".OPTIMIZER_SLOT/" in key:
-                continue
-            # Two heads have the same name; the one for spans is a network of
-            # its own, so its layer lies one level deeper.
-            if "predictions/transform/logits/" in name:
-                span = "/layer_with_weights-0/" in key
-                name = f"{'span' if span else 'token'}/{name}"
-            keys[name] = key
-    return ModelGardenVariables(
-        _model_garden_config(folder), opened.renamed(keys), str(prefix)
-    )
-
-
-def _model_garden_config(folder: pathlib.Path) -> dict[str, Any]:
-    """What the computation depends on, from either file."""
-    if (folder / "bert_config.json").exists():
-        return read_json_object(folder / "bert_config.json")
-    params = load_params(folder / "params.yaml")
-    encoder = params["task"]["model"]["encoder"]
-    values = encoder[encoder["type"]]
-    return {
-        "num_hidden_layers": values.get("num_layers", 12),
-        "num_attention_heads": values.get("num_attention_heads", 12),
-        "hidden_act": values.get("hidden_activation", "gelu"),
-    }

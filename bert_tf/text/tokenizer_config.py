@@ -10,6 +10,7 @@ from typing import Any, Self
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.recipe import read_json_object
+from bert_tf.text.saved_model import lower_case_of_saved_model
 from bert_tf.text.tokenizer_files import (
     BERT_CLASSES,
     TOKENIZER_CONFIG_FILE,
@@ -111,11 +112,11 @@ def read_tokenizer_config(
 
     Whether it is lower-cased, the first of these says: `lower_case`;
     do_lower_case in tokenizer_config.json; the normalizer in Hugging Face's
-    tokenizer.json; lowercase in KerasHub's; the name of the folder, as
-    Google's are named; a vocabulary with upper-case letters means no.
-    strip_accents and tokenize_chinese_chars are looked for in the two files of
-    Hugging Face. Its generic classes do not read tokenizer_config.json for
-    these, so the normalizer comes first for them.
+    tokenizer.json; lowercase in KerasHub's; a SavedModel of TensorFlow Hub;
+    the name of the folder, as Google's are named; a vocabulary with upper-case
+    letters means no. strip_accents and tokenize_chinese_chars are looked for in
+    the two files of Hugging Face. Its generic classes do not read
+    tokenizer_config.json for these, so the normalizer comes first for them.
 
     Args:
       folder: the model folder.
@@ -146,6 +147,7 @@ def read_tokenizer_config(
     answers = [
         lower_case,
         *(part.flag(key) for part, key in evidence),
+        lower_case_of_saved_model(pathlib.Path(folder)),
         _lower_case_of_name(pathlib.Path(folder)),
         vocabulary is None or not vocabulary.looks_cased(),
     ]

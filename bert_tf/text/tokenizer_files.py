@@ -20,6 +20,8 @@ from bert_tf.text.vocabulary import (
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 TOKENIZER_FILE = "tokenizer.json"
 KERAS_HUB_FILE = "assets/tokenizer/vocabulary.txt"
+# Of an encoder or a preprocessing model of TensorFlow Hub.
+VOCABULARY_ASSET = "assets/vocab.txt"
 ADDED_TOKENS_FILE = "added_tokens.json"
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 # Tokenizers of Hugging Face and of KerasHub with the same rules and arguments.
@@ -194,8 +196,9 @@ def read_vocabulary(
 ) -> Vocabulary | None:
     """The vocabulary of a model folder, or None where it holds none.
 
-    It is in vocab.txt, in KerasHub's assets/tokenizer/vocabulary.txt or in
-    Hugging Face's tokenizer.json, looked for in this order. Tokens that were
+    It is in vocab.txt, in KerasHub's assets/tokenizer/vocabulary.txt, in a
+    SavedModel's assets/vocab.txt or in Hugging Face's tokenizer.json, looked
+    for in this order. Tokens that were
     added to a model of Hugging Face (added_tokens.json, tokenizer_config.json,
     tokenizer.json) come behind.
 
@@ -211,7 +214,7 @@ def read_vocabulary(
     folder = pathlib.Path(folder)
     files = read_tokenizer_files(folder)
     special = files.special
-    for name in (VOCABULARY_FILE, KERAS_HUB_FILE):
+    for name in (VOCABULARY_FILE, KERAS_HUB_FILE, VOCABULARY_ASSET):
         if (folder / name).exists():
             tokens = dict(enumerate(read_entries(folder / name)))
             source, row = str(folder / name), "line"
@@ -299,7 +302,7 @@ def require_vocabulary(
     if vocabulary is None:
         raise UserError(
             f"{folder}: holds no vocabulary; looked for {VOCABULARY_FILE}, "
-            f"{KERAS_HUB_FILE} and {TOKENIZER_FILE}."
+            f"{KERAS_HUB_FILE}, {VOCABULARY_ASSET} and {TOKENIZER_FILE}."
         )
     return vocabulary
 

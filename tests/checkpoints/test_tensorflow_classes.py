@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from bert_tf.checkpoints import load_checkpoint
-from bert_tf.conversion.numpy_forward import forward
-from bert_tf.conversion.sources import GoogleVariables, open_variables
 from bert_tf.errors import UserError
-from tests.model_helpers import assert_both_compute
+from tests.model_helpers import (
+    assert_both_compute,
+    assert_both_forwards_compute,
+)
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "transformers_tf"
 RECORDED = dict(np.load(GOLDEN / "outputs.npz"))
@@ -91,20 +92,8 @@ def wanted(name, recorded):
 def assert_reads(folder, expected):
     """Our arrays and the source's own variables compute what is expected."""
     checkpoint = load_checkpoint(folder)
-    config = checkpoint.config
-    given = batch(config.type_vocab_size or 2)
-    for variables in (
-        GoogleVariables(config.to_dict(), checkpoint.arrays),
-        open_variables(folder, "hugging_face"),
-    ):
-        made = forward(variables, given)
-        # A causal model has no pooler here, and a choice's is another's.
-        assert set(expected) <= set(made)
-        for name, value in expected.items():
-            assert np.abs(value).max() > 0.01
-            np.testing.assert_allclose(
-                made[name], value, rtol=0, atol=1e-5, err_msg=name
-            )
+    given = batch(checkpoint.config.type_vocab_size or 2)
+    assert_both_forwards_compute(folder, given, expected)
     return checkpoint
 
 

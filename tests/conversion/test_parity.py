@@ -10,6 +10,7 @@ import pytest
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.checkpoints.folder import FAMILIES
 from bert_tf.conversion import sources
+from bert_tf.conversion.model_garden_variables import ModelGardenVariables
 from bert_tf.conversion.numpy_forward import forward
 from bert_tf.errors import UserError
 from tests.hugging_face_models import (
@@ -182,7 +183,12 @@ def test_the_forward_shares_no_table_with_what_it_checks():
         f"bert_tf.checkpoints.{name}"
         for name in ("layout", "stored", "own", *FAMILIES)
     }
-    for name in ("numpy_forward", "sources", "hugging_face_variables"):
+    for name in (
+        "numpy_forward",
+        "sources",
+        "hugging_face_variables",
+        "model_garden_variables",
+    ):
         for imported in imports(room / f"{name}.py"):
             module, _, thing = imported.rpartition(".")
             assert not {module, imported} & tables
@@ -191,7 +197,7 @@ def test_the_forward_shares_no_table_with_what_it_checks():
 
 def test_names_that_are_not_model_gardens_own():
     arrays = {"mine/kernel": np.zeros((2, 2)), "yours/mine/kernel": 0}
-    made = sources.ModelGardenVariables({}, arrays, "there/ckpt")
+    made = ModelGardenVariables({}, arrays, "there/ckpt")
     assert made.heads == {}
     with pytest.raises(UserError, match="there/ckpt: has 0 variables called"):
         made.table("word")

@@ -180,7 +180,7 @@ def test_no_vocabulary(tmp_path):
     assert read_vocabulary(tmp_path) is None
     with pytest.raises(UserError) as caught:
         BertTokenizer.from_checkpoint(tmp_path)
-    places = "vocab.txt, assets/tokenizer/vocabulary.txt and tokenizer.json."
+    places = "vocabulary.txt, assets/vocab.txt and tokenizer.json."
     assert str(caught.value).startswith(f"{tmp_path}: holds no vocabulary")
     assert str(caught.value).endswith(places)
 

@@ -1,0 +1,137 @@
+"""The architecture of a SavedModel of TensorFlow Model Garden's encoder.
+
+TensorFlow Hub's and Kaggle's encoders have no configuration beside them. Sizes
+are those of the arrays; the activation is what the graphs compute, and epsilon
+what Keras wrote of the layers, in keras_metadata.pb or, before TensorFlow 2.5,
+in saved_model.pb. What only training depends on, the dropout rates, is BERT's.
+
+Source: tf-models-official 2.20, official/nlp/tools/export_tfhub_lib.py.
+"""
+
+import pathlib
+import re
+from collections.abc import Callable
+
+from bert_tf.checkpoints.tensorflow_reader import SAVED_MODEL_FILE
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.foreign_files import read_bytes
+
+METADATA_FILE = "keras_metadata.pb"
+# The encoder's, where no metadata says which it is.
+_EPSILON = 1e-12
+# The operations of each activation; the tanh form of gelu has a power.
+_OPERATIONS = {
+    "gelu_erf": ("Erf", "Erfc"),
+    "gelu": ("Pow",),
+    "relu": ("Relu",),
+}
+
+
+def saved_model_config(
+    folder: pathlib.Path,
+    shape_of: Callable[[str], tuple[int, ...] | None],
+    source: str,
+) -> BertConfig:
+    """The architecture of an encoder's SavedModel.
+
+    Args:
+      folder: the folder.
+      shape_of: the shape of the variable at a place, see `model_garden.py`.
+      source: the file of the variables, for errors.
+
+    Raises:
+      UserError: the arrays or the graphs are those of another model.
+    """
+    layer = "encoder/_transformer_layers/{}/"
+    kernel = f"{layer}_intermediate_dense/kernel"
+    layers = 0
+    while shape_of(kernel.format(layers)) is not None:
+        layers += 1
+    try:
+        (words, width), (types, _), (positions, _) = (
+            shape_of(f"encoder/_{table}embedding_layer/embeddings") or ()
+            for table in ("", "type_", "position_")
+        )
+        query = f"{layer}_attention_layer/_query_dense/kernel".format(0)
+        hidden, heads, _ = shape_of(query) or ()
+        _, inner = shape_of(kernel.format(0)) or ()
+    except ValueError:
+        raise UserError(
+            f"{source}: lacks arrays by which a BERT's sizes are known; put "
+            "its bert_config.json into the folder."
+        ) from None
+    if width != hidden:
+        raise UserError(
+            f"{source}: embeddings are {width} wide and layers {hidden}; a "
+            "BERT has one width."
+        )
+    metadata = read_bytes(folder / SAVED_MODEL_FILE)
+    activation = _activation(metadata, folder)
+    if (folder / METADATA_FILE).exists():
+        metadata += read_bytes(folder / METADATA_FILE)
+    if b'"norm_first": true' in metadata:
+        raise UserError(
+            f"{folder}: norm_first is true; a BERT normalises after each "
+            "sub-layer."
+        )
+    try:
+        return BertConfig(
+            vocab_size=words,
+            hidden_size=hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            intermediate_size=inner,
+            hidden_act=activation,
+            max_position_embeddings=positions,
+            type_vocab_size=types,
+            layer_norm_eps=_epsilon(metadata, folder),
+        )
+    except UserError as error:
+        raise UserError(f"{source}: {error}") from None
+
+
+def _activation(serialized: bytes, folder: pathlib.Path) -> str:
+    """The activation of the feed-forward layers, by their operations."""
+    from google.protobuf.message import DecodeError
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    model = saved_model_pb2.SavedModel()
+    try:
+        model.ParseFromString(serialized)
+    except DecodeError:
+        raise UserError(
+            f"{folder / SAVED_MODEL_FILE}: damaged SavedModel."
+        ) from None
+    operations = {
+        node.op
+        for graph in model.meta_graphs
+        for function in graph.graph_def.library.function
+        for node in function.node_def
+    }
+    found = [
+        activation
+        for activation, names in _OPERATIONS.items()
+        if operations & set(names)
+    ]
+    if len(found) != 1:
+        raise UserError(
+            f"{folder / SAVED_MODEL_FILE}: computes "
+            f"{' and '.join(found) or 'no activation'} of "
+            f"{', '.join(_OPERATIONS)}; one of these can be read."
+        )
+    return found[0]
+
+
+def _epsilon(metadata: bytes, folder: pathlib.Path) -> float:
+    """The epsilon of all layer normalisations."""
+    found = {
+        float(text)
+        for text in re.findall(rb'"epsilon": ([0-9.]+(?:e-?\d+)?)', metadata)
+    }
+    if len(found) > 1:
+        raise UserError(
+            f"{folder}: layer normalisations have the epsilons "
+            f"{', '.join(map(str, sorted(found)))}; a BERT has one."
+        )
+    return found.pop() if found else _EPSILON

@@ -1,0 +1,159 @@
+"""Encoders and preprocessing models of TensorFlow Hub and Kaggle."""
+
+import pathlib
+import re
+import shutil
+import tarfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.checkpoints import MASKED_LM, POOLER, load_checkpoint
+from bert_tf.checkpoints.tensorflow_reader import open_by_full_name
+from bert_tf.errors import UserError
+from bert_tf.text.tokenizer import BertTokenizer
+from tests.model_helpers import assert_both_forwards_compute
+
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "tf_hub"
+RECORDED = dict(np.load(GOLDEN / "outputs.npz"))
+TEXTS = ["The Quick foxes, Élan jumped.", "the lazy dog over élan"]
+PLACES = np.tile(np.arange(12, dtype="int32"), (2, 1))
+BATCH = {
+    "input_ids": RECORDED["input_word_ids"],
+    "input_mask": RECORDED["input_mask"],
+    "segment_ids": RECORDED["input_type_ids"],
+    "position_ids": PLACES,
+    "masked_lm_positions": PLACES,
+}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """The folders of the archive."""
+    folder = tmp_path_factory.mktemp("tf_hub")
+    with tarfile.open(GOLDEN / "saved.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "saved"
+
+
+def wanted(name):
+    found = {
+        key.partition("/")[2]: value
+        for key, value in RECORDED.items()
+        if key.startswith(f"{name}/")
+    }
+    if "mlm_logits" in found:
+        found["masked_lm_logits"] = found.pop("mlm_logits")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "heads", "activation", "lower_case"),
+    [
+        ("with_mlm", (POOLER, MASKED_LM), "gelu", True),
+        ("relu", (POOLER,), "relu", False),
+    ],
+)
+def test_what_an_encoder_computes(saved, name, heads, activation, lower_case):
+    checkpoint = load_checkpoint(saved / name)
+    assert checkpoint.heads == heads
+    assert checkpoint.config.hidden_act == activation
+    assert checkpoint.config.layer_norm_eps == 1e-12
+    assert checkpoint.config.num_attention_heads == 2
+    assert checkpoint.lower_case is lower_case
+    assert len(checkpoint.vocabulary) == checkpoint.config.vocab_size == 20
+    assert checkpoint.left_out == ("do_lower_case",)
+    assert_both_forwards_compute(saved / name, BATCH, wanted(name))
+
+
+@pytest.mark.parametrize("casing", ["uncased", "cased"])
+def test_ids_of_a_preprocessing_model(saved, tmp_path, casing):
+    # Kaggle's folders are called by numbers.
+    folder = shutil.copytree(saved / f"preprocess_{casing}", tmp_path / "3")
+    tokenizer = BertTokenizer.from_checkpoint(folder)
+    for ids, row in zip(
+        tokenizer.tokenize(TEXTS).to_list(),
+        RECORDED[f"{casing}/ids"],
+        strict=True,
+    ):
+        length = np.count_nonzero(row)
+        assert row[1 : length - 1].tolist() == ids
+
+
+_OF_2020 = {r"self_attention/attention_output": "self_attention_output"}
+_OF_2019 = {
+    **_OF_2020,
+    r"transformer/layer": "encoder/layer",
+    r"type_embeddings/embeddings": "embedding_postprocessor/type_embeddings",
+    r"position_embedding/embeddings": (
+        "embedding_postprocessor/position_embeddings"
+    ),
+    r"embeddings/layer_norm": "embedding_postprocessor/layer_norm",
+    r"^": "bert_model/",
+}
+
+
+@pytest.mark.parametrize("changes", [_OF_2020, _OF_2019], ids=["2020", "2019"])
+def test_encoders_that_are_known_by_names(saved, tmp_path, changes):
+    folder = shutil.copytree(saved / "with_mlm", tmp_path / "m")
+    prefix = folder / "variables" / "variables"
+    arrays = open_by_full_name(prefix)
+    variables = []
+    for name, array in dict(arrays).items():
+        for later, earlier in changes.items():
+            name = re.sub(later, earlier, name)
+        if "cls/predictions" not in name and not name.endswith("Variable"):
+            variables.append(tf.Variable(array, name=name))
+    shutil.rmtree(prefix.parent)
+    root = tf.train.Checkpoint(
+        variables=variables, do_lower_case=tf.Variable(True)
+    )
+    root.write(str(prefix))
+    outputs = wanted("with_mlm")
+    del outputs["masked_lm_logits"]
+    assert_both_forwards_compute(folder, BATCH, outputs)
+
+
+def no_variables(folder):
+    shutil.rmtree(folder / "variables")
+
+
+def torn_graph(folder):
+    path = folder / "saved_model.pb"
+    path.write_bytes(path.read_bytes()[:-999])
+
+
+def another_order(folder):
+    path = folder / "keras_metadata.pb"
+    text = path.read_bytes()
+    path.write_bytes(text.replace(b'first": false', b'first": true '))
+
+
+def two_epsilons(folder):
+    path = folder / "keras_metadata.pb"
+    path.write_bytes(path.read_bytes() + b'"epsilon": 1e-05,')
+
+
+def torn_variables(folder):
+    path = folder / "variables" / "variables.data-00000-of-00001"
+    path.write_bytes(path.read_bytes()[:-999])
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("relu", no_variables, "saved_model.pb is there, but no variables/"),
+        ("relu", torn_graph, "saved_model.pb: damaged SavedModel"),
+        ("relu", another_order, "norm_first is true"),
+        ("relu", two_epsilons, "have the epsilons 1e-12, 1e-05; a BERT has"),
+        ("relu", torn_variables, "truncated; the variables take|damaged"),
+        ("preprocess_cased", lambda _: None, "holds no BertEncoder of"),
+    ],
+)
+def test_a_damaged_folder_is_one_line(saved, tmp_path, name, damage, message):
+    folder = shutil.copytree(saved / name, tmp_path / "m")
+    damage(folder)
+    with pytest.raises(UserError, match=message) as caught:
+        load_checkpoint(folder)
+    assert "\n" not in str(caught.value)
