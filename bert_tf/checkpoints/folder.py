@@ -142,9 +142,10 @@ def load_checkpoint(
 
     Args:
       source: a model folder of ours, Google's (TF1), TensorFlow Model
-        Garden's or Hub's, Hugging Face's or KerasHub's; or hf://organisation/name (with
-        @revision behind it or without), or keras_hub://preset. Of a folder with
-        an adapter (LoRA) its base is opened too.
+        Garden's or Hub's, Hugging Face's or KerasHub's; or
+        hf://organisation/name (with @revision behind it or without), or
+        keras_hub://preset. Of a folder with an adapter (LoRA) its base is
+        opened too.
       merge: False leaves the low-rank matrices of an adapter beside the kernels
         of its base; otherwise they are added to them.
       generator: reads the generator of google-research/electra's checkpoints

@@ -26,19 +26,17 @@ from collections.abc import Mapping
 import numpy as np
 
 from bert_tf.checkpoints.checkpoint import Checkpoint, read_labels, write_labels
+from bert_tf.checkpoints.google_files import open_variables
 from bert_tf.checkpoints.layout import all_parts, head_shapes
 from bert_tf.checkpoints.parts import MASKED_LM, REPLACED_TOKENS
 from bert_tf.checkpoints.stored import (
     Stored,
     read_stored,
     stored_as_ours,
-    without_prefix,
     write_stored,
 )
 from bert_tf.checkpoints.tensorflow_reader import (
-    find_prefix,
     index_files,
-    open_checkpoint,
     remains,
 )
 from bert_tf.config import BertConfig, ElectraConfig
@@ -94,9 +92,6 @@ _IGNORED = (
     r"(.+/)?(current_loss_scale|loss_scale|good_steps|bad_steps)",
 )
 _AVERAGES = r".+/ExponentialMovingAverage(/biased|/local_step)?"
-_WORDS = tuple(
-    f"{body}/embeddings/word_embeddings" for body in ("bert", "electra")
-)
 # What the names of an ELECTRA's own arrays begin with.
 _DISCRIMINATOR, _GENERATOR = "electra", "generator"
 
@@ -134,13 +129,6 @@ def read_google_config(path: pathlib.Path) -> BertConfig:
 def found_in(folder: pathlib.Path) -> bool:
     """Whether a folder holds a checkpoint with plain names, or its remains."""
     return bool(index_files(folder, False)) or remains(folder) is not None
-
-
-def open_variables(folder: pathlib.Path) -> tuple[LazyArrays, str]:
-    """The variables of a folder by name, and the path of the checkpoint."""
-    prefix = find_prefix(folder, object_based=False)
-    found = without_prefix(open_checkpoint(prefix), _WORDS, str(prefix))
-    return found, str(prefix)
 
 
 def read(

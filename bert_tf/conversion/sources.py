@@ -15,12 +15,13 @@ import numpy as np
 
 from bert_tf.checkpoints import (
     base_folder,
-    google_tf1,
     open_arrays,
     recognise,
 )
+from bert_tf.checkpoints.google_files import (
+    open_variables as open_google_variables,
+)
 from bert_tf.checkpoints.h5_file import open_h5_arrays
-from bert_tf.checkpoints.tensorflow_reader import find_prefix, open_checkpoint
 from bert_tf.conversion.hugging_face_variables import (
     AdapterVariables,
     open_hugging_face,
@@ -198,7 +199,7 @@ class GoogleElectraVariables(GoogleVariables):
 
 def _open_google(folder: pathlib.Path, generator: bool) -> GoogleVariables:
     path = folder / "bert_config.json"
-    arrays, _ = google_tf1.open_variables(folder)
+    arrays, _ = open_google_variables(folder)
     if "electra/embeddings/word_embeddings" not in arrays:
         return GoogleVariables(read_json_object(path), arrays)
     config = read_json_object(path) if path.exists() else {}
