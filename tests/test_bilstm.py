@@ -222,6 +222,7 @@ def test_a_conversion_is_proved(causal, tmp_path) -> None:
     assert {c.output for c in report.comparisons} == {
         *("sequence_output", "pooled_output"),
         *("classifier_logits", "span_logits"),
+        *("classifier_answers", "span_answers"),
     }
     assert load_checkpoint(target).config.bilstm
     with pytest.raises(UserError, match="`drop_heads`=bilstm: all other"):

@@ -92,7 +92,9 @@ def _spare_the_machine() -> None:
 
 
 def _next_step(folder: pathlib.Path, to: str, heads: tuple[str, ...]) -> str:
-    """A line to go on with."""
+    """A command or expression that uses the written folder."""
+    from bert_tf.checkpoints import TASK_HEADS
+
     if to == "google_tf1":
         config = json.loads((folder / "bert_config.json").read_text("utf-8"))
         if "model_type" in config:
@@ -117,6 +119,8 @@ def _next_step(folder: pathlib.Path, to: str, heads: tuple[str, ...]) -> str:
             f"python -m tools.fill_mask --model={folder} "
             '"Paris is the [MASK] of France."'
         )
+    if set(TASK_HEADS) & set(heads):
+        return f'bert_tf.load("{folder}")'
     return f'bert_tf.embed("{folder}", ["A text."])'
 
 

@@ -199,14 +199,15 @@ def read(
     arrays, left_out = read_stored(
         config, table, LazyArrays(shapes, array), (), str(folder), ignore
     )
+    # Of this head, not of one that the base has.
+    labels, problem_type = read_labels(folder)
     checkpoint = dataclasses.replace(
         base,
         config=config,
         arrays=arrays,
-        labels=read_labels(folder),
+        labels=labels,
         left_out=left_out,
-        # Of the base's own head.
-        problem_type=None,
+        problem_type=problem_type,
         lora_dropout=check_kind(
             "lora_dropout", float, values.get("lora_dropout", 0.0), str(path)
         ),
@@ -317,4 +318,4 @@ def write(
         "inference_mode": True,
     }
     write_text(folder / CONFIG_FILE, json.dumps(values, indent=2) + "\n")
-    write_labels(folder, checkpoint.labels)
+    write_labels(folder, checkpoint.labels, checkpoint.problem_type)

@@ -4,12 +4,13 @@ import dataclasses
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from bert_tf.checkpoints.layout import head_shapes
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, excerpt
 from bert_tf.files import write_text
 from bert_tf.foreign_files import read_text, unusable
 from bert_tf.lazy_arrays import shapes_of_arrays
@@ -22,13 +23,16 @@ LABELS_FILE = "labels.json"
 SINGLE_LABEL = "single_label_classification"
 MULTI_LABEL = "multi_label_classification"
 REGRESSION = "regression"
+PROBLEM_TYPES = (SINGLE_LABEL, MULTI_LABEL, REGRESSION)
 
 
-def read_labels(folder: pathlib.Path) -> tuple[str, ...] | None:
-    """The names in order, or None where the folder has no such file."""
+def read_labels(
+    folder: pathlib.Path,
+) -> tuple[tuple[str, ...] | None, str | None]:
+    """The names in order, and the problem_type; None where not stated."""
     path = folder / LABELS_FILE
     if not path.exists():
-        return None
+        return None, None
     try:
         labels = json.loads(read_text(path))
     except UserError:
@@ -37,12 +41,23 @@ def read_labels(folder: pathlib.Path) -> tuple[str, ...] | None:
         raise unusable(path, error) from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not valid JSON ({error}).") from None
+    problem_type = None
+    if isinstance(labels, dict):
+        problem_type = labels.get("problem_type")
+        labels = labels.get("labels")
+        if problem_type not in PROBLEM_TYPES:
+            raise UserError(
+                f"{path}: problem_type is {excerpt(problem_type)}; it takes "
+                f"one of {', '.join(PROBLEM_TYPES)}."
+            )
+        if labels is None:
+            return None, problem_type
     if not isinstance(labels, list) or not all(
         isinstance(label, str) for label in labels
     ):
         raise UserError(f"{path}: holds no list of strings.")
     check_labels(labels, str(path))
-    return tuple(labels)
+    return tuple(labels), problem_type
 
 
 def check_labels(labels: Sequence[str], source: str) -> None:
@@ -58,11 +73,23 @@ def check_labels(labels: Sequence[str], source: str) -> None:
             raise UserError(f"{source}: the label {label!r} occurs twice.")
 
 
-def write_labels(folder: pathlib.Path, labels: Sequence[str] | None) -> None:
-    """Writes the names, or nothing where there are none."""
-    if labels is not None:
-        text = json.dumps(list(labels), ensure_ascii=False, indent=2)
-        write_text(folder / LABELS_FILE, text + "\n")
+def write_labels(
+    folder: pathlib.Path,
+    labels: Sequence[str] | None,
+    problem_type: str | None = None,
+) -> None:
+    """Writes the names, with the problem_type unless outputs are classes.
+
+    Where there is neither, a file that is there is removed.
+    """
+    values: Any = None if labels is None else list(labels)
+    if problem_type not in (None, SINGLE_LABEL):
+        values = {"problem_type": problem_type, "labels": values}
+    if values is None:
+        (folder / LABELS_FILE).unlink(missing_ok=True)
+        return
+    text = json.dumps(values, ensure_ascii=False, indent=2)
+    write_text(folder / LABELS_FILE, text + "\n")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -413,13 +413,19 @@ def _write(
     write: Callable[[pathlib.Path, Checkpoint], None],
 ) -> None:
     write(folder, checkpoint)
-    if checkpoint.labels is None:
+    if to == "hugging_face":
+        # Its family wrote these files, in which transformers asks for more.
         (folder / LABELS_FILE).unlink(missing_ok=True)
+        return
     if checkpoint.vocabulary is not None:
-        # transformers asks for more in these files, so its family wrote them.
-        if to == "hugging_face":
-            return
         checkpoint.vocabulary.save(folder / VOCABULARY_FILE)
+        longest, length = (
+            checkpoint.config.max_position_embeddings,
+            checkpoint.max_seq_length,
+        )
         write_tokenizer_config(
-            folder, checkpoint.tokenizer_config, checkpoint.vocabulary
+            folder,
+            checkpoint.tokenizer_config,
+            checkpoint.vocabulary,
+            None if length == longest else length,
         )

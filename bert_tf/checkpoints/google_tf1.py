@@ -171,11 +171,13 @@ def read(
         source,
         ignore,
     )
+    labels, problem_type = read_labels(folder)
     return Checkpoint(
         config,
         arrays,
-        labels=read_labels(folder),
+        labels=labels,
         left_out=(*left_out, *others),
+        problem_type=problem_type,
     )
 
 
@@ -304,7 +306,7 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
         # google-research/electra reads none, but other programs need it.
         values = config.to_dict()
     write_text(folder / CONFIG_FILE, json.dumps(values, indent=2) + "\n")
-    write_labels(folder, checkpoint.labels)
+    write_labels(folder, checkpoint.labels, checkpoint.problem_type)
 
 
 def _table_to_write(checkpoint: Checkpoint) -> dict[str, Stored]:

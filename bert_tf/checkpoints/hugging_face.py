@@ -201,7 +201,7 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     )
     if CLASSIFIER not in labelled:
         return checkpoint
-    problem_type = read_problem_type(values, rows, path)
+    problem_type = read_problem_type(values, path)
     return dataclasses.replace(checkpoint, problem_type=problem_type)
 
 
@@ -394,6 +394,9 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
         )
         values["id2label"] = {str(i): name for i, name in enumerate(labels)}
         values["label2id"] = {name: i for i, name in enumerate(labels)}
+    if head == CLASSIFIER and checkpoint.problem_type is not None:
+        # By which transformers' pipelines choose softmax, sigmoid or neither.
+        values["problem_type"] = checkpoint.problem_type
     table = stored_as_theirs(config, head, whole=name != form.body)
     arrays = write_stored(checkpoint.arrays, table)
     # transformers asks for this entry.
@@ -426,7 +429,9 @@ def _write_tokenizer(
     values = {
         "tokenizer_class": "BertTokenizer",
         **tokenizer.to_dict(vocabulary),
-        "model_max_length": checkpoint.config.max_position_embeddings,
+        # What transformers truncates to.
+        "model_max_length": checkpoint.max_seq_length
+        or checkpoint.config.max_position_embeddings,
         **vocabulary.special.to_dict(),
     }
     _write_json(folder / TOKENIZER_CONFIG_FILE, values)

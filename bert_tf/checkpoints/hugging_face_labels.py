@@ -9,13 +9,12 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from bert_tf.checkpoints.checkpoint import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.checkpoints.checkpoint import PROBLEM_TYPES
 from bert_tf.errors import UserError, excerpt, first_few
 from bert_tf.progress import log
 
 # Of a config.json that states neither id2label nor num_labels.
 _DEFAULT_LABELS = 2
-_PROBLEM_TYPES = (SINGLE_LABEL, MULTI_LABEL, REGRESSION)
 
 
 def default_labels(rows: int) -> tuple[str, ...]:
@@ -92,24 +91,20 @@ def _distinct(names: list[Any]) -> tuple[str, ...]:
 
 
 def read_problem_type(
-    values: Mapping[str, Any], rows: int, path: pathlib.Path
+    values: Mapping[str, Any], path: pathlib.Path
 ) -> str | None:
-    """What the outputs of a sequence classifier are; None where not known.
-
-    As transformers trains, one output without a problem_type is a regression
-    (modeling_bert.py, BertForSequenceClassification.forward).
+    """What the outputs of a sequence classifier are; None where not stated.
 
     Args:
       values: what config.json holds.
-      rows: the number of outputs.
       path: the file, for errors.
     """
     given = values.get("problem_type")
     if given is None:
-        return REGRESSION if rows == 1 else None
-    if given not in _PROBLEM_TYPES:
+        return None
+    if given not in PROBLEM_TYPES:
         raise UserError(
             f"{path}: problem_type is {excerpt(given)}; it takes one of "
-            f"{', '.join(_PROBLEM_TYPES)}."
+            f"{', '.join(PROBLEM_TYPES)}."
         )
     return given

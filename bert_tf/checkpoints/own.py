@@ -4,7 +4,8 @@ bert_config.json         the architecture
 bert_model.safetensors   float32 arrays by name
 vocab.txt                one WordPiece token a line
 tokenizer_config.json    {"do_lower_case": true or false}, and what is not usual
-labels.json              names of the labels of a fine-tuned head
+labels.json              names of the labels of a fine-tuned head; with the
+                         problem_type of a classifier that is not of classes
 """
 
 import pathlib
@@ -30,8 +31,13 @@ def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:
     arrays, left_out = read_stored(
         config, stored_as_ours(config), open_arrays(path), (), str(path), ignore
     )
+    labels, problem_type = read_labels(folder)
     return Checkpoint(
-        config, arrays, labels=read_labels(folder), left_out=left_out
+        config,
+        arrays,
+        labels=labels,
+        left_out=left_out,
+        problem_type=problem_type,
     )
 
 
@@ -39,4 +45,4 @@ def write(folder: pathlib.Path, checkpoint: Checkpoint) -> None:
     """Writes the configuration, the weights and the labels."""
     write_arrays(folder / WEIGHTS_FILE, checkpoint.arrays)
     checkpoint.config.save(folder / CONFIG_FILE)
-    write_labels(folder, checkpoint.labels)
+    write_labels(folder, checkpoint.labels, checkpoint.problem_type)

@@ -20,7 +20,7 @@ from bert_tf.recipe import read_json_object
 
 TASK_FILE = "task.json"
 # What task.json calls the kinds of outputs, and what transformers does.
-PROBLEM_TYPES = {
+PROBLEM_TYPE_OF = {
     "classes": SINGLE_LABEL,
     "regression": REGRESSION,
     "multi_label": MULTI_LABEL,
@@ -70,7 +70,7 @@ def with_task(
             )
         if all(isinstance(name, str) for name in names):
             checkpoint = dataclasses.replace(checkpoint, labels=tuple(names))
-    kind = PROBLEM_TYPES.get(str(values.get("label_kind")))
+    kind = PROBLEM_TYPE_OF.get(str(values.get("label_kind")))
     if CLASSIFIER in heads and kind is not None:
         if checkpoint.problem_type not in (None, kind):
             raise UserError(

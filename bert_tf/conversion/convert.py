@@ -1,6 +1,7 @@
 """Converting a checkpoint: read, resize, write beside, prove, rename."""
 
 import dataclasses
+import json
 import os
 import pathlib
 import re
@@ -8,13 +9,16 @@ import resource
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from bert_tf.checkpoints import (
     BILSTM,
+    CLASSIFIER,
     HEADS_ON_POOLER,
     LABELLED_HEADS,
     MASKED_LM,
     POOLER,
+    TASK_HEADS,
     Checkpoint,
     google_tf1,
     head_shapes,
@@ -24,6 +28,7 @@ from bert_tf.checkpoints import (
 )
 from bert_tf.checkpoints.folder import WRITTEN
 from bert_tf.checkpoints.resize import replace_vocabulary, resize_positions
+from bert_tf.checkpoints.task_file import TASK_FILE, read_task_file
 from bert_tf.conversion.proof import (
     PRETRAINING_OUTPUTS,
     Comparison,
@@ -33,8 +38,11 @@ from bert_tf.conversion.proof import (
 from bert_tf.conversion.sources import open_variables
 from bert_tf.errors import UserError, first_few
 from bert_tf.files import new_folder, refuse_filled
+from bert_tf.finetuning.recipe import TAGGER_FILE
+from bert_tf.foreign_files import demand_regular
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 from bert_tf.progress import log
+from bert_tf.sharing.model_card import CARD_FILE
 from bert_tf.sources import local_folder
 from bert_tf.text.tokenizer_config import (
     TokenizerConfig,
@@ -103,7 +111,8 @@ def convert_checkpoint(
     """Converts a checkpoint and proves by numbers that it is the same model.
 
     One line each is printed on what is left out, what is kept and what is
-    new, then the proof.
+    new, then the proof. With the head of a task goes what states its use:
+    task.json, names of labels, problem_type, lengths and the model card.
 
     Args:
       source: a model folder of any family, hf://organisation/name or
@@ -151,11 +160,14 @@ def convert_checkpoint(
         vocabulary = checkpoint.vocabulary
         config = read_tokenizer_config(folder, vocabulary, lower_case)
         checkpoint = dataclasses.replace(checkpoint, **vars(config))
+    checkpoint, beside_weights = _with_task(loaded, checkpoint, folder, to)
     _say_what_is_odd(checkpoint, to)
     variables = open_variables(folder, family, generator)
     expected = expect(loaded, checkpoint, variables, seed)
     with new_folder(output_dir) as beside:
         save_checkpoint(beside, checkpoint, to)
+        for name, content in beside_weights.items():
+            (beside / name).write_bytes(content)
         comparisons = prove(expected, beside)
     report = ConversionReport(
         pathlib.Path(os.path.abspath(output_dir)),
@@ -292,6 +304,75 @@ def _with_vocabulary(
     return dataclasses.replace(
         checkpoint, vocabulary=vocabulary, **vars(config)
     )
+
+
+def _with_task(
+    source: Checkpoint, written: Checkpoint, folder: pathlib.Path, to: str
+) -> tuple[Checkpoint, dict[str, bytes]]:
+    """What states how a fine-tuned model is used, for the written folder.
+
+    Args:
+      source: the source as it was loaded.
+      written: what will be written.
+      folder: the source's folder.
+      to: the layout to write.
+
+    Returns:
+      The checkpoint with the metadata that the layout itself holds, and the
+      content of the files that go beside it, by name.
+
+    Raises:
+      UserError: the questions of the task do not fit the written positions.
+    """
+    dropped = {*TASK_HEADS} & ({*source.heads} - {*written.heads})
+    values = read_task_file(folder)
+    length, longest = (
+        written.max_seq_length,
+        written.config.max_position_embeddings,
+    )
+    if values is not None and (dropped or to != "hugging_face"):
+        # task.json states it, or it is of a head that is left out.
+        length = None
+    written = dataclasses.replace(
+        written,
+        problem_type=None if CLASSIFIER in dropped else written.problem_type,
+        max_seq_length=length and min(length, longest),
+    )
+    if dropped:
+        if values is not None:
+            _say(f"left out with the {' and '.join(dropped)}: {TASK_FILE}")
+        return written, {}
+    names = [CARD_FILE, *([TAGGER_FILE] if values is not None else [])]
+    files = {}
+    for name in names:
+        demand_regular(folder / name)
+        if (folder / name).is_file():
+            files[name] = (folder / name).read_bytes()
+    if values is not None:
+        values = _fitted(values, longest)
+        text = json.dumps(values, indent=2)
+        files[TASK_FILE] = f"{text}\n".encode()
+    if files:
+        _say(f"files kept: {', '.join(sorted(files))}")
+    return written, files
+
+
+def _fitted(values: dict[str, Any], longest: int) -> dict[str, Any]:
+    """The values of a task.json for a model of some positions."""
+    length = values.get("max_seq_length")
+    if not isinstance(length, int) or length <= longest:
+        return values
+    question = values.get("max_query_length")
+    # [CLS], two [SEP] and a token of the context.
+    if isinstance(question, int) and question + 4 > longest:
+        raise UserError(
+            f"`max_position_embeddings`={longest}: leaves no room for a "
+            f"context beside a question of max_query_length={question} "
+            f"({TASK_FILE}); keep {question + 4} positions or more, or drop "
+            "the head."
+        )
+    _say(f"{TASK_FILE}: max_seq_length is {longest}, not {length}")
+    return values | {"max_seq_length": longest}
 
 
 def _say_what_is_odd(checkpoint: Checkpoint, to: str) -> None:

@@ -2,7 +2,8 @@
 
 The folder that was written is loaded again and put into our Keras models; the
 source's own variables go through the plain forward of `numpy_forward.py`. Both
-see the same random ids.
+see the same random ids. Of heads of tasks the answers are compared too, which
+each folder's own metadata makes of the logits.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ from bert_tf.checkpoints import (
     CLASSIFIER,
     HEADS_ON_POOLER,
     MASKED_LM,
+    MULTIPLE_CHOICE,
     NEXT_SENTENCE,
     POOLER,
     REPLACED_TOKENS,
@@ -28,7 +30,13 @@ from bert_tf.checkpoints import (
     head_shapes,
     load_checkpoint,
 )
-from bert_tf.checkpoints.checkpoint import num_labels
+from bert_tf.checkpoints.checkpoint import (
+    MULTI_LABEL,
+    REGRESSION,
+    SINGLE_LABEL,
+    num_labels,
+)
+from bert_tf.checkpoints.hugging_face_labels import default_labels
 from bert_tf.conversion.numpy_forward import SourceVariables, forward
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError
@@ -58,7 +66,9 @@ _OF_TOKENS = (
     "sequence_output",
     f"{REPLACED_TOKENS}_logits",
     f"{SPAN}_logits",
+    f"{SPAN}_answers",
     f"{TOKEN_CLASSIFIER}_logits",
+    f"{TOKEN_CLASSIFIER}_answers",
 )
 
 Batch = dict[str, np.ndarray]
@@ -103,12 +113,14 @@ class Expectation:
       batch: the inputs, in ids of the converted model.
       outputs: the source's outputs on the same inputs.
       shared: what both models have.
+      labels: the names of a head's labels.
     """
 
     source: str
     batch: Batch
     outputs: Batch
     shared: Shared
+    labels: tuple[str, ...] | None = None
 
 
 def shared_part(source: Checkpoint, converted: Checkpoint) -> Shared:
@@ -248,6 +260,40 @@ def _task_logits(
     return logits
 
 
+def with_answers(outputs: Batch, checkpoint: Checkpoint, batch: Batch) -> Batch:
+    """Outputs, and what the heads of tasks answer by a folder's metadata.
+
+    Answers are probabilities: of classes by softmax, of several labels by
+    sigmoid, of tags in each token, of starts and ends over the tokens of a row,
+    of choices over the rows. A regression's is its number.
+
+    Args:
+      outputs: logits by name.
+      checkpoint: what was read from the folder; its problem_type decides.
+      batch: the inputs.
+    """
+    answers = {}
+    for head in TASK_HEADS:
+        if f"{head}_logits" not in outputs:
+            continue
+        logits = outputs[f"{head}_logits"].astype(np.float64)
+        kind, axis = checkpoint.problem_type, -1
+        if head == SPAN:
+            padding = batch["input_mask"][..., None] == 0
+            logits, axis = np.where(padding, -np.inf, logits), 1
+        elif head == MULTIPLE_CHOICE:
+            axis = 0
+        if head == CLASSIFIER and logits.shape[-1] == 1:
+            kind = kind or REGRESSION
+        if head != CLASSIFIER or kind in (None, SINGLE_LABEL):
+            powers = np.exp(logits - logits.max(axis, keepdims=True))
+            logits = powers / powers.sum(axis, keepdims=True)
+        elif kind == MULTI_LABEL:
+            logits = 1 / (1 + np.exp(-logits))
+        answers[f"{head}_answers"] = logits
+    return outputs | answers
+
+
 def compare(expected: Expectation, computed: Batch) -> tuple[Comparison, ...]:
     """Compares every output of the converted model with the source's.
 
@@ -299,7 +345,8 @@ def expect(
     # What is not finite is found when it is compared.
     with np.errstate(all="ignore"):
         outputs = forward(variables, source_batch)
-    return Expectation(source.source, batch, outputs, shared)
+        outputs = with_answers(outputs, source, source_batch)
+    return Expectation(source.source, batch, outputs, shared, converted.labels)
 
 
 def prove(
@@ -308,10 +355,21 @@ def prove(
     """Runs a written folder and compares its outputs with the source's.
 
     Raises:
-      UserError: an output differs by more than `LIMIT` or is not finite.
+      UserError: an output differs by more than `LIMIT` or is not finite, or
+        the labels have other names.
     """
-    computed = model_outputs(load_checkpoint(written), expected.batch)
+    checkpoint = load_checkpoint(written)
+    # transformers has names for outputs without names.
+    unnamed = default_labels(len(expected.labels or ()))
+    if checkpoint.labels != expected.labels and expected.labels != unnamed:
+        raise UserError(
+            f"{expected.source}: the converted model names its labels "
+            f"{checkpoint.labels}, and the source {expected.labels}. Nothing "
+            "was written."
+        )
+    computed = model_outputs(checkpoint, expected.batch)
     with np.errstate(all="ignore"):
+        computed = with_answers(computed, checkpoint, expected.batch)
         comparisons = compare(expected, computed)
     # So written that NaN is a failure.
     failed = [c for c in comparisons if not c.difference <= LIMIT]

@@ -18,13 +18,9 @@ from bert_tf.checkpoints import (
     TOKEN_CLASSIFIER,
     Checkpoint,
 )
-from bert_tf.checkpoints.checkpoint import (
-    MULTI_LABEL,
-    REGRESSION,
-    SINGLE_LABEL,
-    num_labels,
-)
+from bert_tf.checkpoints.checkpoint import num_labels
 from bert_tf.checkpoints.hugging_face_labels import default_labels
+from bert_tf.checkpoints.task_file import PROBLEM_TYPE_OF
 from bert_tf.errors import UserError, first_few
 from bert_tf.finetuning.model_folder import (
     TASK_FILE,
@@ -63,11 +59,7 @@ _CONFIGS: dict[str, type[TaskConfig]] = {
     SPAN: QuestionAnsweringConfig,
     MULTIPLE_CHOICE: MultipleChoiceConfig,
 }
-_KINDS = {
-    SINGLE_LABEL: "classes",
-    MULTI_LABEL: "multi_label",
-    REGRESSION: "regression",
-}
+_KINDS = {theirs: ours for ours, theirs in PROBLEM_TYPE_OF.items()}
 # google-research/bert, run_squad.py, which most models of questions follow.
 _LONGEST_WINDOW, _DOC_STRIDE = 384, 128
 _MAX_QUERY_LENGTH, _MAX_ANSWER_LENGTH, _N_BEST_SIZE = 64, 30, 20
@@ -296,6 +288,8 @@ class _Derived:
     def _kind(self, outputs: int) -> tuple[str, int]:
         """The kind of answers of a classifier, and the texts of a row."""
         problem_type = self.checkpoint.problem_type
+        # As transformers trains (modeling_bert.py,
+        # BertForSequenceClassification.forward).
         kind = "regression" if outputs == 1 else "classes"
         if problem_type is not None:
             kind = _KINDS[problem_type]

@@ -279,11 +279,18 @@ def write_tokenizer_config(
     folder: str | pathlib.Path,
     config: TokenizerConfig | None,
     vocabulary: Vocabulary,
+    max_length: int | None = None,
 ) -> None:
     """Writes the tokenizer_config.json of a model folder.
 
     It has do_lower_case, and of the rest what is not as Google's rules are;
     with nothing to say, as where the rules are not known, it is not written.
+
+    Args:
+      folder: the folder.
+      config: the rules; None where they are not known.
+      vocabulary: the tokens.
+      max_length: the longest row; None for all positions of the model.
     """
     values: dict[str, Any] = {}
     if config is not None:
@@ -295,6 +302,8 @@ def write_tokenizer_config(
         }
     if vocabulary.special != SPECIAL_TOKENS:
         values |= vocabulary.special.to_dict()
+    if max_length is not None:
+        values["model_max_length"] = max_length
     if not values:
         return
     write_text(

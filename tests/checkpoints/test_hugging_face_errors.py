@@ -238,7 +238,7 @@ def test_names_that_are_no_text_or_occur_twice(
     [
         (None, 3, None),
         ("multi_label_classification", 3, "multi_label_classification"),
-        (None, 1, "regression"),
+        (None, 1, None),
         ("single_label_classification", 1, "single_label_classification"),
     ],
 )

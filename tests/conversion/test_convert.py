@@ -132,7 +132,8 @@ def test_model_garden(name, to, target, tmp_path, capsys):
         folder, to, target, vocab_file=tmp_path / "vocab.txt"
     )
     assert report.family == "model_garden"
-    assert len(report.comparisons) == 2 + len(report.heads) - 1
+    answers = "classifier" in report.heads
+    assert len(report.comparisons) == 2 + len(report.heads) - 1 + answers
     printed = capsys.readouterr().out
     assert "has 17 tokens; the last 2 of 19 rows have no token" in printed
     assert "left out, no part of the model: " in printed

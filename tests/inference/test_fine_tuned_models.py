@@ -3,6 +3,8 @@
 import json
 import math
 
+import keras
+import numpy as np
 import onnxruntime
 import pytest
 
@@ -11,6 +13,7 @@ from bert_tf.inference.load import load
 from bert_tf.inference.predict import predict_file
 from bert_tf.runtimes.export import export_file
 from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text_classifier import TextClassifier
 from tests.fine_tuned_models import (
     TEXTS,
     TOKENS,
@@ -105,6 +108,18 @@ def test_pairs_of_texts(name, task, tmp_path):
     line = error_of(loaded(folder), TEXTS[0], TEXTS[1])
     task = task.replace("-", "_").replace(" ", "_")
     assert f" takes `text`. Load it with `task`={task} for pairs." in line
+
+
+def test_labels_in_another_order(tmp_path, capfd):
+    name, labels = "BertForSequenceClassification", ["good", "bad", "fair"]
+    rows = [row for row in ANSWERS[name] if "text_b" not in row]
+    folder = write_folder(tmp_path, name)
+    model = TextClassifier.from_checkpoint(folder, labels, max_seq_length=50)
+    logits = model([row["text"] for row in rows])
+    found = np.asarray(keras.ops.softmax(logits))
+    expected = [[row["scores"][label] for label in labels] for row in rows]
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+    assert not capfd.readouterr().err
 
 
 def test_a_file_of_pairs(tmp_path):

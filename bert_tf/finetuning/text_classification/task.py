@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from bert_tf.checkpoints import CLASSIFIER
-from bert_tf.checkpoints.task_file import PROBLEM_TYPES
+from bert_tf.checkpoints.task_file import PROBLEM_TYPE_OF
 from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.finetuning.checks import Examination
 from bert_tf.finetuning.data.examples import (
@@ -263,7 +263,7 @@ class TextClassificationTask(
     @property
     def problem_type(self) -> str:
         """That of the kind."""
-        return PROBLEM_TYPES[self.label_kind]
+        return PROBLEM_TYPE_OF[self.label_kind]
 
     def splits(
         self, names: Sequence[str], recipe: SentenceRecipe
