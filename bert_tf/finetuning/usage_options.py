@@ -111,14 +111,10 @@ class UsageOptions:
         ):
             raise UserError(f"`threshold`={excerpt(threshold)}: give a number.")
 
-    def to_dict(self) -> dict[str, Any]:
-        """The options by name, None where one is not given."""
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-
     @property
     def given(self) -> dict[str, Any]:
         """The options that are given, by name."""
-        values = self.to_dict().items()
+        values = vars(self).items()
         return {name: value for name, value in values if value is not None}
 
     def shown(self, name: str) -> str:
