@@ -15,7 +15,7 @@ import shutil
 import sys
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any, BinaryIO, NamedTuple
 
 from bert_tf.errors import Fault, UserError, excerpt
@@ -223,7 +223,10 @@ def _refuse_no_text(line: bytes, path: str | os.PathLike, number: int) -> None:
 
 
 def json_object(
-    line: str, place: str, key: str = "key", as_written: bool = False
+    line: str,
+    place: str,
+    key: str = "key",
+    loads: Callable[[str], Any] = json.loads,
 ) -> dict[str, Any]:
     """Parses a line of a JSON-lines file.
 
@@ -231,23 +234,13 @@ def json_object(
       line: the line.
       place: file and line, for errors.
       key: a key that the object should have, for errors.
-      as_written: whether numbers stay text, as the file has them, and a key
-        that occurs twice is an error.
+      loads: parses JSON.
 
     Raises:
       UserError: it is not JSON, or no object.
     """
     try:
-        if as_written:
-            value = json.loads(
-                line,
-                object_pairs_hook=lambda pairs: _without_repeats(pairs, place),
-                parse_int=str,
-                parse_float=str,
-                parse_constant=str,
-            )
-        else:
-            value = json.loads(line.removeprefix(_BOM))
+        value = loads(line.removeprefix(_BOM))
     except UserError:
         raise
     # A ValueError that is no JSONDecodeError: a number of thousands of digits.
@@ -263,19 +256,6 @@ def json_object(
             f'{{"{key}": "...", ...}}.',
         )
     return value
-
-
-def _without_repeats(
-    pairs: list[tuple[str, Any]], place: str
-) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in values:
-            raise Fault(
-                "a key twice", f"{place}: the key {key!r} occurs twice."
-            )
-        values[key] = value
-    return values
 
 
 def whole_text(text: str, place: str, encoding_errors: str) -> str:

@@ -222,7 +222,7 @@ def test_advice_where_the_settings_are_the_users(write, name, content, advice):
         (
             "t.jsonl",
             '{"a": 1, "b": [[2]]}\n',
-            ", row 1: 'b' is ['2']; it",
+            ", row 1: 'b' is [2]; it",
         ),
         ("t.jsonl", '{"a": 1, "b": "\\u0000"}\n', ", row 1: 'b' holds a NUL"),
         ("t.jsonl", '{"a": 1, "b": "\\ud83d"}\n', ", row 1: 'b' is '\\ud83d'"),

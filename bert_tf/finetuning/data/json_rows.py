@@ -1,5 +1,6 @@
 """Lines of JSON to rows of cells."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -56,7 +57,7 @@ def read_json_rows(
                 "NUL characters",
                 f"{place} holds a NUL character; remove it.",
             )
-        return whole_text(value, place, encoding_errors)
+        return whole_text(str(value), place, encoding_errors)
 
     def cell(values: dict[str, Any], name: str, place: str) -> Cell:
         value = _value_of(values, name)
@@ -73,7 +74,9 @@ def read_json_rows(
         place = f"{path}, row {line.number}"
         if not line.text.strip():
             raise Fault("blank lines", f"{place}: is blank; remove it.")
-        values = json_object(line.text, place, as_written=True)
+        values = json_object(
+            line.text, place, loads=lambda text: _as_written(text, place)
+        )
         cells = {
             name: cell(values, name, place) for name in (*required, *optional)
         }
@@ -92,6 +95,35 @@ def read_json_rows(
             yield line.number, selected(line)
         except Fault as fault:
             yield line.number, fault
+
+
+class _Number(str):
+    """A number as a file has it, which errors show without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _as_written(text: str, place: str) -> Any:
+    """Parses JSON whose numbers stay text, and refuses a key that is twice."""
+
+    def without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in values:
+                raise Fault(
+                    "a key twice", f"{place}: the key {key!r} occurs twice."
+                )
+            values[key] = value
+        return values
+
+    return json.loads(
+        text,
+        object_pairs_hook=without_repeats,
+        parse_int=_Number,
+        parse_float=_Number,
+        parse_constant=_Number,
+    )
 
 
 def _holds_objects(value: Any) -> bool:

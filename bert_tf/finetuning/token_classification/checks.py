@@ -179,6 +179,12 @@ def _remarks(train: Mapping[str, Any], lower_case: bool) -> Iterator[str]:
             f"{rare:,} of the {len(kinds):,} tags mark a single place, as in a "
             "column of words; does `tag_column` name the column of tags?"
         )
+    if train["scheme"] == IO and "B" in kinds and set(kinds) <= set("BIESLUM"):
+        yield (
+            f"the tags {', '.join(kinds)} are prefixes without a type, so each "
+            "is a label, and runs of one label are scored; write B-X and so on "
+            "for all prefixes to score whole spans."
+        )
     if lower_case and capitals >= _FEW_CAPITALS:
         yield (
             f"the model is uncased, and {percent(capitals, 2)} of the words "
