@@ -264,8 +264,27 @@ def read_json_object(path: str | pathlib.Path) -> dict[str, Any]:
     Raises:
       UserError: the file is missing, not JSON, or not an object.
     """
+    values = _read_json(path)
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: holds {type(values).__name__}, not an object")
+    return values
+
+
+def read_json_list(path: str | pathlib.Path) -> list[Any]:
+    """Reads a JSON file that holds one list.
+
+    Raises:
+      UserError: the file is missing, not JSON, or not a list.
+    """
+    values = _read_json(path)
+    if not isinstance(values, list):
+        raise UserError(f"{path}: holds {type(values).__name__}, not a list")
+    return values
+
+
+def _read_json(path: str | pathlib.Path) -> Any:
     try:
-        values = json.loads(read_text(path))
+        return json.loads(read_text(path))
     except UserError:
         raise
     except FileNotFoundError:
@@ -276,6 +295,3 @@ def read_json_object(path: str | pathlib.Path) -> dict[str, Any]:
     # number of thousands of digits.
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not valid JSON ({error}).") from None
-    if not isinstance(values, dict):
-        raise UserError(f"{path}: holds {type(values).__name__}, not an object")
-    return values

@@ -35,12 +35,27 @@ MODEL_FILES = (
     "task.weights.h5",
     "tagger.safetensors",
     "assets/tokenizer/vocabulary.txt",
+    # sentence-transformers: what makes one vector a text.
+    "modules.json",
+    "config_sentence_transformers.json",
+    "sentence_*_config.json",
+    "[0-9]_*/*.json",
+    "[0-9]_*/vocab.txt",
+    "[0-9]_*/model.safetensors",
 )
-WEIGHTS = ("*.safetensors", "bert_model.ckpt*", "*.weights.h5")
+WEIGHTS = (
+    *("*.safetensors", "0_*/*.safetensors", "bert_model.ckpt*", "*.weights.h5"),
+)
+# Modules of sentence-transformers that have weights of their own.
+_DENSE = "[0-9]_Dense"
+_DENSE_PICKLE = f"{_DENSE}/pytorch_model.bin"
 # Weights that are downloaded where a hub has none of `WEIGHTS`: pickles, then
 # files of transformers' TensorFlow and Flax classes.
 _OTHER_WEIGHTS = (
-    ("pytorch_model*.bin", "pytorch_model.bin.index.json"),
+    (
+        *("pytorch_model*.bin", "pytorch_model.bin.index.json"),
+        *("0_*/pytorch_model*.bin", _DENSE_PICKLE),
+    ),
     ("tf_model*.h5", "tf_model.h5.index.json"),
     ("flax_model*.msgpack", "flax_model.msgpack.index.json"),
 )
@@ -129,12 +144,33 @@ def _from_hugging_face(source: str) -> pathlib.Path:
             "or hf://organisation/name@revision."
         )
     folder = _snapshot(source, MODEL_FILES)
-    found = WEIGHTS
+    found: tuple[str, ...] = WEIGHTS
     for others in _OTHER_WEIGHTS:
-        if any(any(folder.glob(pattern)) for pattern in found):
+        if has_weights(folder, found):
             break
-        folder, found = _snapshot(source, (*MODEL_FILES, *others)), others
+        folder = _snapshot(source, (*MODEL_FILES, *others))
+        found += others
     return folder
+
+
+def has_weights(
+    folder: pathlib.Path, patterns: tuple[str, ...] = WEIGHTS
+) -> bool:
+    """Whether a folder and its dense modules hold weights.
+
+    Args:
+      folder: a model folder.
+      patterns: names of the files that count; without others no pickles do.
+    """
+    ends = ("*.safetensors", "*.bin")[: 1 + (_DENSE_PICKLE in patterns)]
+    return any(
+        any(folder.glob(pattern))
+        for pattern in patterns
+        if pattern != _DENSE_PICKLE
+    ) and all(
+        any(any(dense.glob(end)) for end in ends)
+        for dense in folder.glob(_DENSE)
+    )
 
 
 def hugging_face_answers(name: str) -> bool:

@@ -13,6 +13,7 @@ GROUND = (
     *(
         "foreign_files",
         "home_folder",
+        "module_list",
         "sharding",
         "lazy_arrays",
         "sources",

@@ -3,7 +3,7 @@
 python -m tools.extract_features --model=DIR --input=lines.txt \\
     --output=features.npz --layers=-1,-2
 python -m tools.extract_features --model=DIR --input=lines.txt \\
-    --output=sentences.jsonl --pooling=mean
+    --output=sentences.jsonl --pooling=auto
 
 The input has a text a line, or a pair parted by " ||| ".
 """
@@ -39,15 +39,23 @@ _LAYERS = flags.DEFINE_string(
 _POOLING = flags.DEFINE_string(
     "pooling",
     "none",
-    "none (a vector for each token), or one for each text: cls (of a causal "
+    "none (a vector for each token), or one for each text: auto (what the "
+    "folder says, as sentence-transformers' encode computes it: its modules, "
+    "prompt and longest row; mean where it says nothing), cls (of a causal "
     "model the last [SEP], since its [CLS] sees only itself), mean, max, or "
-    "pooled (by the model's pooler).",
+    "pooled (by the model's pooler). All but auto read the Transformer alone.",
+)
+_PROMPT_NAME = flags.DEFINE_string(
+    "prompt_name",
+    None,
+    "With --pooling=auto, which of the folder's prompts is put before every "
+    "text, such as query; by default its default_prompt_name, if there is one.",
 )
 _MAX_SEQ_LENGTH = flags.DEFINE_integer(
     "max_seq_length",
     0,
     "Tokens of a text, with [CLS] and [SEP]; longer ones are cut. 0: as many "
-    "as the model has positions.",
+    "as the model has positions, or, with --pooling=auto, as its folder says.",
 )
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
@@ -73,7 +81,7 @@ _ENCODING_ERRORS = flags.DEFINE_enum(
 def main() -> None:
     """Extracts what the flags describe."""
     from bert_tf.extraction.extract import STANDARD_STREAM, extract_features
-    from bert_tf.extraction.extractor import Settings, parse_layers
+    from bert_tf.extraction.settings import Settings, parse_layers
     from bert_tf.files import expand_inputs
     from bert_tf.progress import log
     from bert_tf.side_by_side import one_core_a_batch
@@ -84,6 +92,7 @@ def main() -> None:
         _POOLING.value,
         _MAX_SEQ_LENGTH.value,
         _BATCH_SIZE.value,
+        _PROMPT_NAME.value,
     )
     inputs: Sequence[str | pathlib.Path] = [STANDARD_STREAM]
     if command_line.required(_INPUT) != STANDARD_STREAM:

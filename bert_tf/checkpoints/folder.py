@@ -30,6 +30,7 @@ from bert_tf.checkpoints.tensorflow_reader import SAVED_MODEL_FILE
 from bert_tf.errors import UserError
 from bert_tf.files import written_beside
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
+from bert_tf.module_list import transformer_folder
 from bert_tf.sources import local_folder
 from bert_tf.text.tokenizer_config import (
     read_tokenizer_config,
@@ -142,10 +143,10 @@ def load_checkpoint(
 
     Args:
       source: a model folder of ours, Google's (TF1), TensorFlow Model
-        Garden's or Hub's, Hugging Face's or KerasHub's; or
-        hf://organisation/name (with @revision behind it or without), or
-        keras_hub://preset. Of a folder with an adapter (LoRA) its base is
-        opened too.
+        Garden's or Hub's, Hugging Face's (also as sentence-transformers lays it
+        out) or KerasHub's; or hf://organisation/name (with @revision behind it
+        or without), or keras_hub://preset. Of a folder with an adapter (LoRA)
+        its base is opened too.
       merge: False leaves the low-rank matrices of an adapter beside the kernels
         of its base; otherwise they are added to them.
       generator: reads the generator of google-research/electra's checkpoints
@@ -176,7 +177,7 @@ def _load(
     above: tuple[pathlib.Path, ...],
 ) -> Checkpoint:
     """`load_checkpoint`, of the base of the adapters `above`."""
-    folder = local_folder(source)
+    folder = transformer_folder(local_folder(source))
     if folder.resolve() in above:
         raise _Circle(
             f"{folder}: is the base model of an adapter and leads back to it "

@@ -28,6 +28,13 @@ from bert_tf.checkpoints import (
 )
 from bert_tf.checkpoints.folder import WRITTEN
 from bert_tf.checkpoints.resize import replace_vocabulary, resize_positions
+from bert_tf.checkpoints.sentence_files import (
+    read_cross_encoder,
+    read_sentence_modules,
+    write_cross_encoder,
+    write_sentence_modules,
+)
+from bert_tf.checkpoints.sentence_modules import SentenceModules
 from bert_tf.checkpoints.task_file import TASK_FILE, read_task_file
 from bert_tf.conversion.proof import (
     PRETRAINING_OUTPUTS,
@@ -41,6 +48,7 @@ from bert_tf.files import new_folder, refuse_filled
 from bert_tf.finetuning.recipe import TAGGER_FILE
 from bert_tf.foreign_files import demand_regular
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
+from bert_tf.module_list import transformer_folder
 from bert_tf.progress import log
 from bert_tf.sharing.model_card import CARD_FILE
 from bert_tf.sources import local_folder
@@ -143,10 +151,11 @@ def convert_checkpoint(
     if seed < 0:
         raise UserError(f"`seed`={seed}: must be 0 or more.")
     refuse_filled(output_dir)
-    folder = local_folder(source)
+    folder = transformer_folder(local_folder(source))
     family = recognise(folder)
     loaded = load_checkpoint(source, generator=generator, ignore=ignore)
     _describe(loaded, family)
+    modules, activation = _read_modules(loaded)
     checkpoint = _drop_heads(loaded, drop_heads)
     checkpoint = _with_vocabulary(checkpoint, folder, vocab_file, seed)
     length = checkpoint.config.max_position_embeddings
@@ -162,12 +171,22 @@ def convert_checkpoint(
         checkpoint = dataclasses.replace(checkpoint, **vars(config))
     checkpoint, beside_weights = _with_task(loaded, checkpoint, folder, to)
     _say_what_is_odd(checkpoint, to)
+    if modules is not None:
+        length = checkpoint.config.max_position_embeddings
+        modules = dataclasses.replace(
+            modules, max_seq_length=min(modules.max_seq_length, length)
+        )
     variables = open_variables(folder, family, generator)
     expected = expect(loaded, checkpoint, variables, seed)
     with new_folder(output_dir) as beside:
         save_checkpoint(beside, checkpoint, to)
         for name, content in beside_weights.items():
             (beside / name).write_bytes(content)
+        if modules is not None:
+            hidden_size = checkpoint.config.hidden_size
+            write_sentence_modules(beside, modules, hidden_size)
+        if activation is not None and CLASSIFIER in checkpoint.heads:
+            write_cross_encoder(beside, activation)
         comparisons = prove(expected, beside)
     report = ConversionReport(
         pathlib.Path(os.path.abspath(output_dir)),
@@ -215,6 +234,27 @@ def _describe(checkpoint: Checkpoint, family: str) -> None:
     )
     if left_out := checkpoint.left_out:
         _say(f"left out, no part of the model: {first_few(left_out)}")
+
+
+def _read_modules(
+    checkpoint: Checkpoint,
+) -> tuple[SentenceModules | None, str | None]:
+    """What sentence-transformers states of a folder, where it can be kept.
+
+    Returns:
+      Its modules, or None; and the activation of a CrossEncoder, or None.
+    """
+    try:
+        modules = read_sentence_modules(checkpoint)
+        activation = None if modules else read_cross_encoder(checkpoint)
+    except UserError as error:
+        _say(f"left out, what sentence-transformers states: {error}")
+        return None, None
+    if modules is not None:
+        _say(f"sentence-transformers: {modules} kept")
+    if activation is not None:
+        _say(f"sentence-transformers: CrossEncoder, {activation} kept")
+    return modules, activation
 
 
 def _drop_heads(checkpoint: Checkpoint, dropped: Sequence[str]) -> Checkpoint:

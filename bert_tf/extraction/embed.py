@@ -8,19 +8,18 @@ import numpy as np
 
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
-from bert_tf.extraction.extractor import (
-    MEAN,
+from bert_tf.extraction.extractor import Extractor
+from bert_tf.extraction.sentence_vectors import SHORTEST
+from bert_tf.extraction.settings import (
+    AUTO,
     SENTENCE_POOLINGS,
-    Extractor,
     Settings,
-    Text,
     check_pooling,
 )
 from bert_tf.progress import log
+from bert_tf.text.given_texts import Text
 from bert_tf.text.tokenizer import BertTokenizer
 
-# As torch.nn.functional.normalize: a vector of zeros stays one.
-_SHORTEST = 1e-12
 Pair = tuple[BertEncoder, BertTokenizer]
 
 
@@ -41,15 +40,18 @@ class Embedder:
     def __init__(
         self,
         model: Model,
-        pooling: str = MEAN,
+        pooling: str = AUTO,
         layer: int = -1,
         normalize: bool = False,
         max_seq_length: int = 0,
         batch_size: int = 32,
         precision: str = "float32",
+        prompt_name: str | None = None,
     ):
         check_pooling(pooling, SENTENCE_POOLINGS)
-        settings = Settings((layer,), pooling, max_seq_length, batch_size)
+        settings = Settings(
+            (layer,), pooling, max_seq_length, batch_size, prompt_name
+        )
         self.normalize = normalize
         if isinstance(model, tuple | list):
             pair = (BertEncoder, BertTokenizer)
@@ -74,14 +76,16 @@ class Embedder:
                 "make it with that dtype, or give the model's folder."
             )
 
-    def __call__(self, texts: Iterable[Text]) -> np.ndarray:
+    def __call__(self, texts: str | Iterable[Text]) -> np.ndarray:
         """Turns texts into vectors; see `embed`."""
-        hidden = self.extractor.encoder.config.hidden_size
-        found = [np.zeros((0, hidden), np.float32), *self.stream(texts)]
-        return np.concatenate(found)
+        if isinstance(texts, str):
+            (found,) = self.stream([texts])
+            return found[0]
+        none = np.zeros((0, self.extractor.width), np.float32)
+        return np.concatenate([none, *self.stream(texts)])
 
     def stream(self, texts: Iterable[Text]) -> Iterator[np.ndarray]:
-        """The same, some thousands of texts at a time, float32 [R, H]."""
+        """The same, some thousands of texts at a time, float32 [R, D]."""
         if isinstance(texts, str | bytes):
             raise UserError(
                 f"texts: is one string, {texts[:40]!r}; give a list of them."
@@ -93,7 +97,7 @@ class Embedder:
             vectors = chunk.vectors[:, 0]
             if self.normalize:
                 norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-                vectors = vectors / np.maximum(norms, _SHORTEST)
+                vectors = vectors / np.maximum(norms, SHORTEST)
             yield vectors
         if num_truncated:
             log(
@@ -105,15 +109,23 @@ class Embedder:
 
 def embed(
     model: Model,
-    texts: Iterable[Text],
-    pooling: str = MEAN,
+    texts: str | Iterable[Text],
+    pooling: str = AUTO,
     layer: int = -1,
     normalize: bool = False,
     max_seq_length: int = 0,
     batch_size: int = 32,
     precision: str = "float32",
+    prompt_name: str | None = None,
 ) -> np.ndarray:
     """Turns texts into vectors; see `Embedder` for many calls.
+
+    A folder of sentence-transformers (with modules.json) gives the vectors of
+    `SentenceTransformer(folder).encode(texts)`: its pooling, dense layers,
+    normalisation, prompts and longest row are applied. They are not where
+    `pooling` or another layer than the last is asked for: that reads the
+    Transformer alone, with as many tokens as it has positions. Any other
+    folder gives the mean.
 
     Texts of like length are computed together, so little is padded, and none
     of it is seen in the vectors. Texts are read some thousands at a time.
@@ -122,30 +134,40 @@ def embed(
       model: a model folder or a hub's name of one (hf://organisation/name), an
         encoder with its tokenizer, or, which loads nothing again, what
         `bert_tf.load` gave.
-      texts: strings, or pairs of them; any iterable.
-      pooling: "mean" or "max", over all tokens of a text, [CLS] and [SEP]
-        included, as sentence-transformers does; "cls", the vector of [CLS],
-        of a causal model that of the last [SEP]; or "pooled", what the model's
-        pooler makes of that (tanh).
+      texts: strings, or pairs of them, any iterable; or one string.
+      pooling: "auto", what the folder says, or "mean"; "mean" or "max", over
+        all tokens of a text, [CLS] and [SEP] included; "cls", the vector of
+        [CLS], of a causal model that of the last [SEP]; or "pooled", what the
+        model's pooler makes of that (tanh).
       layer: 0 for the embeddings, 1 to L for the output of a layer of the
         Transformer, or from the last, -1, back to -L.
       normalize: whether to divide every vector by its length.
       max_seq_length: tokens of a text, with [CLS] and [SEP]; longer texts are
         truncated, and one line on standard error counts them. 0: as many as the
-        model has positions.
+        folder says, or as the model has positions.
       batch_size: texts of 128 tokens at a time, or as many tokens in others.
       precision: float32, mixed_bfloat16 or mixed_float16, of a model that is
         loaded here.
+      prompt_name: which of the folder's prompts is put before every text, such
+        as "query"; None takes its default_prompt_name, if there is one.
 
     Returns:
-      float32 [N, H], in the order of the texts.
+      float32 [N, D], in the order of the texts; [D] of one string. D is H, or
+      what the folder's modules give.
 
     Raises:
-      UserError: the model is none or has no vocabulary, or an argument or a
-        text is none.
+      UserError: the model is none or has no vocabulary, its modules are
+        malformed or not known, or an argument or a text is none.
     """
     embedder = Embedder(
-        model, pooling, layer, normalize, max_seq_length, batch_size, precision
+        model,
+        pooling,
+        layer,
+        normalize,
+        max_seq_length,
+        batch_size,
+        precision,
+        prompt_name,
     )
     return embedder(texts)
 

@@ -20,14 +20,8 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError, excerpt
 from bert_tf.extraction.embed import truncation_line
-from bert_tf.extraction.extractor import (
-    NOWHERE,
-    TOKENS,
-    Chunk,
-    Extractor,
-    Settings,
-    Text,
-)
+from bert_tf.extraction.extractor import NOWHERE, Chunk, Extractor
+from bert_tf.extraction.settings import TOKENS, Settings
 from bert_tf.files import (
     json_object,
     read_lines,
@@ -35,6 +29,7 @@ from bert_tf.files import (
     written_beside,
 )
 from bert_tf.progress import Progress, log
+from bert_tf.text.given_texts import Text
 from bert_tf.text.vocabulary import Vocabulary
 
 STANDARD_STREAM = "-"
@@ -230,13 +225,13 @@ class _Source:
         kind = (
             "a vector a token"
             if settings.pooling == TOKENS
-            else f"a vector a text ({settings.pooling})"
+            else f"a vector a text ({extractor.pooling})"
         )
         place = "standard output" if str(output) == STANDARD_STREAM else output
         return (
             f"{place}: {self.num_texts:,} texts, {self.num_tokens:,} tokens; "
             f"{kind}, layers {','.join(map(str, settings.layers))}, "
-            f"{extractor.encoder.config.hidden_size} wide; "
+            f"{extractor.width} wide; "
             f"{self.num_texts / seconds:,.0f} texts/s."
         )
 

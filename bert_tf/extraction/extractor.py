@@ -9,13 +9,27 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints import POOLER, load_checkpoint
-from bert_tf.config import BertConfig
+from bert_tf.checkpoints.sentence_files import read_sentence_modules
+from bert_tf.checkpoints.sentence_modules import (
+    CLS,
+    LAST_TOKEN,
+    MEAN,
+    SentenceModules,
+)
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError
+from bert_tf.extraction.sentence_vectors import SentenceVectors, pool
+from bert_tf.extraction.settings import (
+    AUTO,
+    POOLED,
+    TOKENS,
+    Settings,
+)
 from bert_tf.features import ENCODER_INPUTS
-from bert_tf.layers.heads import at_positions, last_positions
 from bert_tf.models import restore
+from bert_tf.module_list import read_module_list
 from bert_tf.side_by_side import side_by_side
+from bert_tf.sources import local_folder
 from bert_tf.text.given_texts import Parts, Text, text_parts
 from bert_tf.text.packing import (
     EncodedRows,
@@ -31,120 +45,11 @@ from bert_tf.text.packing import (
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.training.recipe import PRECISIONS
 
-TOKENS, MEAN, CLS, MAX, POOLED = "none", "mean", "cls", "max", "pooled"
-POOLINGS = (TOKENS, MEAN, CLS, MAX, POOLED)
-SENTENCE_POOLINGS = POOLINGS[1:]
-# As google-research/bert, extract_features.py, --layers.
-DEFAULT_TOKEN_LAYERS = (-1, -2, -3, -4)
 # Offsets of [CLS] and [SEP], which stand for nothing in the text.
 NOWHERE = -1
 # What is sorted by length and computed together: the largest number of texts,
 # of characters and of bytes of vectors.
 _TEXTS, _CHARACTERS, _BYTES = 4096, 1 << 24, 1 << 29
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """What to compute of a text.
-
-    Attributes:
-      layers: K layers by number: 0 is the embeddings, 1 to L the outputs of
-        the Transformer's layers, -1 to -L the same from the last one back. A
-        BiLSTM on top is none of them; "pooled" alone reads it.
-      pooling: one vector a text: the "mean" or the "max" over all its tokens,
-        [CLS] and [SEP] included, the one of [CLS] ("cls"; of a causal model,
-        whose [CLS] sees only itself, that of the last [SEP]), or what the
-        model's own pooler makes of that ("pooled", of the last layer alone);
-        or "none", a vector for each token.
-      max_seq_length: S, the longest row, with [CLS] and [SEP]; longer texts
-        are truncated. 0: as many positions as the model has.
-      batch_size: rows of 128 tokens computed at a time, or as many tokens in
-        longer or shorter rows, so that memory stays level.
-    """
-
-    layers: Sequence[int] = (-1,)
-    pooling: str = MEAN
-    max_seq_length: int = 0
-    batch_size: int = 32
-
-    def __post_init__(self) -> None:
-        check_pooling(self.pooling, POOLINGS)
-        _check_size("batch_size", self.batch_size, 1)
-        if self.max_seq_length != 0:
-            _check_size("max_seq_length", self.max_seq_length, 3)
-        if not self.layers:
-            raise UserError("layers: name at least one, for example -1.")
-
-    def length(self, config: BertConfig) -> int:
-        """The longest row for a model; raises `UserError` if it has less."""
-        positions = config.max_position_embeddings
-        if self.max_seq_length > positions:
-            raise UserError(
-                f"max_seq_length={self.max_seq_length}: the model takes "
-                f"{positions} (max_position_embeddings)."
-            )
-        return self.max_seq_length or positions
-
-    def layer_numbers(self, config: BertConfig) -> tuple[int, ...]:
-        """The layers of a model by number, 0 the embeddings.
-
-        Raises:
-          UserError: the model has no such layer, one is named twice, or the
-            pooler is to take another than the last.
-        """
-        count = config.num_hidden_layers
-        found: list[int] = []
-        for layer in self.layers:
-            if not isinstance(layer, int) or not -count <= layer <= count:
-                raise UserError(
-                    f"layers={layer!r}: the model has layers 1 to {count}, "
-                    f"also called -{count} to -1, and 0, the embeddings."
-                )
-            number = layer + count + 1 if layer < 0 else layer
-            if number in found:
-                raise UserError(
-                    f"layers={layer}: layer {number} is named twice."
-                )
-            found.append(number)
-        if self.pooling == POOLED and found != [count]:
-            raise UserError(
-                f"layers={','.join(map(str, self.layers))}: the pooler takes "
-                "the last layer alone; give -1 with pooling=pooled."
-            )
-        return tuple(found)
-
-
-def parse_layers(text: str, pooling: str) -> tuple[int, ...]:
-    """Layers as they are written on the command line, -1,-2.
-
-    Empty is the default for a way of pooling. Raises `UserError` for
-    something else than numbers.
-    """
-    if not text:
-        return DEFAULT_TOKEN_LAYERS if pooling == TOKENS else (-1,)
-    try:
-        return tuple(map(int, text.split(",")))
-    except ValueError:
-        raise UserError(
-            f"`layers`={text}: give whole numbers, comma-separated, for "
-            "example -1,-2."
-        ) from None
-
-
-def check_pooling(pooling: str, allowed: Sequence[str]) -> None:
-    """Raises `UserError` unless a way of pooling is one of those allowed."""
-    if pooling not in allowed:
-        raise UserError(
-            f"pooling={pooling}: unknown; it takes one of {', '.join(allowed)}."
-        )
-
-
-def _check_size(name: str, value: int, minimum: int) -> None:
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if not is_whole or value < minimum:
-        raise UserError(
-            f"{name}={value!r}: give a whole number of at least {minimum}."
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,8 +70,29 @@ class Chunk:
     num_truncated: int
 
 
+def folder_tokenizer(source: str | os.PathLike) -> BertTokenizer:
+    """The tokenizer of a model folder, for vectors of texts.
+
+    sentence-transformers finds special tokens in text, as transformers does.
+    """
+    is_listed = read_module_list(local_folder(source)) is not None
+    return BertTokenizer.from_checkpoint(
+        source, split_special_tokens=not is_listed
+    )
+
+
 class Extractor:
     """Computes the vectors of texts.
+
+    Args:
+      encoder: the model.
+      tokenizer: the tokenizer it was trained with.
+      settings: what to compute.
+      modules: what the model's folder says of vectors of texts.
+
+    Attributes:
+      width: D, the numbers of a vector.
+      pooling: how vectors of texts are made, in words.
 
     Raises:
       UserError: encoder and tokenizer or a setting do not go together.
@@ -177,6 +103,7 @@ class Extractor:
         encoder: BertEncoder,
         tokenizer: Tokenizer,
         settings: Settings,
+        modules: SentenceModules | None = None,
     ):
         config = encoder.config
         if len(tokenizer.vocabulary) > config.vocab_size:
@@ -190,6 +117,22 @@ class Extractor:
         self.settings = settings
         self.max_seq_length = settings.length(config)
         self._layers = settings.layer_numbers(config)
+        self.width = config.hidden_size
+        self.pooling = MEAN if settings.pooling == AUTO else settings.pooling
+        self._prompt, self._prompt_length = "", 0
+        self._sentence_vectors: SentenceVectors | None = None
+        if settings.follows(modules, config):
+            assert modules is not None
+            self._sentence_vectors = SentenceVectors(modules, self.width)
+            self.width = self._sentence_vectors.width
+            self.pooling = str(modules)
+            length = min(self.max_seq_length, modules.max_seq_length)
+            if not settings.max_seq_length:
+                self.max_seq_length = length
+            self._prompt = modules.prompt(settings.prompt_name)
+            self._prompt_length = prompt_length(
+                tokenizer, self._prompt, self.max_seq_length
+            )
         # One graph for all lengths, since others round differently.
         signature = {
             feature.name: tf.TensorSpec([None, None], tf.int32)
@@ -226,12 +169,17 @@ class Extractor:
                 f"pooling={POOLED}: {source} has no pooler; take cls, mean or "
                 "max."
             )
+        modules = None
+        # What is not applied is not read: it may have an unknown module.
+        if settings.pooling == AUTO:
+            modules = read_sentence_modules(checkpoint)
+            settings.follows(modules, checkpoint.config)
         encoder = encoder_class(checkpoint.config)(
             checkpoint.config, dtype=precision
         )
         # Nobody reads a pooler that is drawn, so no line names it.
         restore(encoder, checkpoint, fresh)
-        return cls(encoder, BertTokenizer.from_checkpoint(source), settings)
+        return cls(encoder, folder_tokenizer(source), settings, modules)
 
     def chunks(
         self,
@@ -257,13 +205,15 @@ class Extractor:
 
     def _groups(self, texts: Iterable[Text]) -> Iterator[list[Parts]]:
         by_token = self.settings.pooling == TOKENS
-        vector = 4 * self.encoder.config.hidden_size * len(self._layers)
+        vector = 4 * self.width * len(self._layers)
         special = self.tokenizer.packing.num_special(2)
         longest = self.max_seq_length
         group: list[Parts] = []
         characters = size = 0
         for number, text in enumerate(texts):
             parts = text_parts(text, f"texts[{number}]")
+            if self._prompt:
+                parts = (self._prompt + parts[0], *parts[1:])
             length = sum(map(len, parts))
             # Few texts have more tokens than characters.
             most = min(length + special, longest) if by_token else 1
@@ -347,7 +297,7 @@ class Extractor:
         """Computes the rows, those of like length together."""
         by_token = self.settings.pooling == TOKENS
         count = rows.starts[-1] if by_token else len(rows)
-        shape = (count, len(self._layers), self.encoder.config.hidden_size)
+        shape = (count, len(self._layers), self.width)
         vectors = np.empty(shape, np.float32)
         batches = list(
             batches_by_length(rows.lengths, self.settings.batch_size)
@@ -382,12 +332,16 @@ class Extractor:
             return tf.cast(outputs["pooled_output"], tf.float32)[:, None]
         outputs = self.encoder(batch, training=False, return_all_layers=True)
         layers = (outputs["embedding_output"], *outputs["all_encoder_layers"])
+        if self._sentence_vectors is not None:
+            return self._sentence_vectors(
+                layers[-1], batch["input_mask"], self._prompt_length
+            )[:, tf.newaxis]
         is_token = tf.not_equal(batch["input_mask"], 0)
         found = [
             _pooled(
                 tf.cast(layers[number], tf.float32),
                 is_token,
-                self.settings.pooling,
+                self.pooling,
                 self.encoder.config.causal,
             )
             for number in self._layers
@@ -401,17 +355,24 @@ def _pooled(
     """What `Settings` says of vectors float32 [B, S, H]."""
     if pooling == TOKENS:
         return tf.boolean_mask(hidden, is_token)
-    if pooling == CLS and causal:
-        last = last_positions(tf.cast(is_token, tf.int32))
-        return at_positions(hidden, last)[:, 0]
-    if pooling == CLS:
-        return hidden[:, 0]
-    is_token = is_token[:, :, tf.newaxis]
-    if pooling == MAX:
-        lowest = hidden.dtype.min
-        return tf.reduce_max(tf.where(is_token, hidden, lowest), axis=1)
-    total = tf.reduce_sum(tf.where(is_token, hidden, 0.0), axis=1)
-    return total / tf.reduce_sum(tf.cast(is_token, tf.float32), axis=1)
+    return pool(
+        hidden, is_token, LAST_TOKEN if causal and pooling == CLS else pooling
+    )
+
+
+def prompt_length(
+    tokenizer: Tokenizer, prompt: str, max_seq_length: int
+) -> int:
+    """The tokens that a prompt takes at the begin of a row, [CLS] among them.
+
+    As sentence-transformers counts them: those of the prompt as a row of its
+    own, without the last [SEP].
+    """
+    if not prompt:
+        return 0
+    ids = tokenize_texts([prompt], tokenizer)
+    packing = tokenizer.packing
+    return min(len(packing.begin) + int(ids.count[0]), max_seq_length - 1)
 
 
 def _row_offsets(

@@ -110,7 +110,7 @@ def usage_of(
             f"which takes {' or '.join(_TASKS[head])}."
         )
     if head is None:
-        _check_pretrained(place, checkpoint, options)
+        check_pretrained(place, checkpoint, options)
         return None
     if trained_for is not None:
         config = read_config_as(folder, _CONFIGS[head])
@@ -132,10 +132,19 @@ def usage_of(
     return config
 
 
-def _check_pretrained(
+def check_pretrained(
     place: str, checkpoint: Checkpoint, options: UsageOptions
 ) -> None:
-    """Refuses options that a model without a head of a task does not take."""
+    """Refuses options that a model without a head of a task does not take.
+
+    Args:
+      place: the folder, for errors.
+      checkpoint: what it holds.
+      options: what the caller states.
+
+    Raises:
+      UserError: there is such an option.
+    """
     fills_masks = MASKED_LM in checkpoint.heads and not checkpoint.config.causal
     if options.task == FILL_MASK and not fills_masks:
         raise UserError(

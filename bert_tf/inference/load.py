@@ -1,20 +1,24 @@
 """A model folder as a function from texts to answers in plain Python."""
 
+import functools
 import itertools
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints import POOLER, load_checkpoint
+from bert_tf.checkpoints.sentence_modules import SentenceModules
 from bert_tf.encoders import BertEncoder
-from bert_tf.errors import UserError, excerpt
-from bert_tf.extraction.extractor import POOLED, Extractor, Settings
+from bert_tf.errors import UserError
+from bert_tf.extraction.extractor import Extractor
+from bert_tf.extraction.settings import POOLED, Settings
 from bert_tf.finetuning.usage_options import UsageOptions, pair_task
+from bert_tf.inference.cells import cells_of, column_of, length_of
 from bert_tf.inference.explain import (
     INTEGRATED_GRADIENTS,
     check_settings,
@@ -24,6 +28,12 @@ from bert_tf.inference.explanation import Explanation
 from bert_tf.inference.rows import CHOICES, Question
 from bert_tf.progress import Progress
 from bert_tf.serving.model_folder import describe_training, served_model
+from bert_tf.serving.pretrained import (
+    EMBED_WITH_PROMPT,
+    PROMPT_NAME,
+    PretrainedModel,
+)
+from bert_tf.serving.rows import Tensors
 from bert_tf.serving.saving import describe_model
 from bert_tf.serving.text_model import (
     SERVING_DEFAULT,
@@ -103,6 +113,17 @@ class LoadedModel:
         return self.served.tokenizer
 
     @property
+    def _modules(self) -> SentenceModules | None:
+        """What its folder says of vectors of texts."""
+        served = self.served
+        return served.modules if isinstance(served, PretrainedModel) else None
+
+    @functools.cached_property
+    def _with_prompt(self) -> Callable[..., Tensors]:
+        """What computes vectors of texts with a prompt that is named."""
+        return self.served.signatures()[EMBED_WITH_PROMPT]
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """Names of the labels; none where the model has none."""
         return self.served.labels
@@ -126,6 +147,7 @@ class LoadedModel:
         context: Texts | None = None,
         choices: Iterable[str] | Iterable[Iterable[str]] | None = None,
         start: Texts | None = None,
+        prompt_name: str | None = None,
     ) -> Any:
         """Answers to a text, or to a list of them.
 
@@ -147,6 +169,8 @@ class LoadedModel:
           for each one a list of the best, token and probability. Without one:
           text -> embedding, the mean of the last layer. `bert_tf.embed` takes
           both, and has more ways.
+        - of sentence-transformers (modules.json): text -> embedding, what its
+          encode() gives.
 
         Args:
           text: one text, or any number of them.
@@ -155,6 +179,8 @@ class LoadedModel:
           context: where the answer stands.
           choices: the texts to choose from, or such a list for each text.
           start: what every choice begins with.
+          prompt_name: of a sentence-transformers model, which of its prompts is
+            put before every text; None is its default one.
 
         Returns:
           A dict; a list of them where an argument is a list. One text beside
@@ -174,6 +200,16 @@ class LoadedModel:
             "start": start,
         }
         rows, lists = self._rows(given)
+        if prompt_name is not None:
+            modules = self._modules
+            if modules is None:
+                raise UserError(
+                    f"`prompt_name`={prompt_name}: this model, of "
+                    f"{self.served.task}, has no prompts."
+                )
+            modules.prompt(prompt_name)
+            if self.served.prompts:
+                rows = [{**row, PROMPT_NAME: prompt_name} for row in rows]
         answers: list[Answer] = [{} for _ in rows]
         with Progress(
             "answering", len(rows), 0, " rows", passing=True
@@ -272,7 +308,7 @@ class LoadedModel:
         """
         order = np.arange(len(rows))
         if len(rows) > self.batch_size:
-            lengths = [sum(map(_length, row.values())) for row in rows]
+            lengths = [sum(map(length_of, row.values())) for row in rows]
             # The longest first, so that memory falls short early.
             order = np.argsort(-np.array(lengths), kind="stable")
         batches = [
@@ -289,15 +325,17 @@ class LoadedModel:
 
     def _answer(self, rows: Sequence[Question]) -> list[Answer | Refusal]:
         """Answers to a batch."""
+        function, columns = self._function, self.served.columns
+        if PROMPT_NAME in rows[0]:
+            function, columns = self._with_prompt, (*columns, PROMPT_NAME)
         try:
             with tf.device(self._device):
                 inputs = {
-                    name: tf.constant(_column(name, rows))
-                    for name in self.served.columns
+                    name: tf.constant(column_of(name, rows)) for name in columns
                 }
                 outputs = {
                     name: value.numpy()
-                    for name, value in self._function(**inputs).items()
+                    for name, value in function(**inputs).items()
                 }
         except tf.errors.InvalidArgumentError as error:
             if len(rows) > 1:
@@ -329,7 +367,7 @@ class LoadedModel:
                     "cls, mean or max."
                 )
             self._extractors[settings] = Extractor(
-                self.encoder, self.tokenizer, settings
+                self.encoder, self.tokenizer, settings, self._modules
             )
         return self._extractors[settings]
 
@@ -359,7 +397,7 @@ class LoadedModel:
         for name in columns:
             if name not in given:
                 raise UserError(f"`{name}` is missing; {takes}.")
-        cells = {name: _cells(name, given[name]) for name in columns}
+        cells = {name: cells_of(name, given[name]) for name in columns}
         sizes = {n: len(c) for n, c in cells.items() if isinstance(c, list)}
         if len(set(sizes.values())) > 1:
             counts = ", ".join(f"`{n}` {size}" for n, size in sizes.items())
@@ -463,75 +501,3 @@ def _device(name: str | None) -> str | None:
         f"`device`={name}: there is no such device here; it takes one of "
         f"{', '.join(known)}."
     )
-
-
-def _length(cell: str | tuple[str, ...]) -> int:
-    return len(cell) if isinstance(cell, str) else sum(map(len, cell))
-
-
-def _column(name: str, rows: Sequence[Question]) -> list:
-    """A column of rows; of choices all lists as long as the longest."""
-    cells = [row[name] for row in rows]
-    if name != CHOICES:
-        return cells
-    width = max(map(len, cells))
-    return [[*cell, *[""] * (width - len(cell))] for cell in cells]
-
-
-def _cells(name: str, value: Any) -> Any:
-    """A cell, or a list of cells, of a column, each checked."""
-    place = f"`{name}`"
-    if name != CHOICES and isinstance(value, str):
-        return check_cell(name, value, place)
-    cells = _listed(value, place)
-    if name == CHOICES and any(isinstance(each, str) for each in cells):
-        return check_cell(name, cells, place)
-    return [
-        check_cell(name, cell, f"{place}[{number}]")
-        for number, cell in enumerate(cells)
-    ]
-
-
-def check_cell(name: str, cell: Any, place: str) -> str | tuple[str, ...]:
-    """A text, or the texts of the choices of a row.
-
-    Args:
-      name: of the column.
-      cell: what stands in it.
-      place: what errors call it.
-
-    Raises:
-      UserError: it is something else.
-    """
-    if name == CHOICES:
-        choices = enumerate(_listed(cell, place))
-        return tuple(
-            _check_text(each, f"{place}[{number}]") for number, each in choices
-        )
-    return _check_text(cell, place)
-
-
-def _check_text(cell: Any, place: str) -> str:
-    if not isinstance(cell, str):
-        raise UserError(f"{place} is {excerpt(cell)}; give a string.")
-    try:
-        cell.encode("utf-8")
-    except UnicodeEncodeError:
-        raise UserError(
-            f"{place} is {excerpt(cell)}, with half of a surrogate pair, "
-            "which is no character; correct the text."
-        ) from None
-    return cell
-
-
-def _listed(value: Any, place: str) -> list:
-    """The members of a list, of any kind that has an order."""
-    # A table iterates over its columns' names.
-    no_list = str | bytes | Mapping | set | frozenset
-    is_table = hasattr(value, "iterrows")
-    if isinstance(value, no_list) or is_table or not np.iterable(value):
-        raise UserError(f"{place} is {excerpt(value)}; give strings.")
-    found = list(value)
-    if not found:
-        raise UserError(f"{place} is an empty list; give at least one text.")
-    return found

@@ -27,10 +27,12 @@ def search(
         )
 
     Args:
-      queries: vectors, float [Q, H]; or with `model` a list of texts.
+      queries: vectors, float [Q, H]; or with `model` a list of texts. Where a
+        model has prompts for queries, make their vectors with
+        `bert_tf.embed(model, queries, prompt_name="query")`.
       corpus: vectors, float [N, H]; or with `model` a list of texts.
       top_k: how many of each query; all of a smaller corpus.
-      model: makes vectors of texts; see `bert_tf.embed`.
+      model: makes vectors of texts, as `bert_tf.embed` does by default.
 
     Returns:
       The rows of the corpus, int64 [Q, K], and their cosines, float32 [Q, K],
@@ -88,6 +90,10 @@ def _nearest(
 
 def _vectors(name: str, given: Any, model: "Model | None") -> np.ndarray:
     """Vectors, float32 [N, H], given or made of texts."""
+    if isinstance(given, str):
+        raise UserError(
+            f"`{name}` is one string, {excerpt(given)}; give a list of them."
+        )
     first = next(iter(given), None) if np.iterable(given) else None
     if isinstance(first, str):
         if model is None:

@@ -21,6 +21,7 @@ from bert_tf.finetuning.task import TaskTemplate
 from bert_tf.finetuning.usage_options import NO_OPTIONS, UsageOptions
 from bert_tf.runtimes.forward import check_model
 from bert_tf.runtimes.measurement import Comparison, DevSplit, check_drop
+from bert_tf.runtimes.sentence_vectors import check_modules
 from bert_tf.runtimes.tokenizer_json import write_tokenizer
 from bert_tf.serving.choice import ChoiceModel
 from bert_tf.serving.model_folder import describe_training, served_model
@@ -88,13 +89,17 @@ def export_file(
     checkpoint = load_checkpoint(folder)
     check_model(checkpoint.config, f"`folder`={folder}")
     served = served_model(folder, options=options)
+    modules = None
+    if isinstance(served, PretrainedModel) and served.modules is not None:
+        modules = served.modules
+        check_modules(modules, f"`folder`={folder}")
     length = served.max_seq_length
     weights = checkpoint.config, checkpoint.arrays, length
     if int8 is not None:
         dev = DevSplit(str(folder), int8.task, int8.recipe, served.tokenizer)
     with new_folder(output_dir) as beside:
         path = beside / module.FILE
-        module.write_model(path, *weights)
+        module.write_model(path, *weights, modules=modules)
         run = module.Runner(path)
         outputs = _check(run, served, length, str(output_dir))
         scores = {}
@@ -109,7 +114,13 @@ def export_file(
             check_drop(found, int8.max_score_drop)
             scores = {"int8": dataclasses.asdict(found)}
         served.tokenizer.save(beside)
-        write_tokenizer(beside, served.tokenizer, length, module.PADDED)
+        write_tokenizer(
+            beside,
+            served.tokenizer,
+            length,
+            module.PADDED,
+            finds_special=modules is not None,
+        )
         description = {
             "format": file_format,
             **describe_model(served),

@@ -8,7 +8,6 @@ said once more, in the operations that both formats have, from arrays by their
 names in a checkpoint. Whoever writes a file compares it with the Keras model.
 """
 
-import abc
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -22,80 +21,14 @@ from bert_tf.checkpoints import (
     TOKEN_CLASSIFIER,
     head_shapes,
 )
+from bert_tf.checkpoints.sentence_modules import SentenceModules
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.layers.attention import MASKED_SCORE
+from bert_tf.runtimes.operations import Operations, hiding, last_token, number
+from bert_tf.runtimes.sentence_vectors import sentence_vector
 
 _READ_TOKENS = (SPAN, TOKEN_CLASSIFIER)
-
-
-class Operations(abc.ABC):
-    """The operations of a format on its own kind of tensors.
-
-    Tensors are float32 where nothing else is said.
-    """
-
-    @abc.abstractmethod
-    def constant(self, array: np.ndarray, name: str) -> Any:
-        """A tensor of an array, float32 or int32, under a name of its own."""
-
-    @abc.abstractmethod
-    def positions(self, row: Any) -> Any:
-        """0 to S-1 for a tensor [B, S]: int32 [S]."""
-
-    @abc.abstractmethod
-    def rows(self, table: Any, ids: Any) -> Any:
-        """The rows of a table [R, H] for int32 ids [...]: [..., H]."""
-
-    @abc.abstractmethod
-    def to_float(self, values: Any) -> Any:
-        """Whole numbers, or booleans as 0 and 1, as float32."""
-
-    @abc.abstractmethod
-    def less(self, left: Any, right: Any) -> Any:
-        """left < right, bool."""
-
-    @abc.abstractmethod
-    def add(self, left: Any, right: Any) -> Any:
-        """left + right."""
-
-    @abc.abstractmethod
-    def multiply(self, left: Any, right: Any) -> Any:
-        """left * right, element by element."""
-
-    @abc.abstractmethod
-    def largest(self, values: Any) -> Any:
-        """The largest along the last axis, which stays."""
-
-    @abc.abstractmethod
-    def matmul(self, left: Any, right: Any) -> Any:
-        """The products of the matrices in the last two axes."""
-
-    @abc.abstractmethod
-    def reshape(self, values: Any, shape: tuple[int, ...]) -> Any:
-        """Another shape; 0 keeps the size of the axis, -1 takes the rest."""
-
-    @abc.abstractmethod
-    def transpose(self, values: Any, order: tuple[int, ...]) -> Any:
-        """The axes in another order."""
-
-    @abc.abstractmethod
-    def part(self, values: Any, axis: int, begin: int, end: int) -> Any:
-        """Places `begin` to `end` of an axis, which stays."""
-
-    @abc.abstractmethod
-    def normalise(
-        self, values: Any, gamma: Any, beta: Any, epsilon: float
-    ) -> Any:
-        """Layer normalisation over the last axis."""
-
-    @abc.abstractmethod
-    def softmax(self, values: Any) -> Any:
-        """Softmax over the last axis."""
-
-    @abc.abstractmethod
-    def activate(self, hidden_act: str, values: Any) -> Any:
-        """An activation of `bert_tf.config.ACTIVATIONS`."""
 
 
 def check_model(config: BertConfig, source: str) -> None:
@@ -119,6 +52,7 @@ class PlainBert:
       config: the architecture; see `check_model`.
       arrays: the weights by their names in Google's TF1 checkpoints, low-rank
         updates merged.
+      modules: what makes one vector a text, of a pre-trained model.
     """
 
     def __init__(
@@ -126,8 +60,10 @@ class PlainBert:
         operations: Operations,
         config: BertConfig,
         arrays: Mapping[str, np.ndarray],
+        modules: SentenceModules | None = None,
     ):
         self._ops = operations
+        self._modules = modules
         self._config = config
         self._arrays = arrays
         heads = [
@@ -148,6 +84,9 @@ class PlainBert:
             }
             if self._has_pooler:
                 found["pooled_output"] = ("batch", hidden)
+            if self._modules is not None:
+                width = self._modules.width(hidden)
+                found["embedding"] = ("batch", width)
             return found
         if self._head == SPAN:
             return {"start_logits": tokens, "end_logits": tokens}
@@ -170,7 +109,8 @@ class PlainBert:
           logits, [B, C] of a classifier, [B, S, C] of a token classifier and
           [B, 1] of choices, each a row of its own; start_logits and end_logits
           [B, S] of a span labeler; sequence_output [B, S, H] of a pre-trained
-          model, and pooled_output [B, H] if it has a pooler.
+          model, pooled_output [B, H] if it has a pooler, and embedding [B, D]
+          if it has modules.
         """
         ops, config = self._ops, self._config
         head = self._head
@@ -178,7 +118,7 @@ class PlainBert:
         positions = ops.positions(input_ids)
         kept = ops.to_float(input_mask)
         # [B, 1, 1, S]: what hides padding from every token.
-        padding = self._hiding(ops.reshape(kept, (0, 1, 1, -1)))
+        padding = hiding(ops, ops.reshape(kept, (0, 1, 1, -1)))
         adder = padding
         if config.causal:
             place = ops.to_float(positions)
@@ -186,7 +126,7 @@ class PlainBert:
                 ops.reshape(place, (-1, 1)), ops.reshape(place, (1, -1))
             )
             hidden_later = ops.multiply(
-                ops.to_float(later), self._number(MASKED_SCORE)
+                ops.to_float(later), number(ops, MASKED_SCORE)
             )
             # Where both hold, the sum is as good as either.
             adder = ops.add(padding, hidden_later)
@@ -202,6 +142,10 @@ class PlainBert:
             if self._has_pooler:
                 token = self._pooled_token(hidden, kept)
                 outputs["pooled_output"] = self._pool(token)
+            if self._modules is not None:
+                outputs["embedding"] = sentence_vector(
+                    ops, self._modules, hidden, kept
+                )
             return outputs
         if pooled_only:
             hidden = self._pool(hidden)
@@ -215,17 +159,6 @@ class PlainBert:
 
     def _constant(self, name: str) -> Any:
         return self._ops.constant(np.asarray(self._arrays[name]), name)
-
-    def _number(self, value: float) -> Any:
-        return self._ops.constant(
-            np.array(value, np.float32), f"number_{value}"
-        )
-
-    def _hiding(self, kept: Any) -> Any:
-        """0 where `kept` is 1, `MASKED_SCORE` where it is 0."""
-        ops = self._ops
-        minus = ops.multiply(kept, self._number(-MASKED_SCORE))
-        return ops.add(minus, self._number(MASKED_SCORE))
 
     def _embed(self, input_ids: Any, segment_ids: Any, positions: Any) -> Any:
         ops = self._ops
@@ -271,7 +204,7 @@ class PlainBert:
         query = split(queries, "query", (0, 2, 1, 3))
         key = split(hidden, "key", (0, 2, 3, 1))
         value = split(hidden, "value", (0, 2, 1, 3))
-        scale = self._number(size**-0.5)
+        scale = number(ops, size**-0.5)
         scores = ops.multiply(ops.matmul(query, key), scale)
         shares = ops.softmax(ops.add(scores, adder))
         context = ops.transpose(ops.matmul(shares, value), (0, 2, 1, 3))
@@ -291,20 +224,9 @@ class PlainBert:
 
     def _pooled_token(self, hidden: Any, kept: Any) -> Any:
         """The token that is pooled, [B, 1, H]: the first, or the last."""
-        ops = self._ops
         if not self._config.causal:
-            return ops.part(hidden, 1, 0, 1)
-        place = ops.to_float(ops.positions(kept))
-        last = ops.largest(ops.multiply(kept, place))
-        elsewhere = ops.add(
-            ops.to_float(ops.less(place, last)),
-            ops.to_float(ops.less(last, place)),
-        )
-        chosen = ops.add(
-            ops.multiply(elsewhere, self._number(-1.0)), self._number(1.0)
-        )
-        # A product with ones and zeros, exact.
-        return ops.matmul(ops.reshape(chosen, (0, 1, -1)), hidden)
+            return self._ops.part(hidden, 1, 0, 1)
+        return last_token(self._ops, hidden, kept)
 
     def _pool(self, token: Any) -> Any:
         pooled = self._dense(token, "bert/pooler/dense")

@@ -7,16 +7,18 @@ fast, and both forms of GELU become GELU.
 
 import pathlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.checkpoints.sentence_modules import SentenceModules
 from bert_tf.config import BertConfig
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.finetuning.rows import Outputs
-from bert_tf.runtimes.forward import Operations, PlainBert
+from bert_tf.runtimes.forward import PlainBert
+from bert_tf.runtimes.operations import Operations
 
 FILE = "model.tflite"
 # Whether rows are of one length.
@@ -87,6 +89,12 @@ class _LiteRT(Operations):
             hidden_act
         ](values)
 
+    def power(self, values: tf.Tensor, exponent: float) -> tf.Tensor:
+        return tf.pow(values, exponent)
+
+    def join(self, parts: Sequence[tf.Tensor], axis: int) -> tf.Tensor:
+        return tf.concat(parts, axis)
+
 
 def write_model(
     path: pathlib.Path,
@@ -94,6 +102,7 @@ def write_model(
     arrays: Mapping[str, np.ndarray],
     max_seq_length: int,
     int8: bool = False,
+    modules: SentenceModules | None = None,
 ) -> None:
     """Writes a model that takes one row of `max_seq_length` tokens.
 
@@ -107,8 +116,9 @@ def write_model(
       arrays: the weights by their names in Google's TF1 checkpoints.
       max_seq_length: S.
       int8: whether to quantize it.
+      modules: what makes one vector a text, or None.
     """
-    bert = PlainBert(_LiteRT(), config, arrays)
+    bert = PlainBert(_LiteRT(), config, arrays, modules)
     signature = [
         tf.TensorSpec([1, max_seq_length], tf.int32, feature.name)
         for feature in ENCODER_INPUTS

@@ -6,7 +6,7 @@ normalisation is one since 17.
 
 import logging
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,13 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
+from bert_tf.checkpoints.sentence_modules import SentenceModules
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.finetuning.rows import Outputs
-from bert_tf.runtimes.forward import Operations, PlainBert
+from bert_tf.runtimes.forward import PlainBert
+from bert_tf.runtimes.operations import Operations, number
 
 FILE = "model.onnx"
 # Whether rows are of one length.
@@ -113,6 +115,12 @@ class _Onnx(Operations):
             return self._node("Gelu", values, approximate=form)
         return self._node({"relu": "Relu", "tanh": "Tanh"}[hidden_act], values)
 
+    def power(self, values: str, exponent: float) -> str:
+        return self._node("Pow", values, number(self, exponent))
+
+    def join(self, parts: Sequence[str], axis: int) -> str:
+        return self._node("Concat", *parts, axis=axis)
+
 
 def write_model(
     path: pathlib.Path,
@@ -120,6 +128,7 @@ def write_model(
     arrays: Mapping[str, np.ndarray],
     max_seq_length: int,
     int8: bool = False,
+    modules: SentenceModules | None = None,
 ) -> None:
     """Writes a model that takes any number of rows of any length.
 
@@ -134,12 +143,13 @@ def write_model(
       arrays: the weights by their names in Google's TF1 checkpoints.
       max_seq_length: of no meaning here.
       int8: whether to quantize it.
+      modules: what makes one vector a text, or None.
 
     Raises:
       UserError: the model is too large for the format.
     """
     del max_seq_length
-    model = _model(config, arrays)
+    model = _model(config, arrays, modules)
     if not int8:
         path.write_bytes(model.SerializeToString())
         return
@@ -159,10 +169,12 @@ def write_model(
 
 
 def _model(
-    config: BertConfig, arrays: Mapping[str, np.ndarray]
+    config: BertConfig,
+    arrays: Mapping[str, np.ndarray],
+    modules: SentenceModules | None,
 ) -> onnx.ModelProto:
     ops = _Onnx()
-    bert = PlainBert(ops, config, arrays)
+    bert = PlainBert(ops, config, arrays, modules)
     names = [feature.name for feature in ENCODER_INPUTS]
     for name, value in bert(*names).items():
         ops.nodes.append(helper.make_node("Identity", [value], [name]))

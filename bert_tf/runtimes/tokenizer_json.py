@@ -22,6 +22,7 @@ def write_tokenizer(
     tokenizer: Tokenizer,
     max_seq_length: int,
     padded: bool,
+    finds_special: bool = False,
 ) -> None:
     """Writes tokenizer.json, which the library tokenizers reads.
 
@@ -35,6 +36,7 @@ def write_tokenizer(
       tokenizer: of the model.
       max_seq_length: the longest row.
       padded: whether every row is padded to that.
+      finds_special: whether special tokens are looked for in text.
     """
     vocabulary, rules = tokenizer.vocabulary, tokenizer.config
     # A blank entry keeps what it was read as, as in transformers.
@@ -66,6 +68,13 @@ def write_tokenizer(
             normalized=token.normalized,
         )
         written.add_tokens([added])
+    if finds_special:
+        written.add_special_tokens(
+            [
+                tokenizers.AddedToken(token, normalized=False, special=True)
+                for token in vocabulary.special
+            ]
+        )
     written.enable_truncation(max_seq_length)
     if padded:
         written.enable_padding(

@@ -1,5 +1,6 @@
 """What a model folder becomes when it is served."""
 
+import dataclasses
 import os
 import pathlib
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import keras
 
 from bert_tf.checkpoints import (
+    CLASSIFIER,
     MASKED_LM,
     NEXT_SENTENCE,
     POOLER,
@@ -14,8 +16,14 @@ from bert_tf.checkpoints import (
     head_shapes,
     load_checkpoint,
 )
+from bert_tf.checkpoints.checkpoint import num_labels
+from bert_tf.checkpoints.sentence_files import (
+    read_cross_encoder,
+    read_sentence_modules,
+)
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
+from bert_tf.extraction.extractor import folder_tokenizer
 from bert_tf.finetuning.model_folder import task_of
 from bert_tf.finetuning.multiple_choice.task import MultipleChoiceConfig
 from bert_tf.finetuning.question_answering.task import QuestionAnsweringConfig
@@ -25,7 +33,7 @@ from bert_tf.finetuning.text_classification.task import TextClassificationConfig
 from bert_tf.finetuning.token_classification.task import (
     TokenClassificationConfig,
 )
-from bert_tf.finetuning.usage import usage_of
+from bert_tf.finetuning.usage import check_pretrained, usage_of
 from bert_tf.finetuning.usage_options import (
     EMBEDDINGS,
     NO_OPTIONS,
@@ -47,7 +55,6 @@ from bert_tf.serving.span import SpanModel
 from bert_tf.serving.tags import TagModel
 from bert_tf.serving.text_model import TextModel
 from bert_tf.text.packing import Tokenizer
-from bert_tf.text.tokenizer import BertTokenizer
 
 
 def served_model(
@@ -76,8 +83,21 @@ def served_model(
             f"`folder`={folder}: holds no vocabulary; put the vocab.txt that "
             "it was trained with into the folder."
         )
-    tokenizer = BertTokenizer.from_checkpoint(folder)
-    config = usage_of(folder, checkpoint, options, tokenizer)
+    tokenizer = folder_tokenizer(folder)
+    modules = config = None
+    if options.task in (None, EMBEDDINGS) and task_of(folder) is None:
+        modules = read_sentence_modules(checkpoint)
+    activation = None
+    if modules is None:
+        if task_of(folder) is None:
+            activation = read_cross_encoder(checkpoint)
+        if activation is not None and options.task is None:
+            task = _scored_pairs(folder, checkpoint, activation)
+            options = dataclasses.replace(options, task=task)
+        config = usage_of(folder, checkpoint, options, tokenizer)
+    else:
+        # Such a model gives vectors, whatever else its file holds.
+        check_pretrained(f"`folder`={folder}", checkpoint, options)
     dtype = keras.dtype_policies.get(precision).compute_dtype
     if config is None:
         fills_masks = (
@@ -90,9 +110,29 @@ def served_model(
             checkpoint.config, dtype=dtype
         )
         _restore(model, checkpoint, NEXT_SENTENCE)
-        length = options.max_seq_length or checkpoint.max_seq_length
-        return PretrainedModel(model, tokenizer, length)
-    return _fine_tuned(config, checkpoint, tokenizer, dtype)
+        length = options.max_seq_length
+        if modules is None:
+            length = length or checkpoint.max_seq_length
+        return PretrainedModel(model, tokenizer, length, modules=modules)
+    return _fine_tuned(
+        config, checkpoint, tokenizer, dtype, activation or "linear"
+    )
+
+
+def _scored_pairs(
+    folder: str | os.PathLike, checkpoint: Checkpoint, activation: str
+) -> str:
+    """The task of a CrossEncoder, which scores pairs of texts."""
+    if num_labels(checkpoint, CLASSIFIER) == 1:
+        return "text_pair_regression"
+    if activation == "sigmoid":
+        return "text_pair_multi_label_classification"
+    if activation != "linear":
+        raise UserError(
+            f"`folder`={folder}: is a CrossEncoder of several labels with the "
+            f"activation {activation}; it takes Identity or Sigmoid."
+        )
+    return "text_pair_classification"
 
 
 def _fine_tuned(
@@ -100,6 +140,7 @@ def _fine_tuned(
     checkpoint: Checkpoint,
     tokenizer: Tokenizer,
     dtype: str,
+    activation: str,
 ) -> TextModel:
     """A model with a head, used as its config states."""
     encoder = encoder_class(checkpoint.config)(checkpoint.config, dtype=dtype)
@@ -117,6 +158,9 @@ def _fine_tuned(
             doc_stride=config.doc_stride,
             threshold=config.threshold if multi_label else None,
             separator=config.label_separator,
+            activation=activation
+            if config.label_kind == "regression"
+            else "linear",
         )
     if isinstance(config, QuestionAnsweringConfig):
         model = bert_span_labeler(encoder, unpadded=True)

@@ -1,6 +1,7 @@
 """Pre-trained models: masks filled, and texts as vectors."""
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -8,8 +9,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import UserError
-from bert_tf.layers.heads import at_positions, last_positions
+from bert_tf.checkpoints.sentence_modules import (
+    CLS,
+    LAST_TOKEN,
+    MEAN,
+    SentenceModules,
+)
+from bert_tf.errors import UserError, first_few
+from bert_tf.extraction.extractor import prompt_length
+from bert_tf.extraction.sentence_vectors import SentenceVectors, pool
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.serving.requests import (
     Request,
@@ -32,6 +40,7 @@ from bert_tf.text.packing import TokenIds, Tokenizer
 from bert_tf.text.packing_graph import ragged_range, tokenize, truncate
 
 FILL_MASK, EMBED = "fill_mask", "embed"
+EMBED_WITH_PROMPT, PROMPT_NAME = "embed_with_prompt", "prompt_name"
 
 
 class PretrainedModel(TextModel):
@@ -43,11 +52,14 @@ class PretrainedModel(TextModel):
         [B, M, K], the best for each of the masks; rows with fewer are filled
         up with "" and 0. What `bert_tf.fill_mask` gives.
       embed: text, string [B] -> cls and mean, float32 [B, H], of the last
-        layer. What `bert_tf.embed` gives, cls of a causal model too; longer
-        texts are truncated.
+        layer; with `modules` embedding, float32 [B, D]. What `bert_tf.embed`
+        gives, cls of a causal model too; longer texts are truncated.
+      embed_with_prompt, of modules with prompts: text and prompt_name, string
+        [B] -> embedding, float32 [B, D].
       tokens: input_ids, input_mask, segment_ids, int32 [B, S] ->
-        sequence_output, float32 [B, S, H], and pooled_output [B, H].
-      serving_default: the first of these.
+        sequence_output, float32 [B, S, H], pooled_output [B, H] and, with
+        `modules` that pool the prompt too, embedding [B, D].
+      serving_default: the first of these; with `modules` embed.
 
     Args:
       model: a BertPretrainer or a BertEncoder.
@@ -56,6 +68,8 @@ class PretrainedModel(TextModel):
         the model has.
       top_k: K.
       max_masks: of a text; more are refused.
+      modules: what the model's folder says of vectors of texts. They limit the
+        longest row too.
 
     Raises:
       UserError: see `TextModel`; or another model, or a number that is out of
@@ -69,10 +83,13 @@ class PretrainedModel(TextModel):
         max_seq_length: int | None = None,
         top_k: int = 5,
         max_masks: int = 20,
+        modules: SentenceModules | None = None,
     ):
         encoder = encoder_of(model)
         if max_seq_length is None:
             max_seq_length = encoder.config.max_position_embeddings
+        if modules is not None:
+            max_seq_length = min(max_seq_length, modules.max_seq_length)
         super().__init__(model, encoder, tokenizer, max_seq_length)
         known = len(tokenizer.vocabulary)
         if not 1 <= top_k <= known:
@@ -92,10 +109,27 @@ class PretrainedModel(TextModel):
         self.task = (
             "fill-mask and embeddings" if self._fills_masks else "embeddings"
         )
+        self.modules = modules
+        self._sentence_vectors: SentenceVectors | None = None
+        if modules is not None:
+            hidden_size = encoder.config.hidden_size
+            self._sentence_vectors = SentenceVectors(modules, hidden_size)
+            self.weights += self._sentence_vectors.weights
+            self.prompts = {k: v for k, v in modules.prompts.items() if v}
+            self.default_prompt_name = modules.default_prompt_name
+            self._prompt_lengths = {
+                name: prompt_length(tokenizer, prompt, max_seq_length)
+                for name, prompt in modules.prompts.items()
+            }
         self._hidden = encoder.config.hidden_size
         self._causal = encoder.config.causal
         self._top_k, self._max_masks = top_k, max_masks
         self._room = max_seq_length - tokenizer.packing.num_special(1)
+
+    @property
+    def _answers_masks(self) -> bool:
+        """Whether serving_default fills masks."""
+        return self._fills_masks and self.modules is None
 
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
@@ -103,7 +137,14 @@ class PretrainedModel(TextModel):
         if self._fills_masks:
             found[FILL_MASK] = signature(self._fill_mask, text_spec("text"))
         found[EMBED] = signature(self._embed, text_spec("text"))
-        found[SERVING_DEFAULT] = next(iter(found.values()))
+        if self.prompts:
+            found[EMBED_WITH_PROMPT] = signature(
+                self._embed_with_prompt,
+                text_spec("text"),
+                text_spec(PROMPT_NAME),
+            )
+        default = FILL_MASK if self._answers_masks else EMBED
+        found[SERVING_DEFAULT] = found[default]
         found[TOKENS] = self.tokens_signature()
         return found
 
@@ -116,6 +157,10 @@ class PretrainedModel(TextModel):
         for batch in batches:
             inputs = {"text": string_array(batch)}
             found.append(Request(EMBED, inputs))
+            if self.prompts:
+                names = [*self.prompts] * len(batch)
+                named = {PROMPT_NAME: string_array(names[: len(batch)])}
+                found.append(Request(EMBED_WITH_PROMPT, inputs | named))
             if not self._fills_masks:
                 continue
             masked = [
@@ -233,35 +278,94 @@ class PretrainedModel(TextModel):
         return {"ids": ids, "scores": scores}
 
     def _embed(self, text: tf.Tensor) -> Tensors:
+        if self.modules is None:
+            shape = (self._hidden,)
+            return self.compute(
+                self._tokenized(text),
+                None,
+                self._pooled,
+                {"cls": shape, "mean": shape},
+            )
+        name, length = self.default_prompt_name, 0
+        if name is not None:
+            length = self._prompt_lengths[name]
+        with tf.device(HOST):
+            lengths = tf.fill([tf.size(text)], length)
+            text = tf.strings.join([self.modules.prompt(None), text])
+        return self._by_modules(text, lengths)
+
+    def _embed_with_prompt(
+        self, text: tf.Tensor, prompt_name: tf.Tensor
+    ) -> Tensors:
+        assert self.modules is not None
+        prompts = self.modules.prompts
+        with tf.device(HOST):
+            same = tf.equal(prompt_name[:, tf.newaxis], list(prompts))
+            known = tf.reduce_any(same, axis=1)
+            number = tf.argmax(tf.cast(same, tf.int32), axis=1)
+            # The names go into a format.
+            listed = re.sub("[{}]", "", first_few(list(prompts)))
+            number = unless(
+                ~known,
+                number,
+                "prompt_name: row {} names none of this model's prompts, "
+                f"which are {listed}.",
+            )
+            prompt = tf.gather(list(prompts.values()), number)
+            text = tf.strings.join([prompt, text])
+            chosen = tf.gather(list(self._prompt_lengths.values()), number)
+        return self._by_modules(text, chosen)
+
+    def _by_modules(self, text: tf.Tensor, lengths: tf.Tensor) -> Tensors:
+        """Vectors of texts with their prompts, of that many tokens [B]."""
+        assert self._sentence_vectors is not None
+        vectors = self._sentence_vectors
+
+        def compute(inputs: Tensors, chosen: tf.Tensor) -> Tensors:
+            found = vectors(
+                self._last_layer(inputs),
+                inputs["input_mask"],
+                tf.gather(lengths, chosen),
+            )
+            return {"embedding": found}
+
+        return self.compute(
+            self._tokenized(text),
+            None,
+            compute,
+            {"embedding": (vectors.width,)},
+        )
+
+    def _tokenized(self, text: tf.Tensor) -> TokenIds:
         with tf.device(HOST):
             texts = tokenize(self.tokenizer, text)
             texts, _ = truncate(texts, None, self._room)
-        shape = (self._hidden,)
-        return self.compute(
-            texts, None, self._vectors, {"cls": shape, "mean": shape}
-        )
+        return texts
 
-    def _vectors(self, inputs: Tensors, chosen: tf.Tensor) -> Tensors:
-        del chosen
+    def _last_layer(self, inputs: Tensors) -> tf.Tensor:
         # Not sequence_output, which may be that of a BiLSTM.
         layers = self._encode(inputs, return_all_layers=True, unpadded=True)
-        hidden = tf.cast(layers["all_encoder_layers"][-1], tf.float32)
-        weight = tf.cast(inputs["input_mask"], tf.float32)[:, :, tf.newaxis]
-        total = tf.reduce_sum(hidden * weight, 1)
-        cls = hidden[:, 0]
-        if self._causal:
-            cls = at_positions(hidden, last_positions(inputs["input_mask"]))
-            cls = cls[:, 0]
-        return {"cls": cls, "mean": total / tf.reduce_sum(weight, 1)}
+        return tf.cast(layers["all_encoder_layers"][-1], tf.float32)
+
+    def _pooled(self, inputs: Tensors, chosen: tf.Tensor) -> Tensors:
+        del chosen
+        hidden = self._last_layer(inputs)
+        is_token = tf.not_equal(inputs["input_mask"], 0)
+        cls = LAST_TOKEN if self._causal else CLS
+        return {
+            "cls": pool(hidden, is_token, cls),
+            "mean": pool(hidden, is_token, MEAN),
+        }
 
     def to_answers(
         self,
         outputs: Mapping[str, np.ndarray],
         rows: Sequence[Mapping[str, Any]],
     ) -> list[Answer]:
-        """The best tokens at each mask; without such a head the mean vector."""
-        if not self._fills_masks:
-            return [{"embedding": row} for row in outputs["mean"].tolist()]
+        """The best tokens at each mask, or the vector of each text."""
+        if not self._answers_masks:
+            name = "mean" if self.modules is None else "embedding"
+            return [{"embedding": row} for row in outputs[name].tolist()]
         return [
             {
                 "masks": [
@@ -283,6 +387,12 @@ class PretrainedModel(TextModel):
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""
-        outputs = self._encode(inputs)
+        vectors = self._sentence_vectors
+        outputs = self._encode(inputs, return_all_layers=vectors is not None)
         names = ("sequence_output", "pooled_output")
-        return {name: outputs[name] for name in names}
+        found = {name: outputs[name] for name in names}
+        # Ids do not tell which of them are a prompt's.
+        if vectors is not None and not vectors.modules.leaves_prompts_out:
+            hidden = outputs["all_encoder_layers"][-1]
+            found["embedding"] = vectors(hidden, inputs["input_mask"], 0)
+        return found

@@ -258,6 +258,11 @@ def describe_model(served: TextModel) -> dict[str, Any]:
         "task": served.task,
         "labels": list(served.labels) or None,
         "threshold": served.threshold,
+        "activation": None
+        if served.activation == "linear"
+        else served.activation,
+        "prompts": dict(served.prompts) or None,
+        "default_prompt_name": served.default_prompt_name,
         "max_seq_length": served.max_seq_length,
         "num_hidden_layers": config.num_hidden_layers if config else None,
         "hidden_size": config.hidden_size if config else None,

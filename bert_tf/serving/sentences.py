@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError
+from bert_tf.extraction.sentence_vectors import ACTIVATIONS
 from bert_tf.serving.requests import (
     Request,
     checked_windows,
@@ -62,6 +63,8 @@ class SentenceModel(TextModel):
       threshold: for several labels a row, the probability above which a label
         holds; None for one label.
       separator: stands between several labels.
+      activation: what makes the score of a regression of its logit, see
+        `sentence_modules.TORCH_ACTIVATIONS`.
 
     Raises:
       UserError: see `TextModel`; or settings that do not go together.
@@ -79,6 +82,7 @@ class SentenceModel(TextModel):
         max_windows: int = 128,
         threshold: float | None = None,
         separator: str = ",",
+        activation: str = "linear",
     ):
         super().__init__(
             model, encoder_of(model), tokenizer, max_seq_length, labels
@@ -103,6 +107,7 @@ class SentenceModel(TextModel):
         self._windows = long_inputs == "windows"
         self._doc_stride, self._max_windows = doc_stride, max_windows
         self.threshold, self._separator = threshold, separator
+        self.activation = activation
         self.method = "classify" if labels else "regress"
         self.task = "text pair " if pairs else "text "
         if threshold is not None:
@@ -237,7 +242,7 @@ class SentenceModel(TextModel):
     def _answers(self, logits: tf.Tensor) -> Tensors:
         """The answers from logits, float32 [B, C]."""
         if not self.labels:
-            return {"score": logits[:, 0]}
+            return {"score": ACTIVATIONS[self.activation](logits[:, 0])}
         if self.threshold is None:
             return class_answers(logits, self.labels)
         with tf.device(HOST):

@@ -36,6 +36,10 @@ class TextModel(abc.ABC):
       task: what it does, in words.
       threshold: what decides whether there is an answer, or whether a label
         holds; None where nothing does.
+      activation: what makes the answer of a model's one output.
+      prompts: texts that may be put before a text, by name; of models of
+        sentence-transformers.
+      default_prompt_name: the one that is put before every text; None is none.
       method: the signature that is for TensorFlow Serving's method of that
         name, "classify" or "regress"; all others are for "predict".
 
@@ -80,6 +84,9 @@ class TextModel(abc.ABC):
 
     task: str
     threshold: float | None = None
+    activation: str = "linear"
+    prompts: Mapping[str, str] = {}
+    default_prompt_name: str | None = None
     method: str | None = None
     # Further models on the same base, by name; see `adapters.put_beside`.
     beside: Mapping[str, "TextModel"] = {}

@@ -14,7 +14,7 @@ from bert_tf.sharing.model_card import CARD_FILE
 from bert_tf.sources import (
     HUGGING_FACE,
     MODEL_FILES,
-    WEIGHTS,
+    has_weights,
     hugging_face_answers,
     local_folder,
     one_line,
@@ -58,7 +58,7 @@ def push_model(
             f"`folder`={folder}: holds no vocabulary; put the vocab.txt that "
             "it was trained with into the folder."
         )
-    if not any(any(source.glob(pattern)) for pattern in WEIGHTS):
+    if not has_weights(source):
         raise UserError(
             f"`folder`={folder}: its weights are a pickle, which may hold any "
             "program; write others with tools.convert_checkpoint."

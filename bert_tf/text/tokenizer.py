@@ -10,6 +10,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from bert_tf.errors import UserError
+from bert_tf.module_list import transformer_folder
 from bert_tf.sources import local_folder
 from bert_tf.text import unicode_tables
 from bert_tf.text.added_tokens import AddedTokens, Pieces
@@ -255,7 +256,7 @@ class BertTokenizer(tf.Module):
           UserError: the source or its vocabulary is missing or broken, or its
             files ask for rules that this tokenizer does not follow.
         """
-        folder = local_folder(source)
+        folder = transformer_folder(local_folder(source))
         vocabulary = require_vocabulary(folder)
         config = read_tokenizer_config(folder, vocabulary, lower_case)
         return cls.from_config(vocabulary, config, split_special_tokens)

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
+from bert_tf.module_list import read_transformer_settings
 from bert_tf.recipe import read_json_object
 from bert_tf.text.saved_model import lower_case_of_saved_model
 from bert_tf.text.tokenizer_files import (
@@ -40,6 +41,7 @@ _GENERIC_CLASSES = (
     "PreTrainedTokenizerFast",
     "TokenizersBackend",
 )
+_LOWER_CASE = "Lowercase"
 # Longest words, in characters, of transformers and of Google's code.
 _MAX_WORD_CHARACTERS = (100, 200)
 # google-research/bert, tokenization.py, validate_case_matches_checkpoint:
@@ -117,6 +119,8 @@ def read_tokenizer_config(
     letters means no. strip_accents and tokenize_chinese_chars are looked for in
     the two files of Hugging Face. Its generic classes do not read
     tokenizer_config.json for these, so the normalizer comes first for them.
+    do_lower_case of sentence-transformers (sentence_bert_config.json) and a
+    Lowercase before the normalizer lower-case what strips no accents.
 
     Args:
       folder: the model folder.
@@ -130,7 +134,11 @@ def read_tokenizer_config(
     files = read_tokenizer_files(folder)
     generic = files.config.values.get("tokenizer_class") in _GENERIC_CLASSES
     _refuse_other_rules(files, generic)
-    config, normalizer = files.config, files.hugging_face.part("normalizer")
+    config, normalizer = files.config, _normalizer(files.hugging_face)
+    path, values = read_transformer_settings(pathlib.Path(folder))
+    lowers_first = JsonPart(str(path), values).flag("do_lower_case")
+    if generic and _LOWER_CASE in _kinds(files.hugging_face):
+        lowers_first = True
     evidence = [
         (config, "do_lower_case"),
         (normalizer, "lowercase"),
@@ -156,8 +164,12 @@ def read_tokenizer_config(
         (part.flag(key) for part, key in accents if key in part.values), None
     )
     splits = [part.flag(key) for part, key in ideographs]
+    lowers = next(answer for answer in answers if answer is not None)
+    if strip_accents is None:
+        strip_accents = lowers
     return TokenizerConfig.of(
-        next(answer for answer in answers if answer is not None),
+        # What lower-cases before the tokenizer strips no accents.
+        lowers or (lower_case is None and bool(lowers_first)),
         strip_accents,
         next((answer for answer in splits if answer is not None), True),
         [
@@ -227,8 +239,10 @@ def _refuse_other_rules(files: TokenizerFiles, generic: bool) -> None:
     ):
         if generic and key in fast.values and fast.values[key] is None:
             raise fast.refuse(key, kind)
-        fast.part(key).expect("type", kind)
-    fast.part("normalizer").expect("clean_text", True)
+    normalizer = _normalizer(fast)
+    normalizer.expect("type", "BertNormalizer")
+    normalizer.expect("clean_text", True)
+    fast.part("pre_tokenizer").expect("type", "BertPreTokenizer")
     _refuse_other_rows(fast.part("post_processor"), files.special)
     hub.expect("split", True)
     hub.expect("suffix_indicator", CONTINUATION)
@@ -237,6 +251,27 @@ def _refuse_other_rules(files: TokenizerFiles, generic: bool) -> None:
     # KerasHub's strip_accents is left alone. It is false by default, and so
     # in presets that were made from Google's models, whose vocabularies know
     # no accents: followed, it would turn every word with one into [UNK].
+
+
+def _normalizer(fast: JsonPart) -> JsonPart:
+    """The BertNormalizer of tokenizer.json, also behind a Lowercase.
+
+    sentence-transformers puts that before it where do_lower_case is true.
+    """
+    if _kinds(fast) != [_LOWER_CASE, "BertNormalizer"]:
+        return fast.part("normalizer")
+    part = fast.part("normalizer")
+    return JsonPart(part.source, part.values["normalizers"][-1])
+
+
+def _kinds(fast: JsonPart) -> list[Any]:
+    """The types of a sequence of normalizers; empty where there is none."""
+    found = fast.part("normalizer").values.get("normalizers")
+    if not isinstance(found, list):
+        return []
+    return [
+        each.get("type") if isinstance(each, dict) else "" for each in found
+    ]
 
 
 def _refuse_other_rows(processor: JsonPart, special: SpecialTokens) -> None:

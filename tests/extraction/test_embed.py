@@ -50,8 +50,9 @@ def test_a_stream_is_the_whole_in_parts(monkeypatch, embedder):
     )
 
 
-def test_no_texts_give_no_vectors(embedder):
+def test_no_texts_give_no_vectors_and_one_string_gives_one(embedder):
     assert embedder([]).shape == (0, 24)
+    np.testing.assert_array_equal(embedder("a dog"), embedder(["a dog"])[0])
 
 
 def test_texts_that_are_truncated_are_counted(capsys):
@@ -68,13 +69,18 @@ def test_texts_that_are_truncated_are_counted(capsys):
 @pytest.mark.parametrize(
     ("model", "arguments", "message"),
     [
-        (MODEL, {"texts": "the cat"}, "texts: is one string, 'the cat'"),
-        (MODEL, {"pooling": "none"}, "pooling=none: unknown; .* of mean, cls,"),
+        (MODEL, {"texts": b"the cat"}, "texts: is one string, b'the cat'"),
+        (
+            MODEL,
+            {"pooling": "none"},
+            "pooling=none: unknown; .* auto, mean,",
+        ),
         (MODEL, {"layer": 9}, "layers=9: the model has layers 1 to 3"),
         (MODEL, {"precision": "mixed_bfloat16"}, "encoder has float32 already"),
         (MODEL[::-1], {}, r"model: is \(BertTokenizer, BertEncoder\); give"),
         (MODEL[:1], {}, r"model: is \(BertEncoder\); give \(BertEncoder, "),
         ("nowhere", {}, "nowhere: no such model folder"),
+        (MODEL, {"prompt_name": "query"}, "`prompt_name`=query: .* no modules"),
     ],
 )
 def test_bad_arguments(model, arguments, message):

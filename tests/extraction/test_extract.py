@@ -14,7 +14,8 @@ from bert_tf.errors import UserError
 from bert_tf.extraction import extract as extract_module
 from bert_tf.extraction import extractor as extractor_module
 from bert_tf.extraction.extract import extract_features
-from bert_tf.extraction.extractor import Extractor, Settings
+from bert_tf.extraction.extractor import Extractor
+from bert_tf.extraction.settings import Settings
 from tests.extraction.extraction_models import (
     TOKENS,
     alone,

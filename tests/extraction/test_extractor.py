@@ -8,7 +8,8 @@ import pytest
 
 from bert_tf.errors import UserError
 from bert_tf.extraction import extractor as extractor_module
-from bert_tf.extraction.extractor import Extractor, Settings, parse_layers
+from bert_tf.extraction.extractor import Extractor
+from bert_tf.extraction.settings import Settings, parse_layers
 from bert_tf.text import packing
 from tests.extraction.extraction_models import (
     POSITIONS,
@@ -199,7 +200,7 @@ def test_a_model_without_a_pooler_is_loaded_in_silence(tmp_path, capfd):
         ({"layers": ()}, "layers: name at least one"),
         ({"layers": (-1, 3)}, "layers=3: layer 3 is named twice"),
         ({"layers": (1.0,)}, "layers=1.0: the model has layers"),
-        ({"pooling": "sum"}, "pooling=sum: unknown; it takes one of none, mea"),
+        ({"pooling": "sum"}, "pooling=sum: unknown; it takes one of none, aut"),
         ({"pooling": "pooled", "layers": (2,)}, "layers=2: the pooler takes"),
         ({"max_seq_length": 2}, "max_seq_length=2: .* whole number of at leas"),
         ({"max_seq_length": -1}, "max_seq_length=-1: give a whole number"),

@@ -1,0 +1,492 @@
+"""What a folder of sentence-transformers says of how texts become vectors.
+
+modules.json                       the modules; see `bert_tf.module_list`
+sentence_bert_config.json          of the Transformer: max_seq_length
+N_Pooling/config.json              how the vectors of tokens become one
+N_Dense/config.json, weights       a dense layer, linear.weight [out, in]
+N_Normalize/                       length one
+config_sentence_transformers.json  prompts, default_prompt_name, truncate_dim
+
+As sentence-transformers 6.2 reads them, and releases back to 0.2 wrote them.
+"""
+
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bert_tf.checkpoints.array_file import write_arrays
+from bert_tf.checkpoints.checkpoint import Checkpoint, num_labels
+from bert_tf.checkpoints.hugging_face_files import WEIGHTS_FILE, open_weights
+from bert_tf.checkpoints.parts import CLASSIFIER
+from bert_tf.checkpoints.sentence_modules import (
+    MEAN,
+    MODES,
+    TORCH_ACTIVATIONS,
+    Dense,
+    Normalize,
+    SentenceModules,
+    Step,
+)
+from bert_tf.errors import UserError, excerpt, first_few
+from bert_tf.files import write_text
+from bert_tf.module_list import (
+    MODULES_FILE,
+    TRANSFORMER_FILES,
+    TRANSFORMERS,
+    Module,
+    read_module_list,
+    read_transformer_settings,
+    transformer_folder,
+)
+from bert_tf.recipe import check_kind, read_json_object
+from bert_tf.sources import local_folder
+
+SETTINGS_FILE = "config_sentence_transformers.json"
+CONFIG_FILE = "config.json"
+SENTENCE_TRANSFORMER, CROSS_ENCODER = "SentenceTransformer", "CrossEncoder"
+# The booleans of older files, in the order in which several are joined.
+_OLD_MODES = {
+    f"pooling_mode_{name}": mode
+    for name, mode in zip(
+        (
+            *("cls_token", "max_tokens", "mean_tokens"),
+            *("mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken"),
+        ),
+        MODES,
+        strict=True,
+    )
+}
+# What every SentenceTransformer has, empty unless its files say otherwise.
+_USUAL_PROMPTS = {"query": "", "document": ""}
+# Of these, at inference, nothing is left.
+_WITHOUT_EFFECT = ("Dropout",)
+_TOKENS, _SENTENCE = "token_embeddings", "sentence_embedding"
+# Arguments that change how numbers are held, not which.
+_HARMLESS_ARGUMENTS = frozenset(
+    ("attn_implementation", "device_map", "dtype", "torch_dtype", "revision")
+)
+_SHORTEST_ROW = 3
+
+
+def read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
+    """Reads the modules of a model folder.
+
+    Args:
+      checkpoint: what `load_checkpoint` read of the folder.
+
+    Returns:
+      The modules; None where the folder has none, or is a CrossEncoder's.
+
+    Raises:
+      UserError: a file is malformed, or there is a module that is not computed
+        here.
+    """
+    folder = local_folder(checkpoint.source)
+    modules = read_module_list(folder)
+    if modules is None:
+        return None
+    path = folder / SETTINGS_FILE
+    settings = read_json_object(path) if path.exists() else {}
+    kind = settings.get("model_type", SENTENCE_TRANSFORMER)
+    if kind == CROSS_ENCODER:
+        return None
+    if kind != SENTENCE_TRANSFORMER:
+        raise UserError(
+            f"{path}: model_type is {excerpt(kind)}; vectors of texts are "
+            f"computed as by a {SENTENCE_TRANSFORMER}. {_ALONE}"
+        )
+    _check_order(modules, folder / MODULES_FILE)
+    transformer, pooling, *others = modules
+    positions = checkpoint.config.max_position_embeddings
+    length = _read_transformer(transformer.folder)
+    length = length or checkpoint.max_seq_length or positions
+    modes, include_prompt = _read_pooling(pooling.folder / CONFIG_FILE)
+    size = len(modes) * checkpoint.config.hidden_size
+    steps: list[Step] = []
+    for module in others:
+        if module.kind == "Dense":
+            dense = _read_dense(module.folder, size)
+            size = dense.kernel.shape[1]
+            steps.append(dense)
+        elif module.kind == "Normalize":
+            _check_normalize(module.folder / CONFIG_FILE)
+            steps.append(Normalize())
+    prompts = _read_prompts(settings, path)
+    default = _value(settings, "default_prompt_name", str, path)
+    if default is not None and default not in prompts:
+        raise UserError(
+            f"{path}: default_prompt_name is {excerpt(default)}; the prompts "
+            f"are {first_few(list(prompts))}."
+        )
+    truncate_dim = _value(settings, "truncate_dim", int, path)
+    if truncate_dim is not None and truncate_dim < 1:
+        raise UserError(
+            f"{path}: truncate_dim is {truncate_dim}; it takes 1 or more."
+        )
+    return SentenceModules(
+        modes,
+        include_prompt,
+        tuple(steps),
+        min(length, positions),
+        prompts,
+        default,
+        truncate_dim,
+        _value(settings, "similarity_fn_name", str, path),
+    )
+
+
+_KINDS = ("Pooling", "Dense", "Normalize", *_WITHOUT_EFFECT)
+_ALONE = "With `pooling`=mean, embed reads the Transformer alone."
+
+
+def _check_order(modules: tuple[Module, ...], path: pathlib.Path) -> None:
+    """Refuses modules that are not known, or stand in another order."""
+    kinds = [module.kind for module in modules]
+    if kinds[0] not in TRANSFORMERS:
+        raise UserError(
+            f"{path}: module 0 is a {kinds[0]}; it takes a Transformer."
+        )
+    for number, kind in enumerate(kinds[1:], start=1):
+        if kind not in _KINDS:
+            raise UserError(
+                f"{path}: module {number} is a {kind}, which is not computed "
+                f"here; it takes {', '.join(_KINDS)}. {_ALONE}"
+            )
+        if (kind == "Pooling") != (number == 1):
+            raise UserError(
+                f"{path}: module {number} is a {kind}; a Transformer is "
+                "followed by one Pooling, and then by the others."
+            )
+    if len(kinds) == 1:
+        raise UserError(f"{path}: has no Pooling behind the Transformer.")
+
+
+def _value(
+    values: Mapping[str, Any], key: str, kind: type, path: pathlib.Path
+) -> Any:
+    """The value at a key, of a type; None where it is missing or null."""
+    value = values.get(key)
+    return None if value is None else check_kind(key, kind, value, str(path))
+
+
+def _expect(
+    values: Mapping[str, Any], key: str, expected: Any, path: pathlib.Path
+) -> None:
+    """Refuses another value than the one that is computed here."""
+    if (value := values.get(key)) not in (None, expected):
+        raise UserError(
+            f"{path}: {key} is {excerpt(value)}, which is not computed here; "
+            f"it takes {expected!r}. {_ALONE}"
+        )
+
+
+def _read_transformer(folder: pathlib.Path) -> int | None:
+    """max_seq_length of a Transformer, or None."""
+    path, values = read_transformer_settings(folder)
+    _expect(values, "transformer_task", "feature-extraction", path)
+    _expect(values, "module_output_name", _TOKENS, path)
+    output = {"method": "forward", "method_output_name": "last_hidden_state"}
+    if values.get("modality_config") is not None:
+        modalities = check_kind(
+            "modality_config", dict, values["modality_config"], str(path)
+        )
+        _expect(modalities, "text", output, path)
+    for key in ("model", "config", "tokenizer"):
+        for name in (f"{key}_args", f"{key}_kwargs"):
+            given = _value(values, name, dict, path) or {}
+            odd = [key for key in given if key not in _HARMLESS_ARGUMENTS]
+            if odd:
+                raise UserError(
+                    f"{path}: {name} has {first_few(odd)}, which is not "
+                    f"followed here; leave it out. {_ALONE}"
+                )
+    for name in ("processor_kwargs", "processing_kwargs"):
+        _expect(values, name, {}, path)
+    length = _value(values, "max_seq_length", int, path)
+    if length is not None and length < _SHORTEST_ROW:
+        raise UserError(
+            f"{path}: max_seq_length is {length}; it takes {_SHORTEST_ROW} or "
+            "more."
+        )
+    return length
+
+
+def _read_pooling(path: pathlib.Path) -> tuple[tuple[str, ...], bool]:
+    """The modes of a Pooling, and whether prompts are pooled."""
+    values = read_json_object(path)
+    given = values.get("pooling_mode")
+    if given is None:
+        flags = {
+            key: _value(values, key, bool, path)
+            for key in values
+            if key.startswith("pooling_mode_")
+        }
+        given = [key for key, flag in flags.items() if flag]
+        if unknown := [key for key in given if key not in _OLD_MODES]:
+            raise UserError(
+                f"{path}: {unknown[0]} is true, which is not computed here; "
+                f"it takes {', '.join(_OLD_MODES)}. {_ALONE}"
+            )
+        modes = [mode for key, mode in _OLD_MODES.items() if flags.get(key)]
+        given = modes or [MEAN]
+    modes = [given] if isinstance(given, str) else given
+    if not isinstance(modes, list) or not modes:
+        raise UserError(
+            f"{path}: pooling_mode is {excerpt(given)}; it takes one of "
+            f"{', '.join(MODES)}, or a list of them."
+        )
+    for mode in modes:
+        if mode not in MODES:
+            raise UserError(
+                f"{path}: pooling_mode is {excerpt(mode)}, which is not "
+                f"computed here; it takes {', '.join(MODES)}. {_ALONE}"
+            )
+    include_prompt = _value(values, "include_prompt", bool, path)
+    return tuple(modes), include_prompt is not False
+
+
+def _read_dense(folder: pathlib.Path, size: int) -> Dense:
+    """A Dense module that takes vectors of a size."""
+    path = folder / CONFIG_FILE
+    values = read_json_object(path)
+    for key in ("module_input_name", "module_output_name"):
+        _expect(values, key, _SENTENCE, path)
+    sizes = [
+        check_kind(key, int, values.get(key), str(path))
+        for key in ("in_features", "out_features")
+    ]
+    if sizes[0] != size:
+        raise UserError(
+            f"{path}: in_features is {sizes[0]}, but the module before gives "
+            f"vectors of {size}."
+        )
+    has_bias = _value(values, "bias", bool, path) is not False
+    use_residual = _value(values, "use_residual", bool, path) is True
+    shapes = {"linear.weight": tuple(sizes[::-1])}
+    if has_bias:
+        shapes["linear.bias"] = (sizes[1],)
+    if use_residual and sizes[0] != sizes[1]:
+        shapes["residual.weight"] = tuple(sizes[::-1])
+    found = open_weights(folder)
+    if found.shapes != shapes:
+        described = [f"{n} {list(s)}" for n, s in sorted(found.shapes.items())]
+        expected = [f"{n} {list(s)}" for n, s in shapes.items()]
+        raise UserError(
+            f"{folder}: its weights are {first_few(described) or 'none'}; "
+            f"by {CONFIG_FILE} they are {', '.join(expected)}."
+        )
+    arrays: dict[str, np.ndarray] = {}
+    for name in shapes:
+        # Kernels are stored [out, in].
+        array = np.asarray(found[name], np.float32).T
+        arrays[name] = np.ascontiguousarray(array)
+        if not np.isfinite(array).all():
+            raise UserError(
+                f"{folder}: {name} holds NaN or infinite numbers; the file is "
+                "broken."
+            )
+    return Dense(
+        arrays["linear.weight"],
+        arrays.get("linear.bias"),
+        read_activation(values, "activation_function", "Tanh", path),
+        use_residual,
+        arrays.get("residual.weight"),
+    )
+
+
+def read_activation(
+    values: Mapping[str, Any], key: str, default: str, path: pathlib.Path
+) -> str:
+    """The activation that a file names as a class of torch.
+
+    Args:
+      values: what the file holds.
+      key: where it is named.
+      default: the class where it is not.
+      path: the file, for errors.
+
+    Returns:
+      One of the values of `TORCH_ACTIVATIONS`.
+
+    Raises:
+      UserError: it is another class.
+    """
+    given = values.get(key, f"torch.nn.{default}")
+    package, _, name = str(given).rpartition(".")
+    if package.split(".")[0] != "torch" or name not in TORCH_ACTIVATIONS:
+        raise UserError(
+            f"{path}: {key} is {excerpt(given)}, which is not computed here; "
+            f"it takes {', '.join(TORCH_ACTIVATIONS)} of torch.nn."
+        )
+    return TORCH_ACTIVATIONS[name]
+
+
+def read_cross_encoder(checkpoint: Checkpoint) -> str | None:
+    """The activation of the scores of a CrossEncoder.
+
+    sentence-transformers names it in its own settings, or in config.json
+    (sbert_ce_default_activation_function before its version 4). Where that
+    names none, one score gets a sigmoid, and several stay as they are.
+
+    Args:
+      checkpoint: what `load_checkpoint` read of the folder.
+
+    Returns:
+      One of the values of `TORCH_ACTIVATIONS`; None of other models.
+
+    Raises:
+      UserError: a file is malformed, or names something that is not computed
+        here.
+    """
+    if CLASSIFIER not in checkpoint.heads:
+        return None
+    folder = local_folder(checkpoint.source)
+    path = folder / SETTINGS_FILE
+    settings = read_json_object(path) if path.exists() else {}
+    own = transformer_folder(folder) / CONFIG_FILE
+    values = read_json_object(own) if own.exists() else {}
+    nested = _value(values, "sentence_transformers", dict, own)
+    if settings.get("model_type") != CROSS_ENCODER:
+        settings = {}
+    if settings.get("default_prompt_name"):
+        raise UserError(
+            f"{path}: default_prompt_name of a {CROSS_ENCODER} is not applied "
+            "here; remove it, and put the prompt before the texts."
+        )
+    old = "sbert_ce_default_activation_function"
+    for found, key, place in (
+        (settings, "activation_fn", path),
+        (nested or {}, "activation_fn", own),
+        (values, old, own),
+    ):
+        if found.get(key) is not None:
+            return read_activation(found, key, "", place)
+    if not settings and nested is None:
+        return None
+    return "sigmoid" if num_labels(checkpoint, CLASSIFIER) == 1 else "linear"
+
+
+def write_cross_encoder(folder: pathlib.Path, activation: str) -> None:
+    """Writes the activation of a CrossEncoder's scores.
+
+    Args:
+      folder: the folder, which has the model's other files.
+      activation: see `read_cross_encoder`.
+    """
+    named = {"activation_fn": f"torch.nn.{_torch_name(activation)}"}
+    path = folder / CONFIG_FILE
+    if path.exists():
+        values = read_json_object(path)
+        _write(path, values | {"sentence_transformers": named})
+    else:
+        kind = {"model_type": CROSS_ENCODER}
+        _write(folder / SETTINGS_FILE, kind | named)
+
+
+def _check_normalize(path: pathlib.Path) -> None:
+    # Older releases write no files for it.
+    values = read_json_object(path) if path.exists() else {}
+    for key in ("module_input_name", "module_output_name"):
+        _expect(values, key, _SENTENCE, path)
+
+
+def _read_prompts(
+    settings: Mapping[str, Any], path: pathlib.Path
+) -> dict[str, str]:
+    given = _value(settings, "prompts", dict, path) or {}
+    for name, prompt in given.items():
+        if prompt is not None and not isinstance(prompt, str):
+            raise UserError(
+                f"{path}: the prompt {name!r} is {excerpt(prompt)}; it takes "
+                "a string."
+            )
+    return _USUAL_PROMPTS | {k: v or "" for k, v in given.items()}
+
+
+def write_sentence_modules(
+    folder: pathlib.Path, modules: SentenceModules, hidden_size: int
+) -> None:
+    """Writes modules as all releases of sentence-transformers read them.
+
+    Args:
+      folder: the folder, which has the model's other files.
+      modules: what to write.
+      hidden_size: H, of the model.
+    """
+    kinds = ["Transformer", "Pooling"]
+    kinds += [type(step).__name__ for step in modules.steps]
+    entries = [
+        {
+            "idx": number,
+            "name": str(number),
+            "path": f"{number}_{kind}" if number else "",
+            "type": f"sentence_transformers.models.{kind}",
+        }
+        for number, kind in enumerate(kinds)
+    ]
+    # The tokenizer's own files say whether text is lower-cased.
+    length = {"max_seq_length": modules.max_seq_length}
+    _write(folder / TRANSFORMER_FILES[0], length | {"do_lower_case": False})
+    pooling: dict[str, Any] = {"word_embedding_dimension": hidden_size}
+    if modules.pooling == tuple(m for m in MODES if m in modules.pooling):
+        # Releases before 6 read these alone.
+        pooling |= {
+            key: mode in modules.pooling for key, mode in _OLD_MODES.items()
+        }
+    else:
+        pooling["pooling_mode"] = list(modules.pooling)
+    pooling["include_prompt"] = modules.include_prompt
+    _write(folder / "1_Pooling" / CONFIG_FILE, pooling)
+    for entry, step in zip(entries[2:], modules.steps, strict=True):
+        inner = folder / str(entry["path"])
+        if isinstance(step, Normalize):
+            _write(inner / CONFIG_FILE, {})
+            continue
+        values: dict[str, Any] = {
+            "in_features": step.kernel.shape[0],
+            "out_features": step.kernel.shape[1],
+            "bias": step.bias is not None,
+            "activation_function": f"torch.nn.{_torch_name(step.activation)}",
+        }
+        if step.use_residual:
+            values["use_residual"] = True
+        _write(inner / CONFIG_FILE, values)
+        arrays = {
+            "linear.weight": step.kernel.T,
+            "linear.bias": step.bias,
+            "residual.weight": step.residual_kernel,
+        }
+        if step.residual_kernel is not None:
+            arrays["residual.weight"] = step.residual_kernel.T
+        write_arrays(
+            inner / WEIGHTS_FILE,
+            {name: a for name, a in arrays.items() if a is not None},
+            {"format": "pt"},
+        )
+    settings = {
+        "prompts": dict(modules.prompts),
+        "default_prompt_name": modules.default_prompt_name,
+        "similarity_fn_name": modules.similarity,
+        "truncate_dim": modules.truncate_dim,
+    }
+    _write(
+        folder / SETTINGS_FILE,
+        {name: v for name, v in settings.items() if v is not None},
+    )
+    # Last: with it the folder is one of sentence-transformers.
+    _write(folder / MODULES_FILE, entries)
+
+
+def _torch_name(activation: str) -> str:
+    """The class of torch that computes an activation."""
+    names = {ours: theirs for theirs, ours in TORCH_ACTIVATIONS.items()}
+    return names[activation]
+
+
+def _write(path: pathlib.Path, values: Any) -> None:
+    path.parent.mkdir(exist_ok=True)
+    text = json.dumps(values, ensure_ascii=False, indent=2)
+    write_text(path, text + "\n")

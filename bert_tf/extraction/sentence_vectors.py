@@ -1,0 +1,159 @@
+"""One vector of the vectors of a text's tokens, in TensorFlow operations.
+
+The modules of a sentence-transformers folder compute it here for all that ask:
+`bert_tf.embed`, `bert_tf.load`, files of features and SavedModels.
+"""
+
+from collections.abc import Callable
+
+import keras
+import tensorflow as tf
+
+from bert_tf.checkpoints.sentence_modules import (
+    CLS,
+    LAST_TOKEN,
+    MAX,
+    MEAN_SQRT_LEN,
+    WEIGHTED_MEAN,
+    Dense,
+    SentenceModules,
+)
+from bert_tf.layers.heads import at_positions, last_positions
+
+# torch.nn.functional.normalize, eps: a vector of zeros stays one.
+SHORTEST = 1e-12
+# sentence-transformers, Pooling: the least sum of weights.
+_LEAST_WEIGHT = 1e-9
+# By the values of `sentence_modules.TORCH_ACTIVATIONS`.
+ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "linear": tf.identity,
+    "tanh": tf.tanh,
+    "relu": tf.nn.relu,
+    "gelu_erf": lambda values: keras.ops.gelu(values, approximate=False),
+    "sigmoid": tf.sigmoid,
+    "silu": tf.nn.silu,
+    "elu": tf.nn.elu,
+    # torch.nn.LeakyReLU, negative_slope.
+    "leaky_relu": lambda values: tf.nn.leaky_relu(values, 0.01),
+    "softplus": tf.nn.softplus,
+}
+
+
+def pool(hidden: tf.Tensor, is_pooled: tf.Tensor, mode: str) -> tf.Tensor:
+    """Pools the vectors of each row's tokens.
+
+    As sentence-transformers 6.2, sentence_transformer/modules/pooling.py.
+
+    Args:
+      hidden: float32 [B, S, H].
+      is_pooled: bool [B, S], the tokens that take part, one at least.
+      mode: of `sentence_modules.MODES`.
+
+    Returns:
+      float32 [B, H].
+    """
+    if mode in (CLS, LAST_TOKEN):
+        flags = tf.cast(is_pooled, tf.int32)
+        if mode == CLS:
+            place = tf.argmax(flags, 1, tf.int32)[:, tf.newaxis]
+        else:
+            place = last_positions(flags)
+        return at_positions(hidden, place)[:, 0]
+    weights = tf.cast(is_pooled, hidden.dtype)
+    is_pooled = is_pooled[:, :, tf.newaxis]
+    if mode == MAX:
+        lowest = hidden.dtype.min
+        return tf.reduce_max(tf.where(is_pooled, hidden, lowest), axis=1)
+    # Not a product: what stands at padding may be anything.
+    hidden = tf.where(is_pooled, hidden, 0.0)
+    if mode == WEIGHTED_MEAN:
+        places = tf.range(1, tf.shape(hidden)[1] + 1)
+        weights *= tf.cast(places, hidden.dtype)
+        hidden *= weights[:, :, tf.newaxis]
+    weight = tf.reduce_sum(weights, axis=1, keepdims=True)
+    weight = tf.maximum(weight, _LEAST_WEIGHT)
+    if mode == MEAN_SQRT_LEN:
+        weight = tf.sqrt(weight)
+    return tf.reduce_sum(hidden, axis=1) / weight
+
+
+class SentenceVectors:
+    """Computes what the modules of a folder make of the vectors of tokens.
+
+    Args:
+      modules: of the folder.
+      hidden_size: H.
+
+    Attributes:
+      modules: see above.
+      width: D, the numbers of a vector.
+      weights: the variables of the dense layers.
+    """
+
+    def __init__(self, modules: SentenceModules, hidden_size: int):
+        self.modules = modules
+        self.width = modules.width(hidden_size)
+        self.weights: list[tf.Variable] = []
+        self._steps = [
+            self._dense(step) if isinstance(step, Dense) else _normalised
+            for step in modules.steps
+        ]
+
+    def __call__(
+        self,
+        hidden: tf.Tensor,
+        input_mask: tf.Tensor,
+        prompt_length: tf.Tensor | int,
+    ) -> tf.Tensor:
+        """Computes the vectors of rows.
+
+        Args:
+          hidden: float [B, S, H], of the last layer.
+          input_mask: int32 [B, S], 1 = token, 0 = padding.
+          prompt_length: how many tokens are those of the prompt, [CLS] among
+            them; 0 where there is none. One number, or int32 [B].
+
+        Returns:
+          float32 [B, D].
+        """
+        hidden = tf.cast(hidden, tf.float32)
+        is_pooled = tf.not_equal(input_mask, 0)
+        if not self.modules.include_prompt:
+            places = tf.range(tf.shape(input_mask)[1])
+            lengths = tf.reshape(prompt_length, [-1, 1])
+            is_pooled = is_pooled & (places >= lengths)
+        pooled = [pool(hidden, is_pooled, m) for m in self.modules.pooling]
+        vectors = tf.concat(pooled, axis=1)
+        for step in self._steps:
+            vectors = step(vectors)
+        return vectors[:, : self.width]
+
+    def _variable(self, array: object) -> tf.Variable:
+        variable = tf.Variable(array, trainable=False, dtype=tf.float32)
+        self.weights.append(variable)
+        return variable
+
+    def _dense(self, dense: Dense) -> Callable[[tf.Tensor], tf.Tensor]:
+        kernel = self._variable(dense.kernel)
+        bias = None if dense.bias is None else self._variable(dense.bias)
+        through = None
+        if dense.residual_kernel is not None:
+            through = self._variable(dense.residual_kernel)
+        activate = ACTIVATIONS[dense.activation]
+
+        def compute(vectors: tf.Tensor) -> tf.Tensor:
+            product = tf.matmul(vectors, kernel)
+            found = activate(product if bias is None else product + bias)
+            if not dense.use_residual:
+                return found
+            if through is None:
+                return found + vectors
+            return found + tf.matmul(vectors, through)
+
+        return compute
+
+
+def _normalised(vectors: tf.Tensor) -> tf.Tensor:
+    """Vectors of length one."""
+    squares = tf.reduce_sum(tf.square(vectors), axis=1, keepdims=True)
+    return vectors / tf.maximum(tf.sqrt(squares), SHORTEST)

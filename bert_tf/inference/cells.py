@@ -1,0 +1,82 @@
+"""The arguments of a loaded model as columns of cells, each checked."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_tf.errors import UserError, excerpt
+from bert_tf.inference.rows import CHOICES, Question
+
+
+def length_of(cell: str | tuple[str, ...]) -> int:
+    """The characters of a cell."""
+    return len(cell) if isinstance(cell, str) else sum(map(len, cell))
+
+
+def column_of(name: str, rows: Sequence[Question]) -> list:
+    """A column of rows; of choices all lists as long as the longest."""
+    cells = [row[name] for row in rows]
+    if name != CHOICES:
+        return cells
+    width = max(map(len, cells))
+    return [[*cell, *[""] * (width - len(cell))] for cell in cells]
+
+
+def cells_of(name: str, value: Any) -> Any:
+    """A cell, or a list of cells, of a column, each checked."""
+    place = f"`{name}`"
+    if name != CHOICES and isinstance(value, str):
+        return check_cell(name, value, place)
+    cells = _listed(value, place)
+    if name == CHOICES and any(isinstance(each, str) for each in cells):
+        return check_cell(name, cells, place)
+    return [
+        check_cell(name, cell, f"{place}[{number}]")
+        for number, cell in enumerate(cells)
+    ]
+
+
+def check_cell(name: str, cell: Any, place: str) -> str | tuple[str, ...]:
+    """A text, or the texts of the choices of a row.
+
+    Args:
+      name: of the column.
+      cell: what stands in it.
+      place: what errors call it.
+
+    Raises:
+      UserError: it is something else.
+    """
+    if name == CHOICES:
+        choices = enumerate(_listed(cell, place))
+        return tuple(
+            _check_text(each, f"{place}[{number}]") for number, each in choices
+        )
+    return _check_text(cell, place)
+
+
+def _check_text(cell: Any, place: str) -> str:
+    if not isinstance(cell, str):
+        raise UserError(f"{place} is {excerpt(cell)}; give a string.")
+    try:
+        cell.encode("utf-8")
+    except UnicodeEncodeError:
+        raise UserError(
+            f"{place} is {excerpt(cell)}, with half of a surrogate pair, "
+            "which is no character; correct the text."
+        ) from None
+    return cell
+
+
+def _listed(value: Any, place: str) -> list:
+    """The members of a list, of any kind that has an order."""
+    # A table iterates over its columns' names.
+    no_list = str | bytes | Mapping | set | frozenset
+    is_table = hasattr(value, "iterrows")
+    if isinstance(value, no_list) or is_table or not np.iterable(value):
+        raise UserError(f"{place} is {excerpt(value)}; give strings.")
+    found = list(value)
+    if not found:
+        raise UserError(f"{place} is an empty list; give at least one text.")
+    return found
