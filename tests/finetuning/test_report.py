@@ -158,7 +158,7 @@ def test_baselines_and_units(reports):
     assert "Baseline: giving no answer." in texts["questions"]
     assert "3,668 train questions" in texts["questions"]
     assert "Baseline \u2013 giving no answer" in texts["plain_questions"]
-    assert "Baseline: finding no entity." in texts["tags"]
+    assert "Baseline: the commonest tag." in texts["tags"]
     assert "408 dev sentences" in texts["tags"]
     assert "always the position that is right" in texts["choices"]
     assert "Null odds above which no answer is given -0.5" in texts["questions"]

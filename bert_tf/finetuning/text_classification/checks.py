@@ -212,21 +212,8 @@ def _label_remarks(split: str, counts: Mapping[str, int]) -> Iterator[Finding]:
         meant = _meant(label, counts)
         shown = f"{excerpt(label)} ({number_of_rows(count)})"
         if meant:
-            other = f"{excerpt(meant)} ({number_of_rows(counts[meant])})"
-            text = (
-                f"label {shown} looks like a misspelling; did you mean {other}?"
-            )
-            if _number(label) is not None and _number(label) == _number(meant):
-                text = (
-                    f"label {shown} is the same number as {other}; write it in "
-                    "one way, or they are two classes."
-                )
-            elif _composed(label) == _composed(meant):
-                text = (
-                    f"label {shown} is {other} in another Unicode form, "
-                    f"{ascii(label)} and {ascii(meant)}; normalize the file to "
-                    "NFC, or they are two classes."
-                )
+            same = _same_label(label, meant, number_of_rows(counts[meant]))
+            text = f"label {shown} {same}"
             yield Finding(checks.REMARK, text, split)
         elif 0 < count < _FEW_ROWS:
             few.append(shown)
@@ -246,20 +233,13 @@ def _meant(label: str, counts: Mapping[str, int]) -> str | None:
     numbers is another label.
     """
 
-    def plain(name: str) -> str | float:
-        number = _number(name)
-        if number is not None:
-            return number
-        shown = (c for c in _composed(name) if unicodedata.category(c) != "Cf")
-        return "".join("".join(shown).split()).casefold()
-
     def rank(name: str) -> tuple[int, str]:
         return counts[name], name
 
     count = counts[label]
     others = [o for o in counts if count and rank(o) > rank(label)]
     for other in others:
-        if plain(other) == plain(label):
+        if _plain(other) == _plain(label):
             return other
     if count >= _FEW_ROWS:
         return None
@@ -275,6 +255,32 @@ def _meant(label: str, counts: Mapping[str, int]) -> str | None:
         cutoff=_ALIKE,
     )
     return near[0] if near else None
+
+
+def _same_label(label: str, other: str, rows: str) -> str:
+    """The end of a sentence on a label that may be meant to be another one."""
+    meant = f"{excerpt(other)} ({rows})"
+    if _number(label) is not None and _number(label) == _number(other):
+        return (
+            f"is the same number as {meant}; write it in one way, or they are "
+            "two classes."
+        )
+    if _composed(label) == _composed(other):
+        return (
+            f"is {meant} in another Unicode form, {ascii(label)} and "
+            f"{ascii(other)}; normalize the file to NFC, or they are two "
+            "classes."
+        )
+    return f"looks like a misspelling; did you mean {meant}?"
+
+
+def _plain(name: str) -> str | float:
+    """What labels that look the same have in common."""
+    number = _number(name)
+    if number is not None:
+        return number
+    shown = (c for c in _composed(name) if unicodedata.category(c) != "Cf")
+    return "".join("".join(shown).split()).casefold()
 
 
 def _composed(name: str) -> str:
@@ -311,7 +317,15 @@ def text_remarks(numbers: Mapping[str, Any]) -> Iterator[Finding]:
             shown = (
                 f"label {excerpt(label)} of {split} ({number_of_rows(count)})"
             )
-            yield Finding(checks.REMARK, f"{shown} is not in {name}.", split)
+            counts = train["labels"]["counts"]
+            meant = [
+                other for other in counts if _plain(other) == _plain(label)
+            ]
+            text = f"{shown} is not in {name}."
+            if meant:
+                rows = f"of {name}"
+                text = f"{shown} {_same_label(label, meant[0], rows)}"
+            yield Finding(checks.REMARK, text, split)
     yield from _label_remarks(name, train["labels"].get("counts", {}))
     if train["labels"].get("majority_share", 0) > _MAJORITY:
         text = (
