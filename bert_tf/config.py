@@ -50,6 +50,11 @@ class BertConfig(Settings):
     model_type: ClassVar[str] = "bert"
     # Of the dense layer on the pooled token.
     pooler_act: ClassVar[str] = "tanh"
+    # What of google-research/electra's trainings differs from BERT's: how many
+    # steps of the layer-wise decay are between the head and the last block, and
+    # whether the warm-up multiplies the decay.
+    decay_above_blocks: ClassVar[int] = 1
+    warmup_times_decay: ClassVar[bool] = False
     # Whether pre-training trains that layer, for next sentences.
     has_pooler: ClassVar[bool] = True
     # Layers and hidden size by name.
@@ -374,6 +379,8 @@ class ElectraConfig(BertConfig):
 
     model_type: ClassVar[str] = "electra"
     pooler_act: ClassVar[str] = "gelu_erf"
+    decay_above_blocks: ClassVar[int] = 2
+    warmup_times_decay: ClassVar[bool] = True
     has_pooler: ClassVar[bool] = False
     sizes: ClassVar[Mapping[str, tuple[int, int]]] = {
         "small": (12, 256),

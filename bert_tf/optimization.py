@@ -26,16 +26,23 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     As in google-research/bert, optimization.py: the first step has rate 0,
     and the decay counts from step 0, so that the rate at the end of the
-    warm-up falls to learning_rate * (1 - warmup_steps / total_steps).
+    warm-up falls to learning_rate * (1 - warmup_steps / total_steps). In
+    google-research/electra, model/optimization.py, the rate is the product of
+    both, so that it does not fall there and stays below the peak.
 
     Args:
       learning_rate: the peak rate.
       total_steps: number of steps until the rate is 0.
       warmup_steps: number of warm-up steps.
+      multiplied: whether the warm-up multiplies the decay, as for ELECTRA.
     """
 
     def __init__(
-        self, learning_rate: float, total_steps: int, warmup_steps: int
+        self,
+        learning_rate: float,
+        total_steps: int,
+        warmup_steps: int,
+        multiplied: bool = False,
     ) -> None:
         if learning_rate < 0:
             raise UserError(
@@ -53,6 +60,7 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.learning_rate = learning_rate
         self.total_steps = total_steps
         self.warmup_steps = warmup_steps
+        self.multiplied = multiplied
 
     def __call__(self, step: Any) -> Any:
         """The rate of a step, counted from 0: scalar float32."""
@@ -61,6 +69,8 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         rate = self.learning_rate * left / self.total_steps
         if self.warmup_steps == 0:
             return rate
+        if self.multiplied:
+            return rate * ops.minimum(step / self.warmup_steps, 1.0)
         warming = self.learning_rate * step / self.warmup_steps
         return ops.where(step < self.warmup_steps, warming, rate)
 
@@ -70,6 +80,8 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
             "learning_rate": self.learning_rate,
             "total_steps": self.total_steps,
             "warmup_steps": self.warmup_steps,
+            # Files of other schedules stay as they were.
+            **({"multiplied": True} if self.multiplied else {}),
         }
 
 
@@ -290,6 +302,7 @@ def adamw(
     epsilon: float = 1e-6,
     clip_norm: float | None = 1.0,
     bias_correction: bool = True,
+    warmup_times_decay: bool = False,
 ) -> AdamW:
     """AdamW with linear warm-up and decay.
 
@@ -303,13 +316,18 @@ def adamw(
       epsilon: added to the square root of the second moment.
       clip_norm: largest global norm of the gradients; None clips nothing.
       bias_correction: False is the rule of google-research/bert.
+      warmup_times_decay: True is the schedule of google-research/electra; see
+        `LinearWarmupDecay`.
 
     Raises:
       UserError: a value is out of range.
     """
     return AdamW(
         LinearWarmupDecay(
-            learning_rate, total_steps, warmup_steps(warmup, total_steps)
+            learning_rate,
+            total_steps,
+            warmup_steps(warmup, total_steps),
+            warmup_times_decay,
         ),
         weight_decay=weight_decay,
         beta_1=beta_1,
@@ -329,11 +347,15 @@ def lamb(
     beta_2: float = 0.999,
     epsilon: float = 1e-6,
     clip_norm: float | None = 1.0,
+    warmup_times_decay: bool = False,
 ) -> Lamb:
     """LAMB with linear warm-up and decay; arguments as `adamw`."""
     return Lamb(
         LinearWarmupDecay(
-            learning_rate, total_steps, warmup_steps(warmup, total_steps)
+            learning_rate,
+            total_steps,
+            warmup_steps(warmup, total_steps),
+            warmup_times_decay,
         ),
         weight_decay=weight_decay,
         beta_1=beta_1,

@@ -378,7 +378,8 @@ class TextClassifier(keras.Model):
             )
         else:
             warmup = warmup_steps(_WARMUP, total_steps)
-            rate = LinearWarmupDecay(rate, total_steps, warmup)
+            multiplied = self.encoder.config.warmup_times_decay
+            rate = LinearWarmupDecay(rate, total_steps, warmup, multiplied)
         return AdamW(rate, name=_OF_FIT)
 
 

@@ -23,6 +23,7 @@ from bert_tf.checkpoints import (
 from bert_tf.config import BertConfig, ElectraConfig
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.encoders import BertEncoder, ElectraEncoder
+from bert_tf.finetuning.setup import lr_multipliers
 from bert_tf.layers import ReplacedTokensHead
 from bert_tf.memory.prediction import Workload
 from bert_tf.models import model_arrays
@@ -49,6 +50,22 @@ GENERATOR = "ElectraForMaskedLM"
 CLASSES = "ElectraForSequenceClassification"
 batch = GOLDEN.batch
 tiny_config = functools.partial(tiny, ElectraConfig, embedding_size=6)
+
+
+def test_the_layer_wise_decay_is_that_of_its_authors():
+    """decay ** (L + 2 - depth): 0 of embeddings, l + 1 of layer l, L + 2."""
+    encoder = ElectraEncoder(tiny_config())
+    model = bert_tf.bert_classifier(encoder, 2)
+    variables = model.trainable_variables
+    layers = encoder.config.num_hidden_layers
+    depths = {f"layer_{n}/": n + 1 for n in range(layers)} | {"embeddings": 0}
+    found = lr_multipliers(encoder, variables, 0.5)
+    for variable, factor in zip(variables, found, strict=True):
+        parts = [part for part in depths if part in variable.path]
+        depth = depths[parts[0]] if parts else layers + 2
+        assert factor == 0.5 ** (layers + 2 - depth), variable.path
+    assert min(found) == 0.5 ** (layers + 2)
+    assert max(f for f in found if f < 1) == 0.25
 
 
 @pytest.mark.parametrize("unpadded", [False, True])

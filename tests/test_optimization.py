@@ -168,6 +168,20 @@ def test_schedule_by_hand(step, expected) -> None:
     np.testing.assert_allclose(float(schedule(step)), expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("warmup", [0, 10])
+def test_the_schedule_of_electra_is_a_product(warmup) -> None:
+    """google-research/electra, model/optimization.py, create_optimizer."""
+    schedule = adamw(2.0, 100, warmup, warmup_times_decay=True).get_config()
+    schedule = keras.optimizers.schedules.deserialize(
+        schedule["learning_rate"],
+        {"bert_tf>LinearWarmupDecay": LinearWarmupDecay},
+    )
+    for step in (0, 1, 5, 9, 10, 11, 50, 99, 100):
+        rising = min(1.0, step / warmup) if warmup else 1.0
+        expected = 2.0 * (1 - step / 100) * rising
+        assert float(schedule(step)) == pytest.approx(expected, abs=1e-6)
+
+
 def test_schedule_without_warm_up_starts_at_the_peak() -> None:
     schedule = LinearWarmupDecay(0.5, total_steps=4, warmup_steps=0)
     rates = [float(schedule(step)) for step in range(5)]

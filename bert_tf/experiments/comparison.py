@@ -10,6 +10,10 @@ from bert_tf.experiments.results import Found, Numbers
 
 # Differences of printed numbers are exact to so many decimals.
 _DECIMALS = 6
+# Differences count whose p-value in Welch's test is below this.
+SIGNIFICANT = 0.05
+# Points of the integration of Student's distribution.
+_POINTS = 400
 
 
 def mean(values: Sequence[float]) -> float | None:
@@ -70,6 +74,7 @@ class Difference:
       paper: the paper's number of the row minus that of the reference.
       ours: the same of our means over the seeds.
       standard_error: of `ours`; None where one of the two has a single value.
+      p_value: of `ours` in Welch's t-test, two-sided; None as above.
       factor: of the cells.
       lower_is_better: whether the lower number is the better one.
       is_degenerate: whether no seed of either did better than the commonest
@@ -81,6 +86,7 @@ class Difference:
     paper: float
     ours: float
     standard_error: float | None
+    p_value: float | None
     factor: float
     lower_is_better: bool
     is_degenerate: bool
@@ -91,11 +97,12 @@ class Difference:
         return self.ours * self.paper > 0 if self.paper else None
 
     @property
-    def exceeds_twice_standard_error(self) -> bool | None:
-        """Whether it is more than the spread explains; None if not known."""
-        if self.standard_error is None:
-            return None
-        return abs(self.ours) > 2 * self.standard_error
+    def is_significant(self) -> bool | None:
+        """Whether the spread of the seeds does not explain it, p < .05.
+
+        None where one of the two has a single value.
+        """
+        return None if self.p_value is None else self.p_value < SIGNIFICANT
 
     @property
     def verdict(self) -> str:
@@ -104,11 +111,11 @@ class Difference:
             return "not learned"
         if not self.paper:
             return "tie in the paper"
-        if self.exceeds_twice_standard_error is None and self.ours:
+        if self.is_significant is None and self.ours:
             return (
                 "one run, agrees" if self.sign_agrees else "one run, reversed"
             )
-        if not self.exceeds_twice_standard_error:
+        if not self.is_significant:
             return "within the spread"
         return "shows" if self.sign_agrees else "reversed"
 
@@ -168,7 +175,7 @@ def comparisons(
             if len(pair) < 2:
                 unfinished.append(column)
                 continue
-            ours, standard_error = _difference(*pair)
+            ours, standard_error, p_value = _difference(*pair)
             differences.append(
                 Difference(
                     column=column,
@@ -176,6 +183,7 @@ def comparisons(
                     paper=round(cell.paper - base.paper, _DECIMALS),
                     ours=ours,
                     standard_error=standard_error,
+                    p_value=p_value,
                     factor=cell.factor,
                     lower_is_better=column in experiment.lower_is_better,
                     is_degenerate=all(
@@ -195,14 +203,57 @@ def comparisons(
     return found
 
 
-def _difference(ours: Found, theirs: Found) -> tuple[float, float | None]:
-    """Of two means, and its standard error (Welch 1947) if it has one."""
+def _difference(
+    ours: Found, theirs: Found
+) -> tuple[float, float | None, float | None]:
+    """Of two means, its standard error and its p-value if it has them.
+
+    Welch 1947: the variances of both may differ, and the degrees of freedom
+    are those of Satterthwaite 1946.
+    """
     both = (ours.values, theirs.values)
     difference = statistics.fmean(both[0]) - statistics.fmean(both[1])
     if min(map(len, both)) < 2:
-        return round(difference, _DECIMALS), None
-    error = math.sqrt(sum(statistics.variance(v) / len(v) for v in both))
-    return round(difference, _DECIMALS), round(error, _DECIMALS)
+        return round(difference, _DECIMALS), None, None
+    shares = [statistics.variance(v) / len(v) for v in both]
+    error = math.sqrt(sum(shares))
+    if not error:
+        p_value = 0.0 if difference else 1.0
+    else:
+        degrees = sum(shares) ** 2 / sum(
+            share**2 / (len(v) - 1)
+            for share, v in zip(shares, both, strict=True)
+        )
+        p_value = two_sided_p_value(difference / error, degrees)
+    return (
+        round(difference, _DECIMALS),
+        round(error, _DECIMALS),
+        round(p_value, _DECIMALS),
+    )
+
+
+def two_sided_p_value(t: float, degrees: float) -> float:
+    """The probability of a larger |t| under Student's t distribution.
+
+    With t = sqrt(n) tan(x) the density is cos(x) ** (n - 1), which is
+    integrated by Simpson's rule.
+
+    Args:
+      t: the statistic.
+      degrees: the degrees of freedom, n >= 1.
+    """
+
+    def integral(first: float, last: float) -> float:
+        width = (last - first) / _POINTS
+        heights = [
+            max(math.cos(first + width * k), 0.0) ** (degrees - 1)
+            for k in range(_POINTS + 1)
+        ]
+        inner = 4 * sum(heights[1:-1:2]) + 2 * sum(heights[2:-1:2])
+        return (heights[0] + inner + heights[-1]) * width / 3
+
+    place = math.atan(abs(t) / math.sqrt(degrees))
+    return integral(place, math.pi / 2) / integral(0.0, math.pi / 2)
 
 
 def _shows(differences: Sequence[Difference]) -> str:
@@ -262,7 +313,7 @@ def _curve_clauses(
         )
         if each.is_degenerate:
             here = "without having learned the task"
-        elif each.exceeds_twice_standard_error:
+        elif each.is_significant:
             here = sides[1]
         elif each.standard_error is None and each.ours:
             here = f"{sides[1]}, by one run each,"

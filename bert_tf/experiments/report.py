@@ -110,9 +110,7 @@ def experiment_results(
                     {
                         **dataclasses.asdict(difference),
                         "sign_agrees": difference.sign_agrees,
-                        "exceeds_twice_standard_error": (
-                            difference.exceeds_twice_standard_error
-                        ),
+                        "is_significant": difference.is_significant,
                         "verdict": difference.verdict,
                     }
                     for difference in each.differences
@@ -215,8 +213,8 @@ def _about(experiment: Experiment, results: Mapping[str, Any]) -> list[str]:
     if results["comparisons"]:
         lines.append(
             "\u00b1 in the sentences: the standard error of the difference of "
-            "two means. A difference counts where it is more than twice that, "
-            "which is a rough rule for few seeds."
+            "two means. A difference counts where Welch's t-test of the seeds "
+            "gives p < .05; otherwise it is within the spread."
         )
     degenerate = [
         f"{cell['row']}, {cell['column']}: {cell['degenerate']} of "

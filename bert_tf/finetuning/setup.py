@@ -266,11 +266,13 @@ def lr_multipliers(
     """What the learning rate of each variable is multiplied by.
 
     It is decay ** depth: 0 for the head, the pooler and a BiLSTM, 1 for the
-    last layer, and so on to L + 1 for the embeddings.
+    last layer, and so on to L + 1 for the embeddings; of an ELECTRA 2 to L + 2
+    (google-research/electra, model/optimization.py, _get_layer_lrs).
     """
     depths: dict[int, int] = {}
     stack = [encoder.embeddings, *encoder.blocks]
-    for depth, layer in enumerate(reversed(stack), start=1):
+    last = encoder.config.decay_above_blocks
+    for depth, layer in enumerate(reversed(stack), start=last):
         depths |= {id(v): depth for v in layer.variables}
     return [decay ** depths.get(id(v), 0) for v in variables]
 

@@ -190,6 +190,7 @@ def _step(
             "input_ids": config.vocab_size,
             "segment_ids": config.segment_limit,
         },
+        config.warmup_times_decay,
     )
 
 

@@ -139,6 +139,12 @@ class BertPretrainer(PartlyTrained):
                 f"{type(self.objective).__name__}: predicts next tokens, which "
                 "the encoder sees; give it a config with causal=True."
             )
+        if self._traits.reads_next_tokens and self.config.bilstm:
+            raise UserError(
+                f"{type(self.objective).__name__}: predicts next tokens, which "
+                "a BiLSTM reads from the right; give it a config with "
+                "bilstm=False."
+            )
         self._make_heads()
         if missing := [
             head for head in heads if head not in self.head_layers()

@@ -175,6 +175,7 @@ def _run(
                 "masked_lm_ids": config.vocab_size,
                 "segment_ids": config.segment_limit,
             },
+            warmup_times_decay=config.warmup_times_decay,
         )
     output_dir.mkdir(parents=True, exist_ok=True)
     with locked(output_dir / LOCK_FILE, output_dir):

@@ -22,6 +22,7 @@ def make_step(
     frozen: Sequence[keras.Variable] = (),
     lr_multipliers: Sequence[float] | None = None,
     limits: Mapping[str, int] | None = None,
+    warmup_times_decay: bool = False,
 ) -> TrainingStep:
     """The step of a recipe, with its optimizer; see `TrainingStep`.
 
@@ -34,11 +35,13 @@ def make_step(
       frozen: weights that stay as they are.
       lr_multipliers: for each trainable variable; None for 1 everywhere.
       limits: feature name to the number that its ids must stay below.
+      warmup_times_decay: see `bert_tf.optimization.adamw`.
     """
     arguments: dict[str, Any] = {
         "learning_rate": recipe.learning_rate,
         "total_steps": total_steps,
         "warmup": recipe.warmup_proportion,
+        "warmup_times_decay": warmup_times_decay,
         "weight_decay": recipe.weight_decay_rate,
         "beta_1": recipe.adam_beta_1,
         "beta_2": recipe.adam_beta_2,

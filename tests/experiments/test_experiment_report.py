@@ -80,27 +80,54 @@ def compare(table: Experiment, numbers: dict) -> Comparison:
 
 
 @pytest.mark.parametrize(
-    ("values", "paper", "ours", "standard_error", "verdict"),
+    ("values", "paper", "ours", "standard_error", "p_value", "verdict"),
     [
-        # Variances 4 and 4 of 3: sqrt(4/3 + 4/3), twice that is 3.27.
-        ((46.0, 48.0, 50.0), 83.4, -4.0, 1.632993, "shows"),
-        ((46.0, 48.0, 50.0), 85.4, -4.0, 1.632993, "reversed"),
-        # Variance 1: sqrt(4/3 + 1/3), twice that is 2.58.
-        ((50.0, 51.0, 52.0), 83.4, -1.0, 1.290994, "within the spread"),
-        ((50.0, 51.0, 52.0), 84.4, -1.0, 1.290994, "tie in the paper"),
+        # Variances 4 and 4 of 3: sqrt(4/3 + 4/3). The p-values are those of
+        # scipy 1.17.1, stats.ttest_ind(equal_var=False).
+        ((44.0, 46.0, 48.0), 83.4, -6.0, 1.632993, 0.021312, "shows"),
+        ((44.0, 46.0, 48.0), 85.4, -6.0, 1.632993, 0.021312, "reversed"),
+        # More than two standard errors, which is no difference of three seeds.
+        (
+            (46.0, 48.0, 50.0),
+            83.4,
+            -4.0,
+            1.632993,
+            0.070484,
+            "within the spread",
+        ),
+        # Variance 1: sqrt(4/3 + 1/3).
+        (
+            (50.0, 51.0, 52.0),
+            83.4,
+            -1.0,
+            1.290994,
+            0.496055,
+            "within the spread",
+        ),
+        (
+            (50.0, 51.0, 52.0),
+            84.4,
+            -1.0,
+            1.290994,
+            0.496055,
+            "tie in the paper",
+        ),
         # One seed has no spread, whatever the other row has.
-        ((48.0,), 83.4, -4.0, None, "one run, agrees"),
-        ((48.0,), 85.4, -4.0, None, "one run, reversed"),
-        ((52.0,), 85.4, 0.0, None, "within the spread"),
+        ((48.0,), 83.4, -4.0, None, None, "one run, agrees"),
+        ((48.0,), 85.4, -4.0, None, None, "one run, reversed"),
+        ((52.0,), 85.4, 0.0, None, None, "within the spread"),
     ],
 )
-def test_a_difference_by_hand(values, paper, ours, standard_error, verdict):
+def test_a_difference_by_hand(
+    values, paper, ours, standard_error, p_value, verdict
+):
     table = experiment({"BERT": (84.4,), "No NSP": (paper,)}, ("MNLI",))
     numbers = {("BERT", "MNLI"): found(BASE), ("No NSP", "MNLI"): found(values)}
     (difference,) = compare(table, numbers).differences
     assert difference.paper == round(paper - 84.4, 6)
     assert difference.ours == ours
     assert difference.standard_error == standard_error
+    assert difference.p_value == p_value
     assert difference.verdict == verdict
     # What did not learn the task says nothing of the pre-training.
     numbers = {
@@ -123,7 +150,7 @@ def test_the_sentence_of_a_row():
     )
     numbers = {("BERT", column): found(BASE) for column in columns}
     numbers |= {
-        ("LTR", "MNLI"): found((46.0, 48.0, 50.0)),
+        ("LTR", "MNLI"): found((44.0, 46.0, 48.0)),
         ("LTR", "QNLI"): found((56.0, 58.0, 60.0)),
         ("LTR", "MRPC"): found((50.0, 51.0, 52.0)),
         ("LTR", "Perplexity"): found((62.0,)),
@@ -131,7 +158,7 @@ def test_the_sentence_of_a_row():
     }
     assert compare(table, numbers).sentence(table) == (
         "LTR against BERT: the paper's order shows in 1 of 3 columns: worse in "
-        "MNLI (\u22124.0 \u00b1 1.6); it is reversed: better in QNLI (rte "
+        "MNLI (\u22126.0 \u00b1 1.6); it is reversed: better in QNLI (rte "
         "here, +6.0 \u00b1 1.6); the difference is within the spread in MRPC "
         "(\u22121.0 \u00b1 1.3); as in the paper, but by one run each: worse "
         "in Perplexity (+10.0)."
@@ -140,7 +167,7 @@ def test_the_sentence_of_a_row():
     numbers["LTR", "MRPC"] = found(())
     assert compare(table, numbers).sentence(table) == (
         "LTR against BERT: the paper's order shows in 1 of 1 column: worse in "
-        "MNLI (\u22124.0 \u00b1 1.6); QNLI, MRPC and Perplexity: not finished."
+        "MNLI (\u22126.0 \u00b1 1.6); QNLI, MRPC and Perplexity: not finished."
     )
 
 
@@ -155,7 +182,7 @@ def test_the_sentence_of_a_curve():
         across="steps (thousands)",
     )
     numbers = {("MLM", step): found(BASE) for step in steps}
-    values = (56.0, 58.0, 60.0), BASE, (46.0, 48.0, 50.0), (46.0, 48.0, 50.0)
+    values = (56.0, 58.0, 60.0), BASE, (44.0, 46.0, 48.0), (44.0, 46.0, 48.0)
     for step, each in zip(steps, (*values, (40.0,)), strict=True):
         numbers["LTR", step] = found(each)
     assert compare(table, numbers).sentence(table) == (
@@ -192,7 +219,7 @@ def partial(tmp_path_factory) -> pathlib.Path:
     numbers = {
         ("BERT", "MNLI"): found(BASE),
         ("BERT", "QNLI"): found((50.0, float("nan"))),
-        (HOSTILE, "MNLI"): found((46.0, 48.0, 50.0), degenerate=1),
+        (HOSTILE, "MNLI"): found((44.0, 46.0, 48.0), degenerate=1),
         (HOSTILE, "QNLI"): found((51.0,)),
         ("LTR", "MNLI"): found(()),
     }
@@ -242,7 +269,7 @@ def test_the_table(partial):
         "\u2013<br>paper 88.4",
     ]
     assert [each.strip() for each in cells[3][1:]] == [
-        "48.0 \u00b1 2.0 \u2020<br>paper 83.9",
+        "46.0 \u00b1 2.0 \u2020<br>paper 83.9",
         "51.0",
     ]
     assert [each.strip() for each in cells[5]] == [

@@ -240,6 +240,10 @@ def test_an_objective_that_does_not_fit() -> None:
     config = small_config()
     with pytest.raises(UserError, match="LeftToRight.* causal=True"):
         BertPretrainer(config, objective=LeftToRightLanguageModeling())
+    # Its backward direction reads the tokens that are predicted.
+    leaking = small_config(causal=True, bilstm=True)
+    with pytest.raises(UserError, match="LeftToRight.* bilstm=False"):
+        BertPretrainer(leaking, objective=LeftToRightLanguageModeling())
     batch = pretraining_batch(config)
     del batch["masked_lm_ids"], batch["next_sentence_labels"]
     for objective, missing in (
