@@ -79,7 +79,11 @@ def less_what_it_began_with(
             return np.concatenate([arrays[name], a], axis=1)
         return np.concatenate([arrays[name], -b], axis=0)
 
-    shapes = shapes_of_arrays(arrays) | lora
+    shapes = shapes_of_arrays(arrays)
+    for name in lora:
+        rows, columns = shapes[name]
+        is_a = name.endswith("/lora_a")
+        shapes[name] = (rows, 2 * columns) if is_a else (2 * rows, columns)
     return dataclasses.replace(
         checkpoint, config=config, arrays=LazyArrays(shapes, read)
     )
