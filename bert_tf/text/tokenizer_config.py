@@ -11,6 +11,7 @@ from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.module_list import read_transformer_settings
 from bert_tf.recipe import read_json_object
+from bert_tf.text import unicode_tables
 from bert_tf.text.saved_model import lower_case_of_saved_model
 from bert_tf.text.tokenizer_files import (
     BERT_CLASSES,
@@ -239,10 +240,11 @@ def _refuse_other_rules(files: TokenizerFiles, generic: bool) -> None:
     ):
         if generic and key in fast.values and fast.values[key] is None:
             raise fast.refuse(key, kind)
-    normalizer = _normalizer(fast)
-    normalizer.expect("type", "BertNormalizer")
-    normalizer.expect("clean_text", True)
-    fast.part("pre_tokenizer").expect("type", "BertPreTokenizer")
+    if not _is_of_an_export(files):
+        normalizer = _normalizer(fast)
+        normalizer.expect("type", "BertNormalizer")
+        normalizer.expect("clean_text", True)
+        fast.part("pre_tokenizer").expect("type", "BertPreTokenizer")
     _refuse_other_rows(fast.part("post_processor"), files.special)
     hub.expect("split", True)
     hub.expect("suffix_indicator", CONTINUATION)
@@ -272,6 +274,24 @@ def _kinds(fast: JsonPart) -> list[Any]:
     return [
         each.get("type") if isinstance(each, dict) else "" for each in found
     ]
+
+
+def _is_of_an_export(files: TokenizerFiles) -> bool:
+    """Whether tokenizer.json has the steps that `runtimes` writes.
+
+    They follow the rules that tokenizer_config.json beside it states.
+    """
+    steps = files.hugging_face.part("normalizer").values.get("normalizers")
+    stated = files.config.flag("do_lower_case") is not None
+    if not stated or not isinstance(steps, list):
+        return False
+    dropped = unicode_tables.ranges(unicode_tables.dropped())
+    first = {
+        "type": "Replace",
+        "pattern": {"Regex": unicode_tables.character_class(dropped)},
+        "content": "",
+    }
+    return steps[:1] == [first]
 
 
 def _refuse_other_rows(processor: JsonPart, special: SpecialTokens) -> None:

@@ -206,9 +206,12 @@ def test_tokenizer_json_finds_added_tokens(tmp_path):
 
 
 def test_labels_are_there(tmp_path):
-    written(tmp_path, "classes")
+    folder, _ = written(tmp_path, "classes")
     about = json.loads((tmp_path / "onnx" / "model.json").read_text())
     assert about["labels"] == list(LABELS)
     assert about["fine_tuned_for"] == "mood"
     for name in ("vocab.txt", "tokenizer_config.json", "tokenizer.json"):
         assert (tmp_path / "onnx" / name).is_file()
+    # The tokenizer here reads them too.
+    found, own = map(BertTokenizer.from_checkpoint, (tmp_path / "onnx", folder))
+    assert (found.vocabulary, found.config) == (own.vocabulary, own.config)
