@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import os
 import pathlib
 from typing import Any
 
@@ -27,7 +28,7 @@ PROBLEM_TYPE_OF = {
 }
 
 
-def read_task_file(folder: str | pathlib.Path) -> dict[str, Any] | None:
+def read_task_file(folder: str | os.PathLike) -> dict[str, Any] | None:
     """The values of a folder's task.json; None where it has none.
 
     Raises:

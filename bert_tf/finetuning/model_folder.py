@@ -7,8 +7,10 @@ import pathlib
 from typing import Any
 
 from bert_tf.checkpoints import (
+    LABELLED_HEADS,
     Checkpoint,
     load_checkpoint,
+    place_labels,
     save_adapter,
     save_checkpoint,
 )
@@ -133,6 +135,7 @@ def load_model(
     task: Task,
     precision: str = "float32",
     unpadded: bool = True,
+    labels: tuple[str, ...] = (),
 ) -> tuple[TaskModel, BertTokenizer, Any]:
     """Reads the model, tokenizer and config that `save_model` wrote.
 
@@ -141,12 +144,17 @@ def load_model(
       task: what the model was fine-tuned for.
       precision: a Keras dtype policy.
       unpadded: see `Task.build`.
+      labels: the order that the outputs are placed in, where the model's labels
+        have the same names.
 
     Raises:
       UserError: the folder is not a model that was fine-tuned for the task.
     """
     config = read_config(folder, task)
     checkpoint = load_checkpoint(folder)
+    if task.head in LABELLED_HEADS and set(labels) == set(config.labels):
+        checkpoint = place_labels(checkpoint, task.head, labels) or checkpoint
+        config = dataclasses.replace(config, labels=labels)
     encoder = encoder_class(checkpoint.config)(
         checkpoint.config, dtype=precision
     )

@@ -80,11 +80,7 @@ class FinetuningRecipe(TeacherSettings, TrainingRecipe):
         "0 = the embeddings alone, -1 = nothing",
         at_least=-1,
     )
-    reset_head: bool = setting(
-        False,
-        "starts the head of the task from random weights, also where init_from "
-        "has one; otherwise its rows are placed by the names of the labels",
-    )
+    reset_head: bool = setting(False, "trains a new head, not init_from's")
     bilstm: bool = setting(
         False,
         "puts a new bidirectional LSTM on top of the encoder, below the head; "

@@ -199,7 +199,9 @@ def _load_finished(
         )
         models = [model]
         for other in filter(None, map(str.strip, recipe.ensemble.split(","))):
-            further = load_model(other, task, recipe.precision, unpadded)
+            further = load_model(
+                other, task, recipe.precision, unpadded, config.labels
+            )
             models.append(further[0])
             if (further[1].vocabulary, further[1].config) != (
                 tokenizer.vocabulary,

@@ -222,7 +222,11 @@ def open_teacher(
         splits text otherwise than the student.
     """
     model, tokenizer, config = load_model(
-        recipe.teacher, data.task, recipe.precision, unpadded
+        recipe.teacher,
+        data.task,
+        recipe.precision,
+        unpadded,
+        data.config.labels,
     )
     for what, theirs, own in (
         (
