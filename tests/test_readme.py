@@ -17,6 +17,7 @@ from tests.documents import blocks
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+HUB_MODELS = (ROOT / "docs" / "hub_models.md").read_text(encoding="utf-8")
 RELATIVES = (ROOT / "docs" / "relatives.md").read_text(encoding="utf-8")
 POSITIVE = ["a good film.", "good and fine.", "what a fine film"]
 NEGATIVE = ["a bad film.", "bad and dull.", "what a dull film"]
@@ -28,7 +29,8 @@ def help_of(module: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("page", "commands_at_least"), [(README, 8), (RELATIVES, 7)]
+    ("page", "commands_at_least"),
+    [(README, 8), (RELATIVES, 7), (HUB_MODELS, 4)],
 )
 def test_every_command_and_flag_exists(page, commands_at_least):
     printed = re.findall(r"python -m (tools\.\w+)((?:[^\n]*\\\n)*[^\n]*)", page)

@@ -95,20 +95,21 @@ def subject_of_masks(
     )
     ids: list[int] = []
     owner = [-1] * len(packing.begin)
-    for number, (begin, count) in enumerate(
-        zip(found.tokens.begin.numpy(), found.tokens.count.numpy(), strict=True)
-    ):
+    tokens = np.asarray(found.tokens.ids)
+    begins = np.asarray(found.tokens.begin)
+    counts = np.asarray(found.tokens.count)
+    for number, (begin, count) in enumerate(zip(begins, counts, strict=True)):
         if number:
             ids.append(vocabulary.mask_id)
             owner.append(-1)
-        ids += found.tokens.ids.numpy()[begin : begin + count].tolist()
+        ids += tokens[begin : begin + count].tolist()
         owner += found.owner[begin : begin + count].tolist()
     owner += [-1] * len(packing.end)
     packed = TokenIds(
         tf.constant(ids), tf.constant([0]), tf.constant([len(ids)])
     )
     inputs = pack_rows(packed, None, packing, tf.constant(len(owner)))
-    position = len(packing.begin) + int(found.tokens.count[0])
+    position = len(packing.begin) + int(counts[0])
     inputs[MASKED_LM_POSITIONS.name] = tf.constant([[position]])
     number, known = vocabulary.ids[token], len(vocabulary)
 

@@ -1,5 +1,6 @@
 """Fine-tuned models of transformers answer as its pipelines do."""
 
+import functools
 import json
 import math
 
@@ -35,15 +36,24 @@ NAMES = ("text", "text_b", "question", "context", "choices")
 
 
 @pytest.fixture(scope="module")
-def tokenizer():
-    return BertTokenizer(TOKENS)
+def tokenizers():
+    @functools.cache
+    def tokenizer(split_special_tokens):
+        return BertTokenizer(TOKENS, split_special_tokens=split_special_tokens)
+
+    return tokenizer
 
 
 @pytest.fixture(autouse=True)
-def one_tokenizer(tokenizer, monkeypatch):
-    """The folders' tokenizers are the same; it is traced once."""
-    same = staticmethod(lambda folder: tokenizer)
-    monkeypatch.setattr(BertTokenizer, "from_checkpoint", same)
+def one_tokenizer(tokenizers, monkeypatch):
+    """The folders' tokenizers are the same; each is traced once."""
+
+    def from_checkpoint(folder, split_special_tokens=True):
+        return tokenizers(split_special_tokens)
+
+    monkeypatch.setattr(
+        BertTokenizer, "from_checkpoint", staticmethod(from_checkpoint)
+    )
 
 
 def loaded(folder, **options):
