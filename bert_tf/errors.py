@@ -2,6 +2,7 @@
 
 import difflib
 import errno
+import numbers
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,6 +46,30 @@ def writing_failed(error: Exception, path: str | os.PathLike) -> OSError:
         reason = os.strerror(errno.ENOSPC)
         return OSError(errno.ENOSPC, reason, os.fspath(path))
     return OSError(errno.EIO, " ".join(str(error).split()), os.fspath(path))
+
+
+def whole_number(
+    name: str, value: object, least: int, most: int | None = None
+) -> int:
+    """A whole number that a program gives, also one of NumPy's.
+
+    Args:
+      name: of the argument, for the error.
+      value: what was given.
+      least: the smallest that is taken.
+      most: the largest; None for no limit.
+
+    Raises:
+      UserError: it is something else, or out of these limits.
+    """
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        number = int(value)
+        if least <= number and (most is None or number <= most):
+            return number
+    takes = f"of at least {least}"
+    if most is not None:
+        takes = f"from {least} to {most}"
+    raise UserError(f"`{name}`={excerpt(value)}: give a whole number {takes}.")
 
 
 def excerpt(value: object) -> str:

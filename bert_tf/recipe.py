@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import numbers
 import pathlib
 import typing
 from collections.abc import Mapping, Sequence
@@ -109,19 +110,24 @@ def _parse(source: str, name: str, kind: type, text: str) -> Any:
 
 
 def check_kind(name: str, kind: type, value: Any, source: str) -> Any:
-    """Returns a value of a field's type; a whole number will do for a float.
+    """Returns a value of a field's type, of one that NumPy has for it too.
+
+    A whole number will do for a float.
 
     Raises:
       UserError: the value is of another type.
     """
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    is_number = not isinstance(value, bool)
+    if kind is int and is_number and isinstance(value, numbers.Integral):
+        return int(value)
+    if kind is float and is_number and isinstance(value, numbers.Real):
         try:
             return float(value)
         except OverflowError:
             raise UserError(
                 f"{source}: {name} is too large a number."
             ) from None
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+    if not isinstance(value, kind) or kind is int:
         raise UserError(
             f"{source}: {name} is {value!r}; it takes a value of type "
             f"{kind.__name__}."

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self, cast
 
 import keras
@@ -33,7 +33,7 @@ from bert_tf.models import bert_classifier, restore
 from bert_tf.optimization import AdamW, LinearWarmupDecay, warmup_steps
 from bert_tf.progress import log
 from bert_tf.text.packing_graph import SentencePacker
-from bert_tf.text.text_batches import TextBatches, split_rows
+from bert_tf.text.text_batches import TextBatches, num_batches, split_rows
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.vocabulary import SpecialTokens, Vocabulary
@@ -75,7 +75,8 @@ class TextClassifier(keras.Model):
     What `fit`, `evaluate` and `predict` take:
       x: texts, or pairs of texts, in a list or another sequence; or a
         tf.data.Dataset of batches (texts, labels) or (texts, labels, weights),
-        texts being string [B] or, of pairs, a tuple of two.
+        texts being string [B] or, of pairs, a tuple of two; or a generator or
+        keras.utils.PyDataset of such batches, whose texts are lists.
       y: names of labels, or their numbers; one-hot rows for a loss that takes
         such.
       the rest: as of any Keras model; `class_weight` may have names for keys.
@@ -229,7 +230,8 @@ class TextClassifier(keras.Model):
                 validation_data
             )
             size = validation_batch_size
-            if not isinstance(texts, tf.data.Dataset):
+            batches = tf.data.Dataset | keras.utils.PyDataset | Iterator
+            if not isinstance(texts, batches):
                 size = size or batch_size
             validation_data = self._data.make(
                 "validation_data", texts, labels, weights, size
@@ -242,7 +244,12 @@ class TextClassifier(keras.Model):
         optimizer = getattr(self, "optimizer", None)
         optimizer = getattr(optimizer, "inner_optimizer", optimizer)
         if optimizer is None or optimizer.name == _OF_FIT:
-            steps = steps_per_epoch or int(data.cardinality())
+            steps = steps_per_epoch or num_batches(data)
+            if steps is None:
+                raise UserError(
+                    "`steps_per_epoch` is missing: `x` does not tell how many "
+                    "batches an epoch has, which the learning rate depends on."
+                )
             self._compile_for_classes(
                 self._optimizer(steps * max(epochs - initial_epoch, 1))
             )
@@ -256,8 +263,9 @@ class TextClassifier(keras.Model):
             verbose=verbose,
             callbacks=callbacks,
             validation_data=validation_data,
-            # Shuffled already; of a data set Keras would warn.
-            shuffle=False,
+            # Shuffled already, but for batches that Keras asks for by number;
+            # of a data set it would warn.
+            shuffle=shuffle and isinstance(data, keras.utils.PyDataset),
             class_weight=class_weight,
             initial_epoch=initial_epoch,
             steps_per_epoch=steps_per_epoch,

@@ -1,6 +1,5 @@
 """`bert_tf.finetune`: the run of the command, from data in memory."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -22,6 +21,7 @@ from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.text_classification.kinds import UserFileTask
 from bert_tf.finetuning.token_classification.conll_files import read_conll
 from tests.finetuning.sentence_runs import model_folder, texts
+from tests.frames import Frame
 from tests.run_folders import assert_same_run, stop_at
 from tests.user_errors import error_of
 
@@ -36,20 +36,6 @@ TRAIN, DEV = (
     ([e.text_a for e in rows], [e.label for e in rows])
     for rows in (texts(44, 1), texts(13, 2))
 )
-
-
-@dataclasses.dataclass
-class Frame:
-    """What is asked of a DataFrame; pandas is not installed here."""
-
-    data: dict
-
-    @property
-    def columns(self):
-        return np.array([*self.data])
-
-    def __getitem__(self, column):
-        return np.array(self.data[column], object)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """`TextClassifier`: stock Keras on texts, the same as by hand."""
 
+import itertools
 import json
 
 import keras
@@ -10,6 +11,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.text.text_batches import TextBatches
 from tests.finetuning.sentence_runs import model_folder, texts
+from tests.frames import Frame
 from tests.user_errors import error_of
 
 LABELS = ["negative", "positive"]
@@ -262,9 +264,16 @@ def test_a_model_folder_answers_the_same(folder, tmp_path, capfd):
 
 
 BAD = [
-    ({"x": "a film"}, "`x`: is one string, 'a film'; give a list of them."),
+    ({"x": "a film"}, "`x` is one string, 'a film'; give a list of them."),
     ({"x": []}, "`x`: is empty; give at least one text."),
-    ({"x": 3}, "`x`: is 3; give a list of strings"),
+    ({"x": 3}, "`x` is 3; give a list of strings"),
+    ({"x": {"text": ["a"]}}, "`x` is a mapping with the keys 'text'; give the"),
+    ({"x": {"a", "b"}}, "`x` is {"),
+    (
+        {"x": Frame({"text": ["a", "b"], "label": [0, 1]})},
+        "`x` is a table with the columns text, label; give one column of it, "
+        "table['text'].",
+    ),
     ({"x": ["a", None]}, "`x`[1] is None; give a string or a pair of strings."),
     ({"x": ["a", float("nan")]}, "`x`[1] is nan; give a string"),
     ({"x": ["a", b"b"]}, "`x`[1] is b'b'; give a string"),
@@ -305,6 +314,56 @@ BAD = [
 def test_what_is_no_text_or_label_is_one_line(model, given, line):
     values = {"x": ["a film", "the plot"], "y": ["negative", "positive"]}
     assert error_of(model.fit, **values | given).startswith(line)
+
+
+def test_tables_and_batches_of_a_program_train_as_lists_do(folder):
+    """A table of one column, a column, a generator and a PyDataset."""
+    weights = np.linspace(0.5, 1.5, len(TEXTS), dtype=np.float32)
+    every = [slice(i, i + 8) for i in range(0, len(TEXTS), 8)]
+
+    class Batches(keras.utils.PyDataset):
+        ended = 0
+
+        def __len__(self):
+            return len(every)
+
+        def __getitem__(self, index):
+            part = every[index]
+            return TEXTS[part], NAMES[part], weights[part]
+
+        def on_epoch_end(self):
+            self.ended += 1
+
+    batches, model = Batches(), classifier(folder, max_seq_length=np.int64(20))
+    by_list = model._data.make("x", TEXTS, NAMES, weights, np.int64(8))
+    generator = model._data.make("x", (batches[i] for i in range(len(every))))
+    packed = model._data.make("x", batches)
+    for other in (generator, map(packed.__getitem__, range(len(every)))):
+        for found, expected in zip(other, by_list, strict=True):
+            keras.tree.map_structure(
+                np.testing.assert_array_equal, found, expected
+            )
+    line = error_of(model.fit, iter([batches[0]]))
+    assert line.startswith("`steps_per_epoch` is missing")
+    model.fit(batches, epochs=np.int64(2), verbose=0)
+    schedule = model.optimizer.get_config()["learning_rate"]["config"]
+    assert (schedule["total_steps"], batches.ended > 1) == (12, True)
+    more = itertools.cycle([batches[0]])
+    model.fit(more, steps_per_epoch=1, epochs=2, verbose=0)
+    logits = model.predict(TEXTS[:16], verbose=0)
+    given = [TEXTS[:8], TEXTS[8:16]]
+    table = Frame({"text": TEXTS[:16]})
+    for x, steps in ((iter(TEXTS[:16]), None), (table, None), (iter(given), 2)):
+        found = model.predict(x, steps=steps, verbose=0)
+        np.testing.assert_allclose(found, logits, atol=1e-5)
+    for x in (batches, iter([batches[0]])):
+        assert "leave out `y`" in error_of(model.fit, x, batch_size=8)
+    line = error_of(list, model._data.make("x", iter([(["a"], ["bad"])])))
+    assert line.startswith("`y`[0] is 'bad'")
+    line = error_of(list, model._data.make("x", iter([(5, ["bad"])])))
+    assert line.startswith("`x` is 5; give a list of strings")
+    line = error_of(model.fit, batches, validation_split=0.5)
+    assert "beside batches give `validation_data`" in line
 
 
 def test_data_sets_that_do_not_fit_are_refused(folder, model):

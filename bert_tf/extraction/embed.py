@@ -17,7 +17,7 @@ from bert_tf.extraction.settings import (
     check_pooling,
 )
 from bert_tf.progress import log
-from bert_tf.text.given_texts import Text
+from bert_tf.text.given_texts import Text, members
 from bert_tf.text.tokenizer import BertTokenizer
 
 Pair = tuple[BertEncoder, BertTokenizer]
@@ -86,12 +86,8 @@ class Embedder:
 
     def stream(self, texts: Iterable[Text]) -> Iterator[np.ndarray]:
         """The same, some thousands of texts at a time, float32 [R, D]."""
-        if isinstance(texts, str | bytes):
-            raise UserError(
-                f"texts: is one string, {texts[:40]!r}; give a list of them."
-            )
         num_texts = num_truncated = 0
-        for chunk in self.extractor.chunks(texts):
+        for chunk in self.extractor.chunks(members(texts, "`texts`")):
             num_texts += len(chunk.rows)
             num_truncated += chunk.num_truncated
             vectors = chunk.vectors[:, 0]

@@ -1,6 +1,7 @@
 """What of a model to compute: layers, pooling, lengths."""
 
 import dataclasses
+import numbers
 from collections.abc import Sequence
 
 from bert_tf.checkpoints.sentence_modules import (
@@ -10,7 +11,7 @@ from bert_tf.checkpoints.sentence_modules import (
     SentenceModules,
 )
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, whole_number
 
 TOKENS, AUTO, POOLED = "none", "auto", "pooled"
 POOLINGS = (TOKENS, AUTO, MEAN, CLS, MAX, POOLED)
@@ -51,9 +52,13 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_pooling(self.pooling, POOLINGS)
-        _check_size("batch_size", self.batch_size, 1)
+        sizes = {"batch_size": 1}
         if self.max_seq_length != 0:
-            _check_size("max_seq_length", self.max_seq_length, 3)
+            sizes["max_seq_length"] = 3
+        for name, least in sizes.items():
+            size = whole_number(name, getattr(self, name), least)
+            # The settings are frozen for others.
+            object.__setattr__(self, name, size)
         if not self.layers:
             raise UserError("layers: name at least one, for example -1.")
 
@@ -100,12 +105,13 @@ class Settings:
         count = config.num_hidden_layers
         found: list[int] = []
         for layer in self.layers:
-            if not isinstance(layer, int) or not -count <= layer <= count:
+            is_whole = isinstance(layer, numbers.Integral)
+            if not is_whole or not -count <= layer <= count:
                 raise UserError(
                     f"layers={layer!r}: the model has layers 1 to {count}, "
                     f"also called -{count} to -1, and 0, the embeddings."
                 )
-            number = layer + count + 1 if layer < 0 else layer
+            number = int(layer) + (count + 1 if layer < 0 else 0)
             if number in found:
                 raise UserError(
                     f"layers={layer}: layer {number} is named twice."
@@ -141,12 +147,4 @@ def check_pooling(pooling: str, allowed: Sequence[str]) -> None:
     if pooling not in allowed:
         raise UserError(
             f"pooling={pooling}: unknown; it takes one of {', '.join(allowed)}."
-        )
-
-
-def _check_size(name: str, value: int, minimum: int) -> None:
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if not is_whole or value < minimum:
-        raise UserError(
-            f"{name}={value!r}: give a whole number of at least {minimum}."
         )

@@ -5,10 +5,11 @@ No NumPy here: a command that shows its help needs none.
 
 import dataclasses
 import math
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.errors import UserError, did_you_mean, excerpt
+from bert_tf.errors import UserError, did_you_mean, excerpt, whole_number
 
 # What a sequence classifier may be used for: the kind of its answers and the
 # number of texts of a row, as task.json has them.
@@ -97,15 +98,12 @@ class UsageOptions:
                 )
             object.__setattr__(self, "labels", tuple(labels))
         length = self.max_seq_length
-        if length is not None and (
-            not isinstance(length, int) or isinstance(length, bool)
-        ):
-            raise UserError(
-                f"`max_seq_length`={excerpt(length)}: give a whole number."
-            )
+        if length is not None:
+            length = whole_number("max_seq_length", length, 1)
+            object.__setattr__(self, "max_seq_length", length)
         threshold = self.threshold
         if threshold is not None and (
-            not isinstance(threshold, int | float)
+            not isinstance(threshold, numbers.Real)
             or isinstance(threshold, bool)
             or not math.isfinite(threshold)
         ):

@@ -1,12 +1,11 @@
 """The arguments of a loaded model as columns of cells, each checked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from bert_tf.errors import UserError, excerpt
 from bert_tf.inference.rows import CHOICES, Question
+from bert_tf.text.given_texts import members
 
 
 def length_of(cell: str | tuple[str, ...]) -> int:
@@ -70,13 +69,8 @@ def _check_text(cell: Any, place: str) -> str:
 
 
 def _listed(value: Any, place: str) -> list:
-    """The members of a list, of any kind that has an order."""
-    # A table iterates over its columns' names.
-    no_list = str | bytes | Mapping | set | frozenset
-    is_table = hasattr(value, "iterrows")
-    if isinstance(value, no_list) or is_table or not np.iterable(value):
-        raise UserError(f"{place} is {excerpt(value)}; give strings.")
-    found = list(value)
+    """The members of a list, at least one."""
+    found = list(members(value, place))
     if not found:
         raise UserError(f"{place} is an empty list; give at least one text.")
     return found

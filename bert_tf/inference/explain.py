@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, whole_number
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.inference.explained import (
     TOKENS_AT_ONCE,
@@ -68,10 +68,7 @@ def check_settings(served: TextModel, method: str, steps: int | None) -> None:
             f"`steps`={steps}: occlusion has none; leave it out, or take "
             f"`method`={INTEGRATED_GRADIENTS}."
         )
-    if not isinstance(steps, int) or not 1 <= steps <= _STEPS[-1]:
-        raise UserError(
-            f"`steps`={steps}: give a whole number from 1 to {_STEPS[-1]}."
-        )
+    whole_number("steps", steps, 1, _STEPS[-1])
 
 
 def explain(

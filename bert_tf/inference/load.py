@@ -14,7 +14,7 @@ import tensorflow as tf
 from bert_tf.checkpoints import POOLER, load_checkpoint
 from bert_tf.checkpoints.sentence_modules import SentenceModules
 from bert_tf.encoders import BertEncoder
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, whole_number
 from bert_tf.extraction.extractor import Extractor
 from bert_tf.extraction.settings import POOLED, Settings
 from bert_tf.finetuning.usage_options import UsageOptions, pair_task
@@ -470,10 +470,7 @@ def load(
         has a wrong value, does not apply to the model or contradicts its
         task.json.
     """
-    if not isinstance(batch_size, int) or batch_size < 1:
-        raise UserError(
-            f"`batch_size`={batch_size!r}: give a whole number of at least 1."
-        )
+    batch_size = whole_number("batch_size", batch_size, 1)
     if precision not in PRECISIONS:
         raise UserError(
             f"`precision`={precision}: unknown; it takes one of "

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_tf.errors import UserError, excerpt
+from bert_tf.errors import UserError, excerpt, whole_number
+from bert_tf.text.given_texts import members
 
 if TYPE_CHECKING:
     from bert_tf.extraction.embed import Model
@@ -43,10 +44,7 @@ def search(
       UserError: something is no matrix of finite numbers, or empty, the
         widths differ, or top_k is no whole number of at least 1.
     """
-    if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1:
-        raise UserError(
-            f"`top_k`={top_k!r}: give a whole number of at least 1."
-        )
+    top_k = whole_number("top_k", top_k, 1)
     asked = _vectors("queries", queries, model)
     kept = _vectors("corpus", corpus, model)
     if asked.shape[1] != kept.shape[1]:
@@ -90,24 +88,19 @@ def _nearest(
 
 def _vectors(name: str, given: Any, model: "Model | None") -> np.ndarray:
     """Vectors, float32 [N, H], given or made of texts."""
-    if isinstance(given, str):
-        raise UserError(
-            f"`{name}` is one string, {excerpt(given)}; give a list of them."
-        )
-    first = next(iter(given), None) if np.iterable(given) else None
-    if isinstance(first, str):
-        if model is None:
-            raise UserError(
-                f"`{name}` is {excerpt(given)}, texts; give `model`, which "
-                "makes vectors of them."
-            )
-        from bert_tf.extraction.embed import embed
+    found = _matrix(given)
+    if not found.size and np.iterable(given):
+        rows = list(members(given, f"`{name}`"))
+        if rows and isinstance(rows[0], str):
+            if model is None:
+                raise UserError(
+                    f"`{name}` is {excerpt(rows)}, texts; give `model`, which "
+                    "makes vectors of them."
+                )
+            from bert_tf.extraction.embed import embed
 
-        given = embed(model, given)
-    try:
-        found: np.ndarray = np.asarray(given, np.float32)
-    except (TypeError, ValueError):
-        found = np.zeros(0)
+            rows = list(embed(model, rows))
+        given, found = rows, _matrix(rows)
     if found.ndim != 2 or not found.size:
         raise UserError(
             f"`{name}` is {excerpt(given)}; give a matrix of numbers, a row "
@@ -117,6 +110,19 @@ def _vectors(name: str, given: Any, model: "Model | None") -> np.ndarray:
         row = int(np.argmin(np.isfinite(found).all(1)))
         raise UserError(f"`{name}`[{row}] holds NaN or infinite numbers.")
     return found
+
+
+def _matrix(given: Any) -> np.ndarray:
+    """Numbers as an array; an empty one of one axis where they are none."""
+    none: np.ndarray = np.zeros(0)
+    try:
+        found = np.asarray(given)
+        # NumPy would make a number of the text "1".
+        first = next(iter(found.ravel()), 0)
+        is_text = found.dtype.kind in "US" or isinstance(first, str)
+        return none if is_text else found.astype(np.float32)
+    except (TypeError, ValueError):
+        return none
 
 
 def _of_length_one(vectors: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from bert_tf.checkpoints import (
     load_checkpoint,
 )
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, whole_number
 from bert_tf.models import restore
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.text.packing import TokenIds, Tokenizer, pack_rows, tokenize_texts
@@ -89,11 +89,7 @@ class MaskFiller:
           UserError: no mask, a text too long, or top_k out of range.
         """
         vocabulary = self.tokenizer.vocabulary
-        if not 1 <= top_k <= len(vocabulary):
-            raise UserError(
-                f"top_k={top_k}: give 1 to {len(vocabulary)}, the size of the "
-                "vocabulary."
-            )
+        top_k = whole_number("top_k", top_k, 1, len(vocabulary))
         inputs = self._encode(text)
         is_mask = inputs["input_ids"][0] == vocabulary.mask_id
         positions = np.flatnonzero(is_mask)[None].astype(np.int32)

@@ -1,9 +1,9 @@
 """Texts that a program hands in: strings, or pairs of strings."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, TypeAlias
 
-from bert_tf.errors import UserError, excerpt
+from bert_tf.errors import UserError, excerpt, first_few
 
 Text: TypeAlias = str | tuple[str, str]
 # The one or two strings of a text.
@@ -38,6 +38,44 @@ def text_parts(text: Any, place: str) -> Parts:
     return tuple(parts)
 
 
+def members(value: Any, place: str) -> Iterable[Any]:
+    """The members of what a program hands in as a list, in their order.
+
+    Args:
+      value: a list or another sequence, an iterator, a column (Series) or a
+        table (DataFrame) of one column, of pandas, polars or another library.
+      place: what to call it in an error, such as `texts`.
+
+    Raises:
+      UserError: it is a string, has no order, or is a table of more columns.
+    """
+    columns = getattr(value, "columns", None)
+    if columns is not None and not isinstance(value, Mapping):
+        # A table iterates over the names of its columns.
+        names = list(columns)
+        if len(names) == 1:
+            return list(value[names[0]])
+        shown = [*map(str, names), "name"]
+        raise UserError(
+            f"{place} is a table with the columns "
+            f"{first_few(shown[:-1]) or '(none)'}; "
+            f"give one column of it, table[{shown[0]!r}]."
+        )
+    if isinstance(value, Mapping):
+        keys = [*map(repr, value)]
+        raise UserError(
+            f"{place} is a mapping with the keys {first_few(keys) or '(none)'};"
+            " give the list that it has for one of them."
+        )
+    if isinstance(value, str | bytes):
+        raise UserError(
+            f"{place} is one string, {excerpt(value)}; give a list of them."
+        )
+    if isinstance(value, Set) or not isinstance(value, Iterable):
+        raise UserError(f"{place} is {excerpt(value)}; give a list of strings.")
+    return value
+
+
 def text_columns(texts: Iterable[Text], name: str) -> list[list[str]]:
     """The first texts of N rows and, where they are pairs, the second ones.
 
@@ -51,16 +89,8 @@ def text_columns(texts: Iterable[Text], name: str) -> list[list[str]]:
     Raises:
       UserError: there are none, one is no text, or some are pairs.
     """
-    if isinstance(texts, str | bytes):
-        raise UserError(
-            f"{name}: is one string, {excerpt(texts)}; give a list of them."
-        )
-    if not isinstance(texts, Iterable):
-        raise UserError(
-            f"{name}: is {excerpt(texts)}; give a list of strings, or of pairs "
-            "of them."
-        )
-    rows = [text_parts(text, f"{name}[{i}]") for i, text in enumerate(texts)]
+    given = enumerate(members(texts, name))
+    rows = [text_parts(text, f"{name}[{i}]") for i, text in given]
     if not rows:
         raise UserError(f"{name}: is empty; give at least one text.")
     for number, row in enumerate(rows):

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, whole_number
 from bert_tf.features import INPUT_IDS, INPUT_MASK, SEGMENT_IDS
 from bert_tf.text import packing
 from bert_tf.text.packing import LENGTH_WORTH, TokenIds, Tokenizer, Windows
@@ -210,13 +210,9 @@ class SentencePacker(tf.Module):
         """
         super().__init__()
         least = tokenizer.packing.num_special(1) + 1
-        if not isinstance(seq_length, int) or seq_length < least:
-            raise UserError(
-                f"seq_length={seq_length!r}: give a whole number of at least "
-                f"{least}, for special tokens and one other."
-            )
         self.tokenizer = tokenizer
-        self.seq_length = seq_length
+        # Special tokens and one other.
+        self.seq_length = whole_number("seq_length", seq_length, least)
 
     def __repr__(self) -> str:
         return (

@@ -1,7 +1,9 @@
 """Texts and labels as a program has them, as batches for a Keras model."""
 
+import dataclasses
+import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -40,18 +42,31 @@ class TextBatches:
         batch_size: int | None = None,
         shuffle: bool = False,
         labelled: bool = True,
-    ) -> tf.data.Dataset:
+    ) -> Any:
         """The batches that the model computes, of texts as the user has them.
 
         Args:
           name: the argument that the texts are from, for errors.
-          x: texts, or a data set; see the class.
+          x: texts, or batches of them: a data set, a generator or a
+            PyDataset.
           y: their labels, if they are in no data set.
           sample_weight: how much each counts, likewise.
           batch_size: B; None for 32.
           shuffle: whether to draw a new order in each epoch.
           labelled: whether labels are needed.
         """
+        x = _batches_or_texts(x) if y is None else x
+        if isinstance(x, _Batches | keras.utils.PyDataset):
+            if not (y is None and sample_weight is None and not batch_size):
+                raise _holds_labels(name)
+
+            def packed(batch: Any) -> tuple[Any, ...]:
+                return self._batch(name, batch, labelled)
+
+            if isinstance(x, _Batches):
+                # Keras takes no other iterators.
+                return (packed(batch) for batch in x.batches)
+            return _PackedBatches(x, packed)
         if not isinstance(x, tf.data.Dataset):
             rows = self._rows(name, x, y, sample_weight)
             data = tf.data.Dataset.from_tensor_slices(rows)
@@ -61,11 +76,7 @@ class TextBatches:
         elif y is None and sample_weight is None and not batch_size:
             data = x
         else:
-            raise UserError(
-                f"`{name}`: is a tf.data.Dataset, whose batches hold the "
-                "labels and weights; leave out `y`, `sample_weight` and "
-                "`batch_size`."
-            )
+            raise _holds_labels(name)
         found = data.element_spec
         if labelled and not (isinstance(found, tuple) and len(found) > 1):
             raise UserError(
@@ -107,6 +118,20 @@ class TextBatches:
                     f"{values.size} labels or weights; give each text one."
                 )
         return rows
+
+    def _batch(self, name: str, batch: Any, labelled: bool) -> tuple[Any, ...]:
+        """A batch of a generator or a PyDataset as the model takes it."""
+        parts = batch if isinstance(batch, tuple) else (batch,)
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(parts)
+        if labelled and y is None:
+            raise UserError(
+                f"`{name}`: gives {excerpt(batch)}; give batches (texts, "
+                "labels), or with weights behind them."
+            )
+        if isinstance(x, Mapping):
+            return parts
+        columns, *rest = self._rows(name, x, y, sample_weight)
+        return (self.pack(*columns), *rest)
 
     def columns(self, texts: Any, name: str) -> list[list[str]]:
         """The first texts of rows and, of pairs, the second ones."""
@@ -167,14 +192,83 @@ class TextBatches:
             return tf.argmax(tf.cast(matches, tf.int32), -1, tf.int32)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Batches:
+    """Batches that come one after the other, as from a generator."""
+
+    batches: Iterator[Any]
+
+
+def _batches_or_texts(x: Any) -> Any:
+    """`_Batches` of an iterator that gives such; other things as they are."""
+    if not isinstance(x, Iterator):
+        return x
+    first = list(itertools.islice(x, 1))
+    every = itertools.chain(first, x)
+    # A text is a string or a pair of strings.
+    is_text = not first or isinstance(first[0], str)
+    if not is_text and isinstance(first[0], tuple | list) and len(first[0]):
+        is_text = isinstance(first[0], tuple) and isinstance(first[0][0], str)
+    return every if is_text else _Batches(every)
+
+
+class _PackedBatches(keras.utils.PyDataset):
+    """A PyDataset whose batches of texts are packed where they are made."""
+
+    def __init__(
+        self,
+        batches: keras.utils.PyDataset,
+        packed: Callable[[Any], tuple[Any, ...]],
+    ):
+        super().__init__(
+            workers=batches.workers,
+            use_multiprocessing=batches.use_multiprocessing,
+            max_queue_size=batches.max_queue_size,
+        )
+        self._batches = batches
+        self._packed = packed
+
+    @property
+    def num_batches(self) -> int | None:
+        """How many there are; None for no end."""
+        return self._batches.num_batches
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        return self._packed(self._batches[index])
+
+    def on_epoch_begin(self) -> None:
+        """Keras' notice of an epoch."""
+        self._batches.on_epoch_begin()
+
+    def on_epoch_end(self) -> None:
+        """Keras' notice of the end of an epoch."""
+        self._batches.on_epoch_end()
+
+
+def num_batches(data: Any) -> int | None:
+    """How many batches `TextBatches.make` has made; None if that is unknown."""
+    if isinstance(data, tf.data.Dataset):
+        count = int(data.cardinality())
+        return count if count >= 0 else None
+    return getattr(data, "num_batches", None)
+
+
+def _holds_labels(name: str) -> UserError:
+    return UserError(
+        f"`{name}`: gives batches, which hold the labels and weights; leave "
+        "out `y`, `sample_weight` and `batch_size`."
+    )
+
+
 def split_rows(
     rows: tuple[Any, ...], share: float
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The first texts, labels and weights, and the last ones for validation."""
-    if isinstance(rows[0], tf.data.Dataset):
+    batches = tf.data.Dataset | keras.utils.PyDataset | Iterator
+    if isinstance(rows[0], batches):
         raise UserError(
-            f"`validation_split`={share}: is for texts in memory; beside a "
-            "tf.data.Dataset give `validation_data`."
+            f"`validation_split`={share}: is for texts in memory; beside "
+            "batches give `validation_data`."
         )
     lists = [None if part is None else list(part) for part in rows]
     count = len(lists[0] or ())

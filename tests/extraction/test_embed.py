@@ -69,7 +69,7 @@ def test_texts_that_are_truncated_are_counted(capsys):
 @pytest.mark.parametrize(
     ("model", "arguments", "message"),
     [
-        (MODEL, {"texts": b"the cat"}, "texts: is one string, b'the cat'"),
+        (MODEL, {"texts": b"the cat"}, "`texts` is one string, b'the cat'"),
         (
             MODEL,
             {"pooling": "none"},

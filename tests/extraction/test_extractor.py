@@ -202,10 +202,16 @@ def test_a_model_without_a_pooler_is_loaded_in_silence(tmp_path, capfd):
         ({"layers": (1.0,)}, "layers=1.0: the model has layers"),
         ({"pooling": "sum"}, "pooling=sum: unknown; it takes one of none, aut"),
         ({"pooling": "pooled", "layers": (2,)}, "layers=2: the pooler takes"),
-        ({"max_seq_length": 2}, "max_seq_length=2: .* whole number of at leas"),
-        ({"max_seq_length": -1}, "max_seq_length=-1: give a whole number"),
+        (
+            {"max_seq_length": 2},
+            "`max_seq_length`=2: .* whole number of at",
+        ),
+        ({"max_seq_length": -1}, "`max_seq_length`=-1: give a whole number"),
         ({"max_seq_length": POSITIONS + 1}, "=25: the model takes 24"),
-        ({"batch_size": 0}, "batch_size=0: give a whole number of at least 1"),
+        (
+            {"batch_size": 0},
+            "`batch_size`=0: give a whole number of at least 1",
+        ),
     ],
 )
 def test_bad_settings(settings, message):

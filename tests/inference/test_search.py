@@ -10,6 +10,7 @@ from bert_tf.extraction.embed import embed
 from bert_tf.inference import search as module
 from bert_tf.inference.search import search
 from tests.extraction.extraction_models import save_model, some_texts
+from tests.frames import Frame
 from tests.user_errors import error_of
 
 
@@ -74,7 +75,12 @@ def test_texts_with_a_model(tmp_path):
         ((vectors(2), [[1.0], [2.0, 3.0]]), "`corpus` is [[1.0], [2.0, 3.0]]"),
         ((vectors(2), 5), "`corpus` is 5; give a matrix of numbers"),
         ((["a"], vectors(2)), "`queries` is ['a'], texts; give `model`"),
-        (("a", vectors(2)), "`queries` is 'a', texts; give `model`"),
+        (("a", vectors(2)), "`queries` is one string, 'a'; give a list"),
+        ((vectors(2), {"a": [1]}), "`corpus` is a mapping with the keys 'a'"),
+        (
+            (Frame({"a": ["x"], "b": ["y"]}), vectors(2)),
+            "`queries` is a table with the columns a, b; give one column",
+        ),
         ((vectors(2), vectors(3) + [[0], [np.nan], [0]]), "`corpus`[1] holds"),
         ((vectors(2), vectors(3), 0), "`top_k`=0: give a whole number"),
         ((vectors(2), vectors(3), 1.5), "`top_k`=1.5: give a whole number"),

@@ -64,8 +64,8 @@ def test_a_mask_touching_a_word_is_still_a_mask(filler):
     [
         ("no gap", 5, "'no gap': holds no \\[MASK\\]"),
         ("[MASK]" + " a" * 9, 5, "12 tokens .* takes 8"),
-        ("[MASK]", 0, "top_k=0: give 1 to 9"),
-        ("[MASK]", 10, "top_k=10: give 1 to 9"),
+        ("[MASK]", 0, "`top_k`=0: give a whole number from 1 to 9"),
+        ("[MASK]", 10, "`top_k`=10: give a whole number from 1 to 9"),
     ],
 )
 def test_bad_input(filler, text, top_k, message):
