@@ -4,9 +4,10 @@ python -m tools.convert_checkpoint --input=uncased_L-12_H-768_A-12 \\
     --to=hugging_face --output_dir=out/bert
 
 The input is a folder of ours, of google-research/bert or electra (TF1), of
-TensorFlow Model Garden, of Hugging Face or of KerasHub, or
-hf://organisation/name, or keras_hub://preset. Of an ELECTRA in TF1 the
-discriminator is converted, and with --generator its generator.
+TensorFlow Model Garden or Hub, of Hugging Face (of its PyTorch, TensorFlow and
+Flax classes) or of KerasHub, or hf://organisation/name, or keras_hub://preset.
+Of an ELECTRA in TF1 the discriminator is converted, and with --generator its
+generator.
 """
 
 import contextlib

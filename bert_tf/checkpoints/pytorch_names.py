@@ -21,7 +21,7 @@ from bert_tf.checkpoints.layout import names_of
 from bert_tf.checkpoints.parts import HEADS_ON_POOLER, POOLER, Names
 from bert_tf.checkpoints.tensorflow_reader import TRAINING_STATE
 from bert_tf.config import ARCHITECTURES, BertConfig
-from bert_tf.errors import UserError, excerpt, first_few
+from bert_tf.errors import UserError, excerpt
 from bert_tf.lazy_arrays import LazyArrays
 
 _ENDS = {
@@ -133,7 +133,7 @@ def as_pytorch(
         raise UserError(
             f"{source}: holds no weights of transformers' "
             f"TF{names.hugging_face.body} or of a class with a head on it, but "
-            f"{first_few([excerpt(name) for name in found])}."
+            f"{excerpt(next(iter(found)))} and others."
         )
     renamed = found.renamed(origin)
     shapes = {

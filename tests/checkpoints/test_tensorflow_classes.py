@@ -215,7 +215,7 @@ def no_flax(folder):
             "TFBertForPreTraining",
             foreign,
             "holds no weights of transformers' TFBertModel or of a class with a"
-            " head on it, but 'dense/dense/kernel:0'",
+            " head on it, but 'dense/dense/kernel:0' and others.",
         ),
         (
             "TFBertForPreTraining",
