@@ -17,6 +17,7 @@ from bert_tf.checkpoints.parts import (
     TASK_HEADS,
 )
 from bert_tf.errors import UserError, did_you_mean, excerpt
+from bert_tf.extraction.sentence_vectors import ACTIVATIONS
 from bert_tf.serving.choice import ChoiceModel
 from bert_tf.serving.requests import valid_text
 from bert_tf.serving.rows import Tensors
@@ -239,7 +240,8 @@ def _of_sentences(
             )
 
         def measure(logits: tf.Tensor) -> tf.Tensor:
-            return tf.reduce_mean(logits, 1)[:, 0]
+            scores = tf.reduce_mean(logits, 1)[:, 0]
+            return ACTIVATIONS[served.activation](scores)
 
         return _subject(served, first, second, rows, SCORE, SCORE, measure)
     probabilities = answer["probabilities"]

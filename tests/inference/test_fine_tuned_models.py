@@ -157,6 +157,23 @@ def test_an_answer_is_explained(tmp_path):
     assert "".join(word.text for word in found.words) == "Thefilmwasgood."
 
 
+def test_the_score_of_a_cross_encoder_is_explained(tmp_path):
+    name = "ElectraForSequenceClassification"
+    row = ANSWERS[name][-1]
+    folder = write_folder(tmp_path, name)
+    path = folder / "config.json"
+    activation = {"activation_fn": "torch.nn.modules.activation.Sigmoid"}
+    values = json.loads(path.read_text()) | {
+        "sentence_transformers": activation
+    }
+    path.write_text(json.dumps(values))
+    model = loaded(folder)
+    found = model.explain(row["text"], row["text_b"], method="occlusion")
+    score = 1 / (1 + math.exp(-row["scores"]["LABEL_0"]))
+    assert found.score == pytest.approx(score, abs=1e-5)
+    assert model(row["text"], row["text_b"])["score"] == near(score)
+
+
 @pytest.mark.parametrize(
     "name", ["DistilBertForMaskedLM", "ElectraForMaskedLM"]
 )
