@@ -2,10 +2,12 @@
 
 import base64
 import dataclasses
+import html
 import json
 import os
 import pathlib
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,8 @@ from bert_tf.files import write_text
 
 _PAGE = pathlib.Path(__file__).parent / "explanation.html"
 _LISTED, _BAR = 30, 20
+# Of a notebook's frame, in pixels; a longer text is scrolled.
+_FRAME_HEIGHT = 420
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +62,8 @@ class ReadRow:
 class Explanation:
     """Why a model answers as it does; see `LoadedModel.explain`.
 
-    Printed it is a table; `to_dict` has all for JSON, `html` is a page.
+    Printed it is a table, and in a notebook the text in colours; `to_dict` has
+    all for JSON, `html` is a page.
 
     Attributes:
       texts: what was asked, by argument.
@@ -129,17 +134,34 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values for JSON; attention to 4 decimals."""
-        return self._values(lambda a: a.round(4).astype(np.float64).tolist())
+        return self._values(
+            lambda a: a.round(4).astype(np.float64).tolist(), self.rows
+        )
 
     def html(self) -> str:
         """A page that needs nothing else."""
+        return self._page(self.rows)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the page without attention, in a frame."""
+        page = html.escape(self._page(()), quote=True)
+        return (
+            f'<iframe srcdoc="{page}" sandbox="allow-scripts" width="100%" '
+            f'height="{_FRAME_HEIGHT}" style="border: 0"></iframe>'
+        )
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _page(self, rows: Sequence[ReadRow]) -> str:
+        """The page, with the attention of some rows."""
 
         def packed(attention: np.ndarray) -> str:
             levels = np.rint(255 * attention).astype(np.uint8)
             return base64.b64encode(zlib.compress(levels, 9)).decode()
 
-        values = {**self._values(packed), "how": self.method_line()}
-        for row, own in zip(values["rows"], self.rows, strict=True):
+        values = {**self._values(packed, rows), "how": self.method_line()}
+        for row, own in zip(values["rows"], rows, strict=True):
             row["layers"], row["heads"] = own.attention.shape[:2]
         # Nothing in it can end the script that it stands in.
         data = json.dumps(values).replace("<", "\\u003c")
@@ -169,8 +191,10 @@ class Explanation:
                 "a file in a folder of yours."
             ) from None
 
-    def _values(self, attention: Any) -> dict[str, Any]:
-        """All of it, with what a function makes of each row's attention."""
+    def _values(
+        self, attention: Any, rows: Sequence[ReadRow]
+    ) -> dict[str, Any]:
+        """All of it, with what a function makes of the attention of rows."""
         values = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
@@ -178,7 +202,7 @@ class Explanation:
         values["words"] = [dataclasses.asdict(word) for word in self.words]
         values["rows"] = [
             {"tokens": list(r.tokens), "attention": attention(r.attention)}
-            for r in self.rows
+            for r in rows
         ]
         return values
 

@@ -40,7 +40,9 @@ class _Malformed(logging.Filter):
         if not isinstance(error, HttpProcessingError):
             return True
         if record.levelno >= logging.WARNING:
-            client = record.args[0] if record.args else "a client"
+            client = "a client"
+            if isinstance(record.args, tuple) and record.args:
+                client = str(record.args[0])
             reason = excerpt(" ".join(error.message.split()))
             log(f"{client}: sent what is no HTTP request: {reason}")
         return False

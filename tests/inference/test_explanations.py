@@ -1,6 +1,7 @@
 """What explanations promise, on small models of every kind."""
 
 import functools
+import html
 import json
 import math
 import re
@@ -312,6 +313,16 @@ def test_the_page_is_no_markup_of_the_users(tmp_path):
     assert "<img" not in page
     assert page.count("</script>") == 2
     assert not re.search(r"https?://|src=\"|@import", page)
+    # In a notebook the same page, without its arrays, in a frame of its own.
+    frame = found._repr_html_()
+    assert (frame.count("<"), frame.count(">")) == (2, 2)
+    shown = re.match(r'<iframe srcdoc="([^"]*)" sandbox="allow-scripts"', frame)
+    notebook = html.unescape(shown[1])
+    assert '"rows": []' in notebook
+    without = re.compile('"rows": .*?, "how"')
+    assert without.sub("", notebook) == without.sub("", page)
+    assert repr(found) == str(found)
+    (tmp_path / "notebook.html").write_text(notebook, encoding="utf-8")
     if CHROMIUM is None:
         pytest.skip("no Chromium here (Debian: apt install chromium)")
     browser = Browser(tmp_path / "profile")
@@ -325,6 +336,12 @@ def test_the_page_is_no_markup_of_the_users(tmp_path):
         assert browser.value(marks) == [word.text for word in found.words]
         assert browser.value("document.querySelector('img')") is None
         assert EVIL.split()[0] not in browser.value("document.title")
+        browser.open((tmp_path / "notebook.html").as_uri())
+        browser.until("document.querySelector('mark') !== null")
+        assert browser.value(marks) == [word.text for word in found.words]
+        assert browser.value("document.getElementById('map').offsetWidth") == 0
+        browser.open((tmp_path / "x.html").as_uri())
+        browser.until("document.querySelector('#looks').textContent !== ''")
         tokens = found.rows[0].tokens
         layer, head, place = 1, 2, 3
         browser.value(
