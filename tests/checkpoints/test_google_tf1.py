@@ -128,6 +128,15 @@ def test_reads_what_a_run_left(tmp_path, capsys):
     assert_same(checkpoint.arrays, {k: v + 30 for k, v in values.items()})
 
 
+def test_reads_names_within_a_scope(tmp_path, capsys):
+    values = arrays("pooler")
+    scoped = {f"tower_0/{name}": value for name, value in values.items()}
+    folder = save_v1(tmp_path / "scoped", scoped | {"crf": np.ones(3, "f")})
+    found = load_checkpoint(folder, ignore="^crf$")
+    assert_same(found.arrays, values)
+    assert "begin with 'tower_0/', which is left out" in capsys.readouterr().err
+
+
 def test_reads_partitioned_variables_and_shards(tmp_path):
     values = arrays("pooler")
     words = "bert/embeddings/word_embeddings"
