@@ -109,6 +109,42 @@ def test_answers_are_the_best_tags_in_iob2(tmp_path, split):
     assert found.tags == ["B-PER", "I-PER", "B-LOC", "B-LOC"]
 
 
+@pytest.mark.parametrize(
+    ("text", "answers"),
+    [
+        ("a PER\nb PER\nc LOC\n\nd O\n", "PER PER LOC LOC"),
+        ("a B-PER\nb I-PER\nc B-LOC\n\nd O\n", "B-PER I-PER B-LOC B-LOC"),
+        ("a B-PER\nb E-PER\nc S-LOC\n\nd O\n", "B-PER E-PER S-LOC S-LOC"),
+        # A file without tags has no form to follow.
+        ("a\nb\nc\n\nd\n", "PER PER LOC LOC"),
+    ],
+)
+def test_labels_without_prefixes(tmp_path, text, answers):
+    """A model of such labels answers in the form of any file."""
+    train = words_of(tmp_path, "a PER\nb PER\nc LOC\n\nd O\n", "train.txt")
+    config = TASK.configure(TagRecipe(max_seq_length=24), train)
+    assert config.labels == ("O", "LOC", "PER")
+    (tmp_path / "words.txt").write_text(text)
+    has_tags = " " in text
+    words = read_conll(str(tmp_path / "words.txt"), tagged=has_tags)
+    logits = np.eye(3, dtype="float32")[[2, 2, 1, 1]] * 9
+    found = TASK.decode(
+        {"logits": logits}, Split(words, None), tokenizer(), config
+    )
+    assert found.tags == answers.split()
+    if has_tags:
+        score = TASK.score(words, found, config)
+        assert score.values["accuracy"] == 3 / 4
+        assert score.values["f1"] == 4 / 5
+        # Of three words next to nothing, of one that misses by 9.
+        assert score.loss == pytest.approx(9 / 4, abs=1e-3)
+        labels = TASK.encode(words, tokenizer(), config, labelled=True).tags
+        assert labels.tolist() == [2, 2, 1, 0]
+        # All words are PER: one entity of three words, in the file's form.
+        expected = 1 / 4 if "E-" in text else 2 / 4
+        assert TASK.baseline(train, words)["accuracy"] == expected
+
+
 def test_the_logits_of_tokens_are_the_same_without_padding():
     config = small_config()
     encoder = fill(BertEncoder(config))
