@@ -13,11 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, excerpt
 from bert_tf.foreign_files import demand_regular
 from bert_tf.lazy_arrays import LazyArrays
 
 _ARRAY = 1
+_NUMPY_TYPES = (
+    *("float16", "float32", "float64", "bool", "int8", "int16", "int32"),
+    *("int64", "uint8", "uint16", "uint32", "uint64"),
+)
 _DEEPEST = 32
 # Bytes of the length that stands behind a first byte, by that byte.
 _STRINGS = {0xD9: 1, 0xDA: 2, 0xDB: 4, 0xC4: 1, 0xC5: 2, 0xC6: 4}
@@ -109,10 +113,9 @@ def _dtype(name: Any) -> np.dtype:
         import ml_dtypes
 
         return np.dtype(ml_dtypes.bfloat16)
-    try:
-        return np.dtype(name)
-    except TypeError:
-        raise _Unread(f"an array is of type {name!r}") from None
+    if name not in _NUMPY_TYPES:
+        raise _Unread(f"an array is of type {excerpt(name)}")
+    return np.dtype(name)
 
 
 def open_flax(path: pathlib.Path) -> LazyArrays:

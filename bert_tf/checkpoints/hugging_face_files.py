@@ -33,7 +33,7 @@ from bert_tf.checkpoints.tensorflow_reader import (
 )
 from bert_tf.config import ARCHITECTURES
 from bert_tf.errors import UserError, first_few
-from bert_tf.foreign_files import demand_regular
+from bert_tf.foreign_files import demand_regular, read_bytes
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.recipe import read_json_object
 
@@ -151,7 +151,7 @@ def keras_weights(folder: pathlib.Path) -> list[pathlib.Path]:
       .h5 files, or the .index files of checkpoints where there are none.
     """
     config = folder / CONFIG_FILE
-    if not config.is_file() or b'"model_type"' not in config.read_bytes():
+    if not config.is_file() or b'"model_type"' not in read_bytes(config):
         return []
     files = [
         path

@@ -200,6 +200,11 @@ def torn_flax(folder):
     path.write_bytes(path.read_bytes()[:-7])
 
 
+def flax_objects(folder):
+    path = folder / "flax_model.msgpack"
+    path.write_bytes(path.read_bytes().replace(b"\xa7float32", b"\xa7object_"))
+
+
 def no_flax(folder):
     (folder / "flax_model.msgpack").write_bytes(b"version https://git-lfs")
 
@@ -227,6 +232,7 @@ def no_flax(folder):
         ("sharded", no_shard, "names the file tf_model-00002-of-00002.h5, whi"),
         ("sharded", other_shards, "lists .*_more, not in tf_model-0000"),
         ("../FlaxBertModel", torn_flax, "damaged weights file .it is trunc"),
+        ("../FlaxBertModel", flax_objects, "an array is of type 'object_'"),
         ("../FlaxBertModel", no_flax, "damaged weights file .it is no array"),
     ],
 )
