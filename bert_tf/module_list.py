@@ -21,6 +21,8 @@ TRANSFORMER_FILES = (
     "sentence_distilbert_config.json",
 )
 _PACKAGE = "sentence_transformers."
+# What file systems take for a name.
+_LONGEST_PATH = 255
 
 
 class Module(NamedTuple):
@@ -71,7 +73,9 @@ def read_module_list(folder: pathlib.Path) -> tuple[Module, ...] | None:
                 f"takes a class of {_PACKAGE.rstrip('.')}, for code in a "
                 "model folder is not executed."
             )
-        inner = _inner_folder(folder, entry.get("path"), f"{path}: {number}")
+        inner = _inner_folder(
+            folder, entry.get("path"), f"{path}: module {number}"
+        )
         modules.append(Module(kind.rpartition(".")[2], inner))
     return tuple(modules)
 
@@ -128,10 +132,16 @@ def _inner_folder(
     if not isinstance(given, str) or "\0" in given:
         raise refusal
     windows = pathlib.PureWindowsPath(given)
-    if windows.anchor or ".." in windows.parts:
+    is_too_long = len(given) > _LONGEST_PATH
+    if windows.anchor or ".." in windows.parts or is_too_long:
         raise refusal
     found = folder / given
-    # A link may lead out of the folder all the same.
-    if not found.resolve().is_relative_to(folder.resolve()):
+    try:
+        # A link may lead out of the folder all the same.
+        is_inside = found.resolve().is_relative_to(folder.resolve())
+    # What is no name of a file, and links that lead in a circle.
+    except (OSError, ValueError, RuntimeError):
+        is_inside = False
+    if not is_inside:
         raise refusal
     return found

@@ -12,8 +12,10 @@ from bert_tf.checkpoints.sentence_files import read_sentence_modules
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError
 from bert_tf.extraction.embed import Embedder
+from bert_tf.extraction.extract import extract_features
 from bert_tf.extraction.extractor import Extractor, folder_tokenizer
 from bert_tf.extraction.sentence_vectors import SentenceVectors
+from bert_tf.extraction.settings import Settings
 from bert_tf.models import restore
 from bert_tf.text.tokenizer import BertTokenizer
 from tests.extraction.sentence_folders import (
@@ -80,6 +82,19 @@ def test_explicit_settings_read_the_transformer_alone(tmp_path):
             Embedder(Opened(folder), prompt_name="query", **settings)
 
 
+def test_files_of_features_have_them(tmp_path):
+    folder = write_folder("default_prompt", tmp_path / "model")
+    lines, written = tmp_path / "lines.txt", tmp_path / "vectors.npz"
+    lines.write_text("".join(f"{t}\n" for t in TEXTS), encoding="utf-8")
+    settings = Settings(pooling="auto", prompt_name="passage")
+    line = extract_features(folder, [lines], written, settings)
+    assert "a vector a text (Pooling (mean)), layers -1, 16 wide" in line
+    with np.load(written) as arrays:
+        found = arrays["vectors"][:, 0]
+    expected = vectors_of("default_prompt")["passage"]
+    np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
+
+
 def test_half_precision_sums_in_float32(tmp_path):
     folder = write_folder("weightedmean", tmp_path / "model")
     checkpoint = load_checkpoint(folder)
@@ -113,6 +128,8 @@ def with_module(kind, path="1_Pooling"):
         (with_module("Pooling", "../other"), "the path '../other'; it takes"),
         (with_module("Pooling", "/etc"), "the path '/etc'; it takes"),
         (with_module("Pooling", "link"), "the path 'link'; it takes"),
+        (with_module("Pooling", "circle"), "the path 'circle'; it takes"),
+        (with_module("Pooling", "a" * 5000), "the path 'aaaaaa"),
         (with_module("Pooling", "gone"), "gone/config.json: no such file"),
         ({"modules.json": []}, "modules.json: names no module"),
         ({"modules.json": {}}, "modules.json: holds dict, not a list"),
@@ -179,6 +196,7 @@ def with_module(kind, path="1_Pooling"):
 def test_what_cannot_be_read_is_refused_in_one_line(changes, words, tmp_path):
     folder = write_folder("dense", tmp_path / "model")
     (folder / "link").symlink_to(tmp_path)
+    (folder / "circle").symlink_to("circle")
     for path, values in changes.items():
         (folder / path).write_text(json.dumps(values), encoding="utf-8")
     with pytest.raises(UserError, match=words) as caught:
