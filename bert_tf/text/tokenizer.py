@@ -170,11 +170,9 @@ class BertTokenizer(tf.Module):
         # TF Text would find a token with a blank in it across two words.
         pieces = [
             token.translate(letters)
-            if in_words and token not in added
+            if vocab.in_words[number] and token not in added
             else f"[{unknown}{number}]"
-            for number, (token, in_words) in enumerate(
-                zip(vocab.tokens, vocab.in_words.tolist(), strict=True)
-            )
+            for number, token in enumerate(vocab.tokens)
         ]
         for token, piece in zip(vocab.tokens, pieces, strict=True):
             if len(piece.removeprefix(CONTINUATION).encode()) > MAX_PIECE_BYTES:
