@@ -159,6 +159,41 @@ def test_tagged_words_are_read_again(tmp_path):
 
 
 NAN = float("nan")
+
+
+class NAType:
+    """pandas.NA, of which nothing may be asked."""
+
+    def __eq__(self, other):
+        raise TypeError("boolean value of NA is ambiguous")
+
+    __hash__ = None
+
+
+def test_what_is_missing_follows_the_settings_for_rows(start, tmp_path, capsys):
+    """Every fault of a table in memory is told at once, as of a file."""
+    missing = [None, NAN, np.float32("nan"), NAType(), ""]
+    table = Frame(
+        {
+            "text": [*TRAIN[0], *missing, "a text"],
+            "label": [*TRAIN[1], *TRAIN[1][: len(missing)], NAN],
+        }
+    )
+    rows = len(TRAIN[0])
+    line = error_of(finetuned, start, tmp_path / "a", table)
+    numbers = ", ".join(str(rows + n) for n in range(1, 6))
+    assert f"an empty text: {numbers}; no label: {rows + 6}." in line
+    assert f"6 of {rows + 6} rows cannot be used" in line
+    capsys.readouterr()
+    settings = {**SETTINGS, "empty_text": "drop", "bad_rows": "skip"}
+    run = finetuned(start, tmp_path / "b", table, settings=settings)
+    told = capsys.readouterr().err
+    assert f"5 of {rows + 6} rows have an empty text and are dropped" in told
+    assert "and are skipped (bad_rows=skip)" in told
+    results = json.loads((run.folder / "results.json").read_text())
+    assert results["examples"]["train"] == rows
+
+
 TABLE, TAGS, CHOICES = UserTableRecipe, UserTagRecipe, UserChoiceRecipe
 BAD = [
     (
@@ -182,8 +217,6 @@ BAD = [
     ({"a": "x"}, CHOICES, "`train`: 'a' is 'x'; give a list of the cells"),
     (np.eye(2), TABLE, "`train` is array([[1., 0.],        [0., 1.]]); for"),
     (([], []), TABLE, "`train`: texts: is empty"),
-    ((["a", None], [0, 1]), TABLE, "`train`: texts[1] is None; give a string"),
-    ((["a", NAN], [0, 1]), TABLE, "`train`: texts[1] is nan; give a string"),
     (([b"a"], [0]), TABLE, "`train`: texts[0] is b'a'; give a string"),
     (([1], [0]), TABLE, "`train`: texts[0] is 1; give a string"),
     (
@@ -191,8 +224,7 @@ BAD = [
         TABLE,
         "`train`: has 2 of text, 1 of label; give as many",
     ),
-    ((["a"], [None]), TABLE, "`train`: labels[0] is None; give a name"),
-    ((["a"], [NAN]), TABLE, "`train`: labels[0] is nan; give a name"),
+    ((["a"], [["x", NAN]]), TABLE, "`train`: labels[0] is ['x', nan]; give a"),
     ((["a"], [0.5]), TABLE, "`train`: labels[0] is 0.5; give a name"),
     ((["a"], [b"x"]), TABLE, "`train`: labels[0] is b'x'; give a name"),
     ((["a"], ["\ud800"]), TABLE, "`train`: labels[0] is '\\ud800', with half"),
@@ -208,7 +240,7 @@ BAD = [
         CHOICES,
         "`train`: has 1 of a, 0 of b; give as many",
     ),
-    ({"a": [NAN]}, CHOICES, "`train`: a[0] is nan; give a text, a number"),
+    ({"a": [b"x"]}, CHOICES, "`train`: a[0] is b'x'; give a text, a number"),
     (([["a"]], []), TAGS, "`train`: has 1 sentences and 0 lists of tags"),
     (([["a"]], [["O", "O"]]), TAGS, "`train`: sentences[0] has 1 words and 2"),
     (

@@ -15,7 +15,7 @@ from bert_tf.finetuning.recipe import (
     UserTableRecipe,
     UserTagRecipe,
 )
-from bert_tf.text.given_texts import text_columns, text_parts
+from bert_tf.text.given_texts import members, text_columns, text_parts
 
 Table = Mapping[str, Collection[Any]]
 
@@ -112,7 +112,8 @@ def _labelled(
         parts = [_column(data, each, "text_columns", name) for each in names]
         texts = [*zip(*parts, strict=True)] if len(parts) > 1 else parts[0]
         labels = _column(data, label_column, "label_column", name)
-    columns = text_columns(texts, f"{name}: texts")
+    place = f"{name}: texts"
+    columns = text_columns(map(_filled, members(texts, place)), place)
     names = names or ["text", "text_b"][: len(columns)]
     if len(names) != len(columns):
         raise UserError(
@@ -129,11 +130,32 @@ def _labelled(
     return DataFile("jsonl", _json_lines(rows, name), found)
 
 
+def _is_missing(cell: Any) -> bool:
+    """Whether a cell is what programs have for none: None, NaN, NA or NaT."""
+    # The last two are pandas'.
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(cell, float | np.floating) and math.isnan(cell)
+
+
+def _filled(text: Any) -> Any:
+    """A text as a file has it, where what is missing is empty.
+
+    So the setting `empty_text` says what becomes of it, and every one is told.
+    """
+    if isinstance(text, tuple | list):
+        return tuple("" if _is_missing(part) else part for part in text)
+    return "" if _is_missing(text) else text
+
+
 def _label(label: Any, place: str, allowed: type[int] | type[float]) -> Any:
-    """A label as JSON has it."""
+    """A label as JSON has it; one that is missing is null."""
+    if _is_missing(label):
+        return None
     if isinstance(label, np.generic | np.ndarray):
         label = label.tolist()
-    if isinstance(label, list | tuple):
+    is_list = isinstance(label, list | tuple)
+    if is_list and not any(map(_is_missing, label)):
         return [_label(each, place, allowed) for each in label]
     if isinstance(label, str):
         text_parts(label, place)
@@ -178,7 +200,9 @@ def _json_lines(table: Table, name: str) -> str:
 
 
 def _cell(cell: Any, place: str) -> Any:
-    """What JSON has for a cell of a table."""
+    """What JSON has for a cell of a table; null for one that is missing."""
+    if _is_missing(cell):
+        return None
     if isinstance(cell, np.generic | np.ndarray):
         cell = cell.tolist()
     if isinstance(cell, list | tuple):
@@ -191,7 +215,7 @@ def _cell(cell: Any, place: str) -> Any:
     if isinstance(cell, str):
         text_parts(cell, place)
         return cell
-    if cell is None or (isinstance(cell, int | float) and math.isfinite(cell)):
+    if isinstance(cell, int | float) and math.isfinite(cell):
         return cell
     raise UserError(
         f"{place} is {excerpt(cell)}; give a text, a number, a list or "
