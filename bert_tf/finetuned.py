@@ -95,7 +95,9 @@ def finetune(
         (sentences, tags), lists of words and of tags. For all but tagging a
         DataFrame or a mapping of columns. For questions a list of them too, or
         {"data": ...}, as a JSON file has them. For each the path of a file; for
-        a task with files of its own the folder of them.
+        a task with files of its own the folder of them. A text or label that is
+        missing (None, NaN) is empty in that file: see the settings `empty_text`
+        and `bad_rows`.
       dev: what to evaluate on, likewise; without it, a tenth of `train` is
         split off, or what the setting dev_share says.
       task: sentence, choice, questions or tagging, or a task: that of a task

@@ -169,6 +169,8 @@ def _export_file() -> None:
                 "fine-tuning, so there is no dev split to measure on; "
                 "fine-tune with tools.run_finetuning first."
             )
+        # The flag --task says what a folder's head answers, no training.
+        command_line.name_arguments({"task": "--set task"})
         name = task_named(_SET.value, str(recipe_file))
         task = load_task(name)
         recipe = recipe_of(task, name, _SET.value, str(recipe_file))
