@@ -62,12 +62,12 @@ def with_task(
     if heads and isinstance(names, list) and names:
         if known is not None and list(known) != names:
             theirs = [
-                f"{name} {first_few(list(map(excerpt, each)))}"
+                f"{name} names {first_few(list(map(excerpt, each)))}"
                 for name, each in ((labels_file, known), (TASK_FILE, names))
             ]
             raise UserError(
-                f"{folder}: the labels are {' and in '.join(theirs)}, and the "
-                "head has one order; restore the file that was changed."
+                f"{folder}: {', and '.join(theirs)}, but the outputs of the "
+                "head have one order; restore the file that was changed."
             )
         if all(isinstance(name, str) for name in names):
             checkpoint = dataclasses.replace(checkpoint, labels=tuple(names))

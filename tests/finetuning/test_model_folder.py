@@ -92,10 +92,14 @@ def test_it_is_a_model_folder(saved):
         (
             "labels.json",
             ["neutral", "négatif", "positive"],
-            "the labels are labels.json 'neutral', 'négatif', 'positive' and "
-            "in task.json 'négatif', 'neutral', 'positive', and the head has",
+            "labels.json names 'neutral', 'négatif', 'positive', and task.json "
+            "names 'négatif', 'neutral', 'positive', but the outputs of the",
         ),
-        ("task.json", {"labels": ["a", "b"]}, "and in task.json 'a', 'b', and"),
+        (
+            "task.json",
+            {"labels": ["a", "b"]},
+            "and task.json names 'a', 'b', but",
+        ),
         ("task.json", {"label_kind": "regression"}, ""),
     ],
 )
