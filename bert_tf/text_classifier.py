@@ -244,12 +244,7 @@ class TextClassifier(keras.Model):
         optimizer = getattr(self, "optimizer", None)
         optimizer = getattr(optimizer, "inner_optimizer", optimizer)
         if optimizer is None or optimizer.name == _OF_FIT:
-            steps = steps_per_epoch or num_batches(data)
-            if steps is None:
-                raise UserError(
-                    "`steps_per_epoch` is missing: `x` does not tell how many "
-                    "batches an epoch has, which the learning rate depends on."
-                )
+            steps = steps_per_epoch or num_batches(data) or -1
             self._compile_for_classes(
                 self._optimizer(steps * max(epochs - initial_epoch, 1))
             )
