@@ -228,7 +228,7 @@ def restore_weights(
         if names and (head in fresh or head not in checkpoint.heads)
     )
     masked_lm = bool(heads[MASKED_LM]) and MASKED_LM not in drawn
-    # One that starts fresh is put on a model that has none.
+    # A head that is initialized goes onto a model that has none.
     read = masked_lm, BILSTM not in drawn, LORA not in drawn
     ours = _computation(config, *read)
     for key, theirs in _computation(checkpoint.config, *read).items():
@@ -251,5 +251,5 @@ def restore_weights(
         missing.remove(POOLER)
     if missing:
         lacking = " and no ".join(missing)
-        log(f"{checkpoint.source}: has no {lacking}; starts fresh.")
+        log(f"{checkpoint.source}: has no {lacking}; initialized randomly.")
     return drawn

@@ -173,7 +173,9 @@ def test_folders(tmp_path, capfd) -> None:
     )
     before = again.to_arrays()[KERNEL]
     assert restore(again, tmp_path / "plain") == ("bilstm",)
-    assert capfd.readouterr().err.endswith("has no bilstm; starts fresh.\n")
+    assert capfd.readouterr().err.endswith(
+        "has no bilstm; initialized randomly.\n"
+    )
     np.testing.assert_array_equal(again.to_arrays()[KERNEL], before)
     assert restore(again, loaded, fresh=["bilstm"]) == ("bilstm",)
     assert capfd.readouterr().err == ""

@@ -172,7 +172,7 @@ def test_a_new_head_is_told_in_one_line(tmp_path, capfd) -> None:
     before = model_arrays(model)
     assert restore(model, str(tmp_path)) == ("classifier",)
     assert capfd.readouterr().err == (
-        f"{tmp_path}: has no classifier; starts fresh.\n"
+        f"{tmp_path}: has no classifier; initialized randomly.\n"
     )
     after = model_arrays(model)
     np.testing.assert_array_equal(
@@ -185,10 +185,13 @@ def test_a_new_head_is_told_in_one_line(tmp_path, capfd) -> None:
     arrays = {k: v for k, v in encoder.items() if "pooler" not in k}
     save_checkpoint(tmp_path, Checkpoint(config, arrays))
     BertEncoder.from_checkpoint(tmp_path)
-    told = "has no pooler; starts fresh."
+    told = "has no pooler; initialized randomly."
     assert capfd.readouterr().err == f"{tmp_path}: {told}\n"
     bert_tf.BertPretrainer.from_checkpoint(tmp_path)
-    told = "has no pooler and no masked_lm and no next_sentence; starts fresh."
+    told = (
+        "has no pooler and no masked_lm and no next_sentence; initialized "
+        "randomly."
+    )
     assert capfd.readouterr().err == f"{tmp_path}: {told}\n"
 
 

@@ -267,13 +267,15 @@ def repeats(rows: Iterable[RowKey]) -> tuple[int, list[int] | None]:
     return count, pair
 
 
-def flattering(numbers: Mapping[str, Any], form: str = "") -> Iterator[Finding]:
+def inflated_scores(
+    numbers: Mapping[str, Any], form: str = ""
+) -> Iterator[Finding]:
     """Remarks on splits with rows that are trained on; `form` is of numbers."""
     for split, shared in numbers["in_train"].items():
         if shared["rows"]:
             text = (
-                f"{split} scores will flatter: {shared['rows']:{form}} of its "
-                "rows are trained on; remove them from one side."
+                f"{split} scores will be inflated: {shared['rows']:{form}} of "
+                "its rows are trained on; remove them from one side."
             )
             yield Finding(REMARK, text, split, shared["first"][1:])
 

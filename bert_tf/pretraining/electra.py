@@ -281,7 +281,7 @@ class ElectraPretrainer(BertPretrainer):
         """
         place = pathlib.Path(folder) / GENERATOR
         if not place.is_dir():
-            log(f"{folder}: has no {GENERATOR}; it starts fresh.")
+            log(f"{folder}: has no {GENERATOR}; initialized randomly.")
             return
         # The embeddings are the discriminator's, which are read already.
         restore_weights(

@@ -377,8 +377,8 @@ class BertPretrainer(PartlyTrained):
     ) -> Self:
         """Builds the model that a model folder describes, weights included.
 
-        A pre-training head that the folder lacks starts fresh, and one line
-        says which.
+        A pre-training head that the folder lacks is initialized randomly, and
+        one line names it.
 
         Args:
           source: a model folder of any family, hf://organisation/name or

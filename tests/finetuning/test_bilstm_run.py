@@ -34,7 +34,7 @@ def test_it_is_part_of_the_model(kind, start, tmp_path, capfd) -> None:
     task, recipe = CASES[kind].make(tmp_path / "files", start)
     recipe = recipe.override(["bilstm=true", "num_train_epochs=1"])
     done = run_finetuning(task, recipe, tmp_path / "run", ["train", "eval"])
-    assert "no bilstm; starts fresh" in capfd.readouterr().err
+    assert "no bilstm; initialized randomly" in capfd.readouterr().err
     assert done["eval"]["dev"] == pytest.approx(
         done["train"]["dev"]["dev"], nan_ok=True
     )

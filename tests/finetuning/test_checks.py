@@ -160,7 +160,7 @@ def test_lines(examined, tmp_path):
         "25.0 % of the inputs lose their end; max_seq_length=11",
         "many words are unknown",
         "1 texts have two labels; the first is row 2",
-        "dev scores will flatter: 1 of its rows",
+        "dev scores will be inflated: 1 of its rows",
         "label 'z' of dev (1 row) is not in train",
     ):
         assert f"  remark: {remark}" in text

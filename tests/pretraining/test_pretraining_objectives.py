@@ -236,7 +236,7 @@ def test_what_the_models_of_a_run_are_good_for(finished, tmp_path, capfd):
         capfd.readouterr()
         bert_tf.BertEncoder.from_checkpoint(folder)
         told = capfd.readouterr().err
-        assert told == f"{folder}: has no pooler; starts fresh.\n"
+        assert told == f"{folder}: has no pooler; initialized randomly.\n"
         converted = tmp_path / folder.name
         convert_checkpoint(folder, "hugging_face", converted)
         assert load_checkpoint(converted).heads == ("masked_lm",)
@@ -260,7 +260,7 @@ def test_heads_that_came_stay_as_they_are(recipe, tmp_path, capfd):
     recipe = recipe.override([start, "config_file=", "num_train_steps=2"])
     (tmp_path / "start").symlink_to(tmp_path / "whole")
     run_pretraining(recipe, tmp_path / "new")
-    assert "starts fresh" not in capfd.readouterr().err
+    assert "initialized randomly" not in capfd.readouterr().err
     before, after = model.to_arrays(), weights(tmp_path / "new")
     assert before.keys() == after.keys()
     for name, array in after.items():

@@ -332,7 +332,9 @@ def test_init_from_an_encoder_keeps_its_weights_and_says_what_starts_fresh(
         [start, "learning_rate=1e-20", "num_train_steps=2"]
     )
     run_pretraining(recipe, tmp_path / "new")
-    expected = "encoder: has no masked_lm and no next_sentence; starts fresh."
+    expected = (
+        "encoder: has no masked_lm and no next_sentence; initialized randomly."
+    )
     assert expected in capfd.readouterr().err
     found = weights(tmp_path / "new")
     for name, array in encoder.items():

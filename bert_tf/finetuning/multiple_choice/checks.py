@@ -120,7 +120,7 @@ def _findings(numbers: Mapping[str, Any]) -> Iterator[Finding]:
                 "chance has it; is label_column right?"
             )
             yield Finding(checks.REMARK, text, train)
-    yield from checks.flattering(numbers, ",")
+    yield from checks.inflated_scores(numbers, ",")
 
 
 def _places(rows: Sequence[int] | None) -> str:

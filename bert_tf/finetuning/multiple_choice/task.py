@@ -225,7 +225,6 @@ class MultipleChoiceTask(
     recipe_type: ClassVar[type[ChoiceRecipe]] = ChoiceRecipe
     config_type: ClassVar[type[MultipleChoiceConfig]] = MultipleChoiceConfig
     head: ClassVar[str] = MULTIPLE_CHOICE
-    # A head that scores choices serves all of them.
 
     def splits(
         self, names: Sequence[str], recipe: ChoiceRecipe

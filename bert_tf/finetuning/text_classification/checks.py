@@ -311,7 +311,7 @@ def text_remarks(numbers: Mapping[str, Any]) -> Iterator[Finding]:
         row = numbers["repeated"]["first_contradicting_row"]
         text = f"{count} texts have two labels; the first is row {row}."
         yield Finding(checks.REMARK, text, name, (row,))
-    yield from checks.flattering(numbers)
+    yield from checks.inflated_scores(numbers)
     for split, labels in numbers["labels_not_in_train"].items():
         for label, count in labels.items():
             shown = (

@@ -277,7 +277,7 @@ def test_the_doctor():
         "  rows of dev that are in train: 1 (rows 2 and 30); with a context",
         "context that is: 2",
         "  remark: the right choice is at position 0 far more often than",
-        "  remark: dev scores will flatter: 1 of its rows",
+        "  remark: dev scores will be inflated: 1 of its rows",
         "  remark: many words are unknown",
     ):
         assert line in text
@@ -495,5 +495,5 @@ def test_replicas_and_a_head_of_another_task(tmp_path, monkeypatch, capsys):
     named = UserChoiceTask(name="quiz")
     capsys.readouterr()
     again = run_finetuning(named, other, tmp_path / "three", ["train"])
-    assert "starts fresh" not in capsys.readouterr().err
+    assert "initialized randomly" not in capsys.readouterr().err
     assert again["train"]["dev"] == done["train"]["dev"]
