@@ -58,6 +58,11 @@ class _Reader:
         """The next number."""
         return int.from_bytes(self.take(width))
 
+    def count(self, first: int, widths: dict[int, int], mask: int) -> int:
+        """How much follows a first byte: a number behind it, or in its bits."""
+        width = widths.get(first)
+        return self.size(width) if width else first & mask
+
     def value(self, depth: int = 0) -> Any:
         """The next value: text, numbers, lists, maps, places of arrays."""
         if depth > _DEEPEST:
@@ -66,20 +71,16 @@ class _Reader:
         if first < 0x80:
             return first
         if first < 0x90 or first in _MAPS:
-            count = self.size(_MAPS[first]) if first in _MAPS else first & 15
             pairs = (
                 (self.value(depth + 1), self.value(depth + 1))
-                for _ in range(count)
+                for _ in range(self.count(first, _MAPS, 15))
             )
             return {str(key): value for key, value in pairs}
         if first < 0xA0 or first in _ARRAYS:
-            count = (
-                self.size(_ARRAYS[first]) if first in _ARRAYS else first & 15
-            )
+            count = self.count(first, _ARRAYS, 15)
             return [self.value(depth + 1) for _ in range(count)]
         if first < 0xC0 or first in _STRINGS:
-            width = _STRINGS.get(first)
-            return self.take(self.size(width) if width else first & 31).decode()
+            return self.take(self.count(first, _STRINGS, 31)).decode()
         if first in _NUMBERS:
             return self.size(_NUMBERS[first])
         if first in _EXTENSIONS or first in _FIXED_EXTENSIONS:

@@ -455,15 +455,14 @@ def write_sentence_modules(
             values["use_residual"] = True
         _write(inner / CONFIG_FILE, values)
         arrays = {
-            "linear.weight": step.kernel.T,
+            "linear.weight": step.kernel,
             "linear.bias": step.bias,
             "residual.weight": step.residual_kernel,
         }
-        if step.residual_kernel is not None:
-            arrays["residual.weight"] = step.residual_kernel.T
+        # Kernels are stored [out, in].
         write_arrays(
             inner / WEIGHTS_FILE,
-            {name: a for name, a in arrays.items() if a is not None},
+            {name: a.T for name, a in arrays.items() if a is not None},
             {"format": "pt"},
         )
     settings = {

@@ -36,6 +36,7 @@ from bert_tf.finetuning.token_classification.task import (
 )
 from bert_tf.finetuning.usage_options import (
     CHOICE_TASK,
+    CLASSIFIER_TASKS,
     EMBEDDINGS,
     FILL_MASK,
     OF_CLASSIFIERS,
@@ -186,10 +187,7 @@ def _check_agreement(
         "threshold": config.summary().get("threshold"),
     }
     if isinstance(config, TextClassificationConfig):
-        used = (config.label_kind, config.num_texts)
-        stated["task"] = next(
-            name for name, kind in OF_CLASSIFIERS.items() if kind == used
-        )
+        stated["task"] = CLASSIFIER_TASKS[config.label_kind, config.num_texts]
     for name, given in options.given.items():
         if name in stated and given != stated[name]:
             there = stated[name]
@@ -222,11 +220,7 @@ class _Derived:
         """Classes, several labels or a number, of one text or a pair."""
         outputs = num_labels(self.checkpoint, CLASSIFIER)
         kind, num_texts = self._kind(outputs)
-        task = next(
-            name
-            for name, used in OF_CLASSIFIERS.items()
-            if used == (kind, num_texts)
-        )
+        task = CLASSIFIER_TASKS[kind, num_texts]
         labels: tuple[str, ...] = ()
         if kind == "regression":
             self._refuse(task, "labels")

@@ -21,6 +21,7 @@ OF_CLASSIFIERS = {
     "text_regression": ("regression", 1),
     "text_pair_regression": ("regression", 2),
 }
+CLASSIFIER_TASKS = {used: task for task, used in OF_CLASSIFIERS.items()}
 TOKEN_CLASSIFICATION = "token_classification"
 QUESTION_ANSWERING = "question_answering"
 CHOICE_TASK = "multiple_choice"
@@ -42,8 +43,7 @@ def pair_task(task: str) -> str:
       task: one of `TASKS`, in any way of writing.
     """
     kind, num_texts = OF_CLASSIFIERS.get(_in_one_form(task), ("", 2))
-    pairs = {used: name for name, used in OF_CLASSIFIERS.items()}
-    return pairs[kind, 2] if num_texts == 1 else ""
+    return CLASSIFIER_TASKS[kind, 2] if num_texts == 1 else ""
 
 
 def _in_one_form(task: str) -> str:

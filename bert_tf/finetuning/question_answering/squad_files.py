@@ -419,10 +419,8 @@ def _answers(
             {"text": text, "answer_start": start}
             for text, start in zip(texts, starts, strict=True)
         ]
-    elif "answers" in row:
+    elif "answers" in row or not impossible:
         given = _get(row, "answers", list, place)
-    elif not impossible:
-        _get(row, "answers", list, place)
     answers = []
     for number, each in enumerate(given):
         where = f"{place}.answers[{number}]"
