@@ -1,11 +1,9 @@
 """The command as a user types it, with good input and with bad."""
 
-import json
 import os
 import pathlib
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 
@@ -25,7 +23,6 @@ from tests import commands
 from tests.hugging_face_models import random_arrays, tiny_checkpoint
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-WEIGHTS = "model.safetensors"
 
 
 def command(*arguments: object) -> subprocess.CompletedProcess:
@@ -36,42 +33,23 @@ def convert(*arguments: object) -> subprocess.CompletedProcess:
     return command("tools.convert_checkpoint", *arguments)
 
 
-def truncated(folder):
-    path = folder / WEIGHTS
-    path.write_bytes(path.read_bytes()[:-10])
-    return f"{WEIGHTS}: damaged weights file"
-
-
-def path_traversal(folder):
-    shutil.move(folder / WEIGHTS, folder.parent / "stolen.safetensors")
-    index = {"weight_map": {"array": "../stolen.safetensors"}}
-    (folder / f"{WEIGHTS}.index.json").write_text(json.dumps(index))
-    return "names the file '../stolen.safetensors'; it takes the plain names"
-
-
-def not_finite(folder):
-    arrays = read_arrays(folder / WEIGHTS)
-    arrays["cls.predictions.bias"][3] = float("nan")
-    write_arrays(folder / WEIGHTS, arrays)
-    return "cls.predictions.bias holds values that are not finite"
-
-
-@pytest.mark.parametrize("damage", [truncated, path_traversal, not_finite])
-def test_bad_input_is_one_line_and_leaves_nothing(damage, tmp_path):
+def test_bad_input_is_one_line_and_leaves_nothing(tmp_path):
+    """Seen last, by the proof of what is written."""
     source, here = tmp_path / "source", tmp_path / "here"
     save_checkpoint(
         source, tiny_checkpoint("BertForPreTraining"), "hugging_face"
     )
-    message = damage(source)
+    arrays = read_arrays(source / "model.safetensors")
+    arrays["cls.predictions.bias"][3] = float("nan")
+    write_arrays(source / "model.safetensors", arrays)
     here.mkdir()
     done = convert(
         f"--input={source}", "--to=bert_tf", f"--output_dir={here / 'out'}"
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
-    assert message in done.stderr
-    assert str(source) in done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: {source}")
+    assert "cls.predictions.bias holds values that are not finite" in line
     assert list(here.iterdir()) == []
 
 
@@ -107,25 +85,6 @@ def test_a_conversion_and_what_is_next(tmp_path):
     following = command(*words)
     assert following.returncode == 0, following.stderr
     assert "[MASK] 1: " in following.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["--to=bert_tf", "--output_dir=x"], "error: --input is needed"),
-        (
-            ["--input=x", "--to=onnx", "--output_dir=x"],
-            "error: --to=onnx: unknown layout; it takes one of bert_tf, "
-            "google_tf1, hugging_face.",
-        ),
-    ],
-)
-def test_a_mistake_in_the_flags_is_one_line(arguments, line):
-    done = convert(*arguments)
-    assert done.returncode == 1
-    assert done.stderr.startswith(line)
-    assert done.stderr.count("\n") == 1
-    assert done.stdout == ""
 
 
 @pytest.mark.slow
