@@ -76,10 +76,10 @@ _WITHOUT_EFFECT = frozenset(
     | {"megatron_config", "qalora_group_size", "loftq_config", "eva_config"}
     | {"corda_config", "lora_ga_config", "ensure_weight_tying"}
 )
-# How the matrices began (peft, tuners/lora/layer.py): ways that leave the base
-# as it is, and ways that take what they began with out of the base.
+# Values of init_lora_weights (peft, tuners/lora/layer.py) that keep the base as
+# it is, and those that subtract the initial matrices from it.
 _BASE_STAYS = (True, False, None, "gaussian", "orthogonal", "eva", "mica")
-_TAKEN_OUT = {"pissa": low_rank.principal, "olora": low_rank.orthonormal}
+_SUBTRACTED = {"pissa": low_rank.principal, "olora": low_rank.orthonormal}
 
 
 def found_in(folder: pathlib.Path) -> bool:
@@ -158,7 +158,7 @@ def read(
     """
     path = folder / CONFIG_FILE
     values = read_json_object(path)
-    taken_out = _check(values, path)
+    initial_factors = _check(values, path)
     # Adapters of other programs have none.
     if values.get(_DIGEST) is not None and values[_DIGEST] != digest(base):
         raise UserError(
@@ -212,18 +212,19 @@ def read(
             "lora_dropout", float, values.get("lora_dropout", 0.0), str(path)
         ),
     )
-    if taken_out is None:
+    if initial_factors is None:
         return checkpoint
-    return low_rank.less_what_it_began_with(checkpoint, taken_out)
+    return low_rank.subtract_initial(checkpoint, initial_factors)
 
 
 def _check(
     values: Mapping[str, Any], path: pathlib.Path
 ) -> low_rank.Factors | None:
-    """Refuses an adapter that computes otherwise than read here.
+    """Refuses an adapter that computes something that cannot be read here.
 
     Returns:
-      What its base is without, as factors of a kernel; None for nothing.
+      The initial matrices that peft subtracts from the base, as a function of a
+      kernel; None where the base stays as it is.
     """
     for key, only in _FIXED.items():
         if values.get(key, only) != only:
@@ -240,8 +241,8 @@ def _check(
                 "(merge_and_unload) and read the whole model."
             )
     began = values.get("init_lora_weights")
-    if isinstance(began, str) and began in _TAKEN_OUT:
-        return _TAKEN_OUT[began]
+    if isinstance(began, str) and began in _SUBTRACTED:
+        return _SUBTRACTED[began]
     if began not in _BASE_STAYS:
         raise UserError(
             f"{path}: init_lora_weights is {excerpt(began)}, with which peft "

@@ -41,19 +41,19 @@ def orthonormal(
     return rows[:rank].T, columns[:, :rank].T
 
 
-def less_what_it_began_with(
-    checkpoint: Checkpoint, taken_out: Factors
+def subtract_initial(
+    checkpoint: Checkpoint, initial_factors: Factors
 ) -> Checkpoint:
-    """Makes updates of a changed base updates of the base itself.
+    """Turns updates of a changed base into updates of the base itself.
 
-    With peft's ways pissa and olora the base that was trained on is W less what
-    the matrices began with, a0 b0. W + a b - a0 b0 is an ordinary update of
+    With init_lora_weights pissa and olora, peft trains on W - a0 b0, where a0
+    and b0 are the initial matrices. W + a b - a0 b0 is an ordinary update of
     twice the rank, as which peft can save them too
     (`path_initial_model_for_weight_conversion`).
 
     Args:
       checkpoint: the base W and the matrices a and b.
-      taken_out: gives a0 and b0 of W.
+      initial_factors: computes a0 and b0 of W.
     """
     config, arrays = checkpoint.config, checkpoint.arrays
     rank, scale = config.lora_rank, config.lora_alpha / config.lora_rank
@@ -62,19 +62,19 @@ def less_what_it_began_with(
     )
     lora = head_shapes(config)[LORA]
 
-    # Both matrices of a kernel are asked for.
+    # Both matrices of a kernel are read.
     @functools.cache
-    def began(stem: str) -> tuple[np.ndarray, np.ndarray]:
-        # In float64, so that it is the same everywhere.
+    def initial(stem: str) -> tuple[np.ndarray, np.ndarray]:
+        # In float64, so that it is the same on all machines.
         kernel = arrays[f"{stem}/kernel"].astype(np.float64)
-        a, b = taken_out(kernel, rank, scale)
+        a, b = initial_factors(kernel, rank, scale)
         return a.astype(np.float32), b.astype(np.float32)
 
     def read(name: str) -> np.ndarray:
         if name not in lora:
             return arrays[name]
         stem, _, matrix = name.rpartition("/")
-        a, b = began(stem)
+        a, b = initial(stem)
         if matrix == "lora_a":
             return np.concatenate([arrays[name], a], axis=1)
         return np.concatenate([arrays[name], -b], axis=0)

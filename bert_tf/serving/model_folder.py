@@ -109,11 +109,17 @@ def served_model(
         model = (BertPretrainer if fills_masks else kind)(
             checkpoint.config, dtype=dtype
         )
-        _restore(model, checkpoint, NEXT_SENTENCE)
+        _restore(model, checkpoint, NEXT_SENTENCE, POOLER)
         length = options.max_seq_length
         if modules is None:
             length = length or checkpoint.max_seq_length
-        return PretrainedModel(model, tokenizer, length, modules=modules)
+        return PretrainedModel(
+            model,
+            tokenizer,
+            length,
+            modules=modules,
+            has_pooler=POOLER in checkpoint.heads,
+        )
     return _fine_tuned(
         config, checkpoint, tokenizer, dtype, activation or "linear"
     )
@@ -193,9 +199,9 @@ def _fine_tuned(
     )
 
 
-def _restore(model: keras.Model, checkpoint: Checkpoint, unread: str) -> None:
-    """Assigns the weights, without a line on a head that nothing reads."""
-    absent = {unread} - set(checkpoint.heads)
+def _restore(model: keras.Model, checkpoint: Checkpoint, *unread: str) -> None:
+    """Assigns the weights, without a line on heads that nothing reads."""
+    absent = set(unread) - set(checkpoint.heads)
     # Not every architecture has a next_sentence.
     absent &= set(head_shapes(checkpoint.config))
     restore(model, checkpoint, fresh=sorted(absent))

@@ -57,8 +57,8 @@ class PretrainedModel(TextModel):
       embed_with_prompt, of modules with prompts: text and prompt_name, string
         [B] -> embedding, float32 [B, D].
       tokens: input_ids, input_mask, segment_ids, int32 [B, S] ->
-        sequence_output, float32 [B, S, H], pooled_output [B, H] and, with
-        `modules` that pool the prompt too, embedding [B, D].
+        sequence_output, float32 [B, S, H]; with `has_pooler` pooled_output
+        [B, H]; with `modules` that pool the prompt too, embedding [B, D].
       serving_default: the first of these; with `modules` embed.
 
     Args:
@@ -70,6 +70,7 @@ class PretrainedModel(TextModel):
       max_masks: of a text; more are refused.
       modules: what the model's folder says of vectors of texts. They limit the
         longest row too.
+      has_pooler: whether the pooler's weights are trained.
 
     Raises:
       UserError: see `TextModel`; or another model, or a number that is out of
@@ -84,6 +85,7 @@ class PretrainedModel(TextModel):
         top_k: int = 5,
         max_masks: int = 20,
         modules: SentenceModules | None = None,
+        has_pooler: bool = True,
     ):
         encoder = encoder_of(model)
         if max_seq_length is None:
@@ -124,6 +126,7 @@ class PretrainedModel(TextModel):
         self._hidden = encoder.config.hidden_size
         self._causal = encoder.config.causal
         self._top_k, self._max_masks = top_k, max_masks
+        self._has_pooler = has_pooler
         self._room = max_seq_length - tokenizer.packing.num_special(1)
 
     @property
@@ -389,8 +392,9 @@ class PretrainedModel(TextModel):
         """See the class."""
         vectors = self._sentence_vectors
         outputs = self._encode(inputs, return_all_layers=vectors is not None)
-        names = ("sequence_output", "pooled_output")
-        found = {name: outputs[name] for name in names}
+        found = {"sequence_output": outputs["sequence_output"]}
+        if self._has_pooler:
+            found["pooled_output"] = outputs["pooled_output"]
         # Ids do not tell which of them are a prompt's.
         if vectors is not None and not vectors.modules.leaves_prompts_out:
             hidden = outputs["all_encoder_layers"][-1]

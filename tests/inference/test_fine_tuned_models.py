@@ -33,6 +33,7 @@ CLASSIFIERS = {
     "ElectraForSequenceClassification": "text-pair regression",
 }
 NAMES = ("text", "text_b", "question", "context", "choices")
+INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +173,15 @@ def test_the_score_of_a_cross_encoder_is_explained(tmp_path):
     score = 1 / (1 + math.exp(-row["scores"]["LABEL_0"]))
     assert found.score == pytest.approx(score, abs=1e-5)
     assert model(row["text"], row["text_b"])["score"] == near(score)
+
+
+def test_a_pooler_that_a_folder_lacks_is_not_missed(tmp_path, capfd):
+    folder = write_folder(tmp_path, "BertForMaskedLM")
+    served = loaded(folder).served
+    assert "initialized" not in capfd.readouterr().err
+    rows = {name: np.ones((1, 3), np.int32) for name in INPUTS}
+    outputs = served.tokens_signature().python_function(**rows)
+    assert list(outputs) == ["sequence_output"]
 
 
 @pytest.mark.parametrize(
