@@ -87,8 +87,8 @@ def _without_matplotlib() -> Iterator[None]:
 def import_matplotlib() -> None:
     """Imports matplotlib and its list of fonts, which it would write.
 
-    Whoever has a folder of matplotlib's, or has said where it shall be, has
-    it used and filled as ever.
+    A folder of matplotlib that exists, or that MPLCONFIGDIR names, is used as
+    matplotlib does by itself.
     """
     if "matplotlib" in sys.modules or _MATPLOTLIB_HOME in os.environ:
         return

@@ -74,8 +74,7 @@ class TeacherSettings(Settings):
             value = getattr(self, name)
             if value != getattr(type(self), name):
                 raise UserError(
-                    f"{name}={value}: is of no use without a teacher; give "
-                    "teacher too."
+                    f"{name}={value}: requires a teacher; give teacher too."
                 )
 
     def without_teacher(self) -> Self:

@@ -1,4 +1,4 @@
-"""What transformers' config.json says of the outputs of a head.
+"""What transformers' config.json states of the outputs of a head.
 
 id2label        the name of each output
 num_labels      how many there are, where they have no names

@@ -1,4 +1,4 @@
-"""What a folder of sentence-transformers says of how texts become vectors.
+"""Files of sentence-transformers that state how a text becomes a vector.
 
 modules.json                       the modules; see `bert_tf.module_list`
 sentence_bert_config.json          of the Transformer: max_seq_length
@@ -143,7 +143,7 @@ _ALONE = "With `pooling`=mean, embed reads the Transformer alone."
 
 
 def _check_order(modules: tuple[Module, ...], path: pathlib.Path) -> None:
-    """Refuses modules that are not known, or stand in another order."""
+    """Refuses unknown modules and modules in another order."""
     kinds = [module.kind for module in modules]
     if kinds[0] not in TRANSFORMERS:
         raise UserError(

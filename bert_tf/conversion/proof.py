@@ -2,8 +2,8 @@
 
 The folder that was written is loaded again and put into our Keras models; the
 source's own variables go through the plain forward of `numpy_forward.py`. Both
-see the same random ids. Of heads of tasks the answers are compared too, which
-each folder's own metadata makes of the logits.
+see the same random ids. Of task heads the answers are compared too, which are
+computed from the logits by each folder's own metadata.
 """
 
 import contextlib

@@ -88,7 +88,7 @@ class Extractor:
       encoder: the model.
       tokenizer: the tokenizer it was trained with.
       settings: what to compute.
-      modules: what the model's folder says of vectors of texts.
+      modules: how the model's folder makes one vector of a text.
 
     Attributes:
       width: D, the numbers of a vector.

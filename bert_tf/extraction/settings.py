@@ -32,16 +32,16 @@ class Settings:
         [CLS] and [SEP] included, the one of [CLS] ("cls"; of a causal model,
         whose [CLS] sees only itself, that of the last [SEP]), or what the
         model's own pooler makes of that ("pooled", of the last layer alone);
-        or "none", a vector for each token. "auto" applies to the last layer
-        what the model's folder says, see `SentenceModules`, and is the mean
-        where it says nothing, or of other layers.
+        or "none", a vector for each token. "auto" applies the modules of the
+        model's folder to the last layer, see `SentenceModules`; without
+        modules, and of other layers, it is the mean.
       max_seq_length: S, the longest row, with [CLS] and [SEP]; longer texts
-        are truncated. 0: as many positions as the model has, or, with what the
-        folder says, its own length.
+        are truncated. 0: as many positions as the model has, or, with modules,
+        their max_seq_length.
       batch_size: rows of 128 tokens computed at a time, or as many tokens in
         longer or shorter rows, so that memory stays level.
       prompt_name: which of the folder's prompts is put before a text; None is
-        its default one. It requires what the folder says ("auto").
+        its default one. It requires modules and "auto".
     """
 
     layers: Sequence[int] = (-1,)

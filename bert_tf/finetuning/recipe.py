@@ -137,8 +137,7 @@ class FinetuningRecipe(TeacherSettings, TrainingRecipe):
             value = getattr(self, name)
             if not self.lora_rank and value != getattr(BertConfig, name):
                 raise UserError(
-                    f"{name}={value}: is of no use without LoRA; give "
-                    "lora_rank too."
+                    f"{name}={value}: requires LoRA; give lora_rank too."
                 )
 
 
@@ -494,6 +493,6 @@ class FeatureRecipe(TagRecipe):
             value = getattr(self, name)
             if value != getattr(FeatureRecipe, name):
                 raise UserError(
-                    f"{name}={value}: is of no use with features of a frozen "
+                    f"{name}={value}: does not apply to features of a frozen "
                     "encoder; leave it out."
                 )

@@ -114,7 +114,7 @@ class LoadedModel:
 
     @property
     def _modules(self) -> SentenceModules | None:
-        """What its folder says of vectors of texts."""
+        """How its folder makes one vector of a text."""
         served = self.served
         return served.modules if isinstance(served, PretrainedModel) else None
 

@@ -226,8 +226,8 @@ def check_teacher(
     source, config = f"`teacher`={recipe.teacher}", teacher.config
     if traits.detects_replaced_tokens:
         raise UserError(
-            f"{source}: is of no use for `objective`={recipe.objective}, whose "
-            "model predicts no words; choose masked_lm."
+            f"{source}: does not apply to `objective`={recipe.objective}, "
+            "whose model predicts no words; choose masked_lm."
         )
     if MASKED_LM not in teacher.heads:
         raise UserError(

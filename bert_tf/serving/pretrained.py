@@ -68,7 +68,7 @@ class PretrainedModel(TextModel):
         the model has.
       top_k: K.
       max_masks: of a text; more are refused.
-      modules: what the model's folder says of vectors of texts. They limit the
+      modules: how the model's folder makes one vector of a text. They limit the
         longest row too.
       has_pooler: whether the pooler's weights are trained.
 

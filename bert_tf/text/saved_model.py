@@ -1,4 +1,4 @@
-"""What a SavedModel of TensorFlow Hub or Kaggle tells of its tokenizer.
+"""What a SavedModel of TensorFlow Hub or Kaggle states of its tokenizer.
 
 An encoder keeps `do_lower_case` as a variable; a preprocessing model computes
 with a tokenizer in its graphs. Both have the vocabulary as an asset.

@@ -164,7 +164,7 @@ def draw_curves(
       heading: over the whole picture.
     """
     require_extra("report", "a learning curve")
-    # Slow to import, and of no use before the first curve is drawn.
+    # Slow to import, and needed only once a curve is drawn.
     import_matplotlib()
     from matplotlib.figure import Figure
 

@@ -72,7 +72,7 @@ def test_the_setting_is_in_the_configuration_alone(start, tmp_path) -> None:
     with pytest.raises(UserError, match="hidden_size 15 is odd") as caught:
         open_initial(small_recipe(odd, bilstm=True))
     assert str(caught.value).startswith(f"`init_from`={odd}: ")
-    with pytest.raises(UserError, match="bilstm=True: is of no use"):
+    with pytest.raises(UserError, match="bilstm=True: does not apply"):
         FeatureRecipe(bilstm=True)
 
 

@@ -145,8 +145,8 @@ def test_the_setting_is_in_the_configuration_alone(start) -> None:
         ({"lora_rank": -1}, "lora_rank is -1; it takes 0 or more"),
         ({"lora_rank": 2, "lora_on": "key"}, "takes one of query_value, all"),
         ({"lora_rank": 2, "lora_alpha": 0.0}, "lora_alpha is 0.0; it takes"),
-        ({"lora_alpha": 8.0}, "lora_alpha=8.0: is of no use without LoRA"),
-        ({"lora_on": "all_dense"}, "lora_on=all_dense: is of no use without"),
+        ({"lora_alpha": 8.0}, "lora_alpha=8.0: requires LoRA"),
+        ({"lora_on": "all_dense"}, "lora_on=all_dense: requires"),
         (
             {"lora_rank": 2, "freeze_layers": 0},
             "freeze_layers=0: lora_rank=2 freezes all layers",
@@ -155,4 +155,4 @@ def test_the_setting_is_in_the_configuration_alone(start) -> None:
 )
 def test_settings_that_do_not_go(changes, message) -> None:
     assert message in error_of(FinetuningRecipe, **changes)
-    assert "is of no use with features" in error_of(FeatureRecipe, lora_rank=2)
+    assert "does not apply to features" in error_of(FeatureRecipe, lora_rank=2)

@@ -141,7 +141,7 @@ def _is_missing(cell: Any) -> bool:
 def _filled(text: Any) -> Any:
     """A text as a file has it, where what is missing is empty.
 
-    So the setting `empty_text` says what becomes of it, and every one is told.
+    The setting `empty_text` applies to it then, as to an empty cell of a file.
     """
     if isinstance(text, tuple | list):
         return tuple("" if _is_missing(part) else part for part in text)

@@ -46,7 +46,7 @@ def drawing(
       columns: how many axes a row has.
     """
     require_extra("report", "a figure")
-    # Slow to import, and of no use before there is something to draw.
+    # Slow to import, and needed only once something is drawn.
     import_matplotlib()
     import matplotlib
     from matplotlib.figure import Figure

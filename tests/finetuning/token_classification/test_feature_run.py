@@ -335,7 +335,7 @@ def test_settings_that_cannot_be():
     ):
         line = error_of(lambda n, v: FeatureRecipe(**{n: v}), name, value)
         assert line == (
-            f"{name}={value}: is of no use with features of a frozen encoder; "
+            f"{name}={value}: does not apply to features of a frozen encoder; "
             "leave it out."
         )
 
