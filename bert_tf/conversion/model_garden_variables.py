@@ -16,7 +16,11 @@ from bert_tf.checkpoints.tensorflow_reader import (
     find_prefix,
     open_checkpoint,
 )
-from bert_tf.conversion.numpy_forward import Form, SourceVariables
+from bert_tf.conversion.numpy_forward import (
+    GOOGLE_ACTIVATIONS,
+    Form,
+    SourceVariables,
+)
 from bert_tf.errors import UserError
 from bert_tf.foreign_files import read_bytes
 from bert_tf.lazy_arrays import LazyArrays
@@ -82,14 +86,6 @@ class ModelGardenVariables(SourceVariables):
     }
     NORM_ENDS = ("gamma", "beta")
     WORD_BIAS = "cls/predictions/output_bias/bias"
-    # official/modeling/activations/gelu.py is the tanh form.
-    ACTIVATIONS = {
-        "gelu": "tanh_gelu",
-        "gelu_erf": "erf_gelu",
-        "relu": "relu",
-        "tanh": "tanh",
-        "linear": "linear",
-    }
 
     def __init__(
         self,
@@ -97,7 +93,7 @@ class ModelGardenVariables(SourceVariables):
         arrays: Mapping[str, np.ndarray],
         source: str,
     ) -> None:
-        super().__init__(Form.of(config, self.ACTIVATIONS), arrays)
+        super().__init__(Form.of(config, GOOGLE_ACTIVATIONS), arrays)
         self._source = source
         poolers = [p for p in self.POOLERS if self._names(f"{p}kernel")]
         self.heads = {"pooler": poolers[0]} if poolers else {}

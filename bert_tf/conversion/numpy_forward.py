@@ -37,7 +37,15 @@ ACTIVATIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "tanh": np.tanh,
     "linear": lambda x: x,
 }
-
+# Their names in our folders and in Google's, whose gelu is the tanh form
+# (google-research/bert, modeling.py; Model Garden, activations/gelu.py).
+GOOGLE_ACTIVATIONS = {
+    "gelu": "tanh_gelu",
+    "gelu_erf": "erf_gelu",
+    "relu": "relu",
+    "tanh": "tanh",
+    "linear": "linear",
+}
 
 # Of the dense layer on the pooled token, by architecture; others have tanh.
 _POOLERS = {"distilbert": "relu", "electra": "erf_gelu"}

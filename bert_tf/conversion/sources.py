@@ -27,7 +27,11 @@ from bert_tf.conversion.hugging_face_variables import (
     open_hugging_face,
 )
 from bert_tf.conversion.model_garden_variables import open_model_garden
-from bert_tf.conversion.numpy_forward import Form, SourceVariables
+from bert_tf.conversion.numpy_forward import (
+    GOOGLE_ACTIVATIONS,
+    Form,
+    SourceVariables,
+)
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.recipe import read_json_object
 
@@ -97,19 +101,11 @@ class GoogleVariables(SourceVariables):
     }
     NORM_ENDS = ("gamma", "beta")
     WORD_BIAS = "cls/predictions/output_bias"
-    # modeling.py has the tanh form alone; our folders name the exact form.
-    ACTIVATIONS = {
-        "gelu": "tanh_gelu",
-        "gelu_erf": "erf_gelu",
-        "relu": "relu",
-        "tanh": "tanh",
-        "linear": "linear",
-    }
 
     def __init__(
         self, config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> None:
-        super().__init__(Form.of(config, self.ACTIVATIONS), arrays)
+        super().__init__(Form.of(config, GOOGLE_ACTIVATIONS), arrays)
         self.heads = {
             part: name
             for part, name in self.HEADS.items()
