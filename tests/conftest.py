@@ -50,3 +50,13 @@ def _models_of_a_file_go_with_it(request: pytest.FixtureRequest) -> Iterator:
     for value in vars(request.module).values():
         if hasattr(value, "cache_clear"):
             value.cache_clear()
+
+
+@pytest.fixture
+def eagerly() -> Iterator:
+    """For what is the same without graphs, whose tracing takes long."""
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)

@@ -170,7 +170,10 @@ class NAType:
     __hash__ = None
 
 
-def test_what_is_missing_follows_the_settings_for_rows(start, tmp_path, capsys):
+@pytest.mark.filterwarnings("ignore:Even though the .tf.config")
+def test_what_is_missing_follows_the_settings_for_rows(
+    start, tmp_path, capsys, eagerly
+):
     """Every fault of a table in memory is told at once, as of a file."""
     missing = [None, NAN, np.float32("nan"), NAType(), ""]
     table = Frame(

@@ -61,7 +61,8 @@ def unpack(name: str) -> None:
 
 # Keras 3.15 says so of every data set that is fitted with its defaults.
 @pytest.mark.filterwarnings("ignore:.shuffle=True. was passed")
-def test_transformers(here):
+@pytest.mark.filterwarnings("ignore:Even though the .tf.config")
+def test_transformers(here, eagerly):
     unpack("transformers_tf")
     tokens = [*SPECIAL, *WORDS, "films", "##s", "##ing"]
     for name, saved in (
@@ -83,7 +84,7 @@ def test_transformers(here):
     assert (here / "converted" / "model.safetensors").exists()
 
 
-def test_tensorflow_hub(here):
+def test_tensorflow_hub(here, eagerly):
     unpack("tf_hub")
     (here / "saved" / "with_mlm").rename(here / "hub_encoder")
     (here / "saved" / "preprocess_uncased").rename(here / "hub_preprocess")
@@ -92,7 +93,8 @@ def test_tensorflow_hub(here):
 
 
 @pytest.mark.filterwarnings("ignore:.shuffle=True. was passed")
-def test_keras_hub(here):
+@pytest.mark.filterwarnings("ignore:Even though the .tf.config")
+def test_keras_hub(here, eagerly):
     tokens = [*SPECIAL, *WORDS]
     keras_hub.models.BertBackbone(
         vocabulary_size=len(tokens),

@@ -77,7 +77,8 @@ def test_fit_is_the_program_written_by_hand(folder):
     assert history["accuracy"][1] != history["accuracy"][0]
 
 
-def test_labels_and_weights_by_name_are_those_by_number(folder):
+@pytest.mark.filterwarnings("ignore:Even though the .tf.config")
+def test_labels_and_weights_by_name_are_those_by_number(folder, eagerly):
     weights = np.where(NUMBERS == 1, 3.0, 1.0)
     last = slice(33, None)
     ours = fitted(
@@ -316,7 +317,8 @@ def test_what_is_no_text_or_label_is_one_line(model, given, line):
     assert error_of(model.fit, **values | given).startswith(line)
 
 
-def test_tables_and_batches_of_a_program_train_as_lists_do(folder):
+@pytest.mark.filterwarnings("ignore:Even though the .tf.config")
+def test_tables_and_batches_of_a_program_train_as_lists_do(folder, eagerly):
     """A table of one column, a column, a generator and a PyDataset."""
     weights = np.linspace(0.5, 1.5, len(TEXTS), dtype=np.float32)
     every = [slice(i, i + 8) for i in range(0, len(TEXTS), 8)]

@@ -26,16 +26,9 @@ from tests.extraction.sentence_folders import (
     write_folder,
 )
 
+pytestmark = pytest.mark.usefixtures("eagerly")
 ENCODERS: dict[str, BertEncoder] = {}
 TOKENIZERS: dict[object, BertTokenizer] = {}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def eagerly():
-    """Nothing is traced, which would take most of the time."""
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 class Opened:

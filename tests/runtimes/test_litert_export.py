@@ -9,6 +9,7 @@ import tokenizers
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.runtimes import litert_file
 from bert_tf.runtimes.export import export_file
+from bert_tf.serving.model_folder import served_model
 from tests.runtimes.runtime_models import KINDS, make, rows
 from tests.runtimes.test_onnx_export import assert_near, expected_of
 from tests.serving.test_served_folders import LENGTH
@@ -29,14 +30,15 @@ from tests.user_errors import error_of
         ),
     ],
 )
-def test_every_kind_of_model(kind, changes, tmp_path):
+def test_every_kind_of_model(kind, changes, eagerly, tmp_path):
     folder = make(tmp_path, kind, **changes)
     path = export_file(folder, tmp_path / "small", "litert")
     run = litert_file.Runner(path)
+    served = served_model(folder)
     for count, length in ((4, 9), (1, LENGTH), (3, 2)):
         inputs = rows(count, length, seed=length)
         found = run(inputs)
-        assert_near(found, expected_of(kind, folder, inputs), inputs)
+        assert_near(found, expected_of(kind, served, inputs), inputs)
     about = json.loads((tmp_path / "small" / "model.json").read_text())
     assert about["format"] == "litert"
     assert about["outputs"] == list(found)

@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 import tokenizers
 
-from bert_tf.runtimes import forward
+from bert_tf.runtimes import operations
 from bert_tf.runtimes.export import export_file
 from bert_tf.runtimes.tokenizer_json import write_tokenizer
 from bert_tf.serving.model_folder import served_model
@@ -45,9 +45,8 @@ def assert_near(found, expected, inputs):
         np.testing.assert_allclose(values, right, rtol=1e-4, atol=1e-4)
 
 
-def expected_of(kind, folder, inputs):
+def expected_of(kind, served, inputs):
     """The Keras model's numbers, asked by its own inputs."""
-    served = served_model(folder)
     if kind == "choice":
         # As four choices of one row.
         inputs = {name: value[None] for name, value in inputs.items()}
@@ -61,16 +60,17 @@ def expected_of(kind, folder, inputs):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_model(kind, tmp_path):
+def test_every_kind_of_model(kind, eagerly, tmp_path):
     folder, session = written(tmp_path, kind)
+    served = served_model(folder)
     for count, length in ((4, 9), (1, 16), (3, 2)):
         inputs = rows(count, length, seed=length)
         found = outputs_of(session, inputs)
-        assert_near(found, expected_of(kind, folder, inputs), inputs)
+        assert_near(found, expected_of(kind, served, inputs), inputs)
     about = json.loads((tmp_path / "onnx" / "model.json").read_text())
     assert about["format"] == "onnx"
     assert about["outputs"] == list(found)
-    assert about.get("labels", []) == list(served_model(folder).labels)
+    assert about.get("labels", []) == list(served.labels)
 
 
 @pytest.mark.parametrize(
@@ -82,19 +82,18 @@ def test_every_kind_of_model(kind, tmp_path):
         ("encoder", {"causal": True}),
     ],
 )
-def test_every_way_of_computing(kind, changes, tmp_path):
+def test_every_way_of_computing(kind, changes, eagerly, tmp_path):
     folder, session = written(tmp_path, kind, **changes)
     inputs = rows(5, 11)
     # A hole in a row: the last token is what counts.
     inputs["input_mask"][0, 4] = 0
-    assert_near(
-        outputs_of(session, inputs), expected_of(kind, folder, inputs), inputs
-    )
+    expected = expected_of(kind, served_model(folder), inputs)
+    assert_near(outputs_of(session, inputs), expected, inputs)
 
 
-def test_the_comparison_sees_a_difference(tmp_path, monkeypatch):
+def test_the_comparison_sees_a_difference(eagerly, tmp_path, monkeypatch):
     folder = make(tmp_path, "classes")
-    monkeypatch.setattr(forward, "MASKED_SCORE", -1.0)
+    monkeypatch.setattr(operations, "MASKED_SCORE", -1.0)
     line = error_of(export_file, folder, tmp_path / "onnx", "onnx")
     assert "logits of the file is up to" in line
     assert not (tmp_path / "onnx").exists()

@@ -27,14 +27,6 @@ from tests.extraction.sentence_folders import (
 from tests.serving import serving_models as models
 
 
-@pytest.fixture
-def eagerly():
-    """Nothing is traced, which would take most of the time."""
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
-
-
 def close(found, expected):
     np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
 
