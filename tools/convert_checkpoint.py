@@ -95,6 +95,7 @@ def _spare_the_machine() -> None:
 def _next_step(folder: pathlib.Path, to: str, heads: tuple[str, ...]) -> str:
     """A command or expression that uses the written folder."""
     from bert_tf.checkpoints import TASK_HEADS
+    from bert_tf.module_list import MODULES_FILE
 
     if to == "google_tf1":
         config = json.loads((folder / "bert_config.json").read_text("utf-8"))
@@ -110,6 +111,9 @@ def _next_step(folder: pathlib.Path, to: str, heads: tuple[str, ...]) -> str:
             f"--vocab_file={folder}/vocab.txt"
         )
     if to == "hugging_face":
+        # Its modules pool and project what the transformer gives.
+        if (folder / MODULES_FILE).is_file():
+            return f'sentence_transformers.SentenceTransformer("{folder}")'
         config = json.loads((folder / "config.json").read_text("utf-8"))
         return (
             f"transformers.{config['architectures'][0]}.from_pretrained("

@@ -35,6 +35,7 @@ from bert_tf.config import ARCHITECTURES
 from bert_tf.errors import UserError, first_few
 from bert_tf.foreign_files import demand_regular, read_bytes
 from bert_tf.lazy_arrays import LazyArrays
+from bert_tf.module_list import MODULES_FILE
 from bert_tf.recipe import read_json_object
 
 _LONGEST_REASON = 150
@@ -56,6 +57,22 @@ CONFIG_FILE = "config.json"
 _KERAS_HUB_FILE = re.compile(r"(model(_\d+)?|task)\.weights\.h5")
 
 
+def _to_safetensors(folder: pathlib.Path) -> str:
+    """Says what writes a folder with a pytorch_model.bin as safetensors."""
+    # Its modules may lie in folders of their own, and all belong to the model.
+    for whole in (folder, folder.parent):
+        if (whole / MODULES_FILE).is_file():
+            return (
+                "sentence-transformers is installed: sentence_transformers"
+                f'.SentenceTransformer("{whole}").save("converted").'
+            )
+    return (
+        "transformers is installed: transformers.BertForPreTraining"
+        f'.from_pretrained("{folder}").save_pretrained("converted"), '
+        "or the class that its config.json names."
+    )
+
+
 def open_torch(path: pathlib.Path) -> LazyArrays:
     """Opens a pytorch_model.bin; half precision comes out as float32."""
     demand_regular(path)
@@ -67,9 +84,7 @@ def open_torch(path: pathlib.Path) -> LazyArrays:
         raise UserError(
             f"{path}: reading it needs torch, which is not installed; run "
             "`pip install torch`, or convert the folder to safetensors where "
-            "transformers is installed: transformers.BertForPreTraining"
-            f'.from_pretrained("{path.parent}").save_pretrained("converted"), '
-            "or the class that its config.json names."
+            + _to_safetensors(path.parent)
         ) from None
     version = tuple(map(int, re.findall(r"\d+", torch.__version__)[:2]))
     if version < _SAFE_TORCH:

@@ -157,7 +157,7 @@ class Extractor:
         """
         if precision not in PRECISIONS:
             raise UserError(
-                f"precision={precision}: unknown; it takes one of "
+                f"`precision`={precision}: unknown; it takes one of "
                 f"{', '.join(PRECISIONS)}."
             )
         checkpoint = load_checkpoint(source)
@@ -166,8 +166,8 @@ class Extractor:
         fresh = [] if POOLER in checkpoint.heads else [POOLER]
         if fresh and settings.pooling == POOLED:
             raise UserError(
-                f"pooling={POOLED}: {source} has no pooler; take cls, mean or "
-                "max."
+                f"`pooling`={POOLED}: {source} has no pooler; take cls, mean "
+                "or max."
             )
         modules = None
         # What is not applied is not read: it may have an unknown module.

@@ -108,19 +108,19 @@ class Settings:
             is_whole = isinstance(layer, numbers.Integral)
             if not is_whole or not -count <= layer <= count:
                 raise UserError(
-                    f"layers={layer!r}: the model has layers 1 to {count}, "
+                    f"`layers`={layer!r}: the model has layers 1 to {count}, "
                     f"also called -{count} to -1, and 0, the embeddings."
                 )
             number = int(layer) + (count + 1 if layer < 0 else 0)
             if number in found:
                 raise UserError(
-                    f"layers={layer}: layer {number} is named twice."
+                    f"`layers`={layer}: layer {number} is named twice."
                 )
             found.append(number)
         if self.pooling == POOLED and found != [count]:
             raise UserError(
-                f"layers={','.join(map(str, self.layers))}: the pooler takes "
-                "the last layer alone; give -1 with pooling=pooled."
+                f"`layers`={','.join(map(str, self.layers))}: the pooler takes "
+                "the last layer alone; give -1 with `pooling`=pooled."
             )
         return tuple(found)
 
@@ -146,5 +146,6 @@ def check_pooling(pooling: str, allowed: Sequence[str]) -> None:
     """Raises `UserError` unless a way of pooling is one of those allowed."""
     if pooling not in allowed:
         raise UserError(
-            f"pooling={pooling}: unknown; it takes one of {', '.join(allowed)}."
+            f"`pooling`={pooling}: unknown; it takes one of "
+            f"{', '.join(allowed)}."
         )

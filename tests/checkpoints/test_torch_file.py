@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import pickle
+import re
 import shutil
 import sys
 import types
@@ -68,6 +69,20 @@ def test_without_torch_a_line_says_what_to_do(tmp_path, monkeypatch):
         load_checkpoint(tmp_path)
     assert str(e.value).startswith(f"{tmp_path / 'pytorch_model.bin'}: ")
     assert "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize("inner", ["", "0_Transformer"])
+def test_without_torch_modules_are_converted_together(
+    inner, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    (tmp_path / "modules.json").write_text("[]")
+    (tmp_path / inner).mkdir(exist_ok=True)
+    path = tmp_path / inner / "pytorch_model.bin"
+    path.write_bytes(b"")
+    whole = re.escape(f'SentenceTransformer("{tmp_path}").save("converted").')
+    with pytest.raises(UserError, match=whole):
+        open_torch(path)
 
 
 @pytest.fixture

@@ -73,9 +73,9 @@ def test_texts_that_are_truncated_are_counted(capsys):
         (
             MODEL,
             {"pooling": "none"},
-            "pooling=none: unknown; .* auto, mean,",
+            "`pooling`=none: unknown; .* auto, mean,",
         ),
-        (MODEL, {"layer": 9}, "layers=9: the model has layers 1 to 3"),
+        (MODEL, {"layer": 9}, "`layers`=9: the model has layers 1 to 3"),
         (MODEL, {"precision": "mixed_bfloat16"}, "encoder has float32 already"),
         (MODEL[::-1], {}, r"model: is \(BertTokenizer, BertEncoder\); give"),
         (MODEL[:1], {}, r"model: is \(BertEncoder\); give \(BertEncoder, "),

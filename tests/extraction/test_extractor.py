@@ -179,7 +179,7 @@ def test_precision(tmp_path):
         assert chunk.vectors.dtype == np.float32
         error = np.abs(chunk.vectors - exact).max() / np.abs(exact).max()
         assert 0 < error < 0.05
-    with pytest.raises(UserError, match="precision=float64: unknown"):
+    with pytest.raises(UserError, match="`precision`=float64: unknown"):
         Extractor.from_checkpoint(folder, Settings(), "float64")
 
 
@@ -195,13 +195,16 @@ def test_a_model_without_a_pooler_is_loaded_in_silence(tmp_path, capfd):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"layers": (4,)}, r"layers=4: the model has layers 1 to 3.*and 0"),
-        ({"layers": (-4,)}, "layers=-4: the model has layers 1 to 3"),
+        ({"layers": (4,)}, r"`layers`=4: the model has layers 1 to 3.*and 0"),
+        ({"layers": (-4,)}, "`layers`=-4: the model has layers 1 to 3"),
         ({"layers": ()}, "layers: name at least one"),
-        ({"layers": (-1, 3)}, "layers=3: layer 3 is named twice"),
-        ({"layers": (1.0,)}, "layers=1.0: the model has layers"),
-        ({"pooling": "sum"}, "pooling=sum: unknown; it takes one of none, aut"),
-        ({"pooling": "pooled", "layers": (2,)}, "layers=2: the pooler takes"),
+        ({"layers": (-1, 3)}, "`layers`=3: layer 3 is named twice"),
+        ({"layers": (1.0,)}, "`layers`=1.0: the model has layers"),
+        (
+            {"pooling": "sum"},
+            "`pooling`=sum: unknown; it takes one of none,",
+        ),
+        ({"pooling": "pooled", "layers": (2,)}, "`layers`=2: the pooler takes"),
         (
             {"max_seq_length": 2},
             "`max_seq_length`=2: .* whole number of at",
