@@ -126,6 +126,8 @@ def read_stored(
                 required |= set(heads[POOLER])
     names = {table[ours].name for ours in required if ours in table}
     by_user = {n for n in found.shapes if ignore and re.search(ignore, n)}
+    if ignore and not by_user:
+        log_once(f"{source}: `ignore`={ignore} matches no array.")
     if needed := sorted(by_user & names):
         raise UserError(
             f"`ignore`={ignore}: would leave out {first_few(needed)} of "

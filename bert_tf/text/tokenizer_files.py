@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf.errors import UserError, first_few
+from bert_tf.module_list import read_transformer_settings
 from bert_tf.progress import log_once
 from bert_tf.recipe import read_json_object
 from bert_tf.text.vocabulary import (
@@ -175,12 +176,17 @@ def read_special_tokens(folder: pathlib.Path) -> SpecialTokens:
 def read_max_length(folder: pathlib.Path) -> int | None:
     """The longest row that a tokenizer is configured for; None where unknown.
 
-    transformers truncates to model_max_length of tokenizer_config.json, which
-    is 1e30 where nobody stated one; max_length there is that of the training.
+    sentence-transformers truncates to max_seq_length of its own settings, and
+    transformers to model_max_length of tokenizer_config.json, which is 1e30
+    where nobody stated one; max_length there is that of the training.
     """
-    config = _json_part(folder / TOKENIZER_CONFIG_FILE)
-    for key in ("model_max_length", "max_length"):
-        length = config.values.get(key)
+    config = _json_part(folder / TOKENIZER_CONFIG_FILE).values
+    _, settings = read_transformer_settings(folder)
+    for length in (
+        settings.get("max_seq_length"),
+        config.get("model_max_length"),
+        config.get("max_length"),
+    ):
         if (
             isinstance(length, int | float)
             and not isinstance(length, bool)

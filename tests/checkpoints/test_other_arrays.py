@@ -90,7 +90,7 @@ def test_two_models_in_one_file(folder):
     assert "unexpected: student.bert.embeddings.LayerNorm.bias" in line
 
 
-def test_arrays_of_other_layers(folder, tmp_path):
+def test_arrays_of_other_layers(folder, tmp_path, capsys):
     others = ["loss_fct.weight", "crf.transitions", "crf.start_transitions"]
     theirs, arrays = folder("module.", others)
     line = error_of(load_checkpoint, theirs)
@@ -110,5 +110,7 @@ def test_arrays_of_other_layers(folder, tmp_path):
         "`ignore`=crf|loss_fct|classif: would leave out classifier.bias, "
         "classifier.weight of "
     )
+    assert "crf" in error_of(load_checkpoint, theirs, ignore="nothere")
+    assert "`ignore`=nothere matches no array" in capsys.readouterr().err
     line = error_of(load_checkpoint, theirs, ignore="crf[")
     assert line.startswith("`ignore`=crf[: is no regular expression (")

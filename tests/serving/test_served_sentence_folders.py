@@ -139,6 +139,15 @@ def test_cross_encoders_score_pairs(name, eagerly, tmp_path):
         close(found, expected)
 
 
+def test_the_longest_row_of_a_cross_encoder(eagerly, tmp_path):
+    folder = write_cross_encoder("old", tmp_path / "model")
+    settings = json.dumps({"max_seq_length": 9})
+    (folder / "sentence_bert_config.json").write_text(settings)
+    model = bert_tf.load(folder)
+    assert model.served.max_seq_length == 9
+    assert load_checkpoint(folder).max_seq_length == 9
+
+
 def test_a_converted_cross_encoder_keeps_its_activation(eagerly, tmp_path):
     folder = write_cross_encoder("old", tmp_path / "model")
     for to in ("bert_tf", "hugging_face"):
