@@ -6,12 +6,23 @@ Each use of a private name is here, with the version that it was seen in.
 
 import contextlib
 import functools
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
 from keras import ops
+
+
+def keep_downloads_in(folder: str) -> None:
+    """Sets where `keras.utils.get_file` keeps what a program downloads.
+
+    `_KERAS_DIR` of `keras.src.backend.config`, Keras 3.15.1, which is read from
+    KERAS_HOME while Keras is imported.
+    """
+    config: Any = sys.modules["keras.src.backend.config"]
+    config._KERAS_DIR = folder
 
 
 def symbolic_outputs(layer: keras.layers.Layer) -> list[list]:

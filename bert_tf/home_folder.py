@@ -32,7 +32,7 @@ def import_of_keras() -> Iterator[None]:
 @contextlib.contextmanager
 def _without_settings() -> Iterator[None]:
     base = os.path.expanduser("~")
-    # As keras/src/backend/config.py (3.15.1) chooses it.
+    # As Keras 3.15.1 chooses it.
     if not os.access(base, os.W_OK):
         base = "/tmp"
     folder = os.path.join(base, ".keras")
@@ -46,10 +46,10 @@ def _without_settings() -> Iterator[None]:
         yield
     finally:
         del os.environ[_KERAS_HOME]
-    # Where it keeps what a program downloads.
-    config: Any = sys.modules.get("keras.src.backend.config")
-    if getattr(config, "_KERAS_DIR", None) == os.devnull:
-        config._KERAS_DIR = folder
+    # Needs Keras, which is imported by now.
+    from bert_tf.compat import keep_downloads_in
+
+    keep_downloads_in(folder)
 
 
 class _LaterModule(types.ModuleType):
