@@ -10,6 +10,7 @@ from typing import Any, Self
 from bert_tf.errors import UserError
 from bert_tf.files import write_text
 from bert_tf.module_list import read_transformer_settings
+from bert_tf.progress import log_once
 from bert_tf.recipe import read_json_object
 from bert_tf.text import unicode_tables
 from bert_tf.text.saved_model import lower_case_of_saved_model
@@ -168,6 +169,13 @@ def read_tokenizer_config(
     lowers = next(answer for answer in answers if answer is not None)
     if strip_accents is None:
         strip_accents = lowers
+    named = str(config.values.get("tokenizer_class")).removesuffix("Fast")
+    if answers[:2] == [None, None] and not lowers and named in BERT_CLASSES:
+        log_once(
+            f"{config.source}: does not state do_lower_case, so case is kept; "
+            f"{named} of transformers lower-cases then. Write do_lower_case "
+            "into that file."
+        )
     return TokenizerConfig.of(
         # What lower-cases before the tokenizer strips no accents.
         lowers or (lower_case is None and bool(lowers_first)),

@@ -107,6 +107,20 @@ def test_the_order_of_evidence(tmp_path):
     assert lower_case(folder, given=True) is True
 
 
+def test_case_that_transformers_would_not_keep(tmp_path, capsys):
+    """Its BertTokenizer lower-cases unless told otherwise (5.23)."""
+    write(tmp_path, TOKENIZER, normalizer(lowercase=False))
+    for name, stated, lines in (
+        ("BertTokenizerFast", {}, 1),
+        ("BertTokenizer", {"do_lower_case": False}, 0),
+        ("TokenizersBackend", {}, 0),
+    ):
+        write(tmp_path, CONFIG, {"tokenizer_class": name, **stated})
+        assert lower_case(tmp_path, SMALL) is False
+        found = capsys.readouterr().err
+        assert found.count("does not state do_lower_case") == lines
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
