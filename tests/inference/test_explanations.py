@@ -341,6 +341,7 @@ def test_the_page_is_no_markup_of_the_users(tmp_path):
         assert browser.value(marks) == [word.text for word in found.words]
         assert browser.value("document.getElementById('map').offsetWidth") == 0
         browser.open((tmp_path / "x.html").as_uri())
+        browser.until("document.querySelector('#tokens button') !== null")
         browser.until("document.querySelector('#looks').textContent !== ''")
         tokens = found.rows[0].tokens
         layer, head, place = 1, 2, 3
