@@ -381,7 +381,9 @@ def test_rematerialize_is_reached(
 ) -> None:
     if finished.case.task.endswith("_features"):
         # Nothing of the encoder is trained, so the setting is refused.
-        with pytest.raises(UserError, match="rematerialize=True: is of no"):
+        with pytest.raises(
+            UserError, match="rematerialize=True: does not apply"
+        ):
             dataclasses.replace(finished.recipe, rematerialize=True)
         return
 

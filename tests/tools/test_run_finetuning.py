@@ -133,8 +133,17 @@ def test_kill_9_and_resume_is_exact(flags, whole, tmp_path):
 
 @pytest.mark.slow
 def test_recipe_repeats_a_run_below_the_flags(whole, flags, tmp_path):
-    recipe = f"--recipe={whole[0] / 'recipe.json'}"
-    done = run(recipe, f"--output_dir={tmp_path}", "--set=num_train_epochs=0.1")
+    again = [
+        f"--recipe={whole[0] / 'recipe.json'}",
+        f"--output_dir={tmp_path}",
+        "--set=num_train_epochs=0.1",
+    ]
+    (task,) = (flag for flag in flags if flag.startswith("--task="))
+    done = run(*again)
+    assert done.returncode == 1
+    # A file is not run because another file names it.
+    assert done.stderr.rstrip().endswith(f"name it in the command: {task}")
+    done = run(*again, task)
     assert done.returncode == 0, done.stderr
     mine = json.loads((tmp_path / "recipe.json").read_text())
     theirs = json.loads((whole[0] / "recipe.json").read_text())
