@@ -130,7 +130,7 @@ def show_equality(task: str) -> None:
     import numpy as np
 
     from bert_tf.encoders import BertEncoder
-    from bert_tf.finetuning.text_classification.task import encode
+    from bert_tf.families.text_classification.task import encode
     from bert_tf.text.tokenizer import BertTokenizer
 
     theirs = np.load(encoder_outputs(task))

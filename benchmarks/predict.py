@@ -27,7 +27,7 @@ from absl import flags
 
 from benchmarks import comparison, measured_run
 from bert_tf.checkpoints import load_checkpoint, save_checkpoint
-from bert_tf.finetuning.data.tables import read_table
+from bert_tf.families.data.tables import read_table
 from bert_tf.recipe import read_json_object
 from tools import command_line
 

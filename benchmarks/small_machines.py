@@ -29,8 +29,8 @@ from absl import app, flags
 from benchmarks import comparison
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.features import ENCODER_INPUTS
+from bert_tf.inference.served_folder import served_model
 from bert_tf.runtimes import litert_file, onnx_file
-from bert_tf.serving.model_folder import served_model
 
 _MODEL = flags.DEFINE_string("model", None, "The folder.", required=True)
 _PEER_PYTHON = flags.DEFINE_string(

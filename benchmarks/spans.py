@@ -165,10 +165,10 @@ def prediction_speed(folder: pathlib.Path) -> float:
     """Questions of dev a second, from text to answers."""
     import tensorflow as tf
 
+    from bert_tf.families.model_folder import load_model
+    from bert_tf.families.question_answering.squad_files import read_questions
+    from bert_tf.families.task import Split
     from bert_tf.finetuning.evaluation import Predictor
-    from bert_tf.finetuning.model_folder import load_model
-    from bert_tf.finetuning.question_answering.squad_files import read_questions
-    from bert_tf.finetuning.task import Split
     from bert_tf.side_by_side import one_core_a_batch
     from tools.task_files import load_task
 

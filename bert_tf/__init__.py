@@ -11,10 +11,13 @@ if TYPE_CHECKING:
     from bert_tf.config import BertConfig, DistilBertConfig, ElectraConfig
     from bert_tf.encoders import BertEncoder, DistilBertEncoder, ElectraEncoder
     from bert_tf.errors import UserError
-    from bert_tf.extraction.embed import embed
+    from bert_tf.families.pretrained.embed import embed
+    from bert_tf.families.pretrained.fill_mask import fill_mask
     from bert_tf.finetuned import FinetuningRun, finetune
+    from bert_tf.inference.export import export_saved_model
     from bert_tf.inference.load import LoadedModel, load
     from bert_tf.inference.search import search
+    from bert_tf.inference.text_classifier import TextClassifier
     from bert_tf.models import (
         bert_classifier,
         bert_multiple_choice,
@@ -26,14 +29,11 @@ if TYPE_CHECKING:
     )
     from bert_tf.optimization import adamw, lamb
     from bert_tf.pretraining.electra import ElectraPretrainer
-    from bert_tf.pretraining.fill_mask import fill_mask
     from bert_tf.pretraining.pretrainer import BertPretrainer
-    from bert_tf.serving.export import export_saved_model
     from bert_tf.text.packing_graph import SentencePacker
     from bert_tf.text.tokenizer import BertTokenizer
     from bert_tf.text.vocabulary import Vocabulary
     from bert_tf.text.vocabulary_trainer import train_vocab
-    from bert_tf.text_classifier import TextClassifier
 
 _HOME = {
     "BertConfig": "bert_tf.config",
@@ -49,7 +49,7 @@ _HOME = {
     "FinetuningRun": "bert_tf.finetuned",
     "LoadedModel": "bert_tf.inference.load",
     "SentencePacker": "bert_tf.text.packing_graph",
-    "TextClassifier": "bert_tf.text_classifier",
+    "TextClassifier": "bert_tf.inference.text_classifier",
     "Vocabulary": "bert_tf.text.vocabulary",
     "UserError": "bert_tf.errors",
     "adamw": "bert_tf.optimization",
@@ -57,9 +57,9 @@ _HOME = {
     "bert_multiple_choice": "bert_tf.models",
     "bert_span_labeler": "bert_tf.models",
     "bert_token_classifier": "bert_tf.models",
-    "embed": "bert_tf.extraction.embed",
-    "export_saved_model": "bert_tf.serving.export",
-    "fill_mask": "bert_tf.pretraining.fill_mask",
+    "embed": "bert_tf.families.pretrained.embed",
+    "export_saved_model": "bert_tf.inference.export",
+    "fill_mask": "bert_tf.families.pretrained.fill_mask",
     "finetune": "bert_tf.finetuned",
     "lamb": "bert_tf.optimization",
     "load": "bert_tf.inference.load",

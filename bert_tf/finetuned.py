@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_tf.errors import UserError
+from bert_tf.families.data.in_memory import file_of
+from bert_tf.families.task import TaskTemplate
 from bert_tf.files import write_text
 from bert_tf.finetuning import (
     UserChoiceTask,
@@ -15,10 +17,8 @@ from bert_tf.finetuning import (
     UserQuestionAnsweringTask,
     UserTokenClassificationTask,
 )
-from bert_tf.finetuning.data.in_memory import file_of
-from bert_tf.finetuning.report.make import REPORT_FILE
+from bert_tf.finetuning.report_files import REPORT_FILE
 from bert_tf.finetuning.run import run_finetuning
-from bert_tf.finetuning.task import TaskTemplate
 from bert_tf.inference.load import LoadedModel, load
 from bert_tf.training.run_folder import has_trained, refuse_other_folders
 

@@ -1,9 +1,11 @@
-"""The import rule: a room, or a part of finetuning, imports only lower ones."""
+"""The import rule: a room, and a part of a room, imports only lower ones."""
 
 import ast
 import pathlib
 import subprocess
 import sys
+
+import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The ground floor is one room: its files may use each other.
@@ -30,40 +32,49 @@ LEVELS = {
     **dict.fromkeys(("named_weights", "records", "sharing"), 3),
     "encoders": 4,
     **dict.fromkeys(("models", "training"), 5),
-    **dict.fromkeys(("pretraining", "extraction", "finetuning"), 6),
-    **dict.fromkeys(("memory", "serving", "server", "conversion"), 7),
-    "distillation": 7,
-    **dict.fromkeys(("inference", "experiments", "runtimes"), 8),
-    "text_classifier": 7,
-    "finetuned": 9,
+    **dict.fromkeys(("pretraining", "report"), 6),
+    "families": 7,
+    **dict.fromkeys(("finetuning", "server", "conversion"), 8),
+    **dict.fromkeys(("memory", "distillation", "inference"), 9),
+    **dict.fromkeys(("experiments", "runtimes"), 10),
+    "finetuned": 11,
 }
-# The parts of the room finetuning. Families of tasks are peers.
-FINETUNING = {
-    "rows": 0,
-    "recipe": 0,
-    "usage_options": 0,
-    "data": 1,
-    "batches": 1,
-    "task_model": 1,
-    "importance": 2,
-    "measured": 2,
-    "checks": 2,
-    "task": 3,
-    "text_classification": 4,
-    "multiple_choice": 4,
-    "token_classification": 4,
-    "question_answering": 4,
-    "model_folder": 4,
-    "evaluation": 4,
-    "report": 5,
-    "setup": 5,
-    "usage": 5,
-    "card": 6,
-    "results": 6,
-    "pruning": 7,
-    "training": 7,
-    "seeds": 8,
-    "run": 9,
+# The parts of the rooms that several files depend on. Families are peers.
+PARTS = {
+    "families": {
+        "rows": 0,
+        "row_computer": 0,
+        "requests": 1,
+        "sentence_vectors": 1,
+        "recipe": 0,
+        "usage_options": 0,
+        "data": 1,
+        "task_model": 1,
+        "text_model": 2,
+        "checks": 2,
+        "task": 3,
+        "model_folder": 4,
+        "text_classification": 5,
+        "multiple_choice": 5,
+        "token_classification": 5,
+        "question_answering": 5,
+        "pretrained": 5,
+        "usage": 6,
+    },
+    "finetuning": {
+        "batches": 1,
+        "importance": 2,
+        "measured": 2,
+        "evaluation": 4,
+        "report_files": 5,
+        "setup": 5,
+        "card": 6,
+        "results": 6,
+        "pruning": 7,
+        "training": 7,
+        "seeds": 8,
+        "run": 9,
+    },
 }
 KERAS_ONLY = (
     *("layers", "optimization", "encoders", "models"),
@@ -137,15 +148,15 @@ def breaches(path: pathlib.Path) -> list[str]:
 
 
 def inner_breaches(path: pathlib.Path) -> list[str]:
-    """The imports of a file of finetuning from no lower part of the room."""
-    inside = path.relative_to(ROOT / "bert_tf" / "finetuning")
-    part = inside.with_suffix("").parts[0]
+    """The imports of a file from no lower part of its own room."""
+    room, *inside = path.relative_to(ROOT / "bert_tf").with_suffix("").parts
+    parts, part = PARTS[room], inside[0]
     found = []
     for name in imports(path, for_types=False):
-        if room_of(name) == "finetuning":
+        if room_of(name) == room and part != "__init__":
             target = name.split(".")[2]
-            assert target in FINETUNING, f"{path} imports unknown part {target}"
-            if target != part and FINETUNING[target] >= FINETUNING[part]:
+            assert target in parts, f"{path} imports unknown part {target}"
+            if target != part and parts[target] >= parts[part]:
                 found.append(name)
     return found
 
@@ -184,35 +195,36 @@ def test_a_breach_is_found(tmp_path: pathlib.Path, monkeypatch) -> None:
     ]
 
 
-def test_parts_of_finetuning_import_only_lower_parts() -> None:
-    room = ROOT / "bert_tf" / "finetuning"
-    parts = {path.stem for path in room.iterdir() if path.stem[0] != "_"}
-    assert parts == set(FINETUNING)
-    files = [path for path in FILES if room in path.parents]
+@pytest.mark.parametrize("room", PARTS)
+def test_parts_of_a_room_import_only_lower_parts(room: str) -> None:
+    folder = ROOT / "bert_tf" / room
+    parts = {path.stem for path in folder.iterdir() if path.stem[0] != "_"}
+    assert parts == set(PARTS[room])
+    files = [path for path in FILES if folder in path.parents]
     found = {str(path): inner_breaches(path) for path in files}
     assert {path: names for path, names in found.items() if names} == {}
 
 
-def test_a_breach_inside_finetuning_is_found(
+def test_a_breach_inside_a_room_is_found(
     tmp_path: pathlib.Path, monkeypatch
 ) -> None:
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
-    bad = tmp_path / "bert_tf" / "finetuning" / "multiple_choice" / "bad.py"
+    bad = tmp_path / "bert_tf" / "families" / "multiple_choice" / "bad.py"
     bad.parent.mkdir(parents=True)
     bad.write_text(
         "from typing import TYPE_CHECKING\n"
-        "from bert_tf.finetuning import report, rows\n"
-        "from bert_tf.finetuning.multiple_choice.files import SwagFiles\n"
+        "from bert_tf.families import rows, usage\n"
+        "from bert_tf.families.multiple_choice.files import SwagFiles\n"
         "if TYPE_CHECKING:\n"
-        "    from bert_tf.finetuning.run import prepare\n"
+        "    from bert_tf.families.usage import usage_of\n"
         "def f():\n"
-        "    from bert_tf.finetuning.text_classification.kinds import Kind\n"
-        "    import bert_tf.finetuning.training\n"
+        "    from bert_tf.families.text_classification.kinds import Kind\n"
+        "    import bert_tf.families.usage\n"
     )
     assert inner_breaches(bad) == [
-        "bert_tf.finetuning.report",
-        "bert_tf.finetuning.text_classification.kinds.Kind",
-        "bert_tf.finetuning.training",
+        "bert_tf.families.usage",
+        "bert_tf.families.text_classification.kinds.Kind",
+        "bert_tf.families.usage",
     ]
 
 

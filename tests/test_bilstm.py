@@ -20,20 +20,20 @@ from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
-from bert_tf.extraction.embed import embed
+from bert_tf.families.pretrained.answers import PretrainedModel
+from bert_tf.families.pretrained.embed import embed
 from bert_tf.layers import BiLSTM
 from bert_tf.models import restore
-from bert_tf.serving.pretrained import PretrainedModel
 from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from bert_tf.training.run_folder import digest
-from tests.extraction.extraction_models import (
+from tests.families.pretrained.extraction_models import (
     alone,
     small_encoder,
     small_tokenizer,
     some_texts,
 )
 from tests.hugging_face_models import TOKENS, random_arrays, tiny_config
-from tests.serving.serving_models import ask
+from tests.inference.serving_models import ask
 
 WAYS = [{}, {"unpadded": True}]
 KERNEL = "bert/bilstm/backward/recurrent_kernel"

@@ -14,16 +14,16 @@ from bert_tf.checkpoints import (
 )
 from bert_tf.encoders import BertEncoder, bert
 from bert_tf.errors import UserError
-from bert_tf.extraction.embed import embed
-from bert_tf.serving.pretrained import PretrainedModel
-from tests.extraction.extraction_models import (
+from bert_tf.families.pretrained.answers import PretrainedModel
+from bert_tf.families.pretrained.embed import embed
+from tests.families.pretrained.extraction_models import (
     alone,
     small_encoder,
     small_tokenizer,
     some_texts,
 )
 from tests.hugging_face_models import random_arrays, tiny_config
-from tests.serving.serving_models import ask
+from tests.inference.serving_models import ask
 
 # Rows of two sequences, and padding; the second begins here.
 IDS = np.int32([[1] * 4 + [2] * 5 + [0], [1] * 3 + [2] * 3 + [0] * 4])

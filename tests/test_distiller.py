@@ -17,9 +17,9 @@ from bert_tf.distiller import (
     soft_target_loss,
 )
 from bert_tf.encoders import encoder_class
-from bert_tf.finetuning.recipe import FinetuningRecipe
-from bert_tf.finetuning.rows import CHOICE_MASK, EXAMPLE_WEIGHTS
-from bert_tf.finetuning.task_model import (
+from bert_tf.families.recipe import FinetuningRecipe
+from bert_tf.families.rows import CHOICE_MASK, EXAMPLE_WEIGHTS
+from bert_tf.families.task_model import (
     ChoicesObjective,
     ClassesObjective,
     MultiLabelObjective,

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf.finetuning.data.in_memory import file_of
-from bert_tf.finetuning.question_answering.squad_files import Answer
-from bert_tf.finetuning.question_answering.user_questions import (
+from bert_tf.families.data.in_memory import file_of
+from bert_tf.families.question_answering.squad_files import Answer
+from bert_tf.families.question_answering.user_questions import (
     read_user_questions,
 )
-from bert_tf.finetuning.recipe import (
+from bert_tf.families.recipe import (
     UserChoiceRecipe,
     UserQuestionRecipe,
     UserTableRecipe,
     UserTagRecipe,
 )
+from bert_tf.families.text_classification.kinds import UserFileTask
+from bert_tf.families.token_classification.conll_files import read_conll
 from bert_tf.finetuning.run import run_finetuning
-from bert_tf.finetuning.text_classification.kinds import UserFileTask
-from bert_tf.finetuning.token_classification.conll_files import read_conll
 from tests.finetuning.sentence_runs import model_folder, texts
 from tests.frames import Frame
 from tests.run_folders import assert_same_run, stop_at

@@ -26,8 +26,8 @@ from bert_tf.checkpoints import load_checkpoint, save_checkpoint
 from bert_tf.checkpoints.params_file import load_params
 from bert_tf.corpora import data_sets
 from bert_tf.corpora.streams import ByteStream, Position
+from bert_tf.families.model_folder import task_of
 from bert_tf.files import read_lines
-from bert_tf.finetuning.model_folder import task_of
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.records.record_file import count_records
 from bert_tf.server.loaded_model import LoadedModel, LoadError

@@ -15,8 +15,8 @@ from bert_tf.conversion import convert_checkpoint
 from bert_tf.corpora.recipe import CorpusRecipe
 from bert_tf.corpora.sources import parse_inputs
 from bert_tf.errors import UserError
-from bert_tf.extraction.extract import extract_features
-from bert_tf.extraction.settings import Settings, parse_layers
+from bert_tf.families.pretrained.extract import extract_features
+from bert_tf.families.pretrained.settings import Settings, parse_layers
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.memory.plan import PlanSettings, plan_memory
 from bert_tf.pretraining.recipe import PretrainingRecipe

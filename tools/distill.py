@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from bert_tf.finetuning.recipe import FinetuningRecipe
+from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.recipe import read_json_object
 from bert_tf.teacher_settings import StudentSettings, TeacherSettings

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from absl import flags
 
 from bert_tf.errors import UserError
+from bert_tf.inference.fresh_process import FreshProcess
 from bert_tf.quiet_tensorflow import import_tensorflow
 from bert_tf.recipe import read_json_object
-from bert_tf.serving.fresh_process import FreshProcess
 
 from . import command_line
 from .task_files import load_task, recipe_of, task_named
@@ -104,9 +104,9 @@ def main() -> None:
 
 def _export_version(fresh: FreshProcess) -> None:
     """Writes a version for TensorFlow Serving and tells its size."""
-    from bert_tf.serving.adapters import served_adapters
-    from bert_tf.serving.model_folder import describe_training, served_model
-    from bert_tf.serving.saving import write_saved_model
+    from bert_tf.inference.adapters import served_adapters
+    from bert_tf.inference.saving import write_saved_model
+    from bert_tf.inference.served_folder import describe_training, served_model
     from bert_tf.sources import local_folder
 
     started = time.monotonic()

@@ -15,7 +15,7 @@ import pathlib
 
 from absl import flags
 
-from bert_tf.finetuning.recipe import PruningSettings
+from bert_tf.families.recipe import PruningSettings
 
 from . import command_line
 from .recipe_flags import define_fields

@@ -12,7 +12,7 @@ python -m tools.run_finetuning --task=sentence --set train_file=reviews.csv \\
 
 from absl import flags
 
-from bert_tf.finetuning.recipe import (
+from bert_tf.families.recipe import (
     FeatureRecipe,
     FinetuningRecipe,
     MultiLabelRecipe,

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.recipe import FinetuningRecipe
-from bert_tf.finetuning.task import TaskTemplate
+from bert_tf.families.recipe import FinetuningRecipe
+from bert_tf.families.task import TaskTemplate
 from bert_tf.recipe import check_kind, read_json_object
 from bert_tf.user_modules import refuse_user_module
 

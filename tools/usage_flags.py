@@ -2,7 +2,7 @@
 
 from absl import flags
 
-from bert_tf.finetuning.usage_options import TASKS, UsageOptions
+from bert_tf.families.usage_options import TASKS, UsageOptions
 
 # The flags are those of the command that imports them.
 flags.disclaim_key_flags()

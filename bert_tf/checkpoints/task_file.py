@@ -1,6 +1,6 @@
 """What task.json states of the outputs of a fine-tuned model.
 
-`bert_tf.finetuning.model_folder` reads all of it.
+`bert_tf.families.model_folder` reads all of it.
 """
 
 import dataclasses

@@ -44,8 +44,8 @@ from bert_tf.conversion.proof import (
 )
 from bert_tf.conversion.sources import open_variables
 from bert_tf.errors import UserError, first_few
+from bert_tf.families.recipe import TAGGER_FILE
 from bert_tf.files import new_folder, refuse_filled
-from bert_tf.finetuning.recipe import TAGGER_FILE
 from bert_tf.foreign_files import demand_regular
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 from bert_tf.module_list import transformer_folder

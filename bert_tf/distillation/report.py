@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from bert_tf.files import write_text, written_beside
 from bert_tf.finetuning.measured import Measured, table
-from bert_tf.finetuning.report.figures import BLUE, GREY, ORANGE, drawing
-from bert_tf.finetuning.report.render import environment
+from bert_tf.report.figures import BLUE, GREY, ORANGE, drawing
+from bert_tf.report.render import environment
 from bert_tf.training.history import (
     errors_become_warnings,
     in_words,

@@ -14,6 +14,9 @@ from bert_tf.checkpoints import load_checkpoint, save_checkpoint
 from bert_tf.distillation.report import Distillation, write_report
 from bert_tf.distillation.students import make_student
 from bert_tf.errors import UserError
+from bert_tf.families.model_folder import load_model
+from bert_tf.families.recipe import FinetuningRecipe
+from bert_tf.families.task import Split, TaskTemplate
 from bert_tf.files import new_folder, write_text
 from bert_tf.finetuning.evaluation import Predictor, Scorer
 from bert_tf.finetuning.measured import (
@@ -21,10 +24,7 @@ from bert_tf.finetuning.measured import (
     rows_per_second,
     seconds_of,
 )
-from bert_tf.finetuning.model_folder import load_model
-from bert_tf.finetuning.recipe import FinetuningRecipe
 from bert_tf.finetuning.run import run_finetuning
-from bert_tf.finetuning.task import Split, TaskTemplate
 from bert_tf.lazy_arrays import shapes_of_arrays
 from bert_tf.pretraining.objective import ObjectiveTraits, load_objective
 from bert_tf.pretraining.recipe import PretrainingRecipe

@@ -15,8 +15,8 @@ from typing import Any
 from bert_tf.experiments.comparison import mean, standard_deviation
 from bert_tf.experiments.experiment import Experiment
 from bert_tf.experiments.results import Numbers
-from bert_tf.finetuning.report.figures import BLUE, GREY, ORANGE, drawing
-from bert_tf.finetuning.report.texts import showable
+from bert_tf.report.figures import BLUE, GREY, ORANGE, drawing
+from bert_tf.report.texts import showable
 
 # Okabe and Ito 2008, without their yellow, too pale for a line.
 _COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#1F2933")

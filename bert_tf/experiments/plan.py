@@ -34,7 +34,7 @@ from bert_tf.experiments.experiment import (
 )
 from bert_tf.experiments.running import RUNS, Plan, Run
 from bert_tf.experiments.scales import Scale
-from bert_tf.finetuning.recipe import (
+from bert_tf.families.recipe import (
     ChoiceRecipe,
     FeatureRecipe,
     FinetuningRecipe,
@@ -46,9 +46,9 @@ from bert_tf.finetuning.recipe import (
     UserTableRecipe,
     UserTagRecipe,
 )
-from bert_tf.finetuning.task import Task, TaskTemplate
-from bert_tf.finetuning.text_classification.task import TextClassificationTask
-from bert_tf.finetuning.token_classification.features import layers_of
+from bert_tf.families.task import Task, TaskTemplate
+from bert_tf.families.text_classification.task import TextClassificationTask
+from bert_tf.families.token_classification.features import layers_of
 from bert_tf.pretraining.objective import ObjectiveTraits, load_objective
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.progress import log

@@ -19,9 +19,9 @@ from bert_tf.experiments.figures import pictures
 from bert_tf.experiments.results import Found, Numbers
 from bert_tf.experiments.running import duration
 from bert_tf.files import write_text, written_beside
-from bert_tf.finetuning.report.render import environment
-from bert_tf.finetuning.report.texts import showable
 from bert_tf.finetuning.results import RESULTS_FILE
+from bert_tf.report.render import environment
+from bert_tf.report.texts import showable
 from bert_tf.training.history import finite_values, write_numbers
 
 # What Markdown takes for markup: a number or sign that makes a line one of a

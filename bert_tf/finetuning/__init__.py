@@ -10,29 +10,29 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bert_tf.finetuning.data.glue import (
+    from bert_tf.families.data.glue import (
         PAPER_RECIPE,
         DataSet,
         GlueData,
         GlueFile,
         train_dev_test,
     )
-    from bert_tf.finetuning.multiple_choice.files import SwagFiles
-    from bert_tf.finetuning.multiple_choice.task import (
+    from bert_tf.families.multiple_choice.files import SwagFiles
+    from bert_tf.families.multiple_choice.task import (
         MultipleChoiceTask,
         UserChoiceTask,
     )
-    from bert_tf.finetuning.question_answering.task import QuestionAnsweringTask
-    from bert_tf.finetuning.question_answering.user_questions import (
+    from bert_tf.families.question_answering.task import QuestionAnsweringTask
+    from bert_tf.families.question_answering.user_questions import (
         UserQuestionAnsweringTask,
     )
-    from bert_tf.finetuning.text_classification.kinds import (
+    from bert_tf.families.text_classification.kinds import (
         MultiLabelTask,
         RegressionTask,
         SentenceTask,
         UserFileTask,
     )
-    from bert_tf.finetuning.text_classification.metrics import (
+    from bert_tf.families.text_classification.metrics import (
         accuracy,
         binary_f1,
         label_macro_f1,
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
         spearman,
         subset_accuracy,
     )
-    from bert_tf.finetuning.token_classification.task import (
+    from bert_tf.families.token_classification.task import (
         ConllFolder,
         FeatureTaggingTask,
         TokenClassificationTask,
         UserTokenClassificationTask,
     )
 
-_ROOM = "bert_tf.finetuning"
+_ROOM = "bert_tf.families"
 _HOME = {
     "ConllFolder": "token_classification.task",
     "DataSet": "data.glue",

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.finetuning.rows import Rows
+from bert_tf.families.rows import Rows
 from bert_tf.sharding import WHOLE, Shard
 from bert_tf.text.packing import (
     batches_by_length,

@@ -5,8 +5,8 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from bert_tf.finetuning.report.statistics import FinishedRun, run_statistics
-from bert_tf.finetuning.task import Task
+from bert_tf.families.task import Task
+from bert_tf.report.statistics import FinishedRun, run_statistics
 from bert_tf.sharing.model_card import CardScore, ModelCard
 from bert_tf.training.history import finite_values
 

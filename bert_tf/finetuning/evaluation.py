@@ -10,9 +10,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.families.rows import ExampleRows, Outputs, Rows
+from bert_tf.families.task import Split, Task
 from bert_tf.finetuning.batches import prediction_batches
-from bert_tf.finetuning.rows import ExampleRows, Outputs, Rows
-from bert_tf.finetuning.task import Split, Task
 from bert_tf.progress import Progress
 from bert_tf.side_by_side import side_by_side
 from bert_tf.text.packing import Tokenizer

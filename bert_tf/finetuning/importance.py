@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.families.rows import Rows
+from bert_tf.families.task_model import LOSS, TaskModel
 from bert_tf.finetuning.batches import training_batches
-from bert_tf.finetuning.rows import Rows
-from bert_tf.finetuning.task_model import LOSS, TaskModel
 from bert_tf.progress import Progress
 
 

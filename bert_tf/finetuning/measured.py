@@ -10,8 +10,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.families.rows import Rows
 from bert_tf.finetuning.batches import prediction_batches
-from bert_tf.finetuning.rows import Rows
 
 # Batches by which speed is measured, evenly over the rows by length.
 _TIMED_BATCHES = 10

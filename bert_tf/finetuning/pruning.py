@@ -15,6 +15,10 @@ import numpy as np
 from bert_tf.checkpoints import Checkpoint, keep_parts, load_checkpoint
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
+from bert_tf.families.model_folder import read_config, save_model
+from bert_tf.families.recipe import FinetuningRecipe, PruningSettings
+from bert_tf.families.task import Split, Task, TaskTemplate
+from bert_tf.families.task_model import TaskModel
 from bert_tf.files import new_folder
 from bert_tf.finetuning.card import data_set_of
 from bert_tf.finetuning.evaluation import Predictor, Scorer
@@ -25,10 +29,6 @@ from bert_tf.finetuning.measured import (
     rows_per_second,
     table,
 )
-from bert_tf.finetuning.model_folder import read_config, save_model
-from bert_tf.finetuning.recipe import FinetuningRecipe, PruningSettings
-from bert_tf.finetuning.task import Split, Task, TaskTemplate
-from bert_tf.finetuning.task_model import TaskModel
 from bert_tf.sharing.model_card import CardScore, ModelCard
 from bert_tf.text.packing import Tokenizer
 from bert_tf.text.tokenizer import BertTokenizer

@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.files import write_text
 from bert_tf.finetuning.evaluation import (
     DEV_PREDICTIONS,
@@ -15,9 +16,8 @@ from bert_tf.finetuning.evaluation import (
     summarize,
     write_scores,
 )
-from bert_tf.finetuning.recipe import FinetuningRecipe
-from bert_tf.finetuning.report.statistics import FinishedRun
 from bert_tf.finetuning.setup import TrainingData
+from bert_tf.report.statistics import FinishedRun
 from bert_tf.training.history import (
     LEARNING_CURVE,
     History,

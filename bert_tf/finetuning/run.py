@@ -8,6 +8,9 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import Checkpoint, load_checkpoint
 from bert_tf.errors import UserError
+from bert_tf.families.model_folder import TASK_FILE, load_model
+from bert_tf.families.recipe import FinetuningRecipe
+from bert_tf.families.task import Split, Task, TaskTemplate
 from bert_tf.finetuning.card import write_card
 from bert_tf.finetuning.evaluation import (
     Predictor,
@@ -15,16 +18,13 @@ from bert_tf.finetuning.evaluation import (
     summarize,
     write_scores,
 )
-from bert_tf.finetuning.model_folder import TASK_FILE, load_model
-from bert_tf.finetuning.recipe import FinetuningRecipe
-from bert_tf.finetuning.report.make import write_report
+from bert_tf.finetuning.report_files import write_report
 from bert_tf.finetuning.seeds import train_seeds
 from bert_tf.finetuning.setup import (
     load_and_check,
     open_initial,
     prepare_training,
 )
-from bert_tf.finetuning.task import Split, Task, TaskTemplate
 from bert_tf.training.cluster import DEFAULT_DEVICES, Devices
 from bert_tf.training.history import errors_become_warnings
 from bert_tf.training.run_folder import RunFolders, folders_of

@@ -21,10 +21,10 @@ from bert_tf.checkpoints import (
 from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
-from bert_tf.finetuning.model_folder import load_model, task_of
-from bert_tf.finetuning.recipe import FinetuningRecipe
-from bert_tf.finetuning.task import Split, Task
-from bert_tf.finetuning.task_model import TaskModel
+from bert_tf.families.model_folder import load_model, task_of
+from bert_tf.families.recipe import FinetuningRecipe
+from bert_tf.families.task import Split, Task
+from bert_tf.families.task_model import TaskModel
 from bert_tf.progress import log
 from bert_tf.sources import local_folder
 from bert_tf.text.packing import Tokenizer

@@ -11,12 +11,12 @@ from bert_tf.checkpoints import HEADS_ON_POOLER
 from bert_tf.distiller import DistillationObjective, Distiller
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
+from bert_tf.families.model_folder import save_model
+from bert_tf.families.recipe import FinetuningRecipe
+from bert_tf.families.task_model import TaskModel
 from bert_tf.files import locked
 from bert_tf.finetuning.batches import num_steps, training_batches
 from bert_tf.finetuning.evaluation import Predictor, Scored, Scorer
-from bert_tf.finetuning.model_folder import save_model
-from bert_tf.finetuning.recipe import FinetuningRecipe
-from bert_tf.finetuning.report.statistics import FinishedRun
 from bert_tf.finetuning.results import write_results
 from bert_tf.finetuning.setup import (
     TrainingData,
@@ -25,7 +25,7 @@ from bert_tf.finetuning.setup import (
     lr_multipliers,
     open_teacher,
 )
-from bert_tf.finetuning.task_model import TaskModel
+from bert_tf.report.statistics import FinishedRun
 from bert_tf.training.best_weights import BestWeights
 from bert_tf.training.loop import Phase, TrainingLoop
 from bert_tf.training.run_folder import (

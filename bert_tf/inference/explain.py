@@ -16,6 +16,12 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError, whole_number
+from bert_tf.families.multiple_choice.answers import ChoiceModel
+from bert_tf.families.pretrained.answers import FILL_MASK, PretrainedModel
+from bert_tf.families.question_answering.answers import SpanModel
+from bert_tf.families.text_classification.answers import SentenceModel
+from bert_tf.families.text_model import Answer, TextModel
+from bert_tf.families.token_classification.answers import TagModel
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.inference.explained import (
     TOKENS_AT_ONCE,
@@ -28,12 +34,6 @@ from bert_tf.inference.explained import (
 from bert_tf.inference.explained_masks import MaskedForward, subject_of_masks
 from bert_tf.inference.explanation import Explanation, ReadRow, Word
 from bert_tf.progress import Progress, log
-from bert_tf.serving.choice import ChoiceModel
-from bert_tf.serving.pretrained import FILL_MASK, PretrainedModel
-from bert_tf.serving.sentences import SentenceModel
-from bert_tf.serving.span import SpanModel
-from bert_tf.serving.tags import TagModel
-from bert_tf.serving.text_model import Answer, TextModel
 
 INTEGRATED_GRADIENTS, OCCLUSION = "integrated_gradients", "occlusion"
 METHODS = (INTEGRATED_GRADIENTS, OCCLUSION)

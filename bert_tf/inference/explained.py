@@ -17,14 +17,18 @@ from bert_tf.checkpoints.parts import (
     TASK_HEADS,
 )
 from bert_tf.errors import UserError, did_you_mean, excerpt
-from bert_tf.extraction.sentence_vectors import ACTIVATIONS
-from bert_tf.serving.choice import ChoiceModel
-from bert_tf.serving.requests import valid_text
-from bert_tf.serving.rows import Tensors
-from bert_tf.serving.sentences import SentenceModel
-from bert_tf.serving.span import SpanModel
-from bert_tf.serving.tags import TagModel, WordFinder, places
-from bert_tf.serving.text_model import Answer, TextModel, encoder_of
+from bert_tf.families.multiple_choice.answers import ChoiceModel
+from bert_tf.families.question_answering.answers import SpanModel
+from bert_tf.families.requests import valid_text
+from bert_tf.families.row_computer import Tensors
+from bert_tf.families.sentence_vectors import ACTIVATIONS
+from bert_tf.families.text_classification.answers import SentenceModel
+from bert_tf.families.text_model import Answer, TextModel, encoder_of
+from bert_tf.families.token_classification.answers import (
+    TagModel,
+    WordFinder,
+    places,
+)
 from bert_tf.text.packing import TokenIds, Tokenizer
 from bert_tf.text.packing_graph import (
     most_context,

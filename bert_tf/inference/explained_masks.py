@@ -8,6 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError, did_you_mean, excerpt
+from bert_tf.families.pretrained.answers import PretrainedModel
+from bert_tf.families.text_model import Answer
+from bert_tf.families.token_classification.answers import WordFinder
 from bert_tf.features import MASKED_LM_POSITIONS
 from bert_tf.inference.explained import (
     LOG_ODDS,
@@ -19,9 +22,6 @@ from bert_tf.inference.explained import (
     log_odds,
 )
 from bert_tf.pretraining.pretrainer import BertPretrainer
-from bert_tf.serving.pretrained import PretrainedModel
-from bert_tf.serving.tags import WordFinder
-from bert_tf.serving.text_model import Answer
 from bert_tf.text.packing import TokenIds
 from bert_tf.text.packing_graph import pack_rows
 

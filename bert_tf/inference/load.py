@@ -15,9 +15,21 @@ from bert_tf.checkpoints import POOLER, load_checkpoint
 from bert_tf.checkpoints.sentence_modules import SentenceModules
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError, whole_number
-from bert_tf.extraction.extractor import Extractor
-from bert_tf.extraction.settings import POOLED, Settings
-from bert_tf.finetuning.usage_options import UsageOptions, pair_task
+from bert_tf.families.pretrained.answers import (
+    EMBED_WITH_PROMPT,
+    PROMPT_NAME,
+    PretrainedModel,
+)
+from bert_tf.families.pretrained.extractor import Extractor
+from bert_tf.families.pretrained.settings import POOLED, Settings
+from bert_tf.families.row_computer import Tensors
+from bert_tf.families.text_model import (
+    SERVING_DEFAULT,
+    Answer,
+    TextModel,
+    encoder_of,
+)
+from bert_tf.families.usage_options import UsageOptions, pair_task
 from bert_tf.inference.cells import cells_of, column_of, length_of
 from bert_tf.inference.explain import (
     INTEGRATED_GRADIENTS,
@@ -26,21 +38,9 @@ from bert_tf.inference.explain import (
 )
 from bert_tf.inference.explanation import Explanation
 from bert_tf.inference.rows import CHOICES, Question
+from bert_tf.inference.saving import describe_model
+from bert_tf.inference.served_folder import describe_training, served_model
 from bert_tf.progress import Progress
-from bert_tf.serving.model_folder import describe_training, served_model
-from bert_tf.serving.pretrained import (
-    EMBED_WITH_PROMPT,
-    PROMPT_NAME,
-    PretrainedModel,
-)
-from bert_tf.serving.rows import Tensors
-from bert_tf.serving.saving import describe_model
-from bert_tf.serving.text_model import (
-    SERVING_DEFAULT,
-    Answer,
-    TextModel,
-    encoder_of,
-)
 from bert_tf.side_by_side import side_by_side
 from bert_tf.sources import local_folder
 from bert_tf.text.packing import Tokenizer

@@ -16,8 +16,9 @@ from types import TracebackType
 from typing import IO, Any, BinaryIO, Self
 
 from bert_tf.errors import UserError
+from bert_tf.families.text_model import Answer
+from bert_tf.families.usage_options import NO_OPTIONS, UsageOptions
 from bert_tf.files import lock_now, sync, write_text
-from bert_tf.finetuning.usage_options import NO_OPTIONS, UsageOptions
 from bert_tf.foreign_files import GzipReader
 from bert_tf.inference.load import LoadedModel, Refusal, load
 from bert_tf.inference.rows import (
@@ -28,7 +29,6 @@ from bert_tf.inference.rows import (
 )
 from bert_tf.progress import Progress, log
 from bert_tf.recipe import read_json_object
-from bert_tf.serving.text_model import Answer
 
 JSONL, CSV = ".jsonl", ".csv"
 # What is sorted by length, computed and written together: the largest number

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bert_tf.errors import Fault, UserError, did_you_mean, excerpt
-from bert_tf.files import ENCODING_ERRORS, read_faulty_lines, whole_text
-from bert_tf.finetuning.data.delimited import has_column, listed
-from bert_tf.finetuning.data.tables import (
+from bert_tf.families.data.delimited import has_column, listed
+from bert_tf.families.data.tables import (
     BadRow,
     Dialect,
     MissingColumn,
@@ -17,8 +16,9 @@ from bert_tf.finetuning.data.tables import (
     iterate_rows,
     text_of,
 )
-from bert_tf.finetuning.recipe import FORMATS
-from bert_tf.finetuning.usage_options import pair_task
+from bert_tf.families.recipe import FORMATS
+from bert_tf.families.usage_options import pair_task
+from bert_tf.files import ENCODING_ERRORS, read_faulty_lines, whole_text
 from bert_tf.recipe import Settings, read_json_object, setting
 from bert_tf.training.recipe import PRECISIONS
 
@@ -159,7 +159,7 @@ class Columns:
             known = {"text": said.get("context_column", "")}
             if START in columns and not known["text"]:
                 # A command that shows its help needs no NumPy.
-                from bert_tf.finetuning.multiple_choice.files import (
+                from bert_tf.families.multiple_choice.files import (
                     SWAG_COLUMNS,
                 )
 

@@ -19,8 +19,8 @@ import tensorflow as tf
 
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
-from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS
-from bert_tf.finetuning.task_model import ClassesObjective, TaskModel
+from bert_tf.families.rows import EXAMPLE_WEIGHTS
+from bert_tf.families.task_model import ClassesObjective, TaskModel
 from bert_tf.memory.prediction import Workload
 from bert_tf.models import bert_classifier
 from bert_tf.pretraining.pretrainer import BertPretrainer

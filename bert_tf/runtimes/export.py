@@ -14,21 +14,21 @@ from keras import ops
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.errors import UserError
 from bert_tf.extras import EXTRAS, require_extra
+from bert_tf.families.multiple_choice.answers import ChoiceModel
+from bert_tf.families.pretrained.answers import PretrainedModel
+from bert_tf.families.recipe import FinetuningRecipe
+from bert_tf.families.requests import sample_lengths
+from bert_tf.families.rows import Outputs
+from bert_tf.families.task import TaskTemplate
+from bert_tf.families.text_model import TextModel
+from bert_tf.families.usage_options import NO_OPTIONS, UsageOptions
 from bert_tf.files import new_folder, write_text
-from bert_tf.finetuning.recipe import FinetuningRecipe
-from bert_tf.finetuning.rows import Outputs
-from bert_tf.finetuning.task import TaskTemplate
-from bert_tf.finetuning.usage_options import NO_OPTIONS, UsageOptions
+from bert_tf.inference.saving import MODEL_FILE, describe_model
+from bert_tf.inference.served_folder import describe_training, served_model
 from bert_tf.runtimes.forward import check_model
 from bert_tf.runtimes.measurement import Comparison, DevSplit, check_drop
 from bert_tf.runtimes.sentence_vectors import check_modules
 from bert_tf.runtimes.tokenizer_json import write_tokenizer
-from bert_tf.serving.choice import ChoiceModel
-from bert_tf.serving.model_folder import describe_training, served_model
-from bert_tf.serving.pretrained import PretrainedModel
-from bert_tf.serving.requests import sample_lengths
-from bert_tf.serving.saving import MODEL_FILE, describe_model
-from bert_tf.serving.text_model import TextModel
 
 FILE_FORMATS = ("onnx", "litert")
 # How near the file's numbers must be to those of the Keras model.

@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from bert_tf.checkpoints.sentence_modules import SentenceModules
 from bert_tf.config import BertConfig
+from bert_tf.families.rows import Outputs
 from bert_tf.features import ENCODER_INPUTS
-from bert_tf.finetuning.rows import Outputs
 from bert_tf.runtimes.forward import PlainBert
 from bert_tf.runtimes.operations import Operations
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from bert_tf.errors import UserError
+from bert_tf.families.model_folder import read_config
+from bert_tf.families.recipe import FinetuningRecipe
+from bert_tf.families.rows import ExampleRows, Outputs
+from bert_tf.families.task import Split, TaskTemplate
 from bert_tf.features import ENCODER_INPUTS
-from bert_tf.finetuning.model_folder import read_config
-from bert_tf.finetuning.recipe import FinetuningRecipe
-from bert_tf.finetuning.rows import ExampleRows, Outputs
-from bert_tf.finetuning.task import Split, TaskTemplate
 from bert_tf.text.packing import Tokenizer
 
 Run = Callable[[Mapping[str, np.ndarray]], Outputs]

@@ -18,8 +18,8 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from bert_tf.checkpoints.sentence_modules import SentenceModules
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
+from bert_tf.families.rows import Outputs
 from bert_tf.features import ENCODER_INPUTS
-from bert_tf.finetuning.rows import Outputs
 from bert_tf.runtimes.forward import PlainBert
 from bert_tf.runtimes.operations import Operations, number
 

@@ -65,6 +65,16 @@ def ragged_range(counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return row, tf.range(tf.size(row)) - tf.gather(starts, row)
 
 
+def text_of(
+    codes: tf.Tensor, begins: tf.Tensor, counts: tf.Tensor
+) -> tf.Tensor:
+    """Stretches int32 [V] of a flat list of characters as string [V]."""
+    stretch, number = ragged_range(counts)
+    taken = tf.gather(codes, tf.gather(begins, stretch) + number)
+    ragged = tf.RaggedTensor.from_row_lengths(taken, counts, validate=False)
+    return tf.strings.unicode_encode(ragged, "UTF-8")
+
+
 def truncate(
     first: TokenIds, second: TokenIds | None, room: int
 ) -> tuple[TokenIds, TokenIds | None]:

@@ -19,10 +19,10 @@ from bert_tf.checkpoints import (
 )
 from bert_tf.encoders import bert
 from bert_tf.errors import UserError
+from bert_tf.families.model_folder import load_model, read_config
+from bert_tf.families.recipe import PruningSettings
 from bert_tf.finetuning.evaluation import Predictor
-from bert_tf.finetuning.model_folder import load_model, read_config
 from bert_tf.finetuning.pruning import Pruning, prune
-from bert_tf.finetuning.recipe import PruningSettings
 from bert_tf.finetuning.run import run_finetuning
 from tests.contracts.task_cases import (
     CASES,

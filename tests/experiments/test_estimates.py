@@ -5,16 +5,16 @@ import dataclasses
 import pytest
 
 from bert_tf.experiments.estimates import split_size
-from bert_tf.finetuning.data.examples import Example
-from bert_tf.finetuning.multiple_choice.files import ChoiceExample
-from bert_tf.finetuning.question_answering.squad_files import Question
-from bert_tf.finetuning.recipe import (
+from bert_tf.families.data.examples import Example
+from bert_tf.families.multiple_choice.files import ChoiceExample
+from bert_tf.families.question_answering.squad_files import Question
+from bert_tf.families.recipe import (
     ChoiceRecipe,
     SentenceRecipe,
     SpanRecipe,
     TagRecipe,
 )
-from bert_tf.finetuning.token_classification.conll_files import read_conll
+from bert_tf.families.token_classification.conll_files import read_conll
 
 
 def test_a_token_is_four_characters():

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.finetuning.recipe import FinetuningRecipe
-from bert_tf.finetuning.report.statistics import FinishedRun, summary
+from bert_tf.families.recipe import FinetuningRecipe
+from bert_tf.report.statistics import FinishedRun, summary
 
 WORDS = (
     "the company said its profit rose after shares fell on market fears while "

@@ -5,6 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
+from bert_tf.families.rows import EXAMPLE_WEIGHTS, LabelledRows
+from bert_tf.families.text_classification.task import encode
 from bert_tf.finetuning.batches import (
     bucketed_by_length,
     epoch_batches,
@@ -12,8 +14,6 @@ from bert_tf.finetuning.batches import (
     prediction_batches,
     training_batches,
 )
-from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS, LabelledRows
-from bert_tf.finetuning.text_classification.task import encode
 from bert_tf.sharding import Shard
 from tests.finetuning.sentence_runs import texts, tokenizer
 

@@ -10,11 +10,11 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.errors import UserError
-from bert_tf.finetuning.recipe import FeatureRecipe
+from bert_tf.families.recipe import FeatureRecipe
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import open_initial
-from bert_tf.serving.model_folder import served_model
-from bert_tf.serving.saving import write_saved_model
+from bert_tf.inference.saving import write_saved_model
+from bert_tf.inference.served_folder import served_model
 from tests.contracts.task_cases import CASES, model_folder
 from tests.finetuning.sentence_runs import small_recipe
 from tests.run_folders import answer_lines, weights

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.finetuning.data.examples import Example
-from bert_tf.finetuning.text_classification.task import TextRows, encode
+from bert_tf.families.data.examples import Example
+from bert_tf.families.text_classification.task import TextRows, encode
 from bert_tf.text.packing_graph import SentencePacker
 from tests.finetuning.sentence_runs import FILLER, GOOD, tokenizer
 from tests.user_errors import error_of

@@ -14,21 +14,21 @@ import tensorflow as tf
 from bert_tf.checkpoints import load_checkpoint, read_arrays, save_checkpoint
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
-from bert_tf.finetuning.batches import epoch_batches
-from bert_tf.finetuning.evaluation import Predictor
-from bert_tf.finetuning.model_folder import load_model
-from bert_tf.finetuning.report.make import make_report
-from bert_tf.finetuning.rows import EXAMPLE_WEIGHTS
-from bert_tf.finetuning.run import run_finetuning
-from bert_tf.finetuning.setup import freeze, lr_multipliers
-from bert_tf.finetuning.task_model import ClassesObjective, TaskModel
-from bert_tf.finetuning.text_classification.kinds import (
+from bert_tf.families.model_folder import load_model
+from bert_tf.families.rows import EXAMPLE_WEIGHTS
+from bert_tf.families.task_model import ClassesObjective, TaskModel
+from bert_tf.families.text_classification.kinds import (
     MultiLabelTask,
     RegressionTask,
     SentenceTask,
     class_weights_of,
 )
-from bert_tf.finetuning.text_classification.task import encode
+from bert_tf.families.text_classification.task import encode
+from bert_tf.finetuning.batches import epoch_batches
+from bert_tf.finetuning.evaluation import Predictor
+from bert_tf.finetuning.report_files import make_report
+from bert_tf.finetuning.run import run_finetuning
+from bert_tf.finetuning.setup import freeze, lr_multipliers
 from bert_tf.models import bert_classifier
 from bert_tf.training.loop import TrainingLoop
 from bert_tf.training.saved_states import SavedStates

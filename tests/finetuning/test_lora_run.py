@@ -10,13 +10,13 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import load_checkpoint, read_arrays, save_checkpoint
 from bert_tf.encoders import BertEncoder
-from bert_tf.finetuning.recipe import FeatureRecipe, FinetuningRecipe
+from bert_tf.families.recipe import FeatureRecipe, FinetuningRecipe
+from bert_tf.families.task_model import TaskModel
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import lr_multipliers, open_initial
-from bert_tf.finetuning.task_model import TaskModel
+from bert_tf.inference.saving import write_saved_model
+from bert_tf.inference.served_folder import served_model
 from bert_tf.models import bert_classifier
-from bert_tf.serving.model_folder import served_model
-from bert_tf.serving.saving import write_saved_model
 from tests.contracts.task_cases import CASES, model_folder
 from tests.finetuning.sentence_runs import small_recipe
 from tests.run_folders import answer_lines, assert_same_run, stop_at, weights

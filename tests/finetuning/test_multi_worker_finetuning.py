@@ -15,7 +15,7 @@ TASK_FILE = """
 import dataclasses
 
 from bert_tf.finetuning import SentenceTask
-from bert_tf.finetuning.task_model import TaskModel
+from bert_tf.families.task_model import TaskModel
 from bert_tf.models import bert_classifier
 from tasks.sst2 import TASK as SST2
 

@@ -12,14 +12,14 @@ from bert_tf.checkpoints import (
     save_checkpoint,
 )
 from bert_tf.encoders import BertEncoder
+from bert_tf.families.recipe import PruningSettings
+from bert_tf.families.task_model import ClassesObjective, TaskModel
 from bert_tf.finetuning.importance import importances_of, most_important
 from bert_tf.finetuning.pruning import prune
-from bert_tf.finetuning.recipe import PruningSettings
 from bert_tf.finetuning.run import run_finetuning
-from bert_tf.finetuning.task_model import ClassesObjective, TaskModel
+from bert_tf.inference.saving import write_saved_model
+from bert_tf.inference.served_folder import served_model
 from bert_tf.models import bert_classifier, restore
-from bert_tf.serving.model_folder import served_model
-from bert_tf.serving.saving import write_saved_model
 from tests.contracts.task_cases import CASES, model_folder
 from tests.model_helpers import encoder_inputs, fill, numpy, small_config
 from tests.reference_bert import ReferenceBert, softmax

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.recipe import (
+from bert_tf.families.recipe import (
     FeatureRecipe,
     FinetuningRecipe,
     UserChoiceRecipe,
 )
-from bert_tf.finetuning.report.make import (
+from bert_tf.finetuning.report_files import (
     FAMILIES,
     make_report,
     write_report,
 )
-from bert_tf.finetuning.report.statistics import FinishedRun, curves, settings
+from bert_tf.report.statistics import FinishedRun, curves, settings
 from tests.finetuning import report_runs
 from tests.finetuning.report_pages import HOSTILE, Page, numbers_of, text_of
 
@@ -88,7 +88,7 @@ def test_the_files_of_a_run_give_the_same_bytes(tmp_path, reports):
         report_runs.write_files(RUNS[name], tmp_path / name)
     # A process of its own, so that nothing is left over from the first time.
     code = (
-        "import sys; from bert_tf.finetuning.report.make import make_report; "
+        "import sys; from bert_tf.finetuning.report_files import make_report; "
         "assert not {'tensorflow', 'keras', 'matplotlib', 'jinja2'} & "
         "set(sys.modules); [make_report(path) for path in sys.argv[1:]]"
     )

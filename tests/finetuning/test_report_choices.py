@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_tf.finetuning.report.make import write_report
+from bert_tf.finetuning.report_files import write_report
 from tests.finetuning.report_pages import numbers_of, text_of
 from tests.finetuning.report_runs import CHOICES, choice_run
 

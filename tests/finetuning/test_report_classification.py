@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from bert_tf.finetuning.report.make import write_report
-from bert_tf.finetuning.report.statistics import confusion_matrix
-from bert_tf.finetuning.report.text_classification import text_statistics
+from bert_tf.families.text_classification.report import text_statistics
+from bert_tf.finetuning.report_files import write_report
+from bert_tf.report.statistics import confusion_matrix
 from tests.finetuning.report_pages import numbers_of, text_of
 from tests.finetuning.report_runs import (
     classes_run,

@@ -1,7 +1,7 @@
 """A user's texts on a page: nothing becomes markup, long ones are shortened."""
 
-from bert_tf.finetuning.report.render import environment
-from bert_tf.finetuning.report.texts import Mark, showable
+from bert_tf.report.render import environment
+from bert_tf.report.texts import Mark, showable
 from tests.finetuning.report_pages import Page
 
 MACROS = environment().get_template("macros.html.jinja").module

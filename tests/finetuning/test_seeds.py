@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.report.make import make_report
-from bert_tf.finetuning.report.statistics import summary
+from bert_tf.families.text_classification.kinds import SentenceTask
+from bert_tf.finetuning.report_files import make_report
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.seeds import _print_table
-from bert_tf.finetuning.text_classification.kinds import SentenceTask
+from bert_tf.report.statistics import summary
 from bert_tf.training.loop import TrainingLoop
 from tests.finetuning.sentence_runs import data, model_folder, small_recipe
 from tests.run_folders import assert_same_run, weights

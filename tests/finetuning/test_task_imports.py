@@ -27,7 +27,7 @@ def test_every_public_name_exists_and_is_known_to_editors():
     for_editors = modules_of(ast.parse(source))
     del for_editors["TYPE_CHECKING"]
     assert for_editors == {
-        name: f"bert_tf.finetuning.{module}" for name, module in home.items()
+        name: f"bert_tf.families.{module}" for name, module in home.items()
     }
     for name in home:
         assert getattr(finetuning, name) is not None

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import bert_tf
+from bert_tf.families.multiple_choice.answers import ChoiceModel
+from bert_tf.families.text_classification.answers import SentenceModel
 from bert_tf.inference.explain import METHODS
 from bert_tf.inference.load import LoadedModel
-from bert_tf.serving.choice import ChoiceModel
-from bert_tf.serving.sentences import SentenceModel
+from tests.inference import serving_models as models
 from tests.model_helpers import fill, numpy
 from tests.reference_bert import ReferenceBert
 from tests.server.browser import CHROMIUM, Browser
-from tests.serving import serving_models as models
 from tests.user_errors import error_of
 
 LONG = " ".join(["the ferry is good", "U.N. don't"] * 8)

@@ -9,12 +9,12 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from bert_tf.finetuning.usage_options import UsageOptions
+from bert_tf.families.usage_options import UsageOptions
 from bert_tf.inference.load import load
 from bert_tf.inference.predict import predict_file
+from bert_tf.inference.text_classifier import TextClassifier
 from bert_tf.runtimes.export import export_file
 from bert_tf.text.tokenizer import BertTokenizer
-from bert_tf.text_classifier import TextClassifier
 from tests.fine_tuned_models import (
     TEXTS,
     TOKENS,

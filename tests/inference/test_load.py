@@ -8,11 +8,11 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.extraction.extractor import Settings
+from bert_tf.families.pretrained.extractor import Settings
 from bert_tf.inference.load import LoadedModel, load
-from bert_tf.serving.saving import save
-from tests.extraction.extraction_models import save_model, some_texts
-from tests.serving import serving_models as models
+from bert_tf.inference.saving import save
+from tests.families.pretrained.extraction_models import save_model, some_texts
+from tests.inference import serving_models as models
 from tests.user_errors import error_of
 
 # Of each kind, columns of rows for texts.

@@ -12,8 +12,8 @@ from bert_tf.inference import predict as module
 from bert_tf.inference.load import LoadedModel
 from bert_tf.inference.predict import predict_file
 from bert_tf.inference.rows import PredictSettings
+from tests.inference import serving_models as models
 from tests.inference.test_load import COLUMNS, assert_near, loaded
-from tests.serving import serving_models as models
 from tests.user_errors import error_of
 
 TEXTS = [text for text in models.texts(30, 9, 7) if text.strip()]

@@ -5,7 +5,7 @@ import pytest
 import bert_tf
 from bert_tf.checkpoints import Checkpoint, save_checkpoint
 from bert_tf.errors import UserError
-from bert_tf.pretraining.fill_mask import MaskFiller
+from bert_tf.families.pretrained.fill_mask import MaskFiller
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "##c"]
 

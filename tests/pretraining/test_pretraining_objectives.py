@@ -12,7 +12,8 @@ from reference_bert import ReferenceBert, softmax
 import bert_tf
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.conversion import convert_checkpoint
-from bert_tf.pretraining.fill_mask import MaskFiller
+from bert_tf.families.pretrained.fill_mask import MaskFiller
+from bert_tf.inference.served_folder import served_model
 from bert_tf.pretraining.objective import OBJECTIVES
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.pretraining.run import run_pretraining
@@ -20,7 +21,6 @@ from bert_tf.pretraining.setup import fingerprint
 from bert_tf.records.dataset import RecordFolder, held_out_batches
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.record_file import RecordFile
-from bert_tf.serving.model_folder import served_model
 from bert_tf.training.loop import TrainingLoop
 from tests import commands
 from tests.run_folders import history, stop_at, weights

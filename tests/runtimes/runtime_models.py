@@ -6,12 +6,12 @@ import numpy as np
 
 import bert_tf
 from bert_tf.encoders import BertEncoder
-from bert_tf.finetuning.model_folder import save_model
-from bert_tf.finetuning.multiple_choice.task import MultipleChoiceConfig
-from bert_tf.finetuning.question_answering.task import QuestionAnsweringConfig
-from bert_tf.finetuning.task_model import TaskModel
-from bert_tf.finetuning.text_classification.kinds import SentenceTask
-from bert_tf.finetuning.token_classification.task import (
+from bert_tf.families.model_folder import save_model
+from bert_tf.families.multiple_choice.task import MultipleChoiceConfig
+from bert_tf.families.question_answering.task import QuestionAnsweringConfig
+from bert_tf.families.task_model import TaskModel
+from bert_tf.families.text_classification.kinds import SentenceTask
+from bert_tf.families.token_classification.task import (
     TokenClassificationConfig,
 )
 from bert_tf.models import (
@@ -22,8 +22,8 @@ from bert_tf.models import (
 )
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from tests.finetuning.sentence_runs import model_folder, tokenizer
+from tests.inference.test_served_folders import LENGTH, sentence_facts
 from tests.model_helpers import fill
-from tests.serving.test_served_folders import LENGTH, sentence_facts
 
 LABELS = ("bad", "good", "so")
 TAGS = ("O", "B-LOC", "I-LOC")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from bert_tf.finetuning.run import run_finetuning
+from bert_tf.inference.served_folder import served_model
 from bert_tf.runtimes import litert_file, onnx_file
 from bert_tf.runtimes.export import Quantization, export_file
 from bert_tf.runtimes.measurement import Comparison, DevSplit, check_drop
-from bert_tf.serving.model_folder import served_model
 from tests.contracts.task_cases import CASES, model_folder
 from tests.user_errors import error_of
 

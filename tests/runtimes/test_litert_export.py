@@ -7,12 +7,12 @@ import pytest
 import tokenizers
 
 from bert_tf.checkpoints import load_checkpoint
+from bert_tf.inference.served_folder import served_model
 from bert_tf.runtimes import litert_file
 from bert_tf.runtimes.export import export_file
-from bert_tf.serving.model_folder import served_model
+from tests.inference.test_served_folders import LENGTH
 from tests.runtimes.runtime_models import KINDS, make, rows
 from tests.runtimes.test_onnx_export import assert_near, expected_of
-from tests.serving.test_served_folders import LENGTH
 from tests.user_errors import error_of
 
 

@@ -8,17 +8,17 @@ import onnxruntime
 import pytest
 import tokenizers
 
+from bert_tf.inference.served_folder import served_model
 from bert_tf.runtimes import operations
 from bert_tf.runtimes.export import export_file
 from bert_tf.runtimes.tokenizer_json import write_tokenizer
-from bert_tf.serving.model_folder import served_model
 from bert_tf.text.packing_graph import SentencePacker
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_files import AddedToken
 from bert_tf.text.unicode_tables import SURROGATES, categories
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from tests.inference.serving_models import TOKENS, texts
 from tests.runtimes.runtime_models import KINDS, LABELS, make, rows
-from tests.serving.serving_models import TOKENS, texts
 from tests.user_errors import error_of
 
 

@@ -17,19 +17,20 @@ from model_helpers import small_config
 
 import bert_tf
 from bert_tf.checkpoints import Checkpoint, save_checkpoint
-from bert_tf.extraction.extractor import NOWHERE, Extractor, Settings
-from bert_tf.finetuning.data.examples import Example
-from bert_tf.finetuning.multiple_choice.files import ChoiceExample
-from bert_tf.finetuning.multiple_choice.task import encode_choices
-from bert_tf.finetuning.question_answering.squad_files import Answer, Question
-from bert_tf.finetuning.question_answering.windows import (
+from bert_tf.families.data.examples import Example
+from bert_tf.families.multiple_choice.files import ChoiceExample
+from bert_tf.families.multiple_choice.task import encode_choices
+from bert_tf.families.pretrained.answers import PretrainedModel
+from bert_tf.families.pretrained.extractor import NOWHERE, Extractor, Settings
+from bert_tf.families.pretrained.fill_mask import MaskFiller
+from bert_tf.families.question_answering.squad_files import Answer, Question
+from bert_tf.families.question_answering.windows import (
     answer_positions,
     make_windows,
 )
-from bert_tf.finetuning.text_classification.task import encode
-from bert_tf.finetuning.token_classification.conll_files import TaggedWords
-from bert_tf.finetuning.token_classification.windows import encode_words
-from bert_tf.pretraining.fill_mask import MaskFiller
+from bert_tf.families.text_classification.task import encode
+from bert_tf.families.token_classification.conll_files import TaggedWords
+from bert_tf.families.token_classification.windows import encode_words
 from bert_tf.records.examples import pack_rows as fill_rows
 from bert_tf.records.examples import (
     packed_records,
@@ -41,7 +42,6 @@ from bert_tf.records.masking import MaskingRule
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.token_blocks import Documents
 from bert_tf.runtimes.tokenizer_json import write_tokenizer
-from bert_tf.serving.pretrained import PretrainedModel
 from bert_tf.text import packing_graph
 from bert_tf.text.packing import TokenIds, pack_rows
 from bert_tf.text.packing_graph import SentencePacker

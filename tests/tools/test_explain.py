@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from bert_tf.finetuning.model_folder import save_model
-from bert_tf.finetuning.task_model import TaskModel
-from bert_tf.finetuning.text_classification.task import TextClassificationConfig
+from bert_tf.families.model_folder import save_model
+from bert_tf.families.task_model import TaskModel
+from bert_tf.families.text_classification.task import TextClassificationConfig
 from bert_tf.models import bert_classifier
 from tests import commands
+from tests.inference import serving_models as models
 from tests.model_helpers import fill
-from tests.serving import serving_models as models
 
 
 @pytest.fixture(scope="module")

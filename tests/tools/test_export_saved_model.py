@@ -1,6 +1,6 @@
 """The command that exports: one line for each mistake.
 
-What it writes, tests/serving/test_serving_docs.py sees.
+What it writes, tests/inference/test_serving_docs.py sees.
 """
 
 import pathlib

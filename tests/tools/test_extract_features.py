@@ -8,7 +8,7 @@ import pytest
 
 import bert_tf
 from tests import commands
-from tests.extraction.extraction_models import save_model
+from tests.families.pretrained.extraction_models import save_model
 
 
 def run(*arguments: object, **options: str) -> subprocess.CompletedProcess:

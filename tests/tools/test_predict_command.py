@@ -7,7 +7,7 @@ import pytest
 
 import bert_tf
 from tests import commands
-from tests.extraction.extraction_models import save_model, some_texts
+from tests.families.pretrained.extraction_models import save_model, some_texts
 
 
 def run(*arguments: object, **options: str) -> subprocess.CompletedProcess:

@@ -9,7 +9,7 @@ import pytest
 import bert_tf
 from bert_tf.checkpoints import load_checkpoint
 from bert_tf.encoders import BertEncoder
-from bert_tf.finetuning.model_folder import save_model
+from bert_tf.families.model_folder import save_model
 from bert_tf.text.tokenizer import BertTokenizer
 from tests import commands
 from tests.contracts.task_cases import CASES, model_folder

@@ -17,7 +17,7 @@ from tests.run_folders import assert_same_run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TASK_FILE = """
-from bert_tf.finetuning.text_classification.kinds import UserFileTask
+from bert_tf.families.text_classification.kinds import UserFileTask
 
 DEFAULTS = {"learning_rate": 0.01, "log_steps": 3}
 TASK = UserFileTask(name="mood", defaults=DEFAULTS)

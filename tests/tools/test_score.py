@@ -184,7 +184,7 @@ def test_names():
         ),
         ("TASK = 'mrpc'\n", "TASK is of type str; it must be a SentenceTask"),
         (
-            "from bert_tf.finetuning.data.glue_datasets import DataSet\n",
+            "from bert_tf.families.data.glue_datasets import DataSet\n",
             "is imported from bert_tf.finetuning, as in tasks/mrpc.py",
         ),
         (

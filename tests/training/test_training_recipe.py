@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning.recipe import FinetuningRecipe, TableRecipe
+from bert_tf.families.recipe import FinetuningRecipe, TableRecipe
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.training.recipe import TrainingRecipe
 

@@ -1,0 +1,254 @@
+"""Data of a Python program as the files that a task on own files reads."""
+
+import json
+import math
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bert_tf.errors import UserError, did_you_mean, excerpt, first_few
+from bert_tf.families.recipe import (
+    FinetuningRecipe,
+    UserFilesRecipe,
+    UserQuestionRecipe,
+    UserTableRecipe,
+    UserTagRecipe,
+)
+from bert_tf.text.given_texts import members, text_columns, text_parts
+
+Table = Mapping[str, Collection[Any]]
+
+
+class DataFile(NamedTuple):
+    """What a file holds.
+
+    Attributes:
+      ending: of its name.
+      text: all of it.
+      settings: of the recipe, which say how to read it.
+    """
+
+    ending: str
+    text: str
+    settings: Mapping[str, str]
+
+
+def file_of(
+    data: Any,
+    name: str,
+    recipe_type: type[FinetuningRecipe],
+    settings: Mapping[str, Any],
+) -> DataFile:
+    """The file that data in memory become.
+
+    Args:
+      data: (texts, labels), or of words (sentences, tags), or a DataFrame or
+        mapping of columns; or of questions what a JSON file has, see
+        `question_answering.squad_files.read_questions`.
+      name: what the user calls the data, for errors.
+      recipe_type: that of the task.
+      settings: of the recipe, as far as they are given.
+
+    Raises:
+      UserError: data of another form, or a text or label that is none; the
+        line names the row, counted from 0.
+    """
+    is_questions = issubclass(recipe_type, UserQuestionRecipe)
+    is_json = isinstance(data, list) or (
+        isinstance(data, Mapping) and _is_list(data.get("data"))
+    )
+    if is_questions and is_json:
+        text = json.dumps(_cell(data, name), ensure_ascii=False)
+        return DataFile("json", text, {})
+    is_table = isinstance(data, Mapping) or hasattr(data, "columns")
+    is_pair = isinstance(data, tuple) and len(data) == 2
+    is_pair = is_pair and all(map(_is_list, data))
+    forms = {}
+    if issubclass(recipe_type, UserTagRecipe):
+        forms["(sentences, tags)"] = is_pair
+    if issubclass(recipe_type, UserTableRecipe):
+        forms["(texts, labels)"] = is_pair
+    if issubclass(recipe_type, UserFilesRecipe):
+        forms["a DataFrame or mapping of columns"] = is_table
+    if is_questions:
+        forms["a list of questions"] = False
+    if not any(forms.values()):
+        raise UserError(
+            f"{name} is {excerpt(data)}; for this task give "
+            f"{', '.join([*forms, 'or the path of a file'])}."
+        )
+    if is_table:
+        data = {each: data[each] for each in getattr(data, "columns", data)}
+        for column, cells in data.items():
+            if not _is_list(cells):
+                raise UserError(
+                    f"{name}: {column!r} is {excerpt(cells)}; give a list of "
+                    "the cells of this column."
+                )
+    if issubclass(recipe_type, UserTagRecipe):
+        sentences, tags = data
+        return DataFile("txt", _tagged(sentences, tags, name), {})
+    if issubclass(recipe_type, UserTableRecipe):
+        return _labelled(data, name, settings)
+    return DataFile("jsonl", _json_lines(data, name), {})
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, str | bytes)
+
+
+def _labelled(
+    data: Table | tuple[Any, Any], name: str, settings: Mapping[str, Any]
+) -> DataFile:
+    """Texts, or pairs of texts, with a label each."""
+    label_column = settings.get("label_column") or "label"
+    given = settings.get("text_columns") or ""
+    names = [each.strip() for each in given.split(",") if each.strip()]
+    if isinstance(data, tuple):
+        texts, labels = data
+    else:
+        names = names or ["text"]
+        parts = [_column(data, each, "text_columns", name) for each in names]
+        texts = [*zip(*parts, strict=True)] if len(parts) > 1 else parts[0]
+        labels = _column(data, label_column, "label_column", name)
+    place = f"{name}: texts"
+    columns = text_columns(map(_filled, members(texts, place)), place)
+    names = names or ["text", "text_b"][: len(columns)]
+    if len(names) != len(columns):
+        raise UserError(
+            f"{name}: has {len(columns)} text(s) a row, and "
+            f"`text_columns`={given} names {len(names)}."
+        )
+    allowed = float if settings.get("label_kind") == "regression" else int
+    labels = [
+        _label(label, f"{name}: labels[{number}]", allowed)
+        for number, label in enumerate(labels)
+    ]
+    rows = dict(zip(names, columns, strict=True)) | {label_column: labels}
+    found = {"text_columns": ",".join(names), "label_column": label_column}
+    return DataFile("jsonl", _json_lines(rows, name), found)
+
+
+def _is_missing(cell: Any) -> bool:
+    """Whether a cell is what programs have for none: None, NaN, NA or NaT."""
+    # The last two are pandas'.
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(cell, float | np.floating) and math.isnan(cell)
+
+
+def _filled(text: Any) -> Any:
+    """A text as a file has it, where what is missing is empty.
+
+    The setting `empty_text` applies to it then, as to an empty cell of a file.
+    """
+    if isinstance(text, tuple | list):
+        return tuple("" if _is_missing(part) else part for part in text)
+    return "" if _is_missing(text) else text
+
+
+def _label(label: Any, place: str, allowed: type[int] | type[float]) -> Any:
+    """A label as JSON has it; one that is missing is null."""
+    if _is_missing(label):
+        return None
+    if isinstance(label, np.generic | np.ndarray):
+        label = label.tolist()
+    is_list = isinstance(label, list | tuple)
+    if is_list and not any(map(_is_missing, label)):
+        return [_label(each, place, allowed) for each in label]
+    if isinstance(label, str):
+        text_parts(label, place)
+        return label
+    if isinstance(label, int | allowed) and math.isfinite(label):
+        return label
+    raise UserError(
+        f"{place} is {excerpt(label)}; give a name or a whole number, a list "
+        "of them for several labels, or any number with "
+        "`label_kind`=regression."
+    )
+
+
+def _column(table: Table, column: str, setting: str, name: str) -> Any:
+    if column in table:
+        return table[column]
+    columns = [str(each) for each in table]
+    near = did_you_mean(column, columns, repr)
+    raise UserError(
+        f"{name}: has no column {column!r}.{near} Its columns are "
+        f"{first_few(columns)}; choose one with `{setting}`."
+    )
+
+
+def _json_lines(table: Table, name: str) -> str:
+    """The rows of a table, a JSON object each."""
+    counts = {str(column): len(cells) for column, cells in table.items()}
+    if len(set(counts.values())) != 1 or not any(counts.values()):
+        listed = ", ".join(f"{n} of {column}" for column, n in counts.items())
+        raise UserError(
+            f"{name}: has {listed or 'no columns'}; give as many of each, at "
+            "least one."
+        )
+    lines = []
+    for number, row in enumerate(zip(*table.values(), strict=True)):
+        cells = {
+            column: _cell(cell, f"{name}: {column}[{number}]")
+            for column, cell in zip(counts, row, strict=True)
+        }
+        lines.append(json.dumps(cells, ensure_ascii=False) + "\n")
+    return "".join(lines)
+
+
+def _cell(cell: Any, place: str) -> Any:
+    """What JSON has for a cell of a table; null for one that is missing."""
+    if _is_missing(cell):
+        return None
+    if isinstance(cell, np.generic | np.ndarray):
+        cell = cell.tolist()
+    if isinstance(cell, list | tuple):
+        return [_cell(each, place) for each in cell]
+    if isinstance(cell, Mapping):
+        return {
+            str(key): _cell(value, f"{place}[{key!r}]")
+            for key, value in cell.items()
+        }
+    if isinstance(cell, str):
+        text_parts(cell, place)
+        return cell
+    if isinstance(cell, int | float) and math.isfinite(cell):
+        return cell
+    raise UserError(
+        f"{place} is {excerpt(cell)}; give a text, a number, a list or "
+        "mapping of them, or None."
+    )
+
+
+def _tagged(sentences: Any, tags: Any, name: str) -> str:
+    """Words with a tag each, a word a line, as CoNLL's files have them."""
+    if not len(sentences) == len(tags) > 0:
+        raise UserError(
+            f"{name}: has {len(sentences)} sentences and {len(tags)} lists of "
+            "tags; give as many of each, at least one."
+        )
+    text = ""
+    for number, both in enumerate(zip(sentences, tags, strict=True)):
+        place = f"{name}: sentences[{number}]"
+        if not all(map(_is_list, both)):
+            raise UserError(f"{place} and its tags are no lists; give words.")
+        words, its_tags = map(list, both)
+        if not len(words) == len(its_tags) > 0:
+            raise UserError(
+                f"{place} has {len(words)} words and {len(its_tags)} tags; "
+                "give each word one."
+            )
+        for cell in (*words, *its_tags):
+            parts = cell.splitlines() if isinstance(cell, str) else []
+            if parts != [cell] or "\t" in cell or not cell.strip():
+                raise UserError(
+                    f"{place} holds {excerpt(cell)}; words and tags are "
+                    "strings of one line, without tabs."
+                )
+            text_parts(cell, place)
+        lines = map("\t".join, zip(words, its_tags, strict=True))
+        text += "".join(f"{line}\n" for line in lines) + "\n"
+    return text

@@ -1,0 +1,158 @@
+"""Lines of JSON to rows of cells."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from bert_tf.errors import Fault, excerpt
+from bert_tf.families.data.delimited import listed, without_last_blanks
+from bert_tf.files import TextLine, json_object, whole_text
+
+# What one cell holds: text, or in JSON a list of texts; None where the row of a
+# JSON-lines file lacks the key, or no row has the column.
+Cell: TypeAlias = str | tuple[str, ...] | None
+# The line that each row begins on, counted from 1, and its requested cells with
+# all of its values by column, or what is wrong with it.
+SelectedRows: TypeAlias = Iterator[
+    tuple[int, tuple[tuple[Cell, ...], Mapping[str, Any]] | Fault]
+]
+# A column that a row of JSON does not have; None is a null.
+_MISSING = object()
+
+
+def read_json_rows(
+    path: str,
+    lines: Iterable[TextLine],
+    required: Sequence[str],
+    optional: Sequence[str],
+    encoding_errors: str,
+    whole: bool,
+) -> SelectedRows:
+    """Reads one JSON object a line; numbers become text as they are written.
+
+    A column a.b is the key b of the object a, or of each object of a list a.
+
+    Args:
+      path: the file, for errors.
+      lines: its lines.
+      required: columns that every row must have.
+      optional: columns that it may have.
+      encoding_errors: "strict" or "replace".
+      whole: whether each row has all of its values too, as JSON has them.
+    """
+
+    def scalar(value: Any, place: str) -> str:
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise Fault(
+                "no text or number",
+                f"{place} is {excerpt(value)}; it must be a text, a number or "
+                "a list of them.",
+            )
+        if "\0" in value:
+            raise Fault(
+                "NUL characters",
+                f"{place} holds a NUL character; remove it.",
+            )
+        return whole_text(str(value), place, encoding_errors)
+
+    def cell(values: dict[str, Any], name: str, place: str) -> Cell:
+        value = _value_of(values, name)
+        where = f"{place}: {name!r}"
+        if value is _MISSING:
+            return None
+        if isinstance(value, list):
+            return tuple(scalar(each, where) for each in value)
+        return scalar(value, where)
+
+    def selected(line: TextLine) -> tuple[tuple[Cell, ...], dict[str, Any]]:
+        if line.fault:
+            raise line.fault
+        place = f"{path}, row {line.number}"
+        if not line.text.strip():
+            raise Fault("blank lines", f"{place}: is blank; remove it.")
+        values = json_object(
+            line.text, place, loads=lambda text: _as_written(text, place)
+        )
+        cells = {
+            name: cell(values, name, place) for name in (*required, *optional)
+        }
+        for name in required:
+            if cells[name] is None:
+                raise Fault(
+                    "a missing key",
+                    f"{place}: has no {name!r}; its keys are "
+                    f"{listed(tuple(_keys(values)))}. Correct the row.",
+                )
+        every = json_object(line.text, place) if whole else {}
+        return tuple(cells.values()), every
+
+    for line in without_last_blanks(lines, lambda line: not line.text.strip()):
+        try:
+            yield line.number, selected(line)
+        except Fault as fault:
+            yield line.number, fault
+
+
+class _Number(str):
+    """A number as a file has it, which errors show without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _as_written(text: str, place: str) -> Any:
+    """Parses JSON whose numbers stay text, and refuses a key that is twice."""
+
+    def without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in values:
+                raise Fault(
+                    "a key twice", f"{place}: the key {key!r} occurs twice."
+                )
+            values[key] = value
+        return values
+
+    return json.loads(
+        text,
+        object_pairs_hook=without_repeats,
+        parse_int=_Number,
+        parse_float=_Number,
+        parse_constant=_Number,
+    )
+
+
+def _holds_objects(value: Any) -> bool:
+    """Whether a value is an object, or a list with one."""
+    parts = value if isinstance(value, list) else [value]
+    return any(isinstance(each, dict) for each in parts)
+
+
+def _value_of(values: dict[str, Any], name: str) -> Any:
+    """What a row of JSON has in a column, or `_MISSING`."""
+    if name in values:
+        return _MISSING if _holds_objects(values[name]) else values[name]
+    outer, _, inner = name.rpartition(".")
+    parts = values.get(outer)
+    if isinstance(parts, dict):
+        return parts.get(inner, _MISSING)
+    if not isinstance(parts, list) or not _holds_objects(parts):
+        return _MISSING
+    if not all(isinstance(each, dict) and inner in each for each in parts):
+        return _MISSING
+    return [each[inner] for each in parts]
+
+
+def _keys(values: dict[str, Any]) -> Iterator[str]:
+    """The names by which cells of a JSON object can be read."""
+    for key, value in values.items():
+        if not _holds_objects(value):
+            yield key
+            continue
+        first = value[0] if isinstance(value, list) else value
+        inner = first if isinstance(first, dict) else {}
+        yield from (f"{key}.{name}" for name in inner)

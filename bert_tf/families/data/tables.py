@@ -1,0 +1,388 @@
+"""Tables of text, read strictly: every row whole, every error with its row.
+
+Rows are read one at a time, lists of cells (TSV, CSV; delimited.py) or values
+by key (JSON lines; json_rows.py), those that are broken too.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self, TypeVar
+
+from bert_tf.errors import Fault, UserError, did_you_mean, excerpt
+from bert_tf.families.data.delimited import (
+    columns_of,
+    find_delimiter,
+    has_column,
+    listed,
+    read_csv,
+    read_tsv,
+    stated_delimiter,
+    without_last_blanks,
+)
+from bert_tf.families.data.faults import Faults
+from bert_tf.families.data.json_rows import (
+    Cell,
+    SelectedRows,
+    read_json_rows,
+)
+from bert_tf.families.recipe import (
+    FORMATS,
+    JSONL,
+    TSV,
+    UserFilesRecipe,
+)
+from bert_tf.files import (
+    TextLine,
+    read_faulty_lines,
+)
+from bert_tf.progress import log
+
+E = TypeVar("E")
+
+
+class MissingColumn(UserError):
+    """A file lacks a column, whose name is `column`."""
+
+    def __init__(self, message: str, column: str) -> None:
+        super().__init__(message)
+        self.column = column
+
+
+class Row(NamedTuple):
+    """The requested cells of one row.
+
+    Attributes:
+      number: the line that it begins on, counted from 1.
+      position: how many rows come before it, broken ones included.
+      cells: in the order they were asked for; None is a column that was
+        optional and is not there.
+      columns: where all were asked for, what the row has in each: texts, of
+        JSON any values.
+    """
+
+    number: int
+    position: int
+    cells: tuple[Cell, ...]
+    columns: Mapping[str, Any] = {}
+
+
+class BadRow(NamedTuple):
+    """A row that cannot be used.
+
+    Attributes:
+      number: the line that it begins on, counted from 1.
+      position: how many rows come before it, broken ones included.
+      fault: why.
+    """
+
+    number: int
+    position: int
+    fault: Fault
+
+
+@dataclasses.dataclass(frozen=True)
+class Dialect:
+    """How a file is to be read.
+
+    Attributes:
+      format: one of FORMATS; empty goes by the file's name.
+      header: whether the first row names the columns.
+      encoding_errors: "strict" or "replace".
+      bad_rows: what becomes of rows with a fault; see `Faults`.
+      chosen: whether the user says all this in a recipe, so that errors may
+        advise another choice.
+    """
+
+    format: str = ""
+    header: bool = True
+    encoding_errors: str = "strict"
+    bad_rows: str = "error"
+    chosen: bool = False
+
+    @classmethod
+    def of_recipe(cls, recipe: UserFilesRecipe) -> Self:
+        """How a recipe says that the user's own files are to be read."""
+        return cls(
+            format=recipe.format,
+            header=recipe.header,
+            encoding_errors=recipe.encoding_errors,
+            bad_rows=recipe.bad_rows,
+            chosen=True,
+        )
+
+
+def read_table(
+    path: str,
+    required: Sequence[str],
+    optional: Sequence[str] = (),
+    dialect: Dialect = Dialect(),
+) -> list[Row]:
+    """Reads some columns of a table; see `iterate_rows`.
+
+    Returns:
+      Its rows, at least one.
+
+    Raises:
+      UserError: as of `iterate_rows`, or rows are broken: all that are, in a
+        table.
+    """
+    rows = iterate_rows(path, required, optional, dialect)
+    return collect(rows, lambda row: row, Faults(path, dialect.bad_rows))
+
+
+def iterate_rows(
+    path: str,
+    required: Sequence[str],
+    optional: Sequence[str] = (),
+    dialect: Dialect = Dialect(),
+    file: Iterable[bytes] | None = None,
+    whole: bool = False,
+) -> Iterator[Row | BadRow]:
+    """Reads some columns of a table of any size, broken rows included.
+
+    Args:
+      path: a TSV, CSV or JSON-lines file; .gz is unpacked.
+      required: columns that must be there, by name or number (from 0, or from
+        -1 backwards; a name comes first).
+      optional: columns that may be missing.
+      dialect: how to read it.
+      file: what to read, of which `path` is the name, instead of opening it.
+      whole: whether rows have all of their columns too.
+
+    Yields:
+      Its rows, at least one; their cells are those of `required`, then of
+      `optional`.
+
+    Raises:
+      UserError: the file cannot be read, is empty or a header alone, lacks a
+        required column or names it twice, or its header is broken.
+    """
+    kind = dialect.format or format_of(path)
+    lines = read_faulty_lines(
+        path, dialect.encoding_errors, file, whole_lines=kind == JSONL
+    )
+    if kind == JSONL:
+        selected = read_json_rows(
+            path, lines, required, optional, dialect.encoding_errors, whole
+        )
+    else:
+        selected = _select_columns(
+            path, kind, lines, required, optional, dialect, whole
+        )
+    position = -1
+    for position, (number, found) in enumerate(selected):
+        if isinstance(found, Fault):
+            yield BadRow(number, position, found)
+        else:
+            yield Row(number, position, *found)
+    if position < 0:
+        fault = "is empty" if kind == JSONL else "has a header and no rows"
+        raise UserError(f"{path}: {fault}.")
+
+
+def collect(
+    rows: Iterable[Row | BadRow], make: Callable[[Row], E], faults: Faults
+) -> list[E]:
+    """Makes something of every row, and settles the faults of all.
+
+    Args:
+      rows: the rows of a table.
+      make: makes it of one, or raises `Fault`.
+      faults: takes the faults.
+    """
+    made: list[E] = []
+    for row in rows:
+        if isinstance(row, BadRow):
+            faults.add(row.number, row.fault)
+            continue
+        try:
+            made.append(make(row))
+        except Fault as fault:
+            faults.add(row.number, fault)
+    faults.settle(len(made))
+    return made
+
+
+def text_of(cell: Cell, column: str, place: str) -> str:
+    """A cell that must be a text; raises `UserError` for a list."""
+    if isinstance(cell, str):
+        return cell
+    raise Fault(
+        "a list for a text",
+        f"{place}: {column!r} is a list, {excerpt(cell)}; it must be a text.",
+    )
+
+
+def handle_empty_texts(
+    path: str,
+    rows: Iterable[Row | BadRow],
+    columns: Sequence[str],
+    empty_text: str,
+) -> Iterator[Row | BadRow]:
+    """Keeps, drops or faults rows with an empty text, as `empty_text` says.
+
+    The text columns' cells are a row's first ones.
+
+    Raises:
+      UserError: nothing is left.
+    """
+    if empty_text == "keep":
+        yield from rows
+        return
+    dropped = total = 0
+    for row in rows:
+        total += 1
+        if isinstance(row, BadRow):
+            yield row
+            continue
+        empty = [
+            (column, cell)
+            for column, cell in zip(columns, row.cells, strict=False)
+            if isinstance(cell, str) and not cell.strip()
+        ]
+        if not empty:
+            yield row
+        elif empty_text == "drop":
+            dropped += 1
+        else:
+            column, cell = empty[0]
+            fault = Fault(
+                "an empty text",
+                f"{path}, row {row.number}: the text in {column!r} is empty "
+                f"({excerpt(cell)}); correct the row, or pass "
+                "`empty_text`=keep or `empty_text`=drop.",
+            )
+            yield BadRow(row.number, row.position, fault)
+    if dropped == total:
+        raise UserError(f"{path}: all texts are empty.")
+    if dropped:
+        log(
+            f"{path}: {dropped} of {total} rows have an empty text and are "
+            "dropped (empty_text=drop)."
+        )
+
+
+def format_of(path: str) -> str:
+    """The format that a file's name tells; raises `UserError` if none."""
+    name = path.removesuffix(".gz").lower()
+    for known in FORMATS:
+        if name.endswith(f".{known}"):
+            return known
+    raise UserError(
+        f"{path}: the name does not tell the format; end it in .tsv, .csv or "
+        ".jsonl (.gz behind it will do), or pass `format`=tsv."
+    )
+
+
+def _select_columns(
+    path: str,
+    kind: str,
+    lines: Iterator[TextLine],
+    required: Sequence[str],
+    optional: Sequence[str],
+    dialect: Dialect,
+    whole: bool,
+) -> SelectedRows:
+    """Selects cells of rows that are all as wide as the first one."""
+    if dialect.header:
+        # Nothing but blank lines is an empty file.
+        lines = itertools.dropwhile(
+            lambda line: not line.text.strip("\r\n"), lines
+        )
+    begin = next(lines, None)
+    stated = stated_delimiter(begin.text) if begin and dialect.chosen else ""
+    if stated:
+        begin = next(lines, None)
+    if begin is None:
+        raise UserError(f"{path}: is empty.")
+    lines = itertools.chain([begin], lines)
+    delimiter = stated or ("\t" if kind == TSV else ",")
+    # An explicit format is trusted.
+    if dialect.chosen and dialect.format != TSV and not stated:
+        delimiter = find_delimiter(
+            path, kind, begin.text, required, dialect.header
+        )
+    if kind == TSV and delimiter == "\t":
+        raw = read_tsv(path, lines)
+    else:
+        raw = read_csv(path, lines, delimiter)
+    number, first = next(raw)
+    if isinstance(first, Fault):
+        raise first
+    width = len(first)
+    columns = columns_of(first, dialect.header)
+    if not dialect.header:
+        raw = itertools.chain([(number, first)], raw)
+    if width > 1:
+        # Of one column, an empty line is a row with an empty text.
+        raw = without_last_blanks(raw, lambda row: row[1] == [""])
+    places: list[int | None] = [
+        _place(path, columns, name, dialect) for name in required
+    ]
+    places += [
+        _place(path, columns, name, dialect)
+        if has_column(columns, name)
+        else None
+        for name in optional
+    ]
+    named = "the header" if dialect.header else "others"
+    # A column without a name of its own is called by its number.
+    names = [
+        str(place) if not name or name in columns[:place] else name
+        for place, name in enumerate(columns if whole else ())
+    ]
+    for number, cells in raw:
+        if isinstance(cells, Fault):
+            yield number, cells
+        elif len(cells) == width:
+            chosen = (None if p is None else cells[p] for p in places)
+            yield number, (tuple(chosen), dict(zip(names, cells, strict=False)))
+        else:
+            yield (
+                number,
+                Fault(
+                    "number of cells",
+                    f"{path}, row {number}: has {len(cells)} "
+                    f"cell{'s' * (len(cells) != 1)} and {named} {width} "
+                    f"({excerpt(' | '.join(cells))}); correct the row.",
+                ),
+            )
+
+
+def _place(
+    path: str, columns: Sequence[str], name: str, dialect: Dialect
+) -> int:
+    """Where a column stands."""
+    if columns.count(name) > 1:
+        places = [str(i) for i, c in enumerate(columns) if c == name]
+        raise UserError(
+            f"{path}: {len(places)} columns are called {name!r}; name one by "
+            f"its number, {' or '.join(places)}."
+        )
+    if name in columns:
+        return columns.index(name)
+    if has_column(columns, name):
+        return range(len(columns))[int(name)]
+    if not dialect.header:
+        raise MissingColumn(
+            f"{path}: has no column {name!r}; without a header its "
+            f"{len(columns)} columns are called 0 to {len(columns) - 1}.",
+            name,
+        )
+    near = did_you_mean(name, columns, repr)
+    advice = ""
+    if dialect.chosen and f'"{name}"' in columns:
+        near, advice = "", " If these are quoted as in CSV, pass `format`=csv."
+    elif dialect.chosen and len(columns) == 1 and dialect.format == TSV:
+        advice = " If no tabs divide them, leave out `format`=tsv."
+    elif dialect.chosen and not near:
+        advice = (
+            " If its first row is a row like the others, pass `header`=False "
+            "and name columns by number, from 0."
+        )
+    raise MissingColumn(
+        f"{path}: has no column {name!r}.{near} Its columns are "
+        f"{listed(columns)}.{advice}",
+        name,
+    )

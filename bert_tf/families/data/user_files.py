@@ -1,0 +1,243 @@
+"""The user's own files for training, dev and test, named by settings.
+
+What a file holds is up to the task: it says how one is read and how dev
+examples are split off.
+"""
+
+import collections
+import pathlib
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from bert_tf.errors import UserError
+from bert_tf.families.recipe import UserFilesRecipe, UserTagRecipe
+from bert_tf.progress import log
+
+_FILE_SETTINGS = {"train": "train_file", "dev": "dev_file", "test": "test_file"}
+# Numbers are stratified by tenths of their distribution.
+_BINS = 10
+# Splits examples in two, given the share and the seed of the second part.
+SplitOff = Callable[[Any, float, int], tuple[Any, Any]]
+# The examples of a file, given its path and whether labels are needed.
+ReadRows = Callable[[str, bool], Any]
+# The recipes that name files.
+FileSettings: TypeAlias = UserFilesRecipe | UserTagRecipe
+
+# Examples with a `label`, a `text_key` and a `path`.
+E = TypeVar("E", bound=Any)
+
+
+class UserFiles:
+    """The examples of the files that a recipe names.
+
+    Args:
+      split_off: splits dev examples off, where no file has them.
+      unit: what an example is called, in the plural.
+    """
+
+    def __init__(self, split_off: SplitOff, unit: str = "rows"):
+        self._split_off = split_off
+        self._unit = unit
+        # Both parts of a split file, for the second of them to be asked for.
+        self._parts: dict[FileSettings, dict[str, Any]] = {}
+
+    def present(
+        self, splits: Sequence[str], recipe: FileSettings
+    ) -> tuple[str, ...]:
+        """The splits that the recipe names a file for.
+
+        Raises:
+          UserError: there are none.
+        """
+        there = tuple(
+            split
+            for split in splits
+            if getattr(recipe, _FILE_SETTINGS[split])
+            or (split == "dev" and recipe.train_file)
+        )
+        if not there:
+            raise _no_file(splits[0])
+        return there
+
+    def read(
+        self, split: str, recipe: FileSettings, read_rows: ReadRows
+    ) -> Any:
+        """The examples of a split.
+
+        Args:
+          split: train, dev or test; labels are needed but for test.
+          recipe: names the files.
+          read_rows: reads one.
+
+        Raises:
+          UserError: no file is named, or whatever `read_rows` raises.
+        """
+        if split != "test" and recipe.train_file and not recipe.dev_file:
+            return self._part(split, recipe, read_rows)
+        rows = read_rows(self.path(split, recipe), split != "test")
+        return self._without_duplicates(rows, recipe, split)
+
+    def _without_duplicates(
+        self, rows: Any, recipe: FileSettings, split: str
+    ) -> Any:
+        """The rows, of training ones those alone that the recipe keeps."""
+        if split != "train" or isinstance(recipe, UserTagRecipe):
+            return rows
+        if not recipe.drop_duplicates:
+            return rows
+        kept: dict[Hashable, Any] = {}
+        for row in rows:
+            # All but its place makes a row what it is.
+            content = tuple(
+                value
+                for name, value in row._asdict().items()
+                if name not in ("identifier", "row", "path")
+            )
+            kept.setdefault(content, row)
+        log(
+            f"{self.path(split, recipe)}: {len(rows) - len(kept)} of "
+            f"{len(rows)} {self._unit} are the same as an earlier one and are "
+            "dropped (drop_duplicates=True)."
+        )
+        return list(kept.values())
+
+    def path(self, split: str, recipe: FileSettings) -> str:
+        """The file that the examples of a split are in."""
+        setting = _FILE_SETTINGS[split]
+        if split == "dev" and not recipe.dev_file:
+            setting = _FILE_SETTINGS["train"]
+        name = getattr(recipe, setting)
+        if not name:
+            raise _no_file(split)
+        path = path_of(name, recipe)
+        if not pathlib.Path(path).exists():
+            raise UserError(
+                f"{path}: no such file; name yours with `{setting}`=..., and "
+                "its folder, if need be, with `data_dir`=..."
+            )
+        return path
+
+    def _part(
+        self, split: str, recipe: FileSettings, read_rows: ReadRows
+    ) -> Any:
+        """The training or the dev examples of a file that is split in two."""
+        if recipe not in self._parts:
+            path = self.path("train", recipe)
+            rows = read_rows(path, True)
+            rows = self._without_duplicates(rows, recipe, "train")
+            train, dev = self._split_off(
+                rows, recipe.dev_share, recipe.dev_seed
+            )
+            log(
+                f"{path}: no dev_file, so {len(dev)} of {len(rows)} "
+                f"{self._unit} are kept for dev (dev_share={recipe.dev_share}, "
+                f"dev_seed={recipe.dev_seed})."
+            )
+            self._parts = {recipe: {"train": train, "dev": dev}}
+        return self._parts[recipe][split]
+
+
+def path_of(name: str, recipe: FileSettings) -> str:
+    """The path itself, or in data_dir where it is relative to that."""
+    return str(pathlib.Path(recipe.data_dir) / name)
+
+
+def _no_file(split: str) -> UserError:
+    return UserError(
+        f"`{_FILE_SETTINGS[split]}`=...: name the file; this mode reads it."
+    )
+
+
+def split_off_dev(
+    examples: Sequence[E], share: float, seed: int
+) -> tuple[list[E], list[E]]:
+    """Splits examples in two, each label in the same proportion.
+
+    Rows of the same text stay on one side, so that none is seen in training.
+
+    Args:
+      examples: examples with labels: classes, numbers or sets of labels.
+      share: of the rows that become dev.
+      seed: of the draw.
+
+    Returns:
+      The training and the dev examples, each in the order of the file.
+
+    Raises:
+      UserError: too few rows to give both sides some.
+    """
+    strata: dict[Hashable, dict[Hashable, list[int]]] = {}
+    text_stratum: dict[Hashable, Hashable] = {}
+    labels = _strata_of([example.label for example in examples])
+    for index, (example, label) in enumerate(
+        zip(examples, labels, strict=True)
+    ):
+        key = example.text_key
+        stratum = text_stratum.setdefault(key, label)
+        strata.setdefault(stratum, {}).setdefault(key, []).append(index)
+    generator = np.random.default_rng(seed)
+    dev: set[int] = set()
+    target = 0.0
+    # Rare labels first: what they cannot give is made up for by the others.
+    order = sorted(strata, key=lambda label: (len(strata[label]), str(label)))
+    for stratum in order:
+        groups = list(strata[stratum].values())
+        target += share * sum(map(len, groups))
+        # One text of each label stays for training.
+        for place in generator.permutation(len(groups))[:-1]:
+            group = groups[place]
+            if len(dev) + len(group) / 2 <= target:
+                dev.update(group)
+    if not dev:
+        raise UserError(
+            f"{examples[0].path}: {len(examples)} rows of {len(strata)} "
+            f"different labels leave none for dev at dev_share={share}, since "
+            "a text of each label stays for training; is label_column right? "
+            "If so, pass `dev_file`=... or a larger `dev_share`."
+        )
+    train = [e for i, e in enumerate(examples) if i not in dev]
+    return train, [e for i, e in enumerate(examples) if i in dev]
+
+
+def draw_groups(
+    groups: Sequence[Sequence[int]],
+    sizes: np.ndarray,
+    target: float,
+    seed: int,
+) -> list[int]:
+    """Draws whole groups of about `target` together; at least one, not all.
+
+    Args:
+      groups: the numbers of what stays together.
+      sizes: int64 [D], what each of these counts.
+      target: how much to draw.
+      seed: of the draw.
+
+    Returns:
+      The numbers of the groups that are drawn.
+    """
+    # One stays for training.
+    order = np.random.default_rng(seed).permutation(len(groups))[:-1]
+    counts = {place: int(sizes[groups[place]].sum()) for place in order}
+    taken, total = [], 0
+    for place, count in counts.items():
+        if total + count / 2 <= target:
+            taken.append(place)
+            total += count
+    if not taken and counts:
+        taken = [min(counts, key=lambda place: counts[place])]
+    return [number for place in taken for number in groups[place]]
+
+
+def _strata_of(labels: Sequence) -> list[Hashable]:
+    """The stratum of each row, by its label."""
+    if isinstance(labels[0], float):
+        edges = np.quantile(labels, np.arange(1, _BINS) / _BINS)
+        return [int(bin_) for bin_ in np.searchsorted(edges, labels)]
+    if isinstance(labels[0], tuple):
+        # A set of labels is a class of its own, unless it is rare.
+        counts = collections.Counter(labels)
+        return [label if counts[label] > 1 else () for label in labels]
+    return list(labels)

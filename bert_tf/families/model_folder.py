@@ -1,0 +1,164 @@
+"""A fine-tuned model on disk: a model folder, and task.json beside it."""
+
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any
+
+from bert_tf.checkpoints import (
+    LABELLED_HEADS,
+    Checkpoint,
+    load_checkpoint,
+    place_labels,
+    save_adapter,
+    save_checkpoint,
+)
+from bert_tf.checkpoints.task_file import TASK_FILE, read_task_file
+from bert_tf.encoders import encoder_class
+from bert_tf.errors import UserError
+from bert_tf.families.task import Task, TaskConfig
+from bert_tf.families.task_model import TaskModel
+from bert_tf.files import write_text
+from bert_tf.recipe import check_kind
+from bert_tf.text.packing import Tokenizer
+from bert_tf.text.tokenizer import BertTokenizer
+
+
+def save_model(
+    folder: str | os.PathLike,
+    model: TaskModel,
+    tokenizer: Tokenizer,
+    config: TaskConfig,
+    base: Checkpoint | None = None,
+) -> None:
+    """Writes a fine-tuned model into a folder, made if it is not there.
+
+    Args:
+      folder: the folder.
+      model: the model.
+      tokenizer: that of the model.
+      config: how to use the model.
+      base: what the training of low-rank updates (LoRA) began with, to write
+        them and the head as an adapter of that; None writes the whole model.
+    """
+    checkpoint = Checkpoint(
+        model.encoder.config,
+        model.arrays(),
+        tokenizer.vocabulary,
+        # Some tasks have outputs and no labels.
+        labels=(config.labels or None) if model.in_checkpoint else None,
+        **vars(tokenizer.config),
+    )
+    if base is None:
+        save_checkpoint(folder, checkpoint)
+    else:
+        save_adapter(folder, checkpoint, base)
+    model.save_beside(pathlib.Path(folder))
+    text = json.dumps(dataclasses.asdict(config), indent=2)
+    write_text(pathlib.Path(folder) / TASK_FILE, text + "\n")
+
+
+def task_of(folder: str | os.PathLike) -> str | None:
+    """The task that a model was fine-tuned for; None where a folder has none.
+
+    Raises:
+      UserError: its task.json is broken.
+    """
+    values = read_task_file(folder)
+    if values is None:
+        return None
+    source = str(pathlib.Path(folder) / TASK_FILE)
+    return check_kind("task", str, values.get("task"), source)
+
+
+def read_config(folder: str | os.PathLike, task: Task) -> Any:
+    """Reads the task.json of a model, of the task's `config_type`.
+
+    Raises:
+      UserError: there is none, it is broken or of another task, or holds a
+        value that a recipe would refuse.
+    """
+    name = task_of(folder)
+    if name is not None and name != task.name:
+        raise UserError(
+            f"{folder}: was fine-tuned for {name}, not {task.name}; give that "
+            "task as `task`."
+        )
+    config = read_config_as(folder, task.config_type)
+    # Its lengths and strides have a recipe's names, and its limits.
+    kinds = task.recipe_type.kinds()
+    values = dataclasses.asdict(config)
+    given = {key: value for key, value in values.items() if key in kinds}
+    task.recipe_type.from_dict(given, str(pathlib.Path(folder) / TASK_FILE))
+    task.check_config(config, pathlib.Path(folder))
+    return config
+
+
+def read_config_as(
+    folder: str | os.PathLike, config_type: type[TaskConfig]
+) -> Any:
+    """Reads a model's task.json as a config of one kind.
+
+    Raises:
+      UserError: there is none, or it does not hold what such a config does.
+    """
+    values = read_task_file(folder)
+    if values is None:
+        raise UserError(
+            f"{folder}: has no {TASK_FILE}, so it is no model that was "
+            "fine-tuned; train it first."
+        )
+    source = str(pathlib.Path(folder) / TASK_FILE)
+    kinds: dict[str, Any] = {
+        field.name: field.type for field in dataclasses.fields(config_type)
+    }
+    if set(values) != set(kinds):
+        different = sorted(set(values) ^ set(kinds))
+        raise UserError(
+            f"{source}: the keys {', '.join(different)} are missing or too "
+            "many; fine-tune the model again with this version."
+        )
+    checked: dict[str, Any] = {
+        name: check_kind(name, kinds[name], value, source)
+        for name, value in values.items()
+        if name != "labels"
+    }
+    labels = check_kind("labels", list, values["labels"], source)
+    for label in labels:
+        check_kind("labels", str, label, source)
+    return config_type(labels=tuple(labels), **checked)
+
+
+def load_model(
+    folder: str | os.PathLike,
+    task: Task,
+    precision: str = "float32",
+    unpadded: bool = True,
+    labels: tuple[str, ...] = (),
+) -> tuple[TaskModel, BertTokenizer, Any]:
+    """Reads the model, tokenizer and config that `save_model` wrote.
+
+    Args:
+      folder: the folder.
+      task: what the model was fine-tuned for.
+      precision: a Keras dtype policy.
+      unpadded: see `Task.build`.
+      labels: the order that the outputs are placed in, where the model's labels
+        have the same names.
+
+    Raises:
+      UserError: the folder is not a model that was fine-tuned for the task.
+    """
+    config = read_config(folder, task)
+    checkpoint = load_checkpoint(folder)
+    if task.head in LABELLED_HEADS and set(labels) == set(config.labels):
+        checkpoint = place_labels(checkpoint, task.head, labels) or checkpoint
+        config = dataclasses.replace(config, labels=labels)
+    encoder = encoder_class(checkpoint.config)(
+        checkpoint.config, dtype=precision
+    )
+    model = task.build(encoder, config, unpadded)
+    model.restore(checkpoint)
+    model.load_beside(pathlib.Path(folder))
+    return model, BertTokenizer.from_checkpoint(folder), config

@@ -1,0 +1,184 @@
+"""Choosing one of several texts: a text and choices in, the best one out."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+from bert_tf.families.requests import (
+    Request,
+    equal_rows,
+    requests_of,
+    sample_lengths,
+    sample_text,
+    signature,
+    text_spec,
+    unless,
+)
+from bert_tf.families.row_computer import HOST, Tensors
+from bert_tf.families.text_model import (
+    SERVING_DEFAULT,
+    TOKENS,
+    Answer,
+    TextModel,
+    encoder_of,
+)
+from bert_tf.text.packing import Tokenizer
+from bert_tf.text.packing_graph import take, tokenize, truncate
+
+
+class ChoiceModel(TextModel):
+    """A model that chooses what follows a text, which takes text.
+
+    Signatures:
+      serving_default: text, string [B], and choices, string [B, C], where ""
+        fills up rows with fewer; with `start` also start, string [B], what
+        every choice begins with -> choice, string [B], and probabilities,
+        float32 [B, C], 0 for what fills up.
+      tokens: input_ids, input_mask, segment_ids, int32 [B, C, S] -> logits,
+        float32 [B, C].
+
+    Args:
+      model: from the encoder's inputs [B, C, S] to logits [B, C].
+      tokenizer: the tokenizer it was trained with.
+      max_seq_length: the longest row.
+      start: whether choices have a common start.
+
+    Raises:
+      UserError: see `TextModel`; or no room for a token of each text.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: Tokenizer,
+        max_seq_length: int = 128,
+        start: bool = False,
+    ):
+        super().__init__(model, encoder_of(model), tokenizer, max_seq_length)
+        special = tokenizer.packing.num_special(2)
+        self._room = max_seq_length - special
+        if self._room < 2:
+            raise UserError(
+                f"max_seq_length is {max_seq_length}; special tokens and one "
+                f"of each text need {special + 2}."
+            )
+        self._start = start
+
+    task = "multiple choice"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """text and choices, and where they have a common start that."""
+        return ("text", "choices", "start")[: 2 + self._start]
+
+    def signatures(self) -> dict[str, Callable[..., Tensors]]:
+        """See the class."""
+        specs = [
+            text_spec("text"),
+            tf.TensorSpec([None, None], tf.string, name="choices"),
+        ]
+        function: Callable[..., Tensors] = self._from_text
+        if self._start:
+            specs.append(text_spec("start"))
+            function = self._from_start
+        return {
+            SERVING_DEFAULT: signature(function, *specs),
+            TOKENS: self.tokens_signature(3),
+        }
+
+    def requests(self) -> list[Request]:
+        """Texts of several lengths with four choices, or fewer."""
+        lengths = sample_lengths(self.max_seq_length)
+        choices = [
+            [sample_text(max(words // 4, 1), 5 * n) for n in range(4)]
+            for words in lengths
+        ]
+        choices[-1][2:] = ["", ""]
+        columns: dict[str, Sequence] = {
+            "text": [sample_text(max(words // 2, 1)) for words in lengths],
+            "choices": choices,
+        }
+        if self._start:
+            columns["start"] = ["Then"] * len(lengths)
+        return requests_of(SERVING_DEFAULT, **columns)
+
+    def _from_start(
+        self, text: tf.Tensor, choices: tf.Tensor, start: tf.Tensor
+    ) -> Tensors:
+        return self._from_text(text, choices, start)
+
+    def _from_text(
+        self,
+        text: tf.Tensor,
+        choices: tf.Tensor,
+        start: tf.Tensor | None = None,
+    ) -> Tensors:
+        with tf.device(HOST):
+            text, choices = equal_rows(text=text, choices=choices)
+            is_choice = choices != ""
+            is_choice = unless(
+                ~tf.reduce_any(is_choice, 1),
+                is_choice,
+                "choices: row {} has none; give at least one that is not "
+                "empty.",
+            )
+            place = tf.where(is_choice)
+            row = tf.cast(place[:, 0], tf.int32)
+            endings = tf.gather_nd(choices, place)
+            if start is not None:
+                text, start = equal_rows(text=text, start=start)
+                endings = tf.strings.join([tf.gather(start, row), endings], " ")
+            first, second = truncate(
+                take(tokenize(self.tokenizer, text), row),
+                tokenize(self.tokenizer, endings),
+                self._room,
+            )
+        answers = self.compute(first, second, self._score, {"logits": ()})
+        with tf.device(HOST):
+            scores = tf.tensor_scatter_nd_update(
+                tf.fill(tf.shape(choices), -float("inf")),
+                place,
+                answers["logits"],
+            )
+            best = tf.argmax(scores, -1)
+            return {
+                "choice": tf.gather(choices, best, batch_dims=1),
+                "probabilities": tf.nn.softmax(scores),
+            }
+
+    def _score(self, inputs: Tensors, chosen: tf.Tensor) -> Tensors:
+        """Scores rows, each as the only choice of its own."""
+        del chosen
+        alone = {name: value[:, tf.newaxis] for name, value in inputs.items()}
+        return {"logits": self.forward(alone)[:, 0]}
+
+    def to_answers(
+        self,
+        outputs: Mapping[str, np.ndarray],
+        rows: Sequence[Mapping[str, Any]],
+    ) -> list[Answer]:
+        """The number of the choice, from 0, its text and all probabilities."""
+        found = []
+        for row, choice, probabilities in zip(
+            rows,
+            outputs["choice"],
+            outputs["probabilities"].tolist(),
+            strict=True,
+        ):
+            text, choices = choice.decode(), row["choices"]
+            found.append(
+                {
+                    "choice": choices.index(text),
+                    "answer": text,
+                    "probabilities": probabilities[: len(choices)],
+                }
+            )
+        return found
+
+    def answer_tokens(self, inputs: Tensors) -> Tensors:
+        """See the class."""
+        return {"logits": self.forward(inputs)}

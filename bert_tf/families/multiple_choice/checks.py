@@ -1,0 +1,165 @@
+"""What the data doctor examines in rows of a text and its choices."""
+
+import collections
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from bert_tf.families import checks
+from bert_tf.families.checks import Finding, percent
+from bert_tf.families.data.examples import Example
+from bert_tf.families.multiple_choice.files import ChoiceExample
+from bert_tf.text.packing import Tokenizer
+
+# Above this many times its even share, one position is suspicious.
+_UNEVEN = 2.0
+
+
+def examine_choices(
+    task: str,
+    max_seq_length: int,
+    tokenizer: Tokenizer,
+    splits: Mapping[str, Sequence[ChoiceExample]],
+) -> checks.Examination:
+    """Examines rows of a text and its choices; see `Task.examine`."""
+    rows = {
+        name: [checks.RowKey(_key_of(e), e.row) for e in examples]
+        for name, examples in splits.items()
+    }
+    train = next(iter(splits))
+    repeated, pair = checks.repeats(rows[train])
+    contexts = {example.context.strip() for example in splits[train]}
+    numbers: dict[str, Any] = {
+        "task": task,
+        "max_seq_length": max_seq_length,
+        "train_split": train,
+        "splits": {
+            split: _counts(examples, max_seq_length, tokenizer)
+            for split, examples in splits.items()
+        },
+        "repeated": {"rows": repeated, "first": pair},
+        "in_train": {
+            split: {
+                "rows": shared["rows"],
+                "first": shared["first"],
+                "contexts": sum(
+                    e.context.strip() in contexts for e in splits[split]
+                ),
+            }
+            for split, shared in checks.overlaps(rows).items()
+        },
+    }
+    found = checks.Examination.of(numbers, _findings(numbers))
+    numbers["lines"] = found.lines
+    return found
+
+
+def _key_of(example: ChoiceExample) -> tuple[str, ...]:
+    """What makes two rows the same: all but the order of the choices."""
+    choices = sorted(choice.strip() for choice in example.choices)
+    return (example.context.strip(), example.start.strip(), *choices)
+
+
+def _counts(
+    examples: Sequence[ChoiceExample],
+    max_seq_length: int,
+    tokenizer: Tokenizer,
+) -> dict[str, Any]:
+    """Rows, choices of each, where the right ones are, and their tokens."""
+    sizes = collections.Counter(len(e.choices) for e in examples)
+    right = collections.Counter(e.label for e in examples)
+    # What guessing gives: of rows with more choices, few are at a position.
+    even = dict.fromkeys(range(max(sizes)), 0.0)
+    for size, count in sizes.items():
+        for place in range(size):
+            even[place] += count / size
+    # What a model is shown: a pair for every choice.
+    inputs = [
+        Example(e.context, text.lstrip(), None, e.identifier, e.row, e.path)
+        for e in examples
+        for text in (f"{e.start} {choice}" for choice in e.choices)
+    ]
+    return {
+        "file": examples[0].path,
+        "rows": len(examples),
+        "inputs": len(inputs),
+        "choices": {str(size): sizes[size] for size in sorted(sizes)},
+        "right": {str(place): right[place] for place in range(max(sizes))},
+        "right_if_even": {str(place): even[place] for place in even},
+        "same_choice_twice": sum(
+            len({choice.strip() for choice in e.choices}) < len(e.choices)
+            for e in examples
+        ),
+        "tokens": checks.count_tokens(inputs, max_seq_length, tokenizer),
+        "suspicious": checks.suspicious_texts(inputs),
+        "quoted": checks.num_quoted(inputs),
+    }
+
+
+def _findings(numbers: Mapping[str, Any]) -> Iterator[Finding]:
+    for split, part in numbers["splits"].items():
+        yield from _split_findings(split, part, numbers["max_seq_length"])
+    train = numbers["train_split"]
+    repeated, pair = numbers["repeated"], numbers["repeated"]["first"]
+    text = (
+        f"rows that occur again in {train}: {repeated['rows']:,}{_places(pair)}"
+    )
+    yield Finding(checks.REPEATED, text, train, pair or ())
+    for split, shared in numbers["in_train"].items():
+        pair = shared["first"]
+        text = (
+            f"rows of {split} that are in {train}: {shared['rows']:,}"
+            f"{_places(pair)}; with a context that is: {shared['contexts']:,}"
+        )
+        yield Finding(checks.IN_TRAIN, text, split, pair[1:] if pair else ())
+    yield from checks.token_remarks(numbers, "choices or their texts")
+    part = numbers["splits"][train]
+    for place, count in part["right"].items():
+        if count > _UNEVEN * part["right_if_even"][place]:
+            text = (
+                f"the right choice is at position {place} far more often than "
+                "chance has it; is label_column right?"
+            )
+            yield Finding(checks.REMARK, text, train)
+    yield from checks.inflated_scores(numbers, ",")
+
+
+def _places(rows: Sequence[int] | None) -> str:
+    return f" (rows {rows[0]} and {rows[1]})" if rows else ""
+
+
+def _split_findings(
+    split: str, part: Mapping[str, Any], max_seq_length: int
+) -> Iterator[Finding]:
+    rows = part["rows"]
+    yield Finding(
+        checks.SPLIT, f"{split}: {rows:,} rows ({part['file']})", split
+    )
+    sizes = part["choices"]
+    if len(sizes) == 1:
+        shown = f"{next(iter(sizes))} a row"
+    else:
+        shown = ", ".join(f"{k} in {v:,} rows" for k, v in sizes.items())
+    yield Finding("choices", f"choices: {shown}", split)
+    shown = ", ".join(
+        f"{place} {count:,} ({percent(count / rows)})"
+        for place, count in part["right"].items()
+    )
+    yield Finding("right", f"right ones, by position: {shown}", split)
+    tokens = part["tokens"]
+    shown = checks.lengths_shown(tokens["percentiles"])
+    yield Finding("tokens", f"tokens of a choice with its text: {shown}", split)
+    text = (
+        f"cut at {max_seq_length} tokens: {tokens['cut']:,} of "
+        f"{part['inputs']:,} choices, {percent(tokens['cut_share'])}"
+    )
+    yield Finding("cut", text, split)
+    text = f"[UNK]: {percent(tokens['unknown_word_share'])} of words"
+    yield Finding(
+        "unknown", checks.with_words(text, tokens["unknown_words"]), split
+    )
+    if part["same_choice_twice"]:
+        text = f"rows with one choice twice: {part['same_choice_twice']:,}"
+        yield Finding("same_choice_twice", text, split)
+    yield from checks.suspicious_findings(
+        split, part, "rows", "in {:,} choices or their texts".format
+    )

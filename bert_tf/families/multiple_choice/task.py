@@ -1,0 +1,444 @@
+"""Multiple choice: SWAG, and the user's own files."""
+
+import dataclasses
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from bert_tf.checkpoints import MULTIPLE_CHOICE
+from bert_tf.errors import UserError
+from bert_tf.families.checks import Examination
+from bert_tf.families.data.examples import (
+    commonest,
+    known_label,
+    read_predictions,
+    write_predictions,
+)
+from bert_tf.families.multiple_choice.checks import examine_choices
+from bert_tf.families.multiple_choice.files import (
+    ChoiceColumns,
+    ChoiceExample,
+    ChoiceFiles,
+    choice_names,
+    choice_number,
+)
+from bert_tf.families.recipe import ChoiceRecipe, UserChoiceRecipe
+from bert_tf.families.rows import CHOICE_MASK, LabelledRows, Outputs
+from bert_tf.families.task import (
+    Score,
+    Split,
+    Task,
+    TaskConfig,
+    TaskTemplate,
+    refuse_null_odds,
+)
+from bert_tf.text.packing import (
+    EncodedRows,
+    TokenIds,
+    Tokenizer,
+    pack_rows,
+    tokenize_texts,
+    truncate,
+)
+
+if TYPE_CHECKING:
+    # TensorFlow takes seconds to import, and scoring a file needs none of it.
+    from bert_tf.families.task_model import TaskModel
+
+
+@dataclasses.dataclass(frozen=True)
+class MultipleChoiceConfig(TaskConfig):
+    """What task.json holds of a model of choices.
+
+    Attributes:
+      has_start: whether choices have a common beginning in a column of its
+        own.
+    """
+
+    has_start: bool
+
+    pipeline_tag: ClassVar[str] = "multiple-choice"
+
+    def sample(self) -> dict[str, Any]:
+        """A text, how it may go on, and how every choice begins."""
+        choices = ["sat down.", "was green."]
+        start = {"start": "She"} if self.has_start else {}
+        return {"text": "A woman came in.", "choices": choices, **start}
+
+    @property
+    def num_segments(self) -> int:
+        """Two: the context and a choice."""
+        return 2
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoicePredictions:
+    """A model's answers to N examples of up to C choices.
+
+    Attributes:
+      log_probabilities: float64 [N, C], of each choice; -inf where an example
+        has fewer.
+    """
+
+    log_probabilities: np.ndarray
+
+    @property
+    def values(self) -> list[int]:
+        """The choices by number, from 0."""
+        return self.log_probabilities.argmax(axis=1).tolist()
+
+    def probabilities(self, example: int, count: int) -> list[float]:
+        """The probabilities of an example, by number, with `count` choices."""
+        return np.exp(self.log_probabilities[example, :count]).tolist()
+
+    def mean_loss(self, labels: Sequence[int]) -> float:
+        """The mean of -log of the probability of the right choice."""
+        rows = np.arange(len(labels))
+        return float(-self.log_probabilities[rows, list(labels)].mean())
+
+
+def choice_predictions(
+    logits: np.ndarray, counts: np.ndarray
+) -> ChoicePredictions:
+    """Turns scores, float32 [N, C], into answers.
+
+    Args:
+      logits: of each choice.
+      counts: int64 [N], how many choices each example has.
+    """
+    is_choice = np.arange(logits.shape[1]) < counts[:, None]
+    scores = np.where(is_choice, logits.astype(np.float64), -np.inf)
+    scores -= scores.max(axis=1, keepdims=True)
+    total = np.log(np.exp(scores).sum(axis=1, keepdims=True))
+    return ChoicePredictions(scores - total)
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedChoices:
+    """The choices of N examples.
+
+    Attributes:
+      rows: a row for each choice, with the context as text A and the start
+        and the choice as B; those of an example one after the other.
+      starts: int64 [N + 1], where the rows of each example begin.
+    """
+
+    rows: EncodedRows
+    starts: np.ndarray
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Choices of each example, int64 [N]."""
+        return np.diff(self.starts)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of the longest row of each example, int64 [N]."""
+        return np.maximum.reduceat(self.rows.lengths, self.starts[:-1])
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What the rows are made of, for digests."""
+        return *self.rows.arrays, self.starts
+
+    def batch(
+        self, chosen: np.ndarray, width: int = 0
+    ) -> dict[str, np.ndarray]:
+        """A batch of some examples; see `Rows`.
+
+        Returns:
+          The encoder's inputs, int32 [B, C, S], padded to the longest row and
+          to the most choices (with a width, to the most of all examples), and
+          choice_mask, float32 [B, C], 1 for a choice. Where an example has
+          fewer, its first choice is repeated, for the encoder has no answer to
+          a row of padding alone.
+        """
+        counts = self.counts[chosen]
+        number = np.arange((self.counts if width else counts).max())
+        mask = number < counts[:, None]
+        rows = self.starts[chosen, None] + np.where(mask, number, 0)
+        flat = self.rows.batch(rows.ravel(), width)
+        batch = {
+            name: values.reshape(*mask.shape, -1)
+            for name, values in flat.items()
+        }
+        batch[CHOICE_MASK] = mask.astype(np.float32)
+        return batch
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
+        """The scores of each example's choices, [N, C]."""
+        logits = np.zeros((len(self), self.counts.max()), np.float32)
+        for chosen, outputs in batches:
+            found = outputs["logits"][: len(chosen)]
+            logits[chosen, : found.shape[1]] = found
+        return {"logits": logits}
+
+
+def encode_choices(
+    examples: Sequence[ChoiceExample],
+    tokenizer: Tokenizer,
+    max_seq_length: int,
+) -> EncodedChoices:
+    """Tokenises and packs every choice with its context.
+
+    Devlin et al. 2019, section 4.4: the given sentence is text A and a
+    possible continuation text B; what the continuations have in common, as
+    SWAG's second sentence begins, is the beginning of B. Rows that are longer
+    than max_seq_length are truncated as by `SentencePacker`.
+    """
+    counts = np.array([len(example.choices) for example in examples], np.int64)
+    example = np.repeat(np.arange(len(examples)), counts)
+    contexts = tokenize_texts([e.context for e in examples], tokenizer)
+    endings = tokenize_texts(
+        [f"{e.start} {choice}" for e in examples for choice in e.choices],
+        tokenizer,
+    )
+    contexts = TokenIds(
+        contexts.ids, contexts.begin[example], contexts.count[example]
+    )
+    room = max_seq_length - tokenizer.packing.num_special(2)
+    first, second = truncate(contexts, endings, room)
+    return EncodedChoices(
+        rows=pack_rows(example, first, second, len(examples), tokenizer),
+        starts=np.concatenate([[0], np.cumsum(counts)]),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MultipleChoiceTask(
+    Task[list[ChoiceExample], MultipleChoiceConfig, ChoicePredictions]
+):
+    """A task whose answer is one of several texts.
+
+    Attributes:
+      data: where its rows come from.
+    """
+
+    data: ChoiceFiles
+    main_metric: str = "accuracy"
+
+    recipe_type: ClassVar[type[ChoiceRecipe]] = ChoiceRecipe
+    config_type: ClassVar[type[MultipleChoiceConfig]] = MultipleChoiceConfig
+    head: ClassVar[str] = MULTIPLE_CHOICE
+
+    def splits(
+        self, names: Sequence[str], recipe: ChoiceRecipe
+    ) -> tuple[str, ...]:
+        """Asks `data`."""
+        return self.data.present(names, recipe)
+
+    def load(self, split: str, recipe: ChoiceRecipe) -> list[ChoiceExample]:
+        """Asks `data`."""
+        return self.data.read(split, recipe)
+
+    def examine(
+        self,
+        recipe: ChoiceRecipe,
+        tokenizer: Tokenizer,
+        splits: Mapping[str, list[ChoiceExample]],
+    ) -> Examination:
+        """Counts choices, where the right ones stand, lengths, repeats."""
+        return examine_choices(
+            self.name, recipe.max_seq_length, tokenizer, splits
+        )
+
+    def configure(
+        self, recipe: ChoiceRecipe, examples: list[ChoiceExample]
+    ) -> MultipleChoiceConfig:
+        """The length, and whether choices have a common beginning."""
+        return MultipleChoiceConfig(
+            task=self.name,
+            labels=(),
+            max_seq_length=recipe.max_seq_length,
+            has_start=self.data.columns.start is not None,
+        )
+
+    def check_config(
+        self, config: MultipleChoiceConfig, folder: pathlib.Path
+    ) -> None:
+        """Refuses models whose choices began otherwise."""
+        if config.has_start != (self.data.columns.start is not None):
+            word = "a" if config.has_start else "no"
+            raise UserError(
+                f"{folder}: was fine-tuned with {word} start_column; name "
+                "columns as in its training."
+            )
+
+    def encode(
+        self,
+        examples: list[ChoiceExample],
+        tokenizer: Tokenizer,
+        config: MultipleChoiceConfig,
+        labelled: bool = False,
+    ) -> EncodedChoices | LabelledRows:
+        """See `encode_choices`."""
+        rows = encode_choices(examples, tokenizer, config.max_seq_length)
+        if not labelled:
+            return rows
+        from bert_tf.families.task_model import ChoicesObjective
+
+        labels = np.array(self.references(examples), np.int32)
+        weights = np.ones(len(labels), np.float32)
+        return LabelledRows(
+            rows, weights, {ChoicesObjective.label_name: labels}
+        )
+
+    def build(
+        self,
+        encoder: Any,
+        config: MultipleChoiceConfig,
+        unpadded: bool = True,
+    ) -> "TaskModel":
+        """See `bert_multiple_choice`."""
+        from bert_tf.families.task_model import TaskModel
+        from bert_tf.models import bert_multiple_choice
+
+        return TaskModel(bert_multiple_choice(encoder, unpadded=unpadded))
+
+    def loss(
+        self,
+        recipe: ChoiceRecipe,
+        examples: list[ChoiceExample],
+        config: MultipleChoiceConfig,
+    ) -> Any:
+        """Cross-entropy over the choices of each example."""
+        from bert_tf.families.task_model import ChoicesObjective
+
+        return ChoicesObjective()
+
+    def decode(
+        self,
+        outputs: Outputs,
+        split: Split,
+        tokenizer: Tokenizer,
+        config: MultipleChoiceConfig,
+    ) -> ChoicePredictions:
+        """See `choice_predictions`."""
+        return choice_predictions(outputs["logits"], split.rows.counts)
+
+    def score(
+        self,
+        examples: list[ChoiceExample],
+        predictions: ChoicePredictions,
+        config: MultipleChoiceConfig,
+    ) -> Score:
+        """Accuracy, and the mean of -log of the right one's probability."""
+        references = self.references(examples)
+        return Score(
+            _accuracy(references, predictions.values),
+            predictions.mean_loss(references),
+        )
+
+    def baseline(
+        self, train: list[ChoiceExample], examples: list[ChoiceExample]
+    ) -> dict[str, float]:
+        """What the position that is right most often in training scores."""
+        references = self.references(examples)
+        common = commonest(self.references(train))
+        return _accuracy(references, [common] * len(references))
+
+    def references(self, examples: list[ChoiceExample]) -> list[int]:
+        """The right choices by number; `UserError` where there is none."""
+        return [known_label(example) for example in examples]
+
+    def write_predictions(
+        self,
+        folder: pathlib.Path,
+        split: str,
+        examples: list[ChoiceExample],
+        predictions: ChoicePredictions,
+        config: MultipleChoiceConfig,
+    ) -> pathlib.Path:
+        """Writes index and prediction, named as the files name choices."""
+        form = self.data.columns.label_form
+        cells = {
+            example.identifier: choice_names(example.choices, form)[value]
+            for example, value in zip(examples, predictions.values, strict=True)
+        }
+        path = folder / f"predictions_{split}.tsv"
+        write_predictions(path, cells)
+        return path
+
+    def prediction_lines(
+        self,
+        examples: list[ChoiceExample],
+        predictions: ChoicePredictions,
+        config: MultipleChoiceConfig,
+    ) -> Iterator[dict[str, Any]]:
+        """Every row with its label, the prediction and the probabilities."""
+        for number, (example, value) in enumerate(
+            zip(examples, predictions.values, strict=True)
+        ):
+            count = len(example.choices)
+            yield {
+                "identifier": example.identifier,
+                "row": example.row,
+                "context": example.context,
+                "start": example.start,
+                "choices": list(example.choices),
+                "label": example.label,
+                "prediction": value,
+                "probabilities": predictions.probabilities(number, count),
+            }
+
+    def score_file(
+        self,
+        recipe: ChoiceRecipe,
+        references: str,
+        predictions: str,
+        null_odds: str = "",
+    ) -> dict[str, float]:
+        """Scores a file with the columns index and prediction."""
+        refuse_null_odds(self.name, null_odds)
+        examples = self.data.read_file(references, recipe)
+        form = self.data.columns.label_form
+        found = [
+            choice_number(cell, example.choices, form, place)
+            for example, cell, place in read_predictions(
+                predictions, examples, references
+            )
+        ]
+        return _accuracy(self.references(examples), found)
+
+
+def _accuracy(
+    references: Sequence[int], values: Sequence[int]
+) -> dict[str, float]:
+    correct = np.array(references) == np.array(values)
+    return {"accuracy": float(correct.mean())}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UserChoiceTask(TaskTemplate):
+    """What the name choice stands for, until a recipe says what it is."""
+
+    recipe_type: ClassVar[type[UserChoiceRecipe]] = UserChoiceRecipe
+
+    def resolve(self, recipe: UserChoiceRecipe) -> MultipleChoiceTask:
+        """The task that a recipe describes.
+
+        Raises:
+          UserError: the columns of text and choices are not named.
+        """
+        for name, example in (
+            ("context_column", "question"),
+            ("choice_columns", "a,b,c"),
+        ):
+            if not getattr(recipe, name):
+                raise UserError(
+                    f"`{name}`=...: name it, for example {name}={example}."
+                )
+        columns = ChoiceColumns(
+            context=recipe.context_column,
+            start=recipe.start_column or None,
+            choices=tuple(map(str.strip, recipe.choice_columns.split(","))),
+            label=recipe.label_column or None,
+            label_form=recipe.label_form,
+        )
+        # Task and data of one run, so that a file is read once.
+        return MultipleChoiceTask(name=self.name, data=ChoiceFiles(columns))

@@ -1,0 +1,402 @@
+"""Pre-trained models: masks filled, and texts as vectors."""
+
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.checkpoints.sentence_modules import (
+    CLS,
+    LAST_TOKEN,
+    MEAN,
+    SentenceModules,
+)
+from bert_tf.errors import UserError, first_few
+from bert_tf.families.pretrained.extractor import prompt_length
+from bert_tf.families.requests import (
+    Request,
+    sample_lengths,
+    sample_text,
+    signature,
+    string_array,
+    text_spec,
+    unless,
+)
+from bert_tf.families.row_computer import HOST, Tensors, largest
+from bert_tf.families.sentence_vectors import SentenceVectors, pool
+from bert_tf.families.text_model import (
+    SERVING_DEFAULT,
+    TOKENS,
+    Answer,
+    TextModel,
+    encoder_of,
+)
+from bert_tf.pretraining.pretrainer import BertPretrainer
+from bert_tf.text.packing import TokenIds, Tokenizer
+from bert_tf.text.packing_graph import ragged_range, tokenize, truncate
+
+FILL_MASK, EMBED = "fill_mask", "embed"
+EMBED_WITH_PROMPT, PROMPT_NAME = "embed_with_prompt", "prompt_name"
+
+
+class PretrainedModel(TextModel):
+    """A pre-trained model that takes text.
+
+    Signatures:
+      fill_mask, of a BertPretrainer that is not causal: text, string [B],
+        with [MASK] in it -> tokens, string [B, M, K], and scores, float32
+        [B, M, K], the best for each of the masks; rows with fewer are filled
+        up with "" and 0. What `bert_tf.fill_mask` gives.
+      embed: text, string [B] -> cls and mean, float32 [B, H], of the last
+        layer; with `modules` embedding, float32 [B, D]. What `bert_tf.embed`
+        gives, cls of a causal model too; longer texts are truncated.
+      embed_with_prompt, of modules with prompts: text and prompt_name, string
+        [B] -> embedding, float32 [B, D].
+      tokens: input_ids, input_mask, segment_ids, int32 [B, S] ->
+        sequence_output, float32 [B, S, H]; with `has_pooler` pooled_output
+        [B, H]; with `modules` that pool the prompt too, embedding [B, D].
+      serving_default: the first of these; with `modules` embed.
+
+    Args:
+      model: a BertPretrainer or a BertEncoder.
+      tokenizer: the tokenizer it was trained with.
+      max_seq_length: the longest row; None is the number of positions that
+        the model has.
+      top_k: K.
+      max_masks: of a text; more are refused.
+      modules: how the model's folder makes one vector of a text. They limit the
+        longest row too.
+      has_pooler: whether the pooler's weights are trained.
+
+    Raises:
+      UserError: see `TextModel`; or another model, or a number that is out of
+        range.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: Tokenizer,
+        max_seq_length: int | None = None,
+        top_k: int = 5,
+        max_masks: int = 20,
+        modules: SentenceModules | None = None,
+        has_pooler: bool = True,
+    ):
+        encoder = encoder_of(model)
+        if max_seq_length is None:
+            max_seq_length = encoder.config.max_position_embeddings
+        if modules is not None:
+            max_seq_length = min(max_seq_length, modules.max_seq_length)
+        super().__init__(model, encoder, tokenizer, max_seq_length)
+        known = len(tokenizer.vocabulary)
+        if not 1 <= top_k <= known:
+            raise UserError(
+                f"top_k={top_k}: give 1 to {known}, the size of the vocabulary."
+            )
+        if max_masks < 1:
+            raise UserError(f"max_masks={max_masks}: it takes 1 or more.")
+        if model is not encoder and not isinstance(model, BertPretrainer):
+            raise UserError(
+                f"the model {model.name!r} is no BertPretrainer and no "
+                "BertEncoder."
+            )
+        self._encode = functools.partial(encoder, training=False)
+        # A causal model sees nothing behind a mask.
+        self._fills_masks = model is not encoder and not encoder.config.causal
+        self.task = (
+            "fill-mask and embeddings" if self._fills_masks else "embeddings"
+        )
+        self.modules = modules
+        self._sentence_vectors: SentenceVectors | None = None
+        if modules is not None:
+            hidden_size = encoder.config.hidden_size
+            self._sentence_vectors = SentenceVectors(modules, hidden_size)
+            self.weights += self._sentence_vectors.weights
+            self.prompts = {k: v for k, v in modules.prompts.items() if v}
+            self.default_prompt_name = modules.default_prompt_name
+            self._prompt_lengths = {
+                name: prompt_length(tokenizer, prompt, max_seq_length)
+                for name, prompt in modules.prompts.items()
+            }
+        self._hidden = encoder.config.hidden_size
+        self._causal = encoder.config.causal
+        self._top_k, self._max_masks = top_k, max_masks
+        self._has_pooler = has_pooler
+        self._room = max_seq_length - tokenizer.packing.num_special(1)
+
+    @property
+    def _answers_masks(self) -> bool:
+        """Whether serving_default fills masks."""
+        return self._fills_masks and self.modules is None
+
+    def signatures(self) -> dict[str, Callable[..., Tensors]]:
+        """See the class."""
+        found = {}
+        if self._fills_masks:
+            found[FILL_MASK] = signature(self._fill_mask, text_spec("text"))
+        found[EMBED] = signature(self._embed, text_spec("text"))
+        if self.prompts:
+            found[EMBED_WITH_PROMPT] = signature(
+                self._embed_with_prompt,
+                text_spec("text"),
+                text_spec(PROMPT_NAME),
+            )
+        default = FILL_MASK if self._answers_masks else EMBED
+        found[SERVING_DEFAULT] = found[default]
+        found[TOKENS] = self.tokens_signature()
+        return found
+
+    def requests(self) -> list[Request]:
+        """Texts of several lengths, with one mask or two."""
+        lengths = sample_lengths(self.max_seq_length)
+        texts = [sample_text(words) for words in lengths]
+        batches = [*([text] for text in texts), texts]
+        found = []
+        for batch in batches:
+            inputs = {"text": string_array(batch)}
+            found.append(Request(EMBED, inputs))
+            if self.prompts:
+                names = [*self.prompts] * len(batch)
+                named = {PROMPT_NAME: string_array(names[: len(batch)])}
+                found.append(Request(EMBED_WITH_PROMPT, inputs | named))
+            if not self._fills_masks:
+                continue
+            masked = [
+                self._with_masks(text, 1 + number % 2)
+                for number, text in enumerate(batch)
+            ]
+            inputs = {"text": string_array(masked)}
+            found.append(Request(FILL_MASK, inputs))
+        return found
+
+    def _with_masks(self, text: str, masks: int) -> str:
+        """A text with masks in place of its first words, one between two.
+
+        It is truncated until it fits.
+        """
+        words = text.split(" ")
+        places = range(0, min(2 * masks, len(words)), 2)
+        # A mask in text counts as one token or more here, so there is room.
+        for place in places:
+            words[place] = self.tokenizer.vocabulary.special.mask
+        while True:
+            tokens = self.tokenizer.tokenize(" ".join(words)).shape[0]
+            if tokens <= self._room or len(words) <= 2 * masks:
+                return " ".join(words)
+            words = words[: max(len(words) * 3 // 4, 2 * masks)]
+
+    def _fill_mask(self, text: tf.Tensor) -> Tensors:
+        with tf.device(HOST):
+            masked, places, masks = self._masked(text)
+            width = largest(masks)
+        found = self.compute(
+            masked,
+            None,
+            functools.partial(self._best, places),
+            {"ids": (None, self._top_k), "scores": (None, self._top_k)},
+            width,
+        )
+        with tf.device(HOST):
+            is_mask = (tf.range(width) < masks[:, tf.newaxis])[:, :, tf.newaxis]
+            tokens = self.tokenizer.id_to_token(tf.cast(found["ids"], tf.int32))
+            return {
+                "tokens": tf.where(is_mask, tokens, ""),
+                "scores": tf.where(is_mask, found["scores"], 0.0),
+            }
+
+    def _masked(self, text: tf.Tensor) -> tuple[TokenIds, tf.Tensor, tf.Tensor]:
+        """Token ids with the mask's own id at each [MASK].
+
+        Returns:
+          The ids; the positions of the masks in the rows, int32 [B, M], 0 in
+          unused places; and how many each row has, int32 [B].
+        """
+        vocabulary = self.tokenizer.vocabulary
+        mask = vocabulary.special.mask
+        parts = tf.strings.split(text, mask)
+        masks = tf.cast(parts.row_lengths(), tf.int32) - 1
+        masks = unless(masks == 0, masks, f"text: row {{}} holds no {mask}.")
+        masks = unless(
+            masks > self._max_masks,
+            masks,
+            f"text: row {{}} holds {{}} times {mask}; this model fills at "
+            f"most {self._max_masks}.",
+            masks,
+        )
+        pieces = tokenize(self.tokenizer, parts.flat_values)
+        row, number = ragged_range(masks + 1)
+        # Every part but a row's first has a mask before it.
+        has_mask = tf.cast(number > 0, tf.int32)
+        piece, place = ragged_range(pieces.count + has_mask)
+        place -= tf.gather(has_mask, piece)
+        ids = tf.gather(
+            tf.concat([pieces.ids, [vocabulary.mask_id]], 0),
+            tf.where(
+                place < 0,
+                tf.size(pieces.ids),
+                tf.gather(pieces.begin, piece) + place,
+            ),
+        )
+        counts = tf.math.segment_sum(pieces.count + has_mask, row)
+        counts = unless(
+            counts > self._room,
+            counts,
+            "text: row {} has {} tokens beside special ones; this model "
+            f"takes {self._room}.",
+            counts,
+        )
+        begin = tf.cumsum(counts, exclusive=True)
+        flat = tf.cast(tf.where(place < 0)[:, 0], tf.int32)
+        owner, number = ragged_range(masks)
+        places = tf.scatter_nd(
+            tf.stack([owner, number], 1),
+            flat - tf.gather(begin, owner) + len(self.tokenizer.packing.begin),
+            [tf.size(masks), largest(masks)],
+        )
+        return TokenIds(ids, begin, counts), places, masks
+
+    def _best(
+        self, places: tf.Tensor, inputs: Tensors, chosen: tf.Tensor
+    ) -> Tensors:
+        """The best tokens at masks, [r, M, K]; ids as floats, which are exact.
+
+        See `RowComputer`, which passes floats.
+        """
+        model = self.model
+        logits = model.masked_lm(
+            self._encode(inputs, unpadded=True)["sequence_output"],
+            tf.gather(places, chosen),
+            model.encoder.embeddings.word_table,
+        )
+        # Some models have rows to spare, to make a round number.
+        known = len(self.tokenizer.vocabulary)
+        logits = tf.cast(logits[:, :, :known], tf.float32)
+        ids = tf.math.top_k(logits, self._top_k).indices
+        scores = tf.gather(tf.nn.softmax(logits), ids, batch_dims=2)
+        return {"ids": ids, "scores": scores}
+
+    def _embed(self, text: tf.Tensor) -> Tensors:
+        if self.modules is None:
+            shape = (self._hidden,)
+            return self.compute(
+                self._tokenized(text),
+                None,
+                self._pooled,
+                {"cls": shape, "mean": shape},
+            )
+        name, length = self.default_prompt_name, 0
+        if name is not None:
+            length = self._prompt_lengths[name]
+        with tf.device(HOST):
+            lengths = tf.fill([tf.size(text)], length)
+            text = tf.strings.join([self.modules.prompt(None), text])
+        return self._by_modules(text, lengths)
+
+    def _embed_with_prompt(
+        self, text: tf.Tensor, prompt_name: tf.Tensor
+    ) -> Tensors:
+        assert self.modules is not None
+        prompts = self.modules.prompts
+        with tf.device(HOST):
+            same = tf.equal(prompt_name[:, tf.newaxis], list(prompts))
+            known = tf.reduce_any(same, axis=1)
+            number = tf.argmax(tf.cast(same, tf.int32), axis=1)
+            # The names go into a format.
+            listed = re.sub("[{}]", "", first_few(list(prompts)))
+            number = unless(
+                ~known,
+                number,
+                "prompt_name: row {} names none of this model's prompts, "
+                f"which are {listed}.",
+            )
+            prompt = tf.gather(list(prompts.values()), number)
+            text = tf.strings.join([prompt, text])
+            chosen = tf.gather(list(self._prompt_lengths.values()), number)
+        return self._by_modules(text, chosen)
+
+    def _by_modules(self, text: tf.Tensor, lengths: tf.Tensor) -> Tensors:
+        """Vectors of texts with their prompts, of that many tokens [B]."""
+        assert self._sentence_vectors is not None
+        vectors = self._sentence_vectors
+
+        def compute(inputs: Tensors, chosen: tf.Tensor) -> Tensors:
+            found = vectors(
+                self._last_layer(inputs),
+                inputs["input_mask"],
+                tf.gather(lengths, chosen),
+            )
+            return {"embedding": found}
+
+        return self.compute(
+            self._tokenized(text),
+            None,
+            compute,
+            {"embedding": (vectors.width,)},
+        )
+
+    def _tokenized(self, text: tf.Tensor) -> TokenIds:
+        with tf.device(HOST):
+            texts = tokenize(self.tokenizer, text)
+            texts, _ = truncate(texts, None, self._room)
+        return texts
+
+    def _last_layer(self, inputs: Tensors) -> tf.Tensor:
+        # Not sequence_output, which may be that of a BiLSTM.
+        layers = self._encode(inputs, return_all_layers=True, unpadded=True)
+        return tf.cast(layers["all_encoder_layers"][-1], tf.float32)
+
+    def _pooled(self, inputs: Tensors, chosen: tf.Tensor) -> Tensors:
+        del chosen
+        hidden = self._last_layer(inputs)
+        is_token = tf.not_equal(inputs["input_mask"], 0)
+        cls = LAST_TOKEN if self._causal else CLS
+        return {
+            "cls": pool(hidden, is_token, cls),
+            "mean": pool(hidden, is_token, MEAN),
+        }
+
+    def to_answers(
+        self,
+        outputs: Mapping[str, np.ndarray],
+        rows: Sequence[Mapping[str, Any]],
+    ) -> list[Answer]:
+        """The best tokens at each mask, or the vector of each text."""
+        if not self._answers_masks:
+            name = "mean" if self.modules is None else "embedding"
+            return [{"embedding": row} for row in outputs[name].tolist()]
+        return [
+            {
+                "masks": [
+                    [
+                        {"token": token.decode(), "probability": score}
+                        for token, score in zip(*mask, strict=True)
+                    ]
+                    # What fills a row up has no tokens.
+                    for mask in zip(tokens, scores, strict=True)
+                    if mask[0][0]
+                ]
+            }
+            for tokens, scores in zip(
+                outputs["tokens"].tolist(),
+                outputs["scores"].tolist(),
+                strict=True,
+            )
+        ]
+
+    def answer_tokens(self, inputs: Tensors) -> Tensors:
+        """See the class."""
+        vectors = self._sentence_vectors
+        outputs = self._encode(inputs, return_all_layers=vectors is not None)
+        found = {"sequence_output": outputs["sequence_output"]}
+        if self._has_pooler:
+            found["pooled_output"] = outputs["pooled_output"]
+        # Ids do not tell which of them are a prompt's.
+        if vectors is not None and not vectors.modules.leaves_prompts_out:
+            hidden = outputs["all_encoder_layers"][-1]
+            found["embedding"] = vectors(hidden, inputs["input_mask"], 0)
+        return found

@@ -1,0 +1,463 @@
+"""Questions with their contexts and answers, in the layouts of JSON files."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from bert_tf.errors import Fault, UserError, excerpt
+from bert_tf.families.data.faults import Faults
+from bert_tf.files import read_lines, whole_text
+
+# run_squad.py `is_whitespace`: what divides the words of a context. Other
+# blanks, such as U+00A0, stand inside words.
+BLANKS = " \t\r\n\u202f"
+_WORD = re.compile(f"[^{BLANKS}]+")
+_LAYOUT = (
+    'one object {"data": [{"paragraphs": [{"context": ..., "qas": '
+    '[{"id": ..., "question": ..., "answers": [{"text": ..., '
+    '"answer_start": ...}]}]}]}]}, or a list of questions, each with its '
+    "context"
+)
+_KINDS = {
+    str: "a text",
+    int: "a whole number",
+    list: "a list",
+    dict: "an object",
+}
+
+
+class Answer(NamedTuple):
+    """One gold answer.
+
+    Attributes:
+      text: the answer.
+      start: the character of the context it begins at.
+      num_places: where the file does not tell the start, how often the context
+        has the answer, of which the start is the first; else 1.
+    """
+
+    text: str
+    start: int
+    num_places: int = 1
+
+
+class Question(NamedTuple):
+    """One question about a context.
+
+    Attributes:
+      identifier: its name in prediction files.
+      title: the article's title; empty where the file has none.
+      question: the question.
+      context: the text to answer it from.
+      answers: all gold answers; none where there is no answer or the file
+        does not tell.
+      is_impossible: whether the file says that there is no answer.
+    """
+
+    identifier: str
+    title: str
+    question: str
+    context: str
+    answers: tuple[Answer, ...]
+    is_impossible: bool
+
+
+def split_words(text: str) -> list[str]:
+    """Splits a text into words."""
+    return _WORD.findall(text)
+
+
+def read_questions(
+    path: str,
+    answers_needed: bool = True,
+    unique_identifiers: bool = True,
+    encoding_errors: str = "strict",
+    bad_rows: str = "",
+    check: Callable[[Question, str], None] = lambda question, place: None,
+) -> list[Question]:
+    """Reads a JSON file in the layout of SQuAD or of the data sets of the hub.
+
+    SQuAD's has articles of paragraphs of questions, or paragraphs alone. In the
+    other each question has its context, as for Hugging Face's run_qa.py:
+    {"data": [{"id", "title", "context", "question", "answers": {"text": [...],
+    "answer_start": [...]}}]}. Either may be a list without "data". An id may be
+    a number; a question without one is called by its place in the file, from 0.
+
+    Args:
+      path: the file; .gz is unpacked.
+      answers_needed: whether every question must tell its answers or that it
+        has none, as for training and scoring.
+      unique_identifiers: whether two questions may not have one identifier,
+        as for predictions.
+      encoding_errors: "strict" or "replace", for bytes that are not UTF-8.
+      bad_rows: what becomes of questions with a fault; see `Faults`.
+      check: raises `Fault` for a question, given its place too.
+
+    Returns:
+      The questions in the order of the file.
+
+    Raises:
+      UserError: the file cannot be read, is not JSON, is laid out otherwise,
+        has no questions, or some that lack something that is needed or
+        contradict themselves.
+    """
+    text = "".join(line for _, line in read_lines(path, encoding_errors))
+    questions: list[Question] = []
+    faults = Faults(path, bad_rows, "questions")
+    seen: dict[str, int] = {}
+    rows = _rows(_articles(text, path), path, faults)
+    for number, (place, row, title, context) in enumerate(rows, start=1):
+        with faults.caught(place):
+            place = f"{path}, {place}"
+            question = _question(
+                row, number - 1, title, context, place, answers_needed
+            )
+            check(question, place)
+            first = seen.setdefault(question.identifier, number)
+            if unique_identifiers and first != number:
+                raise Fault(
+                    "an id twice",
+                    f"{path}: questions {first} and {number} both have the id "
+                    f"{question.identifier!r}; a prediction file has one "
+                    "answer for each id, so make them different.",
+                )
+            questions.append(question)
+    faults.settle(len(questions))
+    if not questions:
+        raise UserError(f"{path}: has no questions.")
+    return questions
+
+
+def located_answers(questions: Sequence[Question]) -> list[list[Answer]]:
+    """The answers of each question that are where their offsets point.
+
+    As in google-research/bert, run_squad.py, `read_squad_examples`: an answer
+    must be in the words of the context that it touches. Blanks of any kind
+    are equal (tokenization.py, `whitespace_tokenize`), as long as they divide
+    the same words.
+    """
+    return [
+        [
+            answer
+            for answer in question.answers
+            if (cleaned := " ".join(answer.text.split()))
+            and cleaned in _words_touched(question.context, answer)
+        ]
+        for question in questions
+    ]
+
+
+def _words_touched(context: str, answer: Answer) -> str:
+    """The words of an answer's range; for a blank, the word before it.
+
+    Empty where there are none, or the range is not in the context.
+    """
+    begin, end = answer.start, answer.start + len(answer.text)
+    start = context[: begin + 1].rstrip(BLANKS)
+    if begin < 0 or end > len(context) or not start:
+        return ""
+    if context[end - 1] not in BLANKS and (rest := _WORD.match(context, end)):
+        end = rest.end()
+    first = max(map(start.rfind, BLANKS)) + 1
+    return " ".join(split_words(context[first:end]))
+
+
+def trainable(
+    questions: Sequence[Question],
+    located: Sequence[Sequence[Answer]],
+    path: str,
+    impossible: bool,
+) -> list[Question]:
+    """The questions that can be trained on, each with one answer at most.
+
+    As in google-research/bert, run_squad.py, a question is skipped if its
+    answer is not located. Unlike there, a question may have several answers:
+    the first that is located is taken.
+
+    Args:
+      questions: the questions of a file.
+      located: their `located_answers`.
+      path: the file.
+      impossible: whether questions without an answer are trained on, as in
+        SQuAD 2.0.
+
+    Raises:
+      UserError: a question has no answer and `impossible` is not set, or
+        nothing is left.
+    """
+    kept = []
+    faults = Faults(path, unit="questions")
+    for question, answers in zip(questions, located, strict=True):
+        if not question.answers and not impossible:
+            fault = Fault(
+                "no answer",
+                f"{path}, question {question.identifier!r}: has no answer; "
+                "train on such questions with `task`=squad_v2, or remove it.",
+            )
+            faults.add(question.identifier, fault)
+        elif question.context.strip() and (answers or not question.answers):
+            kept.append(question._replace(answers=tuple(answers[:1])))
+    faults.settle(len(kept))
+    if not kept:
+        raise UserError(
+            f"{path}: none of its {len(questions)} questions can be trained "
+            f"on; {_num_misplaced(questions, located)} have an answer that is "
+            "not at its answer_start, which counts Unicode characters from 0."
+        )
+    return kept
+
+
+def oddity_lines(
+    questions: Sequence[Question],
+    located: Sequence[Sequence[Answer]],
+    path: str,
+    training: bool,
+) -> list[str]:
+    """What is odd about the questions of a file, a line for each kind.
+
+    Args:
+      questions: the questions.
+      located: their `located_answers`.
+      path: the file.
+      training: whether they are trained on; see `trainable`.
+    """
+    fate = "skipped" if training else "kept"
+    names = {question.identifier for question in questions}
+    counts = {
+        f"have an answer that is not at its answer_start; {fate}": (
+            _num_misplaced(questions, located)
+        ),
+        f"have an empty context; {fate}": sum(
+            not question.context.strip() for question in questions
+        ),
+        "are empty; kept": sum(
+            not question.question.strip() for question in questions
+        ),
+        "have the id of an earlier question; kept": (
+            len(questions) - len(names)
+        ),
+    }
+    lines = [
+        f"{path}: {count} of {len(questions)} questions {what}."
+        for what, count in counts.items()
+        if count
+    ]
+    further = sum(
+        len(question.answers) - 1
+        for question, answers in zip(questions, located, strict=True)
+        if answers
+    )
+    if training and further:
+        lines.append(
+            f"{path}: {further} further answers are not trained on; a "
+            "question has one."
+        )
+    return lines
+
+
+def _num_misplaced(
+    questions: Sequence[Question], located: Sequence[Sequence[Answer]]
+) -> int:
+    """How many have answers and a context, and no answer is located."""
+    return sum(
+        bool(question.answers and question.context.strip()) and not answers
+        for question, answers in zip(questions, located, strict=True)
+    )
+
+
+def _articles(text: str, path: str) -> list[Any]:
+    try:
+        content = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        hint = ""
+        if getattr(error, "msg", "") == "Extra data":
+            hint = (
+                " JSON lines are for the task questions, in a file that ends "
+                f"in .jsonl; SQuAD's layout is {_LAYOUT}."
+            )
+        raise UserError(f"{path}: is not JSON ({error}).{hint}") from None
+    if isinstance(content, list):
+        return content
+    if not isinstance(content, dict) or "data" not in content:
+        raise UserError(f"{path}: is not laid out as SQuAD is: {_LAYOUT}.")
+    return _get(content, "data", list, path)
+
+
+def _rows(
+    nodes: Sequence[Any], path: str, faults: Faults, outer: str = "data"
+) -> Iterator[tuple[str, Any, str, str]]:
+    """The place of each question, its object, its title and its context.
+
+    A node is an article with paragraphs, a paragraph with questions, or a
+    question with its context.
+    """
+    for number, node in enumerate(nodes):
+        place = f"{outer}[{number}]"
+        with faults.caught(place):
+            full = f"{path}, {place}"
+            title = ""
+            if isinstance(node, dict) and node.get("title") is not None:
+                title = _text(node, "title", full)
+            if isinstance(node, dict) and "paragraphs" in node:
+                below = _get(node, "paragraphs", list, full)
+                for where, row, _, context in _rows(
+                    below, path, faults, f"{place}.paragraphs"
+                ):
+                    yield where, row, title, context
+                continue
+            context = _text(node, "context", full)
+            if "qas" not in node:
+                yield place, node, title, context
+                continue
+            for order, row in enumerate(_get(node, "qas", list, full)):
+                yield f"{place}.qas[{order}]", row, title, context
+
+
+def _get(node: Any, key: str, kind: type, place: str) -> Any:
+    """A member of a JSON object that must be there and of a kind."""
+    if not isinstance(node, dict):
+        raise Fault(
+            "no object", f"{place}: is {excerpt(node)}; it must be an object."
+        )
+    if key not in node:
+        raise Fault(
+            "a missing key",
+            f"{place}: has no {key!r}; SQuAD's layout is {_LAYOUT}.",
+        )
+    value = node[key]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise Fault(
+            "a value of another type",
+            f"{place}: {key!r} is {excerpt(value)}; it must be {_KINDS[kind]}.",
+        )
+    return value
+
+
+def _text(node: Any, key: str, place: str) -> str:
+    text = _get(node, key, str, place)
+    return whole_text(text, f"{place}: {key!r}", "strict")
+
+
+def _question(
+    row: Any,
+    number: int,
+    title: str,
+    context: str,
+    place: str,
+    answers_needed: bool,
+) -> Question:
+    identifier = row.get("id") if isinstance(row, dict) else None
+    if identifier is None:
+        identifier = str(number)
+    elif isinstance(identifier, int | float) and not isinstance(
+        identifier, bool
+    ):
+        # As Google's run_squad.py writes it as a key.
+        identifier = json.dumps(identifier)
+    else:
+        identifier = _text(row, "id", place)
+    place = f"{place} (id {identifier!r})"
+    question = _text(row, "question", place)
+    impossible = _truth(row.get("is_impossible"), place)
+    answers: tuple[Answer, ...] = ()
+    if answers_needed or row.get("answers") is not None:
+        answers = _answers(row, context, bool(impossible), place)
+    if impossible is None:
+        impossible = answers_needed and not answers
+    if impossible and answers:
+        raise Fault(
+            "a contradiction",
+            f"{place}: 'is_impossible' is true and there are {len(answers)} "
+            "answers; remove them, or make it false.",
+        )
+    if answers_needed and not impossible and not answers:
+        raise Fault(
+            "a contradiction",
+            f"{place}: 'is_impossible' is false and there is no answer; give "
+            "one, or make it true.",
+        )
+    return Question(identifier, title, question, context, answers, impossible)
+
+
+def _truth(value: Any, place: str) -> bool | None:
+    """A bool, or what other programs write for one; None where none is."""
+    known = {"true": True, "1": True, "false": False, "0": False, "null": None}
+    name = value.lower() if isinstance(value, str) else json.dumps(value)
+    if name not in known:
+        raise Fault(
+            "a value of another type",
+            f"{place}: 'is_impossible' is {excerpt(value)}; it must be "
+            "true or false.",
+        )
+    return known[name]
+
+
+def _answers(
+    row: Any, context: str, impossible: bool, place: str
+) -> tuple[Answer, ...]:
+    """The answers of a question.
+
+    They are a list of texts with their starts, or lists of both. One without a
+    start is searched. An empty one is none at -1, without a start, or where the
+    question is impossible.
+    """
+    given = row.get("answers", [])
+    if isinstance(given, dict):
+        texts, starts = given.get("text"), given.get("answer_start")
+        if not isinstance(texts, list):
+            texts, starts = [texts], [starts]
+        if starts is None:
+            starts = [None] * len(texts)
+        if not isinstance(starts, list) or len(starts) != len(texts):
+            raise Fault(
+                "answers without a start",
+                f"{place}: has {len(texts)} answers and starts "
+                f"{excerpt(starts)}; give one start for each, or none.",
+            )
+        given = [
+            {"text": text, "answer_start": start}
+            for text, start in zip(texts, starts, strict=True)
+        ]
+    elif "answers" in row or not impossible:
+        given = _get(row, "answers", list, place)
+    answers = []
+    for number, each in enumerate(given):
+        where = f"{place}.answers[{number}]"
+        text = _text(each, "text", where)
+        start = each.get("answer_start")
+        if not text.strip() and (impossible or start in (-1, None)):
+            continue
+        if start is not None:
+            start = _get(each, "answer_start", int, where)
+        answers.append(placed_answer(text, start, context, where))
+    return tuple(answers)
+
+
+def placed_answer(
+    text: str, start: int | None, context: str, place: str
+) -> Answer:
+    """An answer at its start, or where the context has it first.
+
+    Raises:
+      UserError: it has no start, and the context does not have it.
+    """
+    if start is not None:
+        return Answer(text, start)
+    start = context.find(text)
+    if start < 0:
+        raise Fault(
+            "an answer that is not in its context",
+            f"{place}: the answer {excerpt(text)} is not in the context; "
+            "write it as the context has it.",
+        )
+    overlapping = re.compile(f"(?={re.escape(text)})")
+    return Answer(text, start, len(overlapping.findall(context)))
+
+
+def num_searched(questions: Sequence[Question]) -> int:
+    """How many have an answer that its context has several times."""
+    return sum(
+        any(answer.num_places > 1 for answer in question.answers)
+        for question in questions
+    )

@@ -1,0 +1,416 @@
+"""Tasks that answer a question by a span of a text: SQuAD 1.1 and 2.0."""
+
+import dataclasses
+import math
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from bert_tf.checkpoints import SPAN
+from bert_tf.errors import UserError
+from bert_tf.families.checks import Examination
+from bert_tf.families.question_answering import squad_metrics
+from bert_tf.families.question_answering.prediction_files import (
+    PREDICTIONS_FILE,
+    Answers,
+    read_null_odds,
+    read_predictions,
+    write_answers,
+)
+from bert_tf.families.question_answering.squad_files import (
+    Question,
+    located_answers,
+    oddity_lines,
+    read_questions,
+    trainable,
+)
+from bert_tf.families.recipe import SpanRecipe
+from bert_tf.families.rows import LabelledRows, Outputs
+from bert_tf.families.task import (
+    Score,
+    Split,
+    Task,
+    TaskConfig,
+    refuse_null_odds,
+)
+from bert_tf.progress import log
+from bert_tf.text.packing import Tokenizer
+
+if TYPE_CHECKING:
+    # TensorFlow takes seconds to import, and scoring a file needs none of it.
+    from bert_tf.families.question_answering.windows import SpanWindows
+    from bert_tf.families.task_model import TaskModel
+
+# Of the best answers, those that the report shows.
+_SHOWN_BEST = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionAnsweringConfig(TaskConfig):
+    """What task.json holds of a model of spans; see `SpanRecipe`.
+
+    Attributes:
+      doc_stride: tokens from the start of a window to that of the next.
+      max_query_length: longest question in tokens.
+      max_answer_length: longest answer in tokens.
+      n_best_size: answers kept to a question.
+      with_null: whether a question may have no answer.
+      null_threshold: a question whose null odds are above it has none.
+    """
+
+    doc_stride: int
+    max_query_length: int
+    max_answer_length: int
+    n_best_size: int
+    with_null: bool
+    # Models of different thresholds can be averaged.
+    null_threshold: float = dataclasses.field(compare=False)
+
+    pipeline_tag: ClassVar[str] = "question-answering"
+
+    def sample(self) -> dict[str, Any]:
+        """A question and where its answer stands."""
+        return {"question": "Who came?", "context": "Ada came."}
+
+    @property
+    def num_segments(self) -> int:
+        """A question and a context."""
+        return 2
+
+    def summary(self) -> dict[str, Any]:
+        """The threshold, where there is one."""
+        return {"threshold": self.null_threshold} if self.with_null else {}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QuestionAnsweringTask(
+    Task[list[Question], QuestionAnsweringConfig, Answers]
+):
+    """Questions whose answers are spans of their contexts.
+
+    Attributes:
+      train_name: the official name of the file to train on.
+      dev_name: that of the file to evaluate on.
+      with_null: whether a question may have no answer, as in SQuAD 2.0; the
+        threshold for that is tuned on dev.
+    """
+
+    train_name: str
+    dev_name: str
+    with_null: bool
+
+    recipe_type: ClassVar[type[SpanRecipe]] = SpanRecipe
+    config_type: ClassVar[type[TaskConfig]] = QuestionAnsweringConfig
+    head: ClassVar[str] = SPAN
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether the threshold of no answer is tuned."""
+        return self.with_null
+
+    def splits(
+        self, names: Sequence[str], recipe: SpanRecipe
+    ) -> tuple[str, ...]:
+        """The splits, all of which must be there."""
+        for split in names:
+            self._path(split, recipe)
+        return tuple(names)
+
+    def _path(self, split: str, recipe: SpanRecipe) -> pathlib.Path:
+        """The file of a split, which must be there."""
+        names = {
+            "train": recipe.train_file or self.train_name,
+            "dev": recipe.dev_file or self.dev_name,
+        }
+        names["test"] = recipe.test_file or names["dev"]
+        path = pathlib.Path(recipe.data_dir) / names[split]
+        if not path.is_file():
+            raise UserError(
+                f"`data_dir`={recipe.data_dir}: no such file {path}; give the "
+                f"folder of {self.train_name} and {self.dev_name}, or pass "
+                f"`{split}_file`=..."
+            )
+        return path
+
+    def _read(self, split: str, recipe: SpanRecipe) -> list[Question]:
+        """The questions of a split, as its file has them."""
+        return read_questions(
+            str(self._path(split, recipe)),
+            answers_needed=split != "test",
+            unique_identifiers=split != "train",
+            encoding_errors=recipe.encoding_errors,
+        )
+
+    def _read_references(self, path: str, recipe: SpanRecipe) -> list[Question]:
+        """The questions of a file to score predictions by."""
+        return read_questions(path, encoding_errors=recipe.encoding_errors)
+
+    def load(self, split: str, recipe: SpanRecipe) -> list[Question]:
+        """Reads the questions of a split; notices say what is skipped."""
+        path = str(self._path(split, recipe))
+        questions = self._read(split, recipe)
+        located = located_answers(questions)
+        lines = oddity_lines(questions, located, path, split == "train")
+        if split == "train":
+            questions = trainable(questions, located, path, self.with_null)
+        for line in lines:
+            log(line)
+        if split == "dev" and not self.with_null:
+            for question in questions:
+                if not question.answers:
+                    raise UserError(
+                        f"{path}, question {question.identifier!r}: has no "
+                        "right answer; such questions are for `task`=squad_v2."
+                    )
+        return questions
+
+    def examine(
+        self,
+        recipe: SpanRecipe,
+        tokenizer: Tokenizer,
+        splits: Mapping[str, list[Question]],
+    ) -> Examination:
+        """See `examine_questions`."""
+        from bert_tf.families.question_answering.windows import (
+            examine_questions,
+        )
+
+        return examine_questions(self.name, recipe, tokenizer, splits)
+
+    def configure(
+        self, recipe: SpanRecipe, examples: list[Question]
+    ) -> QuestionAnsweringConfig:
+        """The config of a model with the recipe's lengths."""
+        return QuestionAnsweringConfig(
+            task=self.name,
+            labels=(),
+            max_seq_length=recipe.max_seq_length,
+            doc_stride=recipe.doc_stride,
+            max_query_length=recipe.max_query_length,
+            max_answer_length=recipe.max_answer_length,
+            n_best_size=recipe.n_best_size,
+            with_null=self.with_null,
+            null_threshold=squad_metrics.NULL_THRESHOLD,
+        )
+
+    def encode(
+        self,
+        examples: list[Question],
+        tokenizer: Tokenizer,
+        config: QuestionAnsweringConfig,
+        labelled: bool = False,
+    ) -> "SpanWindows | LabelledRows":
+        """See `make_windows` and `label_windows`."""
+        from bert_tf.families.question_answering.windows import (
+            label_windows,
+            make_windows,
+        )
+
+        windows = make_windows(
+            examples,
+            tokenizer,
+            config.max_seq_length,
+            config.doc_stride,
+            config.max_query_length,
+        )
+        if labelled:
+            return label_windows(windows, examples, tokenizer)
+        return windows
+
+    def build(
+        self,
+        encoder: Any,
+        config: QuestionAnsweringConfig,
+        unpadded: bool = True,
+    ) -> "TaskModel":
+        """See `bert_span_labeler`."""
+        from bert_tf.families.task_model import TaskModel
+        from bert_tf.models import bert_span_labeler
+
+        return TaskModel(bert_span_labeler(encoder, unpadded=unpadded))
+
+    def loss(
+        self,
+        recipe: SpanRecipe,
+        examples: list[Question],
+        config: QuestionAnsweringConfig,
+    ) -> Any:
+        """See `SpanObjective`."""
+        from bert_tf.families.question_answering.windows import SpanObjective
+
+        return SpanObjective()
+
+    def decode(
+        self,
+        outputs: Outputs,
+        split: Split,
+        tokenizer: Tokenizer,
+        config: QuestionAnsweringConfig,
+    ) -> Answers:
+        """See `decode_answers`."""
+        from bert_tf.families.question_answering.decoding import (
+            decode_answers,
+        )
+
+        return decode_answers(
+            split.rows,
+            tokenizer,
+            outputs["start_logits"],
+            outputs["end_logits"],
+            config.with_null,
+            config.n_best_size,
+            config.max_answer_length,
+        )
+
+    def score(
+        self,
+        examples: list[Question],
+        predictions: Answers,
+        config: QuestionAnsweringConfig,
+    ) -> Score:
+        """The official scores, from 0 to 1.
+
+        Of SQuAD 2.0: at the threshold of the model, and (best_) at the best
+        one for these questions.
+        """
+        answers = predictions.texts(config.null_threshold)
+        texts = _by_identifier(examples, answers)
+        if predictions.null_odds is None:
+            scores = squad_metrics.score_squad_v1(examples, texts)
+            return Score(_shares(scores, ("f1", "exact_match")))
+        scores = squad_metrics.score_squad_v2(examples, texts)
+        parts = [n for n in scores if n.startswith(("HasAns_", "NoAns_"))]
+        parts = [n for n in parts if not n.endswith("total")]
+        best = squad_metrics.score_squad_v2(
+            examples,
+            _by_identifier(examples, predictions.best),
+            _by_identifier(examples, predictions.null_odds.tolist()),
+        )
+        return Score(
+            {
+                **_shares(scores, ("f1", "exact")),
+                **_shares(best, ("best_f1", "best_exact")),
+                **_shares(scores, parts),
+            }
+        )
+
+    def tune(
+        self,
+        examples: list[Question],
+        predictions: Answers,
+        config: QuestionAnsweringConfig,
+    ) -> QuestionAnsweringConfig:
+        """The config with the threshold of the highest F1."""
+        assert predictions.null_odds is not None
+        threshold = squad_metrics.tuned_threshold(
+            examples,
+            _by_identifier(examples, predictions.best),
+            _by_identifier(examples, predictions.null_odds.tolist()),
+        )
+        return dataclasses.replace(config, null_threshold=threshold)
+
+    def baseline(
+        self, train: list[Question], examples: list[Question]
+    ) -> dict[str, float]:
+        """What giving no answer scores; NaN where every question has one."""
+        del train
+        if not self.with_null:
+            return {"f1": math.nan, "exact_match": math.nan}
+        nothing = {question.identifier: "" for question in examples}
+        scores = squad_metrics.score_squad_v2(examples, nothing)
+        found = _shares(scores, [n for n in scores if not n.endswith("total")])
+        return found | {
+            "best_f1": found["f1"],
+            "best_exact": found["exact"],
+        }
+
+    def references(self, examples: list[Question]) -> list[Any]:
+        """The questions' names and gold answers."""
+        return [
+            [question.identifier, *(answer.text for answer in question.answers)]
+            for question in examples
+        ]
+
+    def write_predictions(
+        self,
+        folder: pathlib.Path,
+        split: str,
+        examples: list[Question],
+        predictions: Answers,
+        config: QuestionAnsweringConfig,
+    ) -> pathlib.Path:
+        """Writes the files of the official scripts; those of dev as dev_*."""
+        prefix = "dev_" if split == "dev" else ""
+        threshold = config.null_threshold
+        write_answers(examples, predictions, folder, threshold, prefix)
+        return folder / f"{prefix}{PREDICTIONS_FILE}"
+
+    def prediction_lines(
+        self,
+        examples: list[Question],
+        predictions: Answers,
+        config: QuestionAnsweringConfig,
+    ) -> Iterator[dict[str, Any]]:
+        """Every question, its answers, and what the model answers."""
+        odds, spans = predictions.null_odds, predictions.spans.tolist()
+        texts = predictions.texts(config.null_threshold)
+        for number, (question, text) in enumerate(
+            zip(examples, texts, strict=True)
+        ):
+            begin, end = spans[number] if text else (-1, -1)
+            exact, f1 = squad_metrics.question_scores(
+                question, text, odds is not None
+            )
+            yield {
+                "identifier": question.identifier,
+                "title": question.title,
+                "question": question.question,
+                "context": question.context,
+                "answers": [
+                    {"text": answer.text, "start": answer.start}
+                    for answer in question.answers
+                ],
+                "prediction": text,
+                "start": begin,
+                "end": end,
+                "null_odds": None if odds is None else float(odds[number]),
+                "exact": exact,
+                "f1": f1,
+                "n_best": [
+                    [entry.text, entry.probability]
+                    for entry in predictions.n_best[number][:_SHOWN_BEST]
+                ],
+            }
+
+    def score_file(
+        self,
+        recipe: SpanRecipe,
+        references: str,
+        predictions: str,
+        null_odds: str = "",
+    ) -> dict[str, Any]:
+        """The scores of the official script, from 0 to 100."""
+        questions = self._read_references(references, recipe)
+        found = read_predictions(predictions)
+        for line in squad_metrics.coverage_lines(questions, found, predictions):
+            log(line)
+        if not self.with_null:
+            refuse_null_odds(self.name, null_odds)
+            return squad_metrics.score_squad_v1(questions, found)
+        odds = read_null_odds(null_odds) if null_odds else None
+        return squad_metrics.score_squad_v2(questions, found, odds)
+
+
+def _by_identifier(
+    questions: Sequence[Question], values: Sequence[Any]
+) -> dict[str, Any]:
+    """What belongs to each of N questions, as prediction files have it."""
+    names = (question.identifier for question in questions)
+    return dict(zip(names, values, strict=True))
+
+
+def _shares(
+    scores: Mapping[str, float], names: Iterable[str]
+) -> dict[str, float]:
+    """Scores from 0 to 1 of those from 0 to 100."""
+    return {name: scores[name] / 100 for name in names}

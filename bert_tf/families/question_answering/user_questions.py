@@ -1,0 +1,273 @@
+"""Questions of the user's own: tables of them, or files laid out as SQuAD's."""
+
+import dataclasses
+import pathlib
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from bert_tf.errors import Fault, UserError, excerpt
+from bert_tf.families.data.faults import Faults
+from bert_tf.families.data.tables import (
+    Cell,
+    Dialect,
+    Row,
+    collect,
+    format_of,
+    iterate_rows,
+    text_of,
+)
+from bert_tf.families.data.user_files import UserFiles, draw_groups
+from bert_tf.families.question_answering.squad_files import (
+    Answer,
+    Question,
+    placed_answer,
+    read_questions,
+)
+from bert_tf.families.question_answering.task import QuestionAnsweringTask
+from bert_tf.families.recipe import JSONL, SpanRecipe, UserQuestionRecipe
+from bert_tf.progress import log
+
+
+def read_user_questions(
+    path: str, recipe: UserQuestionRecipe, answers_needed: bool = True
+) -> list[Question]:
+    """Reads a file whose name ends in .json as SQuAD's, others as tables.
+
+    In a table, a question's identifier is its place in the file, from 0. In
+    JSON lines the answers may be laid out as the data sets of the hub have
+    them, an object of lists text and answer_start, or a list of such objects.
+
+    Args:
+      path: the file; .gz is unpacked.
+      recipe: names its columns and says how to read it.
+      answers_needed: whether every question must tell its answers or that it
+        has none, as for training and scoring.
+
+    Raises:
+      UserError: the file cannot be read, or not all of its rows can be used.
+    """
+
+    def check(question: Question, place: str) -> None:
+        for name in ("question", "context"):
+            text = getattr(question, name)
+            if not text.strip() and recipe.empty_text == "error":
+                raise Fault(
+                    "an empty text",
+                    f"{place}: the {name} is empty ({excerpt(text)}); correct "
+                    "it, or pass `empty_text`=keep or `empty_text`=drop.",
+                )
+        if answers_needed and not (question.answers or recipe.with_null):
+            raise Fault(
+                "no answer",
+                f"{place}: has no answer; give one, or pass `with_null`=True "
+                "where questions may have none.",
+            )
+
+    name = path.removesuffix(".gz").lower()
+    if name.endswith(".json") and not recipe.format:
+        questions = read_questions(
+            path,
+            answers_needed,
+            encoding_errors=recipe.encoding_errors,
+            bad_rows=recipe.bad_rows,
+            check=check,
+        )
+    else:
+        columns = _columns(path, recipe, answers_needed)
+        nested: list[str] = []
+        if answers_needed and (recipe.format or format_of(path)) == JSONL:
+            # Either the answer is there, or the object that holds it.
+            answer = recipe.answer_column
+            nested = [answer, f"{answer}.text", f"{answer}.answer_start"]
+            columns.remove(answer)
+
+        def make(row: Row) -> Question:
+            place = f"{path}, row {row.number}"
+            question, context = (
+                text_of(cell, column, place)
+                for cell, column in zip(row.cells[:2], columns, strict=False)
+            )
+            cells = list(row.cells[2:])
+            if nested:
+                *named, answer, texts, starts = cells
+                if answer is None and texts is None:
+                    raise Fault(
+                        "a missing key",
+                        f"{place}: has no {nested[0]!r} with the answer, nor "
+                        "an object of that name with text; name the key with "
+                        "`answer_column`, for example answers.",
+                    )
+                if texts is not None:
+                    answer = texts
+                    named = named or ([] if starts is None else [starts])
+                cells = [answer, *named]
+            answers = _answers(cells, context, place)
+            found = Question(
+                identifier=str(row.position),
+                title="",
+                question=question,
+                context=context,
+                answers=answers,
+                is_impossible=answers_needed and not answers,
+            )
+            check(found, place)
+            return found
+
+        rows = iterate_rows(path, columns, nested, Dialect.of_recipe(recipe))
+        questions = collect(rows, make, Faults(path, recipe.bad_rows))
+    if recipe.empty_text != "drop":
+        return questions
+    kept = [q for q in questions if q.question.strip() and q.context.strip()]
+    if not kept:
+        raise UserError(f"{path}: all questions or contexts are empty.")
+    if len(kept) < len(questions):
+        log(
+            f"{path}: {len(questions) - len(kept)} of {len(questions)} "
+            "questions are empty, or their contexts, and are dropped "
+            "(empty_text=drop)."
+        )
+    return kept
+
+
+def _columns(
+    path: str, recipe: UserQuestionRecipe, answers_needed: bool
+) -> list[str]:
+    """The columns to read: question and context, answer and start if needed."""
+    settings = ["question_column", "context_column"]
+    if answers_needed:
+        settings.append("answer_column")
+    for setting in settings:
+        if not getattr(recipe, setting):
+            raise UserError(
+                f"`{setting}`=...: name the column in {path}; a file that is "
+                "laid out as SQuAD's has a name that ends in .json."
+            )
+    if answers_needed and recipe.answer_start_column:
+        settings.append("answer_start_column")
+    columns = [getattr(recipe, setting) for setting in settings]
+    for setting, column in zip(settings, columns, strict=True):
+        if columns.count(column) > 1:
+            raise UserError(
+                f"`{setting}`={column}: is named twice; question, context, "
+                "answer and start stand in columns of their own."
+            )
+    return columns
+
+
+def _answers(
+    cells: Sequence[Cell], context: str, place: str
+) -> tuple[Answer, ...]:
+    """The answers in a row, given the cells of answers and starts, if any.
+
+    An empty cell, or an empty answer at -1, has none; a list has several.
+    Without starts, an answer is where the context has it first.
+    """
+    texts, *given = [
+        cell if isinstance(cell, tuple) else (cell,) if cell else ()
+        for cell in cells
+    ] or [()]
+    if not any(map(str.strip, texts)) and given and {*given[0]} == {"-1"}:
+        return ()
+    if not all(text.strip() for text in texts):
+        raise Fault(
+            "an empty answer",
+            f"{place}: one of its answers is empty; remove it from the list.",
+        )
+    if not given:
+        return tuple(placed_answer(t, None, context, place) for t in texts)
+    (starts,) = given
+    if len(starts) != len(texts):
+        raise Fault(
+            "answers without a start",
+            f"{place}: has {len(texts)} answers and {len(starts)} starts; give "
+            "one start for each, or leave `answer_start_column` empty.",
+        )
+    try:
+        numbers = list(map(int, starts))
+    except ValueError:
+        raise Fault(
+            "a start that is no number",
+            f"{place}: the start is {excerpt(', '.join(starts))}; it counts "
+            "the characters of the context before the answer.",
+        ) from None
+    return tuple(map(Answer, texts, numbers))
+
+
+def split_off_questions(
+    questions: Sequence[Question], share: float, seed: int
+) -> tuple[list[Question], list[Question]]:
+    """Splits questions in two; those of the same context stay on one side.
+
+    Args:
+      questions: the questions.
+      share: of the questions that becomes dev.
+      seed: of the draw.
+
+    Returns:
+      The training and the dev part, each in the order of the file.
+
+    Raises:
+      UserError: all have the same context.
+    """
+    groups: dict[str, list[int]] = {}
+    for number, question in enumerate(questions):
+        groups.setdefault(question.context.strip(), []).append(number)
+    if len(groups) == 1:
+        raise UserError(
+            f"all {len(questions)} questions have the same context, so none "
+            "can be kept for dev; pass `dev_file`=..."
+        )
+    sizes = np.ones(len(questions), int)
+    target = share * len(questions)
+    dev = set(draw_groups(list(groups.values()), sizes, target, seed))
+    train = [q for n, q in enumerate(questions) if n not in dev]
+    return train, [q for n, q in enumerate(questions) if n in dev]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UserQuestionAnsweringTask(QuestionAnsweringTask):
+    """What the name questions stands for: own files, described by settings."""
+
+    train_name: str = ""
+    dev_name: str = ""
+    with_null: bool = False
+    main_metric: str = "f1"
+    data: UserFiles = dataclasses.field(
+        default_factory=lambda: UserFiles(split_off_questions, "questions")
+    )
+
+    recipe_type: ClassVar[type[UserQuestionRecipe]] = UserQuestionRecipe
+
+    def resolve(self, recipe: Any) -> Self:
+        """The task of one run, in which a file is read once."""
+        return dataclasses.replace(
+            self,
+            with_null=recipe.with_null,
+            main_metric="best_f1" if recipe.with_null else self.main_metric,
+            data=UserFiles(split_off_questions, "questions"),
+        )
+
+    def splits(
+        self, names: Sequence[str], recipe: SpanRecipe
+    ) -> tuple[str, ...]:
+        """The splits that the recipe names a file for; see `UserFiles`."""
+        assert isinstance(recipe, UserQuestionRecipe)
+        return self.data.present(names, recipe)
+
+    def _path(self, split: str, recipe: SpanRecipe) -> pathlib.Path:
+        assert isinstance(recipe, UserQuestionRecipe)
+        return pathlib.Path(self.data.path(split, recipe))
+
+    def _read(self, split: str, recipe: SpanRecipe) -> list[Question]:
+        assert isinstance(recipe, UserQuestionRecipe)
+        return self.data.read(
+            split,
+            recipe,
+            lambda path, needed: read_user_questions(path, recipe, needed),
+        )
+
+    def _read_references(self, path: str, recipe: SpanRecipe) -> list[Question]:
+        assert isinstance(recipe, UserQuestionRecipe)
+        return read_user_questions(path, recipe)

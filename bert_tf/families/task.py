@@ -1,0 +1,390 @@
+"""What every fine-tuning task says of itself, whatever it predicts.
+
+A task is an object in tasks/. Its family is a subclass of `Task`, which says
+how examples become rows of token ids, what stands on the encoder, which loss
+trains it, how outputs become predictions and how these are scored. The run
+calls the task; a task never calls the run.
+"""
+
+import abc
+import dataclasses
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Self,
+    TypeVar,
+)
+
+from bert_tf.checkpoints import Checkpoint
+from bert_tf.errors import UserError
+from bert_tf.families.checks import Examination
+from bert_tf.families.recipe import FinetuningRecipe
+from bert_tf.families.rows import Outputs, Rows
+from bert_tf.text.packing import Tokenizer
+
+if TYPE_CHECKING:
+    # TensorFlow takes seconds to import, and scoring a file needs none of it.
+    from bert_tf.families.task_model import TaskModel
+
+Examples = TypeVar("Examples")
+Config = TypeVar("Config", bound="TaskConfig")
+Prediction = TypeVar("Prediction")
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskConfig(abc.ABC):
+    """How a fine-tuned model is used: task.json.
+
+    Attributes:
+      task: the task's name.
+      labels: the labels in the order of the outputs, where there are such.
+      max_seq_length: S at most.
+    """
+
+    task: str
+    labels: tuple[str, ...]
+    max_seq_length: int
+
+    # What huggingface.co calls what such a model does.
+    pipeline_tag: ClassVar[str]
+
+    @abc.abstractmethod
+    def sample(self) -> dict[str, Any]:
+        """A question to such a model, by the inputs that it is served with."""
+
+    @property
+    def num_segments(self) -> int:
+        """How many texts of a row the model tells apart."""
+        return 1
+
+    def summary(self) -> dict[str, Any]:
+        """What results.json repeats of it."""
+        return {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """What predictions are worth.
+
+    Attributes:
+      values: the official scores by name.
+      loss: the mean loss of an example; None where it has no meaning.
+    """
+
+    values: dict[str, float]
+    loss: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """The rows of a split, in both forms.
+
+    Attributes:
+      examples: what the task loaded.
+      rows: what the model is shown, as the task encodes it (see `Rows`).
+    """
+
+    examples: Any
+    rows: Any
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaskTemplate(abc.ABC):
+    """What a name stands for: a task, or what a recipe makes one of.
+
+    Attributes:
+      name: what the task is called.
+      defaults: settings of the recipe that this task changes.
+    """
+
+    name: str = dataclasses.field(kw_only=False)
+    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    # The settings that it takes.
+    recipe_type: ClassVar[type[FinetuningRecipe]]
+
+    @abc.abstractmethod
+    def resolve(self, recipe: Any) -> "Task":
+        """The task of one run, as a recipe of `recipe_type` describes it.
+
+        Raises:
+          UserError: the recipe does not describe one.
+        """
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
+    """A fine-tuning task.
+
+    Attributes:
+      main_metric: the score by which the best model is chosen.
+      paper: score to the numbers of the paper, by model.
+      lower_is_better: scores of which the lower number is the better one.
+      train_split: the split to train on.
+      dev_splits: the splits to evaluate on, the first being the one by which
+        the best model is chosen.
+      test_splits: the splits without labels.
+      hub_data_set: organisation/name of the data on huggingface.co, and
+        /configuration behind it where there are several.
+    """
+
+    main_metric: str
+    paper: Mapping[str, Mapping[str, float]] = dataclasses.field(
+        default_factory=dict
+    )
+    lower_is_better: tuple[str, ...] = ()
+    train_split: str = "train"
+    dev_splits: tuple[str, ...] = ("dev",)
+    test_splits: tuple[str, ...] = ("test",)
+    hub_data_set: str = ""
+
+    # What task.json holds of its models.
+    config_type: ClassVar[type[TaskConfig]]
+    # The head of a checkpoint that its models have; empty for none.
+    head: ClassVar[str]
+    # Files of a model folder besides those that every model has.
+    extra_files: ClassVar[tuple[str, ...]] = ()
+    # Whether training batches are of rows of similar length.
+    bucket_by_length: ClassVar[bool] = False
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether `tune` chooses anything."""
+        return False
+
+    @property
+    def problem_type(self) -> str | None:
+        """What its classifier's outputs are; see `Checkpoint`."""
+        return None
+
+    def resolve(self, recipe: Any) -> Self:
+        """This task, complete as it is."""
+        del recipe
+        return self
+
+    @abc.abstractmethod
+    def splits(self, names: Sequence[str], recipe: Any) -> tuple[str, ...]:
+        """Says which splits are there, in a line for each that is not.
+
+        Args:
+          names: `dev_splits` or `test_splits`.
+          recipe: says where the data are.
+
+        Raises:
+          UserError: none of them is there.
+        """
+
+    @abc.abstractmethod
+    def load(self, split: str, recipe: Any) -> Examples:
+        """Reads the examples of a split.
+
+        Args:
+          split: `train_split` or one of `dev_splits` and `test_splits`.
+          recipe: says where the data are and how to read them.
+
+        Returns:
+          N examples, of which `len` tells the number.
+
+        Raises:
+          UserError: the data are missing or broken, or a label is; the line
+            names file and row.
+        """
+
+    @abc.abstractmethod
+    def examine(
+        self,
+        recipe: Any,
+        tokenizer: Tokenizer,
+        splits: Mapping[str, Examples],
+    ) -> Examination:
+        """Examines the training and dev rows: the data doctor.
+
+        Args:
+          recipe: says max_seq_length.
+          tokenizer: of the model that will be trained.
+          splits: split to its examples; the first one is the one to train on.
+        """
+
+    @abc.abstractmethod
+    def configure(self, recipe: Any, examples: Examples) -> Config:
+        """What task.json will hold of a model trained on these examples.
+
+        Raises:
+          UserError: nothing can be learned from them.
+        """
+
+    def check(self, examples: Examples, config: Config) -> None:
+        """Raises `UserError` where examples do not fit a model."""
+
+    def check_config(self, config: Config, folder: pathlib.Path) -> None:
+        """Raises `UserError` where a fine-tuned model is of another kind."""
+
+    @abc.abstractmethod
+    def encode(
+        self,
+        examples: Examples,
+        tokenizer: Tokenizer,
+        config: Config,
+        labelled: bool = False,
+    ) -> Rows:
+        """The examples as rows of token ids; without labels `ExampleRows`.
+
+        Args:
+          examples: N examples.
+          tokenizer: of the model.
+          config: of the model.
+          labelled: whether batches hold what the model is to learn too.
+
+        Raises:
+          UserError: `labelled`, and an example has no label.
+        """
+
+    def featurize(
+        self,
+        rows: Any,
+        split: str,
+        source: Checkpoint,
+        config: Config,
+        recipe: Any,
+        output_dir: pathlib.Path,
+    ) -> Rows:
+        """The rows as the model takes them, where these are not token ids.
+
+        Args:
+          rows: what `encode` made, labelled or not.
+          split: the name of the split.
+          source: the model, whose encoder may compute features.
+          config: of the model.
+          recipe: how to compute.
+          output_dir: the folder of the run, which may take large files.
+        """
+        del split, source, config, recipe, output_dir
+        return rows
+
+    @abc.abstractmethod
+    def build(
+        self, encoder: Any, config: Config, unpadded: bool = True
+    ) -> "TaskModel":
+        """The model to train.
+
+        Args:
+          encoder: a `BertEncoder`.
+          config: of the model.
+          unpadded: whether it computes on the tokens alone, by shapes that
+            are known at run time only.
+        """
+
+    @abc.abstractmethod
+    def loss(self, recipe: Any, examples: Examples, config: Config) -> Any:
+        """The training objective; see `bert_tf.training.step.Objective`.
+
+        Args:
+          recipe: says, for example, how classes are weighted.
+          examples: the training examples.
+          config: of the model.
+        """
+
+    @abc.abstractmethod
+    def decode(
+        self,
+        outputs: Outputs,
+        split: Split,
+        tokenizer: Tokenizer,
+        config: Config,
+    ) -> Prediction:
+        """Turns outputs into predictions.
+
+        Args:
+          outputs: what `ExampleRows.gather` returned; means of several models.
+          split: what was predicted.
+          tokenizer: what made its rows.
+          config: of the model.
+        """
+
+    @abc.abstractmethod
+    def score(
+        self, examples: Examples, predictions: Prediction, config: Config
+    ) -> Score:
+        """The official scores of predictions, and their mean loss."""
+
+    def tune(
+        self, examples: Examples, predictions: Prediction, config: Config
+    ) -> Config:
+        """The config with what is chosen by the dev predictions of a model.
+
+        What is chosen changes what predictions are worth and how they are
+        written, not what `decode` returns.
+        """
+        del examples, predictions
+        return config
+
+    @abc.abstractmethod
+    def baseline(self, train: Examples, examples: Examples) -> dict[str, float]:
+        """What predictions without a model score; NaN where there are none.
+
+        Args:
+          train: the training examples.
+          examples: those to score.
+        """
+
+    @abc.abstractmethod
+    def references(self, examples: Examples) -> Any:
+        """What predictions are scored by, of types that JSON knows."""
+
+    @abc.abstractmethod
+    def write_predictions(
+        self,
+        folder: pathlib.Path,
+        split: str,
+        examples: Examples,
+        predictions: Prediction,
+        config: Config,
+    ) -> pathlib.Path:
+        """Writes the predictions of a split for others to read.
+
+        Returns:
+          The file to show the user.
+        """
+
+    @abc.abstractmethod
+    def prediction_lines(
+        self, examples: Examples, predictions: Prediction, config: Config
+    ) -> Iterable[Mapping[str, Any]]:
+        """The lines of dev_predictions.jsonl, of types that JSON knows."""
+
+    @abc.abstractmethod
+    def score_file(
+        self,
+        recipe: Any,
+        references: str,
+        predictions: str,
+        null_odds: str = "",
+    ) -> dict[str, Any]:
+        """Scores a prediction file.
+
+        Args:
+          recipe: says how to read the references.
+          references: path of a file that is laid out as the dev file is.
+          predictions: path of a file as `write_predictions` writes it.
+          null_odds: path of how likely each question has no answer, for tasks
+            that know such a thing; see `refuse_null_odds`.
+
+        Returns:
+          The official scores by name.
+
+        Raises:
+          UserError: a file is broken, or the two do not have the same rows.
+        """
+
+
+def refuse_null_odds(task: str, null_odds: str) -> None:
+    """Raises `UserError` if a file of null odds is given to another task."""
+    if null_odds:
+        raise UserError(
+            f"`null_odds`={null_odds}: is of use for questions that may "
+            f"have no answer, not for {task}; leave it out."
+        )

@@ -1,0 +1,323 @@
+"""The model of a task as the loop trains it, and the objectives on logits.
+
+An objective gives sums and the weights that belong to them, so that a batch
+may be split over replicas and accumulation steps; see `Objective` in
+bert_tf/training/step.py.
+"""
+
+import abc
+import functools
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+from keras import ops
+
+from bert_tf.checkpoints import Checkpoint
+from bert_tf.distiller import soft_target_loss
+from bert_tf.encoders import BertEncoder
+from bert_tf.families.rows import CHOICE_MASK, EXAMPLE_WEIGHTS
+from bert_tf.models import model_arrays, restore, with_all_layers
+
+LOSS = "loss"
+# Its exponential is 0 in float32, and so is its gradient; an infinity would
+# make NaN of 0 times infinity.
+_HIDDEN = -1e9
+Sums = tuple[dict[str, Any], dict[str, tuple[Any, Any]]]
+
+
+def weighted(values: Any, weights: Any) -> tuple[Any, Any]:
+    """The sum of weighted values, and that of the weights."""
+    return ops.sum(values * weights), ops.sum(weights)
+
+
+class MeanOverRows:
+    """A loss that is the mean over rows, weighted by example_weights."""
+
+    def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """What the loss's sum is divided by, from the batch alone."""
+        return {LOSS: ops.sum(batch[EXAMPLE_WEIGHTS])}
+
+    def normalise(
+        self, losses: Mapping[str, Any], weights: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Divides the summed loss by the summed weights."""
+        return {LOSS: losses[LOSS] / weights[LOSS]}
+
+    def soft_target_weight(self, batch: Mapping[str, Any]) -> Any:
+        """What the sum of `soft_target_loss` is divided by: the rows."""
+        return ops.sum(batch[EXAMPLE_WEIGHTS])
+
+
+class LogitsObjective(MeanOverRows, abc.ABC):
+    """A loss of each row's logits [B, C]; a metric of them besides."""
+
+    # The labels in a batch.
+    label_name: ClassVar[str]
+    metric: ClassVar[str]
+
+    @abc.abstractmethod
+    def of_rows(self, logits: Any, labels: Any) -> tuple[Any, Any]:
+        """The loss and the metric of each row, float32 [B].
+
+        Args:
+          logits: float32 [B, C].
+          labels: [B, ...], as the task's `targets`.
+        """
+
+    def row_weights(self, batch: Mapping[str, Any]) -> Any:
+        """How much the loss of each row counts, float32 [B]."""
+        return batch[EXAMPLE_WEIGHTS]
+
+    def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """What the loss's sum is divided by, from the batch alone."""
+        return {LOSS: ops.sum(self.row_weights(batch))}
+
+    def __call__(
+        self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
+    ) -> Sums:
+        """Sums losses and metric.
+
+        Args:
+          outputs: logits [B, C].
+          batch: the labels, and example_weights float32 [B].
+
+        Returns:
+          losses: the weighted sum, scalar float32.
+          metrics: the metric, as (weighted sum, weight).
+        """
+        logits = ops.cast(outputs["logits"], "float32")
+        loss, metric = self.of_rows(logits, batch[self.label_name])
+        losses = {LOSS: ops.sum(loss * self.row_weights(batch))}
+        return losses, {self.metric: weighted(metric, batch[EXAMPLE_WEIGHTS])}
+
+    def soft_target_loss(
+        self,
+        outputs: Mapping[str, Any],
+        teacher: Mapping[str, Any],
+        batch: Mapping[str, Any],
+        temperature: float,
+    ) -> Any:
+        """Sums the divergence of logits [B, C] from a teacher's over rows."""
+        loss = self.divergence(
+            outputs["logits"], teacher["logits"], temperature
+        )
+        return ops.sum(loss * batch[EXAMPLE_WEIGHTS])
+
+    def divergence(self, logits: Any, targets: Any, temperature: float) -> Any:
+        """How far logits [B, C] are from a teacher's, float32 [B].
+
+        See `bert_tf.distiller.soft_target_loss`.
+        """
+        return soft_target_loss(logits, targets, temperature)
+
+    def mean_loss(self, logits: np.ndarray, labels: np.ndarray) -> float:
+        """The mean loss of rows, all weighing the same; see `of_rows`."""
+        loss, _ = self.of_rows(
+            ops.convert_to_tensor(logits), ops.convert_to_tensor(labels)
+        )
+        return float(ops.sum(loss) / len(labels))
+
+
+class ClassesObjective(LogitsObjective):
+    """Cross-entropy of one class in C (Devlin et al. 2019, section 4.1).
+
+    Args:
+      class_weights: C weights of the classes in the loss, which is divided by
+        the sum of the weights of its rows; None weighs all the same.
+    """
+
+    label_name = "label_ids"
+    metric = "accuracy"
+
+    def __init__(self, class_weights: Sequence[float] | None = None):
+        self.class_weights = class_weights
+
+    def row_weights(self, batch: Mapping[str, Any]) -> Any:
+        """The rows' weights, each times that of its class."""
+        weights = super().row_weights(batch)
+        if self.class_weights is None:
+            return weights
+        table = ops.convert_to_tensor(list(self.class_weights), "float32")
+        return weights * ops.take(table, batch[self.label_name])
+
+    def of_rows(self, logits: Any, labels: Any) -> tuple[Any, Any]:
+        """Labels are classes, int32 [B]."""
+        loss = ops.sparse_categorical_crossentropy(
+            labels, logits, from_logits=True
+        )
+        guesses = ops.argmax(logits, axis=-1)
+        correct = ops.equal(guesses, ops.cast(labels, guesses.dtype))
+        return loss, ops.cast(correct, "float32")
+
+
+class RegressionObjective(LogitsObjective):
+    """Squared error of one number, as the paper's STS-B head is trained."""
+
+    label_name = "label_values"
+    metric = "absolute_error"
+
+    def of_rows(self, logits: Any, labels: Any) -> tuple[Any, Any]:
+        """Labels are numbers, float32 [B]; logits [B, 1]."""
+        error = logits[:, 0] - labels
+        return ops.square(error), ops.abs(error)
+
+    def divergence(self, logits: Any, targets: Any, temperature: float) -> Any:
+        """The squared error of a number, which no temperature changes."""
+        del temperature
+        return ops.square(logits - targets)[:, 0]
+
+
+class MultiLabelObjective(LogitsObjective):
+    """Binary cross-entropy of each of C labels, their mean a row's loss."""
+
+    label_name = "label_sets"
+    metric = "label_accuracy"
+
+    def of_rows(self, logits: Any, labels: Any) -> tuple[Any, Any]:
+        """Labels are zeros and ones, float32 [B, C]."""
+        # -log sigmoid, in the form that no large logit overflows.
+        loss = ops.relu(logits) - logits * labels
+        loss = loss + ops.log1p(ops.exp(-ops.abs(logits)))
+        correct = ops.cast(ops.equal(logits > 0, labels > 0.5), "float32")
+        return ops.mean(loss, axis=-1), ops.mean(correct, axis=-1)
+
+    def divergence(self, logits: Any, targets: Any, temperature: float) -> Any:
+        """The mean over labels, each there or not."""
+        own, theirs = (
+            ops.stack([each, ops.zeros_like(each)], axis=-1)
+            for each in (logits, targets)
+        )
+        return ops.mean(soft_target_loss(own, theirs, temperature), axis=-1)
+
+
+class ChoicesObjective(ClassesObjective):
+    """Cross-entropy over the choices of each example.
+
+    Devlin et al. 2019, section 4.4: a softmax over the scores of the choices.
+    What pads examples with fewer choices is left out of it. An example
+    counts the same, however many choices it has.
+    """
+
+    def __call__(
+        self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
+    ) -> Sums:
+        """As of classes, with the batch's choice_mask, float32 [B, C]."""
+        return super().__call__(_of_choices(outputs, batch), batch)
+
+    def soft_target_loss(
+        self,
+        outputs: Mapping[str, Any],
+        teacher: Mapping[str, Any],
+        batch: Mapping[str, Any],
+        temperature: float,
+    ) -> Any:
+        """As of classes, with the batch's choice_mask, float32 [B, C]."""
+        own, theirs = (_of_choices(each, batch) for each in (outputs, teacher))
+        return super().soft_target_loss(own, theirs, batch, temperature)
+
+
+def _of_choices(
+    outputs: Mapping[str, Any], batch: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The logits [B, C] of choices, hidden where a row has none."""
+    logits = ops.cast(outputs["logits"], "float32")
+    return {"logits": ops.where(batch[CHOICE_MASK] > 0, logits, _HIDDEN)}
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class TaskModel(keras.Model):
+    """A network on an encoder that takes batches which hold labels too.
+
+    Args:
+      network: what a function of `bert_tf.models` made, on a `BertEncoder`.
+      name: name of the model.
+      encoder: the encoder, where it is no layer of the network, which then
+        takes what was computed by it.
+
+    Call arguments:
+      batch: the network's inputs by name; other keys are left alone.
+      training: whether dropout is active.
+      return_all_layers: adds the encoder's all_encoder_layers and
+        embedding_output, for distillation.
+
+    Returns:
+      A dict of the network's outputs; the only one is called logits.
+    """
+
+    # Whether the arrays of a checkpoint hold all of it, its labels' head too.
+    in_checkpoint: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        network: keras.Model,
+        name: str = "task_model",
+        encoder: BertEncoder | None = None,
+    ) -> None:
+        super().__init__(name=name)
+        self.network = network
+        if encoder is None:
+            (encoder,) = (
+                layer
+                for layer in network.layers
+                if isinstance(layer, BertEncoder)
+            )
+        self.encoder = encoder
+        self.built = True
+
+    @functools.cached_property
+    def _with_layers(self) -> keras.Model:
+        return with_all_layers(self.network)
+
+    def call(
+        self,
+        batch: Mapping[str, Any],
+        training: bool | None = None,
+        return_all_layers: bool = False,
+    ) -> dict[str, Any]:
+        """Runs the network on a batch; see the class."""
+        inputs = {name: batch[name] for name in self.network.input}
+        layers: dict[str, Any] = {}
+        if return_all_layers:
+            outputs, layers = self._with_layers(inputs, training=training)
+        else:
+            outputs = self.network(inputs, training=training)
+        if not isinstance(outputs, dict):
+            outputs = {"logits": outputs}
+        return outputs | layers
+
+    def restore(self, source: Checkpoint, fresh: Sequence[str] = ()) -> None:
+        """Assigns a checkpoint's weights; see `bert_tf.models.restore`."""
+        restore(self.network, source, fresh)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The weights that a checkpoint holds; see `model_arrays`."""
+        return model_arrays(self.network)
+
+    def save_beside(self, folder: pathlib.Path) -> None:
+        """Writes what a checkpoint has no place for into its folder."""
+
+    def load_beside(self, folder: pathlib.Path) -> None:
+        """Reads what `save_beside` wrote."""
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor arguments as plain data."""
+        parts = {"network": self.network}
+        if self.encoder not in self.network.layers:
+            parts["encoder"] = self.encoder
+        saved = map(keras.saving.serialize_keras_object, parts.values())
+        return dict(zip(parts, saved, strict=True)) | {"name": self.name}
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Any = None
+    ) -> "TaskModel":
+        """Builds the model from what `get_config` returned."""
+        parts = {
+            key: keras.saving.deserialize_keras_object(value)
+            for key, value in config.items()
+            if key != "name"
+        }
+        return cls(name=config["name"], **parts)

@@ -1,0 +1,493 @@
+"""The kinds of text classification: a class, a number, several labels."""
+
+import collections
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bert_tf.errors import Fault, UserError, excerpt
+from bert_tf.families.data.examples import (
+    Example,
+    Label,
+    ParseLabel,
+    examples_of,
+    known_label,
+    sorted_labels,
+)
+from bert_tf.families.data.tables import Cell, Dialect, iterate_rows
+from bert_tf.families.data.user_files import UserFiles, split_off_dev
+from bert_tf.families.recipe import (
+    MultiLabelRecipe,
+    SentenceRecipe,
+    UserTableRecipe,
+)
+from bert_tf.families.task import TaskTemplate
+from bert_tf.families.text_classification import metrics
+from bert_tf.families.text_classification.task import (
+    Metric,
+    Predictions,
+    TextClassificationConfig,
+    TextClassificationTask,
+    unknown_label,
+)
+
+# Above this many classes, a class must have at least two rows on average.
+_FEW_CLASSES = 20
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SentenceTask(TextClassificationTask):
+    """A task whose answer is one of several classes.
+
+    Attributes:
+      labels: its classes; see `TextClassificationTask`.
+      scores: of class numbers, int [N].
+    """
+
+    scores: Mapping[str, Metric] = dataclasses.field(
+        default_factory=lambda: {
+            "accuracy": metrics.accuracy,
+            "macro_f1": metrics.macro_f1,
+        }
+    )
+    main_metric: str = "accuracy"
+
+    label_kind: ClassVar[str] = "classes"
+    target_dtype: ClassVar[str] = "int32"
+
+    def parse_label(self, cell: Cell, place: str) -> str:
+        """Turns a cell into the name of a class."""
+        if isinstance(cell, tuple):
+            raise Fault(
+                "a list for a label",
+                f"{place}: the label is a list, {excerpt(cell)}; pass "
+                "`label_kind`=multi_label, or give one label a row.",
+            )
+        if not cell or cell.strip().lower() in ("", "nan"):
+            raise Fault(
+                "no label",
+                f"{place}: the label is {excerpt(cell)}; every row needs one, "
+                "so fill it in or remove the row.",
+            )
+        _check_label_text(cell, place)
+        if self.labels and cell not in self.labels:
+            raise unknown_label(cell, self.labels, place)
+        return cell
+
+    def find_labels(self, examples: Sequence[Example]) -> tuple[str, ...]:
+        """The task's own classes, or those of the training examples."""
+        if self.labels:
+            return self.labels
+        counts = collections.Counter(known_label(e) for e in examples)
+        path = examples[0].path
+        if len(counts) < 2:
+            raise UserError(
+                f"{path}: every row has the label {excerpt(next(iter(counts)))}"
+                "; at least two different ones are needed to learn from."
+            )
+        if len(counts) > max(_FEW_CLASSES, len(examples) // 2):
+            raise UserError(
+                f"{path}: {len(counts)} different labels in {len(examples)} "
+                f"rows, for example {excerpt(next(iter(counts)))}; name the "
+                "column of the classes with `label_column`=..., or pass "
+                "`label_kind`=regression for numbers."
+            )
+        return sorted_labels(counts)
+
+    def label_array(
+        self, values: Sequence[Label], labels: Sequence[str]
+    ) -> np.ndarray:
+        """The places of the classes in `labels`, int32 [N]."""
+        numbers = {label: number for number, label in enumerate(labels)}
+        return np.array([numbers[value] for value in values], np.int32)
+
+    def loss(
+        self,
+        recipe: SentenceRecipe,
+        examples: list[Example],
+        config: TextClassificationConfig,
+    ) -> Any:
+        """Cross-entropy, with the weights of classes that the recipe has."""
+        labels = config.labels
+        targets = self.targets(examples, labels)
+        weights = class_weights_of(recipe.class_weights, targets, labels)
+        return self.plain_objective(weights)
+
+    def plain_objective(
+        self, class_weights: Sequence[float] | None = None
+    ) -> Any:
+        """Cross-entropy of one class in C."""
+        # Imported here, because scoring a file needs no Keras.
+        from bert_tf.families.task_model import ClassesObjective
+
+        return ClassesObjective(class_weights)
+
+    def predictions_of(
+        self, logits: np.ndarray, labels: Sequence[str], threshold: float
+    ) -> Predictions:
+        """The class of the largest logit, and the softmax."""
+        exp_logits = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return Predictions(
+            logits=logits,
+            values=tuple(labels[i] for i in logits.argmax(axis=-1)),
+            probabilities=exp_logits / exp_logits.sum(axis=-1, keepdims=True),
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RegressionTask(TextClassificationTask):
+    """A task whose answer is a number.
+
+    Attributes:
+      scores: of numbers, float64 [N].
+      value_range: the least and the largest number that may be answered, to
+        which others are clipped before they are scored and written; or None.
+    """
+
+    scores: Mapping[str, Metric] = dataclasses.field(
+        default_factory=lambda: {
+            "pearson": metrics.pearson,
+            "spearman": metrics.spearman,
+        }
+    )
+    main_metric: str = "spearman"
+    value_range: tuple[float, float] | None = None
+
+    label_kind: ClassVar[str] = "regression"
+
+    def parse_label(self, cell: Cell, place: str) -> float:
+        """Turns a cell into a finite number."""
+        try:
+            number = float(cell if isinstance(cell, str) else "")
+        except ValueError:
+            raise Fault(
+                "a label that is no number",
+                f"{place}: the label {excerpt(cell)} is not a number; correct "
+                "it, or pass `label_kind`=classes.",
+            ) from None
+        # Training is in float32.
+        if not abs(number) <= float(np.finfo(np.float32).max):
+            raise Fault(
+                "no finite number",
+                f"{place}: the label is {cell}; every row needs a finite "
+                "number, so fill it in, scale it or remove the row.",
+            )
+        return number
+
+    def find_labels(self, examples: Sequence[Example]) -> tuple[str, ...]:
+        """No labels; numbers that are all the same are refused."""
+        numbers = {known_label(example) for example in examples}
+        if len(numbers) < 2:
+            raise UserError(
+                f"{examples[0].path}: every row has the label "
+                f"{next(iter(numbers))}; there is nothing to learn from it."
+            )
+        return ()
+
+    def label_array(
+        self, values: Sequence[Label], labels: Sequence[str]
+    ) -> np.ndarray:
+        """The numbers, float64 [N]."""
+        return np.array(values, np.float64)
+
+    def plain_objective(self) -> Any:
+        """Squared error."""
+        from bert_tf.families.task_model import (
+            RegressionObjective,
+        )
+
+        return RegressionObjective()
+
+    def predictions_of(
+        self, logits: np.ndarray, labels: Sequence[str], threshold: float
+    ) -> Predictions:
+        """The logits [N, 1], clipped to `value_range`."""
+        values = logits[:, 0]
+        if self.value_range:
+            values = values.clip(*self.value_range)
+        return Predictions(logits, tuple(values.tolist()), None)
+
+    def majority(self, labels: Sequence[Label]) -> float:
+        """The mean."""
+        return math.fsum(labels) / len(labels)
+
+    def format_value(self, value: Label) -> str:
+        """The number with six decimals."""
+        return f"{value:.6f}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MultiLabelTask(TextClassificationTask):
+    """A task whose answer is any number of labels, none among them.
+
+    Attributes:
+      scores: of which labels hold, bool [N, C].
+    """
+
+    scores: Mapping[str, Metric] = dataclasses.field(
+        default_factory=lambda: {
+            "micro_f1": metrics.label_micro_f1,
+            "macro_f1": metrics.label_macro_f1,
+            "subset_accuracy": metrics.subset_accuracy,
+        }
+    )
+    main_metric: str = "micro_f1"
+
+    label_kind: ClassVar[str] = "multi_label"
+    recipe_type: ClassVar[type[SentenceRecipe]] = MultiLabelRecipe
+
+    def parse_label(self, cell: Cell, place: str) -> tuple[str, ...]:
+        """Splits a cell into its labels, sorted."""
+        parts = cell or ()
+        if isinstance(parts, str):
+            parts = tuple(parts.split(self.separator))
+        names = dict.fromkeys(part.strip() for part in parts if part.strip())
+        for name in names:
+            _check_label_text(name, place)
+            if name.lower() == "nan":
+                raise Fault(
+                    "nan for a label",
+                    f"{place}: the label is {name}; name the labels that hold, "
+                    "or leave the cell empty where none does.",
+                )
+            if self.labels and name not in self.labels:
+                raise unknown_label(name, self.labels, place)
+            if self.separator in name:
+                raise Fault(
+                    "a separator in a label",
+                    f"{place}: the label {excerpt(name)} holds the separator "
+                    f"{self.separator!r}; pass another `label_separator`.",
+                )
+        return tuple(sorted(names))
+
+    def configure(
+        self, recipe: SentenceRecipe, examples: list[Example]
+    ) -> TextClassificationConfig:
+        """As of every text classification, with the recipe's threshold."""
+        assert isinstance(recipe, MultiLabelRecipe)
+        config = super().configure(recipe, examples)
+        return dataclasses.replace(config, threshold=recipe.threshold)
+
+    def find_labels(self, examples: Sequence[Example]) -> tuple[str, ...]:
+        """The task's own labels, or all that occur, sorted."""
+        labels = self.all_labels([known_label(e) for e in examples])
+        path = examples[0].path
+        if not labels:
+            raise UserError(
+                f"{path}: no row has a label; name their column with "
+                "`label_column`=..."
+            )
+        if len({known_label(e) for e in examples}) < 2:
+            raise UserError(
+                f"{path}: every row has the same labels, "
+                f"{self.format_value(labels)!r}; there is nothing to learn "
+                "from them."
+            )
+        if len(labels) > max(_FEW_CLASSES, len(examples) // 2):
+            raise UserError(
+                f"{path}: {len(labels)} different labels in "
+                f"{len(examples)} rows, for example {excerpt(labels[0])}; is "
+                f"{self.separator!r} what stands between them? Pass "
+                "`label_separator`=... or another `label_column`."
+            )
+        return labels
+
+    def label_array(
+        self, values: Sequence[Label], labels: Sequence[str]
+    ) -> np.ndarray:
+        """Which labels hold, bool [N, C]."""
+        numbers = {label: number for number, label in enumerate(labels)}
+        holds = np.zeros((len(values), len(labels)), bool)
+        for row, names in zip(holds, values, strict=True):
+            row[[numbers[name] for name in names]] = True
+        return holds
+
+    def plain_objective(self) -> Any:
+        """Binary cross-entropy of each label."""
+        from bert_tf.families.task_model import (
+            MultiLabelObjective,
+        )
+
+        return MultiLabelObjective()
+
+    def predictions_of(
+        self, logits: np.ndarray, labels: Sequence[str], threshold: float
+    ) -> Predictions:
+        """Every label whose probability is above the threshold."""
+        # The sigmoid, in the form that no logit overflows.
+        probabilities = 0.5 * (1 + np.tanh(0.5 * logits))
+        # Sorted as `parse_label` sorts, so that answers can be compared.
+        values = tuple(
+            tuple(sorted(labels[at] for at in np.flatnonzero(row).tolist()))
+            for row in probabilities > threshold
+        )
+        return Predictions(logits, values, probabilities)
+
+    def label_scores(
+        self,
+        references: Sequence[Label],
+        values: Sequence[Label],
+        labels: Sequence[str],
+    ) -> dict[str, float]:
+        """The scores, over the labels that occur."""
+        there = {label for names in (*references, *values) for label in names}
+        labels = [label for label in labels if label in there]
+        return super().label_scores(references, values, labels)
+
+    def format_value(self, value: Label) -> str:
+        """The labels, with the separator between them."""
+        return self.separator.join(value)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UserFileTask(TaskTemplate):
+    """A task on own files: of which kind, and of what, the recipe says.
+
+    Attributes:
+      scores: scores by name, in place of those of its kind (`SentenceTask`,
+        `RegressionTask` or `MultiLabelTask`), which says what they are given;
+        classes are numbered as they are sorted. Like all scores they are
+        shown times 100.
+      main_metric: the score by which the best model is chosen, in place of the
+        kind's; or the first of `scores`.
+      lower_is_better: scores of which the lower number is the better one.
+    """
+
+    scores: Mapping[str, Metric] = dataclasses.field(default_factory=dict)
+    main_metric: str = ""
+    lower_is_better: tuple[str, ...] = ()
+
+    recipe_type: ClassVar[type[UserTableRecipe]] = UserTableRecipe
+
+    def resolve(self, recipe: UserTableRecipe) -> TextClassificationTask:
+        """The task that a recipe describes.
+
+        Raises:
+          UserError: the columns are not named, or a text is the label too.
+        """
+        texts = tuple(map(str.strip, recipe.text_columns.split(",")))
+        if len(texts) > 2 or not all(texts):
+            raise UserError(
+                f"`text_columns`={recipe.text_columns}: name one column, "
+                "or two of a pair, for example text_columns=question,answer."
+            )
+        if len(set(texts)) < len(texts):
+            raise UserError(
+                f"`text_columns`={recipe.text_columns}: names one column twice."
+            )
+        if recipe.label_column in texts:
+            raise UserError(
+                f"`label_column`={recipe.label_column}: is one of the "
+                "text_columns; the label stands in another column."
+            )
+        kinds: dict[str, Callable[..., TextClassificationTask]] = {
+            kind.label_kind: kind
+            for kind in (SentenceTask, RegressionTask, MultiLabelTask)
+        }
+        own: dict[str, Any] = {"lower_is_better": self.lower_is_better}
+        if self.scores:
+            own |= {
+                "scores": self.scores,
+                "main_metric": next(iter(self.scores)),
+            }
+        if self.main_metric:
+            own["main_metric"] = self.main_metric
+        # Task and data of one run, so that a file is read once.
+        return kinds[recipe.label_kind](
+            name=self.name,
+            data=UserTexts(texts),
+            text_columns=recipe.text_columns,
+            separator=recipe.label_separator,
+            **own,
+        )
+
+
+class UserTexts:
+    """The rows of the files that a recipe names; see `TextData`.
+
+    Args:
+      texts: the text columns, one or two.
+    """
+
+    def __init__(self, texts: tuple[str, ...]):
+        self._texts = texts
+        self._files = UserFiles(split_off_dev)
+
+    def present(
+        self, splits: Sequence[str], recipe: UserTableRecipe
+    ) -> tuple[str, ...]:
+        """The splits that the recipe names a file for."""
+        return self._files.present(splits, recipe)
+
+    def read(
+        self, split: str, recipe: UserTableRecipe, parse_label: ParseLabel
+    ) -> list[Example]:
+        """The rows of a split; see `TextData`."""
+
+        def read_rows(path: str, label_needed: bool) -> list[Example]:
+            return self.read_file(path, recipe, parse_label, label_needed)
+
+        return self._files.read(split, recipe, read_rows)
+
+    def read_file(
+        self,
+        path: str,
+        recipe: UserTableRecipe,
+        parse_label: ParseLabel,
+        label_needed: bool = True,
+    ) -> list[Example]:
+        """The rows of a file, with labels unless these are not needed."""
+        label = [recipe.label_column] if recipe.label_column else []
+        if label_needed and not label:
+            raise UserError(
+                f"`label_column`=...: name the column of the label in {path}."
+            )
+        required = [*self._texts, *(label if label_needed else [])]
+        optional = [] if label_needed else label
+        dialect = Dialect.of_recipe(recipe)
+        rows = iterate_rows(path, required, optional, dialect)
+        return examples_of(path, rows, self._texts, recipe, parse_label)
+
+
+def _check_label_text(label: str, place: str) -> None:
+    """Raises `UserError` if no prediction file could hold the label."""
+    if any(character in label for character in "\t\r\n"):
+        raise Fault(
+            "a tab or line end in a label",
+            f"{place}: the label {excerpt(label)} holds a tab or a line end; "
+            "remove it.",
+        )
+
+
+def class_weights_of(
+    setting: str, targets: np.ndarray, labels: Sequence[str]
+) -> list[float] | None:
+    """The weights of the classes that the recipe asks for; None for none.
+
+    Args:
+      setting: `class_weights` of the recipe. "balanced" gives each class the
+        same sum of weights over the training examples, and 1 on average.
+      targets: int32 [N], the classes of the training examples.
+      labels: the C classes.
+    """
+    if not setting:
+        return None
+    if setting == "balanced":
+        counts = np.bincount(targets, minlength=len(labels))
+        present = np.maximum(counts, 1)
+        return list(len(targets) / (np.sum(counts > 0) * present))
+    try:
+        weights = [float(part) for part in setting.split(",")]
+    except ValueError:
+        weights = []
+    # With a weight of 0, a batch of that class alone would have no mean.
+    good = all(0 < weight < math.inf for weight in weights)
+    if not good or len(weights) != len(labels):
+        raise UserError(
+            f"class_weights={setting}: give balanced, or {len(labels)} numbers "
+            f"above 0 for the labels {', '.join(labels)}."
+        )
+    return weights

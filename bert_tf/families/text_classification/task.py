@@ -1,0 +1,579 @@
+"""Text classification: what tasks on one text or a pair have in common.
+
+A task says where its rows come from (`data`); its kind (kinds.py) what an
+answer is, how the model is trained for it and how it is scored.
+"""
+
+import abc
+import dataclasses
+import pathlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+
+from bert_tf.checkpoints import CLASSIFIER
+from bert_tf.checkpoints.task_file import PROBLEM_TYPE_OF
+from bert_tf.errors import Fault, UserError, excerpt
+from bert_tf.families.checks import Examination
+from bert_tf.families.data.examples import (
+    Example,
+    Label,
+    ParseLabel,
+    commonest,
+    known_label,
+    names_in,
+    read_predictions,
+    sorted_labels,
+    write_predictions,
+)
+from bert_tf.families.data.tables import Cell
+from bert_tf.families.recipe import LONG_INPUTS, SentenceRecipe
+from bert_tf.families.rows import LabelledRows, Outputs, RowsAround
+from bert_tf.families.task import (
+    Score,
+    Split,
+    Task,
+    TaskConfig,
+    refuse_null_odds,
+)
+from bert_tf.families.text_classification.checks import examine_texts
+from bert_tf.text.packing import (
+    EncodedRows,
+    TokenIds,
+    Tokenizer,
+    make_windows,
+    num_windows,
+    pack_rows,
+    tokenize_texts,
+    truncate,
+)
+
+if TYPE_CHECKING:
+    # TensorFlow takes seconds to import, and scoring a file needs none of it.
+    from bert_tf.families.task_model import LogitsObjective, TaskModel
+
+# A score of N answers: those of the examples, then those predicted.
+Metric = Callable[[np.ndarray, np.ndarray], float]
+
+
+class TextData(Protocol):
+    """Where a task's rows come from."""
+
+    def present(
+        self, splits: Sequence[str], recipe: SentenceRecipe
+    ) -> tuple[str, ...]:
+        """The splits that are there; says in a line which are not."""
+
+    def read(
+        self, split: str, recipe: SentenceRecipe, parse_label: ParseLabel
+    ) -> list[Example]:
+        """The rows of a split, labels made of their cells by `parse_label`."""
+
+    def read_file(
+        self, path: str, recipe: SentenceRecipe, parse_label: ParseLabel
+    ) -> list[Example]:
+        """The rows of a file that is laid out as the dev file is."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Predictions:
+    """A model's answers to N examples.
+
+    Attributes:
+      logits: float32 [N, C].
+      values: the answers, in the form of `Example.label`.
+      probabilities: float32 [N, C]; None for regression.
+    """
+
+    logits: np.ndarray
+    values: tuple[Label, ...]
+    probabilities: np.ndarray | None
+
+
+@dataclasses.dataclass(frozen=True)
+class TextClassificationConfig(TaskConfig):
+    """What task.json holds of a model of text classification.
+
+    Attributes:
+      label_kind: classes, regression or multi_label.
+      num_outputs: C.
+      num_texts: 1, or 2 where the rows are pairs.
+      text_columns: columns of a user's file, as the recipe has them.
+      label_separator: between several labels in a cell.
+      long_inputs: cut or windows.
+      doc_stride: tokens from the start of a window to that of the next.
+      threshold: above which one of several labels holds.
+    """
+
+    label_kind: str
+    num_outputs: int
+    num_texts: int
+    text_columns: str
+    label_separator: str
+    long_inputs: str
+    doc_stride: int
+    threshold: float
+
+    pipeline_tag: ClassVar[str] = "text-classification"
+
+    def sample(self) -> dict[str, Any]:
+        """A text, or a pair of them."""
+        if self.num_texts == 2:
+            return {"text": "It rains.", "text_b": "It is wet."}
+        return {"text": "A lovely film."}
+
+    @property
+    def num_segments(self) -> int:
+        """The texts of a row."""
+        return self.num_texts
+
+    def summary(self) -> dict[str, Any]:
+        """The threshold, where there is one."""
+        several = self.label_kind == "multi_label"
+        return {"threshold": self.threshold} if several else {}
+
+
+@dataclasses.dataclass(frozen=True)
+class TextRows(RowsAround):
+    """Rows of one text or a pair, or of the windows on a long one.
+
+    Attributes:
+      rows: the rows of N examples.
+    """
+
+    rows: EncodedRows
+
+    def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
+        """The logits of each example, those of its windows averaged."""
+        logits = None
+        for chosen, outputs in batches:
+            found = outputs["logits"][: len(chosen)].astype(np.float64)
+            if logits is None:
+                logits = np.zeros((self.rows.num_examples, found.shape[1]))
+            weights = self.rows.weights[chosen, None]
+            np.add.at(logits, self.rows.example[chosen], found * weights)
+        assert logits is not None
+        return {"logits": logits.astype(np.float32)}
+
+
+def encode(
+    examples: Sequence[Example],
+    tokenizer: Tokenizer,
+    max_seq_length: int,
+    long_inputs: str = "cut",
+    doc_stride: int = 64,
+) -> EncodedRows:
+    """Tokenises and packs examples.
+
+    A pair that is too long is truncated as by `SentencePacker`: token by token
+    at the end of the longer text, the second where they are equally long. With
+    long_inputs="windows" a text that is too long becomes several rows that
+    overlap: of a pair, the second text is split into windows and the first is
+    repeated in each, itself truncated to half of the room where it is longer.
+
+    Args:
+      examples: the examples; in all of them, or in none, text_b is None.
+      tokenizer: what turns texts into ids.
+      max_seq_length: S, the longest row.
+      long_inputs: "cut" or "windows".
+      doc_stride: tokens from the start of a window to that of the next; where
+        it is longer than a window, windows follow one another.
+    """
+    if long_inputs not in LONG_INPUTS:
+        raise UserError(
+            f"long_inputs is {long_inputs!r}; it takes one of "
+            f"{', '.join(LONG_INPUTS)}."
+        )
+    first = tokenize_texts([e.text_a for e in examples], tokenizer)
+    second = None
+    if examples and examples[0].text_b is not None:
+        second = tokenize_texts([e.text_b or "" for e in examples], tokenizer)
+    texts = 1 if second is None else 2
+    room = max_seq_length - tokenizer.packing.num_special(texts)
+    if long_inputs == "cut":
+        example = np.arange(len(examples))
+        first, second = truncate(first, second, room)
+    elif second is None:
+        example, first = _windows(first, room, doc_stride)
+    else:
+        fits = first.count + second.count <= room
+        half = np.minimum(first.count, room // 2)
+        count = np.where(fits, first.count, half)
+        example, second = _windows(second, room - count, doc_stride)
+        first = TokenIds(first.ids, first.begin[example], count[example])
+    return pack_rows(example, first, second, len(examples), tokenizer)
+
+
+def _windows(
+    texts: TokenIds, room: int | np.ndarray, doc_stride: int
+) -> tuple[np.ndarray, TokenIds]:
+    """Windows of `room` tokens, and the text that each of them is of."""
+    counts = num_windows(texts.count, room, doc_stride)
+    windows = make_windows(counts, texts.count, room, doc_stride)
+    begin = texts.begin[windows.text] + windows.offset
+    return windows.text, TokenIds(texts.ids, begin, windows.count)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextClassificationTask(
+    Task[list[Example], TextClassificationConfig, Predictions]
+):
+    """A task on one text or a pair; what its answers are is up to the kind.
+
+    Attributes:
+      data: where its rows come from.
+      labels: its labels in the order of the model's outputs; empty where
+        they are found in the training rows, or there are none.
+      scores: its official scores by name.
+      submission_files: the name of each test split's prediction file.
+      text_columns: columns of a user's file, as the recipe has them.
+      separator: what stands between several labels of a cell.
+    """
+
+    data: TextData
+    labels: tuple[str, ...] = ()
+    scores: Mapping[str, Metric]
+    submission_files: Mapping[str, str] = dataclasses.field(
+        default_factory=dict
+    )
+    text_columns: str = ""
+    separator: str = ","
+
+    # What `--set label_kind` calls this kind of task.
+    label_kind: ClassVar[str]
+    # The type of what the model is to learn.
+    target_dtype: ClassVar[str] = "float32"
+    recipe_type: ClassVar[type[SentenceRecipe]] = SentenceRecipe
+    config_type: ClassVar[type[TextClassificationConfig]] = (
+        TextClassificationConfig
+    )
+    head: ClassVar[str] = CLASSIFIER
+
+    def __post_init__(self) -> None:
+        """Raises `UserError` if a score that is named is none of its scores."""
+        for name in (self.main_metric, *self.lower_is_better):
+            if name not in self.scores:
+                raise UserError(
+                    f"task {self.name}: {name!r} is none of its scores, "
+                    f"{', '.join(self.scores)}; name one of them as "
+                    "`main_metric` and in `lower_is_better`."
+                )
+
+    @property
+    def problem_type(self) -> str:
+        """That of the kind."""
+        return PROBLEM_TYPE_OF[self.label_kind]
+
+    def splits(
+        self, names: Sequence[str], recipe: SentenceRecipe
+    ) -> tuple[str, ...]:
+        """Asks `data`."""
+        return self.data.present(names, recipe)
+
+    def load(self, split: str, recipe: SentenceRecipe) -> list[Example]:
+        """Reads the rows; those to predict may have no label."""
+
+        def parse_label_if_any(cell: Cell, place: str) -> Label:
+            return self.parse_label(cell, place) if cell else None
+
+        is_test = split in self.test_splits
+        parse = parse_label_if_any if is_test else self.parse_label
+        return self.data.read(split, recipe, parse)
+
+    def examine(
+        self,
+        recipe: SentenceRecipe,
+        tokenizer: Tokenizer,
+        splits: Mapping[str, list[Example]],
+    ) -> Examination:
+        """Counts labels, lengths, unknown words, repeated and odd texts."""
+        return examine_texts(
+            self.name, self.label_kind, self.labels, recipe, tokenizer, splits
+        )
+
+    def configure(
+        self, recipe: SentenceRecipe, examples: list[Example]
+    ) -> TextClassificationConfig:
+        """Labels, lengths and columns; a threshold of a half."""
+        labels = self.find_labels(examples)
+        return TextClassificationConfig(
+            task=self.name,
+            label_kind=self.label_kind,
+            labels=labels,
+            num_outputs=max(len(labels), 1),
+            num_texts=_num_texts(examples),
+            text_columns=self.text_columns,
+            label_separator=self.separator,
+            max_seq_length=recipe.max_seq_length,
+            long_inputs=recipe.long_inputs,
+            doc_stride=recipe.doc_stride,
+            threshold=0.5,
+        )
+
+    def check(
+        self, examples: list[Example], config: TextClassificationConfig
+    ) -> None:
+        """Refuses pairs for a model of single texts, and unknown labels."""
+        count = _num_texts(examples)
+        if count != config.num_texts:
+            raise UserError(
+                f"{examples[0].path}: rows of {count} text(s), but the model "
+                f"was fine-tuned on {config.num_texts} "
+                f"(text_columns={config.text_columns}); name that number of "
+                "columns in text_columns."
+            )
+        labelled = [e for e in examples if e.label is not None]
+        self.targets(labelled, config.labels)
+
+    def check_config(
+        self, config: TextClassificationConfig, folder: pathlib.Path
+    ) -> None:
+        """Refuses models of another kind of answer."""
+        theirs = (config.label_kind, config.task)
+        if theirs != (self.label_kind, self.name):
+            raise UserError(
+                f"{folder}: was fine-tuned for {' of '.join(theirs)}, not "
+                f"{self.label_kind} of {self.name}; give that task as `task`."
+            )
+
+    def encode(
+        self,
+        examples: list[Example],
+        tokenizer: Tokenizer,
+        config: TextClassificationConfig,
+        labelled: bool = False,
+    ) -> TextRows | LabelledRows:
+        """Tokenises and packs; see the function `encode`."""
+        rows = encode(
+            examples,
+            tokenizer,
+            config.max_seq_length,
+            config.long_inputs,
+            config.doc_stride,
+        )
+        if not labelled:
+            return TextRows(rows)
+        targets = self.targets(examples, config.labels)[rows.example]
+        labels = {self.plain_objective().label_name: targets}
+        return LabelledRows(rows, rows.weights, labels)
+
+    def build(
+        self,
+        encoder: Any,
+        config: TextClassificationConfig,
+        unpadded: bool = True,
+    ) -> "TaskModel":
+        """See `bert_classifier`."""
+        from bert_tf.families.task_model import TaskModel
+        from bert_tf.models import bert_classifier
+
+        return TaskModel(
+            bert_classifier(encoder, config.num_outputs, unpadded=unpadded)
+        )
+
+    def loss(
+        self,
+        recipe: SentenceRecipe,
+        examples: list[Example],
+        config: TextClassificationConfig,
+    ) -> Any:
+        """The plain objective; raises `UserError` if classes are weighted."""
+        if recipe.class_weights:
+            raise UserError(
+                f"class_weights: {self.name} has no classes of which a row "
+                f"has one ({self.label_kind}); leave it empty."
+            )
+        return self.plain_objective()
+
+    def decode(
+        self,
+        outputs: Outputs,
+        split: Split,
+        tokenizer: Tokenizer,
+        config: TextClassificationConfig,
+    ) -> Predictions:
+        """Asks the kind; see `predictions_of`."""
+        return self.predictions_of(
+            outputs["logits"], config.labels, config.threshold
+        )
+
+    def score(
+        self,
+        examples: list[Example],
+        predictions: Predictions,
+        config: TextClassificationConfig,
+    ) -> Score:
+        """The official scores, and the loss, all classes weighing the same."""
+        values = self.label_scores(
+            self.references(examples), predictions.values, config.labels
+        )
+        targets = self.targets(examples, config.labels)
+        loss = self.plain_objective().mean_loss(predictions.logits, targets)
+        return Score(values, loss)
+
+    def baseline(
+        self, train: list[Example], examples: list[Example]
+    ) -> dict[str, float]:
+        """What always giving the `majority` of the training rows scores."""
+        known, references = self.references(train), self.references(examples)
+        return self.label_scores(
+            references,
+            [self.majority(known)] * len(references),
+            self.all_labels([*known, *references]),
+        )
+
+    def references(self, examples: list[Example]) -> list[Label]:
+        """The labels."""
+        return [example.label for example in examples]
+
+    def write_predictions(
+        self,
+        folder: pathlib.Path,
+        split: str,
+        examples: list[Example],
+        predictions: Predictions,
+        config: TextClassificationConfig,
+    ) -> pathlib.Path:
+        """Writes index and prediction, as gluebenchmark.com takes them.
+
+        The file for GLUE, where the split has one, is written besides.
+        """
+        names = [f"predictions_{split}.tsv"]
+        if split in self.submission_files:
+            names.append(self.submission_files[split])
+        cells = {
+            example.identifier: self.format_value(value)
+            for example, value in zip(examples, predictions.values, strict=True)
+        }
+        for name in names:
+            write_predictions(folder / name, cells)
+        return folder / names[-1]
+
+    def prediction_lines(
+        self,
+        examples: list[Example],
+        predictions: Predictions,
+        config: TextClassificationConfig,
+    ) -> Iterator[dict[str, Any]]:
+        """Every row with its label, the prediction and the probabilities."""
+        shares = predictions.probabilities
+        for index, example in enumerate(examples):
+            line: dict[str, Any] = {
+                "identifier": example.identifier,
+                "row": example.row,
+                "text_a": example.text_a,
+                "text_b": example.text_b,
+                "label": example.label,
+                "prediction": predictions.values[index],
+            }
+            if shares is not None:
+                line["probabilities"] = shares[index].tolist()
+            yield line
+
+    def score_file(
+        self,
+        recipe: SentenceRecipe,
+        references: str,
+        predictions: str,
+        null_odds: str = "",
+    ) -> dict[str, float]:
+        """Scores a file with the columns index and prediction."""
+        refuse_null_odds(self.name, null_odds)
+        examples = self.data.read_file(references, recipe, self.parse_label)
+        found = [
+            self.parse_label(cell, place)
+            for _, cell, place in read_predictions(
+                predictions, examples, references
+            )
+        ]
+        gold = self.references(examples)
+        return self.label_scores(gold, found, self.all_labels([*gold, *found]))
+
+    @abc.abstractmethod
+    def parse_label(self, cell: Cell, place: str) -> Label:
+        """Turns a cell into a label; `place` is file and row, for errors."""
+
+    @abc.abstractmethod
+    def find_labels(self, examples: Sequence[Example]) -> tuple[str, ...]:
+        """The labels in the order of the model's outputs.
+
+        Raises:
+          UserError: nothing can be learned from these training examples.
+        """
+
+    @abc.abstractmethod
+    def label_array(
+        self, values: Sequence[Label], labels: Sequence[str]
+    ) -> np.ndarray:
+        """Labels or answers as the metrics take them, [N] or [N, C]."""
+
+    @abc.abstractmethod
+    def plain_objective(self) -> "LogitsObjective":
+        """What the model is trained for, all classes weighing the same."""
+
+    @abc.abstractmethod
+    def predictions_of(
+        self, logits: np.ndarray, labels: Sequence[str], threshold: float
+    ) -> Predictions:
+        """Turns logits, float32 [N, C], into answers."""
+
+    def majority(self, labels: Sequence[Label]) -> Label:
+        """The answer to give without a model: the commonest."""
+        return commonest(labels)
+
+    def format_value(self, value: Label) -> str:
+        """An answer as it stands in a prediction file."""
+        return str(value)
+
+    def all_labels(self, values: Sequence[Label]) -> tuple[str, ...]:
+        """The task's own labels, or those that occur in `values`, sorted."""
+        return self.labels or sorted_labels(
+            name for value in values for name in names_in(value)
+        )
+
+    def targets(
+        self, examples: Sequence[Example], labels: Sequence[str]
+    ) -> np.ndarray:
+        """What the model is to learn, [N, ...], of `target_dtype`.
+
+        Raises:
+          UserError: an example has no label or one that is not in `labels`.
+        """
+        known = set(labels)
+        for example in examples:
+            for name in names_in(known_label(example)):
+                if name not in known:
+                    place = f"{example.path}, row {example.row}"
+                    raise unknown_label(name, labels, place)
+        values = [example.label for example in examples]
+        return self.label_array(values, labels).astype(self.target_dtype)
+
+    def label_scores(
+        self,
+        references: Sequence[Label],
+        values: Sequence[Label],
+        labels: Sequence[str],
+    ) -> dict[str, float]:
+        """The official scores by name, of labels and answers in `labels`."""
+        gold = self.label_array(references, labels)
+        predicted = self.label_array(values, labels)
+        return {
+            name: float(score(gold, predicted))
+            for name, score in self.scores.items()
+        }
+
+
+def _num_texts(examples: Sequence[Example]) -> int:
+    return 1 if examples[0].text_b is None else 2
+
+
+def unknown_label(label: str, labels: Sequence[str], place: str) -> Fault:
+    """The error of a label that is none of `labels`."""
+    known = ", ".join(map(repr, labels[:20]))
+    more = f" and {len(labels) - 20} more" if len(labels) > 20 else ""
+    return Fault(
+        "an unknown label",
+        f"{place}: unknown label {excerpt(label)}; the labels are "
+        f"{known}{more}.",
+    )

@@ -1,0 +1,263 @@
+"""What all served models have in common."""
+
+import abc
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.checkpoints.checkpoint import check_labels
+from bert_tf.config import BertConfig
+from bert_tf.encoders import BertEncoder
+from bert_tf.errors import UserError
+from bert_tf.families.requests import Request, signature, token_specs, unless
+from bert_tf.families.row_computer import RowComputer, Tensors
+from bert_tf.text.packing import Tokenizer
+
+SERVING_DEFAULT = "serving_default"
+TOKENS = "tokens"
+# The plain values that one row is answered with, ready for JSON.
+Answer = dict[str, Any]
+
+
+class TextModel(abc.ABC):
+    """A model with its tokenizer, which takes strings and gives answers.
+
+    Attributes:
+      model: the Keras model.
+      weights: its variables; of one beside another, see `adapters.py`.
+      tokenizer: what turns texts into ids.
+      max_seq_length: the longest row.
+      labels: names of the labels; none where the model has none.
+      config: the encoder's; None where the model has no BertEncoder.
+      task: what it does, in words.
+      threshold: what decides whether there is an answer, or whether a label
+        holds; None where nothing does.
+      activation: what makes the answer of a model's one output.
+      prompts: texts that may be put before a text, by name; of models of
+        sentence-transformers.
+      default_prompt_name: the one that is put before every text; None is none.
+      method: the signature that is for TensorFlow Serving's method of that
+        name, "classify" or "regress"; all others are for "predict".
+
+    Args:
+      model: a BertEncoder, a BertPretrainer or a model on an encoder.
+      encoder: the model's encoder; None where it has none, and then ids and
+        lengths are not checked.
+      tokenizer: the tokenizer it was trained with.
+      max_seq_length: the longest row, with [CLS] and [SEP].
+      labels: names of the labels, in the order of the outputs.
+
+    Raises:
+      UserError: model, tokenizer and length do not go together, or labels
+        that are no text or occur twice.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        encoder: BertEncoder | None,
+        tokenizer: Tokenizer,
+        max_seq_length: int,
+        labels: Sequence[str] = (),
+    ):
+        self.config: BertConfig | None = encoder.config if encoder else None
+        if self.config:
+            _check_fit(self.config, tokenizer, max_seq_length)
+        check_labels(list(labels), "labels")
+        self.model = model
+        self.weights = [variable.value for variable in model.weights]
+        # One graph of the model, which the signatures call.
+        self.forward: Callable[..., Any] = tf.function(
+            functools.partial(model, training=False),
+            reduce_retracing=True,
+            autograph=False,
+        )
+        self.tokenizer = tokenizer
+        self.max_seq_length = max_seq_length
+        self.labels = tuple(labels)
+        self.compute_dtype = (encoder or model).compute_dtype
+        self.compute = RowComputer(tokenizer)
+
+    task: str
+    threshold: float | None = None
+    activation: str = "linear"
+    prompts: Mapping[str, str] = {}
+    default_prompt_name: str | None = None
+    method: str | None = None
+    # Further models on the same base, by name; see `adapters.put_beside`.
+    beside: Mapping[str, "TextModel"] = {}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The inputs of serving_default, by name."""
+        return ("text",)
+
+    @abc.abstractmethod
+    def signatures(self) -> dict[str, Callable[..., Tensors]]:
+        """The signatures by name, as functions with an input signature."""
+
+    @abc.abstractmethod
+    def requests(self) -> list[Request]:
+        """Real requests of several lengths to the signatures of text."""
+
+    def all_signatures(self) -> dict[str, Callable[..., Tensors]]:
+        """Its signatures and those of the models beside it.
+
+        These are called by the model's name, in place of serving_default, or
+        begin with that, such as NAME_tokens.
+        """
+        found = self.signatures()
+        for name, other in self.beside.items():
+            found |= {
+                signature_of(name, key): function
+                for key, function in other.signatures().items()
+                # One of a SavedModel alone may be for Classify or Regress.
+                if key != other.method
+            }
+        return found
+
+    def all_requests(self) -> list[Request]:
+        """Requests to `all_signatures`."""
+        return self.requests() + [
+            request._replace(signature=signature_of(name, request.signature))
+            for name, other in self.beside.items()
+            for request in other.requests()
+            if request.signature != other.method
+        ]
+
+    @abc.abstractmethod
+    def to_answers(
+        self,
+        outputs: Mapping[str, np.ndarray],
+        rows: Sequence[Mapping[str, Any]],
+    ) -> list[Answer]:
+        """What serving_default gave, as plain values of each row.
+
+        Args:
+          outputs: of the signature, for B rows.
+          rows: the B rows, by column: what was asked.
+        """
+
+    @abc.abstractmethod
+    def answer_tokens(self, inputs: Tensors) -> Tensors:
+        """What the model itself computes of the encoder's inputs."""
+
+    def tokens_signature(self, rank: int = 2) -> Callable[..., Tensors]:
+        """The signature for those who tokenise themselves.
+
+        Args:
+          rank: axes of input_ids, input_mask and segment_ids.
+        """
+
+        def from_tokens(
+            input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
+        ) -> Tensors:
+            inputs = {
+                "input_ids": self._checked(input_ids),
+                "input_mask": with_tokens(input_mask),
+                "segment_ids": segment_ids,
+            }
+            if self.config is not None:
+                # The model runs beside the check, and must not fail first.
+                longest = self.config.max_position_embeddings
+                inputs = {k: v[..., :longest] for k, v in inputs.items()}
+            answers = self.answer_tokens(inputs)
+            return {
+                name: tf.cast(value, tf.float32)
+                if value.dtype.is_floating
+                else value
+                for name, value in answers.items()
+            }
+
+        return signature(from_tokens, *token_specs(rank))
+
+    def _checked(self, input_ids: tf.Tensor) -> tf.Tensor:
+        """Ids, int32 [..., S], that are not too many and known."""
+        if self.config is None:
+            return input_ids
+        length = tf.shape(input_ids)[-1:]
+        longest = self.config.max_position_embeddings
+        input_ids = unless(
+            length > longest,
+            input_ids,
+            f"input_ids: row {{}} and all others have {{}} positions; this "
+            f"model takes {longest} (max_position_embeddings).",
+            length,
+        )
+        size = self.config.vocab_size
+        ids = tf.reshape(input_ids, [-1])
+        return unless(
+            (ids < 0) | (ids >= size),
+            input_ids,
+            "input_ids: entry {} is {}; this model knows the ids from 0 to "
+            f"{size - 1}.",
+            ids,
+        )
+
+
+def with_tokens(input_mask: tf.Tensor) -> tf.Tensor:
+    """A mask, int32 [..., S], in which rows without a token have their first.
+
+    Such rows fill a batch up, and no row may be without.
+    """
+    some = tf.reduce_max(input_mask, -1, keepdims=True)
+    first = tf.maximum(input_mask[..., :1], 1 - some)
+    return tf.concat([first, input_mask[..., 1:]], -1)
+
+
+def signature_of(name: str, key: str) -> str:
+    """What a signature of a model beside another is called."""
+    return name if key == SERVING_DEFAULT else f"{name}_{key}"
+
+
+def encoders_of(model: keras.Model) -> list[BertEncoder]:
+    """The encoders of a model: itself, or those among its layers."""
+    if isinstance(model, BertEncoder):
+        return [model]
+    return [x for x in model.layers if isinstance(x, BertEncoder)]
+
+
+def encoder_of(model: keras.Model) -> BertEncoder:
+    """The encoder of a model.
+
+    Raises:
+      UserError: it has none, or several.
+    """
+    encoders = encoders_of(model)
+    if len(encoders) != 1:
+        raise UserError(
+            f"the model {model.name!r} has {len(encoders)} BertEncoders among "
+            "its layers; it takes a model with one."
+        )
+    return encoders[0]
+
+
+def check_outputs(count: Any, labels: Sequence[str]) -> None:
+    """Raises `UserError` unless a model has an output for each label."""
+    if count != len(labels):
+        raise UserError(
+            f"`labels`: are {len(labels)}, and the model has {count} outputs; "
+            "name each."
+        )
+
+
+def _check_fit(
+    config: BertConfig, tokenizer: Tokenizer, max_seq_length: int
+) -> None:
+    known = len(tokenizer.vocabulary)
+    # Some models have rows to spare, to make a round number.
+    if known > config.vocab_size:
+        raise UserError(
+            f"the vocabulary has {known} tokens and the model "
+            f"{config.vocab_size} (vocab_size); they do not belong together."
+        )
+    longest = config.max_position_embeddings
+    if not 3 <= max_seq_length <= longest:
+        raise UserError(
+            f"max_seq_length={max_seq_length}: it takes 3 to {longest} "
+            "(max_position_embeddings)."
+        )

@@ -1,0 +1,200 @@
+"""What the data doctor examines in tagged words."""
+
+import collections
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from bert_tf.families import checks
+from bert_tf.families.checks import Finding, percent
+from bert_tf.families.recipe import TagRecipe
+from bert_tf.families.token_classification.conll_files import TaggedWords
+from bert_tf.families.token_classification.entities import IO, entities
+from bert_tf.families.token_classification.windows import (
+    token_stream,
+    windows_per_sentence,
+)
+from bert_tf.text.packing import Tokenizer
+
+# A text with fewer capitals than this share of its words has none to tell
+# names by.
+_FEW_CAPITALS = 0.005
+# A set of labels has at most this many that occur once.
+_MANY_TAGS = 20
+
+
+def examine_words(
+    task: str,
+    recipe: TagRecipe,
+    tokenizer: Tokenizer,
+    splits: Mapping[str, TaggedWords],
+) -> checks.Examination:
+    """Examines tagged words; see `Task.examine`."""
+    rows = {
+        name: [
+            checks.RowKey(
+                tuple(words.words[part]),
+                int(words.rows[part.start]),
+                tuple(words.learned_tags[part]),
+            )
+            for part in words.sentences()
+        ]
+        for name, words in splits.items()
+    }
+    parts = {
+        split: _counts(words, recipe, tokenizer)
+        for split, words in splits.items()
+    }
+    numbers: dict[str, Any] = {
+        "task": task,
+        "max_seq_length": recipe.max_seq_length,
+        "context": recipe.context,
+        "train_split": next(iter(splits)),
+        "lower_case": tokenizer.lower_case,
+        "splits": parts,
+        "in_train": checks.overlaps(rows, "sentences", "with_other_tags"),
+        "types_not_in_train": checks.not_in_train(
+            {split: part["entities"] for split, part in parts.items()}
+        ),
+    }
+    found = checks.Examination.of(numbers, _findings(numbers))
+    numbers["lines"] = found.lines
+    return found
+
+
+def _counts(
+    words: TaggedWords, recipe: TagRecipe, tokenizer: Tokenizer
+) -> dict[str, Any]:
+    """Sentences, entities, unknown words and windows of one split."""
+    found = entities(words.learned_tags, words.sentence_starts)
+    counts = collections.Counter(entity.kind for entity in found)
+    capitals = sum(word != word.lower() for word in words.words)
+    ids, starts = token_stream(words.words, tokenizer)
+    is_unknown = np.logical_or.reduceat(
+        ids == tokenizer.vocabulary.unk_id, starts[:-1]
+    )
+    unknown = collections.Counter(
+        words.words[place][:30] for place in np.flatnonzero(is_unknown)
+    )
+    lengths = np.diff(words.sentence_starts)
+    room = recipe.max_seq_length - tokenizer.packing.num_special(1)
+    windows = windows_per_sentence(
+        words, starts, room, recipe.context, recipe.doc_stride
+    )
+    kinds_of = {
+        word: dict.fromkeys(checks.suspicious(word), word[:30])
+        for word in set(words.words)
+    }
+    oddities = (
+        (kinds_of[word], row)
+        for word, row in zip(words.words, words.rows.tolist(), strict=True)
+    )
+    return {
+        "file": words.path,
+        "sentences": len(words),
+        "words": len(words.words),
+        "documents": len(words.document_starts) - 1,
+        "document_marks": words.marks,
+        "words_per_sentence": checks.percentiles(lengths),
+        "scheme": words.scheme,
+        "entities": dict(sorted(counts.items())),
+        "capital_share": capitals / len(words.words),
+        "tokens_per_word": len(ids) / len(words.words),
+        "unknown": int(is_unknown.sum()),
+        "unknown_words": dict(unknown.most_common(checks.UNKNOWN_WORDS)),
+        "long_sentences": int(np.sum(windows > 1)),
+        "windows_of_long_sentences": int(windows[windows > 1].sum()),
+        "suspicious": checks.count_suspicious(oddities, "words"),
+    }
+
+
+def _findings(numbers: Mapping[str, Any]) -> Iterator[Finding]:
+    train = numbers["train_split"]
+    for split, part in numbers["splits"].items():
+        new_types = numbers["types_not_in_train"].get(split, {})
+        longest = numbers["max_seq_length"]
+        yield from _split_findings(split, part, new_types, longest)
+    for split, shared in numbers["in_train"].items():
+        text = (
+            f"sentences of {split} that are in {train}: {shared['sentences']:,}"
+        )
+        pair = shared["first"] or ()
+        if pair:
+            text += (
+                f", {percent(shared['share'], 2)}, "
+                f"{shared['with_other_tags']:,} with other tags (row {pair[0]} "
+                f"of {train}, row {pair[1]} of {split})"
+            )
+        yield Finding(checks.IN_TRAIN, text, split, pair[1:])
+    yield from (
+        Finding(checks.REMARK, text, train)
+        for text in _remarks(numbers["splits"][train], numbers["lower_case"])
+    )
+
+
+def _split_findings(
+    split: str,
+    part: Mapping[str, Any],
+    new_types: Mapping[str, int],
+    max_seq_length: int,
+) -> Iterator[Finding]:
+    marked = "" if part["document_marks"] else " (no -DOCSTART- lines)"
+    text = (
+        f"{split}: {part['sentences']:,} sentences, {part['words']:,} words, "
+        f"{part['documents']:,} documents{marked} ({part['file']})"
+    )
+    yield Finding(checks.SPLIT, text, split)
+    shown = checks.lengths_shown(part["words_per_sentence"])
+    yield Finding("lengths", f"words of a sentence: {shown}", split)
+    shown = ", ".join(
+        f"{kind} {count:,}{' (not in train)' * (kind in new_types)}"
+        for kind, count in part["entities"].items()
+    )
+    unit = "runs of a tag" if part["scheme"] == IO else "entities"
+    yield Finding("entities", f"{unit}: {shown or 'none'}", split)
+    share = percent(part["unknown"] / part["words"], 2)
+    text = f"[UNK]: {part['unknown']:,} words, {share}"
+    yield Finding(
+        "unknown", checks.with_words(text, part["unknown_words"]), split
+    )
+    text = (
+        f"sentences longer than {max_seq_length} tokens: "
+        f"{part['long_sentences']:,}"
+    )
+    if part["long_sentences"]:
+        text += f", read in {part['windows_of_long_sentences']:,} windows"
+    yield Finding("long_sentences", text, split)
+    yield from checks.suspicious_findings(
+        split, part, "words", "{:,} words".format
+    )
+
+
+def _remarks(train: Mapping[str, Any], lower_case: bool) -> Iterator[str]:
+    capitals = train["capital_share"]
+    kinds = train["entities"]
+    rare = sum(count == 1 for count in kinds.values())
+    if train["scheme"] == IO and rare > max(_MANY_TAGS, len(kinds) // 2):
+        yield (
+            f"{rare:,} of the {len(kinds):,} tags mark a single place, as in a "
+            "column of words; does `tag_column` name the column of tags?"
+        )
+    if train["scheme"] == IO and "B" in kinds and set(kinds) <= set("BIESLUM"):
+        yield (
+            f"the tags {', '.join(kinds)} are prefixes without a type, so each "
+            "is a label, and runs of one label are scored; write B-X and so on "
+            "for all prefixes to score whole spans."
+        )
+    if lower_case and capitals >= _FEW_CAPITALS:
+        yield (
+            f"the model is uncased, and {percent(capitals, 2)} of the words "
+            "have capitals, which it will not see; names are told by them, so "
+            "cased models do better."
+        )
+    if not lower_case and capitals < _FEW_CAPITALS:
+        yield (
+            "the model is cased, and the words have hardly any capitals; an "
+            "uncased model suits them better."
+        )
+    if train["unknown"] / train["words"] > checks.MUCH_UNKNOWN:
+        yield checks.UNKNOWN_TEXTS.replace("the texts", "the words")

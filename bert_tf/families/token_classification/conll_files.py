@@ -1,0 +1,427 @@
+"""CoNLL-style files: a word a line, a blank line after each sentence.
+
+A line has columns, of which one is the word and one its tag. A line with
+-DOCSTART- in one of them begins a document. Of CoNLL-U, whose first column is
+the number of the word, lines of several words (1-2) and of words that the text
+does not have (1.1) are skipped. In files of predictions, which
+conlleval takes as they are, the predicted tag comes last, in the scheme of the
+data file and else in IOB2, behind the gold tag where that is known.
+"""
+
+import dataclasses
+import functools
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from bert_tf.errors import Fault, UserError, excerpt
+from bert_tf.families.data.faults import Faults
+from bert_tf.families.data.user_files import draw_groups
+from bert_tf.families.recipe import TagRecipe
+from bert_tf.families.token_classification.entities import (
+    IO,
+    IOB2,
+    OUTSIDE,
+    EntityScores,
+    in_scheme,
+    scheme_of,
+    score_entities,
+    wrong_tags,
+)
+from bert_tf.files import read_faulty_lines, write_text
+from bert_tf.progress import log
+
+DOCUMENT_MARK = "-DOCSTART-"
+_BLANKS = " \t\r\n"
+_SEPARATORS = re.compile("[ \t]+")
+_CONLL_U_COLUMNS = 10
+# The numbers of a range of words and of an empty node.
+_NOT_A_WORD = re.compile(r"\d+[-.]\d+")
+
+# The word first and its tag last, as in the files of CoNLL-2003.
+_WORD_FIRST_TAG_LAST = TagRecipe()
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggedWords:
+    """The words of a file, concatenated.
+
+    Attributes:
+      path: the file.
+      words: its W words.
+      tags: their tags as the file has them; empty where none are read.
+      rows: int64 [W], the line of each word, counted from 1.
+      sentence_starts: int64 [N + 1], where each sentence begins in `words`.
+      document_starts: int64 [D + 1], where each document begins, in sentences.
+      separator: what stands between the columns: a tab, or else a blank.
+      marks: how many document marks there are.
+    """
+
+    path: str
+    words: list[str]
+    tags: list[str]
+    rows: np.ndarray
+    sentence_starts: np.ndarray
+    document_starts: np.ndarray
+    separator: str = " "
+    marks: int = 0
+
+    @functools.cached_property
+    def scheme(self) -> str:
+        """The scheme of the file's tags; IOB2 where it has no tags."""
+        return scheme_of(self.tags, self.sentence_starts)
+
+    @functools.cached_property
+    def learned_tags(self) -> list[str]:
+        """The tags that a model learns: IOB2, or IO if none has a prefix."""
+        learned = IO if self.scheme == IO else IOB2
+        return in_scheme(self.tags, self.sentence_starts, learned)
+
+    def __len__(self) -> int:
+        return len(self.sentence_starts) - 1
+
+    def sentences(self) -> Iterator[slice]:
+        """Where the words of each sentence stand in `words` and `tags`."""
+        for bounds in itertools.pairwise(self.sentence_starts.tolist()):
+            yield slice(*bounds)
+
+
+def read_conll(
+    path: str, recipe: TagRecipe = _WORD_FIRST_TAG_LAST, tagged: bool = True
+) -> TaggedWords:
+    """Reads a CoNLL-style file.
+
+    Columns are what stands between tabs if the first word's line has one, and
+    else between blanks. Every word's line has the same number. Tags may
+    be IOB1, IOB2 or of another scheme, or labels without one; see `entities`.
+
+    Args:
+      path: the file; .gz is unpacked.
+      recipe: says how it is laid out.
+      tagged: whether its tags are to be read.
+
+    Raises:
+      UserError: the file cannot be read, has no words or not the columns, or
+        a line has fewer or more columns than others, an empty word or a tag
+        of another form than others; see `wrong_tags`.
+    """
+    words: list[str] = []
+    tags: list[str] = []
+    rows: list[int] = []
+    sentence_starts, document_starts = [0], [0]
+    columns: _Columns | None = None
+    marks = comments = 0
+    faults = Faults(path, unit="lines with a word")
+    for row, line, fault in read_faulty_lines(
+        path, recipe.encoding_errors, whole_lines=True
+    ):
+        if fault:
+            faults.add(row, fault)
+            continue
+        line = line.strip("\r\n")
+        first_word = len(words) == sentence_starts[-1]
+        if first_word and recipe.comment and line.startswith(recipe.comment):
+            comments += 1
+            continue
+        # The quick look first: it is one line in hundreds.
+        is_mark = DOCUMENT_MARK in line and any(
+            cell.startswith(DOCUMENT_MARK) for cell in line.split()
+        )
+        if not is_mark and line.strip(_BLANKS):
+            if columns is None:
+                columns = _Columns(path, row, line, recipe, tagged)
+            try:
+                found = columns.read(row, line)
+            except Fault as error:
+                faults.add(row, error)
+                continue
+            if found:
+                words.append(found[0])
+                tags.append(found[1])
+                rows.append(row)
+            continue
+        _close(sentence_starts, len(words))
+        if is_mark:
+            _close(document_starts, len(sentence_starts) - 1)
+            marks += 1
+    wrong = wrong_tags(set(tags)) if tagged else {}
+    if wrong:
+        for row, tag in zip(rows, tags, strict=True):
+            if tag in wrong:
+                advice = f"{wrong[tag]}, or choose another `tag_column`"
+                faults.add(row, _wrong_tag(path, row, tag, advice))
+    num_wrong = sum(map(wrong.__contains__, tags))
+    faults.settle(len(words) - num_wrong)
+    if columns is None or not words:
+        raise UserError(f"{path}: has no words.")
+    _close(sentence_starts, len(words))
+    _close(document_starts, len(sentence_starts) - 1)
+    if not marks and recipe.unmarked == "sentences":
+        document_starts = list(range(len(sentence_starts)))
+    if comments:
+        log(f"{path}: {comments} comment lines are skipped.")
+    if columns.skipped:
+        log(
+            f"{path}: {len(columns.skipped)} lines of CoNLL-U that stand for "
+            "several words or for none (1-2, 1.1) are skipped, first row "
+            f"{columns.skipped[0]}; the words themselves are read."
+        )
+    # Intended, or else a file that has tabs between some columns alone.
+    if columns.tabs and (odd := [word for word in words if " " in word]):
+        log(
+            f"{path}: {len(odd)} of {len(words)} words hold blanks "
+            f"({excerpt(odd[0])} first), since tabs divide the columns."
+        )
+    return TaggedWords(
+        path=path,
+        words=words,
+        tags=tags if tagged else [],
+        rows=np.array(rows, np.int64),
+        sentence_starts=np.array(sentence_starts, np.int64),
+        document_starts=np.array(document_starts, np.int64),
+        separator="\t" if columns.tabs else " ",
+        marks=marks,
+    )
+
+
+def _close(starts: list[int], end: int) -> None:
+    """Ends a sentence or a document, unless there is nothing in it."""
+    if end > starts[-1]:
+        starts.append(end)
+
+
+class _Columns:
+    """Finds word and tag in lines with the columns of the first one."""
+
+    def __init__(
+        self, path: str, row: int, line: str, recipe: TagRecipe, tagged: bool
+    ):
+        self.tabs = "\t" in line.strip(_BLANKS)
+        self._path = path
+        self._first_row = row
+        self._width = width = len(self._split(line))
+        self._word, self._tag = recipe.token_column, recipe.tag_column
+        self._tagged = tagged
+        self.skipped: list[int] = []
+        self._comment_hint = ""
+        if line.startswith("# "):
+            self._comment_hint = (
+                f" If row {row} is a comment, pass `comment`=#."
+            )
+        is_conll_u = self.tabs and self._split(line)[0].split("-")[0] == "1"
+        self._is_numbered = is_conll_u and self._word % width != 0
+        if is_conll_u and width == _CONLL_U_COLUMNS and not self._is_numbered:
+            raise UserError(
+                f"{path}, row {row}: has the columns of CoNLL-U "
+                f"({excerpt(line)}), so column {self._word} is the word's "
+                "number; pass `token_column`=1, and `tag_column`=3 for parts "
+                "of speech."
+            )
+        chosen = {"token_column": self._word}
+        if tagged:
+            chosen["tag_column"] = self._tag
+        for name, column in chosen.items():
+            if not -width <= column < width:
+                raise UserError(
+                    f"{path}, row {row}: has {_columns(width)} "
+                    f"({excerpt(line)}), so {name}={column} is not there; "
+                    f"columns are counted from 0, or from -1 backwards."
+                )
+        if tagged and (self._word - self._tag) % width == 0:
+            raise UserError(
+                f"{path}, row {row}: has {_columns(width)} "
+                f"({excerpt(line)}), so token_column and tag_column are the "
+                "same; word and tag stand in two, divided by blanks or tabs."
+            )
+
+    def _split(self, line: str) -> list[str]:
+        if self.tabs:
+            return [cell.strip(_BLANKS) for cell in line.split("\t")]
+        return _SEPARATORS.split(line.strip(_BLANKS))
+
+    def read(self, row: int, line: str) -> tuple[str, str] | None:
+        """The word and the tag, empty where none is to be read.
+
+        Nothing of a line of CoNLL-U that is no word of its own.
+        """
+        cells = self._split(line)
+        if len(cells) != self._width:
+            raise Fault(
+                "number of columns",
+                f"{self._path}, row {row}: has {_columns(len(cells))} and row "
+                f"{self._first_row} has {self._width} ({excerpt(line)}); "
+                f"columns are divided by {'tabs' if self.tabs else 'blanks'}, "
+                f"and every word has the same number.{self._comment_hint}",
+            )
+        if self._is_numbered and _NOT_A_WORD.fullmatch(cells[0]):
+            self.skipped.append(row)
+            return None
+        word = cells[self._word]
+        if not word:
+            raise Fault(
+                "an empty word",
+                f"{self._path}, row {row}: has an empty word "
+                f"({excerpt(line)}); remove the line, or choose another "
+                "column with `token_column`.",
+            )
+        if not self._tagged:
+            return word, ""
+        return word, cells[self._tag]
+
+
+def _wrong_tag(path: str, row: int, tag: str, wrong: str) -> Fault:
+    return Fault(
+        "a tag that cannot be read",
+        f"{path}, row {row}: the tag {excerpt(tag)} {wrong}.",
+    )
+
+
+def _columns(count: int) -> str:
+    return f"{count} column{'s' * (count != 1)}"
+
+
+def split_off_documents(
+    data: TaggedWords, share: float, seed: int
+) -> tuple[TaggedWords, TaggedWords]:
+    """Splits words in two: whole documents, drawn at random.
+
+    Documents of the same words stay on one side. Of a single document, the
+    last sentences become dev.
+
+    Args:
+      data: the words.
+      share: of the sentences that becomes dev.
+      seed: of the draw.
+
+    Returns:
+      The training and the dev part, each in the order of the file.
+
+    Raises:
+      UserError: there is too little to give both sides some.
+    """
+    sizes = np.diff(data.document_starts)
+    target = share * len(data)
+    in_dev = np.zeros(len(data), bool)
+    if len(sizes) == 1:
+        in_dev[len(data) - max(round(target), 1) :] = True
+    else:
+        groups: dict[tuple[str, ...], list[int]] = {}
+        bounds = data.sentence_starts[data.document_starts].tolist()
+        for number, first in enumerate(bounds[:-1]):
+            words = tuple(data.words[first : bounds[number + 1]])
+            groups.setdefault(words, []).append(number)
+        documents = list(groups.values())
+        document = np.repeat(np.arange(len(sizes)), sizes)
+        for number in draw_groups(documents, sizes, target, seed):
+            in_dev[document == number] = True
+    if in_dev.all() or not in_dev.any():
+        raise UserError(
+            f"{data.path}: its {len(data)} sentence(s) in {len(sizes)} "
+            "document(s) cannot be split into training and dev; pass "
+            "`dev_file`=..."
+        )
+    return _sentences_of(data, ~in_dev), _sentences_of(data, in_dev)
+
+
+def _sentences_of(data: TaggedWords, kept: np.ndarray) -> TaggedWords:
+    """Some sentences, bool [N], with their documents."""
+    sizes = np.diff(data.sentence_starts)
+    chosen = np.flatnonzero(np.repeat(kept, sizes)).tolist()
+    document = np.repeat(
+        np.arange(len(data.document_starts) - 1), np.diff(data.document_starts)
+    )[kept]
+    starts = np.flatnonzero(np.diff(document, prepend=-1))
+    return dataclasses.replace(
+        data,
+        words=[data.words[place] for place in chosen],
+        tags=[data.tags[place] for place in chosen],
+        rows=data.rows[chosen],
+        sentence_starts=np.concatenate([[0], np.cumsum(sizes[kept])]),
+        document_starts=np.append(starts, len(document)),
+    )
+
+
+def write_tag_predictions(
+    path: str, data: TaggedWords, predictions: Sequence[str]
+) -> None:
+    """Writes the words with their predicted tags, as these are."""
+    columns = [data.words, *([data.tags] if data.tags else []), predictions]
+    lines = map(data.separator.join, zip(*columns, strict=True))
+    text = "".join(
+        "".join(f"{line}\n" for line in itertools.islice(lines, count)) + "\n"
+        for count in np.diff(data.sentence_starts).tolist()
+    )
+    write_text(path, text)
+
+
+def read_tag_predictions(
+    path: str, references: TaggedWords, encoding_errors: str = "strict"
+) -> list[str]:
+    """Reads the predicted tags, the last column, as the file has them.
+
+    Raises:
+      UserError: the file is broken, has other words or sentences than the
+        references, or tags without prefixes where those have some.
+    """
+    found = read_conll(path, TagRecipe(encoding_errors=encoding_errors))
+    wrong = wrong_tags({*found.tags, *references.tags})
+    for row, tag in zip(found.rows, found.tags, strict=True):
+        if tag in wrong:
+            raise _wrong_tag(path, row, tag, wrong[tag])
+    for number, (word, expected) in enumerate(
+        zip(found.words, references.words, strict=False)
+    ):
+        if word != expected:
+            raise UserError(
+                f"{path}, row {found.rows[number]}: predicts {excerpt(word)} "
+                f"where {references.path}, row {references.rows[number]}, has "
+                f"{excerpt(expected)}; predict every word, in its order."
+            )
+    if len(found.words) != len(references.words):
+        raise UserError(
+            f"{path}: has {len(found.words)} words and {references.path} has "
+            f"{len(references.words)}; predict every word, in its order."
+        )
+    for end, expected in zip(
+        found.sentence_starts, references.sentence_starts, strict=False
+    ):
+        if end != expected:
+            last = min(end, expected) - 1
+            raise UserError(
+                f"{path}, row {found.rows[last]}: "
+                f"{'ends' if end < expected else 'does not end'} a sentence, "
+                f"unlike {references.path}, row {references.rows[last]}; a "
+                "blank line ends one."
+            )
+    return found.tags
+
+
+def score_tag_file(
+    references: str, predictions: str, recipe: TagRecipe = _WORD_FIRST_TAG_LAST
+) -> EntityScores:
+    """Scores a prediction file against a file with the gold tags.
+
+    Tags are compared as the files have them, which makes no difference to
+    entities; a notice says if the files are of different schemes.
+
+    Args:
+      references: path of a CoNLL-style file, laid out as the recipe says.
+      predictions: path of one with the same words, the first column, and
+        predicted tags, the last one.
+      recipe: of the task.
+
+    Raises:
+      UserError: a file is broken, or their words or sentences differ.
+    """
+    gold = read_conll(references, recipe)
+    found = read_tag_predictions(predictions, gold, recipe.encoding_errors)
+    scheme = scheme_of(found, gold.sentence_starts)
+    if scheme != gold.scheme and set(found) != {OUTSIDE}:
+        log(
+            f"{predictions}: has tags in {scheme} and {references} in "
+            f"{gold.scheme}; accuracy compares them as they are, like "
+            "conlleval, so put them in one scheme. Other scores are the same."
+        )
+    return score_entities(gold.tags, found, gold.sentence_starts)

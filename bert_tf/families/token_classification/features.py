@@ -1,0 +1,349 @@
+"""A tagger of two bidirectional LSTM layers on vectors of a frozen encoder.
+
+Devlin et al. 2019, section 5.3. The vectors are computed once and kept in a
+file, of which a batch reads what it needs: those of CoNLL-2003's training
+words take a gigabyte and more.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import itertools
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from bert_tf.checkpoints import (
+    POOLER,
+    Checkpoint,
+    read_arrays,
+    write_arrays,
+)
+from bert_tf.checkpoints.layout import encoder_shapes
+from bert_tf.encoders import BertEncoder, encoder_class
+from bert_tf.errors import UserError
+from bert_tf.families.recipe import (
+    CONCAT_LAST_FOUR,
+    EMBEDDINGS,
+    LAST,
+    SECOND_TO_LAST,
+    TAGGER_FILE,
+    WEIGHTED_SUM_ALL,
+    WEIGHTED_SUM_LAST_FOUR,
+)
+from bert_tf.families.task_model import TaskModel
+from bert_tf.families.token_classification.windows import (
+    WordRows,
+    WordWindows,
+)
+from bert_tf.features import ENCODER_INPUTS, INPUT_MASK
+from bert_tf.files import written_beside
+from bert_tf.models import model_arrays, restore
+from bert_tf.progress import Progress
+from bert_tf.text.packing import batches_by_length, ragged_range
+
+WORD_FEATURES = "word_features"
+_DTYPE = np.float16
+
+
+def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
+    """The layers that one of `FEATURES` is of; the embeddings are 0.
+
+    Raises:
+      UserError: the encoder has fewer.
+    """
+    last = num_hidden_layers
+    last_four = tuple(range(last - 3, last + 1))
+    layers = {
+        EMBEDDINGS: (0,),
+        SECOND_TO_LAST: (last - 1,),
+        LAST: (last,),
+        WEIGHTED_SUM_LAST_FOUR: last_four,
+        CONCAT_LAST_FOUR: last_four,
+        WEIGHTED_SUM_ALL: tuple(range(1, last + 1)),
+    }[features]
+    if features != EMBEDDINGS and layers[0] < 1:
+        raise UserError(
+            f"features={features}: the encoder has {last} layers, which are "
+            "too few; choose others, or a deeper model."
+        )
+    return layers
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FeatureRows(WordRows):
+    """Sentences as rows of vectors, a vector for each of W words.
+
+    Attributes:
+      windows: the rows of token ids that they are computed from, without tags.
+      checkpoint: the encoder's weights.
+      layers: the K layers of it that are the features.
+      precision: a Keras dtype policy.
+      batch_size: windows computed at a time; see `batches_by_length`.
+      folder: where vectors are kept.
+      split: what their file is called by.
+    """
+
+    windows: WordWindows
+    checkpoint: Checkpoint
+    layers: tuple[int, ...]
+    precision: str
+    batch_size: int
+    folder: pathlib.Path
+    split: str
+
+    @functools.cached_property
+    def key(self) -> str:
+        """A fingerprint of the vectors."""
+        config = self.checkpoint.config
+        digest = hashlib.sha256(
+            repr((self.layers, self.precision, config.to_dict())).encode()
+        )
+        arrays = map(self.checkpoint.arrays.__getitem__, encoder_shapes(config))
+        for array in itertools.chain(arrays, self.windows.arrays):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    @functools.cached_property
+    def vectors(self) -> np.ndarray:
+        """float16 [W, K, H], computed when first asked for, read from disk."""
+        path = self.folder / f"{self.split}-{self.key[:16]}.npy"
+        if not path.is_file():
+            self.write(path)
+        return np.load(path, mmap_mode="r")
+
+    def write(self, path: pathlib.Path) -> None:
+        """Computes the vectors of all words into a .npy file."""
+        width = self.checkpoint.config.hidden_size
+        shape = (self.num_words, len(self.layers), width)
+        with (
+            written_beside(path) as beside,
+            Progress("features", shape[0], 0, " words") as progress,
+        ):
+            kept = np.lib.format.open_memmap(beside, "w+", _DTYPE, shape)
+            for words, vectors in self._computed():
+                if not np.isfinite(vectors).all():
+                    raise UserError(
+                        f"{self.checkpoint.source}: what the encoder gives is "
+                        "not finite; its weights are broken, or it needs "
+                        "precision=float32."
+                    )
+                kept[words] = vectors
+                progress.update(len(words))
+            kept.flush()
+
+    def _computed(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Words by number, and their vectors [words, K, H]."""
+        encoder = encoder_class(self.checkpoint.config)(
+            self.checkpoint.config, dtype=self.precision
+        )
+        # Nobody reads the pooler.
+        restore(encoder, self.checkpoint, [POOLER])
+        signature = {
+            feature.name: tf.TensorSpec([None, None], tf.int32)
+            for feature in ENCODER_INPUTS
+        }
+        places = tf.TensorSpec([None, 2], tf.int64)
+
+        # One graph for all lengths, since others round differently.
+        @tf.function(input_signature=[signature, places], autograph=False)
+        def vectors(
+            batch: dict[str, tf.Tensor], places: tf.Tensor
+        ) -> tf.Tensor:
+            outputs = encoder(
+                batch, training=False, return_all_layers=True, unpadded=True
+            )
+            hidden = (
+                outputs["embedding_output"],
+                *outputs["all_encoder_layers"],
+            )
+            found = [tf.gather_nd(hidden[n], places) for n in self.layers]
+            return tf.cast(tf.stack(found, axis=1), _DTYPE)
+
+        windows = self.windows
+        for chosen in batches_by_length(windows.lengths, self.batch_size):
+            row, place, word = windows.words(chosen)
+            places_of = np.stack([row, place], axis=1)
+            yield word, vectors(windows.batch(chosen), places_of).numpy()
+
+    @functools.cached_property
+    def sentence_starts(self) -> np.ndarray:
+        """Where each of the N sentences begins, int64 [N + 1]."""
+        return self.windows.sentence_starts
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Words of each sentence, int64 [N]."""
+        return np.diff(self.sentence_starts)
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What decides every batch, for digests."""
+        key = np.frombuffer(self.key.encode(), np.uint8)
+        return key, self.sentence_starts, *self.label_arrays
+
+    @property
+    def num_words(self) -> int:
+        """W."""
+        return int(self.sentence_starts[-1])
+
+    def words(
+        self, chosen: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The words of some sentences, and where they are."""
+        count = self.lengths[chosen]
+        place = ragged_range(count)
+        row = np.repeat(np.arange(len(chosen)), count)
+        return row, place, self.sentence_starts[chosen][row] + place
+
+    def inputs(self, chosen: np.ndarray, width: int) -> dict[str, np.ndarray]:
+        """The inputs of some sentences, padded; see `Rows.batch`.
+
+        These are word_features, float32 [B, S, K, H], and input_mask, int32
+        [B, S], 1 = word, 0 = padding.
+        """
+        row, place, word = self.words(chosen)
+        size = (len(chosen), width or int(self.lengths[chosen].max()))
+        shape = (*size, *self.vectors.shape[1:])
+        features, mask = np.zeros(shape, np.float32), np.zeros(size, np.int32)
+        features[row, place] = self.vectors[word]
+        mask[row, place] = 1
+        return {WORD_FEATURES: features, INPUT_MASK.name: mask}
+
+    def __len__(self) -> int:
+        return len(self.sentence_starts) - 1
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class LayerMix(keras.layers.Layer):
+    """The sum of K layers, each times a learned weight.
+
+    The weights are a softmax, so they stay positive and add up to 1; at first
+    all are equal.
+    """
+
+    def build(self, input_shape: Sequence[int | None]) -> None:
+        """Creates the K weights."""
+        self.scores = self.add_weight(
+            name="scores", shape=(input_shape[2],), initializer="zeros"
+        )
+
+    def call(self, layers: Any) -> Any:
+        """Maps [B, S, K, H] to [B, S, H]."""
+        shares = ops.cast(ops.softmax(self.scores), layers.dtype)
+        return ops.sum(layers * shares[:, None], axis=2)
+
+
+def bilstm_tagger(
+    num_layers: int,
+    hidden_size: int,
+    num_classes: int,
+    weighted: bool,
+    units: int,
+    dropout: float,
+    dtype: Any = None,
+) -> keras.Model:
+    """Puts a two-layer BiLSTM and a classification layer on words.
+
+    Devlin et al. 2019, section 5.3: a randomly initialised two-layer 768-unit
+    BiLSTM before the classification layer.
+
+    Args:
+      num_layers: K, the layers of the encoder that a word has vectors of.
+      hidden_size: H.
+      num_classes: C.
+      weighted: whether the K vectors are summed with learned weights; else
+        they are concatenated.
+      units: width of each direction.
+      dropout: of what goes into each layer.
+      dtype: Keras dtype policy or its name.
+
+    Returns:
+      A Keras model from a dict of word_features float32 [B, S, K, H] and
+      input_mask int32 [B, S] to logits float32 [B, S, C].
+    """
+    inputs = {
+        WORD_FEATURES: keras.Input(
+            (None, num_layers, hidden_size), name=WORD_FEATURES
+        ),
+        INPUT_MASK.name: keras.Input(
+            (None,), dtype="int32", name=INPUT_MASK.name
+        ),
+    }
+    hidden = inputs[WORD_FEATURES]
+    if weighted:
+        hidden = LayerMix(name="layer_mix", dtype=dtype)(hidden)
+    else:
+        flat = keras.layers.Reshape((-1, num_layers * hidden_size), name="flat")
+        hidden = flat(hidden)
+    mask = ops.not_equal(inputs[INPUT_MASK.name], 0)
+    for number in range(2):
+        hidden = keras.layers.Dropout(
+            dropout, name=f"dropout_{number}", dtype=dtype
+        )(hidden)
+        # By a name of its own, so that weights have the same names everywhere.
+        lstm = keras.layers.LSTM(
+            units, return_sequences=True, name="lstm", dtype=dtype
+        )
+        hidden = keras.layers.Bidirectional(
+            lstm, name=f"lstm_{number}", dtype=dtype
+        )(hidden, mask=mask)
+    hidden = keras.layers.Dropout(dropout, name="dropout", dtype=dtype)(hidden)
+    dense = keras.layers.Dense(num_classes, dtype="float32", name="tags")
+    return keras.Model(inputs, dense(hidden), name="bilstm_tagger")
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class FeatureTagger(TaskModel):
+    """A tagger with the frozen encoder that its vectors come from.
+
+    A checkpoint holds the encoder; the tagger is in a file beside it.
+    """
+
+    in_checkpoint: ClassVar[bool] = False
+
+    def __init__(
+        self, network: keras.Model, name: str, encoder: BertEncoder
+    ) -> None:
+        encoder.trainable = False
+        super().__init__(network, name, encoder)
+
+    def restore(self, source: Checkpoint, fresh: Sequence[str] = ()) -> None:
+        """Assigns the encoder's weights."""
+        restore(self.encoder, source, fresh)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The encoder's weights."""
+        return model_arrays(self.encoder)
+
+    def save_beside(self, folder: pathlib.Path) -> None:
+        """Writes the tagger."""
+        arrays = {
+            weight.path: ops.convert_to_numpy(weight).astype(np.float32)
+            for weight in self.network.weights
+        }
+        write_arrays(folder / TAGGER_FILE, arrays)
+
+    def load_beside(self, folder: pathlib.Path) -> None:
+        """Reads the tagger.
+
+        Raises:
+          UserError: there is none, or it is of another form.
+        """
+        path = folder / TAGGER_FILE
+        arrays = read_arrays(path)
+        found = {name: array.shape for name, array in arrays.items()}
+        expected = {w.path: tuple(w.shape) for w in self.network.weights}
+        for name in sorted(found.keys() | expected.keys()):
+            if found.get(name) != expected.get(name):
+                raise UserError(
+                    f"{path}: {name} is {found.get(name)} where the model has "
+                    f"{expected.get(name)}; it is of another model."
+                )
+        for weight in self.network.weights:
+            weight.assign(arrays[weight.path])

@@ -1,0 +1,564 @@
+"""Tasks that tag the words of a text: CoNLL-2003 and files like it."""
+
+import collections
+import dataclasses
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from bert_tf.checkpoints import TOKEN_CLASSIFIER, Checkpoint
+from bert_tf.errors import UserError
+from bert_tf.families.checks import Examination
+from bert_tf.families.data.user_files import ReadRows, UserFiles
+from bert_tf.families.recipe import (
+    TAGGER_FILE,
+    WEIGHTED_SUM_ALL,
+    WEIGHTED_SUM_LAST_FOUR,
+    FeatureRecipe,
+    TagRecipe,
+    UserTagRecipe,
+)
+from bert_tf.families.rows import Outputs
+from bert_tf.families.task import (
+    Score,
+    Split,
+    Task,
+    TaskConfig,
+    refuse_null_odds,
+)
+from bert_tf.families.token_classification.conll_files import (
+    DOCUMENT_MARK,
+    TaggedWords,
+    read_conll,
+    score_tag_file,
+    split_off_documents,
+    write_tag_predictions,
+)
+from bert_tf.families.token_classification.entities import (
+    IO,
+    IOB2,
+    OUTSIDE,
+    entities,
+    has_scheme,
+    in_scheme,
+    labels_of,
+    score_entities,
+    tag_numbers,
+    tag_table,
+)
+from bert_tf.progress import log
+from bert_tf.text.packing import Tokenizer
+
+if TYPE_CHECKING:
+    # TensorFlow takes seconds to import, and scoring a file needs none of it.
+    from bert_tf.families.task_model import TaskModel
+    from bert_tf.families.token_classification.features import FeatureRows
+    from bert_tf.families.token_classification.windows import WordWindows
+
+
+@dataclasses.dataclass(frozen=True)
+class ConllFolder:
+    """The files of a data set, by any of the names that they go by.
+
+    Attributes:
+      folder: what the data set's folder is called.
+      files: split to the names of its file.
+    """
+
+    folder: str
+    files: Mapping[str, tuple[str, ...]]
+
+    def present(
+        self, splits: Sequence[str], recipe: TagRecipe
+    ) -> tuple[str, ...]:
+        """The splits that are there; a notice says which are not.
+
+        Raises:
+          UserError: the first one is not there.
+        """
+        found = {split: self._path(split, recipe) for split in splits}
+        there = tuple(split for split in splits if found[split])
+        if splits[0] not in there:
+            raise self._missing(splits[0], recipe)
+        for split in splits:
+            if split not in there:
+                log(
+                    f"{recipe.data_dir}: has no "
+                    f"{' nor '.join(self.files[split])}; continuing with "
+                    f"{', '.join(there)} alone."
+                )
+        return there
+
+    def read(
+        self, split: str, recipe: TagRecipe, read_rows: ReadRows
+    ) -> TaggedWords:
+        """The words of a split; tags are needed but for test."""
+        path = self._path(split, recipe)
+        if path is None:
+            raise self._missing(split, recipe)
+        return read_rows(str(path), split != "test")
+
+    def _path(self, split: str, recipe: TagRecipe) -> pathlib.Path | None:
+        """The file, in data_dir or in the data set's folder there."""
+        for folder in (recipe.data_dir, f"{recipe.data_dir}/{self.folder}"):
+            for name in self.files[split] if recipe.data_dir else ():
+                for suffix in ("", ".gz"):
+                    path = pathlib.Path(folder) / f"{name}{suffix}"
+                    if path.is_file():
+                        return path
+        return None
+
+    def _missing(self, split: str, recipe: TagRecipe) -> UserError:
+        names = ", ".join(names[0] for names in self.files.values())
+        if not recipe.data_dir:
+            return UserError(
+                f"`data_dir`: name the folder of {names}; these are read from "
+                "files, not from TensorFlow Datasets."
+            )
+        folder = pathlib.Path(recipe.data_dir)
+        if not folder.is_dir():
+            return UserError(f"`data_dir`={folder}: no such folder.")
+        return UserError(
+            f"`data_dir`={folder}: has no {' nor '.join(self.files[split])}; "
+            f"give the folder of {names}, or the one above it."
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenClassificationConfig(TaskConfig):
+    """What task.json holds of a tagger.
+
+    Its labels are tags in IOB2, or those of the data where these have no
+    prefixes.
+
+    Attributes:
+      context: what a row shows, "document" or "sentence".
+      doc_stride: tokens from one window on a long sentence to the next; 0 is
+        half of a window.
+    """
+
+    context: str
+    doc_stride: int
+
+    pipeline_tag: ClassVar[str] = "token-classification"
+
+    def sample(self) -> dict[str, Any]:
+        """A sentence."""
+        return {"text": "Ada lives in London."}
+
+
+@dataclasses.dataclass(frozen=True)
+class TagPredictions:
+    """What a tagger predicts.
+
+    Attributes:
+      logits: float32 [W, C], of every word.
+      tags: the W tags, in the scheme of the file of the words.
+    """
+
+    logits: np.ndarray
+    tags: list[str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenClassificationTask(
+    Task[TaggedWords, TokenClassificationConfig, TagPredictions]
+):
+    """A task that predicts a tag of every word.
+
+    Attributes:
+      data: where its words come from.
+    """
+
+    data: ConllFolder | UserFiles
+    main_metric: str = "f1"
+    # The test file may have tags; see `TagRecipe.score_test`.
+    dev_splits: tuple[str, ...] = ("dev", "test")
+    # Files without document marks; a notice names the first one.
+    _unmarked: list[str] = dataclasses.field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+
+    recipe_type: ClassVar[type[TagRecipe]] = TagRecipe
+    config_type: ClassVar[type[TaskConfig]] = TokenClassificationConfig
+    head: ClassVar[str] = TOKEN_CLASSIFIER
+
+    def resolve(self, recipe: Any) -> Self:
+        """The task of one run, with one notice of unmarked documents."""
+        del recipe
+        return dataclasses.replace(self)
+
+    def splits(self, names: Sequence[str], recipe: Any) -> tuple[str, ...]:
+        """Says which splits are there; test is for eval where it has tags."""
+        if names == self.dev_splits and not recipe.score_test:
+            names = [name for name in names if name != "test"]
+        return self.data.present(names, recipe)
+
+    def load(self, split: str, recipe: Any) -> TaggedWords:
+        """Reads the words of a split."""
+
+        def read_rows(path: str, tags_needed: bool) -> TaggedWords:
+            return read_conll(path, recipe, tags_needed or recipe.score_test)
+
+        return self.data.read(split, recipe, read_rows)
+
+    def examine(
+        self,
+        recipe: TagRecipe,
+        tokenizer: Tokenizer,
+        splits: Mapping[str, TaggedWords],
+    ) -> Examination:
+        """See `examine_words`."""
+        from bert_tf.families.token_classification.checks import examine_words
+
+        return examine_words(self.name, recipe, tokenizer, splits)
+
+    def configure(
+        self, recipe: TagRecipe, examples: TaggedWords
+    ) -> TokenClassificationConfig:
+        """The config of a model that learns the tags of these words."""
+        labels = labels_of(examples.tags)
+        if len(labels) < 2:
+            raise UserError(
+                f"{examples.path}: every word has the tag {labels[0]}, so "
+                "there is nothing to learn; choose another column with "
+                "`tag_column`."
+            )
+        if examples.scheme == IO:
+            log(
+                f"{examples.path}: its {len(labels)} tags have no prefixes "
+                "such as B- and I-, so each is learned as a label of its own; "
+                "f1, precision and recall are of runs of words with one label "
+                f"other than {OUTSIDE}."
+            )
+        return TokenClassificationConfig(
+            task=self.name,
+            labels=labels,
+            max_seq_length=recipe.max_seq_length,
+            context=recipe.context,
+            doc_stride=recipe.doc_stride,
+        )
+
+    def check(
+        self, examples: TaggedWords, config: TokenClassificationConfig
+    ) -> None:
+        """Says in a notice which types the model does not know."""
+        known = tag_table(config.labels).kinds
+        gold = entities(examples.tags, examples.sentence_starts)
+        kinds = [entity.kind for entity in gold if entity.kind not in known]
+        if kinds:
+            log(
+                f"{examples.path}: {len(kinds)} of {len(gold)} entities are "
+                f"of types that the model does not learn "
+                f"({', '.join(sorted(set(kinds)))}); they count as missed."
+            )
+
+    def encode(
+        self,
+        examples: TaggedWords,
+        tokenizer: Tokenizer,
+        config: TokenClassificationConfig,
+        labelled: bool = False,
+    ) -> "WordWindows":
+        """See `encode_words`; a notice says if documents are not marked."""
+        from bert_tf.families.token_classification.windows import encode_words
+
+        alone = len(examples.document_starts) == len(examples) + 1 > 2
+        if config.context == "document" and alone and not examples.marks:
+            if not self._unmarked:
+                log(
+                    f"{examples.path}: has no {DOCUMENT_MARK} lines, so its "
+                    "sentences stand alone, and likewise in other files; if a "
+                    "file is one text, pass `unmarked`=file."
+                )
+            self._unmarked.append(examples.path)
+        tags = None
+        if labelled:
+            tags = tag_numbers(
+                _gold_tags(examples, config), config.labels, examples.path
+            )
+        return encode_words(
+            examples,
+            tokenizer,
+            config.max_seq_length,
+            config.context,
+            config.doc_stride,
+            tags,
+        )
+
+    def build(
+        self,
+        encoder: Any,
+        config: TokenClassificationConfig,
+        unpadded: bool = True,
+    ) -> "TaskModel":
+        """See `bert_token_classifier`."""
+        from bert_tf.families.task_model import TaskModel
+        from bert_tf.models import bert_token_classifier
+
+        labels = len(config.labels)
+        return TaskModel(
+            bert_token_classifier(encoder, labels, unpadded=unpadded)
+        )
+
+    def loss(
+        self,
+        recipe: TagRecipe,
+        examples: TaggedWords,
+        config: TokenClassificationConfig,
+    ) -> Any:
+        """See `TagObjective`."""
+        from bert_tf.families.token_classification.windows import TagObjective
+
+        return TagObjective()
+
+    def decode(
+        self,
+        outputs: Outputs,
+        split: Split,
+        tokenizer: Tokenizer,
+        config: TokenClassificationConfig,
+    ) -> TagPredictions:
+        """The best tag of every word."""
+        logits, words = outputs["logits"], split.examples
+        tags = [config.labels[best] for best in logits.argmax(axis=-1).tolist()]
+        # A file without tags has no scheme to follow.
+        if words.tags or has_scheme(config.labels):
+            tags = in_scheme(tags, words.sentence_starts, words.scheme)
+        return TagPredictions(logits, tags)
+
+    def score(
+        self,
+        examples: TaggedWords,
+        predictions: TagPredictions,
+        config: TokenClassificationConfig,
+    ) -> Score:
+        """The scores of conlleval, from 0 to 1, and the mean loss of a word.
+
+        Words whose tags the model does not know have no loss.
+        """
+        values = _scores(examples, predictions.tags)
+        place = {label: number for number, label in enumerate(config.labels)}
+        gold = np.array(
+            [place.get(tag, -1) for tag in _gold_tags(examples, config)]
+        )
+        known = np.flatnonzero(gold >= 0)
+        if not len(known):
+            return Score(values)
+        logits = predictions.logits[known].astype(np.float64)
+        logits -= logits.max(axis=-1, keepdims=True)
+        log_total = np.log(np.exp(logits).sum(axis=-1))
+        losses = log_total - logits[np.arange(len(known)), gold[known]]
+        return Score(values, float(np.mean(losses)))
+
+    def baseline(
+        self, train: TaggedWords, examples: TaggedWords
+    ) -> dict[str, float]:
+        """What the commonest tag of the training words scores."""
+        ((tag, _),) = collections.Counter(train.learned_tags).most_common(1)
+        starts = examples.sentence_starts
+        tags = in_scheme([tag] * len(examples.tags), starts, examples.scheme)
+        return _scores(examples, tags)
+
+    def references(self, examples: TaggedWords) -> list[str]:
+        """The tags as they are learned."""
+        return examples.learned_tags
+
+    def write_predictions(
+        self,
+        folder: pathlib.Path,
+        split: str,
+        examples: TaggedWords,
+        predictions: TagPredictions,
+        config: TokenClassificationConfig,
+    ) -> pathlib.Path:
+        """Writes a file that conlleval takes; see `write_tag_predictions`."""
+        path = folder / f"predictions_{split}.txt"
+        write_tag_predictions(str(path), examples, predictions.tags)
+        return path
+
+    def prediction_lines(
+        self,
+        examples: TaggedWords,
+        predictions: TagPredictions,
+        config: TokenClassificationConfig,
+    ) -> Iterator[dict[str, Any]]:
+        """A line for each sentence."""
+        for part in examples.sentences():
+            yield {
+                "row": int(examples.rows[part.start]),
+                "words": examples.words[part],
+                "tags": examples.tags[part],
+                "predictions": predictions.tags[part],
+            }
+
+    def score_file(
+        self,
+        recipe: TagRecipe,
+        references: str,
+        predictions: str,
+        null_odds: str = "",
+    ) -> dict[str, Any]:
+        """Scores a file of words and tags, the last column the predicted one.
+
+        Returns:
+          f1, precision, recall and accuracy, from 0 to 1, and by_type of each
+          type its f1, precision and recall and how many entities there are
+          (wanted), were predicted (found), and are correct (right).
+        """
+        refuse_null_odds(self.name, null_odds)
+        found = score_tag_file(references, predictions, recipe)
+        by_type = {
+            kind: {
+                "f1": counts.f1,
+                "precision": counts.precision,
+                "recall": counts.recall,
+                "wanted": counts.num_gold,
+                "found": counts.num_predicted,
+                "right": counts.num_correct,
+            }
+            for kind, counts in found.by_type.items()
+        }
+        return found.scores() | {"by_type": by_type}
+
+
+def _gold_tags(
+    words: TaggedWords, config: TokenClassificationConfig
+) -> list[str]:
+    """The tags of words in the form of a model's labels."""
+    form = IOB2 if has_scheme(config.labels) else IO
+    return in_scheme(words.tags, words.sentence_starts, form)
+
+
+def _scores(words: TaggedWords, tags: Sequence[str]) -> dict[str, float]:
+    return score_entities(words.tags, tags, words.sentence_starts).scores()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UserTokenClassificationTask(TokenClassificationTask):
+    """What the name tagging stands for: own files, described by settings."""
+
+    data: ConllFolder | UserFiles = dataclasses.field(
+        default_factory=lambda: UserFiles(split_off_documents, "sentences")
+    )
+
+    recipe_type: ClassVar[type[UserTagRecipe]] = UserTagRecipe
+
+    def resolve(self, recipe: Any) -> Self:
+        """The task of one run, in which a file is read once."""
+        del recipe
+        data = UserFiles(split_off_documents, "sentences")
+        return dataclasses.replace(self, data=data)
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureTaggingConfig(TokenClassificationConfig):
+    """What task.json holds of a tagger on features; see `FeatureRecipe`.
+
+    Attributes:
+      features: what the tagger is given of each word.
+      lstm_units: width of each direction of both layers.
+      tagger_dropout: dropout of what goes into each layer.
+    """
+
+    features: str
+    lstm_units: int
+    tagger_dropout: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FeatureTaggingTask(TokenClassificationTask):
+    """Token classification whose encoder stays as it is, and is run once.
+
+    Only the tagger is trained. The vectors of the words are kept in the
+    folder `features` of the run, which may be deleted afterwards.
+    """
+
+    recipe_type: ClassVar[type[FeatureRecipe]] = FeatureRecipe
+    config_type: ClassVar[type[TaskConfig]] = FeatureTaggingConfig
+    # An LSTM computes padding too: three times as many words as there are.
+    bucket_by_length: ClassVar[bool] = True
+    # None that a checkpoint has.
+    head: ClassVar[str] = ""
+    extra_files: ClassVar[tuple[str, ...]] = (TAGGER_FILE,)
+
+    def configure(
+        self, recipe: TagRecipe, examples: TaggedWords
+    ) -> FeatureTaggingConfig:
+        """The config of a tagger that learns the tags of these words."""
+        assert isinstance(recipe, FeatureRecipe)
+        return FeatureTaggingConfig(
+            **dataclasses.asdict(super().configure(recipe, examples)),
+            features=recipe.features,
+            lstm_units=recipe.lstm_units,
+            tagger_dropout=recipe.tagger_dropout,
+        )
+
+    def featurize(
+        self,
+        rows: "WordWindows",
+        split: str,
+        source: Checkpoint,
+        config: TokenClassificationConfig,
+        recipe: FeatureRecipe,
+        output_dir: pathlib.Path,
+    ) -> "FeatureRows":
+        """The sentences as rows of vectors, which are computed later.
+
+        Raises:
+          UserError: the encoder has too few layers.
+        """
+        from bert_tf.families.token_classification.features import (
+            FeatureRows,
+            layers_of,
+        )
+
+        assert isinstance(config, FeatureTaggingConfig)
+        layers = layers_of(config.features, source.config.num_hidden_layers)
+        is_training = rows.tags is not None
+        if is_training and pathlib.Path(recipe.init_from, TAGGER_FILE).exists():
+            log(
+                f"{recipe.init_from}: its tagger is not read; a fresh one is "
+                "trained on features of its encoder."
+            )
+        return FeatureRows(
+            tags=rows.tags,
+            windows=dataclasses.replace(rows, tags=None),
+            checkpoint=source,
+            layers=layers,
+            precision=recipe.precision,
+            batch_size=recipe.eval_batch_size,
+            folder=output_dir / "features",
+            split=split,
+        )
+
+    def build(
+        self,
+        encoder: Any,
+        config: TokenClassificationConfig,
+        unpadded: bool = True,
+    ) -> "TaskModel":
+        """See `FeatureTagger` and `bilstm_tagger`."""
+        from bert_tf.families.token_classification.features import (
+            FeatureTagger,
+            bilstm_tagger,
+            layers_of,
+        )
+
+        # Its shapes are static where its batches have them.
+        del unpadded
+        assert isinstance(config, FeatureTaggingConfig)
+        layers = layers_of(config.features, encoder.config.num_hidden_layers)
+        network = bilstm_tagger(
+            num_layers=len(layers),
+            hidden_size=encoder.config.hidden_size,
+            num_classes=len(config.labels),
+            weighted=config.features
+            in (WEIGHTED_SUM_LAST_FOUR, WEIGHTED_SUM_ALL),
+            units=config.lstm_units,
+            dropout=config.tagger_dropout,
+            dtype=encoder.dtype_policy,
+        )
+        return FeatureTagger(network, "feature_tagger", encoder)

@@ -1,0 +1,151 @@
+"""The public one-liner: a Keras classifier and its packer as a SavedModel."""
+
+import os
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+from bert_tf.families.requests import (
+    Request,
+    requests_of,
+    sample_texts,
+    signature,
+    text_spec,
+)
+from bert_tf.families.row_computer import Tensors
+from bert_tf.families.text_classification.answers import (
+    class_answers,
+    class_dicts,
+)
+from bert_tf.families.text_model import (
+    SERVING_DEFAULT,
+    TOKENS,
+    Answer,
+    TextModel,
+    check_outputs,
+    encoders_of,
+)
+from bert_tf.inference.saving import write_version
+from bert_tf.progress import log
+from bert_tf.text.packing_graph import SentencePacker
+
+
+class PackedClassifier(TextModel):
+    """Any Keras classifier with the packer that it was trained with.
+
+    Unlike `SentenceModel` it needs no names of its outputs, and computes rows
+    of the packer's length, which is all that is known of the model's input.
+
+    Signatures: see `export_saved_model`.
+
+    Args:
+      model: from the encoder's inputs to logits [B, C].
+      pack: tokenizes and packs text as in training.
+      labels: names of the C outputs; none leaves them without names.
+
+    Raises:
+      UserError: see `TextModel`.
+    """
+
+    task = "text classification"
+
+    def __init__(
+        self,
+        model: keras.Model,
+        pack: SentencePacker,
+        labels: Sequence[str] = (),
+    ):
+        encoders = encoders_of(model)
+        super().__init__(
+            model,
+            encoders[0] if len(encoders) == 1 else None,
+            pack.tokenizer,
+            pack.seq_length,
+            labels,
+        )
+        self.pack = pack
+
+    def signatures(self) -> dict[str, Callable[..., Tensors]]:
+        """See `export_saved_model`."""
+        return {
+            SERVING_DEFAULT: signature(self._from_text, text_spec("text")),
+            TOKENS: self.tokens_signature(),
+        }
+
+    def requests(self) -> list[Request]:
+        """Texts of several lengths, each alone and all at once."""
+        texts = [text for (text,) in sample_texts(self.max_seq_length, 1)]
+        return requests_of(SERVING_DEFAULT, text=texts)
+
+    def _from_text(self, text: tf.Tensor) -> Tensors:
+        return self.answer_tokens(self.pack(text))
+
+    def to_answers(
+        self,
+        outputs: Mapping[str, np.ndarray],
+        rows: Sequence[Mapping[str, Any]],
+    ) -> list[Answer]:
+        """The label with all probabilities; the logits without labels."""
+        if self.labels:
+            return class_dicts(outputs, self.labels)
+        return [{"logits": row} for row in outputs["logits"].tolist()]
+
+    def answer_tokens(self, inputs: Tensors) -> Tensors:
+        """The logits and, of two classes or more, the answers from them."""
+        logits = tf.cast(self.forward(inputs), tf.float32)
+        if self.labels:
+            check_outputs(logits.shape[-1], self.labels)
+            return class_answers(logits, self.labels)
+        if logits.shape[-1] == 1:
+            return {"logits": logits}
+        return {"logits": logits, "probabilities": tf.nn.softmax(logits)}
+
+
+def export_saved_model(
+    model: keras.Model,
+    export_dir: str | os.PathLike,
+    text_input: SentencePacker,
+    labels: Sequence[str] | None = None,
+) -> None:
+    """Writes a classifier as a SavedModel that takes text.
+
+    What tools.export_saved_model writes for a model folder, this writes for a
+    model in memory: the SavedModel, and in assets.extra model.json,
+    labels.json if there are `labels`, and the requests that TensorFlow Serving
+    warms it up with. Before the folder appears, a fresh process without
+    bert_tf has loaded it and given the answers of the model in memory.
+
+    Signatures:
+      serving_default: text string [B] -> logits and, for two classes or
+        more, probabilities, float32 [B, classes]; with `labels` also label,
+        string [B], the likeliest one, and labels, string [B, classes].
+      tokens: input_ids, input_mask, segment_ids int32 [B, S] -> the same.
+
+    Whoever loads it needs TensorFlow Text's ops (`import tensorflow_text`);
+    TensorFlow Serving has them built in.
+
+    Args:
+      model: takes a dict of the encoder's inputs, returns logits [B, classes].
+      export_dir: the version folder to write, such as "export/sst2/1"; it
+        appears whole or not at all.
+      text_input: tokenizes and packs text as in training.
+      labels: names of the classes, in the order of the logits.
+
+    Raises:
+      UserError: `export_dir` exists, `labels` are not one for each logit, or
+        what was written does not give what the model in memory gives.
+    """
+    folder = pathlib.Path(export_dir)
+    if folder.exists():
+        raise UserError(
+            f"`export_dir`={folder}: exists already; export to a new version, "
+            "TF Serving takes the highest number."
+        )
+    log(f"{folder}: appears once a fresh process has checked its answers")
+    served = PackedClassifier(model, text_input, labels or ())
+    write_version(served, folder, argument="export_dir")

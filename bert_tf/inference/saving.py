@@ -1,0 +1,387 @@
+"""The folder of a version: written beside, checked, and then renamed."""
+
+import base64
+import collections
+import contextlib
+import json
+import os
+import pathlib
+import re
+import tempfile
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import tensor_pb2
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_serving.apis import prediction_log_pb2
+
+from bert_tf.checkpoints.checkpoint import write_labels
+from bert_tf.errors import UserError, writing_failed
+from bert_tf.families.requests import Request
+from bert_tf.families.row_computer import HOST, Tensors
+from bert_tf.families.text_model import TextModel
+from bert_tf.files import new_folder, write_text
+from bert_tf.inference.fresh_process import FreshProcess
+from bert_tf.text.vocabulary import CONTINUATION, VOCABULARY_FILE
+
+EXTRA = "assets.extra"
+WARM_UP_FILE = "tf_serving_warmup_requests"
+RECIPE_FILE = "recipe.json"
+# Settings of trainings that name files and folders.
+_PLACES = (
+    *("init_from", "teacher", "ensemble", "data_dir", "train_file"),
+    *("dev_file", "test_file", "config_file", "vocab_file"),
+    *("task", "objective"),
+)
+MODEL_FILE = "model.json"
+# How near the numbers of a fresh process must be. The last digits depend on how
+# the graph was optimised. A bfloat16 has 8 bits of mantissa, so one rounding is
+# 2**-9 of a value; a fused operation saves one and twelve layers add them up.
+TOLERANCES = {"float32": 1e-5, "bfloat16": 0.05, "float16": 0.01}
+# Least shares of the tokens by which a script is named: of the English
+# vocabularies 0.03 % begin in Cyrillic and 2 % are Chinese characters; of the
+# multilingual one 0.1 % are Burmese, which it was trained on, and 13 % Chinese.
+_SHARE, _CHINESE_SHARE = 0.0005, 0.05
+
+
+def write_saved_model(
+    served: TextModel,
+    output_dir: str | os.PathLike,
+    version: int | None = None,
+    recipe: Mapping[str, Any] | None = None,
+    requests: Sequence[Request] | None = None,
+    training: Mapping[str, Any] | None = None,
+    fresh: FreshProcess | None = None,
+) -> pathlib.Path:
+    """Writes a model as the next version in a folder of versions.
+
+    Args:
+      served: the model; see `TextModel`.
+      output_dir: the folder of all versions.
+      version: the number of this one; None is one more than the highest.
+      recipe: see `write_version`.
+      requests: see `write_version`.
+      training: see `write_version`.
+      fresh: see `write_version`.
+
+    Returns:
+      The folder of the version.
+
+    Raises:
+      UserError: the version is there already or no number, or as
+        `write_version`.
+    """
+    output_dir = pathlib.Path(output_dir)
+    folder = output_dir / str(_version(output_dir, version))
+    write_version(served, folder, recipe, requests, training, fresh=fresh)
+    return folder
+
+
+def write_version(
+    served: TextModel,
+    folder: pathlib.Path,
+    recipe: Mapping[str, Any] | None = None,
+    requests: Sequence[Request] | None = None,
+    training: Mapping[str, Any] | None = None,
+    argument: str = "output_dir",
+    fresh: FreshProcess | None = None,
+) -> None:
+    """Writes a model as a version that TensorFlow Serving takes.
+
+    The folder has the SavedModel with vocab.txt among its assets, and in
+    assets.extra the requests that TensorFlow Serving warms it up with,
+    labels.json, recipe.json and model.json, which says what the model is. A
+    fresh process without bert_tf has loaded it and given the same answers
+    before it appears.
+
+    Args:
+      served: the model; see `TextModel`.
+      folder: the folder of the version, not there yet.
+      recipe: the settings of the training, if there was one; where its
+        files lie is not written, only what they are called.
+      requests: real requests to check and to warm up with; None takes those
+        of `served`.
+      training: what model.json says beside `describe_model`; see
+        `model_folder.describe_training`.
+      argument: what names the folder, for errors.
+      fresh: the process that checks, where it was started before.
+
+    Raises:
+      UserError: the folder holds something, or what was written does not give
+        what the model in memory gives; nothing is left then.
+    """
+    requests = served.all_requests() if requests is None else list(requests)
+    with (
+        new_folder(folder, argument) as beside,
+        contextlib.nullcontext(fresh) if fresh else FreshProcess() as fresh,
+    ):
+        signatures = save(served, beside)
+        extra = beside / EXTRA
+        extra.mkdir()
+        write_labels(extra, served.labels or None)
+        if recipe is not None:
+            text = json.dumps(_without_places(recipe), indent=2)
+            write_text(extra / RECIPE_FILE, text + "\n")
+        description = describe_model(served) | dict(training or {})
+        text = json.dumps(description, indent=2)
+        write_text(extra / MODEL_FILE, text + "\n")
+        logs = [
+            _prediction_log(folder.parent.name, request, served.method)
+            for request in requests
+        ]
+        try:
+            with tf.io.TFRecordWriter(str(extra / WARM_UP_FILE)) as writer:
+                for log in logs:
+                    writer.write(log.SerializeToString(deterministic=True))
+        except tf.errors.OpError as error:
+            raise writing_failed(error, folder) from None
+        _check(
+            fresh,
+            beside,
+            signatures,
+            requests,
+            served.compute_dtype,
+            str(folder),
+        )
+
+
+def _without_places(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with each path cut to its last name; hubs' names stay."""
+
+    def cut(name: str, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        parts = value.split(",")
+        if name not in _PLACES and not any(map(os.path.isabs, parts)):
+            return value
+        return ",".join(
+            part if "://" in part else pathlib.PurePath(part).name
+            for part in parts
+        )
+
+    return {name: cut(name, value) for name, value in recipe.items()}
+
+
+def _version(output_dir: pathlib.Path, version: int | None) -> int:
+    if output_dir.exists() and not output_dir.is_dir():
+        raise UserError(f"`output_dir`={output_dir}: is a file, no folder.")
+    there = [
+        int(path.name)
+        for path in (output_dir.iterdir() if output_dir.is_dir() else ())
+        if re.fullmatch("[0-9]+", path.name)
+    ]
+    if version is None:
+        return max(there, default=0) + 1
+    if version < 0:
+        raise UserError(f"`version`={version}: it takes 0 or more.")
+    if version in there:
+        raise UserError(
+            f"`version`={version}: {output_dir / str(version)} exists already; "
+            f"{max(there) + 1} would be the next one."
+        )
+    return version
+
+
+def save(
+    served: TextModel, folder: pathlib.Path
+) -> dict[str, Callable[..., Tensors]]:
+    """Writes the SavedModel alone; returns its signatures by name."""
+    functions: dict[str, Any] = served.all_signatures()
+    signatures = {
+        name: function.get_concrete_function()
+        for name, function in functions.items()
+    }
+    # What the graphs read, not the model: each function of that would be
+    # traced and written too.
+    written = tf.Module()
+    written.weights = list(
+        {
+            id(variable): variable
+            for graph in signatures.values()
+            for variable in graph.variables
+        }.values()
+    )
+    with tempfile.TemporaryDirectory() as temporary:
+        vocabulary = os.path.join(temporary, VOCABULARY_FILE)
+        served.tokenizer.vocabulary.save(vocabulary)
+        written.vocabulary_file = tf.saved_model.Asset(vocabulary)
+        # Nobody trains it; tracing gradients took half of the whole export.
+        options = tf.saved_model.SaveOptions(
+            experimental_custom_gradients=False
+        )
+        try:
+            tf.saved_model.save(written, str(folder), signatures, options)
+        except tf.errors.OpError as error:
+            raise writing_failed(error, folder) from None
+    if served.method:
+        # TensorFlow 2 writes every signature as one for :predict.
+        path = folder / "saved_model.pb"
+        model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+        for graph in model.meta_graphs:
+            definition = graph.signature_def[served.method]
+            definition.method_name = f"tensorflow/serving/{served.method}"
+        path.write_bytes(model.SerializeToString(deterministic=True))
+        # It is that of the file as it was; readers take its absence.
+        (folder / "fingerprint.pb").unlink(missing_ok=True)
+    return signatures
+
+
+def _prediction_log(
+    model: str, request: Request, method: str | None
+) -> prediction_log_pb2.PredictionLog:
+    """A request as TensorFlow Serving records it."""
+    log = prediction_log_pb2.PredictionLog()
+    if request.signature == method:
+        kind = log.classify_log if method == "classify" else log.regress_log
+        for example in request.inputs["inputs"]:
+            kind.request.input.example_list.examples.add().ParseFromString(
+                example
+            )
+    else:
+        kind = log.predict_log
+        for name, values in request.inputs.items():
+            proto = tf.make_tensor_proto(np.asarray(values))
+            kind.request.inputs[name].CopyFrom(proto)
+    kind.request.model_spec.name = model
+    kind.request.model_spec.signature_name = request.signature
+    return log
+
+
+def describe_model(served: TextModel) -> dict[str, Any]:
+    """What is known of a model, for model.json: values, None left out."""
+    vocabulary = served.tokenizer.vocabulary
+    config = served.config
+    values = {
+        "task": served.task,
+        "labels": list(served.labels) or None,
+        "threshold": served.threshold,
+        "activation": None
+        if served.activation == "linear"
+        else served.activation,
+        "prompts": dict(served.prompts) or None,
+        "default_prompt_name": served.default_prompt_name,
+        "max_seq_length": served.max_seq_length,
+        "num_hidden_layers": config.num_hidden_layers if config else None,
+        "hidden_size": config.hidden_size if config else None,
+        "num_parameters": sum(
+            int(w.shape.num_elements()) for w in served.weights
+        ),
+        "vocab_size": len(vocabulary),
+        "mask_token": vocabulary.special.mask,
+        "lower_case": served.tokenizer.lower_case,
+        "scripts": scripts_of(vocabulary.tokens),
+        "beside": {
+            name: describe_model(other) for name, other in served.beside.items()
+        }
+        or None,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def scripts_of(tokens: Sequence[str]) -> list[str]:
+    """The scripts of a vocabulary, the commonest first.
+
+    The script of a token is that of its first letter, by its Unicode name,
+    such as Latin or Cyrillic. Every vocabulary has single letters of many
+    scripts: what counts is tokens of two or more, and Chinese characters only
+    where there are many.
+    """
+    counts: collections.Counter[str] = collections.Counter()
+    for token in tokens:
+        letters = token.removeprefix(CONTINUATION)
+        if not letters[:1].isalpha():
+            continue
+        script = unicodedata.name(letters[0], "UNKNOWN").split()[0]
+        if script == "CJK" or len(letters) > 1:
+            counts[script] += 1
+    total = counts.total()
+    return [
+        "Chinese" if script == "CJK" else script.capitalize()
+        for script, count in counts.most_common()
+        if count >= total * (_CHINESE_SHARE if script == "CJK" else _SHARE)
+    ]
+
+
+def _check(
+    fresh: FreshProcess,
+    folder: pathlib.Path,
+    signatures: Mapping[str, Callable[..., Tensors]],
+    requests: Sequence[Request],
+    compute_dtype: str,
+    name: str,
+) -> None:
+    """Compares the answers of a written SavedModel to those in memory.
+
+    A fresh process without bert_tf loads the folder as TensorFlow Serving
+    does, into a session, while this one computes. How near numbers must be
+    depends on the model's dtype; errors call the folder `name`.
+
+    Raises:
+      UserError: it does not load, or an answer differs.
+    """
+    asked = [
+        (request.signature, {n: _pack(v) for n, v in request.inputs.items()})
+        for request in requests
+    ]
+    fresh.ask(folder, asked)
+    # Where the fresh process computes: a GPU rounds otherwise.
+    with tf.device(HOST):
+        computed = [
+            signatures[request.signature](
+                **{n: tf.constant(v) for n, v in request.inputs.items()}
+            )
+            for request in requests
+        ]
+    tolerance = TOLERANCES.get(compute_dtype, TOLERANCES["float32"])
+    for request, expected, given in zip(
+        requests, computed, fresh.answers(name), strict=True
+    ):
+        if set(expected) != set(given):
+            raise UserError(
+                f"{name}: the signature {request.signature} gives "
+                f"{', '.join(sorted(given))}, and in memory "
+                f"{', '.join(sorted(expected))}; the export was not finished."
+            )
+        for output, value in expected.items():
+            difference = _difference(
+                value.numpy(), _unpack(given[output]), tolerance
+            )
+            if difference:
+                raise UserError(
+                    f"{name}: {output} of the signature {request.signature} "
+                    f"is not what the model in memory gives ({difference}); "
+                    "the export was not finished."
+                )
+
+
+def _difference(
+    expected: np.ndarray, given: np.ndarray, tolerance: float
+) -> str | None:
+    """How two arrays differ, or None."""
+    if expected.shape != given.shape or expected.dtype != given.dtype:
+        return (
+            f"{given.dtype} {list(given.shape)}, not {expected.dtype} "
+            f"{list(expected.shape)}"
+        )
+    if expected.dtype.kind == "f":
+        if np.allclose(given, expected, tolerance, tolerance, equal_nan=False):
+            return None
+        with np.errstate(invalid="ignore"):
+            return f"up to {np.abs(given - expected).max():.3g} apart"
+    if np.array_equal(given, expected):
+        return None
+    place = tuple(np.argwhere(given != expected)[0])
+    return f"{given[place]!r} in place of {expected[place]!r}"
+
+
+def _pack(array: np.ndarray) -> str:
+    proto = tf.make_tensor_proto(np.asarray(array))
+    return base64.b64encode(proto.SerializeToString()).decode()
+
+
+def _unpack(packed: str) -> np.ndarray:
+    data = base64.b64decode(packed)
+    return tf.make_ndarray(tensor_pb2.TensorProto.FromString(data))

@@ -1,0 +1,417 @@
+"""A classifier as a stock Keras model that is fitted on texts."""
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self, cast
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.checkpoints import (
+    CLASSIFIER,
+    Checkpoint,
+    load_checkpoint,
+    place_labels,
+)
+from bert_tf.checkpoints.checkpoint import (
+    REGRESSION,
+    SINGLE_LABEL,
+    check_labels,
+    num_labels,
+)
+from bert_tf.checkpoints.hugging_face_labels import default_labels
+from bert_tf.encoders import BertEncoder, encoder_class
+from bert_tf.errors import UserError, excerpt
+from bert_tf.families.model_folder import save_model
+from bert_tf.families.task_model import TaskModel
+from bert_tf.families.text_classification.task import (
+    TextClassificationConfig,
+)
+from bert_tf.models import bert_classifier, restore
+from bert_tf.optimization import AdamW, LinearWarmupDecay, warmup_steps
+from bert_tf.progress import log
+from bert_tf.text.packing_graph import SentencePacker
+from bert_tf.text.text_batches import TextBatches, num_batches, split_rows
+from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.tokenizer_config import TokenizerConfig
+from bert_tf.text.vocabulary import SpecialTokens, Vocabulary
+
+# By its name it is known, in a file of Keras too, that `fit` makes it anew.
+_OF_FIT = "adamw_of_fit"
+_WARMUP = 0.1
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class TextClassifier(keras.Model):
+    """A classifier that `fit`, `evaluate` and `predict` give texts to.
+
+        classifier = bert_tf.TextClassifier.from_checkpoint(
+            folder, labels=["negative", "positive"]
+        )
+        classifier.fit(texts, labels, epochs=3)
+        logits = classifier.predict(["A lovely film."])
+
+    It is the model of `bert_classifier` with a tokenizer. Unless it is compiled
+    otherwise, `fit` and `evaluate` do it, with cross-entropy and accuracy, and
+    each call of `fit` with an AdamW of its own, whose learning rate rises over
+    a tenth of the steps and falls over the rest. Texts are tokenized in
+    tf.data, beside the training, and the model computes on their tokens alone,
+    without padding and so without XLA. A file of Keras holds the vocabulary
+    too.
+
+    Args:
+      encoder: a `BertEncoder`, whose weights the model shares.
+      tokenizer: the encoder's.
+      labels: names of the C classes, in the order of the logits.
+      max_seq_length: longest input in tokens; what is longer is truncated.
+      pairs: whether an input is a pair of texts.
+      dropout: dropout on the pooled output; None takes the architecture's, 0.1
+        of a BERT.
+      learning_rate: the peak rate of the AdamW that `fit` makes.
+      name: name of the model.
+
+    What `fit`, `evaluate` and `predict` take:
+      x: texts, or pairs of texts, in a list or another sequence; or a
+        tf.data.Dataset of batches (texts, labels) or (texts, labels, weights),
+        texts being string [B] or, of pairs, a tuple of two; or a generator or
+        keras.utils.PyDataset of such batches, whose texts are lists.
+      y: names of labels, or their numbers; one-hot rows for a loss that takes
+        such.
+      the rest: as of any Keras model; `class_weight` may have names for keys.
+
+    Call arguments:
+      inputs: texts as above, or what `pack` makes of them: a dict of
+        input_ids, input_mask and segment_ids, int32 [B, S], which is also what
+        `train_on_batch` and its like take.
+
+    Returns:
+      Logits, float32 [B, C]; `predict` of all rows, [N, C]. Their softmax are
+      the probabilities.
+
+    Raises:
+      UserError: an argument that does not fit the others, a text that is none,
+        or a label that is not in `labels`.
+    """
+
+    def __init__(
+        self,
+        encoder: BertEncoder,
+        tokenizer: BertTokenizer,
+        labels: Sequence[str],
+        max_seq_length: int = 128,
+        pairs: bool = False,
+        dropout: float | None = None,
+        learning_rate: float = 5e-5,
+        name: str = "text_classifier",
+    ):
+        names = _checked_labels(labels)
+        network = bert_classifier(encoder, len(names), dropout, unpadded=True)
+        config, packing = encoder.config, tokenizer.packing
+        least = packing.num_special(1 + pairs) + 1
+        longest = config.max_position_embeddings
+        if not least <= max_seq_length <= longest:
+            raise UserError(
+                f"`max_seq_length`={max_seq_length}: it takes {least} to "
+                f"{longest} (max_position_embeddings)."
+            )
+        if pairs and config.segment_limit <= packing.second_segment:
+            raise UserError(
+                "`pairs`=True: the encoder's type_vocab_size is 1, so it "
+                "cannot tell two texts apart; choose another model."
+            )
+        super().__init__(network.input, network.output, name=name)
+        self.encoder = encoder
+        self.labels = names
+        self.pairs = pairs
+        self.dropout = dropout
+        self.learning_rate = learning_rate
+        self.pack = SentencePacker(tokenizer, max_seq_length)
+        self._data = TextBatches(self.pack, names, pairs)
+        # The number of tokens differs from batch to batch.
+        self.supports_jit = False
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        source: str | os.PathLike,
+        labels: Sequence[str] | None = None,
+        max_seq_length: int = 128,
+        pairs: bool = False,
+        dropout: float | None = None,
+        learning_rate: float = 5e-5,
+        dtype: Any = None,
+    ) -> Self:
+        """Puts a classifier on the model of a folder.
+
+        Args:
+          source: a model folder of any family, or a hub's name of one; see
+            `bert_tf.load_checkpoint`.
+          labels: names of the classes. Rows of the source's head are placed by
+            their names; a head for other names is not read, which a line
+            states. None takes the names that the source has.
+          max_seq_length: see the class, as for the arguments that follow.
+          dtype: a Keras dtype policy, or None for the global one.
+
+        Raises:
+          UserError: the source is no model, or has no vocabulary; or `labels`
+            is None, and it has no classifier of classes.
+        """
+        checkpoint = load_checkpoint(source)
+        if labels is None:
+            labels = _classes_of(checkpoint)
+        model = cls(
+            encoder_class(checkpoint.config)(checkpoint.config, dtype=dtype),
+            BertTokenizer.from_checkpoint(source),
+            labels,
+            max_seq_length,
+            pairs,
+            dropout,
+            learning_rate,
+        )
+        placed: Checkpoint | None = checkpoint
+        if CLASSIFIER in checkpoint.heads:
+            placed = place_labels(
+                checkpoint, CLASSIFIER, model.labels, SINGLE_LABEL
+            )
+        fresh = () if placed else (CLASSIFIER,)
+        restore(model, placed or checkpoint, fresh)
+        return model
+
+    @property
+    def tokenizer(self) -> BertTokenizer:
+        """What turns texts into ids."""
+        return cast(BertTokenizer, self.pack.tokenizer)
+
+    @property
+    def max_seq_length(self) -> int:
+        """The longest input in tokens."""
+        return self.pack.seq_length
+
+    def __repr__(self) -> str:
+        size = self.encoder.config.in_words(w.shape for w in self.weights)
+        labels = f"labels={list(self.labels)}"
+        return f"<TextClassifier name={self.name}, {labels}, {size}>"
+
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Calls the model on texts or tokens; see the class."""
+        if not isinstance(inputs, Mapping):
+            inputs = self.pack(*self._data.columns(inputs, "inputs"))
+        return super().__call__(inputs, *args, **kwargs)
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        verbose: Any = "auto",
+        callbacks: Any = None,
+        validation_split: float = 0.0,
+        validation_data: Any = None,
+        shuffle: bool = True,
+        class_weight: Mapping[str | int, float] | None = None,
+        sample_weight: Any = None,
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        validation_steps: int | None = None,
+        validation_batch_size: int | None = None,
+        validation_freq: Any = 1,
+    ) -> keras.callbacks.History:
+        """Trains on texts; see the class, and `keras.Model.fit`."""
+        if validation_split and validation_data is None:
+            (x, y, sample_weight), validation_data = split_rows(
+                (x, y, sample_weight), validation_split
+            )
+        data = self._data.make("x", x, y, sample_weight, batch_size, shuffle)
+        if validation_data is not None:
+            texts, labels, weights = keras.utils.unpack_x_y_sample_weight(
+                validation_data
+            )
+            size = validation_batch_size
+            batches = tf.data.Dataset | keras.utils.PyDataset | Iterator
+            if not isinstance(texts, batches):
+                size = size or batch_size
+            validation_data = self._data.make(
+                "validation_data", texts, labels, weights, size
+            )
+        if class_weight is not None:
+            class_weight = {
+                self._data.number(key, "`class_weight`"): weight
+                for key, weight in class_weight.items()
+            }
+        optimizer = getattr(self, "optimizer", None)
+        optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+        if optimizer is None or optimizer.name == _OF_FIT:
+            steps = steps_per_epoch or num_batches(data) or -1
+            self._compile_for_classes(
+                self._optimizer(steps * max(epochs - initial_epoch, 1))
+            )
+        # Variables that are made in the first step make that a fifth longer.
+        if not self.optimizer.built:
+            with self.distribute_strategy.scope():
+                self.optimizer.build(self.trainable_variables)
+        return super().fit(
+            data,
+            epochs=epochs,
+            verbose=verbose,
+            callbacks=callbacks,
+            validation_data=validation_data,
+            # Shuffled already, but for batches that Keras asks for by number;
+            # of a data set it would warn.
+            shuffle=shuffle and isinstance(data, keras.utils.PyDataset),
+            class_weight=class_weight,
+            initial_epoch=initial_epoch,
+            steps_per_epoch=steps_per_epoch,
+            validation_steps=validation_steps,
+            validation_freq=validation_freq,
+        )
+
+    def evaluate(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        verbose: Any = "auto",
+        sample_weight: Any = None,
+        steps: int | None = None,
+        callbacks: Any = None,
+        return_dict: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Scores texts; see the class, and `keras.Model.evaluate`."""
+        if not self.compiled:
+            self._compile_for_classes(None)
+        return super().evaluate(
+            self._data.make("x", x, y, sample_weight, batch_size),
+            verbose=verbose,
+            steps=steps,
+            callbacks=callbacks,
+            return_dict=return_dict,
+            # Keras' own `fit` hands something to its `evaluate`.
+            **kwargs,
+        )
+
+    def predict(
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        verbose: Any = "auto",
+        steps: int | None = None,
+        callbacks: Any = None,
+    ) -> np.ndarray:
+        """The logits of texts, float32 [N, C]; see `keras.Model.predict`."""
+        data = self._data.make("x", x, batch_size=batch_size, labelled=False)
+        return super().predict(
+            data, verbose=verbose, steps=steps, callbacks=callbacks
+        )
+
+    def save_checkpoint(self, folder: str | os.PathLike) -> None:
+        """Writes a model folder, which `bert_tf.load` and every tool take.
+
+        Args:
+          folder: made if it is not there.
+        """
+        config = TextClassificationConfig(
+            task="sentence",
+            labels=self.labels,
+            max_seq_length=self.max_seq_length,
+            label_kind="classes",
+            num_outputs=len(self.labels),
+            num_texts=1 + self.pairs,
+            text_columns="text,text_b" if self.pairs else "text",
+            label_separator=",",
+            long_inputs="cut",
+            doc_stride=64,
+            threshold=0.5,
+        )
+        save_model(folder, TaskModel(self), self.tokenizer, config)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor arguments as plain data."""
+        rules = dataclasses.asdict(self.tokenizer.config)
+        return {
+            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "vocabulary": list(self.tokenizer.vocabulary.entries),
+            "special_tokens": list(self.tokenizer.vocabulary.special),
+            "tokenizer": rules | {"added_tokens": [*rules["added_tokens"]]},
+            "split_special_tokens": self.tokenizer.split_special_tokens,
+            "labels": list(self.labels),
+            "max_seq_length": self.max_seq_length,
+            "pairs": self.pairs,
+            "dropout": self.dropout,
+            "learning_rate": self.learning_rate,
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Any = None
+    ) -> Self:
+        """Builds the model from what `get_config` returned."""
+        config = dict(config)
+        tokenizer = BertTokenizer.from_config(
+            Vocabulary(
+                config.pop("vocabulary"),
+                # Files of before the key existed have a BERT's.
+                special=SpecialTokens(*config.pop("special_tokens", ())),
+                notify=False,
+            ),
+            TokenizerConfig.from_dict(config.pop("tokenizer")),
+            config.pop("split_special_tokens"),
+        )
+        encoder = keras.saving.deserialize_keras_object(config.pop("encoder"))
+        return cls(encoder, tokenizer, **config)
+
+    def _compile_for_classes(
+        self, optimizer: keras.optimizers.Optimizer | None
+    ) -> None:
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        self.compile(optimizer, loss, metrics=["accuracy"])
+
+    def _optimizer(self, total_steps: int) -> AdamW:
+        """AdamW for a number of steps, below 1 where that is not known."""
+        rate: Any = self.learning_rate
+        if total_steps < 1:
+            log(
+                "`x`: how many batches it has is not known, so the learning "
+                f"rate stays at {rate:g}; pass `steps_per_epoch` to let it "
+                "rise and fall."
+            )
+        else:
+            warmup = warmup_steps(_WARMUP, total_steps)
+            multiplied = self.encoder.config.warmup_times_decay
+            rate = LinearWarmupDecay(rate, total_steps, warmup, multiplied)
+        return AdamW(rate, name=_OF_FIT)
+
+
+def _classes_of(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """The names of a checkpoint's classes; raises `UserError` without them."""
+    source = checkpoint.source
+    if CLASSIFIER not in checkpoint.heads:
+        raise UserError(
+            f"`labels`: {source} has no classifier; name the classes, for "
+            "example labels=['negative', 'positive']."
+        )
+    rows = num_labels(checkpoint, CLASSIFIER)
+    kind = checkpoint.problem_type or (REGRESSION if rows == 1 else "")
+    if kind not in ("", SINGLE_LABEL):
+        raise UserError(
+            f"`source`={source}: its classifier was trained as {kind}, and a "
+            "TextClassifier chooses one of several classes; answer texts with "
+            "bert_tf.load, or name the classes of a new training as `labels`."
+        )
+    return checkpoint.labels or default_labels(rows)
+
+
+def _checked_labels(labels: Sequence[str]) -> tuple[str, ...]:
+    """The names of classes; raises `UserError` unless they are such."""
+    names = () if isinstance(labels, str) else tuple(labels)
+    if len(names) < 2 or not all(isinstance(name, str) for name in names):
+        raise UserError(
+            f"`labels` is {excerpt(labels)}; name two classes or more, for "
+            "example labels=['negative', 'positive']."
+        )
+    check_labels(names, "`labels`")
+    return names

@@ -1,0 +1,236 @@
+"""Files of choices: SWAG's, own ones, every row that is wrong."""
+
+import collections
+import json
+
+import pytest
+
+from bert_tf.families.data.tables import Dialect
+from bert_tf.families.multiple_choice.files import (
+    SWAG_COLUMNS,
+    ChoiceColumns,
+    ChoiceExample,
+    read_choices,
+)
+from tests import user_errors
+
+SWAG = """\
+,video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,\
+ending2,ending3,label
+0,v1,7,"He rides, She","He rides, fast.",She,gold,sees him.,"says ""no"".",\
+runs.,sits.,2
+1,v2,8,It A dog,It rains.,A dog,gen,barks.,sleeps.,eats.,flies.,0
+"""
+LISTS = ChoiceColumns("question", ("options",), "answer")
+COLUMNS = ChoiceColumns("q", ("a", "b", "c"), "y")
+SKIPPING = Dialect(bad_rows="skip")
+
+
+def written(tmp_path, text, name="choices.csv"):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def objects(tmp_path, *rows):
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    return written(tmp_path, lines, "choices.jsonl")
+
+
+def error_of(path, columns, **settings):
+    line = user_errors.error_of(read_choices, path, columns, **settings)
+    return line.removeprefix(path)
+
+
+def test_swag(tmp_path):
+    path = written(tmp_path, SWAG)
+    assert read_choices(path, SWAG_COLUMNS) == [
+        ChoiceExample(
+            "He rides, fast.",
+            "She",
+            ("sees him.", 'says "no".', "runs.", "sits."),
+            2,
+            "0",
+            2,
+            path,
+        ),
+        ChoiceExample(
+            "It rains.",
+            "A dog",
+            ("barks.", "sleeps.", "eats.", "flies."),
+            0,
+            "1",
+            3,
+            path,
+        ),
+    ]
+
+    # Without labels, as its test.csv is.
+    lines = [line.rpartition(",")[0] for line in SWAG.splitlines()]
+    path = written(tmp_path, "\n".join(lines))
+    examples = read_choices(path, SWAG_COLUMNS, label_needed=False)
+    assert [example.label for example in examples] == [None, None]
+    assert examples[1].choices[3] == "flies."
+    line = error_of(path, SWAG_COLUMNS)
+    assert line.startswith(": has no column 'label'.")
+
+
+def test_labels_that_are_not_needed(tmp_path):
+    """Are read where they are; an empty cell is none."""
+    path = written(tmp_path, "q,a,b,c,y\nQ,1,2,3,\nR,4,5,6,1\n")
+    examples = read_choices(path, COLUMNS, label_needed=False)
+    assert [example.label for example in examples] == [None, 1]
+    assert error_of(path, COLUMNS).startswith(", row 2: the label '' is none")
+    nameless = ChoiceColumns("q", ("a", "b", "c"), None)
+    assert read_choices(path, nameless)[1].label is None
+
+
+def test_lists_of_different_lengths(tmp_path):
+    path = objects(
+        tmp_path,
+        {"question": "Q", "options": ["x", 2, "z"], "answer": 1},
+        {"answer": "0", "options": ["no", "yes"], "question": "R"},
+    )
+    first, second = read_choices(path, LISTS)
+    assert first.choices == ("x", "2", "z")
+    assert (first.label, second.label) == (1, 0)
+    assert (first.start, second.choices) == ("", ("no", "yes"))
+
+
+@pytest.mark.parametrize(
+    ("form", "label", "expected"),
+    [
+        ("number", "2", 2),
+        ("number", " 0 ", 0),
+        ("number_from_1", "1", 0),
+        ("letter", "C", 2),
+        ("letter", "b", 1),
+        ("text", "two words", 1),
+        # Numbers are texts where texts are asked for.
+        ("text", "2", 2),
+    ],
+)
+def test_forms_of_labels(tmp_path, form, label, expected):
+    path = written(tmp_path, f"q,a,b,c,y\nQ,one,two words,2,{label}\n")
+    columns = ChoiceColumns("q", ("a", "b", "c"), "y", label_form=form)
+    assert read_choices(path, columns)[0].label == expected
+
+
+@pytest.mark.parametrize(
+    ("form", "label", "expected"),
+    [
+        ("number", "3", "'3' is none of 0 to 2 for its 3 choices (label_form="),
+        ("number", "-1", "'-1' is none of 0 to 2"),
+        ("number", "1.0", "'1.0' is none of 0 to 2"),
+        ("number", "B", "'B' is none of 0 to 2 for its 3 choices (label_form="),
+        ("number", "", "'' is none of 0 to 2"),
+        ("number_from_1", "0", "'0' is none of 1 to 3"),
+        ("letter", "D", "'D' is none of A to C"),
+        ("letter", "1", "'1' is none of A to C"),
+        ("text", "three", "'three' is the text of 0 of its 3 choices; it mus"),
+        ("text", "same", "'same' is the text of 2 of its 3 choices"),
+    ],
+)
+def test_labels_that_name_no_choice(tmp_path, form, label, expected):
+    path = written(tmp_path, f"q,a,b,c,y\nQ,one,same,same,{label}\n")
+    columns = ChoiceColumns("q", ("a", "b", "c"), "y", label_form=form)
+    line = error_of(path, columns)
+    assert line.startswith(f", row 2: the label {expected}")
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (
+            {"question": "Q", "options": ["x", " "], "answer": 0},
+            "the choice in 'options', number 1, is empty (' '); correct the "
+            "row. Or pass `bad_rows`=skip.",
+        ),
+        (
+            {"question": "Q", "options": ["x"], "answer": 0},
+            "has 1 choice; it takes 2 or more.",
+        ),
+        (
+            {"question": "Q", "options": [], "answer": 0},
+            "has 0 choices; it takes 2 or more.",
+        ),
+        (
+            {"question": "Q", "options": "x", "answer": 0},
+            "'options' is the one column of choices and no list, 'x'; name "
+            "several columns, or in JSON give a list.",
+        ),
+        (
+            {"question": ["Q"], "options": ["x", "y"], "answer": 0},
+            "'question' is a list, ('Q',); it must be a text.",
+        ),
+        (
+            {"question": "Q", "options": ["x", "y"], "answer": [0]},
+            "'answer' is a list, ('0',); it must be a text.",
+        ),
+        ({"question": "Q", "options": ["x", "y"]}, "has no 'answer'; its keys"),
+    ],
+)
+def test_rows_that_are_wrong(tmp_path, row, expected):
+    good = {"question": "Q", "options": ["x", "y"], "answer": 1}
+    path = objects(tmp_path, good, row)
+    assert error_of(path, LISTS).startswith(f", row 2: {expected}")
+
+
+def test_bad_rows_are_skipped_and_counted(tmp_path, capsys):
+    text = "q,a,b,c,y\nQ,1,,3,0\nR,1,2,3,0\nS,1,2,3,7\n"
+    path = written(tmp_path, text)
+    line = error_of(path, COLUMNS)
+    assert line == (
+        ": 2 of 3 rows cannot be used, as listed above; an empty choice: 2; "
+        "an unknown label: 4. Or pass `bad_rows`=skip."
+    )
+    assert "row 2: the choice in 'b' is empty ('')" in capsys.readouterr().err
+    (example,) = read_choices(path, COLUMNS, SKIPPING)
+    assert (example.context, example.identifier, example.row) == ("R", "1", 3)
+    notice = capsys.readouterr().err
+    assert f"{path}: 2 of 3 rows cannot be used and are skipped" in notice
+    assert "1  an empty choice   2; row 2: the choice in 'b'" in notice
+    # Where all are bad, a setting is, more likely than the file.
+    path = written(tmp_path, "q,a,b,c,y\nQ,1,2,3,X\n")
+    line = error_of(path, COLUMNS, dialect=SKIPPING)
+    begin = ": none of its 1 rows can be used. The first: "
+    assert line.startswith(f"{begin}{path}, row 2: the label 'X'")
+
+
+def test_empty_contexts(tmp_path, capsys):
+    path = written(tmp_path, "q,a,b,c,y\n ,1,2,3,0\nR,1,2,3,0\n")
+    line = error_of(path, COLUMNS)
+    assert line.startswith(", row 2: the text in 'q' is empty (' ')")
+    (example,) = read_choices(path, COLUMNS, empty_text="drop")
+    assert example.context == "R"
+    assert "1 of 2 rows have an empty text" in capsys.readouterr().err
+    assert len(read_choices(path, COLUMNS, empty_text="keep")) == 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (ChoiceColumns("q", (), "y"), "`choice_columns`=: name the col"),
+        (ChoiceColumns("q", ("a", ""), "y"), "`choice_columns`=a,: name"),
+        (ChoiceColumns("q", ("a", "a"), "y"), "the column 'a' is named twice"),
+        (ChoiceColumns("q", ("a", "q"), "y"), "the column 'q' is named twice"),
+        (ChoiceColumns("q", ("a", "b"), "b"), "the column 'b' is named twice"),
+        (ChoiceColumns("q", ("a", "x"), "y"), ": has no column 'x'."),
+    ],
+)
+def test_columns_that_cannot_be(tmp_path, columns, expected):
+    path = written(tmp_path, "q,a,b,c,y\nQ,1,2,3,0\n")
+    assert error_of(path, columns).startswith(expected)
+
+
+def test_real_swag(shared_data):
+    folder = shared_data / "swag"
+    rows = read_choices(str(folder / "val_subset350.csv"), SWAG_COLUMNS)
+    assert len(rows) == 350
+    assert {len(row.choices) for row in rows} == {4}
+    counts = collections.Counter(row.label for row in rows)
+    assert (len(counts), max(counts.values())) == (4, 107)
+    assert (rows[0].start, rows[0].label) == ("She", 2)
+    assert rows[0].choices[1] == "turns with two students."
+    rows = read_choices(str(folder / "train_first10.jsonl"), SWAG_COLUMNS)
+    assert [row.label for row in rows[:3]] == [0, 3, 1]

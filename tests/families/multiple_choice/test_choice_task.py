@@ -1,0 +1,499 @@
+"""Tasks on choices: files, answers, scores, the doctor; what a model gives."""
+
+import functools
+import json
+
+import numpy as np
+import pytest
+from keras import ops
+
+from bert_tf import models
+from bert_tf.checkpoints import MULTIPLE_CHOICE, load_checkpoint
+from bert_tf.encoders import BertEncoder
+from bert_tf.families.data.user_files import split_off_dev
+from bert_tf.families.multiple_choice.files import (
+    ChoiceColumns,
+    ChoiceExample,
+    SwagFiles,
+)
+from bert_tf.families.multiple_choice.task import (
+    MultipleChoiceTask,
+    UserChoiceTask,
+    choice_predictions,
+)
+from bert_tf.families.recipe import ChoiceRecipe, UserChoiceRecipe
+from bert_tf.families.task import Split
+from bert_tf.families.task_model import ChoicesObjective
+from bert_tf.finetuning.evaluation import Predictor
+from bert_tf.finetuning.run import run_finetuning
+from bert_tf.training.strategies import make_strategy
+from tests.contracts.task_cases import CASES, model_folder
+from tests.finetuning.sentence_runs import TOKENS, tokenizer
+from tests.model_helpers import fill, small_config
+from tests.run_folders import weights
+from tests.user_errors import error_of
+from tools.task_files import load_task, recipe_of
+
+USER_TASK = UserChoiceTask(name="choice")
+COLUMNS = {
+    "context_column": "text",
+    "start_column": "start",
+    "choice_columns": "options",
+    "label_column": "answer",
+}
+HEADER = "n,sent1,sent2,ending0,ending1,ending2,ending3,label\n"
+
+
+def example(number, label, count=4, context=None):
+    return ChoiceExample(
+        f"context {number}" if context is None else context,
+        "the",
+        tuple(f"film {place} {number}" for place in range(count)),
+        label,
+        str(number),
+        number + 2,
+        "f.csv",
+    )
+
+
+def write(path, rows):
+    """A file of JSON lines: text, options and answer."""
+    names = ("text", "options", "answer")
+    lines = [dict(zip(names, row, strict=True)) | {"start": ""} for row in rows]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(path)
+
+
+def swag_file(folder, name, count, first=0):
+    body = "".join(
+        f"{n},the film {n},it,a,good,bad,so,{n % 4}\n"
+        for n in range(first, first + count)
+    )
+    (folder / name).write_text(HEADER + body)
+
+
+def swag_recipe(folder, **changes):
+    assignments = [f"data_dir={folder}"]
+    assignments += [f"{name}={value}" for name, value in changes.items()]
+    return recipe_of(load_task("swag"), "swag", assignments)
+
+
+def test_the_recipe_of_swag():
+    recipe = recipe_of(load_task("swag"), "swag", [])
+    assert type(recipe) is ChoiceRecipe
+    assert (recipe.train_batch_size, recipe.learning_rate) == (16, 2e-5)
+    assert recipe.num_train_epochs == 3
+    assert (recipe.train_file, recipe.dev_file) == ("train.csv", "val.csv")
+    line = error_of(recipe_of, load_task("swag"), "swag", ["context_column=a"])
+    assert "unknown key 'context_column'" in line
+
+
+def test_official_files(tmp_path, capsys):
+    swag_file(tmp_path, "train.csv", 12)
+    swag_file(tmp_path, "val.csv", 5, first=100)
+    swag_file(tmp_path, "test.csv", 3, first=200)
+    task, recipe = load_task("swag"), swag_recipe(tmp_path)
+    assert task.splits(task.dev_splits, recipe) == ("dev",)
+    assert task.splits(task.test_splits, recipe) == ("test",)
+    sizes = [len(task.load(name, recipe)) for name in ("train", "dev", "test")]
+    assert sizes == [12, 5, 3]
+    assert task.load("dev", recipe)[0].context == "the film 100"
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ["train.csv", "val.csv"])
+def test_one_official_file_is_split(tmp_path, capsys, name):
+    swag_file(tmp_path, name, 40)
+    task = MultipleChoiceTask(name="swag", data=SwagFiles())
+    recipe = swag_recipe(tmp_path, dev_share=0.2)
+    assert task.splits(task.dev_splits, recipe) == ("dev",)
+    train, dev = task.load("train", recipe), task.load("dev", recipe)
+    notice = capsys.readouterr().err
+    assert f"holds {name} alone of train.csv and val.csv; it is split" in notice
+    assert "8 of 40 rows are kept for dev (dev_share=0.2" in notice
+    assert (len(train), len(dev)) == (32, 8)
+    assert not {e.context for e in train} & {e.context for e in dev}
+    assert [e.row for e in train] == sorted(e.row for e in train)
+    # Both parts are of one draw, which the seed decides.
+    again = MultipleChoiceTask(name="swag", data=SwagFiles())
+    assert again.load("dev", recipe) == dev
+    other = recipe.override(["dev_seed=1"])
+    assert again.load("dev", other) != dev
+
+
+def test_no_official_file(tmp_path):
+    task, recipe = load_task("swag"), swag_recipe(tmp_path)
+    line = error_of(task.load, "train", recipe)
+    assert line.startswith(f"`data_dir`={tmp_path}: holds neither train.csv no")
+    named = recipe.override(["dev_file=", "train_file=mine.csv"])
+    line = error_of(task.load, "train", named)
+    assert line.startswith(f"{tmp_path}/mine.csv: no such file; name yours")
+    assert "test.csv: no such file" in error_of(task.load, "test", recipe)
+
+
+def test_rows_of_a_context_stay_together():
+    examples = [example(n, n % 3, context=f"text {n % 7}") for n in range(42)]
+    train, dev = split_off_dev(examples, 0.3, 5)
+    assert sorted(e.row for e in [*train, *dev]) == list(range(2, 44))
+    assert dev
+    assert not {e.context for e in train} & {e.context for e in dev}
+
+
+def test_columns_that_are_not_named():
+    line = error_of(USER_TASK.resolve, UserChoiceRecipe(choice_columns="a,b"))
+    assert line.startswith("`context_column`=...: name it, for example")
+    line = error_of(USER_TASK.resolve, UserChoiceRecipe(context_column="q"))
+    assert line.startswith("`choice_columns`=...: name it")
+    recipe = UserChoiceRecipe(context_column="q", choice_columns="a, b")
+    columns = USER_TASK.resolve(recipe).data.columns
+    assert columns == ChoiceColumns("q", ("a", "b"), label=None)
+
+
+def test_users_files(tmp_path, capsys):
+    lines = ["q;1,x,y,z,B", "q2,x2,,z2,A", "q3,x3,y3,z3,c"]
+    (tmp_path / "quiz.csv").write_text("\n".join(["q,a,b,c,l", *lines]))
+    recipe = UserChoiceRecipe(
+        data_dir=str(tmp_path),
+        dev_file="quiz.csv",
+        test_file="quiz.csv",
+        context_column="q",
+        choice_columns="a,b,c",
+        label_column="l",
+        label_form="letter",
+    )
+    line = error_of(USER_TASK.resolve(recipe).load, "dev", recipe)
+    assert "quiz.csv, row 3: the choice in 'b' is empty" in line
+    skipping = recipe.override(["bad_rows=skip"])
+    found = USER_TASK.resolve(skipping).load("dev", skipping)
+    assert [e.label for e in found] == [1, 2]
+    assert "1 of 3 rows cannot be used" in capsys.readouterr().err
+    # To predict, no label is needed.
+    nameless = skipping.override(["label_column="])
+    task = USER_TASK.resolve(nameless)
+    assert [e.label for e in task.load("test", nameless)] == [None, None]
+    line = error_of(task.load, "dev", nameless)
+    assert line.startswith("`label_column`=...: name the column of the rig")
+    assert "quiz.csv" in line
+
+
+def batch_of(logits, labels, mask, weights=None):
+    weights = np.ones(len(labels)) if weights is None else weights
+    return {"logits": ops.convert_to_tensor(np.float32(logits))}, {
+        "label_ids": ops.convert_to_tensor(np.int32(labels)),
+        "choice_mask": ops.convert_to_tensor(np.float32(mask)),
+        "example_weights": ops.convert_to_tensor(np.float32(weights)),
+    }
+
+
+def test_the_loss_by_hand():
+    logits = [[1.0, 2.0, 99.0], [0.5, -1.0, 3.0]]
+    outputs, batch = batch_of(logits, [1, 0], [[1, 1, 0], [1, 1, 1]])
+    objective = ChoicesObjective()
+    losses, metrics = objective(outputs, batch)
+    first = np.log(1 + np.exp(-1.0))
+    second = -0.5 + np.log(np.exp([0.5, -1.0, 3.0]).sum())
+    assert float(losses["loss"]) == pytest.approx(first + second, rel=1e-6)
+    mean = objective.normalise(losses, objective.loss_weights(batch))
+    assert float(mean["loss"]) == pytest.approx((first + second) / 2, rel=1e-6)
+    right, count = metrics["accuracy"]
+    assert (float(right), float(count)) == (1.0, 2.0)
+
+
+def test_what_pads_has_no_gradient():
+    import tensorflow as tf
+
+    logits = tf.Variable([[0.3, -0.7, 5.0], [0.1, 0.2, -0.4]])
+    _, batch = batch_of(np.zeros((2, 3)), [0, 2], [[1, 1, 0], [1, 1, 1]])
+    with tf.GradientTape() as tape:
+        losses, _ = ChoicesObjective()({"logits": logits}, batch)
+    gradient = tape.gradient(losses["loss"], logits).numpy()
+    assert gradient[0, 2] == 0
+    assert (np.abs(np.delete(gradient.ravel(), 2)) > 0.05).all()
+    np.testing.assert_allclose(gradient.sum(axis=1), 0, atol=1e-6)
+
+
+def test_answers_by_hand():
+    found = choice_predictions(
+        np.float32([[1.0, 3.0, 9.0], [2.0, -2.0, 0.0]]), np.array([2, 3])
+    )
+    assert found.values == [1, 0]
+    first = 1 / (1 + np.exp(-2.0))
+    assert found.probabilities(0, 2) == pytest.approx([1 - first, first])
+    assert sum(found.probabilities(1, 3)) == pytest.approx(1)
+    exp_logits = np.exp([2.0, -2.0, 0.0])
+    loss = -(np.log(first) + np.log(exp_logits[2] / exp_logits.sum())) / 2
+    assert found.mean_loss([1, 2]) == pytest.approx(loss)
+    # Scores that are far apart overflow nothing.
+    far = choice_predictions(np.float32([[1e4, -1e4]]), np.array([2]))
+    assert far.mean_loss([1]) == pytest.approx(2e4)
+
+
+def test_the_baseline_is_the_commonest_position():
+    task = MultipleChoiceTask(name="swag", data=SwagFiles())
+    train = [example(n, label) for n, label in enumerate([3, 1, 3, 0])]
+    dev = [example(0, 3), example(1, 1, count=2), example(2, 0)]
+    assert task.baseline(train, dev) == {"accuracy": pytest.approx(1 / 3)}
+
+
+def test_the_doctor():
+    splits = {
+        "train": [
+            example(0, 0),
+            example(1, 0, count=2),
+            example(0, 2)._replace(row=9),
+            example(3, 0)._replace(choices=("good", "bad ", "bad", "so")),
+            example(4, 0)._replace(context="caf\u00e9 \u2603"),
+        ],
+        "dev": [
+            example(0, 1)._replace(
+                row=30, choices=tuple(reversed(example(0, 1).choices))
+            ),
+            example(7, 1)._replace(context="context 3"),
+        ],
+    }
+    task = MultipleChoiceTask(name="swag", data=SwagFiles())
+    recipe = ChoiceRecipe(max_seq_length=8)
+    examined = task.examine(recipe, tokenizer(), splits)
+    numbers = examined.numbers
+    train = numbers["splits"]["train"]
+    assert (train["rows"], train["inputs"]) == (5, 18)
+    assert train["choices"] == {"2": 1, "4": 4}
+    assert train["right"] == {"0": 4, "1": 0, "2": 1, "3": 0}
+    assert train["right_if_even"]["0"] == pytest.approx(4 / 4 + 1 / 2)
+    assert train["same_choice_twice"] == 1
+    assert numbers["repeated"] == {"rows": 1, "first": [2, 9]}
+    assert numbers["in_train"]["dev"] == {
+        "rows": 1,
+        "first": [2, 30],
+        "contexts": 2,
+    }
+    text = "\n".join(examined.lines)
+    assert text.startswith("data of swag:\n  train: 5 rows (f.csv)\n")
+    for line in (
+        "    choices: 2 in 1 rows, 4 in 4 rows",
+        "    right ones, by position: 0 4 (80.0 %), 1 0 (0.0 %), 2 1 (20.0 %)",
+        "    rows with one choice twice: 1",
+        "  rows that occur again in train: 1 (rows 2 and 9)",
+        "  rows of dev that are in train: 1 (rows 2 and 30); with a context",
+        "context that is: 2",
+        "  remark: the right choice is at position 0 far more often than",
+        "  remark: dev scores will be inflated: 1 of its rows",
+        "  remark: many words are unknown",
+    ):
+        assert line in text
+    cut = train["tokens"]["cut"]
+    assert f"    cut at 8 tokens: {cut} of 18 choices" in text
+    assert "lose their end; max_seq_length=" in text
+
+
+FILE = "predictions.tsv"
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["0\t1", "1\t1"], {"accuracy": 0.5}),
+        (["1\t0", "0\t1"], {"accuracy": 1.0}),
+        (["0\t1", "1\t2"], f"{FILE}, row 3: the label '2' is none of 0 to 1"),
+        (["0\t1", "1\t"], f"{FILE}, row 3: the label '' is none of 0 to 1"),
+        (["0\t1"], f"{FILE}: has no index 1, which is row 2 of"),
+    ],
+)
+def test_prediction_files(tmp_path, cells, expected):
+    rows = [("q", ["x", "y z"], "1"), ("r", ["x", "x"], "0")]
+    gold = write(tmp_path / "gold.jsonl", rows)
+    file = tmp_path / FILE
+    file.write_text("\n".join(["index\tprediction", *cells, ""]))
+    recipe = UserChoiceRecipe(**COLUMNS)
+    arguments = (recipe, gold, str(file))
+    task = USER_TASK.resolve(recipe)
+    if isinstance(expected, dict):
+        assert task.score_file(*arguments) == expected
+    else:
+        line = error_of(task.score_file, *arguments)
+        assert line.startswith(f"{tmp_path}/{expected}")
+    line = error_of(task.score_file, recipe, "a", "b", "odds.json")
+    assert line.startswith("`null_odds`=odds.json: is of use for questions")
+
+
+@pytest.mark.parametrize(
+    ("form", "cells"),
+    [
+        ("number", ["0", "0"]),
+        ("number_from_1", ["1", "1"]),
+        ("letter", ["A", "A"]),
+        ("text", ["two lines", "same"]),
+    ],
+)
+def test_files_name_choices_as_they_were_given(tmp_path, form, cells):
+    """Texts with line ends fit in a cell, and of two equal ones either is."""
+    recipe = UserChoiceRecipe(**COLUMNS, label_form=form)
+    task = USER_TASK.resolve(recipe)
+    examples = [
+        example(0, 0)._replace(choices=(" two\n\tlines ", "one")),
+        example(1, 2)._replace(choices=("same", "same", "other")),
+    ]
+    answers = choice_predictions(
+        np.float32([[2, 1, 0], [1, 0, 0]]), np.array([2, 3])
+    )
+    path = task.write_predictions(tmp_path, "dev", examples, answers, None)
+    lines = [f"{row}\t{cell}" for row, cell in enumerate(cells)]
+    assert path.read_text().splitlines() == ["index\tprediction", *lines]
+    names = {"number": "02", "number_from_1": "13", "letter": "AC"}
+    labels = names.get(form) or [e.choices[e.label] for e in examples]
+    rows = [
+        (e.context, e.choices, label)
+        for e, label in zip(examples, labels, strict=True)
+    ]
+    gold = write(tmp_path / "gold.jsonl", rows)
+    assert task.score_file(recipe, gold, str(path)) == {"accuracy": 0.5}
+
+
+def test_the_lines_of_the_report():
+    examples = [example(0, 1, count=2), example(1, 2, count=3)]
+    answers = choice_predictions(
+        np.float32([[2, 1, 9], [1, 0, 0]]), np.array([2, 3])
+    )
+    task = USER_TASK.resolve(UserChoiceRecipe(**COLUMNS))
+    first, second = task.prediction_lines(examples, answers, None)
+    shares = first.pop("probabilities")
+    assert shares == pytest.approx([1 / (1 + np.exp(-1)), 1 / (1 + np.e)])
+    assert len(second["probabilities"]) == 3
+    assert first == {
+        "identifier": "0",
+        "row": 2,
+        "context": "context 0",
+        "start": "the",
+        "choices": ["film 0 0", "film 1 0"],
+        "label": 1,
+        "prediction": 0,
+    }
+
+
+def test_more_choices_than_letters(tmp_path):
+    row = ("q", [f"o{n}" for n in range(27)], "a")
+    path = write(tmp_path / "a.jsonl", [row])
+    recipe = UserChoiceRecipe(**COLUMNS, label_form="letter", dev_file=path)
+    line = error_of(USER_TASK.resolve(recipe).load, "dev", recipe)
+    assert "row 1: has 27 choices, and there are 26 letters" in line
+
+
+def test_models_with_another_beginning_are_refused(tmp_path):
+    recipe = UserChoiceRecipe(**COLUMNS)
+    config = USER_TASK.resolve(recipe).configure(recipe, [])
+    assert (config.has_start, config.num_segments) == (True, 2)
+    other = USER_TASK.resolve(recipe.override(["start_column="]))
+    line = error_of(other.check_config, config, tmp_path)
+    assert line.startswith(f"{tmp_path}: was fine-tuned with a start_column")
+
+
+# What a model gives.
+
+
+@pytest.fixture(scope="module")
+def answer():
+    """What a model with random weights gives to examples."""
+    recipe = UserChoiceRecipe(**COLUMNS, max_seq_length=32)
+    task = USER_TASK.resolve(recipe)
+    config = task.configure(recipe, [])
+    encoder = BertEncoder(
+        small_config(vocab_size=len(TOKENS), max_position_embeddings=40)
+    )
+    model = fill(task.build(encoder, config), seed=3, scale=0.3)
+    predictor = Predictor([model], make_strategy("one_device"), 4)
+
+    def answers(examples):
+        split = Split(examples, task.encode(examples, tokenizer(), config))
+        outputs = predictor.outputs(split.rows)
+        return task.decode(outputs, split, tokenizer(), config)
+
+    return answers
+
+
+def examples_of(counts):
+    random = np.random.default_rng(8)
+
+    def text(longest):
+        return " ".join(random.choice(TOKENS[5:], random.integers(1, longest)))
+
+    return [
+        example(row, 0, context=text(8))._replace(
+            choices=tuple(text(9) for _ in range(count))
+        )
+        for row, count in enumerate(counts)
+    ]
+
+
+def test_permuting_choices_permutes_probabilities(answer):
+    examples = examples_of([5, 2, 3, 4, 2, 5])
+    order = [
+        np.random.default_rng(3).permutation(len(e.choices)) for e in examples
+    ]
+    permuted = [
+        e._replace(choices=tuple(e.choices[k] for k in places))
+        for e, places in zip(examples, order, strict=True)
+    ]
+    first, second = answer(examples), answer(permuted)
+    for number, places in enumerate(order):
+        count = len(places)
+        shares = np.array(first.probabilities(number, count))
+        assert np.ptp(shares) > 1e-3
+        np.testing.assert_allclose(
+            second.probabilities(number, count), shares[places], atol=1e-5
+        )
+        assert places[second.values[number]] == first.values[number]
+
+
+def test_padding_changes_nothing(answer):
+    """Neither that of rows nor that of choices: alone as in a batch."""
+    counts = [2, 5, 3, 4]
+    examples = examples_of(counts)
+    together = answer(examples)
+    for number in (0, 2):
+        count = counts[number]
+        np.testing.assert_allclose(
+            answer(examples[number : number + 1]).probabilities(0, count),
+            together.probabilities(number, count),
+            atol=1e-5,
+        )
+
+
+@pytest.mark.slow
+def test_replicas_and_a_head_of_another_task(tmp_path, monkeypatch, capsys):
+    """Two replicas that accumulate train as one; any choices take the head."""
+    start = model_folder(
+        tmp_path / "model",
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    make = models.bert_multiple_choice
+    monkeypatch.setattr(
+        models, "bert_multiple_choice", functools.partial(make, dropout=0.0)
+    )
+    task, recipe = CASES["choices"].make(tmp_path / "files", start)
+    recipe = recipe.override(["learning_rate=0.001", "num_train_epochs=1"])
+    done = run_finetuning(task, recipe, tmp_path / "one", ["train"])
+    other = recipe.override(
+        ["strategy=mirrored", "gradient_accumulation_steps=2"]
+    )
+    run_finetuning(task, other, tmp_path / "two", ["train"])
+    theirs = weights(tmp_path / "two" / "last")
+    # Softmax does not feel the bias, so that its gradient is rounding alone.
+    del theirs["cls/multiple_choice/output_bias"]
+    ours = weights(tmp_path / "one" / "last")
+    for name, array in theirs.items():
+        np.testing.assert_allclose(array, ours[name], atol=2e-5)
+    assert MULTIPLE_CHOICE in load_checkpoint(tmp_path / "one").heads
+    # A head that scores choices has no labels, so another task starts from it.
+    other = recipe.override(
+        [
+            f"init_from={tmp_path / 'one'}",
+            "learning_rate=1e-9",
+            "num_train_epochs=0.2",
+        ]
+    )
+    named = UserChoiceTask(name="quiz")
+    capsys.readouterr()
+    again = run_finetuning(named, other, tmp_path / "three", ["train"])
+    assert "initialized randomly" not in capsys.readouterr().err
+    assert again["train"]["dev"] == done["train"]["dev"]

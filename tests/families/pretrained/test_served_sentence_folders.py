@@ -1,0 +1,157 @@
+"""Folders of sentence-transformers in every way a model is handed on."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tokenizers
+
+import bert_tf
+from bert_tf.checkpoints import load_checkpoint
+from bert_tf.checkpoints.sentence_files import read_sentence_modules
+from bert_tf.conversion import convert_checkpoint
+from bert_tf.errors import UserError
+from bert_tf.runtimes.export import export_file
+from bert_tf.runtimes.onnx_file import Runner
+from bert_tf.runtimes.sentence_vectors import check_modules
+from tests.families.pretrained.sentence_folders import (
+    CROSS_ENCODERS,
+    PAIRS,
+    TEXTS,
+    scores_of,
+    vectors_of,
+    write_cross_encoder,
+    write_folder,
+)
+from tests.inference import serving_models as models
+
+
+def close(found, expected):
+    np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
+
+
+@pytest.fixture(scope="module")
+def prompted(tmp_path_factory):
+    """Several modes, of whose prompts no token is pooled."""
+    root = tmp_path_factory.mktemp("prompted")
+    return bert_tf.load(write_folder("prompt_left_out_joined", root / "model"))
+
+
+def test_a_loaded_model_answers_with_the_vectors_of_encode(prompted, eagerly):
+    expected = vectors_of("prompt_left_out_joined")
+    for prompt in (None, "query"):
+        answers = prompted(TEXTS, prompt_name=prompt)
+        close([each["embedding"] for each in answers], expected[prompt])
+    close(bert_tf.embed(prompted, TEXTS[0]), expected[None][0])
+    facts = prompted.facts
+    assert facts["task"] == "embeddings"
+    assert facts["default_prompt_name"] == "passage"
+    assert facts["prompts"]["query"] == "query : "
+    with pytest.raises(UserError, match="`prompt_name`=other: the model has"):
+        prompted(TEXTS, prompt_name="other")
+
+
+def test_signatures_take_a_prompt_for_each_row(prompted):
+    signatures = prompted.served.signatures()
+    assert set(signatures) == {
+        *("embed", "embed_with_prompt", "serving_default", "tokens"),
+    }
+    expected = vectors_of("prompt_left_out_joined")
+    names = ["query", "passage"]
+    found = models.ask(
+        signatures["embed_with_prompt"], text=TEXTS[:2], prompt_name=names
+    )
+    rows = [expected[name][row] for row, name in enumerate(names)]
+    close(found["embedding"], rows)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="prompt_name: row 1 names none"
+    ):
+        models.ask(
+            signatures["embed_with_prompt"],
+            text=TEXTS[:2],
+            prompt_name=["query", "{}"],
+        )
+
+
+@pytest.mark.parametrize(
+    "name", ["default_prompt", "old_joined_length", "dense_residual", "max"]
+)
+def test_an_onnx_file_gives_them(name, eagerly, tmp_path):
+    folder = write_folder(name, tmp_path / "model")
+    path = export_file(folder, tmp_path / "onnx", "onnx")
+    description = json.loads((path.parent / "model.json").read_text("utf-8"))
+    prompt = description.get("prompts", {}).get(
+        description.get("default_prompt_name"), ""
+    )
+    tokenizer = tokenizers.Tokenizer.from_file(
+        str(path.parent / "tokenizer.json")
+    )
+    run = Runner(path)
+    for text, expected in zip(TEXTS, vectors_of(name)[None], strict=True):
+        row = tokenizer.encode(prompt + text)
+        inputs = {
+            "input_ids": row.ids,
+            "input_mask": row.attention_mask,
+            "segment_ids": row.type_ids,
+        }
+        inputs = {k: np.array([v], np.int32) for k, v in inputs.items()}
+        close(run(inputs)["embedding"][0], expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("prompt_left_out", "include_prompt is false"),
+        ("two_dense", "a Dense module with the activation silu"),
+    ],
+)
+def test_what_an_onnx_file_cannot_hold(name, words, tmp_path):
+    folder = write_folder(name, tmp_path / "model")
+    modules = read_sentence_modules(load_checkpoint(folder))
+    with pytest.raises(UserError, match=words):
+        check_modules(modules, f"`folder`={folder}")
+
+
+@pytest.mark.parametrize(
+    ("name", "to"),
+    [("two_dense", "hugging_face"), ("lower_case", "bert_tf")],
+)
+def test_a_converted_folder_gives_them(name, to, eagerly, tmp_path):
+    folder = write_folder(name, tmp_path / "model")
+    convert_checkpoint(folder, to, tmp_path / "written")
+    found = bert_tf.embed(tmp_path / "written", TEXTS)
+    close(found, vectors_of(name)[None])
+
+
+@pytest.mark.parametrize("name", CROSS_ENCODERS)
+def test_cross_encoders_score_pairs(name, eagerly, tmp_path):
+    model = bert_tf.load(write_cross_encoder(name, tmp_path / "model"))
+    answers = model(*map(list, zip(*PAIRS, strict=True)))
+    expected = scores_of(name)
+    if name == "several":
+        # predict() gives logits there; as with apply_softmax=True.
+        expected = tf.nn.softmax(expected).numpy()
+    if expected.ndim == 1:
+        close([each["score"] for each in answers], expected)
+    else:
+        found = [list(each["probabilities"].values()) for each in answers]
+        close(found, expected)
+
+
+def test_the_longest_row_of_a_cross_encoder(eagerly, tmp_path):
+    folder = write_cross_encoder("old", tmp_path / "model")
+    settings = json.dumps({"max_seq_length": 9})
+    (folder / "sentence_bert_config.json").write_text(settings)
+    model = bert_tf.load(folder)
+    assert model.served.max_seq_length == 9
+    assert load_checkpoint(folder).max_seq_length == 9
+
+
+def test_a_converted_cross_encoder_keeps_its_activation(eagerly, tmp_path):
+    folder = write_cross_encoder("old", tmp_path / "model")
+    for to in ("bert_tf", "hugging_face"):
+        convert_checkpoint(folder, to, tmp_path / to)
+        model = bert_tf.load(tmp_path / to)
+        score = model(*PAIRS[0])["score"]
+        close(score, scores_of("old")[0])

@@ -1,0 +1,380 @@
+"""Answers from logits, and how they are cut from the original text."""
+
+import json
+
+import numpy as np
+import pytest
+import reference_tokenization
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_tf.errors import UserError
+from bert_tf.families.question_answering.decoding import (
+    AnswerCutter,
+    ContextAlignment,
+    decode_answers,
+)
+from bert_tf.families.question_answering.prediction_files import (
+    read_null_odds,
+    read_predictions,
+    write_answers,
+)
+from bert_tf.families.question_answering.squad_files import (
+    read_questions,
+)
+from bert_tf.families.question_answering.windows import (
+    make_windows,
+    tokenize_contexts,
+)
+from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.vocabulary import Vocabulary
+from tests.families.question_answering.reference_squad import (
+    Reference,
+    question,
+    split,
+    written,
+)
+
+LETTERS = "abcdefghij"
+SMALL = [
+    *["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "who", "?", "-", ".", "'"],
+    *LETTERS,
+    *[f"##{letter}" for letter in LETTERS],
+    *["smith", "steve", "cafe", "s", "(", ")"],
+]
+TOKENIZER, REFERENCE = BertTokenizer(SMALL), Reference(SMALL, True)
+LENGTHS = (384, 128, 64)
+
+
+def decode(questions, logits, lengths=LENGTHS, **kinds):
+    """Decodes with the given logits at context tokens and -9 elsewhere.
+
+    Logits: for each question, {token: (start, end)}; token None is [CLS].
+    """
+    windows = make_windows(questions, TOKENIZER, *lengths)
+    starts, ends = (
+        np.full(windows.rows.ids.shape, -9, np.float32) for _ in range(2)
+    )
+    for number, index in enumerate(windows.rows.example):
+        begin = windows.rows.starts[number]
+        for token, (start, end) in logits[index].items():
+            place = 0 if token is None else token - windows.shift[number]
+            starts[begin + place], ends[begin + place] = start, end
+    return decode_answers(windows, TOKENIZER, starts, ends, **kinds)
+
+
+@pytest.mark.parametrize(
+    ("context", "tokens", "text"),
+    [
+        # The rest of a word is left away where it can be.
+        ("(Steve  Smith's) a", (1, 2), "Steve Smith"),
+        ("(Steve  Smith's) a", (0, 5), "(Steve Smith's)"),
+        ("Café's.", (0, 0), "Café"),
+        # Written apart, the accent is one character more: the whole word.
+        ("Cafe\u0301's.", (0, 0), "Cafe\u0301's."),
+        ("Cafe\u0301 Steve's", (1, 1), "Steve"),
+        # Control characters are dropped in normalised text, too.
+        ("a\u200b b.", (1, 1), "b"),
+        ("a\u200b b.", (0, 1), "a\u200b b."),
+        # The first place where the text is found counts.
+        ("aA's", (1, 1), "a"),
+        ("a-a-b", (2, 2), "a"),
+        ("A-a-b", (2, 2), "A"),
+        # What is unknown cannot be found.
+        ("xyz's b", (0, 0), "xyz's"),
+        ("xyz's b", (2, 2), "s"),
+        # Blanks that divide no words leave the characters uneven.
+        ("a\u00a0b's", (0, 0), "a\u00a0b's"),
+        ("a\n\n b\u202fc.", (0, 2), "a b c"),
+    ],
+)
+def test_answers_are_cut_from_the_original(context, tokens, text):
+    contexts, _ = tokenize_contexts([context], TOKENIZER)
+    alignment = ContextAlignment(AnswerCutter(contexts, TOKENIZER), 0)
+    answer = alignment.cut(*tokens)
+    words, (window,) = REFERENCE.windows(question(context), *LENGTHS)
+    before = window["first"]
+    expected = REFERENCE.text_of(
+        words, window, *(before + token for token in tokens)
+    )
+    assert (answer.text, expected) == (text, text)
+    begin, end = alignment.character_span(answer)
+    assert " ".join(split(context[begin:end])[0]) == text
+
+
+def assert_cut_as_reference(context, pair, random, count):
+    """Random spans of a context give the texts that the rules give."""
+    tokenizer, reference = pair
+    words, windows = reference.windows(question(context, ""), 1 << 20, 1, 1)
+    if not windows:
+        return
+    contexts, _ = tokenize_contexts([context], tokenizer)
+    alignment = ContextAlignment(AnswerCutter(contexts, tokenizer), 0)
+    total = len(windows[0]["words"])
+    for first in random.integers(0, total, count):
+        last = min(first + int(random.integers(0, 12)), total - 1)
+        answer = alignment.cut(first, last)
+        expected = reference.text_of(words, windows[0], first + 2, last + 2)
+        assert answer.text == expected
+        begin, end = alignment.character_span(answer)
+        assert " ".join(split(context[begin:end])[0]) == expected
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_texts_full_of_traps_are_cut_as_by_the_reference(lower_case):
+    tokens = reference_tokenization.golden_vocabulary()
+    pair = BertTokenizer(tokens, lower_case), Reference(tokens, lower_case)
+    random = np.random.default_rng(3)
+    texts = reference_tokenization.GOLDEN_TEXTS
+    for context in [*texts, " ".join(texts), "\n".join(texts[::-1])]:
+        assert_cut_as_reference(context, pair, random, 30)
+
+
+@settings(max_examples=40)
+@given(
+    st.text(alphabet="abBé'-.\u0301\u200b\u00a0ßİ中𝔼x \n", max_size=40),
+    st.integers(0, 99),
+)
+def test_any_text_is_cut_as_by_the_reference(context, seed):
+    random = np.random.default_rng(seed)
+    assert_cut_as_reference(context, (TOKENIZER, REFERENCE), random, 10)
+
+
+def real_pair(folder, vocabulary, lower_case):
+    file = folder / "vocab" / vocabulary / "vocab.txt"
+    tokens = Vocabulary.from_file(file).tokens
+    return BertTokenizer(tokens, lower_case), Reference(tokens, lower_case)
+
+
+REAL = (
+    ("dev-v1.1.json", "bert-base-uncased", True, 80),
+    ("dev-v1.1.json", "bert-base-cased", False, 120),
+    ("xquad/xquad.zh.json", "bert-base-multilingual-cased", False, 40),
+)
+
+
+@pytest.mark.parametrize(("name", "vocabulary", "lower_case", "step"), REAL)
+def test_real_contexts_are_cut_as_by_the_reference(
+    name, vocabulary, lower_case, step, shared_data
+):
+    pair = real_pair(shared_data, vocabulary, lower_case)
+    rows = read_questions(str(shared_data / "squad" / name))
+    contexts = list(dict.fromkeys(row.context for row in rows))
+    random = np.random.default_rng(5)
+    for context in contexts[::step]:
+        assert_cut_as_reference(context, pair, random, 20)
+
+
+def test_a_case_worked_by_hand():
+    asked = question("Steve Smith's a b")
+    (tokens,) = [{0: (5, 1), 1: (3, 4), 4: (-8, 2), None: (2, 3)}]
+    answers = decode([asked], [tokens], n_best_size=5)
+    # Of 5 starts and 5 ends: 0 to 1 is 9, 0 to 4 is 7, 1 to 1 is 7 (equal,
+    # but its start is less), 0 to 0 is 6, 1 to 4 is 5.
+    (best,) = answers.n_best
+    assert [entry.text for entry in best] == [
+        *["Steve Smith", "Steve Smith's a", "Smith", "Steve", "Smith's a"]
+    ]
+    assert [entry.start_logit + entry.end_logit for entry in best] == [
+        *[9, 7, 7, 6, 5]
+    ]
+    odds = np.exp([9.0, 7, 7, 6, 5])
+    np.testing.assert_allclose(
+        [entry.probability for entry in best], odds / odds.sum()
+    )
+    assert answers.texts() == answers.best == ("Steve Smith",)
+    assert answers.null_odds is None
+    assert answers.spans.tolist() == [[0, 11]]
+
+
+def test_null_odds_and_the_threshold():
+    asked = question("Steve Smith's a b")
+    tokens = {0: (5, 1), 1: (3, 4), None: (6, 5)}
+    answers = decode([asked], [tokens], with_null=True, n_best_size=2)
+    (best,) = answers.n_best
+    assert [entry.text for entry in best] == ["", "Steve Smith"]
+    assert answers.null_odds.tolist() == [11 - 9]
+    assert answers.texts() == ("",)
+    assert answers.texts(1.9) == ("",)
+    assert answers.texts(2.0) == ("Steve Smith",)
+    assert answers.best == ("Steve Smith",)
+
+
+def test_the_empty_answer_is_among_the_best_even_as_the_worst():
+    asked = question("a b c d")
+    tokens = {i: (i, i) for i in range(4)} | {None: (-9, -9)}
+    answers = decode([asked], [tokens], with_null=True, n_best_size=3)
+    texts = [entry.text for entry in answers.n_best[0]]
+    assert texts == ["d", "c d", "c", ""]
+    assert answers.null_odds.tolist() == [-18 - 6]
+
+
+def test_the_null_score_is_the_least_of_the_windows():
+    asked = question("a b c d e f", "who")
+    windows = make_windows([asked], TOKENIZER, 8, 2, 1)
+    assert len(windows.rows) == 2
+    starts = np.zeros(len(windows.rows.ids))
+    ends = np.zeros(len(windows.rows.ids))
+    for number, (start, end) in enumerate([(7.0, 3.0), (2.0, 4.0)]):
+        starts[windows.rows.starts[number]] = start
+        ends[windows.rows.starts[number]] = end
+    answers = decode_answers(windows, TOKENIZER, starts, ends, True)
+    assert answers.null_odds.tolist() == [6.0]
+    (empty,) = [e for e in answers.n_best[0] if not e.text]
+    assert empty[2:] == (2.0, 4.0)
+
+
+def test_where_nothing_can_be_answered_nothing_fails():
+    asked = [question("a b"), question(" "), question("c")]
+    # Only [CLS] is among the one best start and end.
+    logits = [{None: (9, 9)}, {}, {0: (5, 5)}]
+    answers = decode(asked, logits, n_best_size=1)
+    assert answers.texts() == ("empty", "empty", "c")
+    assert answers.n_best[0][0][1:] == (1.0, 0.0, 0.0)
+    assert answers.spans.tolist() == [[-1, -1], [-1, -1], [0, 1]]
+    answers = decode(asked, logits, n_best_size=1, with_null=True)
+    assert answers.texts(1e9) == ("", "", "c")
+    assert answers.null_odds.tolist() == [18.0, 0.0, -28.0]
+
+
+def test_answers_are_not_longer_than_they_may_be():
+    asked = question("a b c d")
+    tokens = {0: (9, -1), 2: (0, 2), 3: (0, 9)}
+    for longest, text in ((4, "a b c d"), (3, "a b c"), (1, "d")):
+        answers = decode([asked], [tokens], max_answer_length=longest)
+        assert answers.texts() == (text,)
+
+
+def assert_decoded_as_reference(questions, lengths, logits_of, **kinds):
+    windows = make_windows(questions, TOKENIZER, *lengths)
+    starts, ends = logits_of(windows.rows.ids.shape)
+    found = decode_answers(windows, TOKENIZER, starts, ends, **kinds)
+    split_at = windows.rows.starts[1:-1]
+    pairs = list(
+        zip(np.split(starts, split_at), np.split(ends, split_at), strict=True)
+    )
+    for index, asked in enumerate(questions):
+        own = [
+            (start.tolist(), end.tolist())
+            for (start, end), example in zip(
+                pairs, windows.rows.example, strict=False
+            )
+            if example == index
+        ]
+        best, shares, odds = REFERENCE.decode(
+            asked,
+            own,
+            lengths,
+            kinds["n_best_size"],
+            kinds["max_answer_length"],
+            kinds["with_null"],
+        )
+        assert [e.text for e in found.n_best[index]] == [t for t, _ in best]
+        assert [e[2:] for e in found.n_best[index]] == [s for _, s in best]
+        np.testing.assert_allclose(
+            [e.probability for e in found.n_best[index]], shares, rtol=1e-9
+        )
+        if odds is not None:
+            np.testing.assert_allclose(found.null_odds[index], odds)
+        begin, end = found.spans[index]
+        if begin >= 0:
+            of_context = split(asked.context[begin:end])[0]
+            assert " ".join(of_context) == found.best[index]
+
+
+@pytest.mark.parametrize("with_null", [False, True])
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("lengths", [(384, 128, 64), (12, 3, 4), (9, 6, 2)])
+def test_random_logits_decode_as_by_the_reference(with_null, ties, lengths):
+    random = np.random.default_rng(11)
+    words = [*LETTERS, "Steve", "Smith's", "(a", "b)", "Café", "xx-a", "aB."]
+    questions = [
+        question(
+            " ".join(random.choice(words, random.integers(1, 40))), "who ? a"
+        )
+        for _ in range(12)
+    ]
+
+    def logits(shape):
+        pair = random.normal(0, 3, (2, *shape)).astype(np.float32)
+        return np.round(pair) if ties else pair
+
+    for n_best, longest in ((20, 30), (4, 3), (1, 5)):
+        assert_decoded_as_reference(
+            questions,
+            lengths,
+            logits,
+            n_best_size=n_best,
+            max_answer_length=longest,
+            with_null=with_null,
+        )
+
+
+def test_blocks_of_windows_change_nothing(monkeypatch):
+    questions = [question("a b c d e f g" * (1 + i % 3)) for i in range(20)]
+    windows = make_windows(questions, TOKENIZER, 9, 2, 2)
+    logits = np.random.default_rng(2).normal(size=(2, len(windows.rows.ids)))
+    arguments = (windows, TOKENIZER, *logits, True)
+    whole = decode_answers(*arguments)
+    for size in (1, 7, 50):
+        monkeypatch.setattr(
+            "bert_tf.families.question_answering.decoding._WINDOWS", size
+        )
+        parts = decode_answers(*arguments)
+        assert parts.n_best == whole.n_best
+        np.testing.assert_array_equal(parts.null_odds, whole.null_odds)
+
+
+@pytest.mark.parametrize("name", ["start_logits", "end_logits"])
+def test_logits_that_are_not_finite_are_refused(name):
+    windows = make_windows([question("a b c", "who ?")], TOKENIZER)
+    logits = {"start_logits": np.zeros(8), "end_logits": np.zeros(8)}
+    logits[name][3] = np.nan
+    with pytest.raises(UserError, match=f"{name}: are not all finite"):
+        decode_answers(windows, TOKENIZER, **logits)
+
+
+def test_the_files_hold_what_was_answered(tmp_path):
+    asked = [
+        question("Café's a", identifier='1"'),
+        question("b c", identifier="2"),
+    ]
+    logits = [{0: (5, 5), None: (1, 0)}, {0: (1, 1), None: (2, 3)}]
+    answers = decode(asked, logits, with_null=True)
+    write_answers(asked, answers, tmp_path, threshold=1.0)
+    predictions = read_predictions(str(tmp_path / "predictions.json"))
+    assert predictions == {'1"': "Café", "2": ""}
+    odds = read_null_odds(str(tmp_path / "null_odds.json"))
+    assert odds == {'1"': -9.0, "2": 3.0}
+    n_best = json.loads((tmp_path / "nbest_predictions.json").read_text())
+    assert list(n_best) == ['1"', "2"]
+    assert n_best["2"][0] == answers.n_best[1][0]._asdict()
+    assert list(n_best["2"][0]) == [
+        *["text", "probability", "start_logit", "end_logit"]
+    ]
+    # Without null there are no odds.
+    answers = decode(asked, [{0: (5, 5)}] * 2)
+    write_answers(asked, answers, tmp_path, prefix="v1_")
+    assert sorted(file.name for file in tmp_path.glob("v1*")) == [
+        *["v1_nbest_predictions.json", "v1_predictions.json"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("read", "content", "message"),
+    [
+        (read_predictions, "{", "is not JSON"),
+        (read_predictions, "[]", "is not laid out as one object"),
+        (read_predictions, '{"a": null}', "'a' is None; it must be a text"),
+        (read_predictions, '{"a": [{"text": "b"}]}', "it must be a text"),
+        (read_predictions, '{"a": "b", "a": "c"}', "the id 'a' occurs twice"),
+        (read_null_odds, '{"a": "1"}', "'a' is '1'; it must be a finite"),
+        (read_null_odds, '{"a": NaN}', "'a' is nan; it must be a finite"),
+        (read_null_odds, '{"a": true}', "'a' is True; it must be a finite"),
+    ],
+)
+def test_broken_files_of_answers_are_named(read, content, message, tmp_path):
+    path = written(tmp_path, content, "predictions.json")
+    with pytest.raises(UserError, match=message) as error:
+        read(path)
+    assert str(error.value).startswith(path)

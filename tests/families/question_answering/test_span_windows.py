@@ -1,0 +1,256 @@
+"""Windows, what they own and where answers lie, against plain rules."""
+
+import functools
+
+import numpy as np
+import pytest
+import reference_tokenization
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_tf.families.question_answering.squad_files import (
+    Answer,
+    located_answers,
+    read_questions,
+    trainable,
+)
+from bert_tf.families.question_answering.windows import (
+    answer_positions,
+    make_windows,
+    tokenize_contexts,
+)
+from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.vocabulary import Vocabulary
+from tests.families.question_answering.reference_squad import (
+    Reference,
+    question,
+)
+
+LETTERS = "abcdefghij"
+# Words of one piece, and pieces that other words are spelled of.
+SMALL = [
+    *["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "who", "?", "-", ".", "("],
+    *LETTERS,
+    *[f"##{letter}" for letter in LETTERS],
+]
+
+
+@functools.cache
+def tools(lower_case=True, golden=False):
+    """The product's tokenizer and the reference, of one vocabulary."""
+    tokens = reference_tokenization.golden_vocabulary() if golden else SMALL
+    return BertTokenizer(tokens, lower_case), Reference(tokens, lower_case)
+
+
+@functools.cache
+def real_tools(folder, lower_case=True):
+    tokens = Vocabulary.from_file(folder / "vocab.txt").tokens
+    return BertTokenizer(tokens, lower_case), Reference(tokens, lower_case)
+
+
+def assert_as_reference(questions, pair, lengths):
+    """Every part of the windows is what the plain rules give."""
+    tokenizer, reference = pair
+    windows = make_windows(questions, tokenizer, *lengths)
+    positions = answer_positions(windows, questions, tokenizer)
+    rows, number = windows.rows, 0
+    for index, asked in enumerate(questions):
+        words, expected = reference.windows(asked, *lengths)
+        context = windows.context[index]
+        begin = windows.contexts.tokens.begin[context]
+        for window in expected:
+            ids = rows.ids[rows.starts[number] : rows.starts[number + 1]]
+            assert ids.tolist() == window["ids"]
+            assert rows.example[number] == index
+            assert rows.first[number] == window["first"]
+            token = begin + windows.shift[number] + list(window["words"])
+            word = windows.contexts.word_of_token[token]
+            word -= windows.contexts.first_word(context)
+            assert word.tolist() == list(window["words"].values())
+            assert list(range(*windows.owned[number])) == window["owned"]
+            assert tuple(positions[number]) == window["target"]
+            number += 1
+    assert number == len(rows) == len(positions)
+
+
+def test_a_case_worked_by_hand():
+    """Ten pieces in windows of four, two apart: 0-3, 2-5, 4-7, 6-9."""
+    tokenizer, _ = tools()
+    asked = question("a b c d e f g h i j", "who ?", "d e")
+    windows = make_windows([asked], tokenizer, 9, 2, 2)
+    assert windows.offset.tolist() == [0, 2, 4, 6]
+    tokens = tokenizer.id_to_token(windows.rows.ids).numpy().tolist()
+    assert b" ".join(tokens).decode() == (
+        "[CLS] who ? [SEP] a b c d [SEP] [CLS] who ? [SEP] c d e f [SEP] "
+        "[CLS] who ? [SEP] e f g h [SEP] [CLS] who ? [SEP] g h i j [SEP]"
+    )
+    # c has one token at its right in the first window, none at its left in
+    # the second; d is the other way round, and so on.
+    assert (windows.owned - 4).tolist() == [[0, 3], [1, 3], [1, 3], [1, 4]]
+    assert answer_positions(windows, [asked], tokenizer).tolist() == [
+        [0, 0],
+        [5, 6],
+        [0, 0],
+        [0, 0],
+    ]
+
+
+def test_a_longer_window_is_worth_more():
+    """Windows 0-5 and 4-6: 4 and 5 are as deep in both, or less."""
+    tokenizer, _ = tools()
+    asked = question("a b c d e f g", "who ?")
+    windows = make_windows([asked], tokenizer, 11, 4, 2)
+    assert windows.offset.tolist() == [0, 4]
+    assert (windows.owned - 4).tolist() == [[0, 5], [1, 3]]
+
+
+@pytest.mark.parametrize("count", [161, 200, 215, 301, 330])
+def test_a_hundred_tokens_more_are_worth_one_more_beside(count):
+    asked = question(" ".join(LETTERS[i % 10] for i in range(count)), "who")
+    assert_as_reference([asked], tools(), (164, 140, 1))
+
+
+@pytest.mark.parametrize(
+    ("context", "answer", "expected"),
+    [
+        ("in (a) b", "a", ["a"]),
+        ("a-b-c", "b", ["b"]),
+        ("b-c. b", "b", ["b"]),
+        # No pieces of the words are the answer's own, so whole words.
+        ("abc d", "bc", ["a", "##b", "##c"]),
+        ("d abc. d", "abc. d", ["a", "##b", "##c", ".", "d"]),
+        ("d a b a b", "a b", ["a", "b"]),
+        ("A (B)", "B", ["b"]),
+    ],
+)
+def test_an_answer_is_its_own_pieces_or_whole_words(context, answer, expected):
+    tokenizer, reference = tools()
+    asked = question(context, "who", answer)
+    windows = make_windows([asked], tokenizer)
+    ((first, last),) = answer_positions(windows, [asked], tokenizer)
+    tokens = tokenizer.id_to_token(windows.rows.ids).numpy()[first : last + 1]
+    assert [token.decode() for token in tokens] == expected
+    assert_as_reference([asked], (tokenizer, reference), (384, 128, 64))
+
+
+@pytest.mark.parametrize("golden", [False, True])
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_texts_full_of_traps_agree_with_the_reference(lower_case, golden):
+    texts = [
+        *reference_tokenization.GOLDEN_TEXTS,
+        "\u202fa\u202fb\u00a0c\u3000d\r\ne\tf \u2028 g\x0bh\x85i",
+        " leading and trailing ",
+        "\u200b a \u200bb\u200b c\u200b \u200b",
+        "a\x00b \x00 c\ufffd",
+        "ΑΣ ΑΣ\u202fΑΣ\u00a0ΑΣ\u200b ΣΑ",
+        "\U0001d53c\U0001d54f 👩\u200d💻 \U0001f1eb",
+        "e\u0301\u0323 \u0301e n\u0303",
+    ]
+    random = np.random.default_rng(7)
+    questions = []
+    for context in [*texts, " ".join(texts), "\n".join(texts[::-1])]:
+        solid = [i for i, c in enumerate(context) if not c.isspace()]
+        for _ in range(3 if solid else 0):
+            start = int(random.choice(solid))
+            size = int(random.integers(1, 30))
+            answer = context[start : start + size].strip()
+            asked = question(context, texts[random.integers(len(texts))])
+            questions.append(asked._replace(answers=(Answer(answer, start),)))
+        questions.append(question(context))
+    # The rules say nothing of an answer of characters that are all dropped.
+    _, reference = tools(lower_case, golden)
+    questions = [
+        q
+        for q in questions
+        if not q.answers or reference.pieces(q.answers[0].text)
+    ]
+    assert len(questions) > 100
+    for lengths in ((384, 128, 64), (24, 5, 12), (40, 100, 36), (10, 1, 6)):
+        assert_as_reference(questions, tools(lower_case, golden), lengths)
+
+
+WORDS = st.text(alphabet="abcÀß.-(𝔼é ", max_size=12)
+
+
+@st.composite
+def asked_questions(draw):
+    words = draw(st.lists(WORDS, max_size=30))
+    blank = st.sampled_from([" ", "\n", "  ", "\u202f", "\t"])
+    context = "".join(word + draw(blank) for word in words)
+    asked = question(context, draw(WORDS))
+    solid = [i for i, c in enumerate(context) if not c.isspace()]
+    if solid and draw(st.booleans()):
+        start = draw(st.sampled_from(solid))
+        size = draw(st.integers(1, 12))
+        answer = Answer(context[start : start + size].rstrip(), start)
+        asked = asked._replace(answers=(answer,))
+    return asked
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(asked_questions(), min_size=1, max_size=4),
+    st.integers(1, 9),
+    st.integers(1, 20),
+    st.integers(1, 12),
+    st.booleans(),
+)
+def test_any_windows_agree_with_the_reference(
+    questions, query_length, room, stride, lower_case
+):
+    lengths = (query_length + 3 + room, stride, query_length)
+    assert_as_reference(questions, tools(lower_case), lengths)
+
+
+def test_contexts_are_tokenised_once():
+    tokenizer, _ = tools()
+    texts = ["a b", "é c", "a b", "", "d"]
+    contexts, numbers = tokenize_contexts(texts, tokenizer)
+    assert len(contexts.texts) == 4
+    assert [contexts.texts[number] for number in numbers] == texts
+    assert contexts.tokens.count[numbers].tolist() == [2, 2, 2, 0, 1]
+    contexts, numbers = tokenize_contexts([], tokenizer)
+    assert contexts.texts == ()
+    assert numbers.shape == (0,)
+
+
+def test_a_context_without_tokens_has_no_window():
+    tokenizer, _ = tools()
+    contexts = [" ", "a b", "", "\u200b \x00"]
+    questions = [question(context) for context in contexts]
+    windows = make_windows(questions, tokenizer)
+    assert windows.rows.example.tolist() == [1]
+    assert windows.rows.num_examples == 4
+
+
+def test_long_questions_are_truncated_and_counted():
+    tokenizer, reference = tools()
+    asked = [question("a b", "abc d"), question("a b", "a b c d e")]
+    windows = make_windows(asked, tokenizer, 20, 5, 4)
+    assert windows.num_truncated == 1
+    assert windows.rows.first.tolist() == [6, 6]
+    assert_as_reference(asked, (tokenizer, reference), (20, 5, 4))
+
+
+REAL = (
+    ("dev-v1.1.json", "bert-base-cased", False, 53),
+    ("train-v2.0-10articles.json", "bert-base-uncased", True, 11),
+    ("xquad/xquad.zh.json", "bert-base-multilingual-cased", False, 17),
+    ("xquad/xquad.de.json", "bert-base-uncased", True, 17),
+)
+
+
+def real_questions(folder, name, step):
+    path = str(folder / "squad" / name)
+    read = read_questions(path)
+    return trainable(read, located_answers(read), path, True)[::step]
+
+
+@pytest.mark.parametrize(("name", "vocabulary", "lower_case", "step"), REAL)
+def test_real_questions_agree_with_the_reference(
+    name, vocabulary, lower_case, step, shared_data
+):
+    questions = real_questions(shared_data, name, step * 6)
+    pair = real_tools(shared_data / "vocab" / vocabulary, lower_case)
+    assert_as_reference(questions, pair, (384, 128, 64))
+    assert_as_reference(questions, pair, (96, 31, 20))

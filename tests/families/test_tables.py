@@ -1,0 +1,442 @@
+"""What a table holds, and the one line that each broken file gets."""
+
+import gzip
+import re
+
+import pytest
+
+from bert_tf.families.data.examples import examples_of
+from bert_tf.families.data.tables import (
+    Dialect,
+    Row,
+    iterate_rows,
+    read_table,
+)
+from bert_tf.families.recipe import TableRecipe
+from tests import user_errors
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, content):
+        path = tmp_path / name
+        if isinstance(content, str):
+            content = content.encode()
+        if name.endswith(".gz"):
+            content = gzip.compress(content)
+        path.write_bytes(content)
+        return str(path)
+
+    return write
+
+
+def cells(path, required, optional=(), **dialect):
+    rows = read_table(path, required, optional, Dialect(**dialect))
+    return [row.cells for row in rows]
+
+
+def error_of(path, required=("a", "b"), **dialect):
+    line = user_errors.error_of(
+        read_table, path, required, (), Dialect(**dialect)
+    )
+    assert line.startswith(path)
+    return line.removeprefix(path)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize("bom", ["", "\ufeff"])
+@pytest.mark.parametrize("name", ["t.tsv", "t.tsv.gz", "T.TSV"])
+def test_tsv(write, end, last, bom, name):
+    text = end.join(
+        [f"{bom}a\tb\tc", 'a "\tx\u2028y\t', '"\t"q" \x85\t7', "é\t'\t "]
+    )
+    path = write(name, text + (end if last else ""))
+    rows = read_table(path, ["b", "a"], ["none", "c"])
+    assert [row[:3] for row in rows] == [
+        (2, 0, ("x\u2028y", 'a "', None, "")),
+        (3, 1, ('"q" \x85', '"', None, "7")),
+        (4, 2, ("'", "é", None, " ")),
+    ]
+
+
+def test_without_a_header(write):
+    path = write("t.tsv", "gj\t1\t*\tHe sat.\nad\t0\t\tHim sat.")
+    expected = [("He sat.", "1"), ("Him sat.", "0")]
+    assert cells(path, ["3", "1"], header=False) == expected
+    assert cells(path, ["-1", "1"], header=False) == expected
+    rows = read_table(path, ["0"], (), Dialect(header=False))
+    assert [row.number for row in rows] == [1, 2]
+    # A name comes before a number.
+    path = write("t.tsv", "1\tx\nnamed\tsecond\n")
+    assert cells(path, ["1", "x", "0"]) == [("named", "second", "named")]
+
+
+def test_csv(write):
+    text = (
+        '\ufeffid,text,label\r\n1,"one, ""two""\r\nthree",a\r\n'
+        '2,plain \'s,b\r\n3,"",c\r\n'
+    )
+    path = write("t.csv", text)
+    rows = read_table(path, ["text", "label"])
+    assert [(row.number, *row.cells) for row in rows] == [
+        (2, 'one, "two"\r\nthree', "a"),
+        (4, "plain 's", "b"),
+        (5, "", "c"),
+    ]
+    assert cells(write("t.csv.gz", text), ["id"]) == [("1",), ("2",), ("3",)]
+    other = write("export.txt", text)
+    assert cells(other, ["id"], format="csv") == [("1",), ("2",), ("3",)]
+    text = "word " * 60_000
+    assert cells(write("t.csv", f'a,b\n"{text}",2\n'), ["a"]) == [(text,)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.csv", "sep=;\na;b\n1;2\n"),
+        ("t.csv", '\ufeff"SEP=;"\r\na;b\r\n1;"2"\r\n'),
+        ("t.csv", "sep=^\na^b\n1^2\n"),
+        ("t.csv", "sep=\t\na\tb\n1\t2\n"),
+        ("t.tsv", "sep=,\na,b\n1,2\n"),
+    ],
+)
+def test_a_first_line_says_what_divides(write, name, text):
+    path = write(name, text)
+    assert cells(path, ["a", "b"], chosen=True) == [("1", "2")]
+    rows = read_table(path, ["a"], (), Dialect(chosen=True))
+    assert rows[0].number == 3
+
+
+def test_jsonl(write):
+    path = write(
+        "t.jsonl",
+        '{"b": "x", "a": 1, "c": ["u", 2]}\n'
+        '{"a": 3.50, "b": "\\u00e9\\n", "d": true}\n'
+        '{"b": null, "a": NaN, "c": []}\n\n',
+    )
+    assert cells(path, ["a", "b"], ["c"]) == [
+        ("1", "x", ("u", "2")),
+        ("3.50", "é\n", None),
+        ("NaN", "", ()),
+    ]
+
+
+def test_keys_of_objects_are_columns(write):
+    path = write(
+        "t.jsonl",
+        '{"a": {"b": "x"}, "c": [{"d": 1}, {"d": "y"}], "e": {"f": {}}}\n'
+        '{"a": {"b": null}, "c": {"d": 2.0}, "a.b": "z"}\n',
+    )
+    assert cells(path, ["a.b", "c.d"], ["e", "c"]) == [
+        ("x", ("1", "y"), None, None),
+        ("z", "2.0", None, None),
+    ]
+
+
+def test_empty_lines(write):
+    assert cells(write("t.tsv", "a\tb\n1\t2\n\n\n"), ["a"]) == [("1",)]
+    # Of one column, an empty line is a row with an empty text.
+    assert cells(write("o.tsv", "a\nx\n\ny\n"), ["a"]) == [
+        ("x",),
+        ("",),
+        ("y",),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "advice"),
+    [
+        ("t.tsv", "1\tone\n2\ttwo\n", "pass `header`=False and name columns"),
+        ("t.csv", "1;2\n3;4\n", "pass `header`=False and name columns"),
+    ],
+)
+def test_advice_where_the_settings_are_the_users(write, name, content, advice):
+    path = write(name, content)
+    assert advice in error_of(path, ["text"], chosen=True)
+    assert advice not in error_of(path, ["text"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("t.tsv", "", ": is empty."),
+        ("t.csv", "", ": is empty."),
+        ("t.jsonl", "\n", ": is empty."),
+        ("t.csv", "\ufeff", ": is empty."),
+        ("t.tsv", "\n\n", ": is empty."),
+        ("t.csv", "a,b\r1,2\r", ", row 1: holds a carriage return inside"),
+        ("t.tsv", "a\tb\r1\t2\r", ", line 1: holds a carriage return inside"),
+        (
+            "t.jsonl",
+            '{"a": 1, "b": 2}\r{"a": 1, "b": 2}\r',
+            ", line 1: holds a carriage return inside",
+        ),
+        ("t.tsv", "a\tb\n", ": has a header and no rows."),
+        ("t.csv", "a,b", ": has a header and no rows."),
+        (
+            "t.tsv",
+            "a\tb\n1\t2\nonly one\n",
+            ", row 3: has 1 cell and the header 2 ('only one'); correct the "
+            "row. Or pass `bad_rows`=skip.",
+        ),
+        ("t.tsv", "a\tb\n1\t2\n\n3\t4\n", ", row 3: has 1 cell and the h"),
+        ("t.tsv", "a\tb\n1\t2\t3\n", ", row 2: has 3 cells and the header 2"),
+        ("t.csv", 'a,b\n"1\n2",3\n4\n', ", row 4: has 1 cell and the header 2"),
+        ("t.tsv", "a\tc\n1\t2\n", ": has no column 'b'. Its columns are 'a', "),
+        ("t.tsv", "a\tB\n1\t2\n", ": has no column 'b'. Its columns are 'a', "),
+        (
+            "t.tsv",
+            "a\tb\tb\n1\t2\t3\n",
+            ": 2 columns are called 'b'; name one by its number, 1 or 2.",
+        ),
+        ("t.tsv", b"a\tb\n1\t\0x\n", ", line 2: byte 3 is NUL"),
+        ("t.csv", b"a,b\n1,\0x\n", ", line 2: byte 3 is NUL"),
+        (
+            "t.tsv",
+            b"a\tb\n1\t\xe9t\xe9\n",
+            ", line 2: byte 3 (0xe9) is not UTF-8; convert the file or pass "
+            "`encoding_errors`=replace.",
+        ),
+        ("t.tsv", "a\tb\n1\t2\n".encode("utf-16"), ": is UTF-16; convert"),
+        ("t.csv", 'a,b\n1,"never closed\n2,3\n', ", row 2: is not CSV ("),
+        ("t.csv", 'a,b\n1,"x"y\n', ", row 2: is not CSV ("),
+        (
+            "t.jsonl",
+            '{"a": 1, "b": 2}\n{"a"\n',
+            ", row 2: '{\"a\"' is not JSON",
+        ),
+        ("t.jsonl", '["a"]\n', ", row 1: '[\"a\"]' is no object; write"),
+        ("t.jsonl", '{"a": 1, "a": 2}\n', ", row 1: the key 'a' occurs twice."),
+        ("t.jsonl", '{"a": 1}\n', ", row 1: has no 'b'; its keys are 'a'."),
+        (
+            "t.jsonl",
+            '{"a": 1, "b": 2}\n\n{"a": 1, "b": 2}\n',
+            ", row 2: is blank",
+        ),
+        (
+            "t.jsonl",
+            '{"a": 1, "b": {"c": 2}}\n',
+            ", row 1: has no 'b'; its keys are 'a', 'b.c'",
+        ),
+        (
+            "t.jsonl",
+            '{"a": 1, "b": [[2]]}\n',
+            ", row 1: 'b' is [2]; it",
+        ),
+        ("t.jsonl", '{"a": 1, "b": "\\u0000"}\n', ", row 1: 'b' holds a NUL"),
+        ("t.jsonl", '{"a": 1, "b": "\\ud83d"}\n', ", row 1: 'b' is '\\ud83d'"),
+        ("t.txt", "a\tb\n1\t2\n", ": the name does not tell the format"),
+    ],
+)
+def test_broken_files(write, name, content, expected):
+    assert error_of(write(name, content)).startswith(expected)
+
+
+def test_a_column_of_nearly_that_name(write):
+    path = write("t.tsv", "sentence\tlabels\nx\t1\n")
+    line = error_of(path, ["label"])
+    assert "has no column 'label'. Did you mean 'labels'?" in line
+    line = error_of(path, ["label"], header=False)
+    assert "its 2 columns are called 0 to 1" in line
+
+
+def test_no_such_file(tmp_path):
+    assert "no such file" in error_of(str(tmp_path / "none.tsv"))
+    folder = tmp_path / "folder.tsv"
+    folder.mkdir()
+    assert "is a folder" in error_of(str(folder))
+
+
+def test_a_damaged_gzip_file(tmp_path):
+    path = tmp_path / "t.tsv.gz"
+    path.write_bytes(gzip.compress(b"a\tb\n1\t2\n" * 100)[:-20])
+    assert "damaged gzip" in error_of(str(path))
+    path.write_bytes(b"a\tb\n1\t2\n")
+    assert "damaged gzip" in error_of(str(path))
+
+
+def test_replacing_what_is_not_text(write):
+    path = write("t.tsv", b"a\n\xe9t\xe9\n")
+    assert cells(path, ["a"], encoding_errors="replace") == [("\ufffdt\ufffd",)]
+    path = write("t.jsonl", '{"a": "x\\ud83d"}\n')
+    assert cells(path, ["a"], encoding_errors="replace") == [("x\ufffd",)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.tsv", "a\tb\n1\t2\nbroken\n3\t4\n5\t6\t7\n"),
+        ("t.csv", "a,b\n1,2\nbroken\n3,4\n5,6,7\n"),
+        ("t.jsonl", '{"a":1,"b":2}\n{"a":1}\n{"a":3,"b":4}\n{"b":0}\n'),
+    ],
+)
+def test_skipping_broken_rows(write, capsys, name, text):
+    path = write(name, text)
+    rows = read_table(path, ["a", "b"], (), Dialect(bad_rows="skip"))
+    # Others keep their place, for prediction files.
+    assert [row[1:3] for row in rows] == [(0, ("1", "2")), (2, ("3", "4"))]
+    shown = capsys.readouterr().err
+    assert f"{path}: 2 of 4 rows cannot be used and are skipped" in shown
+
+
+def test_only_broken_rows(write):
+    line = error_of(write("t.tsv", "a\tb\nx\n"), bad_rows="skip")
+    assert "none of its 1 rows can be used. The first:" in line
+    assert "row 2: has 1 cell" in line
+    line = error_of(write("t.jsonl", '{"a": 1}\n'), bad_rows="skip")
+    assert "has no 'b'" in line
+
+
+FAULTY = (
+    b"text,label\n"
+    b"fine,pos\n"
+    b"only one\n"
+    b'1,"never closed\n'  # row 4: up to the quote of row 6
+    b"2,ok\n"
+    b'3,"quoted "" fine"\n'
+    b"\xe9t\xe9,neg\n"
+    b'5,"x"y\n'
+    b'"over\nlines",neg\n'
+    b"nul\0,pos\n"
+    b"a,b,c\n"
+    b"last,pos\n"
+)
+
+
+def test_all_faults_are_told_at_once(write, capsys):
+    path = write("t.csv", FAULTY)
+    line = error_of(path, ["text"])
+    assert line == (
+        ": 6 of 11 rows cannot be used, as listed above; number of cells: 3, "
+        "12; not CSV: 4, 8; not UTF-8: 7; NUL bytes: 11. Or pass "
+        "`bad_rows`=skip."
+    )
+    table = capsys.readouterr().err.splitlines()
+    assert table[0] == f"{path}: 6 of 11 rows cannot be used:"
+    assert table[1] == (
+        "       2  number of cells  3, 12; row 3: has 1 cell and the header 2 "
+        "('only one'); correct the row."
+    )
+    begins = [row.split("; ")[0] for row in table[2:]]
+    assert [re.split(" {2,}", begin)[2:] for begin in begins] == [
+        ["not CSV", "4, 8"],
+        ["not UTF-8", "7"],
+        ["NUL bytes", "11"],
+    ]
+
+
+def test_what_is_left_when_faults_are_skipped(write, capsys):
+    path = write("t.csv", FAULTY)
+    rows = read_table(path, ["text"], (), Dialect(bad_rows="skip"))
+    assert [row[:3] for row in rows] == [
+        (2, 0, ("fine",)),
+        (5, 3, ("2",)),
+        (6, 4, ("3",)),
+        (9, 7, ("over\nlines",)),
+        (13, 10, ("last",)),
+    ]
+    assert "(bad_rows=skip):" in capsys.readouterr().err
+    # What lies between cannot be told from the text of an open quote.
+    path = write("t.csv", 'a,b\n1,"open\nno row\n\n2,"over\nlines"\n3,4\n')
+    rows = list(iterate_rows(path, ["a", "b"]))
+    assert "Lines 2 to 4 are taken for this row." in str(rows[0].fault)
+    assert [row.number for row in rows] == [2, 5, 7]
+    assert rows[1].cells == ("2", "over\nlines")
+    # Where it is the header's, nothing is left to go on by.
+    assert ", row 1: is not CSV" in error_of(write("t.csv", 'a,"b\n1,2\n'))
+
+
+def test_a_quote_that_is_never_closed_hides_no_rows(write):
+    """Not even where every other row begins with one."""
+    rows = "".join(f'{n},"open\n{n},fine\n' for n in range(0, 4000, 2))
+    path = write("t.csv", f"a,b\n{rows}")
+    rows = list(iterate_rows(path, ["a"]))
+    good = [row.cells for row in rows if isinstance(row, Row)]
+    assert good == [(str(n),) for n in range(0, 4000, 2)]
+
+
+def test_rows_are_read_one_at_a_time(write):
+    read = []
+
+    def lines():
+        for line in [b"a\tb\n", b"1\t2\n", b"3\n", b"5\t6\n"]:
+            read.append(line)
+            yield line
+
+    rows = iterate_rows("-", ["b"], (), Dialect(format="tsv"), lines())
+    assert (next(rows).cells, len(read)) == (("2",), 2)
+    bad = next(rows)
+    assert (bad.number, bad.position, len(read)) == (3, 1, 3)
+    assert str(bad.fault).startswith("-, row 3: has 1 cell")
+    assert next(rows).position == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "delimiter"),
+    [
+        ("t.csv", 'text;"label"\none, two;"a;b"\n', "semicolons"),
+        ("t.csv", "text|label\none, two|a;b\n", "pipes"),
+        ("t.csv", "text\tlabel\r\none, two\ta;b\r\n", "tabs"),
+        ("t.tsv", 'text,label\n"one, two",a;b\n', "commas"),
+        ("t.csv.gz", "\ufeffx, y;text;label\n0;one, two;a;b\n", None),
+        ("t.csv.gz", '\ufeffx, y;text;label\n0;one, two;"a;b"\n', "semicolons"),
+    ],
+)
+def test_delimiters_that_are_recognised(
+    write, capsys, name, content, delimiter
+):
+    path = write(name, content)
+    if delimiter is None:
+        assert "has 4 cells" in error_of(path, ["text"], chosen=True)
+        return
+    found = cells(path, ["text", "label"], chosen=True)
+    assert found == [("one, two", "a;b")]
+    shown = capsys.readouterr().err
+    assert f"{path}: its columns are divided by {delimiter}" in shown
+
+
+def test_delimiters_that_are_not_recognised(write, capsys):
+    path = write("t.csv", "a;text;b|text|c\n1;2;3\n")
+    line = error_of(path, ["text"], chosen=True)
+    assert "may be divided by semicolons or by pipes" in line
+    # What the format says comes first, and what the user says.
+    path = write("t.csv", "text,label;text\n1,2\n")
+    assert cells(path, ["text"], chosen=True) == [("1",)]
+    path = write("t.tsv", "a,b\n1,2\n")
+    line = error_of(path, ["a"], chosen=True, format="tsv")
+    assert line.endswith("If no tabs divide them, leave out `format`=tsv.")
+    # No files but the user's own are read otherwise than they are named.
+    assert "has no column 'a'" in error_of(path, ["a"])
+    assert not capsys.readouterr().err
+
+
+def examples(path, empty_text):
+    rows = iterate_rows(path, ["a", "b", "l"])
+    recipe = TableRecipe(empty_text=empty_text)
+    return examples_of(path, rows, ("a", "b"), recipe, lambda cell, _: cell)
+
+
+def test_texts_that_are_empty_or_lists(write, capsys):
+    text = "a\tb\tl\none\ttwo\t1\n \ttwo\t0\nthree\t\t1\nfour\tfive\t0\n"
+    path = write("t.tsv", text)
+    line = user_errors.error_of(examples, path, "error")
+    assert line == (
+        f"{path}, row 3: the text in 'a' is empty (' '); correct the row, or "
+        "pass `empty_text`=keep or `empty_text`=drop. So 2 of 4 rows cannot "
+        "be used: 3, 4. Or pass `bad_rows`=skip."
+    )
+    assert len(examples(path, "keep")) == 4
+    assert not capsys.readouterr().err
+    kept = examples(path, "drop")
+    assert [(e.identifier, e.row, e.text_a, e.text_b) for e in kept] == [
+        ("0", 2, "one", "two"),
+        ("3", 5, "four", "five"),
+    ]
+    assert "2 of 4 rows have an empty text" in capsys.readouterr().err
+    path = write("e.tsv", "a\tb\tl\n \tx\t1\n")
+    line = user_errors.error_of(examples, path, "drop")
+    assert line.startswith(f"{path}: all texts are empty")
+    path = write("t.jsonl", '{"a": ["x"], "b": "y", "l": 1}\n')
+    line = user_errors.error_of(examples, path, "keep")
+    assert line.startswith(f"{path}, row 1: 'a' is a list, ('x',); it must be")

@@ -1,0 +1,140 @@
+"""Each kind of task takes its own settings and refuses those of others."""
+
+import dataclasses
+
+import pytest
+
+from bert_tf.errors import UserError
+from bert_tf.families.recipe import (
+    FinetuningRecipe,
+    MultiLabelRecipe,
+    SentenceRecipe,
+    UserTableRecipe,
+)
+from bert_tf.families.text_classification.kinds import (
+    MultiLabelTask,
+    RegressionTask,
+    SentenceTask,
+    UserFileTask,
+)
+from bert_tf.recipe import setting
+from tests.finetuning.sentence_runs import data
+from tools.task_files import load_task, recipe_of, task_named, task_names
+
+
+def message_of(call, *arguments):
+    with pytest.raises(UserError) as caught:
+        call(*arguments)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def assigned(name, *assignments):
+    return recipe_of(load_task(name), name, assignments)
+
+
+TEXTS = {"example_user_file", "sentence"}
+TABLES = TEXTS | {"choice", "questions", "swag"}
+
+
+@pytest.mark.parametrize(
+    ("assignment", "takers"),
+    [
+        ("threshold=0.3", TEXTS),
+        ("label_kind=regression", TEXTS),
+        ("header=no", TABLES),
+        ("train_file=a.csv", TABLES | {"squad_v1", "squad_v2", "tagging"}),
+        ("label_form=letter", {"choice"}),
+        ("max_query_length=5", {"squad_v1", "squad_v2", "questions"}),
+        ("answer_start_column=a", {"questions"}),
+        ("tag_column=1", {"conll2003", "conll2003_features", "tagging"}),
+        ("lstm_units=5", {"conll2003_features"}),
+    ],
+)
+def test_settings_are_refused_where_they_are_of_no_use(assignment, takers):
+    name = assignment.partition("=")[0]
+    for task in task_names():
+        if task not in takers:
+            line = message_of(assigned, task, assignment)
+            assert line.startswith(
+                f"--task={task}, --set: unknown key {name!r}"
+            )
+            assert "max_seq_length" in line
+
+
+def test_a_near_match_is_of_the_tasks_own_settings():
+    line = message_of(assigned, "mrpc", "max_length=3")
+    assert "Did you mean max_seq_length?" in line
+    line = message_of(assigned, "sentence", "label_colum=3")
+    assert "Did you mean label_column?" in line
+    assert "label_column" not in message_of(assigned, "mrpc", "label_colum=3")
+
+
+@pytest.mark.parametrize("kind", ["classes", "regression"])
+@pytest.mark.parametrize("other", ["threshold=0.3", "label_separator=;"])
+def test_settings_of_several_labels_need_several_labels(kind, other):
+    line = message_of(assigned, "sentence", f"label_kind={kind}", other)
+    assert line == (
+        f"{other}: is of use with label_kind=multi_label alone, not {kind}."
+    )
+    assert assigned("sentence", f"label_kind={kind}")
+    found = assigned("sentence", "label_kind=multi_label", other)
+    assert found.label_kind == "multi_label"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value", "takes"),
+    [
+        (MultiLabelRecipe, "threshold", 0.0, "above 0, below 1."),
+        (MultiLabelRecipe, "threshold", 1.0, "above 0, below 1."),
+        (SentenceRecipe, "long_inputs", "fold", "one of cut, windows."),
+        (SentenceRecipe, "doc_stride", 0, "1 or more."),
+    ],
+)
+def test_values_that_cannot_be(kind, name, value, takes):
+    line = message_of(lambda: kind(**{name: value}))
+    assert line.startswith(f"{name} is {value!r}; it takes ")
+    assert takes in line
+
+
+def test_kinds_name_their_recipes():
+    found = {
+        SentenceTask(name="a", data=data()).recipe_type: SentenceRecipe,
+        RegressionTask(name="a", data=data()).recipe_type: SentenceRecipe,
+        MultiLabelTask(name="a", data=data()).recipe_type: MultiLabelRecipe,
+        UserFileTask(name="a").recipe_type: UserTableRecipe,
+    }
+    assert all(mine is wanted for mine, wanted in found.items())
+
+
+def test_the_name_of_the_task(tmp_path):
+    path = tmp_path / "recipe.json"
+    path.write_text('{"task": "rte"}')
+    assert task_named(["task=cola", "seed=1", "task = qnli"]) == "qnli"
+    assert task_named(["task=cola"], str(path)) == "cola"
+    assert task_named(["seed=1"], str(path)) == "rte"
+    assert message_of(task_named, ["seed=1"]).startswith("--task: give one of")
+    path.write_text('{"task": 3}')
+    line = message_of(task_named, [], str(path))
+    assert line.startswith(f"{path}: task is 3")
+
+
+def test_a_kind_of_its_own_needs_nothing_of_the_others():
+    """A subclass in a file of its own is all."""
+
+    @dataclasses.dataclass(frozen=True)
+    class OwnRecipe(FinetuningRecipe):
+        max_query_length: int = setting(64, "longest question", at_least=1)
+        max_seq_length: int = setting(384, "longest window in tokens")
+
+    found = OwnRecipe().override(["max_query_length=5", "seeds=2"])
+    assert (found.max_query_length, found.seeds) == (5, 2)
+    assert found.max_seq_length == 384
+    line = message_of(found.override, ["doc_stride=4"])
+    assert "unknown key 'doc_stride'" in line
+    line = message_of(found.override, ["max_query_length=0"])
+    assert line.endswith("it takes 1 or more.")
+    assert OwnRecipe.describe(inherited=False).splitlines() == [
+        "  max_seq_length=384: longest window in tokens",
+        "  max_query_length=64: longest question",
+    ]

@@ -1,0 +1,499 @@
+"""The user's own tables: columns, files, the split, labels, predictions."""
+
+import collections
+import dataclasses
+import importlib
+import json
+
+import numpy as np
+import pytest
+
+from bert_tf.families.data.examples import Example, read_predictions
+from bert_tf.families.data.user_files import split_off_dev
+from bert_tf.families.recipe import UserTableRecipe
+from bert_tf.families.text_classification.kinds import (
+    MultiLabelTask,
+    RegressionTask,
+    SentenceTask,
+    UserFileTask,
+    UserTexts,
+)
+from tests.user_errors import error_of
+
+USER_TASK = UserFileTask(name="sentence")
+
+
+def recipe_of(**settings):
+    return UserTableRecipe(**{"text_columns": "t", **settings})
+
+
+def write(tmp_path, text, name="train.tsv"):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def load(path, **settings):
+    recipe = recipe_of(
+        train_file=path, dev_file=path, label_column="l", **settings
+    )
+    task = USER_TASK.resolve(recipe)
+    return task, task.load("train", recipe)
+
+
+def labelled(labels):
+    return [
+        Example(f"text {n}", None, label, str(n), n + 2, "f")
+        for n, label in enumerate(labels)
+    ]
+
+
+# Which columns, which files.
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"text_columns": ""}, "`text_columns`=: name one column"),
+        ({"text_columns": "a,b,c"}, "`text_columns`=a,b,c: name one column"),
+        ({"text_columns": "a,"}, "`text_columns`=a,: name one"),
+        ({"text_columns": "a, a"}, "`text_columns`=a, a: names one column"),
+        (
+            {"text_columns": "a,l", "label_column": "l"},
+            "`label_column`=l: is one of the text_columns",
+        ),
+    ],
+)
+def test_columns_that_cannot_be(settings, expected):
+    line = error_of(USER_TASK.resolve, recipe_of(**settings))
+    assert line.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("label_kind", "class", "classes, regression, multi_label"),
+        ("format", "xlsx", "tsv, csv, jsonl"),
+        ("encoding_errors", "ignore", "strict, replace"),
+        ("bad_rows", "drop", "error, skip"),
+        ("empty_text", "skip", "error, keep, drop"),
+        ("label_separator", "", "at least one character"),
+        ("dev_share", 1.0, "above 0, below 1"),
+        ("dev_seed", -1, "0 to"),
+    ],
+)
+def test_settings_that_cannot_be(name, value, expected):
+    line = error_of(UserTableRecipe, **{name: value})
+    assert line.startswith(f"{name} is {value!r}; it takes ")
+    assert expected in line
+
+
+def test_pairs(tmp_path):
+    path = write(tmp_path, 'q,a,y\n"who ""","me, me",1\nwhy,so,0\n', "t.csv")
+    recipe = recipe_of(
+        train_file="t.csv",
+        dev_file="t.csv",
+        data_dir=str(tmp_path),
+        text_columns="q, a",
+        label_column="y",
+    )
+    assert USER_TASK.resolve(recipe).load("train", recipe) == [
+        Example('who "', "me, me", "1", "0", 2, path),
+        Example("why", "so", "0", "1", 3, path),
+    ]
+
+
+def test_missing_files_and_columns(tmp_path):
+    path = write(tmp_path, "l\tt\na\tx\nb\ty\n")
+    recipe = recipe_of(train_file=path)
+    line = error_of(USER_TASK.resolve(recipe).load, "train", recipe)
+    assert line.startswith("`label_column`=...: name the column")
+    assert path in line
+    recipe = recipe_of(test_file=path)
+    task = USER_TASK.resolve(recipe)
+    line = error_of(task.load, "train", recipe)
+    assert line.startswith("`train_file`=...: name the file")
+    line = error_of(task.splits, ("test",), recipe_of())
+    assert line.startswith("`test_file`=...: name the file")
+    assert task.splits(("test",), recipe) == ("test",)
+
+
+def test_a_test_file_needs_no_labels(tmp_path):
+    without = write(tmp_path, "t\nx\ny\n", "a.tsv")
+    some = write(tmp_path, "t\tl\nx\ta\ny\t\n", "b.tsv")
+    for path, labels in ((without, [None, None]), (some, ["a", None])):
+        recipe = recipe_of(test_file=path, label_column="l")
+        task = USER_TASK.resolve(recipe)
+        examples = task.load("test", recipe)
+        assert [e.label for e in examples] == labels
+    line = error_of(task.targets, examples, ("a", "b"))
+    assert line.startswith(f"{some}, row 3: has no label")
+
+
+def test_rows_that_occur_again_are_dropped(tmp_path, capsys):
+    rows = ["x\ta", "y\tb", "x\ta", "x\tb", "y\tb", "x \ta", "x\ta"]
+    path = write(tmp_path, "\n".join(["t\tl", *rows]))
+    task, examples = load(path, drop_duplicates=True)
+    assert [e.row for e in examples] == [2, 3, 5, 7]
+    assert f"{path}: 3 of 7 rows are the same as" in capsys.readouterr().err
+    # What is scored stays as it is.
+    recipe = recipe_of(
+        train_file=path, dev_file=path, label_column="l", drop_duplicates=True
+    )
+    assert len(task.load("dev", recipe)) == 7
+    # Nor can one be in both parts of a file.
+    more = "".join(f"\n{n}\t{'ab'[n % 2]}" for n in range(20))
+    path = write(tmp_path, "\n".join(["t\tl", *rows]) + more)
+    recipe = dataclasses.replace(recipe, dev_file="", dev_share=0.3)
+    task = USER_TASK.resolve(recipe)
+    parts = [task.load(split, recipe) for split in ("train", "dev")]
+    found = sorted(e.row for part in parts for e in part)
+    assert found == [2, 3, 5, 7, *range(9, 29)]
+
+
+def test_faults_of_labels_stand_in_the_table_of_the_file(tmp_path, capsys):
+    path = write(tmp_path, "l\tt\na\tx\n\ty\nb\n\t \nb\tz\n")
+    line = error_of(load, path)
+    assert "3 of 5 rows" in line
+    assert "no label: 3; number of cells: 4; an empty text: 5" in line
+    assert "row 3: the label is ''; every row needs one" in (
+        capsys.readouterr().err
+    )
+    assert [e.row for e in load(path, bad_rows="skip")[1]] == [2, 6]
+
+
+# Own scores.
+
+
+def cost(labels, predictions):
+    return (10 * (predictions > labels) + (predictions < labels)).mean()
+
+
+def test_own_scores_take_the_place_of_the_kinds(tmp_path):
+    task = UserFileTask(
+        name="own", scores={"cost": cost}, lower_is_better=("cost",)
+    )
+    for kind in ("classes", "regression"):
+        found = task.resolve(recipe_of(label_kind=kind, label_column="l"))
+        assert (found.main_metric, [*found.scores]) == ("cost", ["cost"])
+        assert found.lower_is_better == ("cost",)
+    found = UserFileTask(name="own", main_metric="macro_f1").resolve(
+        recipe_of()
+    )
+    assert (found.main_metric, len(found.scores)) == ("macro_f1", 2)
+    # "b" is 1 and "a" 0: two of the one, one of the other.
+    path = write(tmp_path, "t\tl\nx\ta\ny\ta\nz\tb\nu\tb\n")
+    answers = tmp_path / "answers.tsv"
+    answers.write_text("index\tprediction\n0\tb\n1\tb\n2\ta\n3\tb\n")
+    recipe = recipe_of(label_column="l")
+    scores = task.resolve(recipe).score_file(recipe, path, str(answers))
+    assert scores == {"cost": (10 + 10 + 1 + 0) / 4}
+    for settings in ({"main_metric": "f"}, {"lower_is_better": ("f",)}):
+        bad = dataclasses.replace(task, **settings)
+        line = error_of(bad.resolve, recipe)
+        assert line.startswith("task own: 'f' is none of its scores, cost;")
+
+
+def test_the_example_names_the_file_that_it_lacks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    task = importlib.import_module("tasks.example_user_file").TASK
+    recipe = task.recipe_type(**task.defaults)
+    assert error_of(task.resolve(recipe).load, "train", recipe) == (
+        "mails.csv: no such file; name yours with `train_file`=..., and its "
+        "folder, if need be, with `data_dir`=..."
+    )
+
+
+# The split.
+
+
+def test_the_split_is_stratified():
+    labels = ["a"] * 700 + ["b"] * 200 + ["c"] * 90 + ["d"] * 9 + ["e"]
+    np.random.default_rng(0).shuffle(labels)
+    examples = labelled(labels)
+    train, dev = split_off_dev(examples, 0.1, 1)
+    counts = collections.Counter(e.label for e in dev)
+    assert sum(counts.values()) == 100
+    for label, expected in {"a": 70, "b": 20, "c": 9, "d": 1, "e": 0}.items():
+        assert abs(counts[label] - expected) <= 1
+    # The only row of a label is one to learn from.
+    assert counts["e"] == 0
+    assert sorted(train + dev, key=lambda e: e.row) == examples
+    assert train == sorted(train, key=lambda e: e.row)
+    values = [float(n % 10) for n in range(200)]
+    _, dev = split_off_dev(labelled(values), 0.2, 0)
+    assert set(collections.Counter(e.label for e in dev).values()) <= {3, 4, 5}
+    sets = [("u",), ("u", "v"), (), ("v", "w")] * 40 + [("rare",)]
+    _, dev = split_off_dev(labelled(sets), 0.25, 0)
+    assert {e.label for e in dev} >= {("u",), ("u", "v"), (), ("v", "w")}
+
+
+def test_no_text_is_on_both_sides():
+    examples = [
+        e._replace(text_a=f"text {n // 3} ")
+        for n, e in enumerate(labelled("ab" * 60))
+    ]
+    train, dev = split_off_dev(examples, 0.25, 0)
+    assert not {e.text_a for e in train} & {e.text_a for e in dev}
+    assert 24 <= len(dev) <= 36
+
+
+def test_too_few_rows_to_split():
+    line = error_of(split_off_dev, labelled("ab"), 0.1, 0)
+    assert line.startswith("f: 2 rows of 2 different labels leave none for dev")
+    texts = labelled([f"text {n}" for n in range(50)])
+    line = error_of(split_off_dev, texts, 0.1, 0)
+    assert "50 rows of 50 different labels" in line
+
+
+def test_without_a_dev_file(tmp_path, capsys):
+    body = "".join(f"{'ab'[n % 2]}\ttext {n}\n" for n in range(40))
+    path = write(tmp_path, "l\tt\n" + body)
+    recipe = recipe_of(train_file=path, label_column="l", dev_share=0.2)
+    task = USER_TASK.resolve(recipe)
+    assert task.splits(("dev",), recipe) == ("dev",)
+    train, dev = task.load("train", recipe), task.load("dev", recipe)
+    assert (len(train), len(dev)) == (32, 8)
+    assert not set(train) & set(dev)
+    assert capsys.readouterr().err.splitlines() == [
+        f"{path}: no dev_file, so 8 of 40 rows are kept for dev "
+        "(dev_share=0.2, dev_seed=12345)."
+    ]
+    # Another training seed, the same dev set.
+    other = dataclasses.replace(recipe, seed=5)
+    assert USER_TASK.resolve(other).load("dev", other) == dev
+    other = dataclasses.replace(recipe, dev_seed=5)
+    assert USER_TASK.resolve(other).load("dev", other) != dev
+
+
+# Kinds of labels.
+
+
+def test_classes(tmp_path):
+    task, examples = load(write(tmp_path, "l\tt\nno\tx\nyes\ty\nno\tz\n"))
+    assert type(task) is SentenceTask
+    labels = task.find_labels(examples)
+    assert labels == ("no", "yes")
+    targets = task.targets(examples, labels)
+    np.testing.assert_array_equal(targets, [0, 1, 0])
+    assert targets.dtype == np.int32
+    # Always "no", of which two in three are correct: F1 0.8 and 0.
+    score = task.baseline(examples, labelled(["yes", "no", "no"]))
+    assert score == {"accuracy": pytest.approx(2 / 3), "macro_f1": 0.4}
+    # Plain numbers, so that results.json can hold them.
+    assert json.loads(json.dumps(score)) == score
+    # Labels that are numbers are sorted as such.
+    task, examples = load(write(tmp_path, "l\tt\n10\tx\n9\ty\n-1.5\tz\n"))
+    assert task.find_labels(examples) == ("-1.5", "9", "10")
+
+
+def test_decoding_classes():
+    task = SentenceTask(name="x", data=UserTexts(("t",)))
+    logits = np.array([[1, 3, 2], [900, -900, 0]], np.float32)
+    found = task.predictions_of(logits, ("a", "b", "c"), 0.5)
+    assert found.values == ("b", "a")
+    expected = np.exp([1, 3, 2]) / np.exp([1, 3, 2]).sum()
+    np.testing.assert_allclose(found.probabilities[0], expected, rtol=1e-6)
+    np.testing.assert_array_equal(found.probabilities[1], [1, 0, 0])
+
+
+def test_numbers(tmp_path):
+    path = write(tmp_path, "l\tt\n0.5\tx\n-2\ty\n3e1\tz\n")
+    task, examples = load(path, label_kind="regression")
+    assert type(task) is RegressionTask
+    assert [e.label for e in examples] == [0.5, -2.0, 30.0]
+    assert task.find_labels(examples) == ()
+    targets = task.targets(examples, ())
+    assert targets.dtype == np.float32
+    np.testing.assert_array_equal(targets, [0.5, -2, 30])
+    found = task.predictions_of(np.array([[1.5], [-9]], np.float32), (), 0.5)
+    assert found.values == (1.5, -9.0)
+    assert found.probabilities is None
+    assert task.label_scores([1.0, 2.0, 3.0], [2.0, 4.0, 6.0], ()) == {
+        "pearson": pytest.approx(1),
+        "spearman": pytest.approx(1),
+    }
+    assert task.baseline(labelled([1.0, 2.0]), labelled([1.0, 3.0])) == {
+        "pearson": 0,
+        "spearman": 0,
+    }
+
+
+def test_several_labels(tmp_path):
+    path = write(tmp_path, "l\tt\nb| a|b\tx\n\ty\nc\tz\n")
+    task, examples = load(path, label_kind="multi_label", label_separator="|")
+    assert type(task) is MultiLabelTask
+    assert [e.label for e in examples] == [("a", "b"), (), ("c",)]
+    labels = task.find_labels(examples)
+    assert labels == ("a", "b", "c")
+    targets = task.targets(examples, labels)
+    assert targets.dtype == np.float32
+    np.testing.assert_array_equal(targets, [[1, 1, 0], [0, 0, 0], [0, 0, 1]])
+    logits = np.array([[-0.4, 2, -1e4], [-5, -5, -0.1]], np.float32)
+    found = task.predictions_of(logits, labels, 0.4)
+    assert found.values == (("a", "b"), ("c",))
+    np.testing.assert_allclose(
+        found.probabilities[0], [1 / (1 + np.exp(0.4)), 0.880797, 0], rtol=1e-5
+    )
+    score = task.label_scores([("a", "b"), ()], [("b",), ()], labels)
+    assert score["micro_f1"] == pytest.approx(2 / 3)
+    assert score["subset_accuracy"] == 0.5
+    # A label that is nowhere is no label that was missed.
+    assert score == task.label_scores(
+        [("a", "b"), ()], [("b",), ()], ("a", "b")
+    )
+    # The commonest answer is "c" alone.
+    train = labelled([("c",), ("c",), ()])
+    score = task.baseline(train, labelled([("c",), ("a", "c")]))
+    assert score["micro_f1"] == pytest.approx(4 / 5)
+    text = '{"l": ["u", "v"], "t": "x"}\n{"l": [], "t": "y"}\n'
+    _, examples = load(
+        write(tmp_path, text, "t.jsonl"), label_kind="multi_label"
+    )
+    assert [e.label for e in examples] == [("u", "v"), ()]
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "expected"),
+    [
+        ("classes", "", "''; every row needs one"),
+        ("classes", " ", "' '; every row needs one"),
+        ("classes", "NaN", "'NaN'; every row needs one"),
+        ("classes", ["a"], "a list, ('a',); pass `label_kind`=multi_label"),
+        ("classes", "b\nc", "'b\\nc' holds a tab or a line end"),
+        ("regression", "", "'' is not a number; correct it, or pass "),
+        ("regression", "high", "'high' is not a number"),
+        ("regression", "nan", "nan; every row needs a finite number"),
+        ("regression", "-inf", "-inf; every row needs a finite number"),
+        ("regression", "1e39", "1e39; every row needs a finite number"),
+        ("multi_label", "nan", "nan; name the labels that hold"),
+        ("multi_label", ["a,b"], "'a,b' holds the separator ','; pass ano"),
+    ],
+)
+def test_labels_that_cannot_be(tmp_path, kind, label, expected):
+    lines = [{"l": "1", "t": "x"}, {"l": label, "t": "y"}]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    path = write(tmp_path, text, "t.jsonl")
+    line = error_of(load, path, label_kind=kind).replace("label is", "label")
+    assert line.startswith(f"{path}, row 2: the label {expected}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "expected"),
+    [
+        ("classes", ["a", "a"], "every row has the label 'a'; at least two"),
+        (
+            "classes",
+            [f"text {n}" for n in range(30)],
+            "30 different labels in 30 rows, for example 'text 0'",
+        ),
+        ("regression", ["1", "1.0"], "every row has the label 1.0"),
+        ("multi_label", ["", ""], "no row has a label"),
+        ("multi_label", ["a,b", "b,a"], "every row has the same labels, 'a,b'"),
+        (
+            "multi_label",
+            [f"a{n};b" for n in range(30)],
+            "30 different labels in 30 rows, for example 'a0;b'; is ',' what",
+        ),
+    ],
+)
+def test_labels_that_teach_nothing(tmp_path, kind, labels, expected):
+    body = "".join(f"{label}\tx\n" for label in labels)
+    path = write(tmp_path, "l\tt\n" + body)
+    task, examples = load(path, label_kind=kind)
+    line = error_of(task.find_labels, examples)
+    assert line.startswith(f"{path}: {expected}")
+
+
+@pytest.mark.parametrize("kind", ["classes", "multi_label"])
+def test_a_label_that_training_does_not_have(tmp_path, kind):
+    path = write(tmp_path, "t\tl\nx\ta\ny\tc\n")
+    task, examples = load(path, label_kind=kind)
+    assert error_of(task.targets, examples, ("a", "b")) == (
+        f"{path}, row 3: unknown label 'c'; the labels are 'a', 'b'."
+    )
+
+
+@pytest.mark.parametrize("kind", ["regression", "multi_label"])
+def test_class_weights_are_for_classes(tmp_path, kind):
+    path = write(tmp_path, "l\tt\n1\tx\n2\ty\n")
+    task, examples = load(path, label_kind=kind)
+    config = task.configure(recipe_of(label_kind=kind), examples)
+    weighted = recipe_of(label_kind=kind, class_weights="1,2")
+    line = error_of(task.loss, weighted, examples, config)
+    assert line.startswith("class_weights: sentence has no classes")
+
+
+# Prediction files.
+
+
+def test_prediction_files(tmp_path):
+    task = MultiLabelTask(name="x", data=UserTexts(("t",)), separator="|")
+    examples = labelled([None, None])
+    logits = np.array([[1, -1, 1], [-1, -1, -1]], np.float32)
+    predictions = task.predictions_of(logits, ("a", "b", "c"), 0.5)
+    path = task.write_predictions(tmp_path, "dev", examples, predictions, None)
+    assert path == tmp_path / "predictions_dev.tsv"
+    assert path.read_text() == "index\tprediction\n0\ta|c\n1\t\n"
+    answers = read_predictions(str(path), examples, "f")
+    found = [task.parse_label(cell, place) for _, cell, place in answers]
+    assert found == [("a", "c"), ()]
+
+
+def test_numbers_are_clipped_to_the_range_before_they_are_scored(tmp_path):
+    """The scores printed are those of the file that is written."""
+    stsb = importlib.import_module("tasks.stsb").TASK
+    logits = np.array([[5.25], [-0.5], [2.71828], [5.125]], np.float32)
+    examples = labelled([5.0, 1.5, 2.0, 4.0])
+    predictions = stsb.predictions_of(logits, (), 0.5)
+    assert predictions.values == pytest.approx((5.0, 0.0, 2.71828, 5.0))
+    path = stsb.write_predictions(tmp_path, "test", examples, predictions, None)
+    assert path.name == "STS-B.tsv"
+    assert path.read_text() == (
+        "index\tprediction\n"
+        "0\t5.000000\n1\t0.000000\n2\t2.718280\n3\t5.000000\n"
+    )
+    answers = read_predictions(str(path), examples, "f")
+    written = [float(cell) for _, cell, _ in answers]
+    gold = stsb.references(examples)
+    scores = stsb.label_scores(gold, predictions.values, ())
+    assert scores == pytest.approx(stsb.label_scores(gold, written, ()))
+    # Two rows beyond the range are the same once they are clipped.
+    unclipped = stsb.label_scores(gold, logits[:, 0].tolist(), ())
+    assert scores["spearman"] != pytest.approx(unclipped["spearman"])
+    assert scores["pearson"] != pytest.approx(unclipped["pearson"])
+
+
+HEADER = "index\tprediction\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0\tentailment\n", ": has no column 'index'"),
+        (HEADER + "0\tentailment\n", ": has no index 1, which is row 3 of"),
+        (
+            HEADER + "0\tentailment\n1\tentailment\n2\tentailment\n",
+            ": has an index '2', which",
+        ),
+        (
+            HEADER + "0\tentailment\n0\tentailment\n",
+            ", row 3: the index '0' occurs twice.",
+        ),
+        (
+            HEADER + "0\tneutral\n1\tentailment\n",
+            ", row 2: unknown label 'neutral'; the labels are 'entailment', "
+            "'not_entailment'.",
+        ),
+    ],
+)
+def test_prediction_files_that_cannot_be(tmp_path, text, expected):
+    task = importlib.import_module("tasks.rte").TASK
+    references = write(
+        tmp_path,
+        "sentence1\tsentence2\tlabel\na\tb\tentailment\nc\td\tentailment\n",
+        "dev.tsv",
+    )
+    path = write(tmp_path, text)
+    line = error_of(task.score_file, task.recipe_type(), references, path)
+    assert line.startswith(path + expected)

@@ -1,0 +1,377 @@
+"""CoNLL-style files, also of predictions, and all that is wrong with them."""
+
+import gzip
+import re
+
+import pytest
+
+from bert_tf.errors import UserError
+from bert_tf.families.recipe import TagRecipe
+from bert_tf.families.token_classification.conll_files import (
+    read_conll,
+    read_tag_predictions,
+    score_tag_file,
+    write_tag_predictions,
+)
+from bert_tf.families.token_classification.entities import EntityCounts
+
+CONLL = """-DOCSTART- -X- O O
+
+EU NNP I-NP I-ORG
+rejects VBZ I-VP O
+
+Peter NNP I-NP I-PER
+-DOCSTART- -X- O O
+
+BRUSSELS NNP I-NP I-LOC
+Paris NNP I-NP B-LOC
+
+"""
+
+
+def written(tmp_path, text, name="words.txt"):
+    path = tmp_path / name
+    path.write_bytes(text.encode())
+    return str(path)
+
+
+def error_of(tmp_path, text, **layout):
+    with pytest.raises(UserError) as caught:
+        read_conll(written(tmp_path, text), TagRecipe(**layout))
+    line = str(caught.value)
+    assert "\n" not in line
+    assert line.startswith(str(tmp_path))
+    return line.removeprefix(str(tmp_path / "words.txt"))
+
+
+def test_words_tags_sentences_and_documents(tmp_path):
+    data = read_conll(written(tmp_path, CONLL))
+    assert data.words == ["EU", "rejects", "Peter", "BRUSSELS", "Paris"]
+    assert data.tags == ["I-ORG", "O", "I-PER", "I-LOC", "B-LOC"]
+    assert data.scheme == "IOB1"
+    assert data.learned_tags == ["B-ORG", "O", "B-PER", "B-LOC", "B-LOC"]
+    assert data.rows.tolist() == [3, 4, 6, 9, 10]
+    assert data.sentence_starts.tolist() == [0, 2, 3, 5]
+    assert data.document_starts.tolist() == [0, 2, 3]
+    assert (data.marks, data.separator, len(data)) == (2, " ", 3)
+    assert [data.words[part] for part in data.sentences()] == [
+        ["EU", "rejects"],
+        ["Peter"],
+        ["BRUSSELS", "Paris"],
+    ]
+
+
+VARIANTS = {
+    "line ends of Windows": CONLL.replace("\n", "\r\n"),
+    "a byte order mark": f"\ufeff{CONLL}",
+    "no line end at the end": CONLL.rstrip("\n"),
+    "several blank lines": CONLL.replace("\n\n", "\n\n \n\t\n"),
+    "several blanks": CONLL.replace(" ", "   "),
+    "blanks at the ends": CONLL.replace("\n", "  \n").replace("EU", " EU"),
+    "documents without words": f"-DOCSTART-\n\n{CONLL}\n-DOCSTART-\n",
+}
+
+
+@pytest.mark.parametrize("text", VARIANTS.values(), ids=VARIANTS)
+def test_the_same_file_in_other_dress(tmp_path, text):
+    expected = read_conll(written(tmp_path, CONLL))
+    data = read_conll(written(tmp_path, text, "other.txt"))
+    assert data.words == expected.words
+    assert data.tags == expected.tags
+    for name in ("sentence_starts", "document_starts"):
+        found, same = getattr(data, name), getattr(expected, name)
+        assert found.tolist() == same.tolist()
+
+
+def test_a_packed_file_with_other_blanks_in_words(tmp_path):
+    path = tmp_path / "words.txt.gz"
+    text = "1\u00a0000 O\nx\u2028y B-N\n"
+    path.write_bytes(gzip.compress(text.encode()))
+    assert read_conll(str(path)).words == ["1\u00a0000", "x\u2028y"]
+
+
+def test_tabs_divide_alone_where_there_are_any(tmp_path, capsys):
+    text = CONLL.replace(" ", "\t").replace("rejects", "New York")
+    data = read_conll(written(tmp_path, text))
+    assert data.words[:2] == ["EU", "New York"]
+    assert data.separator == "\t"
+    assert "1 of 5 words hold blanks ('New York' first)" in (
+        capsys.readouterr().err
+    )
+
+
+def test_other_columns(tmp_path):
+    text = "1 O EU x\n2 B-ORG EC y\n"
+    layout = TagRecipe(token_column=-2, tag_column=1)
+    data = read_conll(written(tmp_path, text), layout)
+    assert data.words == ["EU", "EC"]
+    assert data.tags == ["O", "B-ORG"]
+    # With such a file, a document mark need not come first.
+    marked = f"0 -DOCSTART- -DOCSTART- O\n\n{text}"
+    assert read_conll(written(tmp_path, marked), layout).marks == 1
+
+
+def test_conll_u(tmp_path, capsys):
+    """Ranges of words and empty nodes are not words; their words are."""
+    lines = ("1-2 du _ _", "1 de de ADP", "2 le le DET", "2.1 x _ _")
+    text = "\n".join(["# text = du", *lines, "", "1 Oui oui INTJ", ""])
+    path = written(tmp_path, text.replace(" ", "\t"))
+    layout = TagRecipe(token_column=1, comment="#")
+    data = read_conll(path, layout)
+    assert list(zip(data.words, data.tags, strict=True)) == [
+        ("de", "ADP"),
+        ("le", "DET"),
+        ("Oui", "INTJ"),
+    ]
+    assert data.sentence_starts.tolist() == [0, 2, 3]
+    assert (
+        "2 lines of CoNLL-U that stand for several" in capsys.readouterr().err
+    )
+    # Where the numbers are the words, so are ranges.
+    ages = read_conll(written(tmp_path, "1-2\tAGE\n3\tAGE\n"))
+    assert ages.words == ["1-2", "3"]
+
+
+def test_words_alone(tmp_path):
+    path = written(tmp_path, "EU\nrejects\n\nPeter\n")
+    data = read_conll(path, tagged=False)
+    assert data.words == ["EU", "rejects", "Peter"]
+    assert data.tags == []
+    # What stands where a tag would is no matter.
+    path = written(tmp_path, "EU NNP\nrejects VBZ\n")
+    data = read_conll(path, tagged=False)
+    assert data.tags == []
+
+
+def test_without_marks_each_sentence_is_a_document_or_all_are_one(tmp_path):
+    path = written(tmp_path, "a O\n\nb O\nc O\n\nd O\n")
+    assert read_conll(path).document_starts.tolist() == [0, 1, 2, 3]
+    one = read_conll(path, TagRecipe(unmarked="file"))
+    assert one.document_starts.tolist() == [0, 3]
+    assert one.marks == 0
+
+
+def test_comments_stand_before_sentences_alone(tmp_path, capsys):
+    text = "# a sentence\n# O\n5 O\n# O\n\n# O\nx O\n"
+    path = written(tmp_path, text)
+    data = read_conll(path, TagRecipe(comment="#"))
+    assert data.words == ["5", "#", "x"]
+    assert f"{path}: 3 comment lines are skipped." in (capsys.readouterr().err)
+    with pytest.raises(UserError, match="If row 1 is a comment, pass `comm"):
+        read_conll(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "layout", "expected"),
+    [
+        (
+            "a x O\nb O\n",
+            {},
+            ", row 2: has 2 columns and row 1 has 3 ('b O'); columns are "
+            "divided by blanks",
+        ),
+        ("a O\nb x O\n", {}, ", row 2: has 3 columns and row 1 has 2 ('b x O"),
+        (
+            "a\tO\nb O\n",
+            {},
+            ", row 2: has 1 column and row 1 has 2 ('b O'); columns are "
+            "divided by tabs",
+        ),
+        (
+            "a\tO\n\tO\n",
+            {},
+            ", row 2: has an empty word ('\\tO'); remove the line",
+        ),
+        (
+            "a B-LOC\nb PER\n",
+            {},
+            ", row 2: the tag 'PER' has no prefix, unlike 'B-LOC'; write O, or",
+        ),
+        ("a B_PER\n", {}, ", row 1: the tag 'B_PER' has its prefix in a form"),
+        ("a B-X\n\n\nb B-\n", {}, ", row 4: the tag 'B-' has no prefix"),
+        ("a\tO\nb\t\n", {}, ", row 2: the tag '' is empty; write O"),
+        ("1\ta" + 8 * "\t_" + "\n", {}, ", row 1: has the columns of CoNLL-U"),
+        (
+            "a O\n",
+            {"tag_column": 3},
+            ", row 1: has 2 columns ('a O'), so tag_column=3 is not there",
+        ),
+        ("a O\n", {"token_column": -3}, ", row 1: has 2 columns ('a O'), so t"),
+        (
+            "word\n",
+            {},
+            ", row 1: has 1 column ('word'), so token_column and tag_column "
+            "are the same",
+        ),
+        ("a B-X\rb O\r", {}, ", line 1: holds a carriage return inside a li"),
+        ("a B-X\nb O\rc O\n", {}, ", line 2: holds a carriage return inside"),
+        ("", {}, ": has no words."),
+        ("-DOCSTART- -X- O O\n\n", {}, ": has no words."),
+        ("# only\n", {"comment": "#"}, ": has no words."),
+    ],
+)
+def test_what_is_no_such_file(tmp_path, text, layout, expected):
+    assert error_of(tmp_path, text, **layout).startswith(expected)
+
+
+def test_bytes_that_are_not_utf8(tmp_path):
+    path = tmp_path / "latin.txt"
+    path.write_bytes(b"a O\nZ\xfcrich B-LOC\n")
+    with pytest.raises(UserError, match=r"line 2: byte 2 \(0xfc\) is not UTF"):
+        read_conll(str(path))
+    data = read_conll(str(path), TagRecipe(encoding_errors="replace"))
+    assert data.words[1] == "Z\ufffdrich"
+    with pytest.raises(UserError, match="none.txt: no such file"):
+        read_conll(str(tmp_path / "none.txt"))
+
+
+GOLD = """-DOCSTART- -X- O
+
+EU NNP I-ORG
+rejects VBZ O
+German JJ I-MISC
+
+Peter NNP I-PER
+Blackburn NNP I-PER
+"""
+PREDICTED = ["I-ORG", "O", "O", "I-PER", "I-PER"]
+
+
+def gold(tmp_path, text=GOLD):
+    path = tmp_path / "gold.txt"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_a_written_file_reads_and_scores(tmp_path):
+    references = gold(tmp_path)
+    path = str(tmp_path / "predictions.txt")
+    data = read_conll(references)
+    write_tag_predictions(path, data, PREDICTED)
+    with open(path, encoding="utf-8") as file:
+        assert file.read() == (
+            "EU I-ORG I-ORG\nrejects O O\nGerman I-MISC O\n\n"
+            "Peter I-PER I-PER\nBlackburn I-PER I-PER\n\n"
+        )
+    assert read_tag_predictions(path, data) == PREDICTED
+    scores = score_tag_file(references, path).scores()
+    assert scores == {
+        "f1": 2 * 2 / (2 + 3),
+        "precision": 1.0,
+        "recall": 2 / 3,
+        "accuracy": 4 / 5,
+    }
+
+
+def test_words_with_blanks_and_no_tags(tmp_path, capsys):
+    path = str(tmp_path / "predictions.txt")
+    text = "New York\tx\nhas\ty\n\nit\tz\n"
+    data = read_conll(gold(tmp_path, text), tagged=False)
+    write_tag_predictions(path, data, ["B-LOC", "O", "O"])
+    with open(path, encoding="utf-8") as file:
+        assert file.read() == "New York\tB-LOC\nhas\tO\n\nit\tO\n\n"
+    assert read_tag_predictions(path, data) == ["B-LOC", "O", "O"]
+    assert "hold blanks" in capsys.readouterr().err
+
+
+def test_a_file_of_another_system(tmp_path):
+    """The predicted tag is the last, in IOB1; the rest is its own affair."""
+    path = tmp_path / "other.txt"
+    path.write_text(
+        "EU\tX\tI-ORG\nrejects\tX\tO\nGerman\tX\tB-MISC\n\n"
+        "-DOCSTART-\tX\tO\n\nPeter\tX\tI-PER\nBlackburn\tX\tB-PER",
+        encoding="utf-8",
+    )
+    scores = score_tag_file(gold(tmp_path), str(path))
+    assert scores.overall == EntityCounts(3, 4, 2)
+    recipe = TagRecipe(tag_column=2)
+    assert score_tag_file(gold(tmp_path), str(path), recipe) == scores
+
+
+def pasted(tmp_path, rows):
+    """A file of right tags and one of predicted tags, from a row each."""
+    paths = []
+    for name, tags in zip(("gold", "found"), rows, strict=True):
+        text = "".join(f"{tag} {tag}\n" for tag in tags.split())
+        paths.append(tmp_path / f"{name}.txt")
+        paths[-1].write_text(re.sub(r"(?m)^\S+", "w", text))
+    return map(str, paths)
+
+
+@pytest.mark.parametrize(
+    ("gold_tags", "found_tags", "num_same", "num_correct"),
+    [
+        # Two neighbours taken for one: IOB1 and IOB2 differ at one word.
+        ("I-PER B-PER O", "I-PER I-PER O", 2, 0),
+        ("B-PER B-PER O", "B-PER I-PER O", 2, 0),
+        # One word too many in front: one tag is wrong in IOB1, two in IOB2.
+        ("O I-PER O", "I-PER I-PER O", 2, 0),
+        ("O B-PER O", "B-PER I-PER O", 1, 0),
+        # The same entity in two schemes is right, and its tag is not.
+        ("O I-PER O", "O B-PER O", 2, 1),
+    ],
+)
+def test_accuracy_is_of_the_tags_as_given(
+    gold_tags, found_tags, num_same, num_correct, tmp_path, capsys
+):
+    """Worked by hand: `$correctTag eq $guessed and $guessedType eq ...`."""
+    scores = score_tag_file(*pasted(tmp_path, (gold_tags, found_tags)))
+    assert scores.accuracy == num_same / 3
+    assert scores.overall.num_correct == num_correct
+    logged = "found.txt: has tags in IOB2 and" in capsys.readouterr().err
+    assert logged == ("I-PER" in gold_tags and found_tags == "O B-PER O")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "EU O\nreject O\nGerman O\n\nPeter O\nBlackburn O\n",
+            "other.txt, row 2: predicts 'reject' where {gold}, row 4, has "
+            "'rejects'; predict every word, in its order.",
+        ),
+        (
+            "EU O\nrejects O\nGerman O\n\nPeter O\n",
+            "other.txt: has 4 words and {gold} has 5; predict every word, in "
+            "its order.",
+        ),
+        (
+            "EU O\nrejects O\nGerman O\n\nPeter O\nBlackburn O\n\nx O\n",
+            "other.txt: has 6 words and {gold} has 5; predict",
+        ),
+        (
+            "EU O\nrejects O\n\nGerman O\n\nPeter O\nBlackburn O\n",
+            "other.txt, row 2: ends a sentence, unlike {gold}, row 4; a blank",
+        ),
+        (
+            "EU O\nrejects O\nGerman O\nPeter O\nBlackburn O\n",
+            "other.txt, row 3: does not end a sentence, unlike {gold}, row 5;",
+        ),
+        (
+            "EU O\nrejects VBZ\n",
+            "other.txt, row 2: the tag 'VBZ' has no prefix, unlike 'I-",
+        ),
+    ],
+)
+def test_files_that_do_not_fit(tmp_path, text, expected):
+    references = gold(tmp_path)
+    (tmp_path / "other.txt").write_text(text, encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        score_tag_file(references, str(tmp_path / "other.txt"))
+    line = str(caught.value)
+    assert "\n" not in line
+    assert line.removeprefix(f"{tmp_path}/").startswith(
+        expected.format(gold=references)
+    )
+
+
+def test_all_faults_are_told_at_once(tmp_path, capsys):
+    path = tmp_path / "t.conll"
+    path.write_bytes(b"a B-X\nb\nc X\n\nd \xe9\ne O O\nf O\n")
+    with pytest.raises(UserError) as caught:
+        read_conll(str(path))
+    assert str(caught.value) == (
+        f"{path}: 4 of 6 lines with a word cannot be used, as listed above; "
+        "number of columns: 2, 6; not UTF-8: 5; a tag that cannot be read: 3."
+    )
+    assert "row 3: the tag 'X' has no prefix, u" in capsys.readouterr().err

@@ -1,0 +1,134 @@
+"""Small models of every kind, to serve in the tests."""
+
+import functools
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+import bert_tf
+from bert_tf.families.multiple_choice.answers import ChoiceModel
+from bert_tf.families.pretrained.answers import PretrainedModel
+from bert_tf.families.question_answering.answers import SpanModel
+from bert_tf.families.text_classification.answers import SentenceModel
+from bert_tf.families.token_classification.answers import TagModel
+from tests.model_helpers import fill, small_config
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+TOKENS += [*LETTERS, *(f"##{letter}" for letter in LETTERS)]
+TOKENS += [*"ABCS.,-'()?&1234567890", "##1", "##9", "the", "ferry", "smith"]
+TOKENS += ["cafe", "##ing", "東", "京", "ü", "é", "##é", "σ", "##ς", "A", "is"]
+TOKENS = list(dict.fromkeys(TOKENS))
+WORDS = "the ferry is good Café's U.N. smith-jones (naïve) x\u200by ΣΑΣ "
+WORDS += "cafe\u0301 don't 1,999 東京 \U0001f600 \U00020000a ﬁn a\u00a0b 1996"
+WORDS = WORDS.split(" ")
+HERE = pathlib.Path(__file__).parent
+TAGS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
+
+
+@functools.cache
+def tokenizer(lower_case: bool = True) -> bert_tf.BertTokenizer:
+    return bert_tf.BertTokenizer(TOKENS, lower_case)
+
+
+def config(**changes) -> bert_tf.BertConfig:
+    return small_config(
+        vocab_size=len(TOKENS) + 3, max_position_embeddings=80, **changes
+    )
+
+
+@functools.cache
+def encoder(seed: int = 0) -> bert_tf.BertEncoder:
+    return fill(bert_tf.BertEncoder(config()), seed, 0.6)
+
+
+def new_encoder() -> bert_tf.BertEncoder:
+    return bert_tf.BertEncoder(config())
+
+
+@functools.cache
+def classifier(classes: int = 3):
+    return fill(
+        bert_tf.bert_classifier(new_encoder(), classes, unpadded=True), 1, 0.6
+    )
+
+
+@functools.cache
+def span_labeler():
+    return fill(bert_tf.bert_span_labeler(new_encoder(), unpadded=True), 2, 0.6)
+
+
+@functools.cache
+def tagger():
+    return fill(
+        bert_tf.bert_token_classifier(new_encoder(), len(TAGS), unpadded=True),
+        3,
+        0.6,
+    )
+
+
+@functools.cache
+def chooser():
+    return fill(
+        bert_tf.bert_multiple_choice(new_encoder(), unpadded=True), 4, 0.6
+    )
+
+
+@functools.cache
+def pretrainer():
+    return fill(bert_tf.BertPretrainer(config()), 5, 0.6)
+
+
+KINDS = {
+    "classes": lambda: SentenceModel(
+        classifier(), tokenizer(), 40, ["bad", "fair", "gut ü"], pairs=True
+    ),
+    "regression": lambda: SentenceModel(
+        classifier(1), tokenizer(), 40, long_inputs="windows", doc_stride=16
+    ),
+    "several_labels": lambda: SentenceModel(
+        classifier(), tokenizer(), 40, ["a", "b", "c"], threshold=0.5
+    ),
+    "span": lambda: SpanModel(
+        span_labeler(), tokenizer(), 40, 12, 10, null_threshold=-0.5
+    ),
+    "tags": lambda: TagModel(tagger(), tokenizer(), TAGS, 40),
+    "choice": lambda: ChoiceModel(chooser(), tokenizer(), 40, start=True),
+    "pretrained": lambda: PretrainedModel(pretrainer(), tokenizer()),
+    "encoder": lambda: PretrainedModel(encoder(), tokenizer(), 40),
+    "bfloat16": lambda: of_policy("mixed_bfloat16"),
+}
+
+
+def texts(count: int, longest: int, seed: int = 0) -> list[str]:
+    """Texts full of traps, of 0 to `longest` words."""
+    random = np.random.default_rng(seed)
+    blanks = [" ", "  ", "\n", "\t ", " \u202f"]
+    found = []
+    for _ in range(count):
+        words = random.choice(WORDS, random.integers(0, longest + 1))
+        found.append("".join(w + random.choice(blanks) for w in words))
+    return found
+
+
+def ask(function, **inputs) -> dict[str, np.ndarray]:
+    """What a signature answers to lists of strings."""
+    given = {
+        name: tf.constant(value, tf.string)
+        if not isinstance(value, tf.Tensor)
+        else value
+        for name, value in inputs.items()
+    }
+    return {n: v.numpy() for n, v in function(**given).items()}
+
+
+def strings(array: np.ndarray) -> list:
+    """Bytes of an array as a list of str."""
+    return np.vectorize(bytes.decode, otypes=[object])(array).tolist()
+
+
+def of_policy(policy: str) -> SentenceModel:
+    """A classifier of another dtype policy."""
+    model = bert_tf.bert_classifier(bert_tf.BertEncoder(config(), policy), 3)
+    return SentenceModel(fill(model, 1), tokenizer(), 40, ["a", "b", "c"])

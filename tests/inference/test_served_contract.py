@@ -1,0 +1,273 @@
+"""What every kind of served model promises, whatever it answers."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+from bert_tf.families.multiple_choice.answers import ChoiceModel
+from bert_tf.families.pretrained.answers import PretrainedModel
+from bert_tf.families.question_answering.answers import SpanModel
+from bert_tf.families.text_classification.answers import SentenceModel
+from bert_tf.families.token_classification.answers import TagModel
+from tests.inference import serving_models as models
+
+REFUSED = tf.errors.InvalidArgumentError
+# Of each kind: the inputs of a row, and what stands for a text in them.
+ROWS = {
+    "classes": {"text": "{}", "text_b": "is {}"},
+    "regression": {"text": "{}"},
+    "several_labels": {"text": "{}"},
+    "span": {"question": "is", "context": "{}"},
+    "tags": {"text": "{}"},
+    "choice": {"text": "a", "choices": ["{}", "b"], "start": ""},
+    "pretrained": {"text": "[MASK] {}"},
+    "encoder": {"text": "{}"},
+}
+KINDS = list(ROWS)
+
+
+@functools.cache
+def signatures(kind):
+    return models.KINDS[kind]().signatures()
+
+
+def ask(kind, texts, signature="serving_default"):
+    """The answers to rows of one text each, bytes or str."""
+
+    def filled(value, text):
+        if isinstance(value, list):
+            return [filled(one, text) for one in value]
+        before, place, after = value.partition("{}")
+        if not place:
+            return value.encode()
+        text = text if isinstance(text, bytes) else text.encode()
+        return before.encode() + text + after.encode()
+
+    inputs = {
+        name: tf.constant([filled(value, text) for text in texts], tf.string)
+        for name, value in ROWS[kind].items()
+    }
+    if kind == "choice" and not texts:
+        inputs["choices"] = tf.zeros([0, 3], tf.string)
+    return models.ask(signatures(kind)[signature], **inputs)
+
+
+ODD = [b"", b"\xff\xfe\xf0\x9f", b"\x00\x01", b"A", "é".encode("latin1")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_odd_texts_are_answered(kind):
+    answers = ask(kind, ODD)
+    for name, values in answers.items():
+        assert len(values) == len(ODD), name
+        if values.dtype.kind == "f":
+            assert np.isfinite(values).all(), name
+            # What is not UTF-8 is dropped; of choices, it is one.
+            if kind != "choice":
+                np.testing.assert_allclose(values[1], values[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_rows_have_no_answers(kind):
+    some, none = ask(kind, ["the ferry"]), ask(kind, [])
+    assert set(none) == set(some)
+    for name, values in none.items():
+        assert len(values) == 0
+        assert values.dtype == some[name].dtype
+        assert values.ndim == some[name].ndim
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_else_is_in_the_batch_does_not_matter(kind):
+    texts = [text for text in models.texts(12, 14, 3) if text]
+    together = ask(kind, texts)
+    for row in (0, len(texts) - 1):
+        alone = ask(kind, texts[row : row + 1])
+        for name, values in alone.items():
+            # Rows with more of something are longer.
+            same = together[name][(row, *map(slice, values.shape[1:]))]
+            if values.dtype.kind == "f":
+                np.testing.assert_allclose(values[0], same, atol=1e-4)
+            else:
+                np.testing.assert_array_equal(values[0], same)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("classes", None),
+        ("several_labels", None),
+        ("choice", None),
+        ("encoder", None),
+        ("regression", r"text: the text of row 1 takes \d+ windows.* 128 of"),
+        ("tags", r"text: the text of row 1 takes \d+ windows.* most 128 of"),
+        ("span", r"context: the text of row 1 takes \d+ windows.* 128 of a"),
+        ("pretrained", r"text: row 1 has \d+ tokens beside special ones"),
+    ],
+)
+def test_a_megabyte_is_truncated_or_refused(kind, message):
+    texts = ["a", "the ferry " * 105_000]
+    if message is None:
+        for values in ask(kind, texts).values():
+            assert values.dtype.kind != "f" or np.isfinite(values).all()
+        return
+    with pytest.raises(REFUSED, match=message):
+        ask(kind, texts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "message"),
+    [
+        (
+            "classes",
+            {"text": ["a", "b"], "text_b": ["c"]},
+            "text has 2 rows and text_b 1",
+        ),
+        (
+            "span",
+            {"question": ["a"], "context": ["b", "c"]},
+            "question has 1 rows and context 2",
+        ),
+        (
+            "choice",
+            {"text": ["a"], "choices": [["c"], ["d"]], "start": ["a"]},
+            "text has 1 rows and choices 2",
+        ),
+        (
+            "choice",
+            {"text": ["a"], "choices": [["c"]], "start": ["a", "b"]},
+            "text has 1 rows and start 2",
+        ),
+    ],
+)
+def test_uneven_inputs_are_refused(kind, inputs, message):
+    with pytest.raises(REFUSED, match=message):
+        models.ask(signatures(kind)["serving_default"], **inputs)
+
+
+def tokens_of(kind, ids):
+    """Inputs of the signature tokens, of which rows end with zeros."""
+    ids = tf.constant(ids)
+    if kind == "choice":
+        ids = tf.stack([ids, tf.where(ids > 4, ids + 1, ids)], axis=1)
+    return {
+        "input_ids": ids,
+        "input_mask": tf.cast(ids > 0, tf.int32),
+        "segment_ids": tf.cast(tf.range(tf.shape(ids)[-1]) > 3, tf.int32)
+        + tf.zeros_like(ids),
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tokens_give_what_the_model_gives(kind):
+    network = {
+        "classes": models.classifier,
+        "regression": lambda: models.classifier(1),
+        "several_labels": models.classifier,
+        "span": models.span_labeler,
+        "tags": models.tagger,
+        "choice": models.chooser,
+        "pretrained": lambda: models.pretrainer().encoder,
+        "encoder": models.encoder,
+    }[kind]()
+    inputs = tokens_of(kind, [[2, 5, 6, 9, 3, 8, 3], [2, 7, 3, 4, 6, 0, 0]])
+    given = models.ask(signatures(kind)["tokens"], **inputs)
+    expected = network(inputs, training=False)
+    if not isinstance(expected, dict):
+        name = "score" if kind == "regression" else "logits"
+        expected = {name: tf.reshape(expected, given[name].shape)}
+    for name in expected.keys() & given.keys():
+        np.testing.assert_allclose(given[name], expected[name], atol=1e-4)
+    # Each input is fed to its place.
+    changed = {**inputs, "segment_ids": 1 - inputs["segment_ids"]}
+    again = models.ask(signatures(kind)["tokens"], **changed)
+    compared = sorted(expected.keys() & given.keys())
+    assert compared
+    assert not np.allclose(
+        again[compared[0]], given[compared[0]], atol=1e-3, rtol=0
+    )
+
+
+def test_padding_may_stand_anywhere():
+    ids = [[2, 5, 6, 9, 3, 8, 3], [0, 0, 2, 7, 0, 3, 0], [0] * 7]
+    inputs = tokens_of("encoder", ids)
+    given = models.ask(signatures("encoder")["tokens"], **inputs)
+    expected = models.encoder()(inputs, training=False)
+    tokens = inputs["input_mask"].numpy() == 1
+    np.testing.assert_allclose(
+        given["sequence_output"][tokens],
+        expected["sequence_output"].numpy()[tokens],
+        atol=1e-4,
+    )
+    assert all(np.isfinite(values).all() for values in given.values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ([[2, 5, 3], [2, 99_999, 3]], r"entry \d+ is 99999; .* from 0 to"),
+        ([[2, -1, 3]], "entry 1 is -1"),
+        ([[2] * 81], "have 81 positions; this model takes 80"),
+    ],
+)
+def test_bad_tokens_are_refused(kind, ids, message):
+    with pytest.raises(REFUSED, match=message):
+        models.ask(signatures(kind)["tokens"], **tokens_of(kind, ids))
+
+
+LABELS = ["bad", "fair", "gut ü"]
+
+
+def sentences(**settings):
+    settings = {"max_seq_length": 40, "labels": LABELS} | settings
+    return SentenceModel(models.classifier(), models.tokenizer(), **settings)
+
+
+def span(**settings):
+    settings = {"max_seq_length": 40, "max_query_length": 10} | settings
+    return SpanModel(models.span_labeler(), models.tokenizer(), **settings)
+
+
+def tags(**settings):
+    settings = {"max_seq_length": 40, "labels": models.TAGS} | settings
+    return TagModel(models.tagger(), models.tokenizer(), **settings)
+
+
+def choice(**settings):
+    return ChoiceModel(models.chooser(), models.tokenizer(), **settings)
+
+
+def pretrained(network=models.pretrainer, **settings):
+    return PretrainedModel(network(), models.tokenizer(), **settings)
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "message"),
+    [
+        (sentences, {"labels": ["a", "b"]}, "`labels`: are 2, .* model has 3"),
+        (sentences, {"labels": ["a", "b", "a"]}, "'a' occurs twice"),
+        (sentences, {"long_inputs": "split"}, "long_inputs is 'split'"),
+        (sentences, {"max_seq_length": 90}, "3 to 80"),
+        (sentences, {"max_seq_length": 3, "pairs": True}, "at least 4"),
+        (sentences, {"labels": (), "threshold": 0.5}, "`labels`: are 0"),
+        (span, {"doc_stride": 0}, "doc_stride=0"),
+        (span, {"n_best_size": 0}, "n_best_size=0"),
+        (span, {"max_query_length": 37}, "max_seq_length=40: leaves no room"),
+        (tags, {"labels": ("O", "B-X")}, "`labels`: are 2, .* model has 5"),
+        (tags, {"word_rule": "space"}, "word_rule is 'space'"),
+        (tags, {"doc_stride": 0}, "doc_stride=0"),
+        (choice, {"max_seq_length": 4}, "max_seq_length is 4"),
+        (pretrained, {"top_k": 0}, "top_k=0"),
+        (pretrained, {"top_k": 10_000}, "top_k=10000"),
+        (pretrained, {"max_masks": 0}, "max_masks=0"),
+        (pretrained, {"max_seq_length": 81}, "max_seq_length=81"),
+        (pretrained, {"network": models.classifier}, "no BertPretrainer"),
+    ],
+)
+def test_settings_that_do_not_fit(make, settings, message):
+    with pytest.raises(UserError, match=message):
+        make(**settings)
