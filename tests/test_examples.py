@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import bert_tf
-from bert_tf.families.text_classification.task import TextClassificationConfig
+from bert_tf.families.text_classification.config import TextClassificationConfig
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from tests.model_helpers import fill
 from tools.language_reference import reference_documents

@@ -22,48 +22,18 @@ from typing import (
 from bert_tf.checkpoints import Checkpoint
 from bert_tf.errors import UserError
 from bert_tf.families.checks import Examination
+from bert_tf.families.config import TaskConfig
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.rows import Outputs, Rows
 from bert_tf.text.packing import Tokenizer
 
 if TYPE_CHECKING:
-    # TensorFlow takes seconds to import, and scoring a file needs none of it.
+    from bert_tf.encoders import BertEncoder
     from bert_tf.families.task_model import TaskModel
 
 Examples = TypeVar("Examples")
 Config = TypeVar("Config", bound="TaskConfig")
 Prediction = TypeVar("Prediction")
-
-
-@dataclasses.dataclass(frozen=True)
-class TaskConfig(abc.ABC):
-    """How a fine-tuned model is used: task.json.
-
-    Attributes:
-      task: the task's name.
-      labels: the labels in the order of the outputs, where there are such.
-      max_seq_length: S at most.
-    """
-
-    task: str
-    labels: tuple[str, ...]
-    max_seq_length: int
-
-    # What huggingface.co calls what such a model does.
-    pipeline_tag: ClassVar[str]
-
-    @abc.abstractmethod
-    def sample(self) -> dict[str, Any]:
-        """A question to such a model, by the inputs that it is served with."""
-
-    @property
-    def num_segments(self) -> int:
-        """How many texts of a row the model tells apart."""
-        return 1
-
-    def summary(self) -> dict[str, Any]:
-        """What results.json repeats of it."""
-        return {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,12 +114,15 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
 
     # What task.json holds of its models.
     config_type: ClassVar[type[TaskConfig]]
-    # The head of a checkpoint that its models have; empty for none.
-    head: ClassVar[str]
     # Files of a model folder besides those that every model has.
     extra_files: ClassVar[tuple[str, ...]] = ()
     # Whether training batches are of rows of similar length.
     bucket_by_length: ClassVar[bool] = False
+
+    @property
+    def head(self) -> str:
+        """The head of a checkpoint that its models have; empty for none."""
+        return self.config_type.head
 
     @property
     def is_tuned(self) -> bool:
@@ -265,18 +238,14 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         del split, source, config, recipe, output_dir
         return rows
 
-    @abc.abstractmethod
     def build(
-        self, encoder: Any, config: Config, unpadded: bool = True
+        self, encoder: "BertEncoder", config: Config, unpadded: bool = True
     ) -> "TaskModel":
-        """The model to train.
+        """The model to train; see `TaskConfig.build`."""
+        # TensorFlow takes seconds to import, and scoring a file needs none.
+        from bert_tf.families.task_model import TaskModel
 
-        Args:
-          encoder: a `BertEncoder`.
-          config: of the model.
-          unpadded: whether it computes on the tokens alone, by shapes that
-            are known at run time only.
-        """
+        return TaskModel(config.build(encoder, unpadded))
 
     @abc.abstractmethod
     def loss(self, recipe: Any, examples: Examples, config: Config) -> Any:

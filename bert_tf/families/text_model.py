@@ -36,7 +36,8 @@ class TextModel(abc.ABC):
       task: what it does, in words.
       threshold: what decides whether there is an answer, or whether a label
         holds; None where nothing does.
-      activation: what makes the answer of a model's one output.
+      activation: what makes the answer of a model's one output, see
+        `sentence_modules.TORCH_ACTIVATIONS`.
       prompts: texts that may be put before a text, by name; of models of
         sentence-transformers.
       default_prompt_name: the one that is put before every text; None is none.

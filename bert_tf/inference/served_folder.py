@@ -9,6 +9,7 @@ import keras
 
 from bert_tf.checkpoints import (
     CLASSIFIER,
+    HEADS_ON_POOLER,
     MASKED_LM,
     NEXT_SENTENCE,
     POOLER,
@@ -24,20 +25,9 @@ from bert_tf.checkpoints.sentence_files import (
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import task_of
-from bert_tf.families.multiple_choice.answers import ChoiceModel
-from bert_tf.families.multiple_choice.task import MultipleChoiceConfig
 from bert_tf.families.pretrained.answers import PretrainedModel
 from bert_tf.families.pretrained.extractor import folder_tokenizer
-from bert_tf.families.question_answering.answers import SpanModel
-from bert_tf.families.question_answering.task import QuestionAnsweringConfig
-from bert_tf.families.task import TaskConfig
-from bert_tf.families.text_classification.answers import SentenceModel
-from bert_tf.families.text_classification.task import TextClassificationConfig
 from bert_tf.families.text_model import TextModel
-from bert_tf.families.token_classification.answers import TagModel
-from bert_tf.families.token_classification.task import (
-    TokenClassificationConfig,
-)
 from bert_tf.families.usage import check_pretrained, usage_of
 from bert_tf.families.usage_options import (
     EMBEDDINGS,
@@ -45,16 +35,9 @@ from bert_tf.families.usage_options import (
     UsageOptions,
 )
 from bert_tf.finetuning.results import RESULTS_FILE
-from bert_tf.models import (
-    bert_classifier,
-    bert_multiple_choice,
-    bert_span_labeler,
-    bert_token_classifier,
-    restore,
-)
+from bert_tf.models import restore
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.recipe import read_json_object
-from bert_tf.text.packing import Tokenizer
 
 
 def served_model(
@@ -120,9 +103,15 @@ def served_model(
             modules=modules,
             has_pooler=POOLER in checkpoint.heads,
         )
-    return _fine_tuned(
-        config, checkpoint, tokenizer, dtype, activation or "linear"
-    )
+    encoder = encoder_class(checkpoint.config)(checkpoint.config, dtype=dtype)
+    network = config.build(encoder)
+    # A pooler that the head does not read may be missing.
+    unread = () if config.head in HEADS_ON_POOLER else (POOLER,)
+    _restore(network, checkpoint, *unread)
+    served = config.text_model(network, tokenizer)
+    if activation is not None and not served.labels:
+        served.activation = activation
+    return served
 
 
 def _scored_pairs(
@@ -139,64 +128,6 @@ def _scored_pairs(
             f"activation {activation}; it takes Identity or Sigmoid."
         )
     return "text_pair_classification"
-
-
-def _fine_tuned(
-    config: TaskConfig,
-    checkpoint: Checkpoint,
-    tokenizer: Tokenizer,
-    dtype: str,
-    activation: str,
-) -> TextModel:
-    """A model with a head, used as its config states."""
-    encoder = encoder_class(checkpoint.config)(checkpoint.config, dtype=dtype)
-    if isinstance(config, TextClassificationConfig):
-        model = bert_classifier(encoder, config.num_outputs, unpadded=True)
-        restore(model, checkpoint)
-        multi_label = config.label_kind == "multi_label"
-        return SentenceModel(
-            model,
-            tokenizer,
-            config.max_seq_length,
-            config.labels,
-            pairs=config.num_texts == 2,
-            long_inputs=config.long_inputs,
-            doc_stride=config.doc_stride,
-            threshold=config.threshold if multi_label else None,
-            separator=config.label_separator,
-            activation=activation
-            if config.label_kind == "regression"
-            else "linear",
-        )
-    if isinstance(config, QuestionAnsweringConfig):
-        model = bert_span_labeler(encoder, unpadded=True)
-        _restore(model, checkpoint, POOLER)
-        return SpanModel(
-            model,
-            tokenizer,
-            config.max_seq_length,
-            config.doc_stride,
-            config.max_query_length,
-            config.max_answer_length,
-            config.n_best_size,
-            config.null_threshold if config.with_null else None,
-        )
-    if isinstance(config, TokenClassificationConfig):
-        model = bert_token_classifier(
-            encoder, len(config.labels), unpadded=True
-        )
-        _restore(model, checkpoint, POOLER)
-        # A stride of 0 is half a window, in both.
-        stride = config.doc_stride or None
-        return TagModel(
-            model, tokenizer, config.labels, config.max_seq_length, stride
-        )
-    assert isinstance(config, MultipleChoiceConfig)
-    model = bert_multiple_choice(encoder, unpadded=True)
-    restore(model, checkpoint)
-    return ChoiceModel(
-        model, tokenizer, config.max_seq_length, config.has_start
-    )
 
 
 def _restore(model: keras.Model, checkpoint: Checkpoint, *unread: str) -> None:

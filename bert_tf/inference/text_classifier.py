@@ -26,9 +26,7 @@ from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError, excerpt
 from bert_tf.families.model_folder import save_model
 from bert_tf.families.task_model import TaskModel
-from bert_tf.families.text_classification.task import (
-    TextClassificationConfig,
-)
+from bert_tf.families.text_classification.config import TextClassificationConfig
 from bert_tf.models import bert_classifier, restore
 from bert_tf.optimization import AdamW, LinearWarmupDecay, warmup_steps
 from bert_tf.progress import log

@@ -17,8 +17,8 @@ from bert_tf.conversion import convert_checkpoint
 from bert_tf.conversion.proof import LIMIT
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import read_config_as
-from bert_tf.families.question_answering.task import QuestionAnsweringConfig
-from bert_tf.families.text_classification.task import TextClassificationConfig
+from bert_tf.families.question_answering.config import QuestionAnsweringConfig
+from bert_tf.families.text_classification.config import TextClassificationConfig
 from bert_tf.text.vocabulary import Vocabulary
 from tests.fine_tuned_models import recorded, write_folder
 from tests.hugging_face_models import TOKENS, random_arrays, tiny_config

@@ -17,8 +17,8 @@ from bert_tf.families.model_folder import (
 )
 from bert_tf.families.pretrained.embed import embed
 from bert_tf.families.recipe import FinetuningRecipe
+from bert_tf.families.text_classification.config import TextClassificationConfig
 from bert_tf.families.text_classification.kinds import SentenceTask
-from bert_tf.families.text_classification.task import TextClassificationConfig
 from bert_tf.finetuning.setup import open_initial
 from bert_tf.inference.served_folder import served_model
 from bert_tf.text.tokenizer import BertTokenizer

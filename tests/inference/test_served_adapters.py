@@ -10,8 +10,8 @@ from bert_tf.checkpoints import load_checkpoint
 from bert_tf.encoders import BertEncoder
 from bert_tf.families.model_folder import save_model
 from bert_tf.families.task_model import TaskModel
-from bert_tf.families.text_classification.task import TextClassificationConfig
-from bert_tf.families.token_classification.task import (
+from bert_tf.families.text_classification.config import TextClassificationConfig
+from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,
 )
 from bert_tf.finetuning import SentenceTask

@@ -10,16 +10,16 @@ import tensorflow as tf
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import save_model
-from bert_tf.families.multiple_choice.task import MultipleChoiceConfig
+from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
+from bert_tf.families.question_answering.config import QuestionAnsweringConfig
 from bert_tf.families.question_answering.squad_files import Question
 from bert_tf.families.question_answering.task import (
-    QuestionAnsweringConfig,
     QuestionAnsweringTask,
 )
 from bert_tf.families.task import Split
 from bert_tf.families.task_model import TaskModel
-from bert_tf.families.text_classification.task import TextClassificationConfig
-from bert_tf.families.token_classification.task import (
+from bert_tf.families.text_classification.config import TextClassificationConfig
+from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,
 )
 from bert_tf.finetuning import MultiLabelTask, RegressionTask, SentenceTask

@@ -19,8 +19,8 @@ import pytest
 import bert_tf
 from bert_tf.encoders import BertEncoder
 from bert_tf.families.model_folder import save_model
-from bert_tf.families.multiple_choice.task import MultipleChoiceConfig
-from bert_tf.families.question_answering.task import QuestionAnsweringConfig
+from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
+from bert_tf.families.question_answering.config import QuestionAnsweringConfig
 from bert_tf.families.task_model import TaskModel
 from bert_tf.families.text_classification.kinds import SentenceTask
 from bert_tf.models import (

@@ -7,11 +7,11 @@ import numpy as np
 import bert_tf
 from bert_tf.encoders import BertEncoder
 from bert_tf.families.model_folder import save_model
-from bert_tf.families.multiple_choice.task import MultipleChoiceConfig
-from bert_tf.families.question_answering.task import QuestionAnsweringConfig
+from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
+from bert_tf.families.question_answering.config import QuestionAnsweringConfig
 from bert_tf.families.task_model import TaskModel
 from bert_tf.families.text_classification.kinds import SentenceTask
-from bert_tf.families.token_classification.task import (
+from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,
 )
 from bert_tf.models import (

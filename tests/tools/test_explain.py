@@ -6,7 +6,7 @@ import pytest
 
 from bert_tf.families.model_folder import save_model
 from bert_tf.families.task_model import TaskModel
-from bert_tf.families.text_classification.task import TextClassificationConfig
+from bert_tf.families.text_classification.config import TextClassificationConfig
 from bert_tf.models import bert_classifier
 from tests import commands
 from tests.inference import serving_models as models

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from bert_tf.checkpoints import MULTIPLE_CHOICE
 from bert_tf.errors import UserError
 from bert_tf.families.checks import Examination
 from bert_tf.families.data.examples import (
@@ -17,6 +16,7 @@ from bert_tf.families.data.examples import (
     write_predictions,
 )
 from bert_tf.families.multiple_choice.checks import examine_choices
+from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.families.multiple_choice.files import (
     ChoiceColumns,
     ChoiceExample,
@@ -30,7 +30,6 @@ from bert_tf.families.task import (
     Score,
     Split,
     Task,
-    TaskConfig,
     TaskTemplate,
     refuse_null_odds,
 )
@@ -45,32 +44,7 @@ from bert_tf.text.packing import (
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
-    from bert_tf.families.task_model import TaskModel
-
-
-@dataclasses.dataclass(frozen=True)
-class MultipleChoiceConfig(TaskConfig):
-    """What task.json holds of a model of choices.
-
-    Attributes:
-      has_start: whether choices have a common beginning in a column of its
-        own.
-    """
-
-    has_start: bool
-
-    pipeline_tag: ClassVar[str] = "multiple-choice"
-
-    def sample(self) -> dict[str, Any]:
-        """A text, how it may go on, and how every choice begins."""
-        choices = ["sat down.", "was green."]
-        start = {"start": "She"} if self.has_start else {}
-        return {"text": "A woman came in.", "choices": choices, **start}
-
-    @property
-    def num_segments(self) -> int:
-        """Two: the context and a choice."""
-        return 2
+    pass
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,7 +198,6 @@ class MultipleChoiceTask(
 
     recipe_type: ClassVar[type[ChoiceRecipe]] = ChoiceRecipe
     config_type: ClassVar[type[MultipleChoiceConfig]] = MultipleChoiceConfig
-    head: ClassVar[str] = MULTIPLE_CHOICE
 
     def splits(
         self, names: Sequence[str], recipe: ChoiceRecipe
@@ -287,18 +260,6 @@ class MultipleChoiceTask(
         return LabelledRows(
             rows, weights, {ChoicesObjective.label_name: labels}
         )
-
-    def build(
-        self,
-        encoder: Any,
-        config: MultipleChoiceConfig,
-        unpadded: bool = True,
-    ) -> "TaskModel":
-        """See `bert_multiple_choice`."""
-        from bert_tf.families.task_model import TaskModel
-        from bert_tf.models import bert_multiple_choice
-
-        return TaskModel(bert_multiple_choice(encoder, unpadded=unpadded))
 
     def loss(
         self,

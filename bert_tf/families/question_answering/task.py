@@ -6,10 +6,10 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bert_tf.checkpoints import SPAN
 from bert_tf.errors import UserError
 from bert_tf.families.checks import Examination
 from bert_tf.families.question_answering import squad_metrics
+from bert_tf.families.question_answering.config import QuestionAnsweringConfig
 from bert_tf.families.question_answering.prediction_files import (
     PREDICTIONS_FILE,
     Answers,
@@ -39,47 +39,9 @@ from bert_tf.text.packing import Tokenizer
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
     from bert_tf.families.question_answering.windows import SpanWindows
-    from bert_tf.families.task_model import TaskModel
 
 # Of the best answers, those that the report shows.
 _SHOWN_BEST = 3
-
-
-@dataclasses.dataclass(frozen=True)
-class QuestionAnsweringConfig(TaskConfig):
-    """What task.json holds of a model of spans; see `SpanRecipe`.
-
-    Attributes:
-      doc_stride: tokens from the start of a window to that of the next.
-      max_query_length: longest question in tokens.
-      max_answer_length: longest answer in tokens.
-      n_best_size: answers kept to a question.
-      with_null: whether a question may have no answer.
-      null_threshold: a question whose null odds are above it has none.
-    """
-
-    doc_stride: int
-    max_query_length: int
-    max_answer_length: int
-    n_best_size: int
-    with_null: bool
-    # Models of different thresholds can be averaged.
-    null_threshold: float = dataclasses.field(compare=False)
-
-    pipeline_tag: ClassVar[str] = "question-answering"
-
-    def sample(self) -> dict[str, Any]:
-        """A question and where its answer stands."""
-        return {"question": "Who came?", "context": "Ada came."}
-
-    @property
-    def num_segments(self) -> int:
-        """A question and a context."""
-        return 2
-
-    def summary(self) -> dict[str, Any]:
-        """The threshold, where there is one."""
-        return {"threshold": self.null_threshold} if self.with_null else {}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,7 +63,6 @@ class QuestionAnsweringTask(
 
     recipe_type: ClassVar[type[SpanRecipe]] = SpanRecipe
     config_type: ClassVar[type[TaskConfig]] = QuestionAnsweringConfig
-    head: ClassVar[str] = SPAN
 
     @property
     def is_tuned(self) -> bool:
@@ -216,18 +177,6 @@ class QuestionAnsweringTask(
         if labelled:
             return label_windows(windows, examples, tokenizer)
         return windows
-
-    def build(
-        self,
-        encoder: Any,
-        config: QuestionAnsweringConfig,
-        unpadded: bool = True,
-    ) -> "TaskModel":
-        """See `bert_span_labeler`."""
-        from bert_tf.families.task_model import TaskModel
-        from bert_tf.models import bert_span_labeler
-
-        return TaskModel(bert_span_labeler(encoder, unpadded=unpadded))
 
     def loss(
         self,

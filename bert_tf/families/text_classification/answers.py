@@ -63,8 +63,6 @@ class SentenceModel(TextModel):
       threshold: for several labels a row, the probability above which a label
         holds; None for one label.
       separator: stands between several labels.
-      activation: what makes the score of a regression of its logit, see
-        `sentence_modules.TORCH_ACTIVATIONS`.
 
     Raises:
       UserError: see `TextModel`; or settings that do not go together.
@@ -82,7 +80,6 @@ class SentenceModel(TextModel):
         max_windows: int = 128,
         threshold: float | None = None,
         separator: str = ",",
-        activation: str = "linear",
     ):
         super().__init__(
             model, encoder_of(model), tokenizer, max_seq_length, labels
@@ -107,7 +104,6 @@ class SentenceModel(TextModel):
         self._windows = long_inputs == "windows"
         self._doc_stride, self._max_windows = doc_stride, max_windows
         self.threshold, self._separator = threshold, separator
-        self.activation = activation
         self.method = "classify" if labels else "regress"
         self.task = "text pair " if pairs else "text "
         if threshold is not None:

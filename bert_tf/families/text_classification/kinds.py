@@ -26,10 +26,10 @@ from bert_tf.families.recipe import (
 )
 from bert_tf.families.task import TaskTemplate
 from bert_tf.families.text_classification import metrics
+from bert_tf.families.text_classification.config import TextClassificationConfig
 from bert_tf.families.text_classification.task import (
     Metric,
     Predictions,
-    TextClassificationConfig,
     TextClassificationTask,
     unknown_label,
 )

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from bert_tf.checkpoints import CLASSIFIER
 from bert_tf.checkpoints.task_file import PROBLEM_TYPE_OF
 from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.families.checks import Examination
@@ -34,10 +33,10 @@ from bert_tf.families.task import (
     Score,
     Split,
     Task,
-    TaskConfig,
     refuse_null_odds,
 )
 from bert_tf.families.text_classification.checks import examine_texts
+from bert_tf.families.text_classification.config import TextClassificationConfig
 from bert_tf.text.packing import (
     EncodedRows,
     TokenIds,
@@ -51,7 +50,7 @@ from bert_tf.text.packing import (
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
-    from bert_tf.families.task_model import LogitsObjective, TaskModel
+    from bert_tf.families.task_model import LogitsObjective
 
 # A score of N answers: those of the examples, then those predicted.
 Metric = Callable[[np.ndarray, np.ndarray], float]
@@ -89,49 +88,6 @@ class Predictions:
     logits: np.ndarray
     values: tuple[Label, ...]
     probabilities: np.ndarray | None
-
-
-@dataclasses.dataclass(frozen=True)
-class TextClassificationConfig(TaskConfig):
-    """What task.json holds of a model of text classification.
-
-    Attributes:
-      label_kind: classes, regression or multi_label.
-      num_outputs: C.
-      num_texts: 1, or 2 where the rows are pairs.
-      text_columns: columns of a user's file, as the recipe has them.
-      label_separator: between several labels in a cell.
-      long_inputs: cut or windows.
-      doc_stride: tokens from the start of a window to that of the next.
-      threshold: above which one of several labels holds.
-    """
-
-    label_kind: str
-    num_outputs: int
-    num_texts: int
-    text_columns: str
-    label_separator: str
-    long_inputs: str
-    doc_stride: int
-    threshold: float
-
-    pipeline_tag: ClassVar[str] = "text-classification"
-
-    def sample(self) -> dict[str, Any]:
-        """A text, or a pair of them."""
-        if self.num_texts == 2:
-            return {"text": "It rains.", "text_b": "It is wet."}
-        return {"text": "A lovely film."}
-
-    @property
-    def num_segments(self) -> int:
-        """The texts of a row."""
-        return self.num_texts
-
-    def summary(self) -> dict[str, Any]:
-        """The threshold, where there is one."""
-        several = self.label_kind == "multi_label"
-        return {"threshold": self.threshold} if several else {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,7 +204,6 @@ class TextClassificationTask(
     config_type: ClassVar[type[TextClassificationConfig]] = (
         TextClassificationConfig
     )
-    head: ClassVar[str] = CLASSIFIER
 
     def __post_init__(self) -> None:
         """Raises `UserError` if a score that is named is none of its scores."""
@@ -357,20 +312,6 @@ class TextClassificationTask(
         targets = self.targets(examples, config.labels)[rows.example]
         labels = {self.plain_objective().label_name: targets}
         return LabelledRows(rows, rows.weights, labels)
-
-    def build(
-        self,
-        encoder: Any,
-        config: TextClassificationConfig,
-        unpadded: bool = True,
-    ) -> "TaskModel":
-        """See `bert_classifier`."""
-        from bert_tf.families.task_model import TaskModel
-        from bert_tf.models import bert_classifier
-
-        return TaskModel(
-            bert_classifier(encoder, config.num_outputs, unpadded=unpadded)
-        )
 
     def loss(
         self,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from bert_tf.checkpoints import TOKEN_CLASSIFIER, Checkpoint
+from bert_tf.checkpoints import Checkpoint
 from bert_tf.errors import UserError
 from bert_tf.families.checks import Examination
 from bert_tf.families.data.user_files import ReadRows, UserFiles
@@ -27,6 +27,9 @@ from bert_tf.families.task import (
     Task,
     TaskConfig,
     refuse_null_odds,
+)
+from bert_tf.families.token_classification.config import (
+    TokenClassificationConfig,
 )
 from bert_tf.families.token_classification.conll_files import (
     DOCUMENT_MARK,
@@ -127,29 +130,6 @@ class ConllFolder:
 
 
 @dataclasses.dataclass(frozen=True)
-class TokenClassificationConfig(TaskConfig):
-    """What task.json holds of a tagger.
-
-    Its labels are tags in IOB2, or those of the data where these have no
-    prefixes.
-
-    Attributes:
-      context: what a row shows, "document" or "sentence".
-      doc_stride: tokens from one window on a long sentence to the next; 0 is
-        half of a window.
-    """
-
-    context: str
-    doc_stride: int
-
-    pipeline_tag: ClassVar[str] = "token-classification"
-
-    def sample(self) -> dict[str, Any]:
-        """A sentence."""
-        return {"text": "Ada lives in London."}
-
-
-@dataclasses.dataclass(frozen=True)
 class TagPredictions:
     """What a tagger predicts.
 
@@ -183,7 +163,6 @@ class TokenClassificationTask(
 
     recipe_type: ClassVar[type[TagRecipe]] = TagRecipe
     config_type: ClassVar[type[TaskConfig]] = TokenClassificationConfig
-    head: ClassVar[str] = TOKEN_CLASSIFIER
 
     def resolve(self, recipe: Any) -> Self:
         """The task of one run, with one notice of unmarked documents."""
@@ -286,21 +265,6 @@ class TokenClassificationTask(
             config.context,
             config.doc_stride,
             tags,
-        )
-
-    def build(
-        self,
-        encoder: Any,
-        config: TokenClassificationConfig,
-        unpadded: bool = True,
-    ) -> "TaskModel":
-        """See `bert_token_classifier`."""
-        from bert_tf.families.task_model import TaskModel
-        from bert_tf.models import bert_token_classifier
-
-        labels = len(config.labels)
-        return TaskModel(
-            bert_token_classifier(encoder, labels, unpadded=unpadded)
         )
 
     def loss(
@@ -467,6 +431,9 @@ class FeatureTaggingConfig(TokenClassificationConfig):
     lstm_units: int
     tagger_dropout: float
 
+    # None that a checkpoint has.
+    head: ClassVar[str] = ""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FeatureTaggingTask(TokenClassificationTask):
@@ -480,8 +447,6 @@ class FeatureTaggingTask(TokenClassificationTask):
     config_type: ClassVar[type[TaskConfig]] = FeatureTaggingConfig
     # An LSTM computes padding too: three times as many words as there are.
     bucket_by_length: ClassVar[bool] = True
-    # None that a checkpoint has.
-    head: ClassVar[str] = ""
     extra_files: ClassVar[tuple[str, ...]] = (TAGGER_FILE,)
 
     def configure(

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
+from bert_tf.families.question_answering.config import QuestionAnsweringConfig
 from bert_tf.families.question_answering.prediction_files import (
     Answers,
 )
@@ -30,7 +31,6 @@ from bert_tf.families.question_answering.squad_metrics import (
     word_f1,
 )
 from bert_tf.families.question_answering.task import (
-    QuestionAnsweringConfig,
     QuestionAnsweringTask,
 )
 

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bert_tf.families.token_classification.config import (
+    TokenClassificationConfig,
+)
 from bert_tf.families.token_classification.conll_files import (
     TaggedWords,
     read_conll,
 )
 from bert_tf.families.token_classification.task import (
     ConllFolder,
-    TokenClassificationConfig,
     TokenClassificationTask,
 )
 from bert_tf.families.token_classification.windows import (

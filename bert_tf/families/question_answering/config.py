@@ -1,0 +1,106 @@
+"""How a model of the family is used: what task.json holds."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from bert_tf.checkpoints import SPAN
+from bert_tf.families.config import HeadInFolder, TaskConfig
+from bert_tf.families.usage_options import QUESTION_ANSWERING
+from bert_tf.text.packing import Tokenizer
+
+if TYPE_CHECKING:
+    import keras
+
+    from bert_tf.encoders import BertEncoder
+    from bert_tf.families.text_model import TextModel
+
+
+# google-research/bert, run_squad.py, which most models of questions follow.
+_LONGEST_WINDOW, _DOC_STRIDE = 384, 128
+_MAX_QUERY_LENGTH, _MAX_ANSWER_LENGTH, _N_BEST_SIZE = 64, 30, 20
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionAnsweringConfig(TaskConfig):
+    """What task.json holds of a model of spans; see `SpanRecipe`.
+
+    Attributes:
+      doc_stride: tokens from the start of a window to that of the next.
+      max_query_length: longest question in tokens.
+      max_answer_length: longest answer in tokens.
+      n_best_size: answers kept to a question.
+      with_null: whether a question may have no answer.
+      null_threshold: a question whose null odds are above it has none.
+    """
+
+    doc_stride: int
+    max_query_length: int
+    max_answer_length: int
+    n_best_size: int
+    with_null: bool
+    # Models of different thresholds can be averaged.
+    null_threshold: float = dataclasses.field(compare=False)
+
+    pipeline_tag: ClassVar[str] = "question-answering"
+    head: ClassVar[str] = SPAN
+
+    @classmethod
+    def of_head(cls, head: HeadInFolder) -> Self:
+        """Answers in windows of run_squad.py's sizes, where they fit."""
+        task = QUESTION_ANSWERING
+        head.refuse(task, "labels")
+        length = head.length(2, 2)
+        if head.options.max_seq_length is None:
+            length = min(length, _LONGEST_WINDOW)
+        room = length - head.tokenizer.packing.num_special(2)
+        threshold = head.options.threshold
+        return cls(
+            task=task,
+            labels=(),
+            max_seq_length=length,
+            # A third of a window, as of 384 tokens.
+            doc_stride=max(min(_DOC_STRIDE, length // 3), 1),
+            max_query_length=min(_MAX_QUERY_LENGTH, room // 2),
+            max_answer_length=_MAX_ANSWER_LENGTH,
+            n_best_size=_N_BEST_SIZE,
+            with_null=threshold is not None,
+            null_threshold=float(threshold or 0),
+        )
+
+    def build(
+        self, encoder: "BertEncoder", unpadded: bool = True
+    ) -> "keras.Model":
+        """See `bert_span_labeler`."""
+        from bert_tf.models import bert_span_labeler
+
+        return bert_span_labeler(encoder, unpadded=unpadded)
+
+    def text_model(
+        self, model: "keras.Model", tokenizer: Tokenizer
+    ) -> "TextModel":
+        """See `SpanModel`."""
+        from bert_tf.families.question_answering.answers import SpanModel
+
+        return SpanModel(
+            model,
+            tokenizer,
+            self.max_seq_length,
+            self.doc_stride,
+            self.max_query_length,
+            self.max_answer_length,
+            self.n_best_size,
+            self.null_threshold if self.with_null else None,
+        )
+
+    def sample(self) -> dict[str, Any]:
+        """A question and where its answer stands."""
+        return {"question": "Who came?", "context": "Ada came."}
+
+    @property
+    def num_segments(self) -> int:
+        """A question and a context."""
+        return 2
+
+    def summary(self) -> dict[str, Any]:
+        """The threshold, where there is one."""
+        return {"threshold": self.null_threshold} if self.with_null else {}

@@ -1,0 +1,170 @@
+"""How a model of the family is used: what task.json holds."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from bert_tf.checkpoints import CLASSIFIER
+from bert_tf.checkpoints.checkpoint import num_labels
+from bert_tf.checkpoints.task_file import PROBLEM_TYPE_OF
+from bert_tf.errors import UserError
+from bert_tf.families.config import HeadInFolder, TaskConfig
+from bert_tf.families.usage_options import CLASSIFIER_TASKS, OF_CLASSIFIERS
+from bert_tf.text.packing import Tokenizer
+
+if TYPE_CHECKING:
+    import keras
+
+    from bert_tf.encoders import BertEncoder
+    from bert_tf.families.text_model import TextModel
+
+
+_KINDS = {theirs: ours for ours, theirs in PROBLEM_TYPE_OF.items()}
+# Tokens from one window to the next.
+_DOC_STRIDE = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class TextClassificationConfig(TaskConfig):
+    """What task.json holds of a model of text classification.
+
+    Attributes:
+      label_kind: classes, regression or multi_label.
+      num_outputs: C.
+      num_texts: 1, or 2 where the rows are pairs.
+      text_columns: columns of a user's file, as the recipe has them.
+      label_separator: between several labels in a cell.
+      long_inputs: cut or windows.
+      doc_stride: tokens from the start of a window to that of the next.
+      threshold: above which one of several labels holds.
+    """
+
+    label_kind: str
+    num_outputs: int
+    num_texts: int
+    text_columns: str
+    label_separator: str
+    long_inputs: str
+    doc_stride: int
+    threshold: float
+
+    pipeline_tag: ClassVar[str] = "text-classification"
+    head: ClassVar[str] = CLASSIFIER
+
+    @classmethod
+    def of_head(cls, head: HeadInFolder) -> Self:
+        """Classes, several labels or a number, of one text or a pair."""
+        outputs = num_labels(head.checkpoint, CLASSIFIER)
+        kind, num_texts = _kind(head, outputs)
+        task = CLASSIFIER_TASKS[kind, num_texts]
+        labels: tuple[str, ...] = ()
+        if kind == "regression":
+            head.refuse(task, "labels")
+        else:
+            labels = head.labels(CLASSIFIER)
+        if kind != "multi_label":
+            head.refuse(task, "threshold")
+        threshold = head.options.threshold
+        if threshold is not None and not 0 < threshold < 1:
+            raise UserError(
+                f"`threshold`={threshold}: is a probability of {task}; give a "
+                "number above 0 and below 1."
+            )
+        return cls(
+            task=task,
+            labels=labels,
+            max_seq_length=head.length(num_texts, 1),
+            label_kind=kind,
+            num_outputs=outputs,
+            num_texts=num_texts,
+            text_columns="",
+            label_separator=",",
+            long_inputs="cut",
+            doc_stride=_DOC_STRIDE,
+            threshold=0.5 if threshold is None else float(threshold),
+        )
+
+    def build(
+        self, encoder: "BertEncoder", unpadded: bool = True
+    ) -> "keras.Model":
+        """See `bert_classifier`."""
+        from bert_tf.models import bert_classifier
+
+        return bert_classifier(encoder, self.num_outputs, unpadded=unpadded)
+
+    def text_model(
+        self, model: "keras.Model", tokenizer: Tokenizer
+    ) -> "TextModel":
+        """See `SentenceModel`."""
+        from bert_tf.families.text_classification.answers import SentenceModel
+
+        multi_label = self.label_kind == "multi_label"
+        return SentenceModel(
+            model,
+            tokenizer,
+            self.max_seq_length,
+            self.labels,
+            pairs=self.num_texts == 2,
+            long_inputs=self.long_inputs,
+            doc_stride=self.doc_stride,
+            threshold=self.threshold if multi_label else None,
+            separator=self.label_separator,
+        )
+
+    def sample(self) -> dict[str, Any]:
+        """A text, or a pair of them."""
+        if self.num_texts == 2:
+            return {"text": "It rains.", "text_b": "It is wet."}
+        return {"text": "A lovely film."}
+
+    @property
+    def num_segments(self) -> int:
+        """The texts of a row."""
+        return self.num_texts
+
+    def summary(self) -> dict[str, Any]:
+        """The threshold, where there is one."""
+        several = self.label_kind == "multi_label"
+        return {"threshold": self.threshold} if several else {}
+
+    def stated(self) -> dict[str, Any]:
+        """What options must not contradict, with the use of the classifier."""
+        task = CLASSIFIER_TASKS[self.label_kind, self.num_texts]
+        return super().stated() | {"task": task}
+
+
+def _kind(head: HeadInFolder, outputs: int) -> tuple[str, int]:
+    """The kind of answers of a classifier, and the texts of a row."""
+    problem_type = head.checkpoint.problem_type
+    # As transformers trains (modeling_bert.py,
+    # BertForSequenceClassification.forward).
+    kind = "regression" if outputs == 1 else "classes"
+    if problem_type is not None:
+        kind = _KINDS[problem_type]
+    if kind == "classes" and outputs == 1:
+        # The softmax of one output is 1 whatever the text;
+        # text_classification.py of transformers' pipelines takes the
+        # sigmoid.
+        kind = "multi_label"
+    num_texts = 1
+    task = head.options.task
+    if task is not None:
+        stated = kind if problem_type is not None and outputs > 1 else None
+        kind, num_texts = OF_CLASSIFIERS[task]
+        if stated not in (None, kind):
+            raise UserError(
+                f"`task`={task}: {head.place} states the problem_type "
+                f"{problem_type}; leave it out."
+            )
+        if kind == "classes" and outputs == 1:
+            raise UserError(
+                f"`task`={task}: {head.place} has one output, which is "
+                "no choice between classes; give text_regression, or "
+                "text_multi_label_classification for a probability."
+            )
+    if kind == "regression" and outputs > 1:
+        why = f"`task`={task}" if task else f"problem_type {problem_type}"
+        raise UserError(
+            f"{head.place}: has {outputs} outputs, but {why} is read as "
+            "one number for each text."
+        )
+    return kind, num_texts
