@@ -52,6 +52,8 @@ PARTS = {
         "data": 1,
         "task_model": 1,
         "text_model": 2,
+        "words": 2,
+        "explained": 3,
         "checks": 2,
         "task": 3,
         "model_folder": 4,

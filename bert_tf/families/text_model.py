@@ -3,7 +3,7 @@
 import abc
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -16,6 +16,9 @@ from bert_tf.errors import UserError
 from bert_tf.families.requests import Request, signature, token_specs, unless
 from bert_tf.families.row_computer import RowComputer, Tensors
 from bert_tf.text.packing import Tokenizer
+
+if TYPE_CHECKING:
+    from bert_tf.families.explained import Forward, Subject, Target
 
 SERVING_DEFAULT = "serving_default"
 TOKENS = "tokens"
@@ -141,6 +144,29 @@ class TextModel(abc.ABC):
         Args:
           outputs: of the signature, for B rows.
           rows: the B rows, by column: what was asked.
+        """
+
+    # Whether `subject` gives a number that words can be made accountable for.
+    explains: bool = True
+
+    @abc.abstractmethod
+    def subject(
+        self,
+        forward: "Forward",
+        row: Mapping[str, Any],
+        answer: Answer,
+        target: "Target",
+    ) -> "Subject":
+        """What is to be explained of an answer.
+
+        Args:
+          forward: the model's computation.
+          row: what was asked, by column.
+          answer: what it answered.
+          target: see `LoadedModel.explain`.
+
+        Raises:
+          UserError: the target is none of the model's.
         """
 
     @abc.abstractmethod

@@ -16,22 +16,15 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError, whole_number
-from bert_tf.families.multiple_choice.answers import ChoiceModel
-from bert_tf.families.pretrained.answers import FILL_MASK, PretrainedModel
-from bert_tf.families.question_answering.answers import SpanModel
-from bert_tf.families.text_classification.answers import SentenceModel
-from bert_tf.families.text_model import Answer, TextModel
-from bert_tf.families.token_classification.answers import TagModel
-from bert_tf.features import ENCODER_INPUTS
-from bert_tf.inference.explained import (
+from bert_tf.families.explained import (
     TOKENS_AT_ONCE,
     Forward,
     Subject,
     Target,
     check_size,
-    subject_of,
 )
-from bert_tf.inference.explained_masks import MaskedForward, subject_of_masks
+from bert_tf.families.text_model import Answer, TextModel
+from bert_tf.features import ENCODER_INPUTS
 from bert_tf.inference.explanation import Explanation, ReadRow, Word
 from bert_tf.progress import Progress, log
 
@@ -46,13 +39,7 @@ _LEAST_DIFFERENCE = 1e-4
 
 def check_settings(served: TextModel, method: str, steps: int | None) -> None:
     """Raises `UserError` for what cannot be explained, or not in this way."""
-    if isinstance(served, PretrainedModel):
-        explainable = FILL_MASK in served.signatures()
-    else:
-        explainable = isinstance(
-            served, SentenceModel | SpanModel | TagModel | ChoiceModel
-        )
-    if not explainable:
+    if not served.explains:
         raise UserError(
             "`folder`: its model was not fine-tuned for a task, and gives no "
             "answer that could be explained."
@@ -89,13 +76,9 @@ def explain(
       method: one of `METHODS`.
       steps: of the average; None takes as many as it needs.
     """
-    if isinstance(served, PretrainedModel):
-        forward: Forward = MaskedForward(served.model)
-        subject = subject_of_masks(served, row, answer, target)
-        check_size(served, subject)
-    else:
-        forward = Forward(served.model)
-        subject = subject_of(served, forward, row, answer, target)
+    forward = Forward(served.model)
+    subject = served.subject(forward, row, answer, target)
+    check_size(served, subject)
     mask = served.tokenizer.vocabulary.mask_id
     ids, is_word = subject.inputs["input_ids"], subject.owner >= 0
     both = tf.stack([ids, tf.where(is_word, mask, ids)])

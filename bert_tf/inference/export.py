@@ -53,6 +53,7 @@ class PackedClassifier(TextModel):
     """
 
     task = "text classification"
+    explains = False
 
     def __init__(
         self,
@@ -94,6 +95,10 @@ class PackedClassifier(TextModel):
         if self.labels:
             return class_dicts(outputs, self.labels)
         return [{"logits": row} for row in outputs["logits"].tolist()]
+
+    def subject(self, *args: Any) -> Any:
+        """None: what the model computes besides logits is not known."""
+        raise NotImplementedError
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """The logits and, of two classes or more, the answers from them."""

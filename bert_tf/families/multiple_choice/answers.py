@@ -1,7 +1,7 @@
 """Choosing one of several texts: a text and choices in, the best one out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -28,6 +28,9 @@ from bert_tf.families.text_model import (
 )
 from bert_tf.text.packing import Tokenizer
 from bert_tf.text.packing_graph import take, tokenize, truncate
+
+if TYPE_CHECKING:
+    from bert_tf.families.explained import Forward, Subject, Target
 
 
 class ChoiceModel(TextModel):
@@ -178,6 +181,19 @@ class ChoiceModel(TextModel):
                 }
             )
         return found
+
+    def subject(
+        self,
+        forward: "Forward",
+        row: Mapping[str, Any],
+        answer: Answer,
+        target: "Target",
+    ) -> "Subject":
+        """See `explained.py`."""
+        # Whoever asks for answers alone does not load it.
+        from bert_tf.families.multiple_choice.explained import subject_of
+
+        return subject_of(self, row, answer, target)
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""

@@ -3,7 +3,7 @@
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -38,6 +38,9 @@ from bert_tf.families.text_model import (
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.text.packing import TokenIds, Tokenizer
 from bert_tf.text.packing_graph import ragged_range, tokenize, truncate
+
+if TYPE_CHECKING:
+    from bert_tf.families.explained import Forward, Subject, Target
 
 FILL_MASK, EMBED = "fill_mask", "embed"
 EMBED_WITH_PROMPT, PROMPT_NAME = "embed_with_prompt", "prompt_name"
@@ -111,6 +114,7 @@ class PretrainedModel(TextModel):
         self.task = (
             "fill-mask and embeddings" if self._fills_masks else "embeddings"
         )
+        self.explains = self._fills_masks
         self.modules = modules
         self._sentence_vectors: SentenceVectors | None = None
         if modules is not None:
@@ -387,6 +391,20 @@ class PretrainedModel(TextModel):
                 strict=True,
             )
         ]
+
+    def subject(
+        self,
+        forward: "Forward",
+        row: Mapping[str, Any],
+        answer: Answer,
+        target: "Target",
+    ) -> "Subject":
+        """See `explained.py`."""
+        # Whoever asks for answers alone does not load it.
+        from bert_tf.families.pretrained.explained import subject_of_masks
+
+        del forward
+        return subject_of_masks(self, row, answer, target)
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -43,6 +43,9 @@ from bert_tf.text.packing_graph import (
     token_ids,
     tokenize,
 )
+
+if TYPE_CHECKING:
+    from bert_tf.families.explained import Forward, Subject, Target
 
 
 class SpanModel(TextModel):
@@ -217,6 +220,19 @@ class SpanModel(TextModel):
             {**dict(zip(names, row, strict=True)), "answer": row[0].decode()}
             for row in zip(*columns, strict=True)
         ]
+
+    def subject(
+        self,
+        forward: "Forward",
+        row: Mapping[str, Any],
+        answer: Answer,
+        target: "Target",
+    ) -> "Subject":
+        """See `explained.py`."""
+        # Whoever asks for answers alone does not load it.
+        from bert_tf.families.question_answering.explained import subject_of
+
+        return subject_of(self, forward, row, answer, target)
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""

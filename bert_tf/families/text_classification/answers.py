@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -32,6 +32,9 @@ from bert_tf.families.text_model import (
 )
 from bert_tf.text.packing import TokenIds, Tokenizer
 from bert_tf.text.packing_graph import take, tokenize, truncate
+
+if TYPE_CHECKING:
+    from bert_tf.families.explained import Forward, Subject, Target
 
 LONG_INPUTS = ("cut", "windows")
 
@@ -177,6 +180,19 @@ class SentenceModel(TextModel):
                 outputs["holds"], outputs["scores"].tolist(), strict=True
             )
         ]
+
+    def subject(
+        self,
+        forward: "Forward",
+        row: Mapping[str, Any],
+        answer: Answer,
+        target: "Target",
+    ) -> "Subject":
+        """See `explained.py`."""
+        # Whoever asks for answers alone does not load it.
+        from bert_tf.families.text_classification.explained import subject_of
+
+        return subject_of(self, row, answer, target)
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""

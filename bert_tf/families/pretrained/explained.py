@@ -8,45 +8,20 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError, did_you_mean, excerpt
-from bert_tf.families.pretrained.answers import PretrainedModel
-from bert_tf.families.text_model import Answer
-from bert_tf.families.token_classification.answers import WordFinder
-from bert_tf.features import MASKED_LM_POSITIONS
-from bert_tf.inference.explained import (
+from bert_tf.families.explained import (
     LOG_ODDS,
-    Forward,
     Place,
     Subject,
     Target,
     TokenizedTexts,
     log_odds,
 )
-from bert_tf.pretraining.pretrainer import BertPretrainer
+from bert_tf.families.pretrained.answers import PretrainedModel
+from bert_tf.families.text_model import Answer
+from bert_tf.families.words import WordFinder
+from bert_tf.features import MASKED_LM_POSITIONS
 from bert_tf.text.packing import TokenIds
 from bert_tf.text.packing_graph import pack_rows
-
-
-class MaskedForward(Forward):
-    """From a masked LM's inputs to its logits at one position of each row.
-
-    Args:
-      model: a masked LM.
-    """
-
-    def __init__(self, model: BertPretrainer):
-        self.encoder = model.encoder
-        self._masked_lm = model.masked_lm
-
-    def __call__(self, inputs: Mapping[str, Any]) -> tf.Tensor:
-        """The logits, float32 [R, 1, V], at masked_lm_positions [R, 1]."""
-        inputs = dict(inputs)
-        positions = inputs.pop(MASKED_LM_POSITIONS.name)
-        outputs = self.encoder(inputs, training=False)
-        return self._masked_lm(
-            outputs["sequence_output"],
-            positions,
-            self.encoder.embeddings.word_table,
-        )
 
 
 def subject_of_masks(

@@ -1,0 +1,89 @@
+"""What is explained of an answer of this family: a number, and its words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from bert_tf.errors import UserError, excerpt
+from bert_tf.families.explained import (
+    LOG_ODDS,
+    Forward,
+    Subject,
+    Target,
+    TokenizedTexts,
+    encoder_inputs,
+    log_odds,
+    subject_of_rows,
+)
+from bert_tf.families.question_answering.answers import SpanModel
+from bert_tf.families.text_model import Answer
+from bert_tf.families.words import WordFinder
+from bert_tf.text.packing_graph import most_context, take
+
+
+def subject_of(
+    served: SpanModel,
+    forward: Forward,
+    row: Mapping[str, Any],
+    answer: Answer,
+    target: Target,
+) -> Subject:
+    """The answer to explain; see `LoadedModel.explain`.
+
+    Raises:
+      UserError: the target is none of the model's.
+    """
+    find_words = WordFinder(served.tokenizer, "text")
+    question, context = row["question"], row["context"]
+    first = TokenizedTexts(served.tokenizer, find_words, {"question": question})
+    second = TokenizedTexts(
+        served.tokenizer, find_words, {"context": context}, len(first.words)
+    )
+    windows, *rows = served.rows(first.tokens, second.tokens)
+    if not len(windows.text):
+        raise UserError("`context`: no word that could be explained.")
+    start, end = answer["start"], answer["end"]
+    if target is not None:
+        start = context.find(str(target)) if target else -1
+        end = start + len(str(target))
+    if start < 0 and target:
+        raise UserError(
+            f"`target`={excerpt(target)}: is not in `context`; give an answer "
+            'that is, or "" for there being none.'
+        )
+    if start < 0:
+        # Of all windows that one where no answer is the least likely counts.
+        inputs = encoder_inputs(served, rows)
+        logits = forward.in_blocks(inputs)
+        window = int(tf.argmin(tf.reduce_sum(logits[:, 0], -1)))
+        places_of = 0, 0
+    else:
+        begin, stop = second.range_of(start, end)
+        own_begin, own_end = most_context(windows)
+        owned = (windows.offset + own_begin <= begin) & (
+            begin < windows.offset + own_end
+        )
+        window = int(tf.argmax(owned))
+        if stop > int((windows.offset + windows.count)[window]):
+            raise UserError(
+                f"`target`={excerpt(target)}: is longer than what the model "
+                "reads at a time."
+            )
+        before = served.tokenizer.packing.before_second(rows[0].count)
+        shift = int((before - windows.offset)[window])
+        places_of = begin + shift, stop - 1 + shift
+
+    def measure(logits: tf.Tensor) -> tf.Tensor:
+        starts, ends = tf.unstack(logits[:, 0], axis=-1)
+        return log_odds(starts, places_of[0]) + log_odds(ends, places_of[1])
+
+    return subject_of_rows(
+        served,
+        first,
+        second,
+        [take(texts, tf.constant([window])) for texts in rows],
+        context[start:end] if start >= 0 else "no answer",
+        LOG_ODDS,
+        measure,
+    )

@@ -1,0 +1,75 @@
+"""What is explained of an answer of this family: a number, and its words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.errors import UserError, excerpt
+from bert_tf.families.explained import (
+    LOG_ODDS,
+    Forward,
+    Subject,
+    Target,
+    TokenizedTexts,
+    check_others,
+    encoder_inputs,
+    log_odds,
+    subject_of_rows,
+)
+from bert_tf.families.text_model import Answer
+from bert_tf.families.token_classification.answers import TagModel, places
+from bert_tf.text.packing_graph import take
+
+
+def subject_of(
+    served: TagModel,
+    forward: Forward,
+    row: Mapping[str, Any],
+    answer: Answer,
+    target: Target,
+) -> Subject:
+    """The entity or word to explain; see `LoadedModel.explain`.
+
+    Raises:
+      UserError: the target is none of the model's.
+    """
+    text, entities = row["text"], answer["entities"]
+    first = TokenizedTexts(served.tokenizer, served.find_words, {"text": text})
+    if target is None and not entities:
+        raise UserError(
+            "`target` is missing, and the model finds no entity; name a word "
+            "of the text, whose tag is explained."
+        )
+    same = [e for e in entities if target in (None, e["text"])]
+    start = same[0]["start"] if same else text.find(str(target))
+    end = same[0]["end"] if same else start + len(str(target))
+    begin, stop = first.range_of(start, end)
+    if start < 0 or begin >= stop:
+        raise UserError(
+            f"`target`={excerpt(target)}: is not in `text`; give an entity or "
+            "a word of it."
+        )
+    windows, read = served.rows(first.tokens)
+    before = len(served.tokenizer.packing.begin)
+    asked = places(first.found, first.tokens, windows, before).numpy()
+    # The words whose first tokens these are, in the window of the first one.
+    words = np.unique(first.owner[begin:stop])
+    window = int(asked[words[0], 0])
+    positions = asked[words[asked[words, 0] == window], 1].tolist()
+    rows = [take(read, tf.constant([window])), None]
+    logits = tf.gather(forward(encoder_inputs(served, rows))[0], positions)
+    tags = tf.argmax(logits, -1).numpy().tolist()
+    check_others(len(served.labels))
+
+    def measure(logits: tf.Tensor) -> tf.Tensor:
+        odds = [
+            log_odds(logits[:, 0, position], tag)
+            for position, tag in zip(positions, tags, strict=True)
+        ]
+        return tf.add_n(odds) / len(odds)
+
+    names = " ".join(served.labels[tag] for tag in tags)
+    title = f"{names}: {text[start:end]}"
+    return subject_of_rows(served, first, None, rows, title, LOG_ODDS, measure)

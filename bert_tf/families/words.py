@@ -1,0 +1,186 @@
+"""Words of raw texts: by the tokenizer's words, and what belongs together."""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.text import unicode_tables
+from bert_tf.text.packing import Tokenizer
+
+# How words are found: "text" as above, "blanks" where the text is made of the
+# words of a file with blanks between.
+WORD_RULES = ("text", "blanks")
+_APOSTROPHES = "'\u2019"
+# What stands inside a word between letters, and between figures alone.
+_INSIDE = f"-._/&@+{_APOSTROPHES}\u2010\u2011"
+_INSIDE_NUMBERS = ",:"
+_LETTER, _PUNCTUATION, _IDEOGRAPH = range(3)
+
+
+class Words(NamedTuple):
+    """K words of B texts.
+
+    Attributes:
+      row: int32 [K], whose each is.
+      token: int32 [K], its first token in the flat list of all tokens.
+      begin: int32 [K], its first character in its text.
+      end: int32 [K], its exclusive end.
+    """
+
+    row: tf.Tensor
+    token: tf.Tensor
+    begin: tf.Tensor
+    end: tf.Tensor
+
+
+class WordFinder(tf.Module):
+    """Finds the words of texts.
+
+    Args:
+      tokenizer: what makes the tokens.
+      rule: "text" or "blanks".
+    """
+
+    def __init__(self, tokenizer: Tokenizer, rule: str):
+        super().__init__()
+        self._by_blanks = rule == "blanks"
+        firsts, kinds = _kinds_of_characters(
+            tokenizer.config.tokenize_chinese_chars
+        )
+        with tf.init_scope(), tf.device("/CPU:0"):
+            self._is_continuation = tf.constant(
+                tokenizer.vocabulary.is_continuation
+            )
+            self._firsts, self._kinds = tf.constant(firsts), tf.constant(kinds)
+
+    def __call__(
+        self,
+        codes: tf.RaggedTensor,
+        ids: tf.RaggedTensor,
+        begins: tf.RaggedTensor,
+        ends: tf.RaggedTensor,
+    ) -> Words:
+        """Finds the words.
+
+        Args:
+          codes: the characters, int32 [B, characters].
+          ids: the tokens, int32 [B, tokens].
+          begins: the character that each begins at.
+          ends: their exclusive ends.
+        """
+        rows = tf.cast(ids.value_rowids(), tf.int32)
+        # The tokenizer's words, by their first tokens.
+        first = ~tf.gather(self._is_continuation, ids.flat_values)
+        token = tf.cast(tf.where(first)[:, 0], tf.int32)
+        row = tf.gather(rows, token)
+        begin = tf.gather(begins.flat_values, token)
+        end = tf.gather(ends.flat_values, _lasts(token, tf.size(rows)))
+        touches = (row == _shifted(row, 1, -1)) & (
+            begin <= _shifted(end, 1, -1)
+        )
+        if self._by_blanks:
+            glued = touches
+        else:
+            starts = tf.cast(codes.row_starts(), tf.int32)
+            before = tf.gather(starts, row)
+            glued = self._glued(
+                touches,
+                tf.gather(codes.flat_values, before + begin),
+                tf.gather(codes.flat_values, before + end - 1),
+                end - begin,
+            )
+        number = tf.cast(tf.where(~glued)[:, 0], tf.int32)
+        last = _lasts(number, tf.size(token))
+        return Words(
+            tf.gather(row, number),
+            tf.gather(token, number),
+            tf.gather(begin, number),
+            tf.gather(end, last),
+        )
+
+    def _glued(
+        self,
+        touches: tf.Tensor,
+        first: tf.Tensor,
+        last: tf.Tensor,
+        size: tf.Tensor,
+    ) -> tf.Tensor:
+        """Which of the tokenizer's words continue the one before.
+
+        Args:
+          touches: bool [N], whether no blank is before it.
+          first: int32 [N], its first character.
+          last: int32 [N], its last character.
+          size: int32 [N], how many it has.
+        """
+        run = tf.searchsorted(self._firsts, first, side="right") - 1
+        is_word = tf.gather(self._kinds, run) == _LETTER
+        before, after = (
+            _shifted(is_word, 1, False),
+            _shifted(is_word, -1, False),
+        )
+        touched = _shifted(touches, -1, False)
+        between = touches & before & touched & after
+        figures = _is_figure(_shifted(last, 1, 0)) & _is_figure(
+            _shifted(first, -1, 0)
+        )
+        inside = between & (
+            _is_one_of(first, _INSIDE)
+            | (_is_one_of(first, _INSIDE_NUMBERS) & figures)
+        )
+        follows = _shifted(touched & after, -1, False)
+        clitic = (
+            touched
+            & _is_one_of(first, _APOSTROPHES)
+            & _is_one_of(_shifted(first, -1, 0), "sS")
+            & (_shifted(size, -1, 0) == 1)
+            & ~follows
+        )
+        period = _is_one_of(first, ".")
+        letter = (first >= ord("A")) & (first <= ord("Z")) & (size == 1)
+        letter &= ~_shifted(inside, 1, False)
+        abbreviates = (
+            period
+            & touches
+            & (_shifted(period & inside, 2, False) | _shifted(letter, 1, False))
+        )
+        return (
+            (inside & ~clitic)
+            | _shifted(inside | clitic, 1, False)
+            | (abbreviates & before)
+        )
+
+
+def _lasts(firsts: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
+    """The last of each stretch, of which the first ones are given."""
+    return tf.concat([firsts[1:], [total]], 0)[: tf.size(firsts)] - 1
+
+
+def _shifted(values: tf.Tensor, by: int, outside: bool | int) -> tf.Tensor:
+    """At each place the value `by` places before it."""
+    fill = tf.fill([abs(by)], tf.constant(outside, values.dtype))
+    if by > 0:
+        return tf.concat([fill, values], 0)[: tf.size(values)]
+    return tf.concat([values, fill], 0)[-by:]
+
+
+def _is_one_of(codes: tf.Tensor, characters: str) -> tf.Tensor:
+    codes_of = [ord(character) for character in characters]
+    return tf.reduce_any(codes[:, tf.newaxis] == codes_of, 1)
+
+
+def _is_figure(codes: tf.Tensor) -> tf.Tensor:
+    return (codes >= ord("0")) & (codes <= ord("9"))
+
+
+def _kinds_of_characters(
+    tokenize_chinese_chars: bool,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Runs of characters of one kind: their first ones, and the kinds."""
+    kinds = np.full(unicode_tables.CODE_POINTS, _LETTER, np.int32)
+    kinds[sorted(unicode_tables.punctuation())] = _PUNCTUATION
+    if tokenize_chinese_chars:
+        kinds[sorted(unicode_tables.ideographs())] = _IDEOGRAPH
+    firsts = np.flatnonzero(np.diff(kinds, prepend=-1)).astype(np.int32)
+    return firsts, kinds[firsts]
