@@ -9,6 +9,9 @@ from typing import Any, ClassVar, Self, cast
 from bert_tf.errors import UserError
 from bert_tf.recipe import Settings, check_kind, setting
 
+# Keras dtype policies that models compute in.
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+
 # Layers and hidden size by name (README of google-research/bert, "smaller BERT
 # models", and Devlin et al. 2019, section 3). Heads are hidden / 64 and the
 # intermediate size is four times the hidden size throughout.

@@ -105,8 +105,9 @@ def main() -> None:
 def _export_version(fresh: FreshProcess) -> None:
     """Writes a version for TensorFlow Serving and tells its size."""
     from bert_tf.inference.adapters import served_adapters
+    from bert_tf.inference.description import describe_training
     from bert_tf.inference.saving import write_saved_model
-    from bert_tf.inference.served_folder import describe_training, served_model
+    from bert_tf.inference.served_folder import served_model
     from bert_tf.sources import local_folder
 
     started = time.monotonic()

@@ -9,7 +9,6 @@ from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.folder import (
     base_folder,
     load_checkpoint,
-    recognise,
     save_adapter,
     save_checkpoint,
 )
@@ -30,7 +29,7 @@ from bert_tf.checkpoints.parts import (
     TASK_HEADS,
     TOKEN_CLASSIFIER,
 )
-from bert_tf.checkpoints.pruned import keep_layers, keep_parts
+from bert_tf.checkpoints.recognition import recognise
 
 __all__ = [
     "BILSTM",
@@ -49,8 +48,6 @@ __all__ = [
     "Checkpoint",
     "base_folder",
     "head_shapes",
-    "keep_layers",
-    "keep_parts",
     "load_checkpoint",
     "open_arrays",
     "place_labels",

@@ -40,6 +40,7 @@ from bert_tf.checkpoints.parts import (
     TASK_HEADS,
     TOKEN_CLASSIFIER,
 )
+from bert_tf.checkpoints.recognition import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from bert_tf.checkpoints.stored import (
     Stored,
     read_stored,
@@ -53,8 +54,7 @@ from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
 from bert_tf.recipe import check_kind, read_json_object
 from bert_tf.sources import HUB_NAME, HUGGING_FACE
 
-CONFIG_FILE = "adapter_config.json"
-WEIGHTS_FILE = "adapter_model.safetensors"
+CONFIG_FILE, WEIGHTS_FILE = ADAPTER_CONFIG, ADAPTER_WEIGHTS
 _PREFIX = "base_model.model."
 _BASE, _DIGEST = "base_model_name_or_path", "base_model_sha256"
 # peft has no name for a choice between texts, and puts the class there.
@@ -80,11 +80,6 @@ _WITHOUT_EFFECT = frozenset(
 # it is, and those that subtract the initial matrices from it.
 _BASE_STAYS = (True, False, None, "gaussian", "orthogonal", "eva", "mica")
 _SUBTRACTED = {"pissa": low_rank.principal, "olora": low_rank.orthonormal}
-
-
-def found_in(folder: pathlib.Path) -> bool:
-    """Whether a folder holds an adapter."""
-    return (folder / WEIGHTS_FILE).exists()
 
 
 def base_of(folder: pathlib.Path) -> str:

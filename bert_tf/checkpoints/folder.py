@@ -2,20 +2,13 @@
 
 import dataclasses
 import functools
+import importlib
 import os
 import pathlib
 import re
 from collections.abc import Callable
+from typing import Any
 
-from bert_tf.checkpoints import (
-    adapter,
-    google_tf1,
-    hugging_face,
-    keras_hub,
-    low_rank,
-    model_garden,
-    own,
-)
 from bert_tf.checkpoints.checkpoint import (
     LABELS_FILE,
     Checkpoint,
@@ -24,9 +17,14 @@ from bert_tf.checkpoints.checkpoint import (
 )
 from bert_tf.checkpoints.layout import names_of
 from bert_tf.checkpoints.parts import LABELLED_HEADS, MASKED_LM
+from bert_tf.checkpoints.recognition import (
+    ADAPTER_CONFIG,
+    FOUND_IN,
+    HUGGING_FACE_CONFIG,
+    recognise,
+)
 from bert_tf.checkpoints.stored import read_stored, stored_as_ours
 from bert_tf.checkpoints.task_file import with_task
-from bert_tf.checkpoints.tensorflow_reader import SAVED_MODEL_FILE
 from bert_tf.errors import UserError
 from bert_tf.files import written_beside
 from bert_tf.lazy_arrays import LazyArrays, shapes_of_arrays
@@ -43,91 +41,7 @@ from bert_tf.text.tokenizer_files import (
 )
 from bert_tf.text.vocabulary import VOCABULARY_FILE, Vocabulary
 
-# Each family is a module with `found_in(folder)` and `read(folder)`; those
-# that can be written have `write(folder, checkpoint)`.
-FAMILIES = {
-    "bert_tf": own,
-    "google_tf1": google_tf1,
-    "model_garden": model_garden,
-    "hugging_face": hugging_face,
-    "keras_hub": keras_hub,
-    # Is read, and written, with its base.
-    "adapter": adapter,
-}
 WRITTEN = ("bert_tf", "google_tf1", "hugging_face")
-# What each family's configuration is called that always has one, and its
-# weights; for errors.
-_CONFIG_FILES = {
-    "bert_tf": "bert_config.json",
-    "hugging_face": "config.json",
-    "keras_hub": "config.json",
-    "adapter": adapter.CONFIG_FILE,
-}
-_WEIGHTS_OF = {
-    "bert_config.json": (
-        "neither bert_model.safetensors nor a *.ckpt*.index of TensorFlow"
-    ),
-    "config.json": (
-        "neither model.safetensors or tf_model.h5 (Hugging Face) nor "
-        "model.weights.h5 (KerasHub)"
-    ),
-    adapter.CONFIG_FILE: f"no {adapter.WEIGHTS_FILE} (peft)",
-}
-_PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
-
-
-def recognise(folder: pathlib.Path) -> str:
-    """The family of a model folder, by what lies in it.
-
-    Args:
-      folder: a folder on this machine; see `bert_tf.sources.local_folder`.
-
-    Raises:
-      UserError: the folder is of no family, of two, or lacks the
-        configuration.
-    """
-    families = [
-        name for name, family in FAMILIES.items() if family.found_in(folder)
-    ]
-    if not families:
-        raise UserError(f"{folder}: not a model folder; {_missing(folder)}.")
-    if len(families) > 1:
-        raise UserError(
-            f"{folder}: holds weights of {' and of '.join(families)}; put each "
-            "into a folder of its own."
-        )
-    config = _CONFIG_FILES.get(families[0])
-    if config is not None and not (folder / config).exists():
-        raise UserError(
-            f"{folder}: holds weights of {families[0]}, but no {config}."
-        )
-    return families[0]
-
-
-def _missing(folder: pathlib.Path) -> str:
-    """What a folder without weights lacks for the family nearest to it."""
-    there = [name for name in _WEIGHTS_OF if (folder / name).exists()]
-    pickles = sorted(
-        path.name for pattern in _PICKLES for path in folder.glob(pattern)
-    )
-    if pickles:
-        return (
-            f"{pickles[0]} is a pickle, which may hold any program and is not "
-            "opened; convert it to model.safetensors"
-        )
-    if (folder / SAVED_MODEL_FILE).exists():
-        return (
-            f"{SAVED_MODEL_FILE} is there, but no variables/ with a checkpoint "
-            "of Keras objects"
-        )
-    if not there and (h5 := sorted(path.name for path in folder.glob("*.h5"))):
-        return (
-            f"{h5[0]} is there, but no config.json; put the one of the model "
-            "that it was saved of beside it"
-        )
-    if there:
-        return f"{there[0]} is there, but {_WEIGHTS_OF[there[0]]}"
-    return f"it holds no weights of {', '.join(FAMILIES)}"
 
 
 def load_checkpoint(
@@ -169,6 +83,26 @@ def load_checkpoint(
     return _load(source, merge, generator, ignore, ())
 
 
+def _family(name: str) -> Any:
+    """The module that reads a family, imported here and no other one.
+
+    It has `read(folder)`; those that can be written have `write(folder,
+    checkpoint)`.
+    """
+    modules = {"bert_tf": "own"}
+    name = modules.get(name, name)
+    return importlib.import_module(f"bert_tf.checkpoints.{name}")
+
+
+def _merged(checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint with its low-rank updates added to their kernels."""
+    if not checkpoint.config.lora_rank:
+        return checkpoint
+    from bert_tf.checkpoints.low_rank import merged
+
+    return merged(checkpoint)
+
+
 def _load(
     source: str | os.PathLike,
     merge: bool,
@@ -181,14 +115,14 @@ def _load(
     if folder.resolve() in above:
         raise _Circle(
             f"{folder}: is the base model of an adapter and leads back to it "
-            f"by base_model_name_or_path in {adapter.CONFIG_FILE}; name the "
+            f"by base_model_name_or_path in {ADAPTER_CONFIG}; name the "
             "model that was trained there."
         )
     family = recognise(folder)
     if family == "adapter":
         base = _open_base(folder, (*above, folder.resolve()))
-        found = adapter.read(folder, base, ignore)
-        found = low_rank.merged(found) if merge else found
+        found = _family("adapter").read(folder, base, ignore)
+        found = _merged(found) if merge else found
     elif generator:
         if family != "google_tf1":
             raise UserError(
@@ -196,9 +130,9 @@ def _load(
                 "generator has a folder of its own; name that one, without "
                 "`generator`."
             )
-        found = google_tf1.read(folder, ignore, generator)
+        found = _family("google_tf1").read(folder, ignore, generator)
     else:
-        found = FAMILIES[family].read(folder, ignore)
+        found = _family(family).read(folder, ignore)
     longest = read_max_length(folder)
     if longest is None:
         # Of an adapter, that of its base.
@@ -208,9 +142,7 @@ def _load(
     checkpoint = dataclasses.replace(
         found, source=str(source), max_seq_length=longest
     )
-    named_in = (
-        hugging_face.CONFIG_FILE if family == "hugging_face" else LABELS_FILE
-    )
+    named_in = HUGGING_FACE_CONFIG if family == "hugging_face" else LABELS_FILE
     checkpoint = with_task(checkpoint, folder, named_in)
     _check_labels(checkpoint, f"{folder}")
     vocabulary = read_vocabulary(folder)
@@ -230,7 +162,7 @@ def _load(
 
 def base_folder(folder: pathlib.Path) -> pathlib.Path:
     """The folder on this machine of the base model of an adapter."""
-    return local_folder(adapter.base_of(folder))
+    return local_folder(_family("adapter").base_of(folder))
 
 
 class _Circle(UserError):
@@ -241,14 +173,16 @@ def _open_base(
     folder: pathlib.Path, adapters: tuple[pathlib.Path, ...]
 ) -> Checkpoint:
     try:
-        return _load(adapter.base_of(folder), True, False, "", adapters)
+        return _load(
+            _family("adapter").base_of(folder), True, False, "", adapters
+        )
     except _Circle:
         raise
     except UserError as error:
         raise UserError(
             f"{folder}: the base model of this adapter cannot be opened; put "
             "it back, or name where it lies as base_model_name_or_path in "
-            f"{adapter.CONFIG_FILE} ({error})"
+            f"{ADAPTER_CONFIG} ({error})"
         ) from None
 
 
@@ -300,8 +234,8 @@ def save_checkpoint(
                 f"{config.attention_head_size} in a model of "
                 f"{config.hidden_size} (attention_head_size); write bert_tf."
             )
-    checkpoint = low_rank.merged(_checked(checkpoint))
-    _save(pathlib.Path(folder), checkpoint, to, FAMILIES[to].write)
+    checkpoint = _merged(_checked(checkpoint))
+    _save(pathlib.Path(folder), checkpoint, to, _family(to).write)
 
 
 def save_adapter(
@@ -319,7 +253,7 @@ def save_adapter(
       UserError: arrays that do not fit the configuration, or a folder with
         other weights in it.
     """
-    write = functools.partial(adapter.write, base=base)
+    write = functools.partial(_family("adapter").write, base=base)
     _save(pathlib.Path(folder), _checked(checkpoint), "adapter", write)
 
 
@@ -369,10 +303,10 @@ def _check_labels(checkpoint: Checkpoint, source: str) -> None:
 
 def _refuse_other_weights(folder: pathlib.Path, to: str) -> None:
     """Refuses a folder where a second model would lie, or a mixture."""
-    for name, family in FAMILIES.items():
+    for name, found_in in FOUND_IN.items():
         # Ours are replaced file by file: that is how a run ends.
         replaced = name == to and name in ("bert_tf", "adapter")
-        if family.found_in(folder) and not replaced:
+        if found_in(folder) and not replaced:
             raise UserError(
                 f"{folder}: holds weights of {name} already; choose another "
                 "folder."

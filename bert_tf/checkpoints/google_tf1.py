@@ -36,7 +36,6 @@ from bert_tf.checkpoints.stored import (
     write_stored,
 )
 from bert_tf.checkpoints.tensorflow_reader import (
-    index_files,
     remains,
 )
 from bert_tf.config import BertConfig, ElectraConfig
@@ -124,11 +123,6 @@ def read_google_config(path: pathlib.Path) -> BertConfig:
             f"{config.hidden_size}; a BERT has one width."
         )
     return config
-
-
-def found_in(folder: pathlib.Path) -> bool:
-    """Whether a folder holds a checkpoint with plain names, or its remains."""
-    return bool(index_files(folder, False)) or remains(folder) is not None
 
 
 def read(

@@ -30,7 +30,6 @@ from bert_tf.checkpoints.checkpoint import Checkpoint, num_labels
 from bert_tf.checkpoints.hugging_face_files import (
     CONFIG_FILE,
     WEIGHTS_FILE,
-    holds_weights,
     open_weights,
 )
 from bert_tf.checkpoints.hugging_face_labels import (
@@ -139,11 +138,6 @@ def _activation_key(form: HuggingFaceForm) -> str:
     return next(
         key for key, (field, _) in form.keys.items() if field == "hidden_act"
     )
-
-
-def found_in(folder: pathlib.Path) -> bool:
-    """Whether a folder holds weights as transformers names them."""
-    return holds_weights(folder)
 
 
 def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:

@@ -25,15 +25,19 @@ from bert_tf.checkpoints.array_file import open_arrays
 from bert_tf.checkpoints.flax_file import open_flax
 from bert_tf.checkpoints.h5_file import open_h5_arrays
 from bert_tf.checkpoints.layout import names_of
+from bert_tf.checkpoints.recognition import (
+    HUGGING_FACE_CONFIG,
+    HUGGING_FACE_WEIGHTS,
+    keras_weights,
+)
 from bert_tf.checkpoints.stored import without_prefix
 from bert_tf.checkpoints.tensorflow_reader import (
     find_prefix,
-    index_files,
     open_by_full_name,
 )
 from bert_tf.config import ARCHITECTURES
 from bert_tf.errors import UserError, first_few
-from bert_tf.foreign_files import demand_regular, read_bytes
+from bert_tf.foreign_files import demand_regular
 from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.module_list import MODULES_FILE
 from bert_tf.recipe import read_json_object
@@ -46,15 +50,10 @@ _WORDS = tuple(
     for whole in [names.embeddings[0].hugging_face]
     for name in (whole, whole.removeprefix(names.hugging_face.prefix))
 )
-WEIGHTS_FILE = "model.safetensors"
-_TORCH_FILE = "pytorch_model.bin"
+WEIGHTS_FILE, _TORCH_FILE, _TENSORFLOW_FILE, _FLAX_FILE = HUGGING_FACE_WEIGHTS
 # From here on `weights_only` keeps its promise.
 _SAFE_TORCH = (2, 6)
-_TENSORFLOW_FILE = "tf_model.h5"
-_FLAX_FILE = "flax_model.msgpack"
-CONFIG_FILE = "config.json"
-# Weights of KerasHub, which lie beside a config.json too.
-_KERAS_HUB_FILE = re.compile(r"(model(_\d+)?|task)\.weights\.h5")
+CONFIG_FILE = HUGGING_FACE_CONFIG
 
 
 def _to_safetensors(folder: pathlib.Path) -> str:
@@ -151,29 +150,6 @@ _OPENERS: dict[str, Callable[[pathlib.Path], LazyArrays]] = {
     _FLAX_FILE: open_flax,
     f"{_FLAX_FILE}.index.json": lambda path: _open_shards(path, open_flax),
 }
-
-
-def holds_weights(folder: pathlib.Path) -> bool:
-    """Whether a folder holds weights of a class of transformers."""
-    named = any((folder / name).exists() for name in _OPENERS)
-    return named or bool(keras_weights(folder))
-
-
-def keras_weights(folder: pathlib.Path) -> list[pathlib.Path]:
-    """What Keras' save_weights wrote beside transformers' config.json.
-
-    Returns:
-      .h5 files, or the .index files of checkpoints where there are none.
-    """
-    config = folder / CONFIG_FILE
-    if not config.is_file() or b'"model_type"' not in read_bytes(config):
-        return []
-    files = [
-        path
-        for path in sorted(folder.glob("*.h5"))
-        if not _KERAS_HUB_FILE.fullmatch(path.name)
-    ]
-    return files or index_files(folder, object_based=True)
 
 
 def open_weights(folder: pathlib.Path) -> LazyArrays:

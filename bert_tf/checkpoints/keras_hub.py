@@ -21,6 +21,7 @@ from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.h5_file import open_h5_arrays
 from bert_tf.checkpoints.layout import all_parts, by_attention_head, names_of
 from bert_tf.checkpoints.parts import Kind
+from bert_tf.checkpoints.recognition import KERAS_HUB_WEIGHTS
 from bert_tf.checkpoints.stored import Stored, read_stored
 from bert_tf.config import ARCHITECTURES, BertConfig
 from bert_tf.errors import UserError, refuse_faults
@@ -28,8 +29,7 @@ from bert_tf.lazy_arrays import LazyArrays
 from bert_tf.recipe import check_kind, read_json_object
 
 CONFIG_FILE = "config.json"
-WEIGHTS_FILE = "model.weights.h5"
-SHARDS_FILE = "model.weights.json"
+WEIGHTS_FILE, SHARDS_FILE = KERAS_HUB_WEIGHTS
 TASK_FILE = "task.json"
 TASK_WEIGHTS_FILE = "task.weights.h5"
 # Arguments of every Keras layer.
@@ -44,11 +44,6 @@ _IGNORED = (
     # States of the dropout layers' random numbers, in older files.
     r"(model|task)/(.*/)?seed_generators?(_\d+)?/.*",
 )
-
-
-def found_in(folder: pathlib.Path) -> bool:
-    """Whether a folder holds the weights of a preset."""
-    return any((folder / n).exists() for n in (WEIGHTS_FILE, SHARDS_FILE))
 
 
 def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:

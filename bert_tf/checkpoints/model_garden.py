@@ -32,7 +32,6 @@ from typing import Any
 
 from bert_tf.checkpoints.checkpoint import Checkpoint
 from bert_tf.checkpoints.google_tf1 import CONFIG_FILE, read_google_config
-from bert_tf.checkpoints.hugging_face_files import keras_weights
 from bert_tf.checkpoints.layout import all_parts, by_attention_head
 from bert_tf.checkpoints.params_file import load_params
 from bert_tf.checkpoints.parts import Kind
@@ -45,7 +44,6 @@ from bert_tf.checkpoints.tensorflow_reader import (
     VARIABLE_VALUE,
     ObjectGraph,
     find_prefix,
-    index_files,
     open_checkpoint,
 )
 from bert_tf.config import BertConfig
@@ -201,13 +199,6 @@ def _check_heads(
                     f"{path}: {key} of the head {head.get('name')} is "
                     f"{value!r}; a BERT has {only!r}."
                 )
-
-
-def found_in(folder: pathlib.Path) -> bool:
-    """Whether a folder holds a checkpoint of objects."""
-    if keras_weights(folder):
-        return False
-    return bool(index_files(folder, object_based=True))
 
 
 def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:

@@ -12,16 +12,11 @@ import pathlib
 
 from bert_tf.checkpoints.array_file import open_arrays, write_arrays
 from bert_tf.checkpoints.checkpoint import Checkpoint, read_labels, write_labels
+from bert_tf.checkpoints.recognition import OWN_CONFIG, OWN_WEIGHTS
 from bert_tf.checkpoints.stored import read_stored, stored_as_ours
 from bert_tf.config import BertConfig
 
-CONFIG_FILE = "bert_config.json"
-WEIGHTS_FILE = "bert_model.safetensors"
-
-
-def found_in(folder: pathlib.Path) -> bool:
-    """Whether a folder holds weights of ours."""
-    return (folder / WEIGHTS_FILE).exists()
+CONFIG_FILE, WEIGHTS_FILE = OWN_CONFIG, OWN_WEIGHTS
 
 
 def read(folder: pathlib.Path, ignore: str = "") -> Checkpoint:

@@ -19,8 +19,8 @@ import numpy as np
 
 from bert_tf.checkpoints.array_file import write_arrays
 from bert_tf.checkpoints.checkpoint import Checkpoint, num_labels
-from bert_tf.checkpoints.hugging_face_files import WEIGHTS_FILE, open_weights
 from bert_tf.checkpoints.parts import CLASSIFIER
+from bert_tf.checkpoints.recognition import HUGGING_FACE_WEIGHTS
 from bert_tf.checkpoints.sentence_modules import (
     MEAN,
     MODES,
@@ -270,6 +270,9 @@ def _read_dense(folder: pathlib.Path, size: int) -> Dense:
         shapes["linear.bias"] = (sizes[1],)
     if use_residual and sizes[0] != sizes[1]:
         shapes["residual.weight"] = tuple(sizes[::-1])
+    # Most folders have no weights besides the model's.
+    from bert_tf.checkpoints.hugging_face_files import open_weights
+
     found = open_weights(folder)
     if found.shapes != shapes:
         described = [f"{n} {list(s)}" for n, s in sorted(found.shapes.items())]
@@ -461,7 +464,7 @@ def write_sentence_modules(
         }
         # Kernels are stored [out, in].
         write_arrays(
-            inner / WEIGHTS_FILE,
+            inner / HUGGING_FACE_WEIGHTS[0],
             {name: a.T for name, a in arrays.items() if a is not None},
             {"format": "pt"},
         )

@@ -10,8 +10,8 @@ from bert_tf.checkpoints import (
     POOLER,
     Checkpoint,
     head_shapes,
-    keep_layers,
 )
+from bert_tf.checkpoints.pruned import keep_layers
 from bert_tf.config import (
     BertConfig,
     DistilBertConfig,

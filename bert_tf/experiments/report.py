@@ -18,8 +18,8 @@ from bert_tf.experiments.experiment import Cell, Experiment, Finetuning
 from bert_tf.experiments.figures import pictures
 from bert_tf.experiments.results import Found, Numbers
 from bert_tf.experiments.running import duration
+from bert_tf.families.model_folder import RESULTS_FILE
 from bert_tf.files import write_text, written_beside
-from bert_tf.finetuning.results import RESULTS_FILE
 from bert_tf.report.render import environment
 from bert_tf.report.texts import showable
 from bert_tf.training.history import finite_values, write_numbers

@@ -26,9 +26,9 @@ from bert_tf.experiments.running import (
     Runner,
 )
 from bert_tf.experiments.scales import scale_named
+from bert_tf.families.model_folder import RESULTS_FILE
 from bert_tf.families.task import TaskTemplate
 from bert_tf.files import write_text
-from bert_tf.finetuning.results import RESULTS_FILE
 from bert_tf.memory.measurement import device_name, free_memory
 from bert_tf.progress import log
 from bert_tf.recipe import read_json_object

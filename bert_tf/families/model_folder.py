@@ -4,7 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bert_tf.checkpoints import (
     LABELLED_HEADS,
@@ -17,17 +17,25 @@ from bert_tf.checkpoints import (
 from bert_tf.checkpoints.task_file import TASK_FILE, read_task_file
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
-from bert_tf.families.task import Task, TaskConfig
-from bert_tf.families.task_model import TaskModel
+from bert_tf.families.config import TaskConfig
 from bert_tf.files import write_text
+from bert_tf.module_list import read_module_list
 from bert_tf.recipe import check_kind
+from bert_tf.sources import local_folder
 from bert_tf.text.packing import Tokenizer
 from bert_tf.text.tokenizer import BertTokenizer
+
+if TYPE_CHECKING:
+    from bert_tf.families.task import Task
+    from bert_tf.families.task_model import TaskModel
+
+# What a training leaves of its scores.
+RESULTS_FILE = "results.json"
 
 
 def save_model(
     folder: str | os.PathLike,
-    model: TaskModel,
+    model: "TaskModel",
     tokenizer: Tokenizer,
     config: TaskConfig,
     base: Checkpoint | None = None,
@@ -72,7 +80,7 @@ def task_of(folder: str | os.PathLike) -> str | None:
     return check_kind("task", str, values.get("task"), source)
 
 
-def read_config(folder: str | os.PathLike, task: Task) -> Any:
+def read_config(folder: str | os.PathLike, task: "Task") -> Any:
     """Reads the task.json of a model, of the task's `config_type`.
 
     Raises:
@@ -132,11 +140,11 @@ def read_config_as(
 
 def load_model(
     folder: str | os.PathLike,
-    task: Task,
+    task: "Task",
     precision: str = "float32",
     unpadded: bool = True,
     labels: tuple[str, ...] = (),
-) -> tuple[TaskModel, BertTokenizer, Any]:
+) -> "tuple[TaskModel, BertTokenizer, Any]":
     """Reads the model, tokenizer and config that `save_model` wrote.
 
     Args:
@@ -162,3 +170,14 @@ def load_model(
     model.restore(checkpoint)
     model.load_beside(pathlib.Path(folder))
     return model, BertTokenizer.from_checkpoint(folder), config
+
+
+def folder_tokenizer(source: str | os.PathLike) -> BertTokenizer:
+    """The tokenizer of a model folder, for vectors of texts.
+
+    sentence-transformers finds special tokens in text, as transformers does.
+    """
+    is_listed = read_module_list(local_folder(source)) is not None
+    return BertTokenizer.from_checkpoint(
+        source, split_special_tokens=not is_listed
+    )

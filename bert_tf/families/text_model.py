@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints.checkpoint import check_labels
+from bert_tf.checkpoints.sentence_modules import SentenceModules
 from bert_tf.config import BertConfig
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 SERVING_DEFAULT = "serving_default"
 TOKENS = "tokens"
+# The signature and input by which a text gets one of several prompts.
+EMBED_WITH_PROMPT, PROMPT_NAME = "embed_with_prompt", "prompt_name"
 # The plain values that one row is answered with, ready for JSON.
 Answer = dict[str, Any]
 
@@ -44,6 +47,8 @@ class TextModel(abc.ABC):
       prompts: texts that may be put before a text, by name; of models of
         sentence-transformers.
       default_prompt_name: the one that is put before every text; None is none.
+      modules: how its folder makes one vector of a text; None where it states
+        nothing.
       method: the signature that is for TensorFlow Serving's method of that
         name, "classify" or "regress"; all others are for "predict".
 
@@ -92,6 +97,7 @@ class TextModel(abc.ABC):
     prompts: Mapping[str, str] = {}
     default_prompt_name: str | None = None
     method: str | None = None
+    modules: SentenceModules | None = None
     # Further models on the same base, by name; see `adapters.put_beside`.
     beside: Mapping[str, "TextModel"] = {}
 

@@ -12,7 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.checkpoints import Checkpoint, keep_parts, load_checkpoint
+from bert_tf.checkpoints import (
+    Checkpoint,
+    load_checkpoint,
+)
+from bert_tf.checkpoints.pruned import keep_parts
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import read_config, save_model

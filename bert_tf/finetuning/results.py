@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from bert_tf.families.model_folder import RESULTS_FILE
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.files import write_text
 from bert_tf.finetuning.evaluation import (
@@ -27,7 +28,6 @@ from bert_tf.training.history import (
 )
 from bert_tf.training.loop import TrainingLoop
 
-RESULTS_FILE = "results.json"
 # Scores of which a curve is drawn.
 _CURVES = 4
 

@@ -12,11 +12,10 @@ import tensorflow as tf
 
 from bert_tf.checkpoints.checkpoint import LABELS_FILE
 from bert_tf.errors import UserError
-from bert_tf.families.model_folder import TASK_FILE
+from bert_tf.families.model_folder import RESULTS_FILE, TASK_FILE
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.files import locked, written_beside
 from bert_tf.finetuning.evaluation import DEV_PREDICTIONS
-from bert_tf.finetuning.results import RESULTS_FILE
 from bert_tf.finetuning.setup import TrainingData
 from bert_tf.finetuning.training import train_once
 from bert_tf.report.statistics import FinishedRun, summary

@@ -1,11 +1,14 @@
 """The arguments of a loaded model as columns of cells, each checked."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_tf.errors import UserError, excerpt
-from bert_tf.inference.rows import CHOICES, Question
 from bert_tf.text.given_texts import members
+
+CHOICES = "choices"
+# What is asked of one row, by column: a text, or the texts of its choices.
+Question = Mapping[str, str | tuple[str, ...]]
 
 
 def length_of(cell: str | tuple[str, ...]) -> int:

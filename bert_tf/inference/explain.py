@@ -26,9 +26,10 @@ from bert_tf.families.explained import (
 from bert_tf.families.text_model import Answer, TextModel
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.inference.explanation import Explanation, ReadRow, Word
+from bert_tf.inference.load import INTEGRATED_GRADIENTS
 from bert_tf.progress import Progress, log
 
-INTEGRATED_GRADIENTS, OCCLUSION = "integrated_gradients", "occlusion"
+OCCLUSION = "occlusion"
 METHODS = (INTEGRATED_GRADIENTS, OCCLUSION)
 # Steps that are tried until the error is small enough.
 _STEPS = (32, 64, 128, 256, 512, 1024)

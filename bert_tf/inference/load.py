@@ -6,46 +6,48 @@ import os
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints import POOLER, load_checkpoint
-from bert_tf.checkpoints.sentence_modules import SentenceModules
+from bert_tf.config import PRECISIONS
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError, whole_number
-from bert_tf.families.pretrained.answers import (
-    EMBED_WITH_PROMPT,
-    PROMPT_NAME,
-    PretrainedModel,
-)
-from bert_tf.families.pretrained.extractor import Extractor
-from bert_tf.families.pretrained.settings import POOLED, Settings
 from bert_tf.families.row_computer import Tensors
 from bert_tf.families.text_model import (
+    EMBED_WITH_PROMPT,
+    PROMPT_NAME,
     SERVING_DEFAULT,
     Answer,
     TextModel,
     encoder_of,
 )
 from bert_tf.families.usage_options import UsageOptions, pair_task
-from bert_tf.inference.cells import cells_of, column_of, length_of
-from bert_tf.inference.explain import (
-    INTEGRATED_GRADIENTS,
-    check_settings,
-    explain,
+from bert_tf.inference.cells import (
+    CHOICES,
+    Question,
+    cells_of,
+    column_of,
+    length_of,
 )
-from bert_tf.inference.explanation import Explanation
-from bert_tf.inference.rows import CHOICES, Question
-from bert_tf.inference.saving import describe_model
-from bert_tf.inference.served_folder import describe_training, served_model
+from bert_tf.inference.description import describe_model, describe_training
+from bert_tf.inference.served_folder import (
+    served_model,
+)
 from bert_tf.progress import Progress
 from bert_tf.side_by_side import side_by_side
 from bert_tf.sources import local_folder
 from bert_tf.text.packing import Tokenizer
-from bert_tf.training.recipe import PRECISIONS
 
+if TYPE_CHECKING:
+    # Whoever asks for answers alone loads none of these.
+    from bert_tf.families.pretrained.extractor import Extractor
+    from bert_tf.families.pretrained.settings import Settings
+    from bert_tf.inference.explanation import Explanation
+
+INTEGRATED_GRADIENTS = "integrated_gradients"
 Texts = str | Iterable[str]
 # How the graphs refuse a row; see `serving.requests.unless`.
 _REFUSAL = re.compile(
@@ -111,12 +113,6 @@ class LoadedModel:
     def tokenizer(self) -> Tokenizer:
         """What turns texts into ids."""
         return self.served.tokenizer
-
-    @property
-    def _modules(self) -> SentenceModules | None:
-        """How its folder makes one vector of a text."""
-        served = self.served
-        return served.modules if isinstance(served, PretrainedModel) else None
 
     @functools.cached_property
     def _with_prompt(self) -> Callable[..., Tensors]:
@@ -201,7 +197,7 @@ class LoadedModel:
         }
         rows, lists = self._rows(given)
         if prompt_name is not None:
-            modules = self._modules
+            modules = self.served.modules
             if modules is None:
                 raise UserError(
                     f"`prompt_name`={prompt_name}: this model, of "
@@ -234,7 +230,7 @@ class LoadedModel:
         target: str | int | None = None,
         method: str = INTEGRATED_GRADIENTS,
         steps: int | None = None,
-    ) -> Explanation:
+    ) -> "Explanation":
         """Tells how much of an answer is due to each word.
 
             print(model.explain("A moving film."))
@@ -275,6 +271,8 @@ class LoadedModel:
             CHOICES: choices,
             "start": start,
         }
+        from bert_tf.inference.explain import check_settings, explain
+
         check_settings(self.served, method, steps)
         rows, lists = self._rows(given)
         if lists:
@@ -353,12 +351,15 @@ class LoadedModel:
                 )
         return list(self.served.to_answers(outputs, rows))
 
-    def extractor(self, settings: Settings) -> Extractor:
+    def extractor(self, settings: "Settings") -> "Extractor":
         """What computes vectors of texts; one for each settings.
 
         Raises:
           UserError: a setting does not suit the model.
         """
+        from bert_tf.families.pretrained.extractor import Extractor
+        from bert_tf.families.pretrained.settings import POOLED
+
         if settings not in self._extractors:
             pooled = settings.pooling == POOLED
             if pooled and POOLER not in load_checkpoint(self.folder).heads:
@@ -367,7 +368,7 @@ class LoadedModel:
                     "cls, mean or max."
                 )
             self._extractors[settings] = Extractor(
-                self.encoder, self.tokenizer, settings, self._modules
+                self.encoder, self.tokenizer, settings, self.served.modules
             )
         return self._extractors[settings]
 

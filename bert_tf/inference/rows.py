@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from bert_tf.config import PRECISIONS
 from bert_tf.errors import Fault, UserError, did_you_mean, excerpt
 from bert_tf.families.data.delimited import has_column, listed
 from bert_tf.families.data.tables import (
@@ -19,12 +20,10 @@ from bert_tf.families.data.tables import (
 from bert_tf.families.recipe import FORMATS
 from bert_tf.families.usage_options import pair_task
 from bert_tf.files import ENCODING_ERRORS, read_faulty_lines, whole_text
+from bert_tf.inference.cells import CHOICES, Question
 from bert_tf.recipe import Settings, read_json_object, setting
-from bert_tf.training.recipe import PRECISIONS
 
-CHOICES, START = "choices", "start"
-# What is asked of one row, by column: a text, or the texts of its choices.
-Question = Mapping[str, str | tuple[str, ...]]
+START = "start"
 STANDARD_STREAM = "-"
 TXT = "txt"
 ALL_COLUMNS = "*"

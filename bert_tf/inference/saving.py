@@ -1,14 +1,12 @@
 """The folder of a version: written beside, checked, and then renamed."""
 
 import base64
-import collections
 import contextlib
 import json
 import os
 import pathlib
 import re
 import tempfile
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,8 +22,9 @@ from bert_tf.families.requests import Request
 from bert_tf.families.row_computer import HOST, Tensors
 from bert_tf.families.text_model import TextModel
 from bert_tf.files import new_folder, write_text
+from bert_tf.inference.description import describe_model
 from bert_tf.inference.fresh_process import FreshProcess
-from bert_tf.text.vocabulary import CONTINUATION, VOCABULARY_FILE
+from bert_tf.text.vocabulary import VOCABULARY_FILE
 
 EXTRA = "assets.extra"
 WARM_UP_FILE = "tf_serving_warmup_requests"
@@ -41,10 +40,6 @@ MODEL_FILE = "model.json"
 # the graph was optimised. A bfloat16 has 8 bits of mantissa, so one rounding is
 # 2**-9 of a value; a fused operation saves one and twelve layers add them up.
 TOLERANCES = {"float32": 1e-5, "bfloat16": 0.05, "float16": 0.01}
-# Least shares of the tokens by which a script is named: of the English
-# vocabularies 0.03 % begin in Cyrillic and 2 % are Chinese characters; of the
-# multilingual one 0.1 % are Burmese, which it was trained on, and 13 % Chinese.
-_SHARE, _CHINESE_SHARE = 0.0005, 0.05
 
 
 def write_saved_model(
@@ -105,7 +100,7 @@ def write_version(
       requests: real requests to check and to warm up with; None takes those
         of `served`.
       training: what model.json says beside `describe_model`; see
-        `model_folder.describe_training`.
+        `describe_training`.
       argument: what names the folder, for errors.
       fresh: the process that checks, where it was started before.
 
@@ -248,61 +243,6 @@ def _prediction_log(
     kind.request.model_spec.name = model
     kind.request.model_spec.signature_name = request.signature
     return log
-
-
-def describe_model(served: TextModel) -> dict[str, Any]:
-    """What is known of a model, for model.json: values, None left out."""
-    vocabulary = served.tokenizer.vocabulary
-    config = served.config
-    values = {
-        "task": served.task,
-        "labels": list(served.labels) or None,
-        "threshold": served.threshold,
-        "activation": None
-        if served.activation == "linear"
-        else served.activation,
-        "prompts": dict(served.prompts) or None,
-        "default_prompt_name": served.default_prompt_name,
-        "max_seq_length": served.max_seq_length,
-        "num_hidden_layers": config.num_hidden_layers if config else None,
-        "hidden_size": config.hidden_size if config else None,
-        "num_parameters": sum(
-            int(w.shape.num_elements()) for w in served.weights
-        ),
-        "vocab_size": len(vocabulary),
-        "mask_token": vocabulary.special.mask,
-        "lower_case": served.tokenizer.lower_case,
-        "scripts": scripts_of(vocabulary.tokens),
-        "beside": {
-            name: describe_model(other) for name, other in served.beside.items()
-        }
-        or None,
-    }
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def scripts_of(tokens: Sequence[str]) -> list[str]:
-    """The scripts of a vocabulary, the commonest first.
-
-    The script of a token is that of its first letter, by its Unicode name,
-    such as Latin or Cyrillic. Every vocabulary has single letters of many
-    scripts: what counts is tokens of two or more, and Chinese characters only
-    where there are many.
-    """
-    counts: collections.Counter[str] = collections.Counter()
-    for token in tokens:
-        letters = token.removeprefix(CONTINUATION)
-        if not letters[:1].isalpha():
-            continue
-        script = unicodedata.name(letters[0], "UNKNOWN").split()[0]
-        if script == "CJK" or len(letters) > 1:
-            counts[script] += 1
-    total = counts.total()
-    return [
-        "Chinese" if script == "CJK" else script.capitalize()
-        for script, count in counts.most_common()
-        if count >= total * (_CHINESE_SHARE if script == "CJK" else _SHARE)
-    ]
 
 
 def _check(

@@ -2,8 +2,6 @@
 
 import dataclasses
 import os
-import pathlib
-from typing import Any
 
 import keras
 
@@ -24,9 +22,7 @@ from bert_tf.checkpoints.sentence_files import (
 )
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
-from bert_tf.families.model_folder import task_of
-from bert_tf.families.pretrained.answers import PretrainedModel
-from bert_tf.families.pretrained.extractor import folder_tokenizer
+from bert_tf.families.model_folder import folder_tokenizer, task_of
 from bert_tf.families.text_model import TextModel
 from bert_tf.families.usage import check_pretrained, usage_of
 from bert_tf.families.usage_options import (
@@ -34,10 +30,7 @@ from bert_tf.families.usage_options import (
     NO_OPTIONS,
     UsageOptions,
 )
-from bert_tf.finetuning.results import RESULTS_FILE
 from bert_tf.models import restore
-from bert_tf.pretraining.pretrainer import BertPretrainer
-from bert_tf.recipe import read_json_object
 
 
 def served_model(
@@ -83,6 +76,10 @@ def served_model(
         check_pretrained(f"`folder`={folder}", checkpoint, options)
     dtype = keras.dtype_policies.get(precision).compute_dtype
     if config is None:
+        # Whoever asks a fine-tuned model loads neither.
+        from bert_tf.families.pretrained.answers import PretrainedModel
+        from bert_tf.pretraining.pretrainer import BertPretrainer
+
         fills_masks = (
             MASKED_LM in checkpoint.heads
             and not checkpoint.config.causal
@@ -136,35 +133,3 @@ def _restore(model: keras.Model, checkpoint: Checkpoint, *unread: str) -> None:
     # Not every architecture has a next_sentence.
     absent &= set(head_shapes(checkpoint.config))
     restore(model, checkpoint, fresh=sorted(absent))
-
-
-def describe_training(folder: str | os.PathLike) -> dict[str, Any]:
-    """What tools.run_finetuning left of a model's training in its folder.
-
-    Args:
-      folder: a model folder.
-
-    Returns:
-      Values for JSON: fine_tuned_for, the task's name; and, of a finished
-      training, init_from, the name of the folder that it started from;
-      main_metric; scores, by dev split; num_examples, by split. Nothing where
-      the folder was not fine-tuned.
-
-    Raises:
-      UserError: its task.json or results.json is broken.
-    """
-    task = task_of(folder)
-    if task is None:
-        return {}
-    path = pathlib.Path(folder) / RESULTS_FILE
-    if not path.is_file():
-        return {"fine_tuned_for": task}
-    results = read_json_object(path)
-    return {
-        "fine_tuned_for": task,
-        # Not where it lies on the machine of the training.
-        "init_from": pathlib.Path(results.get("model", "")).name,
-        "main_metric": results.get("main_metric"),
-        "scores": results.get("dev"),
-        "num_examples": results.get("examples"),
-    }

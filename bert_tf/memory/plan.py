@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 
 from bert_tf.checkpoints import load_checkpoint
-from bert_tf.config import LORA_ON, SIZE_HELP, BertConfig
+from bert_tf.config import LORA_ON, PRECISIONS, SIZE_HELP, BertConfig
 from bert_tf.errors import UserError
 from bert_tf.memory.prediction import (
     Workload,
@@ -15,7 +15,7 @@ from bert_tf.memory.prediction import (
     predicted_parts,
 )
 from bert_tf.recipe import Settings, setting
-from bert_tf.training.recipe import OPTIMIZERS, PRECISIONS
+from bert_tf.training.recipe import OPTIMIZERS
 
 OBJECTIVES = ("pretraining", "classifier")
 _UNITS = {"GB": 1e9, "GIB": 2.0**30, "MB": 1e6, "MIB": 2.0**20}

@@ -23,8 +23,13 @@ from bert_tf.families.task import TaskTemplate
 from bert_tf.families.text_model import TextModel
 from bert_tf.families.usage_options import NO_OPTIONS, UsageOptions
 from bert_tf.files import new_folder, write_text
-from bert_tf.inference.saving import MODEL_FILE, describe_model
-from bert_tf.inference.served_folder import describe_training, served_model
+from bert_tf.inference.description import describe_model, describe_training
+from bert_tf.inference.saving import (
+    MODEL_FILE,
+)
+from bert_tf.inference.served_folder import (
+    served_model,
+)
 from bert_tf.runtimes.forward import check_model
 from bert_tf.runtimes.measurement import Comparison, DevSplit, check_drop
 from bert_tf.runtimes.sentence_vectors import check_modules

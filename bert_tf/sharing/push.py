@@ -45,7 +45,7 @@ def push_model(
         something, there is no token, or the hub refuses.
     """
     source = local_folder(folder)
-    if adapter.found_in(source):
+    if (source / adapter.WEIGHTS_FILE).exists():
         base = adapter.base_of(source)
         if not base.startswith(HUGGING_FACE):
             raise UserError(

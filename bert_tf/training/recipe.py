@@ -2,10 +2,10 @@
 
 import dataclasses
 
+from bert_tf.config import PRECISIONS
 from bert_tf.recipe import Settings, setting
 
 OPTIMIZERS = ("adamw", "adamw_no_bias_correction", "lamb")
-PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 # Keras takes no seed above this.
 LARGEST_SEED = 2**32 - 1
 

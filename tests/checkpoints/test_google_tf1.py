@@ -14,6 +14,7 @@ from bert_tf.checkpoints import (
     save_checkpoint,
 )
 from bert_tf.checkpoints.layout import head_shapes
+from bert_tf.checkpoints.recognition import FOUND_IN
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from tests.hugging_face_models import random_arrays
@@ -371,4 +372,4 @@ def test_a_path_that_tensorflow_takes_for_a_pattern(folder, tmp_path):
 def test_other_libraries_ckpt_files_are_not_googles(tmp_path):
     (tmp_path / "bert_config.json").write_text("{}")
     (tmp_path / "epoch=3.ckpt").write_bytes(b"PK\x03\x04 no table of ours")
-    assert not google_tf1.found_in(tmp_path)
+    assert not FOUND_IN["google_tf1"](tmp_path)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
-from bert_tf.checkpoints.folder import FAMILIES
+from bert_tf.checkpoints.recognition import FOUND_IN
 from bert_tf.conversion import sources
 from bert_tf.conversion.model_garden_variables import ModelGardenVariables
 from bert_tf.conversion.numpy_forward import forward
@@ -181,7 +181,7 @@ def test_the_forward_shares_no_table_with_what_it_checks():
     room = pathlib.Path(sources.__file__).parent
     tables = {
         f"bert_tf.checkpoints.{name}"
-        for name in ("layout", "stored", "own", *FAMILIES)
+        for name in ("layout", "stored", "own", *FOUND_IN)
     }
     for name in (
         "numpy_forward",

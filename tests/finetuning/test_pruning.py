@@ -7,10 +7,10 @@ import pytest
 
 from bert_tf.checkpoints import (
     Checkpoint,
-    keep_parts,
     load_checkpoint,
     save_checkpoint,
 )
+from bert_tf.checkpoints.pruned import keep_parts
 from bert_tf.encoders import BertEncoder
 from bert_tf.families.recipe import PruningSettings
 from bert_tf.families.task_model import ClassesObjective, TaskModel

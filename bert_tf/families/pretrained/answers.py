@@ -29,6 +29,8 @@ from bert_tf.families.requests import (
 from bert_tf.families.row_computer import HOST, Tensors, largest
 from bert_tf.families.sentence_vectors import SentenceVectors, pool
 from bert_tf.families.text_model import (
+    EMBED_WITH_PROMPT,
+    PROMPT_NAME,
     SERVING_DEFAULT,
     TOKENS,
     Answer,
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
     from bert_tf.families.explained import Forward, Subject, Target
 
 FILL_MASK, EMBED = "fill_mask", "embed"
-EMBED_WITH_PROMPT, PROMPT_NAME = "embed_with_prompt", "prompt_name"
 
 
 class PretrainedModel(TextModel):

@@ -16,8 +16,10 @@ from bert_tf.checkpoints.sentence_modules import (
     MEAN,
     SentenceModules,
 )
+from bert_tf.config import PRECISIONS
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError
+from bert_tf.families.model_folder import folder_tokenizer
 from bert_tf.families.pretrained.settings import (
     AUTO,
     POOLED,
@@ -27,9 +29,7 @@ from bert_tf.families.pretrained.settings import (
 from bert_tf.families.sentence_vectors import SentenceVectors, pool
 from bert_tf.features import ENCODER_INPUTS
 from bert_tf.models import restore
-from bert_tf.module_list import read_module_list
 from bert_tf.side_by_side import side_by_side
-from bert_tf.sources import local_folder
 from bert_tf.text.given_texts import Parts, Text, text_parts
 from bert_tf.text.packing import (
     EncodedRows,
@@ -42,8 +42,6 @@ from bert_tf.text.packing import (
     tokenize_texts,
     truncate,
 )
-from bert_tf.text.tokenizer import BertTokenizer
-from bert_tf.training.recipe import PRECISIONS
 
 # Offsets of [CLS] and [SEP], which stand for nothing in the text.
 NOWHERE = -1
@@ -68,17 +66,6 @@ class Chunk:
     vectors: np.ndarray
     offsets: np.ndarray | None
     num_truncated: int
-
-
-def folder_tokenizer(source: str | os.PathLike) -> BertTokenizer:
-    """The tokenizer of a model folder, for vectors of texts.
-
-    sentence-transformers finds special tokens in text, as transformers does.
-    """
-    is_listed = read_module_list(local_folder(source)) is not None
-    return BertTokenizer.from_checkpoint(
-        source, split_special_tokens=not is_listed
-    )
 
 
 class Extractor:

@@ -21,7 +21,6 @@ from bert_tf.families.requests import (
     text_spec,
 )
 from bert_tf.families.row_computer import HOST, Tensors
-from bert_tf.families.sentence_vectors import ACTIVATIONS
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     TOKENS,
@@ -254,6 +253,9 @@ class SentenceModel(TextModel):
     def _answers(self, logits: tf.Tensor) -> Tensors:
         """The answers from logits, float32 [B, C]."""
         if not self.labels:
+            # A CrossEncoder's alone is not linear.
+            from bert_tf.families.sentence_vectors import ACTIVATIONS
+
             return {"score": ACTIVATIONS[self.activation](logits[:, 0])}
         if self.threshold is None:
             return class_answers(logits, self.labels)

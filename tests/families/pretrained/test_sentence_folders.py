@@ -11,9 +11,10 @@ from bert_tf.checkpoints.hugging_face_files import _OPENERS
 from bert_tf.checkpoints.sentence_files import read_sentence_modules
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError
+from bert_tf.families.model_folder import folder_tokenizer
 from bert_tf.families.pretrained.embed import Embedder
 from bert_tf.families.pretrained.extract import extract_features
-from bert_tf.families.pretrained.extractor import Extractor, folder_tokenizer
+from bert_tf.families.pretrained.extractor import Extractor
 from bert_tf.families.pretrained.settings import Settings
 from bert_tf.families.sentence_vectors import SentenceVectors
 from bert_tf.models import restore
