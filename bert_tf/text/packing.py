@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bert_tf.text.tokenizer_config import TokenizerConfig
 
 # Texts tokenized at a time.
-_TEXTS = 4096
+TEXTS_AT_ONCE = 4096
 # Batches that are counted in rows count those of so many tokens.
 _ROW_TOKENS = 128
 # run_squad.py `_check_is_max_context`: how much a longer window is worth.
@@ -177,8 +177,8 @@ class EncodedRows:
 def tokenize_texts(texts: Sequence[str], tokenizer: Tokenizer) -> TokenIds:
     """Tokenizes texts, some thousands at a time."""
     ids, counts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-    for start in range(0, len(texts), _TEXTS):
-        ragged = tokenizer.tokenize(list(texts[start : start + _TEXTS]))
+    for start in range(0, len(texts), TEXTS_AT_ONCE):
+        ragged = tokenizer.tokenize(list(texts[start : start + TEXTS_AT_ONCE]))
         ids.append(ragged.values.numpy().astype(np.int32))
         counts.append(ragged.row_lengths().numpy().astype(np.int64))
     count = np.concatenate(counts)

@@ -12,7 +12,13 @@ import tensorflow as tf
 from bert_tf.errors import UserError, whole_number
 from bert_tf.features import INPUT_IDS, INPUT_MASK, SEGMENT_IDS
 from bert_tf.text import packing
-from bert_tf.text.packing import LENGTH_WORTH, TokenIds, Tokenizer, Windows
+from bert_tf.text.packing import (
+    LENGTH_WORTH,
+    TEXTS_AT_ONCE,
+    TokenIds,
+    Tokenizer,
+    Windows,
+)
 from bert_tf.text.vocabulary import Packing
 
 Ids: TypeAlias = tf.Tensor | tf.RaggedTensor
@@ -28,8 +34,15 @@ def token_ids(ids: tf.RaggedTensor) -> TokenIds:
 
 
 def tokenize(tokenizer: Tokenizer, texts: tf.Tensor) -> TokenIds:
-    """Tokenizes string [N]."""
-    return token_ids(tokenizer.tokenize(texts))
+    """Tokenizes string [N]; eagerly some thousands of texts at a time."""
+    if not tf.executing_eagerly():
+        return token_ids(tokenizer.tokenize(texts))
+    # What is computed for a text takes many times the memory of its ids.
+    found = [
+        tokenizer.tokenize(texts[begin : begin + TEXTS_AT_ONCE])
+        for begin in range(0, max(len(texts), 1), TEXTS_AT_ONCE)
+    ]
+    return token_ids(tf.concat(found, 0))
 
 
 def take(

@@ -18,8 +18,9 @@ from model_helpers import small_config
 import bert_tf
 from bert_tf.checkpoints import Checkpoint, save_checkpoint
 from bert_tf.families.data.examples import Example
-from bert_tf.families.multiple_choice.files import ChoiceExample
-from bert_tf.families.multiple_choice.task import encode_choices
+from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
+from bert_tf.families.multiple_choice.files import ChoiceExample, SwagFiles
+from bert_tf.families.multiple_choice.task import MultipleChoiceTask
 from bert_tf.families.pretrained.answers import PretrainedModel
 from bert_tf.families.pretrained.extractor import NOWHERE, Extractor, Settings
 from bert_tf.families.pretrained.fill_mask import MaskFiller
@@ -108,7 +109,9 @@ def test_rows_of_tasks():
     ]
     ending = ("the sea", "a lake ran ran")
     given = [ChoiceExample("who ran", "to", ending, None, "0", 1, "x")]
-    assert rows_of(encode_choices(given, TOKENIZER, 13).rows) == [
+    task = MultipleChoiceTask(name="swag", data=SwagFiles())
+    config = MultipleChoiceConfig("swag", (), 13, True)
+    assert rows_of(task.encode(given, TOKENIZER, config).rows) == [
         row_of("who ran", "to the sea"),
         row_of("who ran", "to a lake ran"),
     ]

@@ -1,7 +1,7 @@
 """Choosing one of several texts: a text and choices in, the best one out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import keras
 import numpy as np
@@ -26,11 +26,76 @@ from bert_tf.families.text_model import (
     TextModel,
     encoder_of,
 )
-from bert_tf.text.packing import Tokenizer
+from bert_tf.text.packing import TokenIds, Tokenizer
 from bert_tf.text.packing_graph import take, tokenize, truncate
 
 if TYPE_CHECKING:
     from bert_tf.families.explained import Forward, Subject, Target
+
+
+class ChoiceRows(NamedTuple):
+    """R pairs of a text and one of its choices, of B texts with up to C.
+
+    Attributes:
+      first: the texts, truncated.
+      second: the choices after their common start, truncated.
+      places: int64 [R, 2], the text and the number of the choice of each row,
+        in ascending order.
+    """
+
+    first: TokenIds
+    second: TokenIds
+    places: tf.Tensor
+
+
+def choice_rows(
+    text: tf.Tensor,
+    choices: tf.Tensor,
+    start: tf.Tensor | None,
+    tokenizer: Tokenizer,
+    max_seq_length: int,
+) -> ChoiceRows:
+    """Pairs every choice with its text (Devlin et al. 2019, section 4.4).
+
+    The text is A, a possible continuation is B. What the continuations have
+    in common, such as the subject in SWAG's second sentence, begins B.
+
+    Args:
+      text: string [B].
+      choices: string [B, C]; "" fills up rows with fewer choices.
+      start: string [B], the common start of the choices, or None.
+      tokenizer: that of the model.
+      max_seq_length: the longest row; see `SentencePacker` for how longer
+        pairs are truncated.
+    """
+    places = tf.where(choices != "")
+    row = tf.cast(places[:, 0], tf.int32)
+    endings = tf.gather_nd(choices, places)
+    if start is not None:
+        endings = tf.strings.join([tf.gather(start, row), endings], " ")
+    first, second = truncate(
+        take(tokenize(tokenizer, text), row),
+        tokenize(tokenizer, endings),
+        max_seq_length - tokenizer.packing.num_special(2),
+    )
+    assert second is not None
+    return ChoiceRows(first, second, places)
+
+
+def choice_answers(logits: tf.Tensor) -> Tensors:
+    """The best choice and the probability of each, by a softmax over choices.
+
+    Args:
+      logits: float32 [B, C], -inf where there is no choice.
+
+    Returns:
+      best: int64 [B], the number of the choice.
+      probabilities: float32 [B, C].
+    """
+    return {
+        "best": tf.argmax(logits, -1),
+        "probabilities": tf.nn.softmax(logits),
+    }
 
 
 class ChoiceModel(TextModel):
@@ -63,8 +128,7 @@ class ChoiceModel(TextModel):
     ):
         super().__init__(model, encoder_of(model), tokenizer, max_seq_length)
         special = tokenizer.packing.num_special(2)
-        self._room = max_seq_length - special
-        if self._room < 2:
+        if max_seq_length < special + 2:
             raise UserError(
                 f"max_seq_length is {max_seq_length}; special tokens and one "
                 f"of each text need {special + 2}."
@@ -84,12 +148,10 @@ class ChoiceModel(TextModel):
             text_spec("text"),
             tf.TensorSpec([None, None], tf.string, name="choices"),
         ]
-        function: Callable[..., Tensors] = self._from_text
         if self._start:
             specs.append(text_spec("start"))
-            function = self._from_start
         return {
-            SERVING_DEFAULT: signature(function, *specs),
+            SERVING_DEFAULT: signature(self._from_text, *specs),
             TOKENS: self.tokens_signature(3),
         }
 
@@ -109,10 +171,16 @@ class ChoiceModel(TextModel):
             columns["start"] = ["Then"] * len(lengths)
         return requests_of(SERVING_DEFAULT, **columns)
 
-    def _from_start(
-        self, text: tf.Tensor, choices: tf.Tensor, start: tf.Tensor
-    ) -> Tensors:
-        return self._from_text(text, choices, start)
+    def rows(
+        self,
+        text: tf.Tensor,
+        choices: tf.Tensor,
+        start: tf.Tensor | None = None,
+    ) -> ChoiceRows:
+        """See `choice_rows`."""
+        return choice_rows(
+            text, choices, start, self.tokenizer, self.max_seq_length
+        )
 
     def _from_text(
         self,
@@ -122,36 +190,28 @@ class ChoiceModel(TextModel):
     ) -> Tensors:
         with tf.device(HOST):
             text, choices = equal_rows(text=text, choices=choices)
-            is_choice = choices != ""
-            is_choice = unless(
-                ~tf.reduce_any(is_choice, 1),
-                is_choice,
+            choices = unless(
+                tf.reduce_all(choices == "", 1),
+                choices,
                 "choices: row {} has none; give at least one that is not "
                 "empty.",
             )
-            place = tf.where(is_choice)
-            row = tf.cast(place[:, 0], tf.int32)
-            endings = tf.gather_nd(choices, place)
             if start is not None:
                 text, start = equal_rows(text=text, start=start)
-                endings = tf.strings.join([tf.gather(start, row), endings], " ")
-            first, second = truncate(
-                take(tokenize(self.tokenizer, text), row),
-                tokenize(self.tokenizer, endings),
-                self._room,
-            )
-        answers = self.compute(first, second, self._score, {"logits": ()})
+            rows = self.rows(text, choices, start)
+        answers = self.compute(
+            rows.first, rows.second, self._score, {"logits": ()}
+        )
         with tf.device(HOST):
-            scores = tf.tensor_scatter_nd_update(
-                tf.fill(tf.shape(choices), -float("inf")),
-                place,
-                answers["logits"],
+            found = choice_answers(
+                tf.tensor_scatter_nd_update(
+                    tf.fill(tf.shape(choices), -float("inf")),
+                    rows.places,
+                    answers["logits"],
+                )
             )
-            best = tf.argmax(scores, -1)
-            return {
-                "choice": tf.gather(choices, best, batch_dims=1),
-                "probabilities": tf.nn.softmax(scores),
-            }
+            best = found.pop("best")
+            return {"choice": tf.gather(choices, best, batch_dims=1), **found}
 
     def _score(self, inputs: Tensors, chosen: tf.Tensor) -> Tensors:
         """Scores rows, each as the only choice of its own."""

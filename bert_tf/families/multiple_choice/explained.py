@@ -18,7 +18,6 @@ from bert_tf.families.explained import (
 from bert_tf.families.multiple_choice.answers import ChoiceModel
 from bert_tf.families.text_model import Answer
 from bert_tf.families.words import WordFinder
-from bert_tf.text.packing_graph import take, truncate
 
 
 def subject_of(
@@ -53,15 +52,18 @@ def subject_of(
     second = TokenizedTexts(
         served.tokenizer, find_words, endings, len(first.words)
     )
-    rows = truncate(
-        take(first.tokens, tf.zeros(len(given), tf.int32)),
-        second.tokens,
-        served.max_seq_length - served.tokenizer.packing.num_special(2),
-    )
+    columns = (tf.constant([row[name]]) for name in served.columns)
+    rows = served.rows(*columns)
 
     def measure(logits: tf.Tensor) -> tf.Tensor:
         return log_odds(logits[:, :, 0], place)
 
     return subject_of_rows(
-        served, first, second, rows, given[number], LOG_ODDS, measure
+        served,
+        first,
+        second,
+        (rows.first, rows.second),
+        given[number],
+        LOG_ODDS,
+        measure,
     )

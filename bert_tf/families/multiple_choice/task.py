@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,55 +38,7 @@ from bert_tf.text.packing import (
     TokenIds,
     Tokenizer,
     pack_rows,
-    tokenize_texts,
-    truncate,
 )
-
-if TYPE_CHECKING:
-    # TensorFlow takes seconds to import, and scoring a file needs none of it.
-    pass
-
-
-@dataclasses.dataclass(frozen=True)
-class ChoicePredictions:
-    """A model's answers to N examples of up to C choices.
-
-    Attributes:
-      log_probabilities: float64 [N, C], of each choice; -inf where an example
-        has fewer.
-    """
-
-    log_probabilities: np.ndarray
-
-    @property
-    def values(self) -> list[int]:
-        """The choices by number, from 0."""
-        return self.log_probabilities.argmax(axis=1).tolist()
-
-    def probabilities(self, example: int, count: int) -> list[float]:
-        """The probabilities of an example, by number, with `count` choices."""
-        return np.exp(self.log_probabilities[example, :count]).tolist()
-
-    def mean_loss(self, labels: Sequence[int]) -> float:
-        """The mean of -log of the probability of the right choice."""
-        rows = np.arange(len(labels))
-        return float(-self.log_probabilities[rows, list(labels)].mean())
-
-
-def choice_predictions(
-    logits: np.ndarray, counts: np.ndarray
-) -> ChoicePredictions:
-    """Turns scores, float32 [N, C], into answers.
-
-    Args:
-      logits: of each choice.
-      counts: int64 [N], how many choices each example has.
-    """
-    is_choice = np.arange(logits.shape[1]) < counts[:, None]
-    scores = np.where(is_choice, logits.astype(np.float64), -np.inf)
-    scores -= scores.max(axis=1, keepdims=True)
-    total = np.log(np.exp(scores).sum(axis=1, keepdims=True))
-    return ChoicePredictions(scores - total)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,47 +97,19 @@ class EncodedChoices:
         return len(self.starts) - 1
 
     def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
-        """The scores of each example's choices, [N, C]."""
-        logits = np.zeros((len(self), self.counts.max()), np.float32)
+        """The scores of each example's choices, [N, C]; -inf for none."""
+        counts = self.counts[:, None]
+        logits = np.zeros((len(self), counts.max()), np.float32)
         for chosen, outputs in batches:
             found = outputs["logits"][: len(chosen)]
             logits[chosen, : found.shape[1]] = found
-        return {"logits": logits}
-
-
-def encode_choices(
-    examples: Sequence[ChoiceExample],
-    tokenizer: Tokenizer,
-    max_seq_length: int,
-) -> EncodedChoices:
-    """Tokenises and packs every choice with its context.
-
-    Devlin et al. 2019, section 4.4: the given sentence is text A and a
-    possible continuation text B; what the continuations have in common, as
-    SWAG's second sentence begins, is the beginning of B. Rows that are longer
-    than max_seq_length are truncated as by `SentencePacker`.
-    """
-    counts = np.array([len(example.choices) for example in examples], np.int64)
-    example = np.repeat(np.arange(len(examples)), counts)
-    contexts = tokenize_texts([e.context for e in examples], tokenizer)
-    endings = tokenize_texts(
-        [f"{e.start} {choice}" for e in examples for choice in e.choices],
-        tokenizer,
-    )
-    contexts = TokenIds(
-        contexts.ids, contexts.begin[example], contexts.count[example]
-    )
-    room = max_seq_length - tokenizer.packing.num_special(2)
-    first, second = truncate(contexts, endings, room)
-    return EncodedChoices(
-        rows=pack_rows(example, first, second, len(examples), tokenizer),
-        starts=np.concatenate([[0], np.cumsum(counts)]),
-    )
+        is_choice = np.arange(logits.shape[1]) < counts
+        return {"logits": np.where(is_choice, logits, np.float32(-np.inf))}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoiceTask(
-    Task[list[ChoiceExample], MultipleChoiceConfig, ChoicePredictions]
+    Task[list[ChoiceExample], MultipleChoiceConfig, Outputs]
 ):
     """A task whose answer is one of several texts.
 
@@ -249,12 +173,38 @@ class MultipleChoiceTask(
         config: MultipleChoiceConfig,
         labelled: bool = False,
     ) -> EncodedChoices | LabelledRows:
-        """See `encode_choices`."""
-        rows = encode_choices(examples, tokenizer, config.max_seq_length)
-        if not labelled:
-            return rows
+        """See `choice_rows`."""
+        # TensorFlow takes seconds to import, and scoring a file needs none.
+        import tensorflow as tf
+
+        from bert_tf.families.multiple_choice.answers import choice_rows
         from bert_tf.families.task_model import ChoicesObjective
 
+        most = max(len(example.choices) for example in examples)
+        start = [example.start for example in examples]
+        found = choice_rows(
+            tf.constant([example.context for example in examples]),
+            tf.constant(
+                [
+                    [*example.choices, *[""] * (most - len(example.choices))]
+                    for example in examples
+                ]
+            ),
+            tf.constant(start) if config.has_start else None,
+            tokenizer,
+            config.max_seq_length,
+        )
+        first, second = (
+            TokenIds(*(value.numpy() for value in vars(texts).values()))
+            for texts in (found.first, found.second)
+        )
+        example = found.places[:, 0].numpy()
+        rows = EncodedChoices(
+            pack_rows(example, first, second, len(examples), tokenizer),
+            np.append(np.unique(example, return_index=True)[1], len(example)),
+        )
+        if not labelled:
+            return rows
         labels = np.array(self.references(examples), np.int32)
         weights = np.ones(len(labels), np.float32)
         return LabelledRows(
@@ -278,21 +228,30 @@ class MultipleChoiceTask(
         split: Split,
         tokenizer: Tokenizer,
         config: MultipleChoiceConfig,
-    ) -> ChoicePredictions:
-        """See `choice_predictions`."""
-        return choice_predictions(outputs["logits"], split.rows.counts)
+    ) -> Outputs:
+        """The logits, and what `choice_answers` makes of them."""
+        import tensorflow as tf
+
+        from bert_tf.families.multiple_choice.answers import choice_answers
+
+        answers = choice_answers(tf.constant(outputs["logits"]))
+        return outputs | {n: value.numpy() for n, value in answers.items()}
 
     def score(
         self,
         examples: list[ChoiceExample],
-        predictions: ChoicePredictions,
+        predictions: Outputs,
         config: MultipleChoiceConfig,
     ) -> Score:
         """Accuracy, and the mean of -log of the right one's probability."""
+        from bert_tf.families.task_model import ChoicesObjective
+
         references = self.references(examples)
         return Score(
-            _accuracy(references, predictions.values),
-            predictions.mean_loss(references),
+            _accuracy(references, predictions["best"]),
+            ChoicesObjective().mean_loss(
+                predictions["logits"], np.array(references)
+            ),
         )
 
     def baseline(
@@ -312,14 +271,14 @@ class MultipleChoiceTask(
         folder: pathlib.Path,
         split: str,
         examples: list[ChoiceExample],
-        predictions: ChoicePredictions,
+        predictions: Outputs,
         config: MultipleChoiceConfig,
     ) -> pathlib.Path:
         """Writes index and prediction, named as the files name choices."""
         form = self.data.columns.label_form
         cells = {
-            example.identifier: choice_names(example.choices, form)[value]
-            for example, value in zip(examples, predictions.values, strict=True)
+            each.identifier: choice_names(each.choices, form)[best]
+            for each, best in zip(examples, predictions["best"], strict=True)
         }
         path = folder / f"predictions_{split}.tsv"
         write_predictions(path, cells)
@@ -328,14 +287,16 @@ class MultipleChoiceTask(
     def prediction_lines(
         self,
         examples: list[ChoiceExample],
-        predictions: ChoicePredictions,
+        predictions: Outputs,
         config: MultipleChoiceConfig,
     ) -> Iterator[dict[str, Any]]:
         """Every row with its label, the prediction and the probabilities."""
-        for number, (example, value) in enumerate(
-            zip(examples, predictions.values, strict=True)
+        for example, best, probabilities in zip(
+            examples,
+            predictions["best"].tolist(),
+            predictions["probabilities"].tolist(),
+            strict=True,
         ):
-            count = len(example.choices)
             yield {
                 "identifier": example.identifier,
                 "row": example.row,
@@ -343,8 +304,8 @@ class MultipleChoiceTask(
                 "start": example.start,
                 "choices": list(example.choices),
                 "label": example.label,
-                "prediction": value,
-                "probabilities": predictions.probabilities(number, count),
+                "prediction": best,
+                "probabilities": probabilities[: len(example.choices)],
             }
 
     def score_file(
@@ -368,7 +329,7 @@ class MultipleChoiceTask(
 
 
 def _accuracy(
-    references: Sequence[int], values: Sequence[int]
+    references: Sequence[int], values: Sequence[int] | np.ndarray
 ) -> dict[str, float]:
     correct = np.array(references) == np.array(values)
     return {"accuracy": float(correct.mean())}

@@ -9,7 +9,6 @@ from keras import ops
 
 from bert_tf import models
 from bert_tf.checkpoints import MULTIPLE_CHOICE, load_checkpoint
-from bert_tf.encoders import BertEncoder
 from bert_tf.families.data.user_files import split_off_dev
 from bert_tf.families.multiple_choice.files import (
     ChoiceColumns,
@@ -19,17 +18,12 @@ from bert_tf.families.multiple_choice.files import (
 from bert_tf.families.multiple_choice.task import (
     MultipleChoiceTask,
     UserChoiceTask,
-    choice_predictions,
 )
 from bert_tf.families.recipe import ChoiceRecipe, UserChoiceRecipe
-from bert_tf.families.task import Split
 from bert_tf.families.task_model import ChoicesObjective
-from bert_tf.finetuning.evaluation import Predictor
 from bert_tf.finetuning.run import run_finetuning
-from bert_tf.training.strategies import make_strategy
 from tests.contracts.task_cases import CASES, model_folder
-from tests.finetuning.sentence_runs import TOKENS, tokenizer
-from tests.model_helpers import fill, small_config
+from tests.finetuning.sentence_runs import tokenizer
 from tests.run_folders import weights
 from tests.user_errors import error_of
 from tools.task_files import load_task, recipe_of
@@ -212,20 +206,28 @@ def test_what_pads_has_no_gradient():
     np.testing.assert_allclose(gradient.sum(axis=1), 0, atol=1e-6)
 
 
-def test_answers_by_hand():
-    found = choice_predictions(
-        np.float32([[1.0, 3.0, 9.0], [2.0, -2.0, 0.0]]), np.array([2, 3])
+def predictions_of(logits):
+    """Answers with the best choice of each row."""
+    logits = np.float32(logits)
+    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    best = logits.argmax(axis=1)
+    return {"logits": logits, "best": best, "probabilities": shares}
+
+
+def test_scores_by_hand():
+    task = MultipleChoiceTask(name="swag", data=SwagFiles())
+    found = task.score(
+        [example(0, 1, count=2), example(1, 2, count=3)],
+        predictions_of([[1, 3, -np.inf], [2, -2, 0]]),
+        None,
     )
-    assert found.values == [1, 0]
-    first = 1 / (1 + np.exp(-2.0))
-    assert found.probabilities(0, 2) == pytest.approx([1 - first, first])
-    assert sum(found.probabilities(1, 3)) == pytest.approx(1)
+    assert found.values == {"accuracy": 0.5}
     exp_logits = np.exp([2.0, -2.0, 0.0])
-    loss = -(np.log(first) + np.log(exp_logits[2] / exp_logits.sum())) / 2
-    assert found.mean_loss([1, 2]) == pytest.approx(loss)
+    losses = [np.log1p(np.exp(-2.0)), -np.log(exp_logits[2] / exp_logits.sum())]
+    assert found.loss == pytest.approx(np.mean(losses))
     # Scores that are far apart overflow nothing.
-    far = choice_predictions(np.float32([[1e4, -1e4]]), np.array([2]))
-    assert far.mean_loss([1]) == pytest.approx(2e4)
+    far = predictions_of([[0, 1]]) | {"logits": np.float32([[1e4, -1e4]])}
+    assert task.score([example(0, 1)], far, None).loss == pytest.approx(2e4)
 
 
 def test_the_baseline_is_the_commonest_position():
@@ -333,9 +335,7 @@ def test_files_name_choices_as_they_were_given(tmp_path, form, cells):
         example(0, 0)._replace(choices=(" two\n\tlines ", "one")),
         example(1, 2)._replace(choices=("same", "same", "other")),
     ]
-    answers = choice_predictions(
-        np.float32([[2, 1, 0], [1, 0, 0]]), np.array([2, 3])
-    )
+    answers = predictions_of([[2, 1, -np.inf], [1, 0, 0]])
     path = task.write_predictions(tmp_path, "dev", examples, answers, None)
     lines = [f"{row}\t{cell}" for row, cell in enumerate(cells)]
     assert path.read_text().splitlines() == ["index\tprediction", *lines]
@@ -351,9 +351,7 @@ def test_files_name_choices_as_they_were_given(tmp_path, form, cells):
 
 def test_the_lines_of_the_report():
     examples = [example(0, 1, count=2), example(1, 2, count=3)]
-    answers = choice_predictions(
-        np.float32([[2, 1, 9], [1, 0, 0]]), np.array([2, 3])
-    )
+    answers = predictions_of([[2, 1, -np.inf], [1, 0, 0]])
     task = USER_TASK.resolve(UserChoiceRecipe(**COLUMNS))
     first, second = task.prediction_lines(examples, answers, None)
     shares = first.pop("probabilities")
@@ -385,77 +383,6 @@ def test_models_with_another_beginning_are_refused(tmp_path):
     other = USER_TASK.resolve(recipe.override(["start_column="]))
     line = error_of(other.check_config, config, tmp_path)
     assert line.startswith(f"{tmp_path}: was fine-tuned with a start_column")
-
-
-# What a model gives.
-
-
-@pytest.fixture(scope="module")
-def answer():
-    """What a model with random weights gives to examples."""
-    recipe = UserChoiceRecipe(**COLUMNS, max_seq_length=32)
-    task = USER_TASK.resolve(recipe)
-    config = task.configure(recipe, [])
-    encoder = BertEncoder(
-        small_config(vocab_size=len(TOKENS), max_position_embeddings=40)
-    )
-    model = fill(task.build(encoder, config), seed=3, scale=0.3)
-    predictor = Predictor([model], make_strategy("one_device"), 4)
-
-    def answers(examples):
-        split = Split(examples, task.encode(examples, tokenizer(), config))
-        outputs = predictor.outputs(split.rows)
-        return task.decode(outputs, split, tokenizer(), config)
-
-    return answers
-
-
-def examples_of(counts):
-    random = np.random.default_rng(8)
-
-    def text(longest):
-        return " ".join(random.choice(TOKENS[5:], random.integers(1, longest)))
-
-    return [
-        example(row, 0, context=text(8))._replace(
-            choices=tuple(text(9) for _ in range(count))
-        )
-        for row, count in enumerate(counts)
-    ]
-
-
-def test_permuting_choices_permutes_probabilities(answer):
-    examples = examples_of([5, 2, 3, 4, 2, 5])
-    order = [
-        np.random.default_rng(3).permutation(len(e.choices)) for e in examples
-    ]
-    permuted = [
-        e._replace(choices=tuple(e.choices[k] for k in places))
-        for e, places in zip(examples, order, strict=True)
-    ]
-    first, second = answer(examples), answer(permuted)
-    for number, places in enumerate(order):
-        count = len(places)
-        shares = np.array(first.probabilities(number, count))
-        assert np.ptp(shares) > 1e-3
-        np.testing.assert_allclose(
-            second.probabilities(number, count), shares[places], atol=1e-5
-        )
-        assert places[second.values[number]] == first.values[number]
-
-
-def test_padding_changes_nothing(answer):
-    """Neither that of rows nor that of choices: alone as in a batch."""
-    counts = [2, 5, 3, 4]
-    examples = examples_of(counts)
-    together = answer(examples)
-    for number in (0, 2):
-        count = counts[number]
-        np.testing.assert_allclose(
-            answer(examples[number : number + 1]).probabilities(0, count),
-            together.probabilities(number, count),
-            atol=1e-5,
-        )
 
 
 @pytest.mark.slow
