@@ -1,27 +1,15 @@
 """report.html and report.json, from what a finished fine-tuning has at hand."""
 
 import dataclasses
+import importlib
 import json
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from bert_tf.errors import UserError
-from bert_tf.families.checks import DESCRIPTIONS
-from bert_tf.families.multiple_choice.report import choice_statistics
-from bert_tf.families.question_answering.report import question_statistics
-from bert_tf.families.recipe import (
-    FeatureRecipe,
-    FinetuningRecipe,
-    SpanRecipe,
-    UserChoiceRecipe,
-    UserQuestionRecipe,
-    UserTableRecipe,
-    UserTagRecipe,
-)
-from bert_tf.families.text_classification.checks import text_remarks
-from bert_tf.families.text_classification.report import text_statistics
-from bert_tf.families.token_classification.report import tag_statistics
+from bert_tf.families import FAMILIES, config_type
+from bert_tf.families.checks import DESCRIPTIONS, Finding
 from bert_tf.files import write_text
 from bert_tf.foreign_files import demand_regular
 from bert_tf.recipe import read_json_object
@@ -33,41 +21,6 @@ from bert_tf.report.statistics import (
 from bert_tf.training.history import finite_values
 
 REPORT_FILE = "report.html"
-
-
-class Family(NamedTuple):
-    """What a report knows of a family of tasks.
-
-    Attributes:
-      name: of its package, which has the template of its page.
-      statistics: what its rows show; takes them and results.json.
-      recipes: together they have the settings of all its tasks.
-    """
-
-    name: str
-    statistics: Callable[..., dict[str, Any]]
-    recipes: tuple[type[FinetuningRecipe], ...]
-
-
-# By a key of its rows that no other family has.
-FAMILIES = {
-    "text_a": Family(
-        "text_classification", text_statistics, (UserTableRecipe,)
-    ),
-    "question": Family(
-        "question_answering",
-        question_statistics,
-        (SpanRecipe, UserQuestionRecipe),
-    ),
-    "choices": Family(
-        "multiple_choice", choice_statistics, (UserChoiceRecipe,)
-    ),
-    "tags": Family(
-        "token_classification",
-        tag_statistics,
-        (UserTagRecipe, FeatureRecipe),
-    ),
-}
 
 
 def write_report(run: FinishedRun, folder: pathlib.Path) -> pathlib.Path:
@@ -87,19 +40,20 @@ def write_report(run: FinishedRun, folder: pathlib.Path) -> pathlib.Path:
       UserError: a library is not installed, or the run has no predictions or
         some of an unknown form.
     """
-    family = _family(run.predictions)
+    name = _family(run.predictions)
+    family = importlib.import_module(f"bert_tf.families.{name}.report")
     run = dataclasses.replace(
         run,
         results=finite_values(run.results),
         histories=finite_values(run.histories),
     )
-    numbers = run_statistics(run, family.recipes)
+    numbers = run_statistics(run, family.RECIPES)
     numbers["predictions"] = family.statistics(run.predictions, run.results)
     html = render(
         numbers,
-        f"{family.name}.html.jinja",
-        f"bert_tf.families.{family.name}",
-        {"remarks": text_remarks, "suspicions": DESCRIPTIONS},
+        f"{name}.html.jinja",
+        f"bert_tf.families.{name}",
+        {"remarks": _remarks, "suspicions": DESCRIPTIONS},
     )
     # Lone surrogates of a text stay escapes, as in the file they came from.
     text = json.dumps(numbers, indent=1, allow_nan=False)
@@ -108,17 +62,29 @@ def write_report(run: FinishedRun, folder: pathlib.Path) -> pathlib.Path:
     return folder / REPORT_FILE
 
 
-def _family(predictions: Sequence[Mapping[str, Any]]) -> Family:
+def _family(predictions: Sequence[Mapping[str, Any]]) -> str:
+    """The package of the family that such rows are of."""
     if not predictions:
         raise UserError("there are no predictions to report on.")
-    found = [key for key in FAMILIES if key in predictions[0]]
+    keys = {
+        config_type(head).row_key: place.partition(".")[0]
+        for head, place in FAMILIES.items()
+    }
+    found = [key for key in keys if key in predictions[0]]
     if len(found) != 1:
-        keys = ", ".join(map(repr, FAMILIES))
         raise UserError(
-            f"predictions hold {len(found) or 'none'} of the keys {keys}; they "
-            "hold one of them, by which their kind is known."
+            f"predictions hold {len(found) or 'none'} of the keys "
+            f"{', '.join(map(repr, keys))}; they hold one of them, by which "
+            "their kind is known."
         )
-    return FAMILIES[found[0]]
+    return keys[found[0]]
+
+
+def _remarks(doctor: Mapping[str, Any]) -> Iterator[Finding]:
+    """Remarks on the numbers of texts; other families keep theirs as lines."""
+    from bert_tf.families.text_classification.checks import text_remarks
+
+    return text_remarks(doctor)
 
 
 def make_report(output_dir: str | pathlib.Path) -> pathlib.Path:

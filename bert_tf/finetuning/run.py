@@ -11,14 +11,12 @@ from bert_tf.errors import UserError
 from bert_tf.families.model_folder import TASK_FILE, load_model
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.task import Split, Task, TaskTemplate
-from bert_tf.finetuning.card import write_card
 from bert_tf.finetuning.evaluation import (
     Predictor,
     Scorer,
     summarize,
     write_scores,
 )
-from bert_tf.finetuning.report_files import write_report
 from bert_tf.finetuning.seeds import train_seeds
 from bert_tf.finetuning.setup import (
     load_and_check,
@@ -116,6 +114,10 @@ def _run(
             done["check"] = data.doctor
         trained = train_seeds(data, recipe, run_dirs, strategy)
         done["train"] = trained.results
+        # Long after the start, and where there is a training alone.
+        from bert_tf.finetuning.card import write_card
+        from bert_tf.finetuning.report_files import write_report
+
         with errors_become_warnings("the report", output_dir):
             page = write_report(trained, output_dir)
             print(f"the report is {page}", flush=True)

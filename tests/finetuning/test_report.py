@@ -16,7 +16,6 @@ from bert_tf.families.recipe import (
     UserChoiceRecipe,
 )
 from bert_tf.finetuning.report_files import (
-    FAMILIES,
     make_report,
     write_report,
 )
@@ -204,15 +203,15 @@ def test_settings_that_differ_come_first():
 
 
 @pytest.mark.parametrize(
-    ("key", "recipe", "name", "default"),
+    ("report", "recipe", "name", "default"),
     [
-        ("choices", UserChoiceRecipe(dev_share=0.2), "dev_share", 0.1),
+        (choices, UserChoiceRecipe(dev_share=0.2), "dev_share", 0.1),
         # One of two recipes that the tasks of a family have.
-        ("tags", FeatureRecipe(lstm_units=5), "lstm_units", 768),
+        (tags, FeatureRecipe(lstm_units=5), "lstm_units", 768),
     ],
 )
-def test_settings_of_the_family(key, recipe, name, default):
-    found = settings(recipe.to_dict(), FAMILIES[key].recipes)
+def test_settings_of_the_family(report, recipe, name, default):
+    found = settings(recipe.to_dict(), report.RECIPES)
     assert [row["name"] for row in found if row["changed"]] == [name]
     assert found[0]["default"] == default
     assert all(row["help"] for row in found)
@@ -337,7 +336,7 @@ def test_texts_are_whole_in_the_numbers(tmp_path):
     ("predictions", "message"),
     [
         ([], "there are no predictions to report on"),
-        ([{"row": 2}], "hold none of the keys 'text_a', 'question'"),
+        ([{"row": 2}], "hold none of the keys 'text_a', 'tags'"),
         ([{"tags": [], "choices": []}], "hold 2 of the keys"),
     ],
 )

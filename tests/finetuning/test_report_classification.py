@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_tf.families.text_classification.report import text_statistics
+from bert_tf.families.text_classification.report import statistics
 from bert_tf.finetuning.report_files import write_report
 from bert_tf.report.statistics import confusion_matrix
 from tests.finetuning.report_pages import numbers_of, text_of
@@ -20,7 +20,7 @@ def test_numbers_of_classes():
     labels = ["contradiction", "entailment", "neutral"]
     run = classes_run(labels)
     lines = run.predictions
-    found = text_statistics(lines, run.results)
+    found = statistics(lines, run.results)
     matrix = found["confusion_matrix"]
     assert matrix["labels"] == labels
     for i, truth in enumerate(labels):
@@ -53,7 +53,7 @@ def test_numbers_of_classes():
 def test_numbers_of_regression():
     run = regression_run()
     lines = run.predictions
-    found = text_statistics(lines, run.results)
+    found = statistics(lines, run.results)
     errors = np.array([x["prediction"] - x["label"] for x in lines])
     residuals = found["residuals"]
     assert residuals["mean_error"] == pytest.approx(errors.mean())
@@ -81,7 +81,7 @@ def test_many_points_are_thinned(tmp_path):
 def test_numbers_of_multi_label():
     run = multi_label_run()
     lines = run.predictions
-    found = text_statistics(lines, run.results)
+    found = statistics(lines, run.results)
     joy = found["per_label"][0]
     true = [line for line in lines if "joy" in line["label"]]
     assert joy["count"] == len(true)
@@ -112,7 +112,7 @@ def test_multi_label_mistakes_by_hand():
             (4, [], ["b"], [0.1, 0.8]),
         )
     ]
-    found = text_statistics(rows, {"labels": ["a", "b"]})["mistakes"]
+    found = statistics(rows, {"labels": ["a", "b"]})["mistakes"]
     assert found["total"] == 3
     assert [each["row"] for each in found["worst"]] == [3, 4, 2]
     assert found["worst"][0]["missed"] == {"a": 0.4}

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.families.recipe import UserChoiceRecipe
 from bert_tf.report.statistics import (
     NUM_MISTAKES,
     class_calibration,
@@ -17,10 +18,13 @@ from bert_tf.report.statistics import (
     share,
 )
 
+# Together they have the settings of all tasks of the family.
+RECIPES = (UserChoiceRecipe,)
+
 Row = Mapping[str, Any]
 
 
-def choice_statistics(
+def statistics(
     rows: Sequence[Row], results: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Positions, numbers of choices, calibration and mistakes."""

@@ -43,6 +43,7 @@ class QuestionAnsweringConfig(TaskConfig):
 
     pipeline_tag: ClassVar[str] = "question-answering"
     head: ClassVar[str] = SPAN
+    row_key: ClassVar[str] = "question"
 
     @classmethod
     def of_head(cls, head: HeadInFolder) -> Self:

@@ -11,7 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.families.recipe import SpanRecipe, UserQuestionRecipe
 from bert_tf.report.statistics import NUM_MISTAKES
+
+# Together they have the settings of all tasks of the family.
+RECIPES = (SpanRecipe, UserQuestionRecipe)
 
 Row = Mapping[str, Any]
 
@@ -28,7 +32,7 @@ _ODDS_BINS = 40
 _ODDS_RANGE = (0.005, 0.995)
 
 
-def question_statistics(
+def statistics(
     rows: Sequence[Row], results: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Scores of groups of questions, null odds and mistakes.

@@ -49,6 +49,7 @@ class TextClassificationConfig(TaskConfig):
 
     pipeline_tag: ClassVar[str] = "text-classification"
     head: ClassVar[str] = CLASSIFIER
+    row_key: ClassVar[str] = "text_a"
 
     @classmethod
     def of_head(cls, head: HeadInFolder) -> Self:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.families.recipe import UserTableRecipe
 from bert_tf.report.statistics import (
     NUM_MISTAKES,
     class_calibration,
@@ -19,6 +20,9 @@ from bert_tf.report.statistics import (
     per_label,
 )
 
+# Together they have the settings of all tasks of the family.
+RECIPES = (UserTableRecipe,)
+
 _SCATTER_POINTS = 2000
 _RESIDUAL_BINS = 31
 _DESCRIBED = ("identifier", "row", "text_a", "text_b", "label", "prediction")
@@ -26,7 +30,7 @@ _DESCRIBED = ("identifier", "row", "text_a", "text_b", "label", "prediction")
 Row = Mapping[str, Any]
 
 
-def text_statistics(
+def statistics(
     rows: Sequence[Row], results: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What the answers to the dev rows show, by the form of the labels."""

@@ -33,6 +33,7 @@ class TokenClassificationConfig(TaskConfig):
 
     pipeline_tag: ClassVar[str] = "token-classification"
     head: ClassVar[str] = TOKEN_CLASSIFIER
+    row_key: ClassVar[str] = "tags"
 
     @classmethod
     def of_head(cls, head: HeadInFolder) -> Self:

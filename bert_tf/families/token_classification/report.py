@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.families.recipe import FeatureRecipe, UserTagRecipe
 from bert_tf.families.token_classification.entities import (
     Entity,
     entities,
@@ -21,12 +22,15 @@ from bert_tf.report.statistics import (
     per_label,
 )
 
+# Together they have the settings of all tasks of the family.
+RECIPES = (UserTagRecipe, FeatureRecipe)
+
 _NO_ENTITY = "no entity"
 
 Row = Mapping[str, Any]
 
 
-def tag_statistics(
+def statistics(
     rows: Sequence[Row], results: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Confusion of types, their scores, kinds of errors and mistakes."""
