@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from bert_tf.errors import UserError
+from bert_tf.families.multiple_choice import report as choices
 from bert_tf.families.recipe import (
     FeatureRecipe,
     FinetuningRecipe,
     UserChoiceRecipe,
 )
+from bert_tf.families.token_classification import report as tags
 from bert_tf.finetuning.report_files import (
     make_report,
     write_report,
