@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bert_tf.optimization import adamw, lamb
     from bert_tf.pretraining.electra import ElectraPretrainer
     from bert_tf.pretraining.pretrainer import BertPretrainer
-    from bert_tf.text.packing_graph import SentencePacker
+    from bert_tf.text.sentence_packer import SentencePacker
     from bert_tf.text.tokenizer import BertTokenizer
     from bert_tf.text.vocabulary import Vocabulary
     from bert_tf.text.vocabulary_trainer import train_vocab
@@ -48,7 +48,7 @@ _HOME = {
     "ElectraPretrainer": "bert_tf.pretraining.electra",
     "FinetuningRun": "bert_tf.finetuned",
     "LoadedModel": "bert_tf.inference.load",
-    "SentencePacker": "bert_tf.text.packing_graph",
+    "SentencePacker": "bert_tf.text.sentence_packer",
     "TextClassifier": "bert_tf.inference.text_classifier",
     "Vocabulary": "bert_tf.text.vocabulary",
     "UserError": "bert_tf.errors",

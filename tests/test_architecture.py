@@ -89,7 +89,7 @@ FILES = sorted((ROOT / "bert_tf").rglob("*.py"))
 
 
 def room_of(module: str) -> str:
-    """The room of a dotted module name: bert_tf.text.packing_graph -> text."""
+    """The room of a dotted module name: bert_tf.text.layout -> text."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else ""
 
@@ -190,14 +190,14 @@ def test_a_breach_is_found(tmp_path: pathlib.Path, monkeypatch) -> None:
         "import tensorflow as tf\n"
         "from absl import flags\n"
         "def f():\n    from bert_tf.encoders import BertEncoder\n"
-        "    from bert_tf.text import packing_graph\n"
+        "    from bert_tf.text import layout\n"
         "    import tools.demo\n"
     )
     assert breaches(bad) == [
         "tensorflow",
         "absl.flags",
         "bert_tf.encoders.BertEncoder",
-        "bert_tf.text.packing_graph",
+        "bert_tf.text.layout",
         "tools.demo",
     ]
 

@@ -17,7 +17,7 @@ from bert_tf.families.recipe import FinetuningRecipe, SpanRecipe, TagRecipe
 from bert_tf.memory.measurement import measure
 from bert_tf.memory.prediction import Workload
 from bert_tf.pretraining.recipe import PretrainingRecipe
-from bert_tf.text.packing import num_windows
+from bert_tf.text.truncation import num_windows
 
 _FLOAT = 4
 # A weight, and two moments of the optimizer.

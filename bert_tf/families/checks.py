@@ -24,7 +24,7 @@ import numpy as np
 
 from bert_tf.errors import excerpt
 from bert_tf.families.data.examples import Example
-from bert_tf.text.packing import Tokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 # Kinds of findings that are not about one split alone, and what a split's own
 # begin with. A remark is what something should be done about.

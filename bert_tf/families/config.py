@@ -13,7 +13,7 @@ from bert_tf.checkpoints.checkpoint import num_labels
 from bert_tf.checkpoints.hugging_face_labels import default_labels
 from bert_tf.errors import UserError, first_few
 from bert_tf.families.usage_options import UsageOptions
-from bert_tf.text.packing import Tokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     import keras

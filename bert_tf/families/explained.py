@@ -19,12 +19,8 @@ from bert_tf.families.row_computer import Tensors
 from bert_tf.families.text_model import TextModel, encoder_of
 from bert_tf.families.words import WordFinder
 from bert_tf.features import MASKED_LM_POSITIONS
-from bert_tf.text.packing import TokenIds, Tokenizer
-from bert_tf.text.packing_graph import (
-    pack_rows,
-    row_lengths,
-    token_ids,
-)
+from bert_tf.text.layout import TokenIds, pack_rows, token_ids
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 LOG_ODDS, SCORE = "log odds", "score"
 # Tokens, padding included, that go through a model at a time.
@@ -201,9 +197,8 @@ def encoder_inputs(
     """The encoder's inputs of rows."""
     first, second = rows
     assert first is not None
-    packing = served.tokenizer.packing
-    length = tf.reduce_max(row_lengths(first, second, packing))
-    return pack_rows(first, second, packing, length)
+    packed = pack_rows(first, second, served.tokenizer.packing)
+    return packed.padded(tf.reduce_max(packed.lengths))
 
 
 def subject_of_rows(

@@ -22,8 +22,8 @@ from bert_tf.files import write_text
 from bert_tf.module_list import read_module_list
 from bert_tf.recipe import check_kind
 from bert_tf.sources import local_folder
-from bert_tf.text.packing import Tokenizer
 from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     from bert_tf.families.task import Task

@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from bert_tf.families.row_computer import Tensors
 from bert_tf.features import ENCODER_INPUTS
-from bert_tf.text.packing import Windows
-from bert_tf.text.packing_graph import make_windows, num_windows
+from bert_tf.text.layout import Windows, make_windows, num_windows
 
 _TEXT = """
 The ferry to the island leaves at seven in the morning, and by half past six

@@ -4,11 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
-from bert_tf.text.packing import TokenIds, Tokenizer
-from bert_tf.text.packing_graph import pack_rows, row_lengths, take
+from bert_tf.text.layout import HOST, TokenIds, pack_rows
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
-# Strings and whole numbers stay on the processor.
-HOST = "/CPU:0"
 # Tokens, padding included, that go through the model at a time: what memory
 # grows with. Rows of similar length go together.
 _TOKENS_AT_ONCE = 2048
@@ -55,7 +53,8 @@ class RowComputer:
           The tensors of all rows, float32 [R, ...].
         """
         with tf.device(HOST):
-            lengths = row_lengths(first, second, self._packing)
+            rows = pack_rows(first, second, self._packing)
+            lengths = rows.lengths
             order = tf.argsort(lengths, direction="DESCENDING", stable=True)
             count = tf.size(order)
 
@@ -64,12 +63,7 @@ class RowComputer:
                 left = order[start:]
                 length = tf.gather(lengths, left[0])
                 chosen = left[: tf.maximum(_TOKENS_AT_ONCE // length, 1)]
-                inputs = pack_rows(
-                    take(first, chosen),
-                    None if second is None else take(second, chosen),
-                    self._packing,
-                    length,
-                )
+                inputs = rows.take(chosen).padded(length)
             found = forward(inputs, chosen)
             return start + tf.size(chosen), {
                 name: tf.concat(

@@ -25,7 +25,7 @@ from bert_tf.families.checks import Examination
 from bert_tf.families.config import TaskConfig
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.rows import Outputs, Rows
-from bert_tf.text.packing import Tokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     from bert_tf.encoders import BertEncoder

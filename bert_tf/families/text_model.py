@@ -16,7 +16,7 @@ from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.families.requests import Request, signature, token_specs, unless
 from bert_tf.families.row_computer import RowComputer, Tensors
-from bert_tf.text.packing import Tokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     from bert_tf.families.explained import Forward, Subject, Target

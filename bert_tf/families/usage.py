@@ -29,7 +29,7 @@ from bert_tf.families.usage_options import (
     TOKEN_CLASSIFICATION,
     UsageOptions,
 )
-from bert_tf.text.packing import Tokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 # The tasks of each head; those of None are of models without one.
 _TASKS: dict[str | None, tuple[str, ...]] = {

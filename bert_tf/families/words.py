@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.text import unicode_tables
-from bert_tf.text.packing import Tokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 # How words are found: "text" as above, "blanks" where the text is made of the
 # words of a file with blanks between.

@@ -19,11 +19,7 @@ import tensorflow as tf
 
 from bert_tf.families.rows import Rows
 from bert_tf.sharding import WHOLE, Shard
-from bert_tf.text.packing import (
-    batches_by_length,
-    few_widths,
-    rows_that_fit,
-)
+from bert_tf.text.packing import batches_by_length, few_widths, rows_that_fit
 
 # Batches whose rows are sorted by length together, where a task asks for it.
 _POOL = 32

@@ -15,7 +15,7 @@ from bert_tf.families.task import Split, Task
 from bert_tf.finetuning.batches import prediction_batches
 from bert_tf.progress import Progress
 from bert_tf.side_by_side import side_by_side
-from bert_tf.text.packing import Tokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 from bert_tf.training.history import write_numbers
 from bert_tf.training.strategies import (
     cluster_of,

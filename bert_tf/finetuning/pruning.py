@@ -34,8 +34,8 @@ from bert_tf.finetuning.measured import (
     table,
 )
 from bert_tf.sharing.model_card import CardScore, ModelCard
-from bert_tf.text.packing import Tokenizer
 from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 from bert_tf.training.history import (
     errors_become_warnings,
     finite_values,

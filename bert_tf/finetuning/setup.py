@@ -27,8 +27,8 @@ from bert_tf.families.task import Split, Task
 from bert_tf.families.task_model import TaskModel
 from bert_tf.progress import log
 from bert_tf.sources import local_folder
-from bert_tf.text.packing import Tokenizer
 from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 from bert_tf.training.run_folder import digest
 
 _PADDED_ROWS = 128

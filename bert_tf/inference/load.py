@@ -39,7 +39,7 @@ from bert_tf.inference.served_folder import (
 from bert_tf.progress import Progress
 from bert_tf.side_by_side import side_by_side
 from bert_tf.sources import local_folder
-from bert_tf.text.packing import Tokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     # Whoever asks for answers alone loads none of these.

@@ -31,7 +31,7 @@ from bert_tf.named_weights import (
 from bert_tf.pretraining.objective import ReplacedTokenDetection
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.progress import log
-from bert_tf.text.packing import Tokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     from bert_tf.training.step import Objective

@@ -37,7 +37,7 @@ from bert_tf.pretraining.objective import (
     PretrainingObjective,
 )
 from bert_tf.sources import local_folder
-from bert_tf.text.packing import Tokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     from bert_tf.training.step import Objective

@@ -46,7 +46,7 @@ from bert_tf.records.dataset import (
 )
 from bert_tf.records.folder import RecordFolder
 from bert_tf.sources import local_folder
-from bert_tf.text.packing import Tokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 from bert_tf.training.cluster import DEFAULT_DEVICES, Devices
 from bert_tf.training.loop import Phase, TrainingLoop
 from bert_tf.training.run_folder import (

@@ -16,7 +16,7 @@ import numpy as np
 
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.token_blocks import Documents
-from bert_tf.text.packing import truncated_lengths
+from bert_tf.text.truncation import truncated_lengths
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.rows import ExampleRows, Outputs
 from bert_tf.families.task import Split, TaskTemplate
 from bert_tf.features import ENCODER_INPUTS
-from bert_tf.text.packing import Tokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 Run = Callable[[Mapping[str, np.ndarray]], Outputs]
 # Rows whose time is taken, one at a time, and how often.

@@ -8,9 +8,9 @@ import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from bert_tf.text import unicode_tables
-from bert_tf.text.packing import Tokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.tokenizer_files import TOKENIZER_FILE
+from bert_tf.text.tokenizer_protocol import Tokenizer
 from bert_tf.text.vocabulary import CONTINUATION, Vocabulary
 
 # As in Google's code.

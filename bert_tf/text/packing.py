@@ -1,24 +1,23 @@
 """How texts become rows: truncation, windows and special tokens.
 
 In NumPy, on token ids of all texts in one array, without a loop over rows;
-`bert_tf.text.packing_graph` does the same in the graph, for inputs and
+`bert_tf.text.layout` does the same in the graph, for inputs and
 SavedModels.
 """
 
 import dataclasses
-import pathlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from bert_tf.text.vocabulary import Packing, Vocabulary
+from bert_tf.text.tokenizer_protocol import Tokenizer
+from bert_tf.text.truncation import truncated_lengths
+from bert_tf.text.vocabulary import Packing
 
 if TYPE_CHECKING:
     # Scoring a file needs nothing of it.
     import tensorflow as tf
-
-    from bert_tf.text.tokenizer_config import TokenizerConfig
 
 # Texts tokenized at a time.
 TEXTS_AT_ONCE = 4096
@@ -28,43 +27,6 @@ _ROW_TOKENS = 128
 LENGTH_WORTH = 0.01
 
 Array: TypeAlias = "np.ndarray | tf.Tensor"
-
-
-class Tokenizer(Protocol):
-    """What a model needs of a tokenizer; `BertTokenizer` is one."""
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The tokens, with the ids of the special ones."""
-
-    @property
-    def packing(self) -> Packing:
-        """How special tokens frame the texts of a row."""
-
-    @property
-    def config(self) -> "TokenizerConfig":
-        """How text is split into words."""
-
-    @property
-    def lower_case(self) -> bool:
-        """Whether text is lower-cased."""
-
-    def tokenize(self, texts: Any) -> "tf.RaggedTensor":
-        """Splits string [B] into ids, int32, ragged [B, tokens]."""
-
-    def tokenize_with_offsets(
-        self, texts: Any
-    ) -> "tuple[tf.RaggedTensor, ...]":
-        """The same, with starts and exclusive ends in characters of a text."""
-
-    def id_to_token(self, ids: Any) -> Any:
-        """The tokens of int32 ids of any shape, string of that shape."""
-
-    def detokenize(self, ids: Any) -> "tf.Tensor":
-        """Joins int32 ids [B, tokens] to texts, string [B]."""
-
-    def save(self, folder: str | pathlib.Path) -> None:
-        """Writes its files into a model folder."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,32 +209,6 @@ def rows_that_fit(length: int, batch_size: int, multiple: int) -> int:
     return max(fitting // multiple, 1) * multiple
 
 
-def truncated_lengths(
-    length_a: Any,
-    length_b: Any,
-    room: Any,
-    minimum: Callable = np.minimum,
-    maximum: Callable = np.maximum,
-) -> tuple[Any, Any]:
-    """How many tokens of a pair are kept.
-
-    A pair loses tokens one by one from the longer text, from B where both are
-    equally long (google-research/bert, run_classifier.py,
-    `_truncate_seq_pair`). This is what is left at the end of that loop.
-
-    Args:
-      length_a: tokens of A; whole numbers, arrays or tensors.
-      length_b: tokens of B.
-      room: how many tokens there may be.
-      minimum: the elementwise minimum of such lengths.
-      maximum: their maximum.
-    """
-    return (
-        minimum(length_a, maximum(room - length_b, (room + 1) // 2)),
-        minimum(length_b, maximum(room - length_a, room // 2)),
-    )
-
-
 def truncate(
     first: TokenIds,
     second: TokenIds | None,
@@ -298,25 +234,6 @@ def truncate(
         dataclasses.replace(first, count=count_a),
         dataclasses.replace(second, count=count_b),
     )
-
-
-def num_windows(
-    length: np.ndarray, room: int | np.ndarray, stride: int, empty: int = 1
-) -> np.ndarray:
-    """How many windows show all of each text.
-
-    Args:
-      length: int64 [N], tokens of each text.
-      room: tokens of a window, or int64 [N].
-      stride: tokens from the start of a window to that of the next; where it
-        is longer than a window, windows follow one another.
-      empty: windows of a text without tokens.
-
-    Returns:
-      int64 [N].
-    """
-    more = -(-np.maximum(length - room, 0) // np.minimum(stride, room))
-    return np.where(length > 0, 1 + more, empty)
 
 
 def make_windows(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bert_tf.families.data.examples import Example
 from bert_tf.families.text_classification.task import TextRows, encode
-from bert_tf.text.packing_graph import SentencePacker
+from bert_tf.text.sentence_packer import SentencePacker
 from tests.finetuning.sentence_runs import FILLER, GOOD, tokenizer
 from tests.user_errors import error_of
 

@@ -9,7 +9,7 @@ from records_corpus import VOCABULARY, documents, flat
 from benchmarks import reference_records as reference
 from bert_tf.records.instances import Instances, make_instances
 from bert_tf.records.recipe import RecordsRecipe
-from bert_tf.text.packing import truncated_lengths
+from bert_tf.text.truncation import truncated_lengths
 
 V = VOCABULARY
 REFERENCE_IDS = reference.Vocabulary(V.cls_id, V.sep_id, V.mask_id, len(V))

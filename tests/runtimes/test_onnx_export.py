@@ -12,7 +12,7 @@ from bert_tf.inference.served_folder import served_model
 from bert_tf.runtimes import operations
 from bert_tf.runtimes.export import export_file
 from bert_tf.runtimes.tokenizer_json import write_tokenizer
-from bert_tf.text.packing_graph import SentencePacker
+from bert_tf.text.sentence_packer import SentencePacker
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_files import AddedToken
 from bert_tf.text.unicode_tables import SURROGATES, categories

@@ -43,9 +43,9 @@ from bert_tf.records.masking import MaskingRule
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.token_blocks import Documents
 from bert_tf.runtimes.tokenizer_json import write_tokenizer
-from bert_tf.text import packing_graph
+from bert_tf.text import layout
 from bert_tf.text.packing import TokenIds, pack_rows
-from bert_tf.text.packing_graph import SentencePacker
+from bert_tf.text.sentence_packer import SentencePacker
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Packing, SpecialTokens, Vocabulary
 from tests.text.test_text_packing import in_graph
@@ -323,8 +323,8 @@ def test_rows_of_numpy_are_those_of_the_graph(begin, middle, end):
     tokenizer = types.SimpleNamespace(packing=packing)
     for pair in (second, None):
         rows = pack_rows(np.arange(3), first, pair, 3, tokenizer)
-        graph = packing_graph.pack_rows(
-            *(in_graph(first), in_graph(pair) if pair else None, packing, 9),
-        )
+        graph = layout.pack_rows(
+            in_graph(first), in_graph(pair) if pair else None, packing
+        ).padded(9)
         for name, values in rows.batch(np.arange(3), 9).items():
             np.testing.assert_array_equal(values, graph[name], name)

@@ -22,7 +22,7 @@ from bert_tf.records.dataset import RecordFolder, held_out_batches
 from bert_tf.records.masking import MaskingRule
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer
-from bert_tf.text.packing_graph import SentencePacker
+from bert_tf.text.sentence_packer import SentencePacker
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig
 from bert_tf.text.vocabulary import SPECIAL_TOKENS, SpecialTokens, Vocabulary

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
-from bert_tf.text import packing, packing_graph
+from bert_tf.text import layout, packing, truncation
 from bert_tf.text.packing import TokenIds, Windows
-from bert_tf.text.packing_graph import SentencePacker
+from bert_tf.text.sentence_packer import SentencePacker
 from bert_tf.text.tokenizer import BertTokenizer
 
 TOKENIZER = BertTokenizer(
@@ -60,13 +60,13 @@ def texts_of(rows: list[list[int]]) -> TokenIds:
     return TokenIds(np.array(flat, np.int32), begin, count)
 
 
-def in_graph(value: TokenIds | Windows):
+def in_graph(value: TokenIds) -> layout.TokenIds:
     """The same with tensors."""
     values = {
         name: tf.constant(array, tf.int32)
         for name, array in vars(value).items()
     }
-    return type(value)(**values)
+    return layout.TokenIds(**values)
 
 
 def assert_equal(found, expected) -> None:
@@ -121,7 +121,7 @@ def test_lengths_of_pairs(a: int, b: int, room: int) -> None:
         (np.int64, np.minimum, np.maximum),
         (tf.constant, tf.minimum, tf.maximum),
     ):
-        kept = packing.truncated_lengths(
+        kept = truncation.truncated_lengths(
             kind(a), kind(b), room, minimum, maximum
         )
         assert tuple(map(int, kept)) == (len(left), len(right))
@@ -147,13 +147,15 @@ def test_rows(pairs: list, length: int, is_pair: bool) -> None:
         longest = max(len(ids) for ids, _ in expected)
         assert_packed(rows.batch(numbers), expected, longest)
 
-    graph = packing_graph.truncate(
+    graph = layout.truncate(
         in_graph(first), in_graph(second) if is_pair else None, room
     )
-    assert_equal(
-        packing_graph.row_lengths(*graph, TOKENIZER.packing), rows.lengths
-    )
-    packed = packing_graph.pack_rows(*graph, TOKENIZER.packing, length)
+    own = layout.pack_rows(*graph, TOKENIZER.packing)
+    assert_equal(own.lengths, rows.lengths)
+    for mine, theirs in zip(own.arrays, rows.arrays, strict=True):
+        assert mine.dtype == theirs.dtype
+        assert_equal(mine, theirs)
+    packed = own.padded(length)
     assert all(value.dtype == tf.int32 for value in packed.values())
     assert_packed(packed, expected, length)
 
@@ -190,11 +192,11 @@ def both_windows(
 ) -> tuple[Windows, Windows]:
     """Windows of NumPy and of the graph on (length, room) of each text."""
     length, room = np.array(lengths, np.int64).reshape(-1, 2).T
-    counts = packing.num_windows(length, room, stride, empty)
+    counts = truncation.num_windows(length, room, stride, empty)
     found = packing.make_windows(counts, length, room, stride, align_last)
     length, room = (tf.constant(v, tf.int32) for v in (length, room))
-    counts = packing_graph.num_windows(length, room, stride, empty)
-    graph = packing_graph.make_windows(counts, length, room, stride, align_last)
+    counts = layout.num_windows(length, room, stride, empty)
+    graph = layout.make_windows(counts, length, room, stride, align_last)
     return found, graph
 
 
@@ -221,7 +223,7 @@ def test_windows_and_most_context(
 
     begin, end = packing.most_context(found)
     for mine, theirs in zip(
-        (begin, end), packing_graph.most_context(graph), strict=True
+        (begin, end), layout.most_context(graph), strict=True
     ):
         assert_equal(mine, theirs)
     for text, (length, _) in enumerate(lengths):
@@ -237,10 +239,10 @@ def test_windows_and_most_context(
 
 def test_room_may_be_one_for_all_texts() -> None:
     length = np.array([3, 9, 0])
-    counts = packing.num_windows(length, 4, 2)
+    counts = truncation.num_windows(length, 4, 2)
     found = packing.make_windows(counts, length, 4, 2)
-    counts = packing_graph.num_windows(tf.constant([3, 9, 0]), 4, 2)
-    graph = packing_graph.make_windows(counts, tf.constant([3, 9, 0]), 4, 2)
+    counts = layout.num_windows(tf.constant([3, 9, 0]), 4, 2)
+    graph = layout.make_windows(counts, tf.constant([3, 9, 0]), 4, 2)
     for windows in (found, graph):
         assert_equal(windows.count, [3, 4, 4, 4, 3, 0])
 
@@ -272,14 +274,14 @@ def test_batches_by_length(
 
 def test_taken_texts() -> None:
     texts = in_graph(texts_of([[5, 6, 7], [8], [9, 10]]))
-    taken = packing_graph.take(texts, tf.constant([2, 0, 0]))
-    packed = packing_graph.pack_rows(taken, None, TOKENIZER.packing, 5)
+    taken = layout.take(texts, tf.constant([2, 0, 0]))
+    packed = layout.pack_rows(taken, None, TOKENIZER.packing).padded(5)
     assert packed["input_ids"].numpy().tolist() == [
         [2, 9, 10, 3, 0],
         [2, 5, 6, 7, 3],
         [2, 5, 6, 7, 3],
     ]
-    part = packing_graph.take(
+    part = layout.take(
         texts, tf.constant([0]), tf.constant([1]), tf.constant([1])
     )
     assert part.begin.numpy().tolist() == [2]
@@ -294,11 +296,9 @@ def test_compiled_for_any_batch() -> None:
         autograph=False,
     )
     def packed(a: tf.RaggedTensor, b: tf.RaggedTensor) -> dict:
-        kept = packing_graph.truncate(*map(packing_graph.token_ids, (a, b)), 7)
-        longest = tf.reduce_max(
-            packing_graph.row_lengths(*kept, TOKENIZER.packing)
-        )
-        return packing_graph.pack_rows(*kept, TOKENIZER.packing, longest)
+        kept = layout.truncate(*map(layout.token_ids, (a, b)), 7)
+        rows = layout.pack_rows(*kept, TOKENIZER.packing)
+        return rows.padded(tf.reduce_max(rows.lengths))
 
     for pairs in ([([5] * 9, [6] * 2)], [([5], [7, 8]), ([], [6] * 30)]):
         found = packed(

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from bert_tf.errors import UserError
 from bert_tf.text import normalizer, tokenizer
 from bert_tf.text.corpus_tokenizer import CorpusTokenizer
-from bert_tf.text.packing_graph import SentencePacker
+from bert_tf.text.sentence_packer import SentencePacker
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Vocabulary
 

@@ -8,7 +8,7 @@ from bert_tf.families import checks
 from bert_tf.families.checks import Finding, percent
 from bert_tf.families.data.examples import Example
 from bert_tf.families.multiple_choice.files import ChoiceExample
-from bert_tf.text.packing import Tokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 # Above this many times its even share, one position is suspicious.
 _UNEVEN = 2.0

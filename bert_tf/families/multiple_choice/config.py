@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from bert_tf.checkpoints import MULTIPLE_CHOICE
 from bert_tf.families.config import HeadInFolder, TaskConfig
 from bert_tf.families.usage_options import CHOICE_TASK
-from bert_tf.text.packing import Tokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     import keras

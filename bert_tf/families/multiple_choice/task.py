@@ -33,12 +33,8 @@ from bert_tf.families.task import (
     TaskTemplate,
     refuse_null_odds,
 )
-from bert_tf.text.packing import (
-    EncodedRows,
-    TokenIds,
-    Tokenizer,
-    pack_rows,
-)
+from bert_tf.text.packing import EncodedRows, TokenIds, pack_rows
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,7 +26,7 @@ from bert_tf.families.requests import (
     text_spec,
     unless,
 )
-from bert_tf.families.row_computer import HOST, Tensors, largest
+from bert_tf.families.row_computer import Tensors, largest
 from bert_tf.families.sentence_vectors import SentenceVectors, pool
 from bert_tf.families.text_model import (
     EMBED_WITH_PROMPT,
@@ -38,8 +38,8 @@ from bert_tf.families.text_model import (
     encoder_of,
 )
 from bert_tf.pretraining.pretrainer import BertPretrainer
-from bert_tf.text.packing import TokenIds, Tokenizer
-from bert_tf.text.packing_graph import ragged_range, tokenize, truncate
+from bert_tf.text.layout import HOST, TokenIds, ragged_range, tokenize, truncate
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     from bert_tf.families.explained import Forward, Subject, Target

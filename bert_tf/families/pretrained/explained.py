@@ -20,8 +20,7 @@ from bert_tf.families.pretrained.answers import PretrainedModel
 from bert_tf.families.text_model import Answer
 from bert_tf.families.words import WordFinder
 from bert_tf.features import MASKED_LM_POSITIONS
-from bert_tf.text.packing import TokenIds
-from bert_tf.text.packing_graph import pack_rows
+from bert_tf.text.layout import TokenIds, pack_rows
 
 
 def subject_of_masks(
@@ -83,7 +82,7 @@ def subject_of_masks(
     packed = TokenIds(
         tf.constant(ids), tf.constant([0]), tf.constant([len(ids)])
     )
-    inputs = pack_rows(packed, None, packing, tf.constant(len(owner)))
+    inputs = pack_rows(packed, None, packing).padded(len(owner))
     position = len(packing.begin) + int(counts[0])
     inputs[MASKED_LM_POSITIONS.name] = tf.constant([[position]])
     number, known = vocabulary.ids[token], len(vocabulary)

@@ -34,7 +34,6 @@ from bert_tf.text.given_texts import Parts, Text, text_parts
 from bert_tf.text.packing import (
     EncodedRows,
     TokenIds,
-    Tokenizer,
     batches_by_length,
     pack_rows,
     ragged_range,
@@ -42,6 +41,7 @@ from bert_tf.text.packing import (
     tokenize_texts,
     truncate,
 )
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 # Offsets of [CLS] and [SEP], which stand for nothing in the text.
 NOWHERE = -1

@@ -16,8 +16,9 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, whole_number
 from bert_tf.models import restore
 from bert_tf.pretraining.pretrainer import BertPretrainer
-from bert_tf.text.packing import TokenIds, Tokenizer, pack_rows, tokenize_texts
+from bert_tf.text.packing import TokenIds, pack_rows, tokenize_texts
 from bert_tf.text.tokenizer import BertTokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 
 class Candidate(NamedTuple):

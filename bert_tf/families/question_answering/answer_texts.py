@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from bert_tf.families.question_answering.windows import BLANKS
 from bert_tf.families.row_computer import Tensors
+from bert_tf.text.layout import ragged_range, text_of
 from bert_tf.text.normalizer import BertNormalizer
-from bert_tf.text.packing import Tokenizer
-from bert_tf.text.packing_graph import ragged_range, text_of
+from bert_tf.text.tokenizer_protocol import Tokenizer
 from bert_tf.text.vocabulary import CONTINUATION
 
 # For how many times n candidates their words are searched; more of one text

@@ -27,7 +27,7 @@ from bert_tf.families.requests import (
     text_spec,
     valid_text,
 )
-from bert_tf.families.row_computer import HOST, Tensors, largest
+from bert_tf.families.row_computer import Tensors, largest
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     TOKENS,
@@ -35,14 +35,17 @@ from bert_tf.families.text_model import (
     TextModel,
     encoder_of,
 )
-from bert_tf.text.packing import TokenIds, Tokenizer, Windows
-from bert_tf.text.packing_graph import (
+from bert_tf.text.layout import (
+    HOST,
+    TokenIds,
+    Windows,
     most_context,
-    row_lengths,
+    pack_rows,
     take,
     token_ids,
     tokenize,
 )
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     from bert_tf.families.explained import Forward, Subject, Target
@@ -155,8 +158,8 @@ class SpanModel(TextModel):
             text = token_ids(ids)
             asked = tokenize(self.tokenizer, question)
             windows, first, second = self.rows(asked, text)
-            packing = self.tokenizer.packing
-            lengths = row_lengths(first, second, packing)
+            rows = pack_rows(first, second, self.tokenizer.packing)
+            lengths = rows.lengths
             # [CLS] is read also where there is no row.
             width = tf.maximum(largest(lengths), 1)
         logits = self.compute(
@@ -170,10 +173,7 @@ class SpanModel(TextModel):
         with tf.device(HOST):
             candidates = find_candidates(
                 lengths,
-                (
-                    packing.before_second(first.count),
-                    lengths - len(packing.end),
-                ),
+                rows.bounds[1],
                 windows,
                 text.begin,
                 *span_logits,

@@ -34,7 +34,8 @@ from bert_tf.families.question_answering.windows import (
     TokenizedContexts,
 )
 from bert_tf.text.normalizer import BertNormalizer
-from bert_tf.text.packing import Tokenizer, take_ranges
+from bert_tf.text.packing import take_ranges
+from bert_tf.text.tokenizer_protocol import Tokenizer
 from bert_tf.text.unicode_tables import word_pattern
 from bert_tf.text.vocabulary import CONTINUATION
 

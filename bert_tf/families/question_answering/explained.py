@@ -19,7 +19,7 @@ from bert_tf.families.explained import (
 from bert_tf.families.question_answering.answers import SpanModel
 from bert_tf.families.text_model import Answer
 from bert_tf.families.words import WordFinder
-from bert_tf.text.packing_graph import most_context, take
+from bert_tf.text.layout import most_context, take
 
 
 def subject_of(

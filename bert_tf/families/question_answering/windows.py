@@ -35,10 +35,11 @@ from bert_tf.text import packing
 from bert_tf.text.packing import (
     EncodedRows,
     TokenIds,
-    Tokenizer,
     take_ranges,
     tokenize_texts,
 )
+from bert_tf.text.tokenizer_protocol import Tokenizer
+from bert_tf.text.truncation import num_windows
 
 START_POSITIONS, END_POSITIONS = "start_positions", "end_positions"
 START_LOGITS, END_LOGITS = "start_logits", "end_logits"
@@ -200,7 +201,7 @@ def make_windows(
     special = tokenizer.packing.num_special(2)
     room = max_seq_length - special - question_length
     length = contexts.tokens.count[context]
-    count = packing.num_windows(length, room, doc_stride, empty=0)
+    count = num_windows(length, room, doc_stride, empty=0)
     windows = packing.make_windows(count, length, room, doc_stride)
     example = windows.text
     begin = contexts.tokens.begin[context[example]] + windows.offset

@@ -20,7 +20,7 @@ from bert_tf.families.requests import (
     signature,
     text_spec,
 )
-from bert_tf.families.row_computer import HOST, Tensors
+from bert_tf.families.row_computer import Tensors
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     TOKENS,
@@ -29,8 +29,8 @@ from bert_tf.families.text_model import (
     check_outputs,
     encoder_of,
 )
-from bert_tf.text.packing import TokenIds, Tokenizer
-from bert_tf.text.packing_graph import take, tokenize, truncate
+from bert_tf.text.layout import HOST, TokenIds, take, tokenize, truncate
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     from bert_tf.families.explained import Forward, Subject, Target

@@ -19,7 +19,7 @@ from bert_tf.families import checks
 from bert_tf.families.checks import Finding, number_of_rows, percent
 from bert_tf.families.data.examples import Example, names_in, sorted_labels
 from bert_tf.families.recipe import SentenceRecipe
-from bert_tf.text.packing import Tokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 _LABELS_SHOWN = 12
 # A larger share of the rows is worth a remark.

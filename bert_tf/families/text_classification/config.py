@@ -9,7 +9,7 @@ from bert_tf.checkpoints.task_file import PROBLEM_TYPE_OF
 from bert_tf.errors import UserError
 from bert_tf.families.config import HeadInFolder, TaskConfig
 from bert_tf.families.usage_options import CLASSIFIER_TASKS, OF_CLASSIFIERS
-from bert_tf.text.packing import Tokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     import keras

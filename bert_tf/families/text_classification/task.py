@@ -40,13 +40,13 @@ from bert_tf.families.text_classification.config import TextClassificationConfig
 from bert_tf.text.packing import (
     EncodedRows,
     TokenIds,
-    Tokenizer,
     make_windows,
-    num_windows,
     pack_rows,
     tokenize_texts,
     truncate,
 )
+from bert_tf.text.tokenizer_protocol import Tokenizer
+from bert_tf.text.truncation import num_windows
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.

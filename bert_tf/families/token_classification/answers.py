@@ -25,7 +25,7 @@ from bert_tf.families.requests import (
     text_spec,
     valid_text,
 )
-from bert_tf.families.row_computer import HOST, Tensors, largest
+from bert_tf.families.row_computer import Tensors, largest
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     TOKENS,
@@ -40,14 +40,17 @@ from bert_tf.families.token_classification.entities import (
     tag_table,
 )
 from bert_tf.families.words import WORD_RULES, WordFinder, Words
-from bert_tf.text.packing import TokenIds, Tokenizer, Windows
-from bert_tf.text.packing_graph import (
+from bert_tf.text.layout import (
+    HOST,
+    TokenIds,
+    Windows,
     most_context,
-    row_lengths,
+    pack_rows,
     take,
     text_of,
     token_ids,
 )
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     from bert_tf.families.explained import Forward, Subject, Target
@@ -135,7 +138,7 @@ class TagModel(TextModel):
             texts = token_ids(ids)
             windows, rows = self.rows(texts)
             packing = self.tokenizer.packing
-            width = largest(row_lengths(rows, None, packing))
+            width = largest(pack_rows(rows, None, packing).lengths)
         logits = self.compute(
             rows,
             None,

@@ -15,7 +15,7 @@ from bert_tf.families.token_classification.windows import (
     token_stream,
     windows_per_sentence,
 )
-from bert_tf.text.packing import Tokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 # A text with fewer capitals than this share of its words has none to tell
 # names by.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from bert_tf.checkpoints import TOKEN_CLASSIFIER
 from bert_tf.families.config import HeadInFolder, TaskConfig
 from bert_tf.families.usage_options import TOKEN_CLASSIFICATION
-from bert_tf.text.packing import Tokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     import keras

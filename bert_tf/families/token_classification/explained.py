@@ -20,7 +20,7 @@ from bert_tf.families.explained import (
 )
 from bert_tf.families.text_model import Answer
 from bert_tf.families.token_classification.answers import TagModel, places
-from bert_tf.text.packing_graph import take
+from bert_tf.text.layout import take
 
 
 def subject_of(

@@ -52,7 +52,7 @@ from bert_tf.families.token_classification.entities import (
     tag_table,
 )
 from bert_tf.progress import log
-from bert_tf.text.packing import Tokenizer
+from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.

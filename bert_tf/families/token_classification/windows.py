@@ -23,15 +23,15 @@ from bert_tf.features import INPUT_MASK
 from bert_tf.text.packing import (
     EncodedRows,
     TokenIds,
-    Tokenizer,
     make_windows,
     most_context,
-    num_windows,
     pack_rows,
     ragged_range,
     take_ranges,
     tokenize_texts,
 )
+from bert_tf.text.tokenizer_protocol import Tokenizer
+from bert_tf.text.truncation import num_windows
 
 TAG_IDS, TAG_WEIGHTS = "tag_ids", "tag_weights"
 

@@ -18,7 +18,7 @@ from bert_tf.families.multiple_choice.files import (
     read_choices,
 )
 from bert_tf.families.multiple_choice.task import MultipleChoiceTask
-from bert_tf.text.packing_graph import SentencePacker
+from bert_tf.text.sentence_packer import SentencePacker
 from bert_tf.text.tokenizer import BertTokenizer
 from tests.finetuning.sentence_runs import tokenizer
 from tests.inference import serving_models as models
