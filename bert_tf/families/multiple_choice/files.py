@@ -31,7 +31,6 @@ from bert_tf.progress import log
 
 _MIN_CHOICES = 2
 _LETTERS = string.ascii_uppercase
-_BY_NAME = Dialect()
 
 
 class ChoiceExample(NamedTuple):
@@ -89,111 +88,26 @@ SWAG_COLUMNS = ChoiceColumns(
 )
 
 
-def read_choices(
-    path: str,
-    columns: ChoiceColumns,
-    dialect: Dialect = _BY_NAME,
-    empty_text: str = "error",
-    label_needed: bool = True,
-) -> list[ChoiceExample]:
-    """Reads a file of choices; rows may have different numbers of them.
-
-    An example's identifier is its place in the file, from 0, so it stays when
-    others are dropped.
-
-    Args:
-      path: a TSV, CSV or JSON-lines file; .gz is unpacked.
-      columns: where it has what.
-      dialect: how to read it.
-      empty_text: what becomes of rows without a context; see
-        `handle_empty_texts`.
-      label_needed: whether the label's column must be there.
-
-    Raises:
-      UserError: see `read_table`; a row with an empty choice, with fewer than
-        two or with a label that names none of them has a fault too.
-    """
-    if not columns.choices or not all(columns.choices):
-        raise UserError(
-            f"`choice_columns`={','.join(columns.choices)}: name the "
-            "columns of the choices, comma-separated, or the one that has "
-            "lists of them."
-        )
-    start = [] if columns.start is None else [columns.start]
-    label = [] if columns.label is None else [columns.label]
-    required = [columns.context, *start, *columns.choices]
-    names = [*required, *label]
-    for name in names:
-        if names.count(name) > 1:
-            raise UserError(
-                f"the column {name!r} is named twice; context, start, choices "
-                "and label stand in columns of their own."
-            )
-    if label_needed:
-        required, label = names, []
-    rows = handle_empty_texts(
-        path,
-        iterate_rows(path, required, label, dialect),
-        (columns.context,),
-        empty_text,
-    )
-    return collect(
-        rows,
-        lambda row: _example(row, columns, path, label_needed),
-        Faults(path, dialect.bad_rows),
-    )
-
-
-def _example(
-    row: Row, columns: ChoiceColumns, path: str, label_needed: bool
-) -> ChoiceExample:
-    place = f"{path}, row {row.number}"
-    left = list(row.cells)
-    context = text_of(left.pop(0), columns.context, place)
-    start = ""
-    if columns.start is not None:
-        start = text_of(left.pop(0), columns.start, place)
-    choices = _choices(left[: len(columns.choices)], columns, place)
-    label = None
-    if columns.label is not None:
-        cell = left[-1]
-        if cell is not None and (label_needed or cell):
-            text = text_of(cell, columns.label, place)
-            label = choice_number(text, choices, columns.label_form, place)
-            names = choice_names(choices, columns.label_form)
-            count = names.count(names[label])
-            if count > 1:
-                raise Fault(
-                    "a label of several choices",
-                    f"{place}: the label {excerpt(text)} is the text of "
-                    f"{count} of its {len(choices)} choices; it must be that "
-                    "of one.",
-                )
-    return ChoiceExample(
-        context, start, choices, label, str(row.position), row.number, path
-    )
-
-
 def _choices(
     cells: list[Cell], columns: ChoiceColumns, place: str
 ) -> tuple[str, ...]:
+    names = [repr(name) for name in columns.choices]
     if len(columns.choices) == 1:
-        (name,) = columns.choices
-        if not isinstance(cells[0], tuple):
+        (cell,), (name,) = cells, names
+        if not isinstance(cell, tuple):
             raise Fault(
                 "no list of choices",
-                f"{place}: {name!r} is the one column of choices and no list, "
-                f"{excerpt(cells[0])}; name several columns, or in JSON give "
+                f"{place}: {name} is the one column of choices and no list, "
+                f"{excerpt(cell)}; name several columns, or in JSON give "
                 "a list.",
             )
-        choices = cells[0]
-        names = [f"{name!r}, number {n}," for n in range(len(choices))]
+        choices = cell
+        names = [f"{name}, number {n}," for n in range(len(choices))]
     else:
         choices = tuple(
             text_of(cell, name, place)
             for cell, name in zip(cells, columns.choices, strict=True)
         )
-        names = [repr(name) for name in columns.choices]
     if len(choices) < _MIN_CHOICES:
         raise Fault(
             "too few choices",
@@ -283,19 +197,86 @@ class ChoiceFiles:
     def read_file(
         self, path: str, recipe: ChoiceRecipe, label_needed: bool = True
     ) -> list[ChoiceExample]:
-        """The rows of a file, with labels unless these are not needed."""
-        if label_needed and self.columns.label is None:
+        """Reads a file; rows may have different numbers of choices.
+
+        An example's identifier is its place in the file, from 0, so it stays
+        when others are dropped.
+
+        Args:
+          path: a TSV, CSV or JSON-lines file; .gz is unpacked.
+          recipe: how to read it.
+          label_needed: whether the label's column must be there.
+
+        Raises:
+          UserError: see `read_table`; a row with an empty choice, with fewer
+            than two or with a label that names none of them has a fault too.
+        """
+        columns, dialect = self.columns, Dialect.of_recipe(recipe)
+        if label_needed and columns.label is None:
             raise UserError(
                 "`label_column`=...: name the column of the right choice "
                 f"in {path}."
             )
-        return read_choices(
+        if not columns.choices or not all(columns.choices):
+            raise UserError(
+                f"`choice_columns`={','.join(columns.choices)}: name the "
+                "columns of the choices, comma-separated, or the one that has "
+                "lists of them."
+            )
+        start = [columns.start] if columns.start is not None else []
+        label = [columns.label] if columns.label is not None else []
+        required = [columns.context, *start, *columns.choices]
+        for name in (names := [*required, *label]):
+            if names.count(name) > 1:
+                raise UserError(
+                    f"the column {name!r} is named twice; context, start, "
+                    "choices and label need a column each."
+                )
+        if label_needed:
+            required, label = names, []
+        rows = handle_empty_texts(
             path,
-            self.columns,
-            Dialect.of_recipe(recipe),
+            iterate_rows(path, required, label, dialect),
+            (columns.context,),
             recipe.empty_text,
-            label_needed,
         )
+
+        def example(row: Row) -> ChoiceExample:
+            place = f"{path}, row {row.number}"
+            cells = iter(row.cells)
+            context = text_of(next(cells), columns.context, place)
+            start = ""
+            if columns.start is not None:
+                start = text_of(next(cells), columns.start, place)
+            choices = _choices(
+                [next(cells) for _ in columns.choices], columns, place
+            )
+            label = None
+            # A column that is not needed may be missing or have empty cells.
+            cell = next(cells, None)
+            if cell is not None and (label_needed or cell):
+                text = text_of(cell, str(columns.label), place)
+                label = choice_number(text, choices, columns.label_form, place)
+                names = choice_names(choices, columns.label_form)
+                count = names.count(names[label])
+                if count > 1:
+                    raise Fault(
+                        "a label of several choices",
+                        f"{place}: the label {excerpt(text)} is the text of "
+                        f"{count} of its {len(choices)} choices; it must be "
+                        "that of one.",
+                    )
+            return ChoiceExample(
+                context,
+                start,
+                choices,
+                label,
+                str(row.position),
+                row.number,
+                path,
+            )
+
+        return collect(rows, example, Faults(path, dialect.bad_rows))
 
 
 class SwagFiles(ChoiceFiles):

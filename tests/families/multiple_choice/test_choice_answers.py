@@ -12,12 +12,11 @@ from bert_tf.families.multiple_choice.answers import (
 )
 from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.families.multiple_choice.files import (
-    SWAG_COLUMNS,
     ChoiceExample,
     SwagFiles,
-    read_choices,
 )
 from bert_tf.families.multiple_choice.task import MultipleChoiceTask
+from bert_tf.families.recipe import ChoiceRecipe
 from bert_tf.text.sentence_packer import SentencePacker
 from bert_tf.text.tokenizer import BertTokenizer
 from tests.finetuning.sentence_runs import tokenizer
@@ -128,7 +127,7 @@ def test_real_rows(shared_data):
     path = shared_data / "swag" / "val_subset350.csv"
     vocabulary = shared_data / "vocab" / "bert-base-uncased" / "vocab.txt"
     real = BertTokenizer(vocabulary, lower_case=True)
-    examples = read_choices(str(path), SWAG_COLUMNS)
+    examples = SwagFiles().read_file(str(path), ChoiceRecipe())
     rows = encode(examples, real, 128)
     assert len(rows) == 350
     for number in range(0, 350, 50):

@@ -5,13 +5,13 @@ import json
 
 import pytest
 
-from bert_tf.families.data.tables import Dialect
 from bert_tf.families.multiple_choice.files import (
     SWAG_COLUMNS,
     ChoiceColumns,
     ChoiceExample,
-    read_choices,
+    ChoiceFiles,
 )
+from bert_tf.families.recipe import ChoiceRecipe
 from tests import user_errors
 
 SWAG = """\
@@ -23,7 +23,11 @@ runs.,sits.,2
 """
 LISTS = ChoiceColumns("question", ("options",), "answer")
 COLUMNS = ChoiceColumns("q", ("a", "b", "c"), "y")
-SKIPPING = Dialect(bad_rows="skip")
+
+
+def read_choices(path, columns, label_needed=True, **settings):
+    recipe = ChoiceRecipe(**settings)
+    return ChoiceFiles(columns).read_file(path, recipe, label_needed)
 
 
 def written(tmp_path, text, name="choices.csv"):
@@ -82,7 +86,7 @@ def test_labels_that_are_not_needed(tmp_path):
     assert [example.label for example in examples] == [None, 1]
     assert error_of(path, COLUMNS).startswith(", row 2: the label '' is none")
     nameless = ChoiceColumns("q", ("a", "b", "c"), None)
-    assert read_choices(path, nameless)[1].label is None
+    assert read_choices(path, nameless, False)[1].label is None
 
 
 def test_lists_of_different_lengths(tmp_path):
@@ -185,14 +189,14 @@ def test_bad_rows_are_skipped_and_counted(tmp_path, capsys):
         "an unknown label: 4. Or pass `bad_rows`=skip."
     )
     assert "row 2: the choice in 'b' is empty ('')" in capsys.readouterr().err
-    (example,) = read_choices(path, COLUMNS, SKIPPING)
+    (example,) = read_choices(path, COLUMNS, bad_rows="skip")
     assert (example.context, example.identifier, example.row) == ("R", "1", 3)
     notice = capsys.readouterr().err
     assert f"{path}: 2 of 3 rows cannot be used and are skipped" in notice
     assert "1  an empty choice   2; row 2: the choice in 'b'" in notice
     # Where all are bad, a setting is, more likely than the file.
     path = written(tmp_path, "q,a,b,c,y\nQ,1,2,3,X\n")
-    line = error_of(path, COLUMNS, dialect=SKIPPING)
+    line = error_of(path, COLUMNS, bad_rows="skip")
     begin = ": none of its 1 rows can be used. The first: "
     assert line.startswith(f"{begin}{path}, row 2: the label 'X'")
 
