@@ -30,6 +30,9 @@ from bert_tf.families.question_answering.windows import (
     make_windows,
 )
 from bert_tf.families.text_classification.task import encode
+from bert_tf.families.token_classification.config import (
+    TokenClassificationConfig,
+)
 from bert_tf.families.token_classification.conll_files import TaggedWords
 from bert_tf.families.token_classification.windows import encode_words
 from bert_tf.records.examples import pack_rows as fill_rows
@@ -142,13 +145,13 @@ def test_words_are_where_they_stand():
         *("words.txt", words, ["O"] * 6, np.arange(6)),
         *(np.array([0, 6]), np.array([0, 1])),
     )
-    windows = encode_words(data, TOKENIZER, 9)
+    config = TokenClassificationConfig("names", (), 9, "document", 0)
+    windows = encode_words(data, TOKENIZER, config)
     rows = rows_of(windows.rows)
     assert all(row[:2] == BEGIN and row[-2:] == LAST for row in rows)
     found = [
-        rows[row][place]
-        for row in range(len(rows))
-        for place in windows.places[slice(*windows.word_starts[row : row + 2])]
+        rows[row][position]
+        for row, position in zip(windows.row, windows.position, strict=True)
     ]
     assert found == ids_of("who ran to the river lake")
 

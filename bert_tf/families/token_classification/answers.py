@@ -7,7 +7,7 @@ put together again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import keras
 import numpy as np
@@ -54,6 +54,123 @@ from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     from bert_tf.families.explained import Forward, Subject, Target
+
+
+class WordWindows(NamedTuple):
+    """R windows that together answer for each of K words once.
+
+    Attributes:
+      texts: the tokens of each window.
+      sentence: int32 [R], the sentence of its words.
+      row: int32 [K], the window that answers for each word, ascending.
+      place: int32 [K], the place of its first token in that window.
+    """
+
+    texts: TokenIds
+    sentence: tf.Tensor
+    row: tf.Tensor
+    place: tf.Tensor
+
+
+def word_windows(
+    shown: TokenIds,
+    token: tf.Tensor,
+    sentence: tf.Tensor,
+    room: int,
+    doc_stride: int,
+    max_windows: int = tf.int32.max,
+) -> WordWindows:
+    """Lays out overlapping windows on sentences with what surrounds them.
+
+    A word is answered for by the window that shows its first token in most
+    context; see `most_context`. Windows that answer for no word are left out.
+
+    Args:
+      shown: N ranges of tokens, each of a sentence and what surrounds it.
+      token: int32 [K], the first token of each word, a place in `shown.ids`.
+      sentence: int [K], the sentence of each word, ascending.
+      room: tokens of a window.
+      doc_stride: tokens from the start of a window to that of the next; 0 is
+        half of a window, which leaves each word about a quarter to both sides.
+      max_windows: of a sentence; more are refused.
+    """
+    windows = sentence_windows(shown.count, room, doc_stride, max_windows)
+    # Ranges may overlap, so places are counted in all of them, concatenated.
+    start = tf.cumsum(shown.count, exclusive=True)
+    best, _ = most_context(windows)
+    best += tf.gather(start, windows.text) + windows.offset
+    place = token + tf.gather(start - shown.begin, sentence)
+    window = tf.searchsorted(best, place, side="right") - 1
+    # The context of a long sentence may be as long as a window.
+    used, row = tf.unique(window)
+    of_row = tf.gather(windows.text, used)
+    texts = take(
+        shown,
+        of_row,
+        tf.gather(windows.offset, used),
+        tf.gather(windows.count, used),
+    )
+    return WordWindows(texts, of_row, row, token - tf.gather(texts.begin, row))
+
+
+def sentence_windows(
+    length: tf.Tensor,
+    room: int,
+    doc_stride: int,
+    max_windows: int = tf.int32.max,
+) -> Windows:
+    """The windows on N sentences of `length` tokens; see `word_windows`."""
+    stride = min(doc_stride or max(room // 2, 1), room)
+    return checked_windows(
+        length, room, stride, max_windows, "text", align_last=True
+    )
+
+
+class TaggedEntities(NamedTuple):
+    """E entities of K words, in their order.
+
+    Attributes:
+      kind: int32 [E], the type by its number in `tag_table`.
+      first: int32 [E], the first word.
+      last: int32 [E], the last word.
+      score: float32 [E], the mean probability of the tags of the words.
+    """
+
+    kind: tf.Tensor
+    first: tf.Tensor
+    last: tf.Tensor
+    score: tf.Tensor
+
+
+def tagged_entities(
+    logits: tf.Tensor, sentence: tf.Tensor, labels: Sequence[str]
+) -> TaggedEntities:
+    """Decodes the most probable tag of each word, and their entities.
+
+    Args:
+      logits: float32 [K, C].
+      sentence: int [K], the sentence of each word, ascending.
+      labels: the C tags.
+    """
+    tags = tf.argmax(logits, -1, output_type=tf.int32)
+    probability = tf.reduce_max(tf.nn.softmax(logits), -1)
+    table = tag_table(labels)
+    kind = tf.gather(table.kind, tags)
+    begins, ends = tf.gather(table.begins, tags), tf.gather(table.ends, tags)
+    same = continues(sentence, kind, begins, ends)
+    # Runs of words of one entity, or of O.
+    begins_run = tf.concat([[True], ~same], 0)[: tf.size(tags)]
+    first = tf.cast(tf.where(begins_run)[:, 0], tf.int32)
+    count = tf.size(first)
+    last = tf.concat([first[1:], [tf.size(tags)]], 0)[:count] - 1
+    run = tf.cumsum(tf.cast(begins_run, tf.int32)) - 1
+    score = tf.math.unsorted_segment_sum(probability, run, count)
+    score /= tf.cast(last - first + 1, tf.float32)
+    kind = tf.gather(kind, first)
+    inside = kind >= 0
+    return TaggedEntities(
+        *(tf.boolean_mask(x, inside) for x in (kind, first, last, score))
+    )
 
 
 class TagModel(TextModel):
@@ -106,9 +223,7 @@ class TagModel(TextModel):
             )
         if doc_stride is not None and doc_stride < 1:
             raise UserError(f"doc_stride={doc_stride}: it takes 1 or more.")
-        self._room = max_seq_length - tokenizer.packing.num_special(1)
-        stride = max(self._room // 2, 1) if doc_stride is None else doc_stride
-        self._stride = min(stride, self._room)
+        self._doc_stride = doc_stride or 0
         self._max_windows = max_windows
         self.find_words = WordFinder(tokenizer, word_rule)
 
@@ -135,65 +250,45 @@ class TagModel(TextModel):
             ids, begins, ends = self.tokenizer.tokenize_with_offsets(text)
             codes = tf.strings.unicode_decode(text, "UTF-8")
             words = self.find_words(codes, ids, begins, ends)
-            texts = token_ids(ids)
-            windows, rows = self.rows(texts)
+            rows = self.rows(token_ids(ids), words)
             packing = self.tokenizer.packing
-            width = largest(pack_rows(rows, None, packing).lengths)
+            width = largest(pack_rows(rows.texts, None, packing).lengths)
         logits = self.compute(
-            rows,
+            rows.texts,
             None,
             lambda inputs, chosen: {"logits": self.forward(inputs)},
             {"logits": (None, len(self.labels))},
             width,
         )["logits"]
         with tf.device(HOST):
-            asked = places(words, texts, windows, len(packing.begin))
+            position = rows.place + len(packing.begin)
+            asked = tf.stack([rows.row, position], 1)
             return self._answers(codes, words, tf.gather_nd(logits, asked))
 
-    def rows(self, texts: TokenIds) -> tuple[Windows, TokenIds]:
-        """The windows on texts, each of which is a row."""
-        windows = checked_windows(
-            texts.count,
-            self._room,
-            self._stride,
+    def rows(self, texts: TokenIds, words: Words) -> WordWindows:
+        """The windows on B texts, each of which is a row."""
+        return word_windows(
+            texts,
+            words.token,
+            words.row,
+            self.max_seq_length - self.tokenizer.packing.num_special(1),
+            self._doc_stride,
             self._max_windows,
-            "text",
-            align_last=True,
         )
-        return windows, take(texts, windows.text, windows.offset, windows.count)
 
     def _answers(
         self, codes: tf.RaggedTensor, words: Words, logits: tf.Tensor
     ) -> Tensors:
         """The entities of B texts from the logits of K words [K, C]."""
-        tags = tf.argmax(logits, -1, output_type=tf.int32)
-        share = tf.reduce_max(tf.nn.softmax(logits), -1)
-        table = tag_table(self.labels)
-        kind = tf.gather(table.kind, tags)
-        same = continues(
-            words.row,
-            kind,
-            tf.gather(table.begins, tags),
-            tf.gather(table.ends, tags),
-        )
-        # The words that are of an entity, and which of them begin one.
-        inside = kind >= 0
-        begins = inside & ~tf.concat([[False], same], 0)[: tf.size(tags)]
-        word = tf.cast(tf.where(inside)[:, 0], tf.int32)
-        entity = tf.gather(tf.cumsum(tf.cast(begins, tf.int32)) - 1, word)
-        first = tf.cast(tf.where(begins)[:, 0], tf.int32)
-        size = tf.size(first)
-        last = tf.math.unsorted_segment_max(word, entity, size)
-        scores = tf.math.unsorted_segment_sum(
-            tf.gather(share, word), entity, size
-        ) / tf.cast(last - first + 1, tf.float32)
-        names = tf.constant([*table.kinds, OUTSIDE])
-        row = tf.gather(words.row, first)
-        begin, end = tf.gather(words.begin, first), tf.gather(words.end, last)
+        found = tagged_entities(logits, words.row, self.labels)
+        row = tf.gather(words.row, found.first)
+        begin = tf.gather(words.begin, found.first)
+        end = tf.gather(words.end, found.last)
         counts = tf.math.unsorted_segment_sum(
             tf.ones_like(row), row, codes.nrows()
         )
-        place = tf.gather(tf.cast(codes.row_starts(), tf.int32), row) + begin
+        start = tf.gather(tf.cast(codes.row_starts(), tf.int32), row) + begin
+        kinds = tf.constant([*tag_table(self.labels).kinds, OUTSIDE])
 
         def dense(values: tf.Tensor, fill: str | int | float) -> tf.Tensor:
             ragged = tf.RaggedTensor.from_row_lengths(
@@ -203,12 +298,12 @@ class TagModel(TextModel):
 
         return {
             "entities": dense(
-                text_of(codes.flat_values, place, end - begin), ""
+                text_of(codes.flat_values, start, end - begin), ""
             ),
-            "labels": dense(tf.gather(names, tf.gather(kind, first)), ""),
+            "labels": dense(tf.gather(kinds, found.kind), ""),
             "starts": dense(begin, -1),
             "ends": dense(end, -1),
-            "scores": dense(scores, 0.0),
+            "scores": dense(found.score, 0.0),
             "count": counts,
         }
 
@@ -254,18 +349,3 @@ class TagModel(TextModel):
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""
         return {"logits": self.forward(inputs)}
-
-
-def places(
-    words: Words, texts: TokenIds, windows: Windows, before: int
-) -> tf.Tensor:
-    """Window and position that answer for each word, int32 [K, 2].
-
-    Before the text, a row has `before` special tokens.
-    The window is the one that shows the word's first token in most context.
-    """
-    begin = tf.gather(texts.begin, windows.text) + windows.offset
-    best_begin, _ = most_context(windows)
-    window = tf.searchsorted(begin + best_begin, words.token, "right") - 1
-    place = words.token - tf.gather(begin, window) + before
-    return tf.stack([window, place], 1)

@@ -5,15 +5,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from bert_tf.families import checks
 from bert_tf.families.checks import Finding, percent
 from bert_tf.families.recipe import TagRecipe
+from bert_tf.families.token_classification.answers import sentence_windows
 from bert_tf.families.token_classification.conll_files import TaggedWords
 from bert_tf.families.token_classification.entities import IO, entities
 from bert_tf.families.token_classification.windows import (
-    token_stream,
-    windows_per_sentence,
+    shown_tokens,
+    word_tokens,
 )
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -70,17 +72,16 @@ def _counts(
     found = entities(words.learned_tags, words.sentence_starts)
     counts = collections.Counter(entity.kind for entity in found)
     capitals = sum(word != word.lower() for word in words.words)
-    ids, starts = token_stream(words.words, tokenizer)
-    is_unknown = np.logical_or.reduceat(
-        ids == tokenizer.vocabulary.unk_id, starts[:-1]
-    )
+    tokens = word_tokens(words.words, tokenizer)
+    is_unknown = tf.reduce_any(tokens == tokenizer.vocabulary.unk_id, 1).numpy()
     unknown = collections.Counter(
         words.words[place][:30] for place in np.flatnonzero(is_unknown)
     )
     lengths = np.diff(words.sentence_starts)
     room = recipe.max_seq_length - tokenizer.packing.num_special(1)
-    windows = windows_per_sentence(
-        words, starts, room, recipe.context, recipe.doc_stride
+    shown = shown_tokens(words, tokens, recipe.context, room)
+    windows = np.bincount(
+        sentence_windows(shown.count, room, recipe.doc_stride).text
     )
     kinds_of = {
         word: dict.fromkeys(checks.suspicious(word), word[:30])
@@ -100,7 +101,7 @@ def _counts(
         "scheme": words.scheme,
         "entities": dict(sorted(counts.items())),
         "capital_share": capitals / len(words.words),
-        "tokens_per_word": len(ids) / len(words.words),
+        "tokens_per_word": len(tokens.flat_values) / len(words.words),
         "unknown": int(is_unknown.sum()),
         "unknown_words": dict(unknown.most_common(checks.UNKNOWN_WORDS)),
         "long_sentences": int(np.sum(windows > 1)),

@@ -165,6 +165,11 @@ def _proper_form(tag: str) -> str:
     return ""
 
 
+def sentence_of_words(starts: Sequence[int] | np.ndarray) -> np.ndarray:
+    """The sentence of each of W words, int64 [W], of its starts [N + 1]."""
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+
+
 def continues(sentence: Any, kind: Any, begins: Any, ends: Any) -> Any:
     """Which words but the first are of the same entity as the one before.
 
@@ -207,9 +212,7 @@ def entities(
     number: dict[str, int] = {}
     tag = [number.setdefault(tag, len(number)) for tag in tags]
     table, chosen = tag_table(list(number)), np.array(tag)
-    sentence = np.repeat(
-        np.arange(len(sentence_starts) - 1), np.diff(sentence_starts)
-    )
+    sentence = sentence_of_words(sentence_starts)
     kind = table.kind[chosen]
     same = continues(sentence, kind, table.begins[chosen], table.ends[chosen])
     first = np.flatnonzero(np.append(True, ~same))
@@ -232,20 +235,29 @@ def in_scheme(
     scheme: str = IOB2,
 ) -> list[str]:
     """The same entities as tags of one of `SCHEMES`; see `entities`."""
+    return tags_of(entities(tags, sentence_starts), sentence_starts, scheme)
+
+
+def tags_of(
+    found: Iterable[Entity],
+    sentence_starts: Sequence[int] | np.ndarray,
+    scheme: str,
+) -> list[str]:
+    """The tags of W words in one of `SCHEMES`, of their entities in order."""
     only, first, inner, last = SCHEMES[scheme]
-    sentences = set(np.asarray(sentence_starts).tolist())
-    converted = [OUTSIDE] * len(tags)
+    starts = np.asarray(sentence_starts).tolist()
+    tags, sentences = [OUTSIDE] * starts[-1], set(starts)
     kind_before, end_before = "", -1
-    for kind, begin, end in entities(tags, sentence_starts):
+    for kind, begin, end in found:
         marks = [only] if begin == end else [first] + [inner] * (end - begin)
         if begin < end:
             marks[-1] = last
         touches = begin == end_before + 1 and begin not in sentences
         if scheme == IOB1 and touches and kind_before == kind:
             marks[0] = f"{BEGIN}-"
-        converted[begin : end + 1] = [f"{mark}{kind}" for mark in marks]
+        tags[begin : end + 1] = [f"{mark}{kind}" for mark in marks]
         kind_before, end_before = kind, end
-    return converted
+    return tags
 
 
 def scheme_of(

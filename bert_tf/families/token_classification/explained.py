@@ -19,7 +19,7 @@ from bert_tf.families.explained import (
     subject_of_rows,
 )
 from bert_tf.families.text_model import Answer
-from bert_tf.families.token_classification.answers import TagModel, places
+from bert_tf.families.token_classification.answers import TagModel
 from bert_tf.text.layout import take
 
 
@@ -51,14 +51,13 @@ def subject_of(
             f"`target`={excerpt(target)}: is not in `text`; give an entity or "
             "a word of it."
         )
-    windows, read = served.rows(first.tokens)
-    before = len(served.tokenizer.packing.begin)
-    asked = places(first.found, first.tokens, windows, before).numpy()
-    # The words whose first tokens these are, in the window of the first one.
+    found = served.rows(first.tokens, first.found)
+    # The words of these tokens, in the window of the first one.
     words = np.unique(first.owner[begin:stop])
-    window = int(asked[words[0], 0])
-    positions = asked[words[asked[words, 0] == window], 1].tolist()
-    rows = [take(read, tf.constant([window])), None]
+    window = found.row.numpy()[words]
+    places = found.place.numpy()[words[window == window[0]]]
+    positions = (places + len(served.tokenizer.packing.begin)).tolist()
+    rows = [take(found.texts, tf.constant(window[:1])), None]
     logits = tf.gather(forward(encoder_inputs(served, rows))[0], positions)
     tags = tf.argmax(logits, -1).numpy().tolist()
     check_others(len(served.labels))

@@ -10,7 +10,7 @@ import functools
 import hashlib
 import itertools
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import keras
@@ -37,15 +37,19 @@ from bert_tf.families.recipe import (
     WEIGHTED_SUM_LAST_FOUR,
 )
 from bert_tf.families.task_model import TaskModel
+from bert_tf.families.token_classification.entities import sentence_of_words
 from bert_tf.families.token_classification.windows import (
     WordRows,
-    WordWindows,
 )
 from bert_tf.features import ENCODER_INPUTS, INPUT_MASK
 from bert_tf.files import written_beside
 from bert_tf.models import model_arrays, restore
 from bert_tf.progress import Progress
-from bert_tf.text.packing import batches_by_length, ragged_range
+from bert_tf.text.packing import (
+    EncodedRows,
+    batches_by_length,
+    ragged_range,
+)
 
 WORD_FEATURES = "word_features"
 _DTYPE = np.float16
@@ -76,8 +80,8 @@ def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FeatureRows(WordRows):
-    """Sentences as rows of vectors, a vector for each of W words.
+class FeatureRows:
+    """N sentences as rows of vectors, one for each of W words; see `Rows`.
 
     Attributes:
       windows: the rows of token ids that they are computed from, without tags.
@@ -89,7 +93,7 @@ class FeatureRows(WordRows):
       split: what their file is called by.
     """
 
-    windows: WordWindows
+    windows: WordRows
     checkpoint: Checkpoint
     layers: tuple[int, ...]
     precision: str
@@ -110,6 +114,13 @@ class FeatureRows(WordRows):
         return digest.hexdigest()
 
     @functools.cached_property
+    def starts(self) -> np.ndarray:
+        """Where each of the N sentences begins, int64 [N + 1]."""
+        assert isinstance(self.windows.rows, EncodedRows)
+        sentence = self.windows.rows.example[self.windows.row]
+        return np.searchsorted(sentence, np.arange(sentence[-1] + 2))
+
+    @functools.cached_property
     def vectors(self) -> np.ndarray:
         """float16 [W, K, H], computed when first asked for, read from disk."""
         path = self.folder / f"{self.split}-{self.key[:16]}.npy"
@@ -119,31 +130,36 @@ class FeatureRows(WordRows):
 
     def write(self, path: pathlib.Path) -> None:
         """Computes the vectors of all words into a .npy file."""
+        windows, compute = self.windows, self._encoder()
         width = self.checkpoint.config.hidden_size
-        shape = (self.num_words, len(self.layers), width)
+        shape = (len(windows.row), len(self.layers), width)
         with (
             written_beside(path) as beside,
             Progress("features", shape[0], 0, " words") as progress,
         ):
             kept = np.lib.format.open_memmap(beside, "w+", _DTYPE, shape)
-            for words, vectors in self._computed():
+            for chosen in batches_by_length(windows.lengths, self.batch_size):
+                row, position, word = windows.words(chosen)
+                places = np.stack([row, position], axis=1)
+                vectors = compute(windows.batch(chosen), places).numpy()
                 if not np.isfinite(vectors).all():
                     raise UserError(
                         f"{self.checkpoint.source}: what the encoder gives is "
                         "not finite; its weights are broken, or it needs "
                         "precision=float32."
                     )
-                kept[words] = vectors
-                progress.update(len(words))
+                kept[word] = vectors
+                progress.update(len(word))
             kept.flush()
 
-    def _computed(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Words by number, and their vectors [words, K, H]."""
+    def _encoder(self) -> Callable[..., tf.Tensor]:
+        """From a batch and places int64 [words, 2] to float16 [words, K, H]."""
         encoder = encoder_class(self.checkpoint.config)(
             self.checkpoint.config, dtype=self.precision
         )
-        # Nobody reads the pooler.
+        # The pooler is not read.
         restore(encoder, self.checkpoint, [POOLER])
+
         signature = {
             feature.name: tf.TensorSpec([None, None], tf.int32)
             for feature in ENCODER_INPUTS
@@ -165,58 +181,44 @@ class FeatureRows(WordRows):
             found = [tf.gather_nd(hidden[n], places) for n in self.layers]
             return tf.cast(tf.stack(found, axis=1), _DTYPE)
 
-        windows = self.windows
-        for chosen in batches_by_length(windows.lengths, self.batch_size):
-            row, place, word = windows.words(chosen)
-            places_of = np.stack([row, place], axis=1)
-            yield word, vectors(windows.batch(chosen), places_of).numpy()
+        return vectors
 
-    @functools.cached_property
-    def sentence_starts(self) -> np.ndarray:
-        """Where each of the N sentences begins, int64 [N + 1]."""
-        return self.windows.sentence_starts
+    def labelled(self, tags: np.ndarray | None) -> WordRows:
+        """The words in these rows, with their tags where they are known."""
+        row = sentence_of_words(self.starts)
+        position = ragged_range(self.lengths)
+        return WordRows(rows=self, row=row, position=position, tags=tags)
 
     @property
     def lengths(self) -> np.ndarray:
         """Words of each sentence, int64 [N]."""
-        return np.diff(self.sentence_starts)
+        return np.diff(self.starts)
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
         """What decides every batch, for digests."""
-        key = np.frombuffer(self.key.encode(), np.uint8)
-        return key, self.sentence_starts, *self.label_arrays
+        return (np.frombuffer(self.key.encode(), np.uint8),)
 
-    @property
-    def num_words(self) -> int:
-        """W."""
-        return int(self.sentence_starts[-1])
-
-    def words(
-        self, chosen: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The words of some sentences, and where they are."""
-        count = self.lengths[chosen]
-        place = ragged_range(count)
-        row = np.repeat(np.arange(len(chosen)), count)
-        return row, place, self.sentence_starts[chosen][row] + place
-
-    def inputs(self, chosen: np.ndarray, width: int) -> dict[str, np.ndarray]:
+    def batch(
+        self, chosen: np.ndarray, width: int = 0
+    ) -> dict[str, np.ndarray]:
         """The inputs of some sentences, padded; see `Rows.batch`.
 
         These are word_features, float32 [B, S, K, H], and input_mask, int32
         [B, S], 1 = word, 0 = padding.
         """
-        row, place, word = self.words(chosen)
-        size = (len(chosen), width or int(self.lengths[chosen].max()))
-        shape = (*size, *self.vectors.shape[1:])
-        features, mask = np.zeros(shape, np.float32), np.zeros(size, np.int32)
-        features[row, place] = self.vectors[word]
-        mask[row, place] = 1
-        return {WORD_FEATURES: features, INPUT_MASK.name: mask}
+        lengths = self.lengths[chosen]
+        mask = np.arange(width or lengths.max()) < lengths[:, None]
+        features = np.zeros((*mask.shape, *self.vectors.shape[1:]), np.float32)
+        words = np.repeat(self.starts[chosen], lengths) + ragged_range(lengths)
+        features[mask] = self.vectors[words]
+        return {
+            WORD_FEATURES: features,
+            INPUT_MASK.name: mask.astype(np.int32),
+        }
 
     def __len__(self) -> int:
-        return len(self.sentence_starts) - 1
+        return len(self.starts) - 1
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

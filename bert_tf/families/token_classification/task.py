@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -43,13 +43,16 @@ from bert_tf.families.token_classification.entities import (
     IO,
     IOB2,
     OUTSIDE,
+    Entity,
     entities,
     has_scheme,
     in_scheme,
     labels_of,
     score_entities,
+    sentence_of_words,
     tag_numbers,
     tag_table,
+    tags_of,
 )
 from bert_tf.progress import log
 from bert_tf.text.tokenizer_protocol import Tokenizer
@@ -57,8 +60,7 @@ from bert_tf.text.tokenizer_protocol import Tokenizer
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
     from bert_tf.families.task_model import TaskModel
-    from bert_tf.families.token_classification.features import FeatureRows
-    from bert_tf.families.token_classification.windows import WordWindows
+    from bert_tf.families.token_classification.windows import WordRows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,8 +131,7 @@ class ConllFolder:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class TagPredictions:
+class TagPredictions(NamedTuple):
     """What a tagger predicts.
 
     Attributes:
@@ -240,7 +241,7 @@ class TokenClassificationTask(
         tokenizer: Tokenizer,
         config: TokenClassificationConfig,
         labelled: bool = False,
-    ) -> "WordWindows":
+    ) -> "WordRows":
         """See `encode_words`; a notice says if documents are not marked."""
         from bert_tf.families.token_classification.windows import encode_words
 
@@ -258,14 +259,7 @@ class TokenClassificationTask(
             tags = tag_numbers(
                 _gold_tags(examples, config), config.labels, examples.path
             )
-        return encode_words(
-            examples,
-            tokenizer,
-            config.max_seq_length,
-            config.context,
-            config.doc_stride,
-            tags,
-        )
+        return encode_words(examples, tokenizer, config, tags)
 
     def loss(
         self,
@@ -286,12 +280,22 @@ class TokenClassificationTask(
         config: TokenClassificationConfig,
     ) -> TagPredictions:
         """The best tag of every word."""
+        from bert_tf.families.token_classification.answers import (
+            tagged_entities,
+        )
+
         logits, words = outputs["logits"], split.examples
-        tags = [config.labels[best] for best in logits.argmax(axis=-1).tolist()]
+        starts, labels = words.sentence_starts, config.labels
+        found = tagged_entities(logits, sentence_of_words(starts), labels)
+        kinds = tag_table(labels).kinds
+        columns = (x.numpy().tolist() for x in found[:3])
+        found_of_words = (
+            Entity(kinds[kind], first, last)
+            for kind, first, last in zip(*columns, strict=True)
+        )
         # A file without tags has no scheme to follow.
-        if words.tags or has_scheme(config.labels):
-            tags = in_scheme(tags, words.sentence_starts, words.scheme)
-        return TagPredictions(logits, tags)
+        scheme = words.scheme if words.tags else _form_of(config)
+        return TagPredictions(logits, tags_of(found_of_words, starts, scheme))
 
     def score(
         self,
@@ -303,19 +307,24 @@ class TokenClassificationTask(
 
         Words whose tags the model does not know have no loss.
         """
-        values = _scores(examples, predictions.tags)
-        place = {label: number for number, label in enumerate(config.labels)}
-        gold = np.array(
-            [place.get(tag, -1) for tag in _gold_tags(examples, config)]
+        from bert_tf.families.token_classification.windows import (
+            TAG_IDS,
+            TAG_WEIGHTS,
+            TagObjective,
         )
-        known = np.flatnonzero(gold >= 0)
-        if not len(known):
+
+        values = _scores(examples, predictions.tags)
+        number = {label: place for place, label in enumerate(config.labels)}
+        gold = _gold_tags(examples, config)
+        tags = np.array([number.get(tag, -1) for tag in gold], np.int32)
+        if (tags < 0).all():
             return Score(values)
-        logits = predictions.logits[known].astype(np.float64)
-        logits -= logits.max(axis=-1, keepdims=True)
-        log_total = np.log(np.exp(logits).sum(axis=-1))
-        losses = log_total - logits[np.arange(len(known)), gold[known]]
-        return Score(values, float(np.mean(losses)))
+        objective = TagObjective()
+        weights = (tags >= 0).astype(np.float32)
+        batch = {TAG_IDS: np.maximum(tags, 0), TAG_WEIGHTS: weights}
+        losses, _ = objective({"logits": predictions.logits}, batch)
+        means = objective.normalise(losses, objective.loss_weights(batch))
+        return Score(values, float(means["loss"]))
 
     def baseline(
         self, train: TaggedWords, examples: TaggedWords
@@ -392,8 +401,12 @@ def _gold_tags(
     words: TaggedWords, config: TokenClassificationConfig
 ) -> list[str]:
     """The tags of words in the form of a model's labels."""
-    form = IOB2 if has_scheme(config.labels) else IO
-    return in_scheme(words.tags, words.sentence_starts, form)
+    return in_scheme(words.tags, words.sentence_starts, _form_of(config))
+
+
+def _form_of(config: TokenClassificationConfig) -> str:
+    """The scheme of a model's labels."""
+    return IOB2 if has_scheme(config.labels) else IO
 
 
 def _scores(words: TaggedWords, tags: Sequence[str]) -> dict[str, float]:
@@ -463,13 +476,13 @@ class FeatureTaggingTask(TokenClassificationTask):
 
     def featurize(
         self,
-        rows: "WordWindows",
+        rows: "WordRows",
         split: str,
         source: Checkpoint,
         config: TokenClassificationConfig,
         recipe: FeatureRecipe,
         output_dir: pathlib.Path,
-    ) -> "FeatureRows":
+    ) -> "WordRows":
         """The sentences as rows of vectors, which are computed later.
 
         Raises:
@@ -488,8 +501,7 @@ class FeatureTaggingTask(TokenClassificationTask):
                 f"{recipe.init_from}: its tagger is not read; a fresh one is "
                 "trained on features of its encoder."
             )
-        return FeatureRows(
-            tags=rows.tags,
+        features = FeatureRows(
             windows=dataclasses.replace(rows, tags=None),
             checkpoint=source,
             layers=layers,
@@ -498,6 +510,7 @@ class FeatureTaggingTask(TokenClassificationTask):
             folder=output_dir / "features",
             split=split,
         )
+        return features.labelled(rows.tags)
 
     def build(
         self,

@@ -1,302 +1,212 @@
-"""Words of documents as rows of token ids, and outputs back to words.
+"""The words of files as rows for training and evaluation, and the loss.
 
-Devlin et al. 2019, section 5.3: the first sub-token of a word stands for it,
+Devlin et al. 2019, section 5.3: the first sub-token of a word represents it,
 and a sentence is shown with as much of its document as there is room for. A
-row is a window on its document, in the middle of which is the sentence whose
-words it predicts; longer sentences have several windows. The loss is of the
-words.
+row is a window on the document around one sentence, whose words it predicts;
+see `word_windows`. The loss is that of the words.
 """
 
-import abc
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import tensorflow as tf
 from keras import ops
 
 from bert_tf.distiller import soft_target_loss
-from bert_tf.families.rows import Outputs
+from bert_tf.families.rows import Outputs, Rows, RowsAround
 from bert_tf.families.task_model import LOSS, Sums, weighted
-from bert_tf.families.token_classification.conll_files import TaggedWords
-from bert_tf.features import INPUT_MASK
-from bert_tf.text.packing import (
-    EncodedRows,
-    TokenIds,
-    make_windows,
-    most_context,
-    pack_rows,
-    ragged_range,
-    take_ranges,
-    tokenize_texts,
+from bert_tf.families.token_classification.answers import word_windows
+from bert_tf.families.token_classification.config import (
+    TokenClassificationConfig,
 )
+from bert_tf.families.token_classification.entities import sentence_of_words
+from bert_tf.features import INPUT_MASK
+from bert_tf.text import packing
+from bert_tf.text.layout import TokenIds
+from bert_tf.text.packing import pack_rows, ragged_range
 from bert_tf.text.tokenizer_protocol import Tokenizer
-from bert_tf.text.truncation import num_windows
+
+if TYPE_CHECKING:
+    from bert_tf.families.token_classification.conll_files import TaggedWords
 
 TAG_IDS, TAG_WEIGHTS = "tag_ids", "tag_weights"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class WordRows(abc.ABC):
-    """Rows that together predict every one of W words once; see `Rows`.
+class WordRows(RowsAround):
+    """Rows that together predict each of W words once; see `Rows`.
 
     Attributes:
-      tags: int32 [W], the tag of each word, for batches to hold what the
-        model is to learn; None for the inputs alone.
+      rows: R rows, of token ids or of vectors.
+      row: int64 [W], the row that predicts each word, ascending.
+      position: int64 [W], the position of the word in that row.
+      tags: int32 [W], the tag of each word, which the batches then contain;
+        None for the inputs only.
     """
 
+    rows: Rows
+    row: np.ndarray
+    position: np.ndarray
     tags: np.ndarray | None = None
 
-    @property
-    @abc.abstractmethod
-    def num_words(self) -> int:
-        """W."""
-
-    @abc.abstractmethod
-    def words(
-        self, chosen: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which words the rows of some numbers predict, and where.
-
-        Returns:
-          Of each word its row in the batch, its place in the row and its
-          number, each int64 [words].
-        """
-
-    @abc.abstractmethod
-    def inputs(self, chosen: np.ndarray, width: int) -> dict[str, np.ndarray]:
-        """The model's inputs of some rows, padded; see `Rows.batch`."""
-
-    @property
-    def label_arrays(self) -> tuple[np.ndarray, ...]:
-        """The tags, if there are any, for digests."""
-        return () if self.tags is None else (self.tags,)
-
-    def batch(
-        self, chosen: np.ndarray, width: int = 0
-    ) -> dict[str, np.ndarray]:
-        """The inputs of some rows and, with `tags`, what to learn.
-
-        That is tag_ids, int32 [B, S], and tag_weights, float32 [B, S], 1 at
-        the places of the words predicted and else 0.
-        """
-        batch = self.inputs(chosen, width)
-        if self.tags is not None:
-            row, place, word = self.words(chosen)
-            shape = batch[INPUT_MASK.name].shape
-            batch[TAG_IDS] = np.zeros(shape, np.int32)
-            batch[TAG_IDS][row, place] = self.tags[word]
-            batch[TAG_WEIGHTS] = np.zeros(shape, np.float32)
-            batch[TAG_WEIGHTS][row, place] = 1.0
-        return batch
-
-    def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
-        """The logits of every word, float32 [W, C]; see `Rows.gather`."""
-        logits = np.zeros((0, 0), np.float32)
-        for chosen, outputs in batches:
-            found = outputs["logits"]
-            if not logits.size:
-                size = (self.num_words, found.shape[-1])
-                logits = np.full(size, np.nan, np.float32)
-            row, place, word = self.words(chosen)
-            logits[word] = found[row, place]
-        return {"logits": logits}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class WordWindows(WordRows):
-    """Words as windows of token ids.
-
-    Attributes:
-      rows: R rows, each of a window; a row's example is its sentence.
-      places: int32 [W], where in its row the first sub-token of a word is.
-      word_starts: int64 [R + 1], which words a row predicts: those from its
-        entry on to the next one.
-    """
-
-    rows: EncodedRows
-    places: np.ndarray
-    word_starts: np.ndarray
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Tokens of each row, int64 [R]."""
-        return self.rows.lengths
+    @functools.cached_property
+    def word_starts(self) -> np.ndarray:
+        """The first word that each row predicts, and W, int64 [R + 1]."""
+        return np.searchsorted(self.row, np.arange(len(self) + 1))
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
         """What decides every batch, for digests."""
-        own = self.places, self.word_starts
-        return *self.rows.arrays, *own, *self.label_arrays
-
-    @property
-    def num_words(self) -> int:
-        """W."""
-        return len(self.places)
-
-    @property
-    def sentence_starts(self) -> np.ndarray:
-        """Where each of the N sentences begins in the words, int64 [N + 1]."""
-        sentences = np.arange(self.rows.num_examples + 1)
-        return self.word_starts[np.searchsorted(self.rows.example, sentences)]
+        tags = () if self.tags is None else (self.tags,)
+        position = self.position.astype(np.int32)
+        return *self.rows.arrays, position, self.word_starts, *tags
 
     def words(
         self, chosen: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which words some rows predict, and where."""
+        """The words that some rows predict.
+
+        Args:
+          chosen: int64 [B], rows by number.
+
+        Returns:
+          For each word its row in the batch, its position in the row and its
+          number, each int64 [words].
+        """
         first = self.word_starts[chosen]
         count = self.word_starts[chosen + 1] - first
         word = np.repeat(first, count) + ragged_range(count)
         row = np.repeat(np.arange(len(chosen)), count)
-        return row, self.places[word].astype(np.int64), word
+        return row, self.position[word], word
 
-    def inputs(self, chosen: np.ndarray, width: int) -> dict[str, np.ndarray]:
-        """The encoder's inputs of some rows, int32 [B, S]."""
-        return self.rows.batch(chosen, width)
+    def batch(
+        self, chosen: np.ndarray, width: int = 0
+    ) -> dict[str, np.ndarray]:
+        """The inputs of some rows and, with `tags`, the targets.
 
-    def __len__(self) -> int:
-        return len(self.rows)
+        These are tag_ids, int32 [B, S], and tag_weights, float32 [B, S], 1 at
+        the positions of the words predicted and else 0.
+        """
+        batch = self.rows.batch(chosen, width)
+        if self.tags is not None:
+            row, position, word = self.words(chosen)
+            shape = batch[INPUT_MASK.name].shape
+            batch[TAG_IDS] = np.zeros(shape, np.int32)
+            batch[TAG_IDS][row, position] = self.tags[word]
+            batch[TAG_WEIGHTS] = np.zeros(shape, np.float32)
+            batch[TAG_WEIGHTS][row, position] = 1.0
+        return batch
+
+    def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
+        """The logits of every word, float32 [W, C]; see `ExampleRows`."""
+        logits = np.zeros((0, 0), np.float32)
+        for chosen, outputs in batches:
+            found = outputs["logits"]
+            if not logits.size:
+                size = (len(self.row), found.shape[-1])
+                logits = np.full(size, np.nan, np.float32)
+            row, position, word = self.words(chosen)
+            logits[word] = found[row, position]
+        return {"logits": logits}
 
 
 def encode_words(
-    data: TaggedWords,
+    data: "TaggedWords",
     tokenizer: Tokenizer,
-    max_seq_length: int,
-    context: str = "document",
-    doc_stride: int = 0,
+    config: TokenClassificationConfig,
     tags: np.ndarray | None = None,
-) -> WordWindows:
-    """Tokenises words and lays out a window for each sentence.
-
-    A word of which nothing is left, such as a control character, is [UNK]. A
-    sentence stands amid sub-tokens of those before and after it in equal
-    number, or where one side has fewer, the other has more. A sentence that
-    is longer than a row has windows that overlap, and each of its words is
-    predicted in the one that shows most context; see `most_context`.
+) -> WordRows:
+    """Tokenizes the words of a file and lays out the windows.
 
     Args:
-      data: the words, their sentences and documents.
-      tokenizer: what turns words into ids.
-      max_seq_length: S, the longest row.
-      context: "document" shows what comes before and after a sentence in its
-        document, "sentence" the sentence alone.
-      doc_stride: tokens from the start of a window of a long sentence to that
-        of the next; 0 is half of a window, which leaves each word at least
-        about a quarter to both sides.
+      data: W words in N sentences.
+      tokenizer: splits the words into sub-tokens.
+      config: has the length, context and stride of the windows.
       tags: see `WordRows`.
     """
-    room = max_seq_length - tokenizer.packing.num_special(1)
-    stride = _stride(room, doc_stride)
-    ids, word_tokens = token_stream(data.words, tokenizer)
-    begin, count = _shown(data, word_tokens, context, room)
-    windows = make_windows(
-        num_windows(count, room, stride), count, room, stride, align_last=True
+    tokens = word_tokens(data.words, tokenizer)
+    room = config.max_seq_length - tokenizer.packing.num_special(1)
+    found = word_windows(
+        shown_tokens(data, tokens, config.context, room),
+        tf.cast(tokens.row_starts(), tf.int32),
+        sentence_of_words(data.sentence_starts),
+        room,
+        config.doc_stride,
     )
-    # What is shown of each sentence, concatenated: where each word is there,
-    # and which window shows it best.
-    sentence = np.repeat(np.arange(len(data)), np.diff(data.sentence_starts))
-    shown_before = np.cumsum(count) - count
-    place = word_tokens[:-1] - begin[sentence] + shown_before[sentence]
-    best_begin, _ = most_context(windows)
-    best_begin += shown_before[windows.text] + windows.offset
-    window = np.searchsorted(best_begin, place, side="right") - 1
-    # The context of a long sentence may be as long as a window.
-    used, row = np.unique(window, return_inverse=True)
-    sentence = windows.text[used]
-    first_token = begin[sentence] + windows.offset[used]
-    rows = pack_rows(
-        sentence,
-        TokenIds(ids, first_token, windows.count[used]),
-        None,
-        len(data),
-        tokenizer,
-    )
-    places = word_tokens[:-1] - first_token[row] + len(rows.packing.begin)
-    return WordWindows(
+    texts = found.texts.ids, found.texts.begin, found.texts.count
+    first = packing.TokenIds(*map(np.asarray, texts))
+    return WordRows(
+        rows=pack_rows(
+            found.sentence.numpy(), first, None, len(data), tokenizer
+        ),
+        row=found.row.numpy(),
+        position=found.place.numpy() + len(tokenizer.packing.begin),
         tags=tags,
-        rows=rows,
-        places=places.astype(np.int32),
-        word_starts=np.searchsorted(row, np.arange(len(used) + 1)),
     )
 
 
-def token_stream(
-    words: list[str], tokenizer: Tokenizer
-) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of all words, int32 [T], and where words begin, int64 [W + 1].
+def word_tokens(words: list[str], tokenizer: Tokenizer) -> tf.RaggedTensor:
+    """The sub-tokens of W words, int32 [W, tokens].
 
-    A word of which nothing is left is [UNK], so each has one token at least.
+    A word of which nothing is left, such as a control character, is [UNK].
     """
-    place = {word: number for number, word in enumerate(dict.fromkeys(words))}
-    unique = tokenize_texts(list(place), tokenizer)
-    # What every word that comes to nothing points to.
-    unknown = np.int32(tokenizer.vocabulary.unk_id)
-    ids = np.append(unique.ids, unknown)
-    empty = unique.count == 0
-    begin = np.where(empty, len(unique.ids), unique.begin)
-    count = np.where(empty, 1, unique.count)
-    word = np.fromiter(map(place.__getitem__, words), np.int64, len(words))
-    starts = np.concatenate([[0], np.cumsum(count[word])])
-    return take_ranges(ids, begin[word], count[word]), starts
+    distinct, number = tf.unique(tf.constant(words))
+    ids = tokenizer.tokenize(distinct)
+    is_empty = tf.cast(ids.row_lengths() == 0, tf.int64)
+    unknown = tf.fill([tf.reduce_sum(is_empty)], tokenizer.vocabulary.unk_id)
+    unknown = tf.RaggedTensor.from_row_lengths(unknown, is_empty)
+    return tf.gather(tf.concat([ids, unknown], 1), number)
 
 
-def windows_per_sentence(
-    data: TaggedWords,
-    word_tokens: np.ndarray,
-    room: int,
-    context: str,
-    doc_stride: int,
-) -> np.ndarray:
-    """How many windows each sentence needs at most, int64 [N].
+def shown_tokens(
+    data: "TaggedWords", tokens: tf.RaggedTensor, context: str, room: int
+) -> TokenIds:
+    """The sub-tokens that are shown for each of N sentences.
 
-    `word_tokens` are where words begin in sub-tokens, int64 [W + 1], and
-    `room` is how many of them a window takes; for the rest see `encode_words`.
+    A sentence is shown between equally many sub-tokens of those before and
+    after it; where one side has fewer, the other has more. For a sentence
+    that is longer than a window they are more than the room of one.
+
+    Args:
+      data: W words in N sentences.
+      tokens: those of the words, int32 [W, tokens].
+      context: "document" shows what is before and after a sentence in its
+        document, "sentence" only the sentence.
+      room: how many a window shows.
     """
-    _, count = _shown(data, word_tokens, context, room)
-    return num_windows(count, room, _stride(room, doc_stride))
-
-
-def _stride(room: int, doc_stride: int) -> int:
-    """Tokens from one window to the next."""
-    return min(doc_stride or max(room // 2, 1), room)
-
-
-def _shown(
-    data: TaggedWords, word_tokens: np.ndarray, context: str, room: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """What is shown of the document for each sentence, in sub-tokens.
-
-    Returns:
-      Where it begins, and how long it is, more than the room of a window for
-      a sentence that is longer itself; each int64 [N].
-    """
-    bounds = word_tokens[data.sentence_starts]
-    documents = data.document_starts
-    if context == "sentence":
-        documents = np.arange(len(bounds))
-    document = np.repeat(np.arange(len(documents) - 1), np.diff(documents))
-    document_bounds = bounds[documents]
+    splits = tf.cast(tokens.row_splits, tf.int32)
+    bounds = tf.gather(splits, data.sentence_starts)
     first, end = bounds[:-1], bounds[1:]
-    before = first - document_bounds[document]
-    after = document_bounds[document + 1] - end
+    if context == "sentence":
+        return TokenIds(tokens.flat_values, first, end - first)
+    documents = tf.gather(bounds, data.document_starts)
+    document = sentence_of_words(data.document_starts)
+    before = first - tf.gather(documents, document)
+    after = tf.gather(documents, document + 1) - end
     spare = room - (end - first)
-    # The words at the ends of a long sentence stand amid others too.
-    half = np.where(spare >= 0, spare // 2, room // 2)
-    left = np.minimum(before, half)
-    right = np.minimum(after, np.where(spare >= 0, spare - left, half))
-    left = np.where(spare >= 0, np.minimum(before, spare - right), left)
-    return first - left, end - first + left + right
+    is_long = spare < 0
+    # The words at the ends of a long sentence are shown in context too.
+    half = tf.where(is_long, room, spare) // 2
+    left = tf.minimum(before, half)
+    right = tf.minimum(after, tf.where(is_long, half, spare - left))
+    left = tf.where(is_long, left, tf.minimum(before, spare - right))
+    return TokenIds(
+        tokens.flat_values, first - left, end - first + left + right
+    )
 
 
 class TagObjective:
     """Cross-entropy of the first sub-token of every word.
 
-    Devlin et al. 2019, section 5.3: a softmax over the tags, no CRF. Every
-    word counts as much as any other, whatever the length of its sentence.
+    Devlin et al. 2019, section 5.3: a softmax over the tags, no CRF. All words
+    have the same weight, whatever the length of their sentence.
     """
 
     def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """How many words there are."""
+        """The number of words."""
         return {LOSS: ops.sum(batch[TAG_WEIGHTS])}
 
     def normalise(

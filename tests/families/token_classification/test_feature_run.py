@@ -13,6 +13,9 @@ from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import load_model
 from bert_tf.families.recipe import FEATURES, FeatureRecipe
+from bert_tf.families.token_classification.config import (
+    TokenClassificationConfig,
+)
 from bert_tf.families.token_classification.features import (
     FeatureRows,
     FeatureTagger,
@@ -62,11 +65,16 @@ def finished(made, tmp_path_factory):
     return folder, run_finetuning(*made, folder, modes)
 
 
+def encoded(words, length):
+    config = TokenClassificationConfig("names", (), length, "document", 0)
+    return encode_words(words, tokenizer(), config)
+
+
 def rows_of(start, tmp_path, features, words):
     checkpoint = load_checkpoint(start)
     layers = layers_of(features, checkpoint.config.num_hidden_layers)
     return FeatureRows(
-        windows=encode_words(words, tokenizer(), 32),
+        windows=encoded(words, 32),
         checkpoint=checkpoint,
         layers=layers,
         precision="float32",
@@ -131,7 +139,7 @@ def test_vectors_are_those_of_first_sub_tokens(start, made, tmp_path):
             outputs = encoder(inputs, return_all_layers=True)
             layers = outputs["embedding_output"], *outputs["all_encoder_layers"]
             first, end = words.sentence_starts[sentence : sentence + 2]
-            at = rows.windows.places[first:end]
+            at = rows.windows.position[first:end]
             expected = np.stack([numpy(layer)[0, at] for layer in layers], 1)
             count = end - first
             found = batch["word_features"][place]
@@ -164,7 +172,7 @@ def test_vectors_are_computed_once(start, made, tmp_path, monkeypatch):
         again = dataclasses.replace(rows)
         np.testing.assert_array_equal(again.vectors, kept)
         assert isinstance(again.vectors, np.memmap)
-    narrow = encode_words(words, tokenizer(), 16)
+    narrow = encoded(words, 16)
     keys = {
         part.key
         for part in (

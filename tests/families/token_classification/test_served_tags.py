@@ -1,21 +1,20 @@
-"""Served taggers against the Python path: words, windows, entities."""
+"""Served taggers: words, windows, entities."""
+
+import itertools
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.families.token_classification.answers import TagModel, WordFinder
-from bert_tf.families.token_classification.conll_files import (
-    TaggedWords,
-    read_conll,
+from bert_tf.families.token_classification.answers import (
+    TagModel,
+    tagged_entities,
 )
-from bert_tf.families.token_classification.entities import entities, in_scheme
-from bert_tf.families.token_classification.windows import (
-    encode_words,
-)
+from bert_tf.families.token_classification.conll_files import read_conll
+from bert_tf.families.token_classification.entities import entities
+from bert_tf.families.words import WordFinder
 from tests.inference import serving_models as models
-from tests.model_helpers import fill, small_config
 
 
 def words_of(texts, tokenizer, rule):
@@ -67,36 +66,6 @@ def test_words_between_blanks_and_of_several_texts():
     assert [len(words) for words in found] == [2, 1, 0, 2, 1, 1, 2, 1]
 
 
-def python_entities(texts, words, model, tokenizer, labels, length, stride):
-    """The entities of texts whose words are known, by the Python path."""
-    rows = [row for row, own in enumerate(words) if own]
-    flat = [texts[row][b:e] for row in rows for b, e in words[row]]
-    starts = np.cumsum([0, *(len(words[row]) for row in rows)])
-    data = TaggedWords(
-        path="made.txt",
-        words=flat,
-        tags=[],
-        rows=np.arange(len(flat)),
-        sentence_starts=starts,
-        document_starts=np.arange(len(rows) + 1),
-        marks=len(rows),
-    )
-    windows = encode_words(data, tokenizer, length, "sentence", stride or 0)
-    every = np.arange(len(windows))
-    outputs = model(windows.batch(every), training=False).numpy()
-    logits = windows.gather([(every, {"logits": outputs})])["logits"]
-    tags = in_scheme([labels[k] for k in logits.argmax(1)], starts)
-    shares = tf.nn.softmax(logits).numpy().max(1)
-    found = [[] for _ in texts]
-    places = [place for row in rows for place in words[row]]
-    for kind, first, last in entities(tags, starts):
-        row = rows[np.searchsorted(starts, first, side="right") - 1]
-        begin, end = places[first][0], places[last][1]
-        score = shares[first : last + 1].mean()
-        found[row].append((texts[row][begin:end], kind, begin, end, score))
-    return found
-
-
 def served_entities(function, texts):
     """The entities as tuples, with what fills up checked."""
     answers = models.ask(function, text=texts)
@@ -119,38 +88,54 @@ def served_entities(function, texts):
     return found
 
 
-def assert_same_entities(found, expected):
-    assert [[e[:4] for e in row] for row in found] == [
-        [e[:4] for e in row] for row in expected
+@pytest.mark.parametrize("stride", [None, 5, 100])
+def test_the_window_with_most_context_answers(stride):
+    """The tag tells how much context the window shows to the nearer side."""
+    labels = [*map(str, range(12))]
+    model = bert_tf.bert_token_classifier(models.new_encoder(), 12)
+    served = TagModel(model, models.tokenizer(), labels, 26, doc_stride=stride)
+
+    def logits_of(inputs):
+        length = tf.reduce_sum(inputs["input_mask"], 1, keepdims=True)
+        place = tf.range(tf.shape(inputs["input_mask"])[1]) - 1
+        return 9 * tf.one_hot(tf.minimum(place, length - 3 - place), 12)
+
+    served.forward = logits_of
+    counts = [3, 24, 25, 50, 0, 61]
+    texts = [
+        " ".join("ab" * (count // 2) + "a" * (count % 2)) for count in counts
     ]
-    scores = [[e[4] for row in rows for e in row] for rows in (found, expected)]
-    np.testing.assert_allclose(*scores, atol=1e-4)
-    assert scores[0]
+    found = served_entities(served.signatures()["serving_default"], texts)
+    step, probability = min(stride or 12, 24), 1 / (1 + 11 * np.exp(-9))
+    for entities_of_text, count in zip(found, counts, strict=True):
+        offsets = [*range(0, max(count - 24, 0), step), max(count - 24, 0)]
+        size = min(count, 24)
+        context = [
+            max(min(n - o, o + size - 1 - n) for o in offsets)
+            for n in range(count)
+        ]
+        runs = [
+            (label, [n for n, _ in run])
+            for label, run in itertools.groupby(
+                enumerate(context), lambda each: each[1]
+            )
+        ]
+        assert [e[1:4] for e in entities_of_text] == [
+            (str(label), 2 * run[0], 2 * run[-1] + 1) for label, run in runs
+        ]
+        for entity in entities_of_text:
+            assert entity[4] == pytest.approx(probability, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("rule", "stride", "lower_case"),
-    [("text", None, True), ("blanks", 5, True), ("text", 100, False)],
-)
-def test_entities_are_those_of_the_python_path(rule, stride, lower_case):
-    tokenizer = models.tokenizer(lower_case)
-    served = TagModel(
-        models.tagger(),
-        tokenizer,
-        models.TAGS,
-        24,
-        doc_stride=stride,
-        word_rule=rule,
-    )
-    texts = [*models.texts(25, 30, 4), *models.texts(15, 4, 5), "", "\n"]
-    function = served.signatures()["serving_default"]
-    words = words_of(texts, tokenizer, rule)
-    expected = python_entities(
-        texts, words, models.tagger(), tokenizer, models.TAGS, 24, stride
-    )
-    assert_same_entities(served_entities(function, texts), expected)
-    kinds = {entity[1] for row in expected for entity in row}
-    assert kinds == {"LOC", "PER"}
+def test_scores_are_mean_probabilities():
+    """Of the tags of the words, by hand."""
+    logits = np.log(np.float32([[1, 7, 2], [3, 1, 6], [8, 1, 1], [2, 5, 3]]))
+    sentence = np.array([0, 0, 0, 1])
+    found = tagged_entities(logits, sentence, ["O", "B-X", "I-X"])
+    assert [x.numpy().tolist() for x in found[:3]] == [[0, 0], [0, 3], [1, 3]]
+    np.testing.assert_allclose(found.score, [0.65, 0.5], atol=1e-6)
+    nothing = tagged_entities(logits[:0], sentence[:0], ["O", "X", "Y"])
+    assert [len(x) for x in nothing] == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +146,7 @@ def test_entities_are_those_of_the_python_path(rule, stride, lower_case):
         "O PER LOC ADJ ADP S-PRO S [SEP]",
     ],
 )
-def test_every_scheme_is_decoded_as_by_the_python_path(labels):
+def test_entities_of_every_scheme(labels):
     labels = labels.split()
     random = np.random.default_rng(2)
     served = TagModel(
@@ -202,30 +187,17 @@ def test_odd_texts():
     assert nobody["entities"].shape == (2, 0)
 
 
-@pytest.mark.slow
-def test_conll_is_tagged_alike(shared_data):
-    """Sentences of the data set, whose words stand between blanks."""
+def test_words_of_conll2003(shared_data):
+    """Sentences of the data set, whose words are separated by blanks."""
     vocabulary = shared_data / "vocab" / "bert-base-cased" / "vocab.txt"
     tokenizer = bert_tf.BertTokenizer(vocabulary, lower_case=False)
     data = read_conll(str(shared_data / "conll2003" / "eng.testb"))
-    starts = data.sentence_starts[:301]
     texts = [
-        " ".join(data.words[a:b])
-        for a, b in zip(starts[:-1], starts[1:], strict=True)
+        " ".join(data.words[part])
+        for part in itertools.islice(data.sentences(), 300)
     ]
-    config = small_config(
-        vocab_size=len(tokenizer.vocabulary), max_position_embeddings=80
-    )
-    model = bert_tf.bert_token_classifier(bert_tf.BertEncoder(config), 5)
-    fill(model, 7, 0.6)
     words = words_of(texts, tokenizer, "blanks")
-    assert [len(own) for own in words] == np.diff(starts).tolist()
-    served = TagModel(model, tokenizer, models.TAGS, 32, word_rule="blanks")
-    expected = python_entities(
-        texts, words, model, tokenizer, models.TAGS, 32, None
-    )
-    function = served.signatures()["serving_default"]
-    assert_same_entities(served_entities(function, texts), expected)
+    assert [len(own) for own in words] == [len(t.split()) for t in texts]
     # Raw text: nearly all words are those of the data set.
     raw = words_of(texts, tokenizer, "text")
     kept = sum(len(set(a) & set(b)) for a, b in zip(raw, words, strict=True))

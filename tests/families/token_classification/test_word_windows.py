@@ -50,6 +50,11 @@ def words_of(documents):
     )
 
 
+def encode(data, length, context="document", stride=0, tokenizer=TOKENIZER):
+    config = TokenClassificationConfig("names", (), length, context, stride)
+    return encode_words(data, tokenizer, config)
+
+
 def row_of(rows, number):
     return rows.ids[rows.starts[number] : rows.starts[number + 1]].tolist()
 
@@ -128,9 +133,7 @@ def slow_rows(documents, room, context, stride):
     stride=st.integers(0, 30),
 )
 def test_rows_are_those_of_a_slow_layout(documents, length, context, stride):
-    windows = encode_words(
-        words_of(documents), TOKENIZER, length, context, stride
-    )
+    windows = encode(words_of(documents), length, context, stride)
     room = length - 2
     used = min(stride or max(room // 2, 1), room)
     expected = slow_rows(documents, room, context, used)
@@ -141,14 +144,14 @@ def test_rows_are_those_of_a_slow_layout(documents, length, context, stride):
         _, places, words = windows.words(np.array([number]))
         assert list(zip(places, words, strict=True)) == asked
     words = windows.words(np.arange(len(expected)))[2]
-    assert words.tolist() == [*range(len(windows.places))]
+    assert words.tolist() == [*range(len(windows.position))]
 
 
 @given(documents=documents_strategy, length=st.integers(6, 24))
 def test_words_have_context_to_both_sides(documents, length):
     """As much as there is, or at least about a quarter of the row."""
     data = words_of(documents)
-    windows = encode_words(data, TOKENIZER, length)
+    windows = encode(data, length)
     tokens = np.cumsum([0, *(len(pieces_of(word)) for word in data.words)])
     bounds = tokens[data.sentence_starts[data.document_starts]]
     row, place, word = windows.words(np.arange(len(windows.rows)))
@@ -169,14 +172,14 @@ def test_words_have_context_to_both_sides(documents, length):
 
 def test_context_is_as_much_to_both_sides():
     documents = [[["a"] * 6, ["b"] * 3, ["a", "d"] * 3], [["c"] * 20]]
-    windows = encode_words(words_of(documents), TOKENIZER, 9)
+    windows = encode(words_of(documents), 9)
     a, b, c, d = (TOKENS.index(letter) for letter in "abcd")
     # The second sentence has two tokens on each side, the first none before.
     assert row_of(windows.rows, 1) == [CLS, a, a, b, b, b, a, d, SEP]
     assert row_of(windows.rows, 0) == [CLS, *[a] * 6, b, SEP]
     # A row of another document holds nothing of this one.
     assert set(row_of(windows.rows, 3)) == {CLS, SEP, c}
-    alone = encode_words(words_of(documents), TOKENIZER, 40, "sentence")
+    alone = encode(words_of(documents), 40, "sentence")
     assert row_of(alone.rows, 1) == [CLS, b, b, b, SEP]
 
 
@@ -205,7 +208,7 @@ def test_a_file_without_document_marks_is_told_of_once(capsys):
 )
 def test_a_word_of_5000_characters_and_one_of_none(word, count):
     data = words_of([[["b", word, "c"]]])
-    windows = encode_words(data, TOKENIZER, 32, "sentence")
+    windows = encode(data, 32, "sentence")
     _, place, asked = windows.words(np.arange(len(windows.rows)))
     assert asked.tolist() == [0, 1, 2]
     expected = UNK if count == 1 else TOKENS.index("a")
@@ -228,7 +231,7 @@ def test_a_word_of_5000_characters_and_one_of_none(word, count):
 def test_words_have_the_ids_that_they_have_in_a_text(words):
     """Alone or joined by blanks; of a word that vanishes, [UNK] stands."""
     for tokenizer in (TOKENIZER, UNCASED):
-        windows = encode_words(words_of([[words]]), tokenizer, 4000)
+        windows = encode(words_of([[words]]), 4000, tokenizer=tokenizer)
         kept = tokenizer.tokenize(words).row_lengths().numpy() > 0
         joined = tokenizer.tokenize(" ".join(words)).numpy().tolist()
         found = row_of(windows.rows, 0)[1:-1]
@@ -240,7 +243,7 @@ def test_words_have_the_ids_that_they_have_in_a_text(words):
 def test_batches_have_tags_at_the_words_asked_for():
     documents = [[["cd", "a"], ["b"] * 30, ["abcde"]], [["d", "\x01"]]]
     data = words_of(documents)
-    windows = encode_words(data, TOKENIZER, 16)
+    windows = encode(data, 16)
     numbers = np.random.default_rng(1).integers(1, 9, len(data.words), np.int32)
     chosen = np.array([len(windows.rows) - 1, 0, 3])
     batch = dataclasses.replace(windows, tags=numbers).batch(chosen)
@@ -270,7 +273,7 @@ def test_batches_have_tags_at_the_words_asked_for():
 def test_outputs_return_to_their_words(documents, length):
     """Rows in any order, in batches whose last one is filled up."""
     data = words_of(documents)
-    windows = encode_words(data, TOKENIZER, length)
+    windows = encode(data, length)
     count = len(windows.rows)
     order = np.random.default_rng(2).permutation(count)
     outputs = np.random.default_rng(3).normal(size=(count, length, 3))
@@ -292,7 +295,7 @@ def test_real_words_are_all_asked_for(shared_data, context):
     data = read_conll(str(shared_data / "conll2003" / "eng.testb"))
     vocabulary = shared_data / "vocab" / "bert-base-cased" / "vocab.txt"
     tokenizer = BertTokenizer(vocabulary, lower_case=False)
-    windows = encode_words(data, tokenizer, 64, context)
+    windows = encode(data, 64, context, tokenizer=tokenizer)
     row, place, word = windows.words(np.arange(len(windows.rows)))
     np.testing.assert_array_equal(word, np.arange(len(data.words)))
     first = windows.rows.ids[windows.rows.starts[row] + place]
@@ -308,7 +311,7 @@ def test_real_words_are_all_asked_for(shared_data, context):
         ]
         number = np.flatnonzero(windows.rows.example == sentence)[0]
         shown = row_of(windows.rows, number)
-        begin = windows.places[windows.word_starts[number]]
+        begin = windows.position[windows.word_starts[number]]
         ids = tokenizer.tokenize(" ".join(words)).numpy().tolist()
         assert shown[begin : begin + len(ids)] == ids
         if context == "sentence":
