@@ -10,7 +10,15 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The ground floor is one room: its files may use each other.
 GROUND = (
-    *("errors", "extras", "files", "compat", "keras_files", "processes"),
+    *(
+        "errors",
+        "extras",
+        "family_list",
+        "files",
+        "compat",
+        "keras_files",
+        "processes",
+    ),
     *("progress", "quiet_tensorflow", "recipe", "config", "features"),
     *(
         "foreign_files",
@@ -21,6 +29,7 @@ GROUND = (
         "sources",
         "user_modules",
         "side_by_side",
+        "family_list",
     ),
 )
 LEVELS = {
@@ -80,7 +89,7 @@ PARTS = {
     },
 }
 # Names of a room's __init__.py that its own files use.
-LISTS = ("FAMILIES", "config_type")
+LISTS = ("config_type",)
 KERAS_ONLY = (
     *("layers", "optimization", "encoders", "models"),
     *("partly_trained", "distiller"),

@@ -95,8 +95,8 @@ def _sharing(config_class: type[BertConfig]) -> list[str]:
     """The heads of that name."""
     return [
         head
-        for head in TASK_HEADS
-        if names_of(config_class).heads[head][0].hugging_face == _SHARED_NAME
+        for head, parts in names_of(config_class).heads.items()
+        if head in TASK_HEADS and parts[0].hugging_face == _SHARED_NAME
     ]
 
 

@@ -13,6 +13,7 @@ from bert_tf.checkpoints.architectures.electra import ELECTRA
 from bert_tf.checkpoints.parts import (
     BILSTM,
     LORA,
+    TASK_HEADS,
     Kind,
     Names,
     Part,
@@ -41,6 +42,11 @@ def names_of(architecture: type[BertConfig]) -> Names:
 def _heads(config: BertConfig) -> dict[str, tuple[Part, ...]]:
     """The parts of each head that a model may have."""
     heads = dict(names_of(type(config)).heads)
+    for head in (head for head in TASK_HEADS if head not in heads):
+        # A head that no other program knows is one linear layer.
+        sizes = (None, "hidden_size")
+        name = f"cls/{head}/"
+        heads[head] = (Part(Kind.OUTPUT, name, sizes, name.replace("/", ".")),)
     if not config.bilstm:
         del heads[BILSTM]
     if config.lora_rank:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_tf.config import BertConfig
+from bert_tf.family_list import FAMILIES
 
 # None stands for a size that the configuration does not have (the number of
 # labels of a head).
@@ -26,7 +27,7 @@ BILSTM = "bilstm"
 # Low-rank updates of the encoder's kernels; there where `lora_rank` is not 0.
 LORA = "lora"
 # Those that a fine-tuning makes.
-TASK_HEADS = (CLASSIFIER, SPAN, TOKEN_CLASSIFIER, MULTIPLE_CHOICE)
+TASK_HEADS = FAMILIES.keys()
 # Those of them whose outputs have names.
 LABELLED_HEADS = (CLASSIFIER, TOKEN_CLASSIFIER)
 

@@ -3,17 +3,10 @@
 import importlib
 from typing import TYPE_CHECKING
 
+from bert_tf.family_list import FAMILIES
+
 if TYPE_CHECKING:
     from bert_tf.families.config import TaskConfig
-
-# The one list of families: the head of a checkpoint that a family's models
-# have, and the class of how they are used.
-FAMILIES = {
-    "classifier": "text_classification.config.TextClassificationConfig",
-    "token_classifier": "token_classification.config.TokenClassificationConfig",
-    "span": "question_answering.config.QuestionAnsweringConfig",
-    "multiple_choice": "multiple_choice.config.MultipleChoiceConfig",
-}
 
 
 def config_type(head: str) -> "type[TaskConfig]":

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_tf.errors import UserError
-from bert_tf.families import FAMILIES, config_type
+from bert_tf.families import config_type
 from bert_tf.families.checks import DESCRIPTIONS, Finding
+from bert_tf.family_list import FAMILIES
 from bert_tf.files import write_text
 from bert_tf.foreign_files import demand_regular
 from bert_tf.recipe import read_json_object
