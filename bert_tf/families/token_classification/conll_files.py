@@ -28,6 +28,7 @@ from bert_tf.families.token_classification.entities import (
     in_scheme,
     scheme_of,
     score_entities,
+    sentence_of_words,
     wrong_tags,
 )
 from bert_tf.files import read_faulty_lines, write_text
@@ -93,14 +94,14 @@ def read_conll(
 ) -> TaggedWords:
     """Reads a CoNLL-style file.
 
-    Columns are what stands between tabs if the first word's line has one, and
-    else between blanks. Every word's line has the same number. Tags may
-    be IOB1, IOB2 or of another scheme, or labels without one; see `entities`.
+    The columns are separated by tabs if the line of the first word has one, and
+    else by blanks. All words have the same number of columns. Tags may be in
+    IOB1, IOB2 or another scheme, or labels without one; see `entities`.
 
     Args:
       path: the file; .gz is unpacked.
-      recipe: says how it is laid out.
-      tagged: whether its tags are to be read.
+      recipe: states the columns and what is no word.
+      tagged: whether its tags are read.
 
     Raises:
       UserError: the file cannot be read, has no words or not the columns, or
@@ -112,6 +113,7 @@ def read_conll(
     rows: list[int] = []
     sentence_starts, document_starts = [0], [0]
     columns: _Columns | None = None
+    skipped: list[int] = []
     marks = comments = 0
     faults = Faults(path, unit="lines with a word")
     for row, line, fault in read_faulty_lines(
@@ -133,27 +135,28 @@ def read_conll(
             if columns is None:
                 columns = _Columns(path, row, line, recipe, tagged)
             try:
-                found = columns.read(row, line)
+                cells = columns.cells(row, line)
             except Fault as error:
                 faults.add(row, error)
                 continue
-            if found:
-                words.append(found[0])
-                tags.append(found[1])
+            if cells:
+                words.append(cells[recipe.token_column])
+                tags.append(cells[recipe.tag_column] if tagged else "")
                 rows.append(row)
+            else:
+                skipped.append(row)
             continue
         _close(sentence_starts, len(words))
         if is_mark:
             _close(document_starts, len(sentence_starts) - 1)
             marks += 1
     wrong = wrong_tags(set(tags)) if tagged else {}
-    if wrong:
-        for row, tag in zip(rows, tags, strict=True):
-            if tag in wrong:
-                advice = f"{wrong[tag]}, or choose another `tag_column`"
-                faults.add(row, _wrong_tag(path, row, tag, advice))
-    num_wrong = sum(map(wrong.__contains__, tags))
-    faults.settle(len(words) - num_wrong)
+    bad = [place for place, tag in enumerate(tags) if tag in wrong]
+    for place in bad:
+        row, tag = rows[place], tags[place]
+        advice = f"{wrong[tag]}, or choose another `tag_column`"
+        faults.add(row, _wrong_tag(path, row, tag, advice))
+    faults.settle(len(words) - len(bad))
     if columns is None or not words:
         raise UserError(f"{path}: has no words.")
     _close(sentence_starts, len(words))
@@ -162,13 +165,13 @@ def read_conll(
         document_starts = list(range(len(sentence_starts)))
     if comments:
         log(f"{path}: {comments} comment lines are skipped.")
-    if columns.skipped:
+    if skipped:
         log(
-            f"{path}: {len(columns.skipped)} lines of CoNLL-U that stand for "
-            "several words or for none (1-2, 1.1) are skipped, first row "
-            f"{columns.skipped[0]}; the words themselves are read."
+            f"{path}: {len(skipped)} lines of CoNLL-U that stand for several "
+            "words or for none (1-2, 1.1) are skipped, first row "
+            f"{skipped[0]}; the words themselves are read."
         )
-    # Intended, or else a file that has tabs between some columns alone.
+    # Intended, or else a file with tabs between only some of the columns.
     if columns.tabs and (odd := [word for word in words if " " in word]):
         log(
             f"{path}: {len(odd)} of {len(words)} words hold blanks "
@@ -193,47 +196,44 @@ def _close(starts: list[int], end: int) -> None:
 
 
 class _Columns:
-    """Finds word and tag in lines with the columns of the first one."""
+    """Splits lines into the columns of the first one, which it checks."""
 
     def __init__(
         self, path: str, row: int, line: str, recipe: TagRecipe, tagged: bool
     ):
+        self._path, self._first_row = path, row
         self.tabs = "\t" in line.strip(_BLANKS)
-        self._path = path
-        self._first_row = row
-        self._width = width = len(self._split(line))
-        self._word, self._tag = recipe.token_column, recipe.tag_column
-        self._tagged = tagged
-        self.skipped: list[int] = []
+        first = self._split(line)
+        self._width = width = len(first)
         self._comment_hint = ""
         if line.startswith("# "):
             self._comment_hint = (
                 f" If row {row} is a comment, pass `comment`=#."
             )
-        is_conll_u = self.tabs and self._split(line)[0].split("-")[0] == "1"
-        self._is_numbered = is_conll_u and self._word % width != 0
+        word, tag = recipe.token_column, recipe.tag_column
+        self._word = word
+        is_conll_u = self.tabs and first[0].split("-")[0] == "1"
+        self._is_numbered = is_conll_u and word % width != 0
         if is_conll_u and width == _CONLL_U_COLUMNS and not self._is_numbered:
             raise UserError(
                 f"{path}, row {row}: has the columns of CoNLL-U "
-                f"({excerpt(line)}), so column {self._word} is the word's "
-                "number; pass `token_column`=1, and `tag_column`=3 for parts "
-                "of speech."
+                f"({excerpt(line)}), so column {word} is the word's number; "
+                "pass `token_column`=1, and `tag_column`=3 for parts of speech."
             )
-        chosen = {"token_column": self._word}
+        has = f"{path}, row {row}: has {_columns(width)} ({excerpt(line)}), so"
+        chosen = {"token_column": word}
         if tagged:
-            chosen["tag_column"] = self._tag
+            chosen["tag_column"] = tag
         for name, column in chosen.items():
             if not -width <= column < width:
                 raise UserError(
-                    f"{path}, row {row}: has {_columns(width)} "
-                    f"({excerpt(line)}), so {name}={column} is not there; "
-                    f"columns are counted from 0, or from -1 backwards."
+                    f"{has} {name}={column} is not there; columns are counted "
+                    "from 0, or from -1 backwards."
                 )
-        if tagged and (self._word - self._tag) % width == 0:
+        if tagged and (word - tag) % width == 0:
             raise UserError(
-                f"{path}, row {row}: has {_columns(width)} "
-                f"({excerpt(line)}), so token_column and tag_column are the "
-                "same; word and tag stand in two, divided by blanks or tabs."
+                f"{has} token_column and tag_column are the same; word and tag "
+                "stand in two, divided by blanks or tabs."
             )
 
     def _split(self, line: str) -> list[str]:
@@ -241,11 +241,8 @@ class _Columns:
             return [cell.strip(_BLANKS) for cell in line.split("\t")]
         return _SEPARATORS.split(line.strip(_BLANKS))
 
-    def read(self, row: int, line: str) -> tuple[str, str] | None:
-        """The word and the tag, empty where none is to be read.
-
-        Nothing of a line of CoNLL-U that is no word of its own.
-        """
+    def cells(self, row: int, line: str) -> list[str]:
+        """The cells of a line; none for a line of CoNLL-U that is no word."""
         cells = self._split(line)
         if len(cells) != self._width:
             raise Fault(
@@ -256,19 +253,15 @@ class _Columns:
                 f"and every word has the same number.{self._comment_hint}",
             )
         if self._is_numbered and _NOT_A_WORD.fullmatch(cells[0]):
-            self.skipped.append(row)
-            return None
-        word = cells[self._word]
-        if not word:
+            return []
+        if not cells[self._word]:
             raise Fault(
                 "an empty word",
                 f"{self._path}, row {row}: has an empty word "
                 f"({excerpt(line)}); remove the line, or choose another "
                 "column with `token_column`.",
             )
-        if not self._tagged:
-            return word, ""
-        return word, cells[self._tag]
+        return cells
 
 
 def _wrong_tag(path: str, row: int, tag: str, wrong: str) -> Fault:
@@ -301,21 +294,18 @@ def split_off_documents(
     Raises:
       UserError: there is too little to give both sides some.
     """
+    document = sentence_of_words(data.document_starts)
     sizes = np.diff(data.document_starts)
     target = share * len(data)
-    in_dev = np.zeros(len(data), bool)
     if len(sizes) == 1:
-        in_dev[len(data) - max(round(target), 1) :] = True
+        in_dev = np.arange(len(data)) >= len(data) - max(round(target), 1)
     else:
         groups: dict[tuple[str, ...], list[int]] = {}
         bounds = data.sentence_starts[data.document_starts].tolist()
-        for number, first in enumerate(bounds[:-1]):
-            words = tuple(data.words[first : bounds[number + 1]])
-            groups.setdefault(words, []).append(number)
-        documents = list(groups.values())
-        document = np.repeat(np.arange(len(sizes)), sizes)
-        for number in draw_groups(documents, sizes, target, seed):
-            in_dev[document == number] = True
+        for number, (first, end) in enumerate(itertools.pairwise(bounds)):
+            groups.setdefault(tuple(data.words[first:end]), []).append(number)
+        drawn = draw_groups(list(groups.values()), sizes, target, seed)
+        in_dev = np.isin(document, drawn)
     if in_dev.all() or not in_dev.any():
         raise UserError(
             f"{data.path}: its {len(data)} sentence(s) in {len(sizes)} "
@@ -327,19 +317,18 @@ def split_off_documents(
 
 def _sentences_of(data: TaggedWords, kept: np.ndarray) -> TaggedWords:
     """Some sentences, bool [N], with their documents."""
-    sizes = np.diff(data.sentence_starts)
-    chosen = np.flatnonzero(np.repeat(kept, sizes)).tolist()
-    document = np.repeat(
-        np.arange(len(data.document_starts) - 1), np.diff(data.document_starts)
-    )[kept]
-    starts = np.flatnonzero(np.diff(document, prepend=-1))
+    chosen = np.flatnonzero(kept[sentence_of_words(data.sentence_starts)])
+    document = sentence_of_words(data.document_starts)[kept]
+    sizes = np.diff(data.sentence_starts)[kept]
     return dataclasses.replace(
         data,
-        words=[data.words[place] for place in chosen],
-        tags=[data.tags[place] for place in chosen],
+        words=[data.words[place] for place in chosen.tolist()],
+        tags=[data.tags[place] for place in chosen.tolist()],
         rows=data.rows[chosen],
-        sentence_starts=np.concatenate([[0], np.cumsum(sizes[kept])]),
-        document_starts=np.append(starts, len(document)),
+        sentence_starts=np.concatenate([[0], np.cumsum(sizes)]),
+        document_starts=np.append(
+            np.flatnonzero(np.diff(document, prepend=-1)), len(document)
+        ),
     )
 
 

@@ -312,20 +312,14 @@ class EntityCounts:
     num_predicted: int
     num_correct: int
 
-    @property
-    def precision(self) -> float:
-        """The share of the predicted ones that are correct."""
-        return self.num_correct / max(self.num_predicted, 1)
-
-    @property
-    def recall(self) -> float:
-        """The share of the gold ones that were predicted."""
-        return self.num_correct / max(self.num_gold, 1)
-
-    @property
-    def f1(self) -> float:
-        """The harmonic mean of precision and recall."""
-        return 2 * self.num_correct / max(self.num_predicted + self.num_gold, 1)
+    def scores(self) -> dict[str, float]:
+        """F1, precision and recall, from 0 to 1."""
+        total = self.num_predicted + self.num_gold
+        return {
+            "f1": 2 * self.num_correct / max(total, 1),
+            "precision": self.num_correct / max(self.num_predicted, 1),
+            "recall": self.num_correct / max(self.num_gold, 1),
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -344,12 +338,7 @@ class EntityScores:
 
     def scores(self) -> dict[str, float]:
         """F1, precision, recall and accuracy by name."""
-        return {
-            "f1": self.overall.f1,
-            "precision": self.overall.precision,
-            "recall": self.overall.recall,
-            "accuracy": self.accuracy,
-        }
+        return self.overall.scores() | {"accuracy": self.accuracy}
 
 
 def score_entities(

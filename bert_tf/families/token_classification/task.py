@@ -384,10 +384,8 @@ class TokenClassificationTask(
         refuse_null_odds(self.name, null_odds)
         found = score_tag_file(references, predictions, recipe)
         by_type = {
-            kind: {
-                "f1": counts.f1,
-                "precision": counts.precision,
-                "recall": counts.recall,
+            kind: counts.scores()
+            | {
                 "wanted": counts.num_gold,
                 "found": counts.num_predicted,
                 "right": counts.num_correct,

@@ -254,7 +254,7 @@ def test_scores_by_hand():
         "accuracy": 6 / 11,
     }
     person = scores.by_type["PER"]
-    assert (person.precision, person.recall, person.f1) == (0.5, 1.0, 2 / 3)
+    assert person.scores() == {"f1": 2 / 3, "precision": 0.5, "recall": 1.0}
 
 
 def test_confusion_by_hand():
@@ -297,15 +297,16 @@ def test_what_conlleval_prints():
         "f1": "47.62",
     }
     assert [
-        f"{kind} {100 * part.precision:.2f} {100 * part.recall:.2f} "
-        f"{100 * part.f1:.2f} {part.num_predicted}"
+        "{} {precision:.2%} {recall:.2%} {f1:.2%} {}".format(
+            kind, part.num_predicted, **part.scores()
+        )
         for kind, part in scores.by_type.items()
     ] == [
-        "A-B 100.00 100.00 100.00 1",
-        "LOC 33.33 33.33 33.33 3",
-        "MISC 100.00 100.00 100.00 1",
-        "ORG 50.00 33.33 40.00 2",
-        "PER 25.00 50.00 33.33 4",
+        "A-B 100.00% 100.00% 100.00% 1",
+        "LOC 33.33% 33.33% 33.33% 3",
+        "MISC 100.00% 100.00% 100.00% 1",
+        "ORG 50.00% 33.33% 40.00% 2",
+        "PER 25.00% 50.00% 33.33% 4",
     ]
 
 
