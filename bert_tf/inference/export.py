@@ -20,7 +20,8 @@ from bert_tf.families.requests import (
 from bert_tf.families.row_computer import Tensors
 from bert_tf.families.text_classification.answers import (
     class_answers,
-    class_dicts,
+    plain_answers,
+    with_labels,
 )
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
@@ -93,7 +94,7 @@ class PackedClassifier(TextModel):
     ) -> list[Answer]:
         """The label with all probabilities; the logits without labels."""
         if self.labels:
-            return class_dicts(outputs, self.labels)
+            return plain_answers(outputs, self.labels)
         return [{"logits": row} for row in outputs["logits"].tolist()]
 
     def subject(self, *args: Any) -> Any:
@@ -105,7 +106,7 @@ class PackedClassifier(TextModel):
         logits = tf.cast(self.forward(inputs), tf.float32)
         if self.labels:
             check_outputs(logits.shape[-1], self.labels)
-            return class_answers(logits, self.labels)
+            return with_labels(class_answers(logits, self.labels), self.labels)
         if logits.shape[-1] == 1:
             return {"logits": logits}
         return {"logits": logits, "probabilities": tf.nn.softmax(logits)}

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bert_tf.families.data import glue as data_glue
+from tests.inference.serving_models import text_config
 from tests.user_errors import error_of
 
 NAMES = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli")
@@ -176,7 +177,8 @@ def test_submission_files(glue, tmp_path, name):
         assert [(e.label, e.identifier) for e in examples] == [(None, "0")]
         logits = np.zeros((1, max(len(task.labels), 1)), np.float32)
         logits[0, 0] = 0.9
-        predictions = task.predictions_of(logits, task.labels, 0.5)
+        config = text_config(label_kind=task.label_kind, labels=task.labels)
+        predictions = task.decode({"logits": logits}, None, None, config)
         file, answer = SUBMISSIONS[name][split]
         path = task.write_predictions(
             tmp_path, split, examples, predictions, None

@@ -9,7 +9,6 @@ from bert_tf.families.data.examples import Example
 from bert_tf.families.text_classification.task import TextRows, encode
 from bert_tf.text.sentence_packer import SentencePacker
 from tests.finetuning.sentence_runs import FILLER, GOOD, tokenizer
-from tests.user_errors import error_of
 
 TOKENIZER = tokenizer()
 WORDS = [*FILLER, *GOOD]
@@ -116,13 +115,6 @@ def test_a_first_text_that_is_too_long_leaves_half_to_the_second():
     rows = encode([example], TOKENIZER, 11, "windows", 4)
     assert rows.lengths.max() == 11
     assert set(rows.first) == {6}
-
-
-def test_unknown_long_inputs():
-    line = error_of(encode, examples_of(False), TOKENIZER, 8, "fold")
-    assert line.startswith(
-        "long_inputs is 'fold'; it takes one of cut, windows"
-    )
 
 
 def test_no_examples():

@@ -11,6 +11,7 @@ from bert_tf.families.multiple_choice.answers import ChoiceModel
 from bert_tf.families.pretrained.answers import PretrainedModel
 from bert_tf.families.question_answering.answers import SpanModel
 from bert_tf.families.text_classification.answers import SentenceModel
+from bert_tf.families.text_classification.config import TextClassificationConfig
 from bert_tf.families.token_classification.answers import TagModel
 from tests.model_helpers import fill, small_config
 
@@ -80,15 +81,36 @@ def pretrainer():
     return fill(bert_tf.BertPretrainer(config()), 5, 0.6)
 
 
+def text_config(**changes) -> TextClassificationConfig:
+    """How a classifier of three classes of texts is used, but for changes."""
+    values = {
+        "task": "mood",
+        "labels": ("bad", "fair", "gut ü"),
+        "max_seq_length": 40,
+        "label_kind": "classes",
+        "num_texts": 1,
+        "text_columns": "text",
+        "label_separator": ",",
+        "long_inputs": "cut",
+        "doc_stride": 16,
+        "threshold": 0.5,
+        **changes,
+    }
+    outputs = {"num_outputs": len(values["labels"]) or 1}
+    return TextClassificationConfig(**outputs, **values)
+
+
+def text_model(model, **changes) -> SentenceModel:
+    return SentenceModel(model, tokenizer(), text_config(**changes))
+
+
 KINDS = {
-    "classes": lambda: SentenceModel(
-        classifier(), tokenizer(), 40, ["bad", "fair", "gut ü"], pairs=True
+    "classes": lambda: text_model(classifier(), num_texts=2),
+    "regression": lambda: text_model(
+        classifier(1), label_kind="regression", labels=(), long_inputs="windows"
     ),
-    "regression": lambda: SentenceModel(
-        classifier(1), tokenizer(), 40, long_inputs="windows", doc_stride=16
-    ),
-    "several_labels": lambda: SentenceModel(
-        classifier(), tokenizer(), 40, ["a", "b", "c"], threshold=0.5
+    "several_labels": lambda: text_model(
+        classifier(), label_kind="multi_label", labels=("a", "b", "c")
     ),
     "span": lambda: SpanModel(
         span_labeler(), tokenizer(), 40, 12, 10, null_threshold=-0.5
@@ -131,4 +153,4 @@ def strings(array: np.ndarray) -> list:
 def of_policy(policy: str) -> SentenceModel:
     """A classifier of another dtype policy."""
     model = bert_tf.bert_classifier(bert_tf.BertEncoder(config(), policy), 3)
-    return SentenceModel(fill(model, 1), tokenizer(), 40, ["a", "b", "c"])
+    return text_model(fill(model, 1), labels=("a", "b", "c"))

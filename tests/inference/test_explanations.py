@@ -12,7 +12,6 @@ import pytest
 
 import bert_tf
 from bert_tf.families.multiple_choice.answers import ChoiceModel
-from bert_tf.families.text_classification.answers import SentenceModel
 from bert_tf.inference.explain import METHODS
 from bert_tf.inference.load import LoadedModel
 from tests.inference import serving_models as models
@@ -50,7 +49,7 @@ def explained(kind, method="integrated_gradients", target=None):
 
 
 def of_classifier(model, labels=("no", "yes"), length=40):
-    served = SentenceModel(model, models.tokenizer(), length, labels)
+    served = models.text_model(model, labels=labels, max_seq_length=length)
     return LoadedModel(served, models.HERE)
 
 

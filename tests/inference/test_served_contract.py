@@ -10,7 +10,6 @@ from bert_tf.errors import UserError
 from bert_tf.families.multiple_choice.answers import ChoiceModel
 from bert_tf.families.pretrained.answers import PretrainedModel
 from bert_tf.families.question_answering.answers import SpanModel
-from bert_tf.families.text_classification.answers import SentenceModel
 from bert_tf.families.token_classification.answers import TagModel
 from tests.inference import serving_models as models
 
@@ -219,12 +218,8 @@ def test_bad_tokens_are_refused(kind, ids, message):
         models.ask(signatures(kind)["tokens"], **tokens_of(kind, ids))
 
 
-LABELS = ["bad", "fair", "gut ü"]
-
-
 def sentences(**settings):
-    settings = {"max_seq_length": 40, "labels": LABELS} | settings
-    return SentenceModel(models.classifier(), models.tokenizer(), **settings)
+    return models.text_model(models.classifier(), **settings)
 
 
 def span(**settings):
@@ -248,12 +243,13 @@ def pretrained(network=models.pretrainer, **settings):
 @pytest.mark.parametrize(
     ("make", "settings", "message"),
     [
-        (sentences, {"labels": ["a", "b"]}, "`labels`: are 2, .* model has 3"),
-        (sentences, {"labels": ["a", "b", "a"]}, "'a' occurs twice"),
+        (sentences, {"labels": ("a", "b")}, "`labels`: are 2, .* model has 3"),
+        (sentences, {"labels": ("a", "b", "a")}, "'a' occurs twice"),
         (sentences, {"long_inputs": "split"}, "long_inputs is 'split'"),
         (sentences, {"max_seq_length": 90}, "3 to 80"),
-        (sentences, {"max_seq_length": 3, "pairs": True}, "at least 4"),
-        (sentences, {"labels": (), "threshold": 0.5}, "`labels`: are 0"),
+        (sentences, {"max_seq_length": 3, "num_texts": 2}, "at least 4"),
+        (sentences, {"labels": ()}, "`labels`: are 0"),
+        (sentences, {"label_kind": "sets"}, "label_kind is 'sets'"),
         (span, {"doc_stride": 0}, "doc_stride=0"),
         (span, {"n_best_size": 0}, "n_best_size=0"),
         (span, {"max_query_length": 37}, "max_seq_length=40: leaves no room"),

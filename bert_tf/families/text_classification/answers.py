@@ -1,4 +1,4 @@
-"""Sentence tasks: a text or a pair in, a label, labels or a score out."""
+"""Text classification: a text or a pair in, a label, labels or a score out."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +21,12 @@ from bert_tf.families.requests import (
     text_spec,
 )
 from bert_tf.families.row_computer import Tensors
+from bert_tf.families.text_classification.config import (
+    MULTI_LABEL,
+    REGRESSION,
+    WINDOWS,
+    TextClassificationConfig,
+)
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
     TOKENS,
@@ -35,7 +41,146 @@ from bert_tf.text.tokenizer_protocol import Tokenizer
 if TYPE_CHECKING:
     from bert_tf.families.explained import Forward, Subject, Target
 
-LONG_INPUTS = ("cut", "windows")
+
+def text_rows(
+    first: TokenIds,
+    second: TokenIds | None,
+    room: int,
+    long_inputs: str,
+    doc_stride: int,
+    max_windows: int = tf.int32.max,
+) -> tuple[tf.Tensor, TokenIds, TokenIds | None]:
+    """The rows of texts or pairs, which fit the model's input.
+
+    With long_inputs="windows", a text that is too long becomes several rows
+    that overlap. Of a pair, the second text is split into windows, and the
+    first is repeated in each, truncated to half of the room where it is longer.
+
+    Args:
+      first: N texts, int32.
+      second: the N second texts, or None.
+      room: tokens of a row besides special ones.
+      long_inputs: "cut" truncates as `SentencePacker` does; or "windows".
+      doc_stride: tokens from the start of a window to that of the next; where
+        it is longer than a window, windows follow one another.
+      max_windows: of a text; one with more is INVALID_ARGUMENT.
+
+    Returns:
+      The example of each row, int32 [R], ascending, and the R first and second
+      texts.
+    """
+    if long_inputs != WINDOWS:
+        example = tf.range(tf.size(first.count))
+        return example, *truncate(first, second, room)
+    split, name = first, "text"
+    count, left = first.count, room
+    if second is not None:
+        fits = first.count + second.count <= room
+        half = tf.minimum(first.count, room // 2)
+        count = tf.where(fits, first.count, half)
+        split, name, left = second, "text_b", room - count
+    windows = checked_windows(split.count, left, doc_stride, max_windows, name)
+    example = windows.text
+    shown = take(split, example, windows.offset, windows.count)
+    if second is None:
+        return example, shown, None
+    return example, take(first, example, count=tf.gather(count, example)), shown
+
+
+def text_answers(
+    logits: Any, config: TextClassificationConfig, activation: str = "linear"
+) -> Tensors:
+    """The answers from logits, by the kind of label.
+
+    Args:
+      logits: float32 [N, C].
+      config: of the model.
+      activation: of a regression, see `sentence_modules.TORCH_ACTIVATIONS`.
+
+    Returns:
+      What `SentenceModel` answers, without `labels`.
+    """
+    if config.label_kind == REGRESSION:
+        # A CrossEncoder's alone is not linear.
+        from bert_tf.families.sentence_vectors import ACTIVATIONS
+
+        return {"score": ACTIVATIONS[activation](logits[:, 0])}
+    with tf.device(HOST):
+        if config.label_kind != MULTI_LABEL:
+            return class_answers(logits, config.labels)
+        scores = tf.sigmoid(logits)
+        holds = scores > config.threshold
+        row, number = tf.unstack(tf.where(holds), axis=1)
+        names = tf.RaggedTensor.from_value_rowids(
+            tf.gather(tf.constant(config.labels), number),
+            row,
+            tf.shape(holds, tf.int64)[0],
+            validate=False,
+        )
+        return {
+            "label": tf.strings.reduce_join(
+                names, axis=-1, separator=config.label_separator
+            ),
+            "scores": scores,
+            "holds": holds,
+            "logits": logits,
+        }
+
+
+def class_answers(logits: tf.Tensor, labels: Sequence[str]) -> Tensors:
+    """The answers of a classifier whose classes have names.
+
+    Args:
+      logits: float32 [N, C].
+      labels: the C names.
+
+    Returns:
+      label, string [N]; probabilities and logits, float32 [N, C].
+    """
+    with tf.device(HOST):
+        return {
+            "label": tf.gather(tf.constant(labels), tf.argmax(logits, -1)),
+            "probabilities": tf.nn.softmax(logits),
+            "logits": logits,
+        }
+
+
+def with_labels(answers: Tensors, labels: Sequence[str]) -> Tensors:
+    """Answers with the names of the labels of each row, string [N, C]."""
+    with tf.device(HOST):
+        count = tf.shape(answers["logits"])[0]
+        names = tf.tile(tf.constant(labels)[tf.newaxis], [count, 1])
+        return answers | {"labels": names}
+
+
+def label_values(
+    answers: Mapping[str, np.ndarray], labels: Sequence[str]
+) -> list[Any]:
+    """Each row's label, number, or labels that hold, of `text_answers`."""
+    if "score" in answers:
+        return answers["score"].tolist()
+    if "holds" in answers:
+        return [tuple(itertools.compress(labels, r)) for r in answers["holds"]]
+    return [label.decode() for label in answers["label"]]
+
+
+def plain_answers(
+    answers: Mapping[str, np.ndarray], labels: Sequence[str]
+) -> list[Answer]:
+    """What `text_answers` gave, as plain values of each row."""
+    values = label_values(answers, labels)
+    if "score" in answers:
+        return [{"score": value} for value in values]
+    several = "holds" in answers
+    found = []
+    shares = answers["scores" if several else "probabilities"].tolist()
+    for value, row in zip(values, shares, strict=True):
+        by_label = dict(zip(labels, row, strict=True))
+        own: Answer = {"labels": [*value]}
+        if not several:
+            own = {"label": value, "probability": by_label[value]}
+        found.append(own | {"probabilities": by_label})
+    return found
 
 
 class SentenceModel(TextModel):
@@ -55,65 +200,52 @@ class SentenceModel(TextModel):
     Args:
       model: from the encoder's inputs to logits [B, C].
       tokenizer: the tokenizer it was trained with.
-      max_seq_length: the longest row.
-      labels: names of the C labels; none for a regression.
-      pairs: whether a row has two texts.
-      long_inputs: what becomes of texts that are too long: "cut", or
-        "windows", whose mean logits count.
-      doc_stride: tokens from one window to the next.
+      config: how it is used.
       max_windows: of a text; longer ones are refused.
-      threshold: for several labels a row, the probability above which a label
-        holds; None for one label.
-      separator: stands between several labels.
 
     Raises:
       UserError: see `TextModel`; or settings that do not go together.
     """
 
+    method: str
+
     def __init__(
         self,
         model: keras.Model,
         tokenizer: Tokenizer,
-        max_seq_length: int = 128,
-        labels: Sequence[str] = (),
-        pairs: bool = False,
-        long_inputs: str = "cut",
-        doc_stride: int = 64,
+        config: TextClassificationConfig,
         max_windows: int = 128,
-        threshold: float | None = None,
-        separator: str = ",",
     ):
         super().__init__(
-            model, encoder_of(model), tokenizer, max_seq_length, labels
+            model,
+            encoder_of(model),
+            tokenizer,
+            config.max_seq_length,
+            config.labels,
         )
-        count = model.output_shape[-1]
+        pairs = config.num_texts == 2
         # A regression has one output and no label.
-        if labels or threshold is not None or count != 1:
-            check_outputs(count, labels)
-        if long_inputs not in LONG_INPUTS:
-            raise UserError(
-                f"long_inputs is {long_inputs!r}; it takes one of "
-                f"{', '.join(LONG_INPUTS)}."
-            )
-        special = tokenizer.packing.num_special(1 + pairs)
-        self._room = max_seq_length - special
+        is_regression = config.label_kind == REGRESSION
+        count = model.output_shape[-1]
+        if config.labels or not is_regression or count != 1:
+            check_outputs(count, config.labels)
+        special = tokenizer.packing.num_special(config.num_texts)
+        self._room = config.max_seq_length - special
         if self._room < 1:
             raise UserError(
-                f"max_seq_length={max_seq_length}: a row needs at least "
+                f"max_seq_length={config.max_seq_length}: a row needs at least "
                 f"{special + 1}, for special tokens and one other."
             )
+        self.usage = config
+        self._max_windows = max_windows
         self._names = ("text", "text_b") if pairs else ("text",)
-        self._windows = long_inputs == "windows"
-        self._doc_stride, self._max_windows = doc_stride, max_windows
-        self.threshold, self._separator = threshold, separator
-        self.method = "classify" if labels else "regress"
-        self.task = "text pair " if pairs else "text "
-        if threshold is not None:
-            self.task += "multi-label classification"
-        else:
-            self.task += "classification" if labels else "regression"
-
-    method: str
+        if config.label_kind == MULTI_LABEL:
+            self.threshold = config.threshold
+        self.method = "regress" if is_regression else "classify"
+        self.task = f"text {'pair ' * pairs}" + {
+            REGRESSION: "regression",
+            MULTI_LABEL: "multi-label classification",
+        }.get(config.label_kind, "classification")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -166,19 +298,7 @@ class SentenceModel(TextModel):
         rows: Sequence[Mapping[str, Any]],
     ) -> list[Answer]:
         """The label or the labels with all probabilities, or the score."""
-        if not self.labels:
-            return [{"score": score} for score in outputs["score"].tolist()]
-        if self.threshold is None:
-            return class_dicts(outputs, self.labels)
-        return [
-            {
-                "labels": list(itertools.compress(self.labels, holds)),
-                "probabilities": dict(zip(self.labels, scores, strict=True)),
-            }
-            for holds, scores in zip(
-                outputs["holds"], outputs["scores"].tolist(), strict=True
-            )
-        ]
+        return plain_answers(outputs, self.labels)
 
     def subject(
         self,
@@ -197,6 +317,19 @@ class SentenceModel(TextModel):
         """See the class."""
         return self._answers(tf.cast(self.forward(inputs), tf.float32))
 
+    def rows(
+        self, first: TokenIds, second: TokenIds | None = None
+    ) -> tuple[tf.Tensor, TokenIds, TokenIds | None]:
+        """The rows of texts or pairs; see `text_rows`."""
+        return text_rows(
+            first,
+            second,
+            self._room,
+            self.usage.long_inputs,
+            self.usage.doc_stride,
+            self._max_windows,
+        )
+
     def _logits(self, texts: Sequence[tf.Tensor]) -> tf.Tensor:
         """The logits of a batch, float32 [B, C]."""
         with tf.device(HOST):
@@ -213,108 +346,6 @@ class SentenceModel(TextModel):
         )
         return tf.math.segment_mean(found["logits"], example)
 
-    def rows(
-        self, first: TokenIds, second: TokenIds | None = None
-    ) -> tuple[tf.Tensor, TokenIds, TokenIds | None]:
-        """The example that each row of a batch is of, and the rows.
-
-        They are those of `bert_tf.families.text_classification.task`.
-        """
-        if not self._windows:
-            example = tf.range(tf.size(first.count))
-            return example, *truncate(first, second, self._room)
-        if second is None:
-            windows = checked_windows(
-                first.count,
-                self._room,
-                self._doc_stride,
-                self._max_windows,
-                "text",
-            )
-            text = windows.text
-            return text, take(first, text, windows.offset, windows.count), None
-        fits = first.count + second.count <= self._room
-        count = tf.minimum(first.count, self._room // 2)
-        count = tf.where(fits, first.count, count)
-        windows = checked_windows(
-            second.count,
-            self._room - count,
-            self._doc_stride,
-            self._max_windows,
-            "text_b",
-        )
-        text = windows.text
-        return (
-            text,
-            take(first, text, count=tf.gather(count, text)),
-            take(second, text, windows.offset, windows.count),
-        )
-
     def _answers(self, logits: tf.Tensor) -> Tensors:
-        """The answers from logits, float32 [B, C]."""
-        if not self.labels:
-            # A CrossEncoder's alone is not linear.
-            from bert_tf.families.sentence_vectors import ACTIVATIONS
-
-            return {"score": ACTIVATIONS[self.activation](logits[:, 0])}
-        if self.threshold is None:
-            return class_answers(logits, self.labels)
-        with tf.device(HOST):
-            labels = _labels_of(logits, self.labels)
-            scores = tf.sigmoid(logits)
-            holds = scores > self.threshold
-            chosen = tf.ragged.boolean_mask(labels, holds)
-            return {
-                "label": tf.strings.reduce_join(
-                    chosen, axis=-1, separator=self._separator
-                ),
-                "labels": labels,
-                "scores": scores,
-                "holds": holds,
-                "logits": logits,
-            }
-
-
-def class_answers(logits: tf.Tensor, labels: Sequence[str]) -> Tensors:
-    """The answers of a classifier whose classes have names.
-
-    Args:
-      logits: float32 [B, C].
-      labels: the C names.
-
-    Returns:
-      label, string [B]; labels, string, probabilities and logits, float32,
-      each [B, C].
-    """
-    with tf.device(HOST):
-        return {
-            "label": tf.gather(tf.constant(labels), tf.argmax(logits, -1)),
-            "labels": _labels_of(logits, labels),
-            "probabilities": tf.nn.softmax(logits),
-            "logits": logits,
-        }
-
-
-def class_dicts(
-    outputs: Mapping[str, np.ndarray], labels: Sequence[str]
-) -> list[Answer]:
-    """What `class_answers` gave, as plain values of each row."""
-    found = []
-    for label, row in zip(
-        outputs["label"], outputs["probabilities"].tolist(), strict=True
-    ):
-        probabilities = dict(zip(labels, row, strict=True))
-        name = label.decode()
-        found.append(
-            {
-                "label": name,
-                "probability": probabilities[name],
-                "probabilities": probabilities,
-            }
-        )
-    return found
-
-
-def _labels_of(logits: tf.Tensor, labels: Sequence[str]) -> tf.Tensor:
-    """The names of the labels beside each row of logits, string [B, C]."""
-    return tf.tile(tf.constant(labels)[tf.newaxis], [tf.shape(logits)[0], 1])
+        answers = text_answers(logits, self.usage, self.activation)
+        return with_labels(answers, self.labels) if self.labels else answers

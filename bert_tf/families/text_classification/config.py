@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from bert_tf.families.text_model import TextModel
 
 
+# Kinds of labels, and what becomes of long inputs.
+CLASSES, REGRESSION, MULTI_LABEL = PROBLEM_TYPE_OF
+CUT, WINDOWS = "cut", "windows"
 _KINDS = {theirs: ours for ours, theirs in PROBLEM_TYPE_OF.items()}
 # Tokens from one window to the next.
 _DOC_STRIDE = 128
@@ -51,6 +54,18 @@ class TextClassificationConfig(TaskConfig):
     head: ClassVar[str] = CLASSIFIER
     row_key: ClassVar[str] = "text_a"
 
+    def __post_init__(self) -> None:
+        """Raises `UserError` for a kind or a treatment that is not known."""
+        for name, known in (
+            ("label_kind", tuple(PROBLEM_TYPE_OF)),
+            ("long_inputs", (CUT, WINDOWS)),
+        ):
+            value = getattr(self, name)
+            if value not in known:
+                raise UserError(
+                    f"{name} is {value!r}; it takes one of {', '.join(known)}."
+                )
+
     @classmethod
     def of_head(cls, head: HeadInFolder) -> Self:
         """Classes, several labels or a number, of one text or a pair."""
@@ -58,11 +73,11 @@ class TextClassificationConfig(TaskConfig):
         kind, num_texts = _kind(head, outputs)
         task = CLASSIFIER_TASKS[kind, num_texts]
         labels: tuple[str, ...] = ()
-        if kind == "regression":
+        if kind == REGRESSION:
             head.refuse(task, "labels")
         else:
             labels = head.labels(CLASSIFIER)
-        if kind != "multi_label":
+        if kind != MULTI_LABEL:
             head.refuse(task, "threshold")
         threshold = head.options.threshold
         if threshold is not None and not 0 < threshold < 1:
@@ -79,7 +94,7 @@ class TextClassificationConfig(TaskConfig):
             num_texts=num_texts,
             text_columns="",
             label_separator=",",
-            long_inputs="cut",
+            long_inputs=CUT,
             doc_stride=_DOC_STRIDE,
             threshold=0.5 if threshold is None else float(threshold),
         )
@@ -98,18 +113,7 @@ class TextClassificationConfig(TaskConfig):
         """See `SentenceModel`."""
         from bert_tf.families.text_classification.answers import SentenceModel
 
-        multi_label = self.label_kind == "multi_label"
-        return SentenceModel(
-            model,
-            tokenizer,
-            self.max_seq_length,
-            self.labels,
-            pairs=self.num_texts == 2,
-            long_inputs=self.long_inputs,
-            doc_stride=self.doc_stride,
-            threshold=self.threshold if multi_label else None,
-            separator=self.label_separator,
-        )
+        return SentenceModel(model, tokenizer, self)
 
     def sample(self) -> dict[str, Any]:
         """A text, or a pair of them."""
@@ -124,8 +128,9 @@ class TextClassificationConfig(TaskConfig):
 
     def summary(self) -> dict[str, Any]:
         """The threshold, where there is one."""
-        several = self.label_kind == "multi_label"
-        return {"threshold": self.threshold} if several else {}
+        if self.label_kind != MULTI_LABEL:
+            return {}
+        return {"threshold": self.threshold}
 
     def stated(self) -> dict[str, Any]:
         """What options must not contradict, with the use of the classifier."""
@@ -138,14 +143,14 @@ def _kind(head: HeadInFolder, outputs: int) -> tuple[str, int]:
     problem_type = head.checkpoint.problem_type
     # As transformers trains (modeling_bert.py,
     # BertForSequenceClassification.forward).
-    kind = "regression" if outputs == 1 else "classes"
+    kind = REGRESSION if outputs == 1 else CLASSES
     if problem_type is not None:
         kind = _KINDS[problem_type]
-    if kind == "classes" and outputs == 1:
+    if kind == CLASSES and outputs == 1:
         # The softmax of one output is 1 whatever the text;
         # text_classification.py of transformers' pipelines takes the
         # sigmoid.
-        kind = "multi_label"
+        kind = MULTI_LABEL
     num_texts = 1
     task = head.options.task
     if task is not None:
@@ -156,13 +161,13 @@ def _kind(head: HeadInFolder, outputs: int) -> tuple[str, int]:
                 f"`task`={task}: {head.place} states the problem_type "
                 f"{problem_type}; leave it out."
             )
-        if kind == "classes" and outputs == 1:
+        if kind == CLASSES and outputs == 1:
             raise UserError(
                 f"`task`={task}: {head.place} has one output, which is "
                 "no choice between classes; give text_regression, or "
                 "text_multi_label_classification for a probability."
             )
-    if kind == "regression" and outputs > 1:
+    if kind == REGRESSION and outputs > 1:
         why = f"`task`={task}" if task else f"problem_type {problem_type}"
         raise UserError(
             f"{head.place}: has {outputs} outputs, but {why} is read as "

@@ -16,8 +16,10 @@ from bert_tf.families.explained import (
     log_odds,
     subject_of_rows,
 )
-from bert_tf.families.sentence_vectors import ACTIVATIONS
-from bert_tf.families.text_classification.answers import SentenceModel
+from bert_tf.families.text_classification.answers import (
+    SentenceModel,
+    text_answers,
+)
 from bert_tf.families.text_model import Answer
 from bert_tf.families.words import WordFinder
 
@@ -54,8 +56,8 @@ def subject_of(
             )
 
         def measure(logits: tf.Tensor) -> tf.Tensor:
-            scores = tf.reduce_mean(logits, 1)[:, 0]
-            return ACTIVATIONS[served.activation](scores)
+            means = tf.reduce_mean(logits, 1)
+            return text_answers(means, served.usage, served.activation)["score"]
 
         return subject_of_rows(
             served, first, second, rows, SCORE, SCORE, measure

@@ -1,8 +1,6 @@
 """The kinds of text classification: a class, a number, several labels."""
 
-import collections
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -14,8 +12,6 @@ from bert_tf.families.data.examples import (
     Label,
     ParseLabel,
     examples_of,
-    known_label,
-    sorted_labels,
 )
 from bert_tf.families.data.tables import Cell, Dialect, iterate_rows
 from bert_tf.families.data.user_files import UserFiles, split_off_dev
@@ -26,16 +22,11 @@ from bert_tf.families.recipe import (
 )
 from bert_tf.families.task import TaskTemplate
 from bert_tf.families.text_classification import metrics
-from bert_tf.families.text_classification.config import TextClassificationConfig
 from bert_tf.families.text_classification.task import (
     Metric,
-    Predictions,
     TextClassificationTask,
     unknown_label,
 )
-
-# Above this many classes, a class must have at least two rows on average.
-_FEW_CLASSES = 20
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,7 +47,6 @@ class SentenceTask(TextClassificationTask):
     main_metric: str = "accuracy"
 
     label_kind: ClassVar[str] = "classes"
-    target_dtype: ClassVar[str] = "int32"
 
     def parse_label(self, cell: Cell, place: str) -> str:
         """Turns a cell into the name of a class."""
@@ -77,64 +67,12 @@ class SentenceTask(TextClassificationTask):
             raise unknown_label(cell, self.labels, place)
         return cell
 
-    def find_labels(self, examples: Sequence[Example]) -> tuple[str, ...]:
-        """The task's own classes, or those of the training examples."""
-        if self.labels:
-            return self.labels
-        counts = collections.Counter(known_label(e) for e in examples)
-        path = examples[0].path
-        if len(counts) < 2:
-            raise UserError(
-                f"{path}: every row has the label {excerpt(next(iter(counts)))}"
-                "; at least two different ones are needed to learn from."
-            )
-        if len(counts) > max(_FEW_CLASSES, len(examples) // 2):
-            raise UserError(
-                f"{path}: {len(counts)} different labels in {len(examples)} "
-                f"rows, for example {excerpt(next(iter(counts)))}; name the "
-                "column of the classes with `label_column`=..., or pass "
-                "`label_kind`=regression for numbers."
-            )
-        return sorted_labels(counts)
-
     def label_array(
         self, values: Sequence[Label], labels: Sequence[str]
     ) -> np.ndarray:
         """The places of the classes in `labels`, int32 [N]."""
         numbers = {label: number for number, label in enumerate(labels)}
         return np.array([numbers[value] for value in values], np.int32)
-
-    def loss(
-        self,
-        recipe: SentenceRecipe,
-        examples: list[Example],
-        config: TextClassificationConfig,
-    ) -> Any:
-        """Cross-entropy, with the weights of classes that the recipe has."""
-        labels = config.labels
-        targets = self.targets(examples, labels)
-        weights = class_weights_of(recipe.class_weights, targets, labels)
-        return self.plain_objective(weights)
-
-    def plain_objective(
-        self, class_weights: Sequence[float] | None = None
-    ) -> Any:
-        """Cross-entropy of one class in C."""
-        # Imported here, because scoring a file needs no Keras.
-        from bert_tf.families.task_model import ClassesObjective
-
-        return ClassesObjective(class_weights)
-
-    def predictions_of(
-        self, logits: np.ndarray, labels: Sequence[str], threshold: float
-    ) -> Predictions:
-        """The class of the largest logit, and the softmax."""
-        exp_logits = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        return Predictions(
-            logits=logits,
-            values=tuple(labels[i] for i in logits.argmax(axis=-1)),
-            probabilities=exp_logits / exp_logits.sum(axis=-1, keepdims=True),
-        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -177,46 +115,17 @@ class RegressionTask(TextClassificationTask):
             )
         return number
 
-    def find_labels(self, examples: Sequence[Example]) -> tuple[str, ...]:
-        """No labels; numbers that are all the same are refused."""
-        numbers = {known_label(example) for example in examples}
-        if len(numbers) < 2:
-            raise UserError(
-                f"{examples[0].path}: every row has the label "
-                f"{next(iter(numbers))}; there is nothing to learn from it."
-            )
-        return ()
-
     def label_array(
         self, values: Sequence[Label], labels: Sequence[str]
     ) -> np.ndarray:
         """The numbers, float64 [N]."""
         return np.array(values, np.float64)
 
-    def plain_objective(self) -> Any:
-        """Squared error."""
-        from bert_tf.families.task_model import (
-            RegressionObjective,
-        )
-
-        return RegressionObjective()
-
-    def predictions_of(
-        self, logits: np.ndarray, labels: Sequence[str], threshold: float
-    ) -> Predictions:
-        """The logits [N, 1], clipped to `value_range`."""
-        values = logits[:, 0]
-        if self.value_range:
-            values = values.clip(*self.value_range)
-        return Predictions(logits, tuple(values.tolist()), None)
-
-    def majority(self, labels: Sequence[Label]) -> float:
-        """The mean."""
-        return math.fsum(labels) / len(labels)
-
-    def format_value(self, value: Label) -> str:
-        """The number with six decimals."""
-        return f"{value:.6f}"
+    def comparable(self, values: Sequence[float]) -> Sequence[float]:
+        """Numbers within `value_range`."""
+        if self.value_range is None:
+            return values
+        return np.clip(values, *self.value_range).tolist()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -263,38 +172,6 @@ class MultiLabelTask(TextClassificationTask):
                 )
         return tuple(sorted(names))
 
-    def configure(
-        self, recipe: SentenceRecipe, examples: list[Example]
-    ) -> TextClassificationConfig:
-        """As of every text classification, with the recipe's threshold."""
-        assert isinstance(recipe, MultiLabelRecipe)
-        config = super().configure(recipe, examples)
-        return dataclasses.replace(config, threshold=recipe.threshold)
-
-    def find_labels(self, examples: Sequence[Example]) -> tuple[str, ...]:
-        """The task's own labels, or all that occur, sorted."""
-        labels = self.all_labels([known_label(e) for e in examples])
-        path = examples[0].path
-        if not labels:
-            raise UserError(
-                f"{path}: no row has a label; name their column with "
-                "`label_column`=..."
-            )
-        if len({known_label(e) for e in examples}) < 2:
-            raise UserError(
-                f"{path}: every row has the same labels, "
-                f"{self.format_value(labels)!r}; there is nothing to learn "
-                "from them."
-            )
-        if len(labels) > max(_FEW_CLASSES, len(examples) // 2):
-            raise UserError(
-                f"{path}: {len(labels)} different labels in "
-                f"{len(examples)} rows, for example {excerpt(labels[0])}; is "
-                f"{self.separator!r} what stands between them? Pass "
-                "`label_separator`=... or another `label_column`."
-            )
-        return labels
-
     def label_array(
         self, values: Sequence[Label], labels: Sequence[str]
     ) -> np.ndarray:
@@ -304,42 +181,6 @@ class MultiLabelTask(TextClassificationTask):
         for row, names in zip(holds, values, strict=True):
             row[[numbers[name] for name in names]] = True
         return holds
-
-    def plain_objective(self) -> Any:
-        """Binary cross-entropy of each label."""
-        from bert_tf.families.task_model import (
-            MultiLabelObjective,
-        )
-
-        return MultiLabelObjective()
-
-    def predictions_of(
-        self, logits: np.ndarray, labels: Sequence[str], threshold: float
-    ) -> Predictions:
-        """Every label whose probability is above the threshold."""
-        # The sigmoid, in the form that no logit overflows.
-        probabilities = 0.5 * (1 + np.tanh(0.5 * logits))
-        # Sorted as `parse_label` sorts, so that answers can be compared.
-        values = tuple(
-            tuple(sorted(labels[at] for at in np.flatnonzero(row).tolist()))
-            for row in probabilities > threshold
-        )
-        return Predictions(logits, values, probabilities)
-
-    def label_scores(
-        self,
-        references: Sequence[Label],
-        values: Sequence[Label],
-        labels: Sequence[str],
-    ) -> dict[str, float]:
-        """The scores, over the labels that occur."""
-        there = {label for names in (*references, *values) for label in names}
-        labels = [label for label in labels if label in there]
-        return super().label_scores(references, values, labels)
-
-    def format_value(self, value: Label) -> str:
-        """The labels, with the separator between them."""
-        return self.separator.join(value)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -460,34 +301,3 @@ def _check_label_text(label: str, place: str) -> None:
             f"{place}: the label {excerpt(label)} holds a tab or a line end; "
             "remove it.",
         )
-
-
-def class_weights_of(
-    setting: str, targets: np.ndarray, labels: Sequence[str]
-) -> list[float] | None:
-    """The weights of the classes that the recipe asks for; None for none.
-
-    Args:
-      setting: `class_weights` of the recipe. "balanced" gives each class the
-        same sum of weights over the training examples, and 1 on average.
-      targets: int32 [N], the classes of the training examples.
-      labels: the C classes.
-    """
-    if not setting:
-        return None
-    if setting == "balanced":
-        counts = np.bincount(targets, minlength=len(labels))
-        present = np.maximum(counts, 1)
-        return list(len(targets) / (np.sum(counts > 0) * present))
-    try:
-        weights = [float(part) for part in setting.split(",")]
-    except ValueError:
-        weights = []
-    # With a weight of 0, a batch of that class alone would have no mean.
-    good = all(0 < weight < math.inf for weight in weights)
-    if not good or len(weights) != len(labels):
-        raise UserError(
-            f"class_weights={setting}: give balanced, or {len(labels)} numbers "
-            f"above 0 for the labels {', '.join(labels)}."
-        )
-    return weights

@@ -1,11 +1,12 @@
 """Text classification: what tasks on one text or a pair have in common.
 
-A task says where its rows come from (`data`); its kind (kinds.py) what an
-answer is, how the model is trained for it and how it is scored.
+A task says where its rows come from (`data`), and its kind (kinds.py) what a
+label is: how it stands in a file, and as what metrics take it.
 """
 
 import abc
 import dataclasses
+import math
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -27,7 +28,7 @@ from bert_tf.families.data.examples import (
     write_predictions,
 )
 from bert_tf.families.data.tables import Cell
-from bert_tf.families.recipe import LONG_INPUTS, SentenceRecipe
+from bert_tf.families.recipe import MultiLabelRecipe, SentenceRecipe
 from bert_tf.families.rows import LabelledRows, Outputs, RowsAround
 from bert_tf.families.task import (
     Score,
@@ -36,21 +37,22 @@ from bert_tf.families.task import (
     refuse_null_odds,
 )
 from bert_tf.families.text_classification.checks import examine_texts
-from bert_tf.families.text_classification.config import TextClassificationConfig
-from bert_tf.text.packing import (
-    EncodedRows,
-    TokenIds,
-    make_windows,
-    pack_rows,
-    tokenize_texts,
-    truncate,
+from bert_tf.families.text_classification.config import (
+    CLASSES,
+    CUT,
+    MULTI_LABEL,
+    REGRESSION,
+    TextClassificationConfig,
 )
+from bert_tf.text.packing import EncodedRows, TokenIds, pack_rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
-from bert_tf.text.truncation import num_windows
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
     from bert_tf.families.task_model import LogitsObjective
+
+# Above this many classes, a class must have at least two rows on average.
+_FEW_CLASSES = 20
 
 # A score of N answers: those of the examples, then those predicted.
 Metric = Callable[[np.ndarray, np.ndarray], float]
@@ -102,73 +104,62 @@ class TextRows(RowsAround):
 
     def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
         """The logits of each example, those of its windows averaged."""
+        import tensorflow as tf
+
         logits = None
         for chosen, outputs in batches:
-            found = outputs["logits"][: len(chosen)].astype(np.float64)
+            found = outputs["logits"][: len(chosen)]
             if logits is None:
-                logits = np.zeros((self.rows.num_examples, found.shape[1]))
-            weights = self.rows.weights[chosen, None]
-            np.add.at(logits, self.rows.example[chosen], found * weights)
-        assert logits is not None
-        return {"logits": logits.astype(np.float32)}
+                logits = np.zeros((len(self.rows), found.shape[1]), np.float32)
+            logits[chosen] = found
+        means = tf.math.segment_mean(logits, self.rows.example)
+        return {"logits": means.numpy()}
 
 
 def encode(
     examples: Sequence[Example],
     tokenizer: Tokenizer,
     max_seq_length: int,
-    long_inputs: str = "cut",
+    long_inputs: str = CUT,
     doc_stride: int = 64,
 ) -> EncodedRows:
-    """Tokenises and packs examples.
-
-    A pair that is too long is truncated as by `SentencePacker`: token by token
-    at the end of the longer text, the second where they are equally long. With
-    long_inputs="windows" a text that is too long becomes several rows that
-    overlap: of a pair, the second text is split into windows and the first is
-    repeated in each, itself truncated to half of the room where it is longer.
+    """Tokenises and packs examples; see `answers.text_rows`.
 
     Args:
       examples: the examples; in all of them, or in none, text_b is None.
       tokenizer: what turns texts into ids.
       max_seq_length: S, the longest row.
       long_inputs: "cut" or "windows".
-      doc_stride: tokens from the start of a window to that of the next; where
-        it is longer than a window, windows follow one another.
+      doc_stride: tokens from the start of a window to that of the next.
     """
-    if long_inputs not in LONG_INPUTS:
-        raise UserError(
-            f"long_inputs is {long_inputs!r}; it takes one of "
-            f"{', '.join(LONG_INPUTS)}."
-        )
-    first = tokenize_texts([e.text_a for e in examples], tokenizer)
-    second = None
+    # Scoring a file needs no TensorFlow.
+    from bert_tf.families.text_classification.answers import text_rows
+    from bert_tf.text.layout import tokenize
+
+    columns = [[e.text_a for e in examples]]
     if examples and examples[0].text_b is not None:
-        second = tokenize_texts([e.text_b or "" for e in examples], tokenizer)
-    texts = 1 if second is None else 2
-    room = max_seq_length - tokenizer.packing.num_special(texts)
-    if long_inputs == "cut":
-        example = np.arange(len(examples))
-        first, second = truncate(first, second, room)
-    elif second is None:
-        example, first = _windows(first, room, doc_stride)
-    else:
-        fits = first.count + second.count <= room
-        half = np.minimum(first.count, room // 2)
-        count = np.where(fits, first.count, half)
-        example, second = _windows(second, room - count, doc_stride)
-        first = TokenIds(first.ids, first.begin[example], count[example])
-    return pack_rows(example, first, second, len(examples), tokenizer)
-
-
-def _windows(
-    texts: TokenIds, room: int | np.ndarray, doc_stride: int
-) -> tuple[np.ndarray, TokenIds]:
-    """Windows of `room` tokens, and the text that each of them is of."""
-    counts = num_windows(texts.count, room, doc_stride)
-    windows = make_windows(counts, texts.count, room, doc_stride)
-    begin = texts.begin[windows.text] + windows.offset
-    return windows.text, TokenIds(texts.ids, begin, windows.count)
+        columns.append([e.text_b or "" for e in examples])
+    texts = [tokenize(tokenizer, column) for column in columns]
+    room = max_seq_length - tokenizer.packing.num_special(len(texts))
+    example, first, second = text_rows(
+        texts[0],
+        texts[1] if len(texts) == 2 else None,
+        room,
+        long_inputs,
+        doc_stride,
+    )
+    found = [
+        TokenIds(*(value.numpy() for value in vars(each).values()))
+        for each in (first, second)
+        if each is not None
+    ]
+    return pack_rows(
+        example.numpy(),
+        found[0],
+        found[1] if second is not None else None,
+        len(examples),
+        tokenizer,
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -198,8 +189,6 @@ class TextClassificationTask(
 
     # What `--set label_kind` calls this kind of task.
     label_kind: ClassVar[str]
-    # The type of what the model is to learn.
-    target_dtype: ClassVar[str] = "float32"
     recipe_type: ClassVar[type[SentenceRecipe]] = SentenceRecipe
     config_type: ClassVar[type[TextClassificationConfig]] = (
         TextClassificationConfig
@@ -250,8 +239,12 @@ class TextClassificationTask(
     def configure(
         self, recipe: SentenceRecipe, examples: list[Example]
     ) -> TextClassificationConfig:
-        """Labels, lengths and columns; a threshold of a half."""
+        """Labels, lengths, columns, and the threshold of several labels."""
         labels = self.find_labels(examples)
+        threshold = 0.5
+        if self.label_kind == MULTI_LABEL:
+            assert isinstance(recipe, MultiLabelRecipe)
+            threshold = recipe.threshold
         return TextClassificationConfig(
             task=self.name,
             label_kind=self.label_kind,
@@ -263,7 +256,7 @@ class TextClassificationTask(
             max_seq_length=recipe.max_seq_length,
             long_inputs=recipe.long_inputs,
             doc_stride=recipe.doc_stride,
-            threshold=0.5,
+            threshold=threshold,
         )
 
     def check(
@@ -310,7 +303,7 @@ class TextClassificationTask(
         if not labelled:
             return TextRows(rows)
         targets = self.targets(examples, config.labels)[rows.example]
-        labels = {self.plain_objective().label_name: targets}
+        labels = {self.objective().label_name: targets}
         return LabelledRows(rows, rows.weights, labels)
 
     def loss(
@@ -319,13 +312,17 @@ class TextClassificationTask(
         examples: list[Example],
         config: TextClassificationConfig,
     ) -> Any:
-        """The plain objective; raises `UserError` if classes are weighted."""
-        if recipe.class_weights:
+        """The loss of the kind; `UserError` for weights without classes."""
+        setting = recipe.class_weights
+        if not setting:
+            return self.objective()
+        if self.label_kind != CLASSES:
             raise UserError(
                 f"class_weights: {self.name} has no classes of which a row "
                 f"has one ({self.label_kind}); leave it empty."
             )
-        return self.plain_objective()
+        targets = self.targets(examples, config.labels)
+        return self.objective(class_weights_of(setting, targets, config.labels))
 
     def decode(
         self,
@@ -334,10 +331,18 @@ class TextClassificationTask(
         tokenizer: Tokenizer,
         config: TextClassificationConfig,
     ) -> Predictions:
-        """Asks the kind; see `predictions_of`."""
-        return self.predictions_of(
-            outputs["logits"], config.labels, config.threshold
+        """The answers that a served model gives; see `text_answers`."""
+        from bert_tf.families.text_classification.answers import (
+            label_values,
+            text_answers,
         )
+
+        logits = outputs["logits"]
+        found = text_answers(logits, config)
+        answers = {name: np.asarray(value) for name, value in found.items()}
+        values = self.comparable(label_values(answers, config.labels))
+        probabilities = answers.get("scores", answers.get("probabilities"))
+        return Predictions(logits, tuple(values), probabilities)
 
     def score(
         self,
@@ -350,17 +355,20 @@ class TextClassificationTask(
             self.references(examples), predictions.values, config.labels
         )
         targets = self.targets(examples, config.labels)
-        loss = self.plain_objective().mean_loss(predictions.logits, targets)
+        loss = self.objective().mean_loss(predictions.logits, targets)
         return Score(values, loss)
 
     def baseline(
         self, train: list[Example], examples: list[Example]
     ) -> dict[str, float]:
-        """What always giving the `majority` of the training rows scores."""
+        """What the commonest label of training, or the mean, scores."""
         known, references = self.references(train), self.references(examples)
+        answer = commonest(known)
+        if self.label_kind == REGRESSION:
+            answer = math.fsum(known) / len(known)
         return self.label_scores(
             references,
-            [self.majority(known)] * len(references),
+            [answer] * len(references),
             self.all_labels([*known, *references]),
         )
 
@@ -384,7 +392,7 @@ class TextClassificationTask(
         if split in self.submission_files:
             names.append(self.submission_files[split])
         cells = {
-            example.identifier: self.format_value(value)
+            example.identifier: self.cell_of(value)
             for example, value in zip(examples, predictions.values, strict=True)
         }
         for name in names:
@@ -436,36 +444,60 @@ class TextClassificationTask(
         """Turns a cell into a label; `place` is file and row, for errors."""
 
     @abc.abstractmethod
-    def find_labels(self, examples: Sequence[Example]) -> tuple[str, ...]:
-        """The labels in the order of the model's outputs.
-
-        Raises:
-          UserError: nothing can be learned from these training examples.
-        """
-
-    @abc.abstractmethod
     def label_array(
         self, values: Sequence[Label], labels: Sequence[str]
     ) -> np.ndarray:
         """Labels or answers as the metrics take them, [N] or [N, C]."""
 
-    @abc.abstractmethod
-    def plain_objective(self) -> "LogitsObjective":
-        """What the model is trained for, all classes weighing the same."""
+    def comparable(self, values: Sequence[Label]) -> Sequence[Label]:
+        """Answers of a model in the form that `parse_label` gives."""
+        return [tuple(sorted(v)) if isinstance(v, tuple) else v for v in values]
 
-    @abc.abstractmethod
-    def predictions_of(
-        self, logits: np.ndarray, labels: Sequence[str], threshold: float
-    ) -> Predictions:
-        """Turns logits, float32 [N, C], into answers."""
+    def objective(
+        self, class_weights: Sequence[float] | None = None
+    ) -> "LogitsObjective":
+        """What the model is trained for; classes may be weighted."""
+        # Imported here, because scoring a file needs no Keras.
+        from bert_tf.families import task_model
 
-    def majority(self, labels: Sequence[Label]) -> Label:
-        """The answer to give without a model: the commonest."""
-        return commonest(labels)
+        if self.label_kind == CLASSES:
+            return task_model.ClassesObjective(class_weights)
+        if self.label_kind == REGRESSION:
+            return task_model.RegressionObjective()
+        return task_model.MultiLabelObjective()
 
-    def format_value(self, value: Label) -> str:
-        """An answer as it stands in a prediction file."""
-        return str(value)
+    def cell_of(self, label: Label) -> str:
+        """A label as it stands in a file, a number with six decimals."""
+        if isinstance(label, tuple):
+            return self.separator.join(label)
+        return label if isinstance(label, str) else f"{label:.6f}"
+
+    def find_labels(self, examples: Sequence[Example]) -> tuple[str, ...]:
+        """The task's own labels, or those of the training examples.
+
+        Raises:
+          UserError: nothing can be learned from these.
+        """
+        answers = [known_label(example) for example in examples]
+        labels = self.all_labels(answers)
+        if self.labels and self.label_kind == CLASSES:
+            return labels
+        place = examples[0].path
+        if len(set(answers)) < 2:
+            raise UserError(
+                f"{place}: every row has the label "
+                f"{excerpt(self.cell_of(answers[0]))}; at least two different "
+                "ones are needed to learn from. Is `label_column` right?"
+            )
+        if len(labels) > max(_FEW_CLASSES, len(examples) // 2):
+            raise UserError(
+                f"{place}: {len(labels)} different labels in {len(examples)} "
+                f"rows, for example {excerpt(labels[0])}; name their column "
+                "with `label_column`=..., or pass `label_kind`=regression for "
+                "numbers, or what stands between several labels of a row as "
+                "`label_separator`."
+            )
+        return labels
 
     def all_labels(self, values: Sequence[Label]) -> tuple[str, ...]:
         """The task's own labels, or those that occur in `values`, sorted."""
@@ -476,7 +508,7 @@ class TextClassificationTask(
     def targets(
         self, examples: Sequence[Example], labels: Sequence[str]
     ) -> np.ndarray:
-        """What the model is to learn, [N, ...], of `target_dtype`.
+        """What the model is to learn: classes int32 [N], or float32 [N, ...].
 
         Raises:
           UserError: an example has no label or one that is not in `labels`.
@@ -488,7 +520,9 @@ class TextClassificationTask(
                     place = f"{example.path}, row {example.row}"
                     raise unknown_label(name, labels, place)
         values = [example.label for example in examples]
-        return self.label_array(values, labels).astype(self.target_dtype)
+        array = self.label_array(values, labels)
+        dtype = "int32" if self.label_kind == CLASSES else "float32"
+        return array.astype(dtype)
 
     def label_scores(
         self,
@@ -499,6 +533,10 @@ class TextClassificationTask(
         """The official scores by name, of labels and answers in `labels`."""
         gold = self.label_array(references, labels)
         predicted = self.label_array(values, labels)
+        if gold.ndim == 2:
+            # Of several labels a row, those that occur.
+            there = (gold | predicted).any(axis=0)
+            gold, predicted = gold[:, there], predicted[:, there]
         return {
             name: float(score(gold, predicted))
             for name, score in self.scores.items()
@@ -518,3 +556,32 @@ def unknown_label(label: str, labels: Sequence[str], place: str) -> Fault:
         f"{place}: unknown label {excerpt(label)}; the labels are "
         f"{known}{more}.",
     )
+
+
+def class_weights_of(
+    setting: str, targets: np.ndarray, labels: Sequence[str]
+) -> list[float]:
+    """The weights of the classes that the recipe asks for.
+
+    Args:
+      setting: `class_weights` of the recipe. "balanced" gives each class the
+        same sum of weights over the training examples, and 1 on average.
+      targets: int32 [N], the classes of the training examples.
+      labels: the C classes.
+    """
+    if setting == "balanced":
+        counts = np.bincount(targets, minlength=len(labels))
+        present = np.maximum(counts, 1)
+        return list(len(targets) / (np.sum(counts > 0) * present))
+    try:
+        weights = [float(part) for part in setting.split(",")]
+    except ValueError:
+        weights = []
+    # With a weight of 0, a batch of that class alone would have no mean.
+    good = all(0 < weight < math.inf for weight in weights)
+    if not good or len(weights) != len(labels):
+        raise UserError(
+            f"class_weights={setting}: give balanced, or {len(labels)} numbers "
+            f"above 0 for the labels {', '.join(labels)}."
+        )
+    return weights

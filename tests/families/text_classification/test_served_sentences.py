@@ -1,4 +1,4 @@
-"""Served sentence models against the Python path."""
+"""Served models of texts against the model called on their rows."""
 
 import functools
 
@@ -8,58 +8,45 @@ import tensorflow as tf
 
 from bert_tf.families.data.examples import Example
 from bert_tf.families.requests import example_bytes, string_array
-from bert_tf.families.text_classification.answers import SentenceModel
 from bert_tf.families.text_classification.task import encode
 from tests.inference import serving_models as models
 
-LABELS = ["bad", "fair", "gut ü"]
+LABELS = models.text_config().labels
 
 
 @functools.cache
-def signatures(**settings):
-    served = SentenceModel(
-        models.classifier(), models.tokenizer(), 24, LABELS, **settings
+def signatures(**changes):
+    served = models.text_model(
+        models.classifier(), max_seq_length=24, **changes
     )
     return served.signatures()
 
 
-def example(text_a, text_b=None):
-    values = {"text_a": text_a, "text_b": text_b, "label": None, "row": 1}
-    names = Example._fields
-    return Example(**{name: values.get(name, "") for name in names})
-
-
-def python_logits(columns, long_inputs="cut", doc_stride=64):
-    """The mean logits of the rows of `encoding.encode`."""
-    examples = [example(*row) for row in zip(*columns, strict=True)]
-    rows = encode(
-        examples, models.tokenizer(), 24, long_inputs, doc_stride=doc_stride
-    )
-    batch = rows.batch(np.arange(len(rows)))
-    logits = models.classifier()(batch, training=False).numpy()
-    total = np.zeros((len(examples), 3))
-    np.add.at(total, rows.example, logits * rows.weights[:, None])
-    return total
-
-
 @pytest.mark.parametrize("pairs", [False, True])
-@pytest.mark.parametrize("long_inputs", ["cut", "windows"])
-def test_logits_are_those_of_the_python_path(pairs, long_inputs):
+def test_logits_are_the_means_over_the_windows(pairs):
     columns = [models.texts(60, 14, seed) for seed in range(1 + pairs)]
     names = ["text", "text_b"][: len(columns)]
-    found = models.ask(
-        signatures(pairs=pairs, long_inputs=long_inputs, doc_stride=7)[
-            "serving_default"
-        ],
-        **dict(zip(names, columns, strict=True)),
+    served = signatures(
+        num_texts=1 + pairs, long_inputs="windows", doc_stride=7
     )
-    wanted = python_logits(columns, long_inputs, 7)
-    np.testing.assert_allclose(found["logits"], wanted, atol=2e-4)
-    shares = tf.nn.softmax(wanted).numpy()
+    found = models.ask(
+        served["serving_default"], **dict(zip(names, columns, strict=True))
+    )
+    examples = [
+        Example(row[0], row[1] if pairs else None, None, "", 1)
+        for row in zip(columns[0], columns[-1], strict=True)
+    ]
+    rows = encode(examples, models.tokenizer(), 24, "windows", 7)
+    batch = rows.batch(np.arange(len(rows)))
+    logits = models.classifier()(batch, training=False).numpy()
+    means = [logits[rows.example == n].mean(0) for n in range(60)]
+    assert len(rows) > 60
+    np.testing.assert_allclose(found["logits"], means, atol=2e-4)
+    shares = tf.nn.softmax(means).numpy()
     np.testing.assert_allclose(found["probabilities"], shares, atol=1e-4)
-    best = wanted.argmax(1)
+    best = np.argmax(means, 1)
     assert models.strings(found["label"]) == [LABELS[k] for k in best]
-    assert models.strings(found["labels"]) == [LABELS] * 60
+    assert models.strings(found["labels"]) == [[*LABELS]] * 60
     assert len(set(best)) > 1
 
 
@@ -68,7 +55,7 @@ def test_classify_takes_examples(pairs):
     columns = {"text": string_array(["the ferry", "is é"])}
     if pairs:
         columns["text_b"] = string_array(["smith", ""])
-    functions = signatures(pairs=pairs)
+    functions = signatures(num_texts=1 + pairs)
     wanted = models.ask(
         functions["serving_default"],
         **{name: list(values) for name, values in columns.items()},
@@ -84,7 +71,9 @@ def test_classify_takes_examples(pairs):
 
 
 def test_a_regression_gives_scores():
-    served = SentenceModel(models.classifier(1), models.tokenizer(), 24)
+    served = models.text_model(
+        models.classifier(1), label_kind="regression", labels=()
+    )
     functions = served.signatures()
     text = ["the ferry", "cafe is", ""]
     found = models.ask(functions["serving_default"], text=text)
@@ -100,7 +89,10 @@ def test_a_regression_gives_scores():
 def test_several_labels_hold_above_the_threshold():
     text = models.texts(30, 8, 5)
     found = models.ask(
-        signatures(threshold=0.6, separator="|")["serving_default"], text=text
+        signatures(
+            label_kind="multi_label", threshold=0.6, label_separator="|"
+        )["serving_default"],
+        text=text,
     )
     scores = 1 / (1 + np.exp(-found["logits"]))
     np.testing.assert_allclose(found["scores"], scores, atol=1e-6)
@@ -111,7 +103,7 @@ def test_several_labels_hold_above_the_threshold():
 
 
 def test_rows_are_padded_to_the_longest_alone(monkeypatch):
-    served = SentenceModel(models.classifier(), models.tokenizer(), 70, LABELS)
+    served = models.text_model(models.classifier(), max_seq_length=70)
     seen = []
     forward = served.forward
 

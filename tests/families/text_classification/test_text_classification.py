@@ -18,6 +18,7 @@ from bert_tf.families.text_classification.kinds import (
     UserFileTask,
     UserTexts,
 )
+from tests.inference.serving_models import text_config
 from tests.user_errors import error_of
 
 USER_TASK = UserFileTask(name="sentence")
@@ -287,10 +288,17 @@ def test_classes(tmp_path):
     assert task.find_labels(examples) == ("-1.5", "9", "10")
 
 
+def decoded(task, logits, labels, threshold=0.5):
+    config = text_config(
+        label_kind=task.label_kind, labels=labels, threshold=threshold
+    )
+    outputs = {"logits": np.array(logits, np.float32)}
+    return task.decode(outputs, None, None, config)
+
+
 def test_decoding_classes():
     task = SentenceTask(name="x", data=UserTexts(("t",)))
-    logits = np.array([[1, 3, 2], [900, -900, 0]], np.float32)
-    found = task.predictions_of(logits, ("a", "b", "c"), 0.5)
+    found = decoded(task, [[1, 3, 2], [900, -900, 0]], ("a", "b", "c"))
     assert found.values == ("b", "a")
     expected = np.exp([1, 3, 2]) / np.exp([1, 3, 2]).sum()
     np.testing.assert_allclose(found.probabilities[0], expected, rtol=1e-6)
@@ -306,7 +314,7 @@ def test_numbers(tmp_path):
     targets = task.targets(examples, ())
     assert targets.dtype == np.float32
     np.testing.assert_array_equal(targets, [0.5, -2, 30])
-    found = task.predictions_of(np.array([[1.5], [-9]], np.float32), (), 0.5)
+    found = decoded(task, [[1.5], [-9]], ())
     assert found.values == (1.5, -9.0)
     assert found.probabilities is None
     assert task.label_scores([1.0, 2.0, 3.0], [2.0, 4.0, 6.0], ()) == {
@@ -329,9 +337,11 @@ def test_several_labels(tmp_path):
     targets = task.targets(examples, labels)
     assert targets.dtype == np.float32
     np.testing.assert_array_equal(targets, [[1, 1, 0], [0, 0, 0], [0, 0, 1]])
-    logits = np.array([[-0.4, 2, -1e4], [-5, -5, -0.1]], np.float32)
-    found = task.predictions_of(logits, labels, 0.4)
+    found = decoded(task, [[-0.4, 2, -1e4], [-5, -5, -0.1]], labels, 0.4)
     assert found.values == (("a", "b"), ("c",))
+    # Answers are compared with labels, which are sorted.
+    other = decoded(task, [[1, 1, -1]], ("b", "a", "c"))
+    assert other.values == (("a", "b"),)
     np.testing.assert_allclose(
         found.probabilities[0], [1 / (1 + np.exp(0.4)), 0.880797, 0], rtol=1e-5
     )
@@ -387,13 +397,13 @@ def test_labels_that_cannot_be(tmp_path, kind, label, expected):
             [f"text {n}" for n in range(30)],
             "30 different labels in 30 rows, for example 'text 0'",
         ),
-        ("regression", ["1", "1.0"], "every row has the label 1.0"),
-        ("multi_label", ["", ""], "no row has a label"),
-        ("multi_label", ["a,b", "b,a"], "every row has the same labels, 'a,b'"),
+        ("regression", ["1", "1.0"], "every row has the label '1.000000'; at"),
+        ("multi_label", ["", ""], "every row has the label ''; at least two"),
+        ("multi_label", ["a,b", "b,a"], "every row has the label 'a,b'; at"),
         (
             "multi_label",
             [f"a{n};b" for n in range(30)],
-            "30 different labels in 30 rows, for example 'a0;b'; is ',' what",
+            "30 different labels in 30 rows, for example 'a0;b'; name their",
         ),
     ],
 )
@@ -430,8 +440,8 @@ def test_class_weights_are_for_classes(tmp_path, kind):
 def test_prediction_files(tmp_path):
     task = MultiLabelTask(name="x", data=UserTexts(("t",)), separator="|")
     examples = labelled([None, None])
-    logits = np.array([[1, -1, 1], [-1, -1, -1]], np.float32)
-    predictions = task.predictions_of(logits, ("a", "b", "c"), 0.5)
+    logits = [[1, -1, 1], [-1, -1, -1]]
+    predictions = decoded(task, logits, ("a", "b", "c"))
     path = task.write_predictions(tmp_path, "dev", examples, predictions, None)
     assert path == tmp_path / "predictions_dev.tsv"
     assert path.read_text() == "index\tprediction\n0\ta|c\n1\t\n"
@@ -445,7 +455,7 @@ def test_numbers_are_clipped_to_the_range_before_they_are_scored(tmp_path):
     stsb = importlib.import_module("tasks.stsb").TASK
     logits = np.array([[5.25], [-0.5], [2.71828], [5.125]], np.float32)
     examples = labelled([5.0, 1.5, 2.0, 4.0])
-    predictions = stsb.predictions_of(logits, (), 0.5)
+    predictions = decoded(stsb, logits, ())
     assert predictions.values == pytest.approx((5.0, 0.0, 2.71828, 5.0))
     path = stsb.write_predictions(tmp_path, "test", examples, predictions, None)
     assert path.name == "STS-B.tsv"
