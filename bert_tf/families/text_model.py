@@ -155,7 +155,6 @@ class TextModel(abc.ABC):
     # Whether `subject` gives a number that words can be made accountable for.
     explains: bool = True
 
-    @abc.abstractmethod
     def subject(
         self,
         forward: "Forward",
@@ -172,8 +171,10 @@ class TextModel(abc.ABC):
           target: see `LoadedModel.explain`.
 
         Raises:
-          UserError: the target is none of the model's.
+          UserError: the target is none of the model's, or its answers are not
+            explained.
         """
+        raise UserError(f"`folder`: answers of {self.task} are not explained.")
 
     @abc.abstractmethod
     def answer_tokens(self, inputs: Tensors) -> Tensors:

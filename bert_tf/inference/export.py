@@ -54,7 +54,6 @@ class PackedClassifier(TextModel):
     """
 
     task = "text classification"
-    explains = False
 
     def __init__(
         self,
@@ -96,10 +95,6 @@ class PackedClassifier(TextModel):
         if self.labels:
             return plain_answers(outputs, self.labels)
         return [{"logits": row} for row in outputs["logits"].tolist()]
-
-    def subject(self, *args: Any) -> Any:
-        """None: what the model computes besides logits is not known."""
-        raise NotImplementedError
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """The logits and, of two classes or more, the answers from them."""

@@ -1,0 +1,63 @@
+"""How a model that rates texts is used."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from bert_tf.families.config import HeadInFolder, TaskConfig
+from bert_tf.text.tokenizer_protocol import Tokenizer
+
+if TYPE_CHECKING:
+    import keras
+
+    from bert_tf.encoders import BertEncoder
+    from bert_tf.families.text_model import TextModel
+
+
+@dataclasses.dataclass(frozen=True)
+class RatingConfig(TaskConfig):
+    """What task.json holds of a model of ratings.
+
+    Attributes:
+      steps: K, the highest rating.
+    """
+
+    steps: int
+
+    pipeline_tag: ClassVar[str] = "text-classification"
+    head: ClassVar[str] = "rating"
+    row_key: ClassVar[str] = "rated"
+
+    @classmethod
+    def of_head(cls, head: HeadInFolder) -> Self:
+        """As many steps as the head has outputs."""
+        head.refuse("rating", "labels", "threshold")
+        steps = len(head.labels(cls.head))
+        return cls("rating", (), head.length(1, 1), steps)
+
+    def build(
+        self, encoder: "BertEncoder", unpadded: bool = True
+    ) -> "keras.Model":
+        """A linear layer on [CLS] that scores whether each step is reached."""
+        import keras
+
+        from bert_tf.features import ENCODER_INPUTS
+
+        inputs = {
+            each.name: keras.Input([None], dtype=each.dtype, name=each.name)
+            for each in ENCODER_INPUTS
+        }
+        sequence = encoder(inputs, unpadded=unpadded)["sequence_output"]
+        dense = keras.layers.Dense(self.steps, dtype="float32", name=self.head)
+        return keras.Model(inputs, dense(sequence[:, 0]), name="rating_model")
+
+    def text_model(
+        self, model: "keras.Model", tokenizer: Tokenizer
+    ) -> "TextModel":
+        """See `RatingModel`."""
+        from bert_tf.families.rating.answers import RatingModel
+
+        return RatingModel(model, tokenizer, self.max_seq_length)
+
+    def sample(self) -> dict[str, Any]:
+        """A text."""
+        return {"text": "A lovely film."}

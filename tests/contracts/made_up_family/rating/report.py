@@ -1,0 +1,17 @@
+"""What the report shows of ratings."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bert_tf.families.recipe import UserFilesRecipe
+
+RECIPES = (UserFilesRecipe,)
+
+
+def statistics(
+    rows: Sequence[Mapping[str, Any]], results: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The rows by how far the prediction is off."""
+    errors = [abs(row["label"] - row["prediction"]) for row in rows]
+    counts = {error: errors.count(error) for error in sorted(set(errors))}
+    return {"num_examples": len(rows), "by_error": counts}
