@@ -328,14 +328,7 @@ def test_the_search_for_a_bad_number_needs_no_token_ids(start, made):
     assert first_non_finite(named).startswith("logits (")
 
 
-def test_settings_that_cannot_be():
-    for name, value in (
-        ("features", "first"),
-        ("lstm_units", 0),
-        ("tagger_dropout", 1.0),
-    ):
-        line = error_of(lambda n, v: FeatureRecipe(**{n: v}), name, value)
-        assert line.startswith(f"{name} is {value!r}; it takes ")
+def test_settings_without_effect_are_refused():
     for name, value in (
         ("freeze_layers", 1),
         ("layer_decay", 0.9),

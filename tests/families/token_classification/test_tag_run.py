@@ -261,16 +261,7 @@ def test_bad_input_gets_a_line(trained, tmp_path):
     assert not (tmp_path / "o").exists()
 
 
-def test_settings_that_cannot_be():
-    for name, value in (
-        ("context", "paragraph"),
-        ("doc_stride", -1),
-        ("unmarked", "pages"),
-        ("max_seq_length", 3),
-        ("dev_share", 1.0),
-    ):
-        line = error_of(lambda n, v: UserTagRecipe(**{n: v}), name, value)
-        assert line.startswith(f"{name} is {value!r}; it takes ")
+def test_files_that_are_not_named():
     line = error_of(lambda: UserTagRecipe(score_test=True))
     assert line.startswith("score_test=True: there is nothing to score")
     recipe = UserTagRecipe()

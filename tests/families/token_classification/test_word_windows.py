@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from bert_tf.families.token_classification.config import (
 )
 from bert_tf.families.token_classification.conll_files import (
     TaggedWords,
-    read_conll,
 )
 from bert_tf.families.token_classification.task import (
     ConllFolder,
@@ -147,29 +145,6 @@ def test_rows_are_those_of_a_slow_layout(documents, length, context, stride):
     assert words.tolist() == [*range(len(windows.position))]
 
 
-@given(documents=documents_strategy, length=st.integers(6, 24))
-def test_words_have_context_to_both_sides(documents, length):
-    """As much as there is, or at least about a quarter of the row."""
-    data = words_of(documents)
-    windows = encode(data, length)
-    tokens = np.cumsum([0, *(len(pieces_of(word)) for word in data.words)])
-    bounds = tokens[data.sentence_starts[data.document_starts]]
-    row, place, word = windows.words(np.arange(len(windows.rows)))
-    room = length - 2
-    for r, p, w in zip(row, place, word, strict=True):
-        document = np.searchsorted(bounds, tokens[w], side="right") - 1
-        before = tokens[w] - bounds[document]
-        after = bounds[document + 1] - tokens[w] - 1
-        size = windows.rows.lengths[r] - 2
-        assert size == min(room, bounds[document + 1] - bounds[document])
-        begin, end = data.sentence_starts[
-            windows.rows.example[r] + np.arange(2)
-        ]
-        if tokens[end] - tokens[begin] > room:
-            assert p - 1 >= min(before, room // 4 - 1)
-            assert size - p >= min(after, room // 4 - 1)
-
-
 def test_context_is_as_much_to_both_sides():
     documents = [[["a"] * 6, ["b"] * 3, ["a", "d"] * 3], [["c"] * 20]]
     windows = encode(words_of(documents), 9)
@@ -288,31 +263,3 @@ def test_outputs_return_to_their_words(documents, length):
     row, place, word = windows.words(np.arange(count))
     expected = outputs[row, place].astype(np.float32)
     np.testing.assert_array_equal(found[word], expected)
-
-
-@pytest.mark.parametrize("context", ["document", "sentence"])
-def test_real_words_are_all_asked_for(shared_data, context):
-    data = read_conll(str(shared_data / "conll2003" / "eng.testb"))
-    vocabulary = shared_data / "vocab" / "bert-base-cased" / "vocab.txt"
-    tokenizer = BertTokenizer(vocabulary, lower_case=False)
-    windows = encode(data, 64, context, tokenizer=tokenizer)
-    row, place, word = windows.words(np.arange(len(windows.rows)))
-    np.testing.assert_array_equal(word, np.arange(len(data.words)))
-    first = windows.rows.ids[windows.rows.starts[row] + place]
-    for number in range(0, len(data.words), 997):
-        ids = tokenizer.tokenize(data.words[number]).numpy()
-        assert first[number] == ids[0]
-    # Sentences of more than 62 sub-tokens have several rows.
-    several = np.bincount(windows.rows.example) > 1
-    assert several.any()
-    for sentence in itertools.islice(np.flatnonzero(~several), 0, None, 97):
-        words = data.words[
-            slice(*data.sentence_starts[sentence + np.arange(2)])
-        ]
-        number = np.flatnonzero(windows.rows.example == sentence)[0]
-        shown = row_of(windows.rows, number)
-        begin = windows.position[windows.word_starts[number]]
-        ids = tokenizer.tokenize(" ".join(words)).numpy().tolist()
-        assert shown[begin : begin + len(ids)] == ids
-        if context == "sentence":
-            assert len(shown) == len(ids) + 2
