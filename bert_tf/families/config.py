@@ -40,6 +40,8 @@ class TaskConfig(abc.ABC):
     pipeline_tag: ClassVar[str]
     # The head of a checkpoint that such a model has; empty for none.
     head: ClassVar[str]
+    # What a caller may state as `UsageOptions.task` of such a model.
+    tasks: ClassVar[tuple[str, ...]] = ()
     # A key of the lines of dev_predictions.jsonl that no other family has.
     row_key: ClassVar[str]
 

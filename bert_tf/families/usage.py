@@ -8,12 +8,8 @@ head, labels, problem_type and lengths, and from the caller's `UsageOptions`.
 import os
 
 from bert_tf.checkpoints import (
-    CLASSIFIER,
     MASKED_LM,
-    MULTIPLE_CHOICE,
-    SPAN,
     TASK_HEADS,
-    TOKEN_CLASSIFIER,
     Checkpoint,
 )
 from bert_tf.errors import UserError
@@ -21,24 +17,11 @@ from bert_tf.families import config_type
 from bert_tf.families.config import HeadInFolder, TaskConfig, check_length
 from bert_tf.families.model_folder import TASK_FILE, read_config_as, task_of
 from bert_tf.families.usage_options import (
-    CHOICE_TASK,
     EMBEDDINGS,
     FILL_MASK,
-    OF_CLASSIFIERS,
-    QUESTION_ANSWERING,
-    TOKEN_CLASSIFICATION,
     UsageOptions,
 )
 from bert_tf.text.tokenizer_protocol import Tokenizer
-
-# The tasks of each head; those of None are of models without one.
-_TASKS: dict[str | None, tuple[str, ...]] = {
-    CLASSIFIER: tuple(OF_CLASSIFIERS),
-    TOKEN_CLASSIFIER: (TOKEN_CLASSIFICATION,),
-    SPAN: (QUESTION_ANSWERING,),
-    MULTIPLE_CHOICE: (CHOICE_TASK,),
-    None: (FILL_MASK, EMBEDDINGS),
-}
 
 
 def usage_of(
@@ -79,11 +62,12 @@ def usage_of(
             "head on the encoder (a tagger on its features, for example) and "
             "cannot be served; fine-tune the encoder itself."
         )
-    if options.task is not None and options.task not in _TASKS[head]:
+    tasks = config_type(head).tasks if head else (FILL_MASK, EMBEDDINGS)
+    if options.task is not None and options.task not in tasks:
         has = f"its head is a {head}" if head else "it has no head of a task"
         raise UserError(
             f"`task`={options.task}: {folder} cannot be used for it: {has}, "
-            f"which takes {' or '.join(_TASKS[head])}."
+            f"which takes {' or '.join(tasks) or 'no `task`'}."
         )
     if head is None:
         check_pretrained(place, checkpoint, options)

@@ -89,6 +89,8 @@ def test_a_family_costs_a_folder_and_a_line(task, tmp_path):
     shares = np.array([answer["reached"] for answer in answers])
     assert shares.shape == (24, 10)
     assert ((shares > 0.5).sum(1) == predicted).all()
+    line = error_of(bert_tf.load, run, task="text_regression")
+    assert f"{run} cannot be used for it: its head is a rating" in line
     line = error_of(model.explain, texts[0])
     assert line == "`folder`: answers of rating are not explained."
     predict_file(run, references, tmp_path / "out.csv")

@@ -29,6 +29,7 @@ class MultipleChoiceConfig(TaskConfig):
     pipeline_tag: ClassVar[str] = "multiple-choice"
     head: ClassVar[str] = MULTIPLE_CHOICE
     row_key: ClassVar[str] = "choices"
+    tasks: ClassVar[tuple[str, ...]] = (CHOICE_TASK,)
 
     @classmethod
     def of_head(cls, head: HeadInFolder) -> Self:

@@ -53,6 +53,7 @@ class TextClassificationConfig(TaskConfig):
     pipeline_tag: ClassVar[str] = "text-classification"
     head: ClassVar[str] = CLASSIFIER
     row_key: ClassVar[str] = "text_a"
+    tasks: ClassVar[tuple[str, ...]] = tuple(OF_CLASSIFIERS)
 
     def __post_init__(self) -> None:
         """Raises `UserError` for a kind or a treatment that is not known."""

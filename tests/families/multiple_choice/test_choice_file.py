@@ -1,6 +1,7 @@
 """Files of choices: SWAG's, own ones, every row that is wrong."""
 
 import collections
+import dataclasses
 import json
 
 import pytest
@@ -178,6 +179,14 @@ def test_rows_that_are_wrong(tmp_path, row, expected):
     good = {"question": "Q", "options": ["x", "y"], "answer": 1}
     path = objects(tmp_path, good, row)
     assert error_of(path, LISTS).startswith(f", row 2: {expected}")
+
+
+def test_more_choices_than_letters(tmp_path):
+    options = [f"o{number}" for number in range(27)]
+    path = objects(tmp_path, {"question": "Q", "options": options, "answer": 0})
+    columns = dataclasses.replace(LISTS, label_form="letter")
+    line = error_of(path, columns)
+    assert "row 1: has 27 choices, and there are 26 letters" in line
 
 
 def test_bad_rows_are_skipped_and_counted(tmp_path, capsys):

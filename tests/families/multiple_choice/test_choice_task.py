@@ -9,7 +9,6 @@ from keras import ops
 
 from bert_tf import models
 from bert_tf.checkpoints import MULTIPLE_CHOICE, load_checkpoint
-from bert_tf.families.data.user_files import split_off_dev
 from bert_tf.families.multiple_choice.files import (
     ChoiceColumns,
     ChoiceExample,
@@ -60,7 +59,7 @@ def write(path, rows):
 
 def swag_file(folder, name, count, first=0):
     body = "".join(
-        f"{n},the film {n},it,a,good,bad,so,{n % 4}\n"
+        f"{n},the film {n - n % 2},it,a,good,bad,so,{n // 2 % 4}\n"
         for n in range(first, first + count)
     )
     (folder / name).write_text(HEADER + body)
@@ -106,6 +105,7 @@ def test_one_official_file_is_split(tmp_path, capsys, name):
     assert f"holds {name} alone of train.csv and val.csv; it is split" in notice
     assert "8 of 40 rows are kept for dev (dev_share=0.2" in notice
     assert (len(train), len(dev)) == (32, 8)
+    # Rows of a context stay together.
     assert not {e.context for e in train} & {e.context for e in dev}
     assert [e.row for e in train] == sorted(e.row for e in train)
     # Both parts are of one draw, which the seed decides.
@@ -123,14 +123,6 @@ def test_no_official_file(tmp_path):
     line = error_of(task.load, "train", named)
     assert line.startswith(f"{tmp_path}/mine.csv: no such file; name yours")
     assert "test.csv: no such file" in error_of(task.load, "test", recipe)
-
-
-def test_rows_of_a_context_stay_together():
-    examples = [example(n, n % 3, context=f"text {n % 7}") for n in range(42)]
-    train, dev = split_off_dev(examples, 0.3, 5)
-    assert sorted(e.row for e in [*train, *dev]) == list(range(2, 44))
-    assert dev
-    assert not {e.context for e in train} & {e.context for e in dev}
 
 
 def test_columns_that_are_not_named():
@@ -366,14 +358,6 @@ def test_the_lines_of_the_report():
         "label": 1,
         "prediction": 0,
     }
-
-
-def test_more_choices_than_letters(tmp_path):
-    row = ("q", [f"o{n}" for n in range(27)], "a")
-    path = write(tmp_path / "a.jsonl", [row])
-    recipe = UserChoiceRecipe(**COLUMNS, label_form="letter", dev_file=path)
-    line = error_of(USER_TASK.resolve(recipe).load, "dev", recipe)
-    assert "row 1: has 27 choices, and there are 26 letters" in line
 
 
 def test_models_with_another_beginning_are_refused(tmp_path):
