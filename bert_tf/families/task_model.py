@@ -19,9 +19,12 @@ from bert_tf.checkpoints import Checkpoint
 from bert_tf.distiller import soft_target_loss
 from bert_tf.encoders import BertEncoder
 from bert_tf.families.rows import CHOICE_MASK, EXAMPLE_WEIGHTS
+from bert_tf.features import INPUT_MASK
 from bert_tf.models import model_arrays, restore, with_all_layers
 
 LOSS = "loss"
+START_POSITIONS, END_POSITIONS = "start_positions", "end_positions"
+START_LOGITS, END_LOGITS = "start_logits", "end_logits"
 # Its exponential is 0 in float32, and so is its gradient; an infinity would
 # make NaN of 0 times infinity.
 _HIDDEN = -1e9
@@ -225,6 +228,63 @@ def _of_choices(
     """The logits [B, C] of choices, hidden where a row has none."""
     logits = ops.cast(outputs["logits"], "float32")
     return {"logits": ops.where(batch[CHOICE_MASK] > 0, logits, _HIDDEN)}
+
+
+class SpanObjective(MeanOverRows):
+    """The mean of two cross-entropies over the tokens of a window.
+
+    Devlin et al. 2019, section 4.2; google-research/bert, run_squad.py. Unlike
+    there, padding is left out of the softmax.
+    """
+
+    def __call__(
+        self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
+    ) -> Sums:
+        """Sums the loss and the windows answered exactly (exact_span).
+
+        Args:
+          outputs: start_logits and end_logits [B, S].
+          batch: start_positions and end_positions int32 [B], input_mask int32
+            [B, S], example_weights float32 [B].
+        """
+        weights = batch[EXAMPLE_WEIGHTS]
+        total, correct = 0.0, 1.0
+        for logits, positions in (
+            (outputs[START_LOGITS], batch[START_POSITIONS]),
+            (outputs[END_LOGITS], batch[END_POSITIONS]),
+        ):
+            logits = _of_tokens(logits, batch)
+            scores = ops.log_softmax(logits, axis=-1)
+            gold = ops.one_hot(positions, ops.shape(logits)[1])
+            # A product with 0 where the mask hides: no -1e9 comes through.
+            total = total - 0.5 * ops.sum(scores * gold, axis=-1)
+            guesses = ops.argmax(logits, axis=-1)
+            same = ops.equal(guesses, ops.cast(positions, guesses.dtype))
+            correct = correct * ops.cast(same, "float32")
+        losses = {LOSS: ops.sum(total * weights)}
+        return losses, {"exact_span": weighted(correct, weights)}
+
+    def soft_target_loss(
+        self,
+        outputs: Mapping[str, Any],
+        teacher: Mapping[str, Any],
+        batch: Mapping[str, Any],
+        temperature: float,
+    ) -> Any:
+        """Sums the mean divergence of starts and ends from a teacher's."""
+        total = 0.0
+        for name in (START_LOGITS, END_LOGITS):
+            own, theirs = (
+                _of_tokens(each[name], batch) for each in (outputs, teacher)
+            )
+            total = total + 0.5 * soft_target_loss(own, theirs, temperature)
+        return ops.sum(total * batch[EXAMPLE_WEIGHTS])
+
+
+def _of_tokens(logits: Any, batch: Mapping[str, Any]) -> Any:
+    """Logits float32 [B, S], hidden where there is no token."""
+    logits = ops.cast(logits, "float32")
+    return ops.where(batch[INPUT_MASK.name] > 0, logits, _HIDDEN)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

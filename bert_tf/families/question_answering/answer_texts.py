@@ -1,28 +1,27 @@
-"""From spans of tokens to answers cut from their contexts, in the graph.
+"""From spans of tokens to answers cut from their contexts, in TensorFlow.
 
-The rules are those of `finetuning.question_answering.decoding`: the n best
-answers have different texts, and having no answer is one of them where it may
-be. The characters of the tokens are paired one by one with those of the words
-that they are of, blanks aside; where these words have another number of
-characters than their tokens, or a token is unknown, the answer is whole words.
-Tokens are looked for in their words from the left, and may so be found before
-their own place.
+The rules are those of google-research/bert, run_squad.py, `write_predictions`
+and `get_final_text`: the n best answers have different texts. The characters
+of the tokens are paired one by one with those of the words that they are of,
+blanks aside; where these words have another number of characters than their
+tokens, or a token is unknown, the answer is whole words. Tokens are searched
+in their words from the left, and may so be found before their own place.
 """
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self
 
 import tensorflow as tf
 
-from bert_tf.families.question_answering.windows import BLANKS
+from bert_tf.families.question_answering.squad_files import BLANKS
 from bert_tf.families.row_computer import Tensors
 from bert_tf.text.layout import ragged_range, text_of
 from bert_tf.text.normalizer import BertNormalizer
 from bert_tf.text.tokenizer_protocol import Tokenizer
 from bert_tf.text.vocabulary import CONTINUATION
 
-# For how many times n candidates their words are searched; more of one text
-# than the rest of these would leave fewer than n.
-_SEARCHED = 4
+# Candidates whose texts are made at first, as a multiple of n; more only where
+# these have fewer than n different texts.
+_SEARCHED = 2
 
 
 class Candidates(NamedTuple):
@@ -32,23 +31,97 @@ class Candidates(NamedTuple):
       question: int32 [V].
       first: int32 [V], tokens of the flat list of all contexts.
       last: int32 [V], likewise.
-      score: float64 [V], start logit and end logit together.
+      start_logit: float32 [V].
+      end_logit: float32 [V].
     """
 
     question: tf.Tensor
     first: tf.Tensor
     last: tf.Tensor
-    score: tf.Tensor
+    start_logit: tf.Tensor
+    end_logit: tf.Tensor
+
+    @property
+    def score(self) -> tf.Tensor:
+        """Start and end logit together, float64 [V]."""
+        return score_of(self.start_logit, self.end_logit)
+
+    def take(self, chosen: tf.Tensor) -> Self:
+        """Some of them by number, int32 [K]."""
+        return type(self)(*(tf.gather(values, chosen) for values in self))
+
+
+def score_of(start_logit: tf.Tensor, end_logit: tf.Tensor) -> tf.Tensor:
+    """The score of answers, float64, which float32 would round."""
+    return tf.cast(start_logit, tf.float64) + tf.cast(end_logit, tf.float64)
+
+
+class Words(NamedTuple):
+    """The characters and words of C contexts, counted through all of them.
+
+    Attributes:
+      codes: int32 [characters].
+      row_begin: int32 [C], where each context begins among them.
+      is_blank: bool [characters], which of them divide words.
+      begins: bool [characters], with which of them words begin.
+      number: int32 [characters], the word of each; of a blank, the last one.
+      texts: string [C], the contexts with a space for each range of blanks.
+      text_begin: int32 [characters], the byte of its text each begins with.
+      text_end: int32 [characters], its exclusive end there.
+    """
+
+    codes: tf.Tensor
+    row_begin: tf.Tensor
+    is_blank: tf.Tensor
+    begins: tf.Tensor
+    number: tf.Tensor
+    texts: tf.Tensor
+    text_begin: tf.Tensor
+    text_end: tf.Tensor
+
+
+def find_words(contexts: tf.Tensor) -> Words:
+    """Finds the words of contexts, valid UTF-8, string [C]."""
+    decoded = tf.strings.unicode_decode(contexts, "UTF-8")
+    codes = decoded.flat_values
+    row_begin = tf.cast(decoded.row_starts(), tf.int32)
+    is_blank = tf.reduce_any(
+        codes[:, tf.newaxis] == [ord(blank) for blank in BLANKS], 1
+    )
+    after_blank = tf.concat([[True], is_blank], 0)[: tf.size(codes)]
+    rows = tf.cast(decoded.value_rowids(), tf.int32)
+    begins_row = tf.range(tf.size(codes)) == tf.gather(row_begin, rows)
+    begins = ~is_blank & (after_blank | begins_row)
+    size = 1 + tf.reduce_sum(
+        tf.cast(codes[:, tf.newaxis] >= [0x80, 0x800, 0x10000], tf.int32), 1
+    )
+    is_space = is_blank & (~after_blank | begins_row)
+    size = tf.where(is_blank, tf.cast(is_space, tf.int32), size)
+    end = _cumulated(size)
+    text_begin, text_end = (
+        values - tf.gather(end, tf.gather(row_begin, rows))
+        for values in (end[:-1], end[1:])
+    )
+    blanks = "".join(f"\\x{{{ord(blank):X}}}" for blank in BLANKS)
+    return Words(
+        codes=codes,
+        row_begin=row_begin,
+        is_blank=is_blank,
+        begins=begins,
+        number=tf.cumsum(tf.cast(begins, tf.int32)) - 1,
+        texts=tf.strings.regex_replace(contexts, f"[{blanks}]+", " "),
+        text_begin=text_begin,
+        text_end=text_end,
+    )
 
 
 class Characters(NamedTuple):
-    """The characters of B contexts beside those of their T tokens.
+    """The characters of C contexts beside those of their T tokens.
 
     Contexts, words, characters and tokens are counted through all contexts.
 
     Attributes:
-      codes: int32 [C], the characters.
-      row_begin: int32 [B], where each context begins among them.
+      words: of the contexts.
       places: int32 [N], which characters are no blanks.
       word_counts: int32 [words + 1], how many of those are before each word.
       word: int32 [T], the word that a token is of.
@@ -58,8 +131,7 @@ class Characters(NamedTuple):
       unknown: int32 [T + 1], how many tokens before are unknown.
     """
 
-    codes: tf.Tensor
-    row_begin: tf.Tensor
+    words: Words
     places: tf.Tensor
     word_counts: tf.Tensor
     word: tf.Tensor
@@ -86,128 +158,150 @@ class Places(NamedTuple):
     token: tf.Tensor
 
 
-_Columns = TypeVar("_Columns", Candidates, Places)
-
-
 def best_answers(
     candidates: Candidates,
-    null: tf.Tensor,
+    null: tuple[tf.Tensor, tf.Tensor],
     characters: Characters,
+    context: tf.Tensor,
     n_best_size: int,
-    null_threshold: float | None,
+    with_null: bool,
 ) -> Tensors:
-    """The outputs of the signature; see `SpanModel`.
+    """The best answers of B questions.
 
     Args:
-      candidates: V spans of B questions.
-      null: float64 [B], the scores of no answer.
-      characters: of the contexts.
-      n_best_size: how many answers are kept.
-      null_threshold: see `SpanModel`.
+      candidates: V spans.
+      null: start and end logit of no answer, float32 [B].
+      characters: of C contexts.
+      context: int32 [B], the context of each question.
+      n_best_size: n, how many answers are kept.
+      with_null: whether no answer is one of them.
+
+    Returns:
+      n_best_answers, string [B, n], the best first; n_best_scores, float64
+      [B, n], their shares; n_best_start_logits and n_best_end_logits, float32
+      [B, n]; n_best_starts and n_best_ends, int32 [B, n], their places in
+      the context. Unused places hold "", 0 and -1. null_odds, float64 [B], is
+      how much better no answer scores than the best one;
+      no_answer_probability, float64 [B], its share.
     """
-    rows = tf.size(null)
-    candidates, places = _found(candidates, characters, n_best_size, rows)
-    texts = answer_texts(characters, places)
-    kept = _distinct(candidates.question, texts)
-    question = tf.gather(candidates.question, kept)
-    rank = _ranks(question, rows)
+    rows = tf.size(context)
+    null_score = score_of(*null)
+    candidates, first, last, texts = _distinct(
+        candidates, characters, context, n_best_size
+    )
+    rank = _ranks(candidates.question, rows)
     limit = tf.fill([rows], n_best_size)
-    if null_threshold is not None:
+    if with_null:
         # No answer stands behind what scores the same, and takes a place if
         # one is left there.
-        before = tf.gather(candidates.score, kept) >= tf.gather(null, question)
-        before = tf.math.unsorted_segment_sum(
-            tf.cast(before, tf.int32), question, rows
+        before = candidates.score >= tf.gather(null_score, candidates.question)
+        limit -= tf.cast(
+            _counts(tf.boolean_mask(candidates.question, before), rows)
+            < n_best_size,
+            tf.int32,
         )
-        limit -= tf.cast(before < n_best_size, tf.int32)
-    stays = rank < tf.gather(limit, question)
-    kept, rank = tf.boolean_mask(kept, stays), tf.boolean_mask(rank, stays)
-    question, _, _, score = _taken(candidates, kept)
-    places = _taken(places, kept)
-    index = tf.stack([question, rank], 1)
-    texts = tf.tensor_scatter_nd_update(
-        tf.fill([rows, n_best_size], ""), index, tf.gather(texts, kept)
-    )
+    kept = tf.where(rank < tf.gather(limit, candidates.question))[:, 0]
+    candidates, score = candidates.take(kept), candidates.take(kept).score
+    question = candidates.question
+    index = tf.stack([question, tf.gather(rank, kept)], 1)
     # The lowest number where there is none.
     best = tf.math.unsorted_segment_max(score, question, rows)
-    answered, most = best > best.dtype.min, best
-    exp_null = tf.zeros_like(null)
-    if null_threshold is not None:
-        answered &= null - best <= null_threshold
-        most = tf.maximum(best, null)
-        exp_null = tf.exp(null - most)
+    most, exp_null = best, tf.zeros_like(best)
+    if with_null:
+        most = tf.maximum(best, null_score)
+        exp_null = tf.exp(null_score - most)
     # The softmax over the best.
     exp_scores = tf.exp(score - tf.gather(most, question))
     total = tf.math.unsorted_segment_sum(exp_scores, question, rows) + exp_null
-    null_share = tf.math.divide_no_nan(exp_null, total)
-    shares = exp_scores / tf.gather(total, question)
-    shares = tf.scatter_nd(index, shares, [rows, n_best_size])
-    before = tf.gather(characters.row_begin, question)
-    # Unused places stay at -1.
+    row_begin = tf.gather(
+        characters.words.row_begin, tf.gather(context, question)
+    )
+
+    def placed(values: tf.Tensor, unused: str | int | float) -> tf.Tensor:
+        table = tf.fill([rows, n_best_size], tf.cast(unused, values.dtype))
+        return tf.tensor_scatter_nd_update(table, index, values)
+
     begin, end = (
-        tf.tensor_scatter_nd_update(
-            tf.fill([rows, n_best_size], -1), index, values - before
-        )
-        for values in (
-            tf.gather(characters.places, places.first),
-            tf.gather(characters.places, places.last) + 1,
-        )
+        tf.gather(characters.places, tf.gather(places, kept)) - row_begin
+        for places in (first, last)
     )
     return {
-        "answer": tf.where(answered, texts[:, 0], ""),
-        "score": tf.cast(
-            tf.where(answered, shares[:, 0], null_share), tf.float32
-        ),
-        "start": tf.where(answered, begin[:, 0], -1),
-        "end": tf.where(answered, end[:, 0], -1),
-        "no_answer_probability": tf.cast(null_share, tf.float32),
-        "n_best_answers": texts,
-        "n_best_scores": tf.cast(shares, tf.float32),
-        "n_best_starts": begin,
-        "n_best_ends": end,
+        "n_best_answers": placed(tf.gather(texts, kept), ""),
+        "n_best_scores": placed(exp_scores / tf.gather(total, question), 0),
+        "n_best_start_logits": placed(candidates.start_logit, 0),
+        "n_best_end_logits": placed(candidates.end_logit, 0),
+        "n_best_starts": placed(begin, -1),
+        "n_best_ends": placed(end + 1, -1),
+        "null_start_logit": null[0],
+        "null_end_logit": null[1],
+        "null_odds": null_score - tf.where(best > best.dtype.min, best, 0),
+        "no_answer_probability": tf.math.divide_no_nan(exp_null, total),
     }
 
 
-def _taken(values: _Columns, chosen: tf.Tensor) -> _Columns:
-    """Some of what several tensors hold in parallel."""
-    return type(values)(*(tf.gather(value, chosen) for value in values))
-
-
-def _found(
+def _distinct(
     candidates: Candidates,
     characters: Characters,
+    context: tf.Tensor,
     n_best_size: int,
-    rows: tf.Tensor,
-) -> tuple[Candidates, Places]:
-    """The likeliest candidates, and where they are found first."""
-    places = places_of(characters, candidates.first, candidates.last)
-    # Only those that are found at their own place are surely the same.
-    moves = tf.where(
-        places.searched > 0, tf.strings.as_string(places.token), ""
+) -> tuple[Candidates, tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The first candidates of each text, n or more, or all that there are.
+
+    Returns:
+      The candidates, the first and last characters of their answers, int32
+      [K], and their texts, string [K].
+    """
+    rows = tf.size(context)
+    rank = _ranks(candidates.question, rows)
+    counts = _counts(candidates.question, rows)
+
+    def search(limit: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        chosen = tf.cast(tf.where(rank < limit)[:, 0], tf.int32)
+        tried = candidates.take(chosen)
+        places = found_first(
+            characters, places_of(characters, tried.first, tried.last)
+        )
+        texts = answer_texts(
+            characters,
+            tf.gather(context, tried.question),
+            places.first,
+            places.last,
+        )
+        keys = tf.strings.join(
+            [tf.strings.as_string(tried.question), texts], ":"
+        )
+        number = tf.range(tf.size(keys))
+        _, same = tf.unique(keys)
+        of_key = tf.math.unsorted_segment_min(number, same, tf.size(keys))
+        kept = tf.boolean_mask(number, tf.gather(of_key, same) == number)
+        num_found = _counts(tf.gather(tried.question, kept), rows)
+        short = (num_found < n_best_size) & (counts > limit)
+        return (
+            tf.where(tf.reduce_any(short), 2 * limit, 0),
+            *(
+                tf.gather(values, kept)
+                for values in (chosen, places.first, places.last, texts)
+            ),
+        )
+
+    none, some = tf.zeros([0], tf.int32), tf.TensorShape([None])
+    _, chosen, first, last, texts = tf.while_loop(
+        lambda limit, *_: limit > 0,
+        search,
+        [_SEARCHED * n_best_size, none, none, none, tf.zeros([0], tf.string)],
+        shape_invariants=[tf.TensorShape([]), *([some] * 4)],
     )
-    texts = answer_texts(characters, places)
-    kept = _distinct(candidates.question, texts, moves)
-    rank = _ranks(tf.gather(candidates.question, kept), rows)
-    kept = tf.boolean_mask(kept, rank < _SEARCHED * n_best_size)
-    places = found_first(characters, _taken(places, kept))
-    return _taken(candidates, kept), places
+    return candidates.take(chosen), first, last, texts
 
 
-def _distinct(question: tf.Tensor, *texts: tf.Tensor) -> tf.Tensor:
-    """Which candidates are the first of their question with their texts."""
-    keys = tf.strings.join([tf.strings.as_string(question), *texts], ":")
-    number = tf.range(tf.size(keys))
-    _, same = tf.unique(keys)
-    first = tf.math.unsorted_segment_min(number, same, tf.size(keys))
-    return tf.boolean_mask(number, tf.gather(first, same) == number)
+def _counts(question: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """How many candidates each of the `rows` questions has, int32."""
+    return tf.math.unsorted_segment_sum(tf.ones_like(question), question, rows)
 
 
 def _ranks(question: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """The ranks of candidates of the `rows` questions in their own."""
-    counts = tf.math.unsorted_segment_sum(
-        tf.ones_like(question), question, rows
-    )
-    return ragged_range(counts)[1]
+    """The ranks of candidates among those of their question."""
+    return ragged_range(_counts(question, rows))[1]
 
 
 class ContextCharacters(tf.Module):
@@ -235,35 +329,24 @@ class ContextCharacters(tf.Module):
         begins: tf.RaggedTensor,
         ends: tf.RaggedTensor,
     ) -> Characters:
-        """Pairs contexts, valid UTF-8, string [B], with their tokens.
+        """Pairs contexts, valid UTF-8, string [C], with their tokens.
 
-        These are int32 [B, tokens], with their first characters and their
+        These are int32 [C, tokens], with their first characters and their
         exclusive ends.
         """
-        decoded = tf.strings.unicode_decode(contexts, "UTF-8")
-        codes = decoded.flat_values
-        row_begin = tf.cast(decoded.row_starts(), tf.int32)
-        shift = tf.gather(row_begin, ids.value_rowids())
-        is_blank = tf.reduce_any(
-            codes[:, tf.newaxis] == [ord(blank) for blank in BLANKS], 1
-        )
-        after_blank = tf.concat([[True], is_blank], 0)[: tf.size(codes)]
-        rows = tf.cast(decoded.value_rowids(), tf.int32)
-        begins_row = tf.range(tf.size(codes)) == tf.gather(row_begin, rows)
-        begins_word = ~is_blank & (after_blank | begins_row)
-        words = tf.cumsum(tf.cast(begins_word, tf.int32)) - 1
-        full = _cumulated(tf.cast(~is_blank, tf.int32))
+        words = find_words(contexts)
+        token_begins = first_characters(words, begins)
+        full = _cumulated(tf.cast(~words.is_blank, tf.int32))
         token_codes, token_begin, spaced = self._token_characters(
-            codes, ids.flat_values, shift + begins.flat_values, ends - begins
+            words.codes, ids.flat_values, token_begins, ends - begins
         )
         return Characters(
-            codes=codes,
-            row_begin=row_begin,
-            places=tf.cast(tf.where(~is_blank)[:, 0], tf.int32),
+            words=words,
+            places=tf.cast(tf.where(~words.is_blank)[:, 0], tf.int32),
             word_counts=tf.concat(
-                [tf.boolean_mask(full[:-1], begins_word), full[-1:]], 0
+                [tf.boolean_mask(full[:-1], words.begins), full[-1:]], 0
             ),
-            word=tf.gather(words, shift + begins.flat_values),
+            word=tf.gather(words.number, token_begins),
             token_codes=token_codes,
             token_begin=token_begin,
             spaced=spaced,
@@ -301,6 +384,18 @@ class ContextCharacters(tf.Module):
             self._is_continuation, tf.gather(ids, token)
         )
         return decoded.flat_values, _cumulated(counts), spaced
+
+
+def first_characters(words: Words, begins: tf.RaggedTensor) -> tf.Tensor:
+    """The first characters of tokens, int32 [T], of those in their contexts.
+
+    Args:
+      words: of the contexts.
+      begins: int32 [C, tokens], in each context.
+    """
+    return begins.flat_values + tf.gather(
+        words.row_begin, begins.value_rowids()
+    )
 
 
 def _cumulated(counts: tf.Tensor) -> tf.Tensor:
@@ -367,10 +462,16 @@ def found_first(characters: Characters, places: Places) -> Places:
     return places._replace(first=places.first + shift, last=places.last + shift)
 
 
-def answer_texts(characters: Characters, places: Places) -> tf.Tensor:
+def answer_texts(
+    characters: Characters,
+    context: tf.Tensor,
+    first: tf.Tensor,
+    last: tf.Tensor,
+) -> tf.Tensor:
     """The answers, string [V], words joined by single spaces."""
-    begin = tf.gather(characters.places, places.first)
-    end = tf.gather(characters.places, places.last) + 1
-    text = text_of(characters.codes, begin, end - begin)
-    blanks = "".join(f"\\x{{{ord(blank):X}}}" for blank in BLANKS)
-    return tf.strings.regex_replace(text, f"[{blanks}]+", " ")
+    words = characters.words
+    begin = tf.gather(words.text_begin, tf.gather(characters.places, first))
+    end = tf.gather(words.text_end, tf.gather(characters.places, last))
+    return tf.strings.substr(
+        tf.gather(words.texts, context), begin, end - begin
+    )

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import keras
 import numpy as np
@@ -11,10 +11,11 @@ import tensorflow as tf
 from bert_tf.errors import UserError
 from bert_tf.families.question_answering.answer_texts import (
     Candidates,
+    Characters,
     ContextCharacters,
     best_answers,
+    score_of,
 )
-from bert_tf.families.question_answering.decoding import may_answer
 from bert_tf.families.requests import (
     QUESTIONS,
     Request,
@@ -46,6 +47,7 @@ from bert_tf.text.layout import (
     tokenize,
 )
 from bert_tf.text.tokenizer_protocol import Tokenizer
+from bert_tf.text.vocabulary import Packing
 
 if TYPE_CHECKING:
     from bert_tf.families.explained import Forward, Subject, Target
@@ -53,9 +55,6 @@ if TYPE_CHECKING:
 
 class SpanModel(TextModel):
     """A model that marks answers in a context, which takes text.
-
-    It gives what `finetuning.question_answering` gives: the same windows, best
-    spans and texts.
 
     Signatures:
       serving_default: question and context, string [B] -> answer, string [B];
@@ -154,58 +153,60 @@ class SpanModel(TextModel):
         with tf.device(HOST):
             question, context = equal_rows(question=question, context=context)
             context = valid_text(context)
-            ids, begins, ends = self.tokenizer.tokenize_with_offsets(context)
-            text = token_ids(ids)
-            asked = tokenize(self.tokenizer, question)
-            windows, first, second = self.rows(asked, text)
-            rows = pack_rows(first, second, self.tokenizer.packing)
-            lengths = rows.lengths
+            tokens = self.tokenizer.tokenize_with_offsets(context)
+            rows = self.rows(
+                tokenize(self.tokenizer, question), token_ids(tokens[0])
+            )
+            packing = self.tokenizer.packing
+            packed = pack_rows(rows.first, rows.second, packing)
             # [CLS] is read also where there is no row.
-            width = tf.maximum(largest(lengths), 1)
+            width = tf.maximum(largest(packed.lengths), 1)
         logits = self.compute(
-            first,
-            second,
+            rows.first,
+            rows.second,
             lambda inputs, chosen: self.forward(inputs),
             {"start_logits": (None,), "end_logits": (None,)},
             width,
         )
-        span_logits = logits["start_logits"], logits["end_logits"]
         with tf.device(HOST):
-            candidates = find_candidates(
-                lengths,
-                rows.bounds[1],
-                windows,
-                text.begin,
-                *span_logits,
+            found = span_answers(
+                self._characters(context, *tokens),
+                rows,
+                tf.range(tf.size(context)),
+                (logits["start_logits"], logits["end_logits"]),
+                packing,
                 self._n_best_size,
                 self._max_answer_length,
+                self.threshold is not None,
             )
-            return best_answers(
-                candidates,
-                null_scores(windows, text.count, *span_logits),
-                self._characters(context, ids, begins, ends),
-                self._n_best_size,
-                self.threshold,
-            )
+            answered = found["n_best_starts"][:, 0] >= 0
+            if self.threshold is not None:
+                answered &= found["null_odds"] <= self.threshold
+            null_share = found["no_answer_probability"]
+            shares = found["n_best_scores"]
+            return {
+                "answer": tf.where(answered, found["n_best_answers"][:, 0], ""),
+                "score": tf.cast(
+                    tf.where(answered, shares[:, 0], null_share), tf.float32
+                ),
+                "start": tf.where(answered, found["n_best_starts"][:, 0], -1),
+                "end": tf.where(answered, found["n_best_ends"][:, 0], -1),
+                "no_answer_probability": tf.cast(null_share, tf.float32),
+                "n_best_answers": found["n_best_answers"],
+                "n_best_scores": tf.cast(shares, tf.float32),
+                "n_best_starts": found["n_best_starts"],
+                "n_best_ends": found["n_best_ends"],
+            }
 
-    def rows(
-        self, question: TokenIds, context: TokenIds
-    ) -> tuple[Windows, TokenIds, TokenIds]:
-        """The windows on contexts, and the two texts of each row."""
-        count = tf.minimum(question.count, self._max_query_length)
-        windows = checked_windows(
-            context.count,
-            self._room - count,
+    def rows(self, question: TokenIds, context: TokenIds) -> "SpanRows":
+        """The rows of questions on contexts; see `span_rows`."""
+        return span_rows(
+            question,
+            context,
+            self._room,
             self._doc_stride,
+            self._max_query_length,
             self._max_windows,
-            "context",
-            empty=0,
-        )
-        row = windows.text
-        return (
-            windows,
-            take(question, row, count=tf.gather(count, row)),
-            take(context, row, windows.offset, windows.count),
         )
 
     def to_answers(
@@ -239,63 +240,132 @@ class SpanModel(TextModel):
         return self.forward(inputs)
 
 
-def find_candidates(
-    lengths: tf.Tensor,
-    bounds: tuple[tf.Tensor, tf.Tensor],
-    windows: Windows,
-    context_begin: tf.Tensor,
-    start_logits: tf.Tensor,
-    end_logits: tf.Tensor,
+class SpanRows(NamedTuple):
+    """W rows of questions with windows of their contexts.
+
+    Attributes:
+      windows: of the contexts, by question.
+      first: the question of each row.
+      second: the tokens of its window.
+    """
+
+    windows: Windows
+    first: TokenIds
+    second: TokenIds
+
+
+def span_rows(
+    question: TokenIds,
+    context: TokenIds,
+    room: int,
+    doc_stride: int,
+    max_query_length: int,
+    max_windows: int = tf.int32.max,
+) -> SpanRows:
+    """Makes a row of each window that shows a part of a context.
+
+    The rules are those of google-research/bert, run_squad.py,
+    `convert_examples_to_features`: [CLS] question [SEP] window [SEP], a window
+    every `doc_stride` tokens until one reaches the end of the context. A
+    context without tokens has none.
+
+    Args:
+      question: B questions.
+      context: their B contexts.
+      room: tokens of question and window.
+      doc_stride: tokens from the start of a window to that of the next; where
+        it is longer than a window, windows follow one another.
+      max_query_length: the longest question; others are truncated.
+      max_windows: of a context; longer ones are refused.
+    """
+    count = tf.minimum(question.count, max_query_length)
+    windows = checked_windows(
+        context.count, room - count, doc_stride, max_windows, "context", empty=0
+    )
+    row = windows.text
+    return SpanRows(
+        windows,
+        take(question, row, count=tf.gather(count, row)),
+        take(context, row, windows.offset, windows.count),
+    )
+
+
+def span_answers(
+    characters: Characters,
+    rows: SpanRows,
+    context: tf.Tensor,
+    logits: tuple[tf.Tensor, tf.Tensor],
+    packing: Packing,
+    n_best_size: int,
+    max_answer_length: int,
+    with_null: bool,
+) -> Tensors:
+    """The best answers of B questions; see `best_answers`.
+
+    Args:
+      characters: of C contexts.
+      rows: of the questions.
+      context: int32 [B], the context of each question.
+      logits: start and end logits, float32 [W, S], S > 0.
+      packing: what frames the rows.
+      n_best_size: n, how many answers are kept, and how many starts and ends
+        of a window are tried.
+      max_answer_length: the most tokens of an answer.
+      with_null: whether a question may have no answer.
+    """
+    return best_answers(
+        _candidates(rows, logits, packing, n_best_size, max_answer_length),
+        _null_logits(rows.windows, logits, tf.size(context)),
+        characters,
+        context,
+        n_best_size,
+        with_null,
+    )
+
+
+def _candidates(
+    rows: SpanRows,
+    logits: tuple[tf.Tensor, tf.Tensor],
+    packing: Packing,
     n_best_size: int,
     max_answer_length: int,
 ) -> Candidates:
-    """Finds the candidates of B questions.
+    """The spans that run_squad.py's `write_predictions` considers.
 
-    Args:
-      lengths: int32 [W], tokens of each row.
-      bounds: int32 [W], begin and exclusive end of the window in its row.
-      windows: the windows on the contexts.
-      context_begin: int32 [B], where the tokens of each context begin.
-      start_logits: float32 [W, S].
-      end_logits: float32 [W, S].
-      n_best_size: how many starts and ends of a window are tried.
-      max_answer_length: the most tokens of an answer.
+    Unlike there, the padding behind a window takes no place among the best
+    positions.
     """
-    before, after = bounds
-    starts = _best_positions(start_logits, lengths, n_best_size)
-    ends = _best_positions(end_logits, lengths, n_best_size)
-    own_begin, own_end = (
-        (before + bound)[:, tf.newaxis, tf.newaxis]
-        for bound in most_context(windows)
+    windows, first, second = rows
+    before = packing.before_second(first.count)
+    lengths = before + second.count + len(packing.end)
+    starts, ends = (
+        _best_positions(each, lengths, n_best_size) for each in logits
     )
-    fits = tf.where(
-        may_answer(
-            starts[:, :, tf.newaxis],
-            ends[:, tf.newaxis],
-            (own_begin, own_end),
-            after[:, tf.newaxis, tf.newaxis],
-            max_answer_length,
+    # A window answers with what begins where it shows most context, and ends
+    # in the context.
+    own_begin, own_end, end = (
+        bound[:, tf.newaxis, tf.newaxis]
+        for bound in (
+            *(before + bound for bound in most_context(windows)),
+            before + second.count,
         )
     )
+    i, j = starts[:, :, tf.newaxis], ends[:, tf.newaxis]
+    fits = (own_begin <= i) & (i < own_end) & (i <= j) & (j < end)
+    fits = tf.where(fits & (j - i < max_answer_length))
     window, i, j = tf.unstack(tf.cast(fits, tf.int32), num=3, axis=1)
-    first = _at(starts, window, i)
-    last = _at(ends, window, j)
-    score = tf.cast(_at(start_logits, window, first), tf.float64)
-    score += tf.cast(_at(end_logits, window, last), tf.float64)
-    question = tf.gather(windows.text, window)
+    begin, last = _at(starts, window, i), _at(ends, window, j)
+    shift = tf.gather(second.begin - before, window)
+    found = Candidates(
+        tf.gather(windows.text, window),
+        begin + shift,
+        last + shift,
+        _at(logits[0], window, begin),
+        _at(logits[1], window, last),
+    )
     # The order of what is equal is the original's: window, start, end.
-    order = tf.argsort(-score, stable=True)
-    by_question = tf.argsort(tf.gather(question, order), stable=True)
-    order = tf.gather(order, by_question)
-    shift = tf.gather(context_begin, question) + tf.gather(
-        windows.offset - before, window
-    )
-    return Candidates(
-        tf.gather(question, order),
-        tf.gather(first + shift, order),
-        tf.gather(last + shift, order),
-        tf.gather(score, order),
-    )
+    found = found.take(tf.argsort(-found.score, stable=True))
+    return found.take(tf.argsort(found.question, stable=True))
 
 
 def _at(values: tf.Tensor, row: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
@@ -316,26 +386,22 @@ def _best_positions(
     return tf.math.top_k(masked, tf.minimum(count, width)).indices
 
 
-def null_scores(
-    windows: Windows,
-    num_tokens: tf.Tensor,
-    start_logits: tf.Tensor,
-    end_logits: tf.Tensor,
-) -> tf.Tensor:
-    """The score of no answer, in the window where it is the least.
-
-    Args:
-      windows: the windows on the contexts.
-      num_tokens: int32 [B], those of each context.
-      start_logits: float32 [W, S].
-      end_logits: float32 [W, S].
+def _null_logits(
+    windows: Windows, logits: tuple[tf.Tensor, tf.Tensor], questions: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Start and end logit of [CLS] in the window where they are least together.
 
     Returns:
-      float64 [B]; 0 where there is no window.
+      Both float32 [B]; 0 where there is no window.
     """
-    score = tf.cast(start_logits[:, 0], tf.float64)
-    score += tf.cast(end_logits[:, 0], tf.float64)
-    least = tf.math.unsorted_segment_min(
-        score, windows.text, tf.size(num_tokens)
+    start, end = (each[:, 0] for each in logits)
+    score = score_of(start, end)
+    least = tf.math.unsorted_segment_min(score, windows.text, questions)
+    number, none = tf.range(tf.size(score)), tf.size(score)
+    number = tf.where(score == tf.gather(least, windows.text), number, none)
+    number = tf.math.unsorted_segment_min(number, windows.text, questions)
+    number = tf.minimum(number, none)
+    start, end = (
+        tf.gather(tf.concat([each, [0.0]], 0), number) for each in (start, end)
     )
-    return tf.where(num_tokens > 0, least, tf.zeros_like(least))
+    return start, end

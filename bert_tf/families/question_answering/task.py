@@ -132,7 +132,7 @@ class QuestionAnsweringTask(
         splits: Mapping[str, list[Question]],
     ) -> Examination:
         """See `examine_questions`."""
-        from bert_tf.families.question_answering.windows import (
+        from bert_tf.families.question_answering.checks import (
             examine_questions,
         )
 
@@ -185,7 +185,7 @@ class QuestionAnsweringTask(
         config: QuestionAnsweringConfig,
     ) -> Any:
         """See `SpanObjective`."""
-        from bert_tf.families.question_answering.windows import SpanObjective
+        from bert_tf.families.task_model import SpanObjective
 
         return SpanObjective()
 
@@ -197,9 +197,7 @@ class QuestionAnsweringTask(
         config: QuestionAnsweringConfig,
     ) -> Answers:
         """See `decode_answers`."""
-        from bert_tf.families.question_answering.decoding import (
-            decode_answers,
-        )
+        from bert_tf.families.question_answering.windows import decode_answers
 
         return decode_answers(
             split.rows,

@@ -1,89 +1,73 @@
-"""Questions with windows of their contexts, as rows of token ids.
+"""The questions of a split as rows of token ids, and the answers to them.
 
-The rules are those of google-research/bert, run_squad.py,
-`convert_examples_to_features`: [CLS] question [SEP] window [SEP], a window
-every `doc_stride` tokens until one reaches the end of the context. The loss is
-of the first and the last token of the answer. The data doctor counts windows.
+A split may be large, so what a model answers, and where the answers to learn
+lie, is computed of some windows at a time, by the operations of `answers.py`.
 """
 
 import dataclasses
-import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
-from keras import ops
+import tensorflow as tf
 
-from bert_tf.distiller import soft_target_loss
-from bert_tf.families import checks
-from bert_tf.families.checks import Finding
-from bert_tf.families.question_answering.squad_files import (
-    BLANKS,
-    Question,
-    num_searched,
+from bert_tf.errors import UserError
+from bert_tf.families.question_answering.answer_texts import (
+    ContextCharacters,
+    find_words,
+    first_characters,
 )
-from bert_tf.families.recipe import SpanRecipe
-from bert_tf.families.rows import (
-    EXAMPLE_WEIGHTS,
-    LabelledRows,
-    Outputs,
-    RowsAround,
+from bert_tf.families.question_answering.answers import (
+    SpanRows,
+    span_answers,
+    span_rows,
 )
-from bert_tf.families.task_model import LOSS, MeanOverRows, Sums, weighted
-from bert_tf.features import INPUT_MASK
+from bert_tf.families.question_answering.prediction_files import (
+    Answers,
+    ScoredText,
+)
+from bert_tf.families.question_answering.squad_files import Question
+from bert_tf.families.rows import LabelledRows, Outputs, RowsAround
+from bert_tf.families.task_model import (
+    END_LOGITS,
+    END_POSITIONS,
+    START_LOGITS,
+    START_POSITIONS,
+)
 from bert_tf.text import packing
-from bert_tf.text.packing import (
-    EncodedRows,
+from bert_tf.text.layout import (
     TokenIds,
+    ragged_range,
+    take,
     take_ranges,
-    tokenize_texts,
+    token_ids,
+    tokenize,
 )
+from bert_tf.text.packing import EncodedRows
 from bert_tf.text.tokenizer_protocol import Tokenizer
-from bert_tf.text.truncation import num_windows
 
-START_POSITIONS, END_POSITIONS = "start_positions", "end_positions"
-START_LOGITS, END_LOGITS = "start_logits", "end_logits"
-# Contexts tokenised at a time.
-_CONTEXTS = 512
-# Far below any logit, and exp of it is 0.
-_HIDDEN = -1e9
+# Contexts tokenised at a time, and windows decoded at a time.
+_CONTEXTS, _WINDOWS = 512, 1024
+# The answer where the rules leave none, as in run_squad.py.
+_NONCE = ScoredText("empty", 1.0, 0.0, 0.0)
 
 
-@dataclasses.dataclass(frozen=True)
-class TokenizedContexts:
-    """C different contexts as tokens, with the word that each token is of.
-
-    Words and characters are numbered through all contexts, one character
-    between two of them.
+class Contexts(NamedTuple):
+    """C different contexts with their tokens.
 
     Attributes:
-      texts: the contexts.
-      tokens: their token ids, concatenated in this order.
-      character_begin: int64 [C], the number of each one's first character.
-      word_starts: int64 [words], the character at which each word begins.
-      word_of_token: int64 [T], the word of each token, ascending.
+      texts: string [C].
+      tokens: their ids, the first characters and the exclusive ends of these,
+        each int32 [C, tokens].
     """
 
-    texts: tuple[str, ...]
-    tokens: TokenIds
-    character_begin: np.ndarray
-    word_starts: np.ndarray
-    word_of_token: np.ndarray
-
-    def word_at(self, context: np.ndarray, character: np.ndarray) -> np.ndarray:
-        """The word at, or before, each of N characters of N contexts."""
-        place = self.character_begin[context] + character
-        return np.searchsorted(self.word_starts, place, side="right") - 1
-
-    def first_word(self, context: int) -> int:
-        """The number of a context's first word."""
-        begin = self.character_begin[context]
-        return int(np.searchsorted(self.word_starts, begin))
+    texts: tf.Tensor
+    tokens: tuple[tf.RaggedTensor, ...]
 
 
 def tokenize_contexts(
     contexts: Sequence[str], tokenizer: Tokenizer
-) -> tuple[TokenizedContexts, np.ndarray]:
+) -> tuple[Contexts, np.ndarray]:
     """Tokenises N contexts, equal ones once.
 
     google-research/bert tokenises every word of its own; since its tokenizer
@@ -93,72 +77,55 @@ def tokenize_contexts(
     Returns:
       The different contexts and, for each of the N, its number, int64 [N].
     """
-    different = dict.fromkeys(contexts)
     # Batches of ASCII alone are tokenised faster, so they come first.
-    plain = [text for text in different if text.isascii()]
-    other = [text for text in different if not text.isascii()]
-    texts = (*plain, *other)
+    texts = sorted(dict.fromkeys(contexts), key=lambda text: not text.isascii())
     numbers = {text: number for number, text in enumerate(texts)}
-    lengths = np.array([len(text) + 1 for text in texts], np.int64)
-    character_begin = np.cumsum(lengths) - lengths
-    ids, counts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-    starts = [np.zeros(0, np.int64)]
-    for group in (plain, other):
-        for first in range(0, len(group), _CONTEXTS):
-            batch = group[first : first + _CONTEXTS]
-            begins = character_begin[numbers[batch[0]] :][: len(batch)]
-            found, begin, _ = tokenizer.tokenize_with_offsets(batch)
-            ids.append(found.values.numpy())
-            counts.append(found.row_lengths().numpy())
-            before = np.repeat(begins, counts[-1])
-            starts.append(begin.values.numpy() + before)
-    count, word_starts = np.concatenate(counts), _word_starts(texts)
-    token_starts = np.concatenate(starts)
-    tokenized = TokenizedContexts(
-        texts=texts,
-        tokens=TokenIds(np.concatenate(ids), np.cumsum(count) - count, count),
-        character_begin=character_begin,
-        word_starts=word_starts,
-        word_of_token=np.searchsorted(word_starts, token_starts, "right") - 1,
+    parts = [
+        tokenizer.tokenize_with_offsets(texts[first : first + _CONTEXTS])
+        for first in range(0, max(len(texts), 1), _CONTEXTS)
+    ]
+    tokens = tuple(tf.concat(part, 0) for part in zip(*parts, strict=True))
+    return (
+        Contexts(tf.constant(texts, tf.string), tokens),
+        np.array([numbers[text] for text in contexts], np.int64),
     )
-    return tokenized, np.array([numbers[t] for t in contexts], np.int64)
 
 
-def _word_starts(texts: Sequence[str]) -> np.ndarray:
-    """Where the words begin in texts that one blank stands between."""
-    joined = BLANKS[0] + BLANKS[0].join(texts)
-    codes = np.frombuffer(joined.encode("utf-32-le"), "<u4")
-    blank = np.zeros(len(codes), bool)
-    for character in BLANKS:
-        blank |= codes == ord(character)
-    return np.flatnonzero(blank[:-1] & ~blank[1:]).astype(np.int64)
+class Block(NamedTuple):
+    """Some questions of a split, one after the other.
+
+    Attributes:
+      questions: their range.
+      windows: that of their windows.
+      contexts: their different contexts.
+      context: int32 [B], the context of each question.
+      rows: their rows.
+    """
+
+    questions: slice
+    windows: slice
+    contexts: Contexts
+    context: tf.Tensor
+    rows: SpanRows
 
 
 @dataclasses.dataclass(frozen=True)
 class SpanWindows(RowsAround):
-    """W windows of N questions. A context without tokens has none.
+    """W windows of N questions.
 
     Attributes:
       rows: the windows; its examples are the questions.
-      contexts: the contexts of the questions.
-      context: int64 [N], the context of each question by number.
-      offset: int64 [W], the token of its context that a window begins with.
-      owned: int64 [W, 2], begin and exclusive end of the positions of a row
-        whose tokens no other window shows in more context.
-      num_truncated: how many questions were longer than they may be.
+      asked: the N questions, whole.
+      contexts: their different contexts.
+      context: int64 [N], the context of each question.
+      settings: room, doc_stride and max_query_length; see `span_rows`.
     """
 
     rows: EncodedRows
-    contexts: TokenizedContexts
+    asked: TokenIds
+    contexts: Contexts
     context: np.ndarray
-    offset: np.ndarray
-    owned: np.ndarray
-    num_truncated: int
-
-    @functools.cached_property
-    def shift(self) -> np.ndarray:
-        """A context token's number less its position in the row, int64 [W]."""
-        return self.offset - self.rows.first
+    settings: tuple[int, int, int]
 
     def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
         """The logits of all tokens of all windows, concatenated: [T]."""
@@ -174,6 +141,41 @@ class SpanWindows(RowsAround):
                 found[name][tokens] = outputs[name][row, column]
         return found
 
+    def blocks(self) -> Iterator[Block]:
+        """All questions, as many at a time as _WINDOWS hold, but at least one.
+
+        Yields:
+          Ranges of questions in their order.
+        """
+        count = self.rows.num_examples
+        bounds = np.searchsorted(self.rows.example, np.arange(count + 1))
+        first = 0
+        while first < count:
+            most = bounds[first] + _WINDOWS
+            end = int(np.searchsorted(bounds, most, side="right")) - 1
+            end = max(end, first + 1)
+            these = slice(first, end)
+            numbers, context = np.unique(
+                self.context[these], return_inverse=True
+            )
+            contexts = Contexts(
+                tf.gather(self.contexts.texts, numbers),
+                tuple(tf.gather(x, numbers) for x in self.contexts.tokens),
+            )
+            context = tf.constant(context, tf.int32)
+            yield Block(
+                these,
+                slice(bounds[first], bounds[end]),
+                contexts,
+                context,
+                span_rows(
+                    take(self.asked, tf.range(first, end)),
+                    take(token_ids(contexts.tokens[0]), context),
+                    *self.settings,
+                ),
+            )
+            first = end
+
 
 def make_windows(
     questions: Sequence[Question],
@@ -182,45 +184,121 @@ def make_windows(
     doc_stride: int = 128,
     max_query_length: int = 64,
 ) -> SpanWindows:
-    """Makes the windows of all questions.
+    """Makes the windows of all questions; see `span_rows`.
 
     Args:
       questions: N questions.
       tokenizer: what turns texts into ids.
       max_seq_length: S, the longest row; a token of a context fits beside the
         longest question.
-      doc_stride: tokens from the start of a window to that of the next; where
-        it is longer than a window, windows follow one another.
+      doc_stride: tokens from the start of a window to that of the next.
       max_query_length: the longest question; others are truncated.
     """
     contexts, context = tokenize_contexts(
         [question.context for question in questions], tokenizer
     )
-    asked = tokenize_texts([q.question for q in questions], tokenizer)
-    question_length = np.minimum(asked.count, max_query_length)
-    special = tokenizer.packing.num_special(2)
-    room = max_seq_length - special - question_length
-    length = contexts.tokens.count[context]
-    count = num_windows(length, room, doc_stride, empty=0)
-    windows = packing.make_windows(count, length, room, doc_stride)
-    example = windows.text
-    begin = contexts.tokens.begin[context[example]] + windows.offset
-    rows = packing.pack_rows(
-        example,
-        TokenIds(asked.ids, asked.begin[example], question_length[example]),
-        TokenIds(contexts.tokens.ids, begin, windows.count),
-        len(questions),
-        tokenizer,
+    asked = tokenize(tokenizer, [q.question for q in questions])
+    room = max_seq_length - tokenizer.packing.num_special(2)
+    settings = room, doc_stride, max_query_length
+    of_questions = take(token_ids(contexts.tokens[0]), tf.constant(context))
+    windows, *texts = span_rows(asked, of_questions, *settings)
+    first, second = (
+        packing.TokenIds(*(value.numpy() for value in vars(each).values()))
+        for each in texts
     )
-    owned = np.stack(packing.most_context(windows), axis=1)
-    return SpanWindows(
-        rows=rows,
-        contexts=contexts,
-        context=context,
-        offset=windows.offset,
-        owned=owned + rows.first[:, None],
-        num_truncated=int(np.sum(asked.count > max_query_length)),
+    example = windows.text.numpy()
+    rows = packing.pack_rows(example, first, second, len(questions), tokenizer)
+    return SpanWindows(rows, asked, contexts, context, settings)
+
+
+def decode_answers(
+    windows: SpanWindows,
+    tokenizer: Tokenizer,
+    start_logits: np.ndarray,
+    end_logits: np.ndarray,
+    with_null: bool = False,
+    n_best_size: int = 20,
+    max_answer_length: int = 30,
+) -> Answers:
+    """Finds the best answers; see `span_answers`.
+
+    Args:
+      windows: W windows of N questions, T tokens in all.
+      tokenizer: what made the windows.
+      start_logits: float32 [T], of the tokens of `windows.rows.ids`; of
+        several models, their means.
+      end_logits: float32 [T], likewise.
+      with_null: whether a question may have no answer (SQuAD 2.0).
+      n_best_size: how many answers are kept, and how many starts and ends of
+        a window are tried.
+      max_answer_length: the most tokens of an answer.
+
+    Raises:
+      UserError: the logits are not finite.
+    """
+    logits = {START_LOGITS: start_logits, END_LOGITS: end_logits}
+    for name, values in logits.items():
+        if not np.isfinite(values).all():
+            raise UserError(f"{name}: are not all finite.")
+    starts, lengths = windows.rows.starts, windows.rows.lengths
+    pair = ContextCharacters(tokenizer)
+    parts = []
+    for block in windows.blocks():
+        length = lengths[block.windows]
+        mask = np.arange(length.max(initial=1)) < length[:, None]
+        padded = np.zeros((2, *mask.shape), np.float32)
+        begin = starts[block.windows.start]
+        for own, values in zip(padded, logits.values(), strict=True):
+            own[mask] = values[begin : begin + length.sum()]
+        found = span_answers(
+            pair(block.contexts.texts, *block.contexts.tokens),
+            block.rows,
+            block.context,
+            tuple(map(tf.constant, padded)),
+            tokenizer.packing,
+            n_best_size,
+            max_answer_length,
+            with_null,
+        )
+        parts.append({name: values.numpy() for name, values in found.items()})
+    whole = {
+        name: np.concatenate([part[name] for part in parts])
+        for name in parts[0]
+    }
+    n_best = tuple(_n_best(whole, with_null))
+    return Answers(
+        n_best=n_best,
+        best=tuple(next((e.text for e in own if e.text), "") for own in n_best),
+        spans=np.stack(
+            [whole["n_best_starts"][:, 0], whole["n_best_ends"][:, 0]], axis=1
+        ),
+        null_odds=whole["null_odds"] if with_null else None,
     )
+
+
+def _n_best(
+    found: dict[str, np.ndarray], with_null: bool
+) -> Iterator[tuple[ScoredText, ...]]:
+    """The best answers to each question, with no answer among them."""
+    columns = [
+        found[name].tolist()
+        for name in (
+            *("n_best_answers", "n_best_scores"),
+            *("n_best_start_logits", "n_best_end_logits"),
+            *("no_answer_probability", "null_start_logit", "null_end_logit"),
+        )
+    ]
+    for *of_texts, probability, start, end in zip(*columns, strict=True):
+        entries = [
+            ScoredText(text.decode(), *numbers)
+            for text, *numbers in zip(*of_texts, strict=True)
+            if text
+        ]
+        if with_null:
+            entries.append(ScoredText("", probability, start, end))
+            # Behind what scores the same.
+            entries.sort(key=lambda e: -(e.start_logit + e.end_logit))
+        yield tuple(entries) or (_NONCE,)
 
 
 def label_windows(
@@ -250,211 +328,69 @@ def answer_positions(
     Returns:
       int32 [W, 2], the positions of the first and the last token.
     """
-    answered = np.flatnonzero([bool(q.answers) for q in questions])
-    answers = [questions[number].answers[0] for number in answered.tolist()]
-    context = windows.context[answered]
-    begin = np.array([answer.start for answer in answers], np.int64)
-    size = np.array([len(answer.text) for answer in answers], np.int64)
-    contexts = windows.contexts
-    word = contexts.word_of_token
-    first = np.searchsorted(word, contexts.word_at(context, begin))
-    last_word = contexts.word_at(context, begin + size - 1)
-    last = np.searchsorted(word, last_word, side="right") - 1
-    own = tokenize_texts([answer.text for answer in answers], tokenizer)
-    first, last = _improved(contexts.tokens.ids, first, last, own)
-    # Tokens of all contexts, by question; none where the answer has none.
-    tokens = np.full((len(questions), 2), -1, np.int64)
-    tokens[answered[first <= last]] = np.stack([first, last], 1)[first <= last]
-    begin = contexts.tokens.begin[windows.context[windows.rows.example]]
-    positions = tokens[windows.rows.example] - (begin + windows.shift)[:, None]
-    inside = (positions[:, 0] >= windows.rows.first) & (
-        positions[:, 1] < windows.rows.bounds[1][1]
-    )
-    return np.where(inside[:, None], positions, 0).astype(np.int32)
+    positions = [np.zeros((0, 2), np.int32)]
+    for block in windows.blocks():
+        asked = questions[block.questions]
+        answered = np.flatnonzero([bool(q.answers) for q in asked])
+        answers = [asked[number].answers[0] for number in answered.tolist()]
+        words = find_words(block.contexts.texts)
+        ids, begins, _ = block.contexts.tokens
+        word = tf.gather(words.number, first_characters(words, begins))
+        begin = tf.constant([answer.start for answer in answers], tf.int32)
+        begin += tf.gather(words.row_begin, tf.gather(block.context, answered))
+        size = tf.constant([len(answer.text) for answer in answers], tf.int32)
+        first, last = (
+            tf.gather(words.number, c) for c in (begin, begin + size - 1)
+        )
+        tokens = _improved(
+            ids.flat_values,
+            tf.searchsorted(word, first),
+            tf.searchsorted(word, last, side="right") - 1,
+            tokenize(tokenizer, [answer.text for answer in answers]),
+        )
+        # None where the question has no answer, or that has no tokens.
+        tokens = tf.tensor_scatter_nd_update(
+            tf.fill([len(asked), 2], -1), answered[:, np.newaxis], tokens
+        )
+        windows_of, asked_of, shown = block.rows
+        tokens = tf.gather(tokens, windows_of.text)
+        tokens -= shown.begin[:, tf.newaxis]
+        inside = (tokens[:, 0] >= 0) & (tokens[:, 0] <= tokens[:, 1])
+        inside &= tokens[:, 1] < shown.count
+        tokens += tokenizer.packing.before_second(asked_of.count)[:, tf.newaxis]
+        positions.append(tf.where(inside[:, tf.newaxis], tokens, 0).numpy())
+    return np.concatenate(positions)
 
 
 def _improved(
-    ids: np.ndarray, first: np.ndarray, last: np.ndarray, own: TokenIds
-) -> tuple[np.ndarray, np.ndarray]:
-    """The first range of tokens that equals an answer's own, if any.
+    ids: tf.Tensor, first: tf.Tensor, last: tf.Tensor, own: TokenIds
+) -> tf.Tensor:
+    """The first ranges of tokens that equal answers' own, or all they touch.
 
     Args:
       ids: int32 [T], the tokens of all contexts.
-      first: int64 [A], where to look for each answer.
-      last: int64 [A], inclusive.
+      first: int32 [A], where to look for each answer.
+      last: int32 [A], inclusive.
       own: tokens of the answers.
+
+    Returns:
+      int32 [A, 2], the first and the last token of each.
     """
-    first, last = first.copy(), last.copy()
-    open_ = np.flatnonzero(own.count > 0)
-    shift = 0
-    while open_.size:
-        count, start = own.count[open_], first[open_] + shift
-        fits = start + count - 1 <= last[open_]
-        open_, count, start = open_[fits], count[fits], start[fits]
-        if not open_.size:
-            break
-        same = take_ranges(ids, start, count) == take_ranges(
-            own.ids, own.begin[open_], count
-        )
-        equal = np.logical_and.reduceat(same, np.cumsum(count) - count)
-        first[open_[equal]] = start[equal]
-        last[open_[equal]] = (start + count - 1)[equal]
-        open_ = open_[~equal]
-        shift += 1
-    return first, last
-
-
-class SpanObjective(MeanOverRows):
-    """The mean of two cross-entropies over the tokens of a window.
-
-    Devlin et al. 2019, section 4.2; google-research/bert, run_squad.py. Unlike
-    there, padding is left out of the softmax.
-    """
-
-    def __call__(
-        self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
-    ) -> Sums:
-        """Sums the loss and the windows answered exactly (exact_span).
-
-        Args:
-          outputs: start_logits and end_logits [B, S].
-          batch: start_positions and end_positions int32 [B], input_mask int32
-            [B, S], example_weights float32 [B].
-        """
-        weights = batch[EXAMPLE_WEIGHTS]
-        total, correct = 0.0, 1.0
-        for logits, positions in (
-            (outputs[START_LOGITS], batch[START_POSITIONS]),
-            (outputs[END_LOGITS], batch[END_POSITIONS]),
-        ):
-            logits = _of_tokens(logits, batch)
-            scores = ops.log_softmax(logits, axis=-1)
-            gold = ops.one_hot(positions, ops.shape(logits)[1])
-            # A product with 0 where the mask hides: no -1e9 comes through.
-            total = total - 0.5 * ops.sum(scores * gold, axis=-1)
-            guesses = ops.argmax(logits, axis=-1)
-            same = ops.equal(guesses, ops.cast(positions, guesses.dtype))
-            correct = correct * ops.cast(same, "float32")
-        losses = {LOSS: ops.sum(total * weights)}
-        return losses, {"exact_span": weighted(correct, weights)}
-
-    def soft_target_loss(
-        self,
-        outputs: Mapping[str, Any],
-        teacher: Mapping[str, Any],
-        batch: Mapping[str, Any],
-        temperature: float,
-    ) -> Any:
-        """Sums the mean divergence of starts and ends from a teacher's."""
-        total = 0.0
-        for name in (START_LOGITS, END_LOGITS):
-            own, theirs = (
-                _of_tokens(each[name], batch) for each in (outputs, teacher)
-            )
-            total = total + 0.5 * soft_target_loss(own, theirs, temperature)
-        return ops.sum(total * batch[EXAMPLE_WEIGHTS])
-
-
-def _of_tokens(logits: Any, batch: Mapping[str, Any]) -> Any:
-    """Logits float32 [B, S], hidden where there is no token."""
-    logits = ops.cast(logits, "float32")
-    return ops.where(batch[INPUT_MASK.name] > 0, logits, _HIDDEN)
-
-
-def examine_questions(
-    task: str,
-    recipe: SpanRecipe,
-    tokenizer: Tokenizer,
-    splits: Mapping[str, Sequence[Question]],
-) -> checks.Examination:
-    """Examines questions on contexts; see `Task.examine`."""
-    parts = {
-        split: _window_counts(questions, recipe, tokenizer)
-        for split, questions in splits.items()
-    }
-    # Questions have names, and no rows of a file.
-    rows = {
-        name: [
-            checks.RowKey((q.question.strip(), q.context), 0) for q in questions
-        ]
-        for name, questions in splits.items()
-    }
-    for split, shared in checks.overlaps(rows).items():
-        parts[split]["in_train"] = shared["rows"]
-    numbers: dict[str, Any] = {"task": task, "splits": parts}
-    found = checks.Examination.of(numbers, _findings(parts, recipe))
-    numbers["lines"] = found.lines
-    return found
-
-
-def _window_counts(
-    questions: Sequence[Question],
-    recipe: SpanRecipe,
-    tokenizer: Tokenizer,
-) -> dict[str, Any]:
-    """Questions, contexts and windows of one split."""
-    windows = make_windows(
-        questions,
-        tokenizer,
-        recipe.max_seq_length,
-        recipe.doc_stride,
-        recipe.max_query_length,
+    num_trials = tf.maximum(last - first + 2 - own.count, 0)
+    answer, shift = ragged_range(tf.where(own.count > 0, num_trials, 0))
+    begin, size = tf.gather(first, answer) + shift, tf.gather(own.count, answer)
+    same = take_ranges(ids, begin, size) == take_ranges(
+        own.ids, tf.gather(own.begin, answer), size
     )
-    of_question = np.bincount(windows.rows.example, minlength=len(questions))
-    ids = windows.contexts.tokens.ids
-    unknown = int(np.sum(ids == tokenizer.vocabulary.unk_id))
-    return {
-        "questions": len(questions),
-        "contexts": len({question.context for question in questions}),
-        "articles": len({question.title for question in questions}),
-        "without_answer": sum(not question.answers for question in questions),
-        "first_places": num_searched(questions),
-        "windows": len(windows),
-        "several_windows": int(np.sum(of_question > 1)),
-        "longest_context": int(windows.contexts.tokens.count.max(initial=0)),
-        "cut_questions": windows.num_truncated,
-        "unknown_share": unknown / max(len(ids), 1),
-    }
-
-
-def _findings(
-    parts: Mapping[str, Mapping[str, Any]], recipe: SpanRecipe
-) -> Iterator[Finding]:
-    for split, numbers in parts.items():
-        text = (
-            f"{split}: {numbers['questions']:,} questions on "
-            f"{numbers['contexts']:,} contexts of {numbers['articles']:,} "
-            f"articles, {numbers['without_answer']:,} without an answer"
-        )
-        yield Finding(checks.SPLIT, text, split)
-        if numbers["first_places"]:
-            text = (
-                f"answers that their contexts have several times, taken at "
-                f"the first: of {numbers['first_places']:,} questions"
-            )
-            yield Finding("first_places", text, split)
-        text = (
-            f"windows of {recipe.max_seq_length} tokens: "
-            f"{numbers['windows']:,}; {numbers['several_windows']:,} questions "
-            f"have several, the longest context has "
-            f"{numbers['longest_context']:,} tokens"
-        )
-        yield Finding("windows", text, split)
-        unknown = numbers["unknown_share"]
-        text = f"[UNK]: {checks.percent(unknown, 2)} of the tokens of contexts"
-        yield Finding("unknown", text, split)
-        if numbers["cut_questions"]:
-            text = (
-                f"cut at {recipe.max_query_length} tokens: "
-                f"{numbers['cut_questions']:,} questions"
-            )
-            yield Finding("cut", text, split)
-        if numbers.get("in_train"):
-            text = (
-                f"in the training file too: {numbers['in_train']:,} questions "
-                "with their contexts"
-            )
-            yield Finding("questions_in_train", text, split)
-        if unknown > checks.MUCH_UNKNOWN:
-            text = "remark: much is [UNK]; is the vocabulary of this language?"
-            yield Finding("much_unknown", text, split)
+    equal = tf.math.unsorted_segment_min(
+        tf.cast(same, tf.int32), ragged_range(size)[0], tf.size(begin)
+    )
+    none = tf.int32.max
+    found = tf.math.unsorted_segment_min(
+        tf.where(equal > 0, begin, none), answer, tf.size(first)
+    )
+    return tf.where(
+        (found < none)[:, tf.newaxis],
+        tf.stack([found, found + own.count - 1], 1),
+        tf.stack([first, last], 1),
+    )

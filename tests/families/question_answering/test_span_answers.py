@@ -5,26 +5,26 @@ import json
 import numpy as np
 import pytest
 import reference_tokenization
+import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
-from bert_tf.families.question_answering.decoding import (
-    AnswerCutter,
-    ContextAlignment,
-    decode_answers,
+from bert_tf.families.question_answering.answer_texts import (
+    ContextCharacters,
+    answer_texts,
+    found_first,
+    places_of,
 )
 from bert_tf.families.question_answering.prediction_files import (
     read_null_odds,
     read_predictions,
     write_answers,
 )
-from bert_tf.families.question_answering.squad_files import (
-    read_questions,
-)
+from bert_tf.families.question_answering.squad_files import read_questions
 from bert_tf.families.question_answering.windows import (
+    decode_answers,
     make_windows,
-    tokenize_contexts,
 )
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Vocabulary
@@ -58,9 +58,26 @@ def decode(questions, logits, lengths=LENGTHS, **kinds):
     for number, index in enumerate(windows.rows.example):
         begin = windows.rows.starts[number]
         for token, (start, end) in logits[index].items():
-            place = 0 if token is None else token - windows.shift[number]
+            # Of one window.
+            place = 0 if token is None else token + windows.rows.first[number]
             starts[begin + place], ends[begin + place] = start, end
     return decode_answers(windows, TOKENIZER, starts, ends, **kinds)
+
+
+def cut(context, spans, tokenizer):
+    """The texts of spans of tokens, and where they stand in the context."""
+    tokens = tokenizer.tokenize_with_offsets([context])
+    pairs = ContextCharacters(tokenizer)(tf.constant([context]), *tokens)
+    first, last = tf.unstack(tf.constant(spans, tf.int32), axis=1)
+    places = found_first(pairs, places_of(pairs, first, last))
+    of_context = tf.zeros_like(first)
+    texts = answer_texts(pairs, of_context, places.first, places.last)
+    begin, end = (
+        tf.gather(pairs.places, each).numpy()
+        for each in (places.first, places.last)
+    )
+    decoded = [text.decode() for text in texts.numpy()]
+    return list(zip(decoded, begin, end + 1, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -89,16 +106,13 @@ def decode(questions, logits, lengths=LENGTHS, **kinds):
     ],
 )
 def test_answers_are_cut_from_the_original(context, tokens, text):
-    contexts, _ = tokenize_contexts([context], TOKENIZER)
-    alignment = ContextAlignment(AnswerCutter(contexts, TOKENIZER), 0)
-    answer = alignment.cut(*tokens)
+    ((answer, begin, end),) = cut(context, [tokens], TOKENIZER)
     words, (window,) = REFERENCE.windows(question(context), *LENGTHS)
     before = window["first"]
     expected = REFERENCE.text_of(
         words, window, *(before + token for token in tokens)
     )
-    assert (answer.text, expected) == (text, text)
-    begin, end = alignment.character_span(answer)
+    assert (answer, expected) == (text, text)
     assert " ".join(split(context[begin:end])[0]) == text
 
 
@@ -108,16 +122,26 @@ def assert_cut_as_reference(context, pair, random, count):
     words, windows = reference.windows(question(context, ""), 1 << 20, 1, 1)
     if not windows:
         return
-    contexts, _ = tokenize_contexts([context], tokenizer)
-    alignment = ContextAlignment(AnswerCutter(contexts, tokenizer), 0)
     total = len(windows[0]["words"])
-    for first in random.integers(0, total, count):
-        last = min(first + int(random.integers(0, 12)), total - 1)
-        answer = alignment.cut(first, last)
+    firsts = random.integers(0, total, count)
+    lasts = np.minimum(firsts + random.integers(0, 12, count), total - 1)
+    spans = np.stack([firsts, lasts], 1)
+    found = cut(context, spans, tokenizer)
+    for (first, last), (answer, begin, end) in zip(spans, found, strict=True):
         expected = reference.text_of(words, windows[0], first + 2, last + 2)
-        assert answer.text == expected
-        begin, end = alignment.character_span(answer)
+        assert answer == expected
         assert " ".join(split(context[begin:end])[0]) == expected
+
+
+TRAPS = [
+    "A-a-b a-A-a aA's",
+    "xyz's b \u2603's",
+    "İstanbul'da ﬁn ß 각각's",
+    "東京A東京a京",
+    "b\U0001f600a's \U00020000\U00020001",
+    "banaNana ferryferRY-ferry",
+    "##a a##b [UNK] [unk]'s ##",
+]
 
 
 @pytest.mark.parametrize("lower_case", [True, False])
@@ -126,7 +150,8 @@ def test_texts_full_of_traps_are_cut_as_by_the_reference(lower_case):
     pair = BertTokenizer(tokens, lower_case), Reference(tokens, lower_case)
     random = np.random.default_rng(3)
     texts = reference_tokenization.GOLDEN_TEXTS
-    for context in [*texts, " ".join(texts), "\n".join(texts[::-1])]:
+    texts = [*texts, " ".join(texts), "\n".join(texts[::-1]), *TRAPS]
+    for context in texts:
         assert_cut_as_reference(context, pair, random, 30)
 
 
@@ -313,15 +338,25 @@ def test_random_logits_decode_as_by_the_reference(with_null, ties, lengths):
 def test_blocks_of_windows_change_nothing(monkeypatch):
     questions = [question("a b c d e f g" * (1 + i % 3)) for i in range(20)]
     windows = make_windows(questions, TOKENIZER, 9, 2, 2)
-    logits = np.random.default_rng(2).normal(size=(2, len(windows.rows.ids)))
+    random = np.random.default_rng(2)
+    logits = random.normal(size=(2, len(windows.rows.ids))).astype(np.float32)
     arguments = (windows, TOKENIZER, *logits, True)
     whole = decode_answers(*arguments)
     for size in (1, 7, 50):
         monkeypatch.setattr(
-            "bert_tf.families.question_answering.decoding._WINDOWS", size
+            "bert_tf.families.question_answering.windows._WINDOWS", size
         )
         parts = decode_answers(*arguments)
-        assert parts.n_best == whole.n_best
+        for found, expected in zip(parts.n_best, whole.n_best, strict=True):
+            assert [e._replace(probability=0) for e in found] == [
+                e._replace(probability=0) for e in expected
+            ]
+            # Vectors and what is left of them have exponentials of their own.
+            np.testing.assert_allclose(
+                [e.probability for e in found],
+                [e.probability for e in expected],
+                rtol=1e-14,
+            )
         np.testing.assert_array_equal(parts.null_odds, whole.null_odds)
 
 
