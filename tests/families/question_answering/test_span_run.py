@@ -19,11 +19,11 @@ from bert_tf.families.question_answering.squad_files import (
     read_questions,
 )
 from bert_tf.families.question_answering.windows import (
-    SpanObjective,
     answer_positions,
     make_windows,
 )
 from bert_tf.families.task import Split
+from bert_tf.families.task_model import SpanObjective
 from bert_tf.finetuning.evaluation import Predictor
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import prepare_training
