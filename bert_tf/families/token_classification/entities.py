@@ -367,9 +367,7 @@ def score_entities(
 
 
 def entity_confusion(
-    references: Sequence[str],
-    predictions: Sequence[str],
-    sentence_starts: Sequence[int] | np.ndarray,
+    gold: Iterable[Entity], predicted: Iterable[Entity]
 ) -> tuple[tuple[str, ...], np.ndarray]:
     """Which types are taken for which.
 
@@ -380,13 +378,13 @@ def entity_confusion(
       The K types by name, and int64 [K + 1, K + 1]: the gold types by rows,
       the predicted ones by columns, the last of both being no entity.
     """
-    gold, predicted = (
-        {(e.first, e.last): e.kind for e in entities(tags, sentence_starts)}
-        for tags in (references, predictions)
+    rows, columns = (
+        {(first, last): kind for kind, first, last in found}
+        for found in (gold, predicted)
     )
-    kinds = tuple(sorted({*gold.values(), *predicted.values()}))
-    place = {kind: number for number, kind in enumerate((*kinds, None))}
-    confusion = np.zeros((len(place), len(place)), np.int64)
-    for span in gold.keys() | predicted.keys():
-        confusion[place[gold.get(span)], place[predicted.get(span)]] += 1
+    kinds = tuple(sorted({*rows.values(), *columns.values()}))
+    number = {kind: place for place, kind in enumerate((*kinds, None))}
+    confusion = np.zeros((len(number), len(number)), np.int64)
+    for span in rows.keys() | columns.keys():
+        confusion[number[rows.get(span)], number[columns.get(span)]] += 1
     return kinds, confusion

@@ -36,18 +36,21 @@ def statistics(
     """Confusion of types, their scores, kinds of errors and mistakes."""
     del results
     starts = np.cumsum([0, *(len(row["words"]) for row in rows)])
-    gold = [tag for row in rows for tag in row["tags"]]
-    predicted = [tag for row in rows for tag in row["predictions"]]
-    kinds, counts = entity_confusion(gold, predicted, starts)
+    tags, predicted = (
+        [tag for row in rows for tag in row[name]]
+        for name in ("tags", "predictions")
+    )
+    gold, found = entities(tags, starts), entities(predicted, starts)
+    kinds, counts = entity_confusion(gold, found)
     return {
-        "has_scheme": has_scheme(set(gold)),
+        "has_scheme": has_scheme(set(tags)),
         "num_examples": len(rows),
-        "num_words": len(gold),
+        "num_words": len(tags),
         "confusion_matrix": confusion_matrix(counts, [*kinds, _NO_ENTITY]),
         "per_label": per_label(
             kinds, np.diag(counts), counts.sum(axis=0), counts.sum(axis=1)
         ),
-        "errors": _errors(entities(gold, starts), entities(predicted, starts)),
+        "errors": _errors(gold, found),
         "mistakes": _mistakes(rows),
     }
 

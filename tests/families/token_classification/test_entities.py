@@ -259,7 +259,7 @@ def test_scores_by_hand():
 
 def test_confusion_by_hand():
     kinds, confusion = entity_confusion(
-        tags_of(GOLD), tags_of(PREDICTED), BOUNDS
+        *(entities(tags_of(tags), BOUNDS) for tags in (GOLD, PREDICTED))
     )
     assert kinds == ("LOC", "MISC", "ORG", "PER")
     expected = np.zeros((5, 5), int)
@@ -345,7 +345,9 @@ def test_schemes_do_not_matter_to_entities(case):
 def test_confusion_adds_up_to_the_counts(case):
     references, predictions, bounds = case
     scores = score_entities(references, predictions, bounds)
-    kinds, confusion = entity_confusion(references, predictions, bounds)
+    kinds, confusion = entity_confusion(
+        *(entities(tags, bounds) for tags in (references, predictions))
+    )
     assert kinds == tuple(scores.by_type)
     assert confusion[-1, -1] == 0
     for number, kind in enumerate(kinds):
