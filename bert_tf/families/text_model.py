@@ -2,6 +2,7 @@
 
 import abc
 import functools
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -162,7 +163,7 @@ class TextModel(abc.ABC):
         answer: Answer,
         target: "Target",
     ) -> "Subject":
-        """What is to be explained of an answer.
+        """What is to be explained of an answer: the family's explained.py.
 
         Args:
           forward: the model's computation.
@@ -174,7 +175,14 @@ class TextModel(abc.ABC):
           UserError: the target is none of the model's, or its answers are not
             explained.
         """
-        raise UserError(f"`folder`: answers of {self.task} are not explained.")
+        # Whoever asks for answers alone does not load it.
+        name = f"{type(self).__module__.rpartition('.')[0]}.explained"
+        if importlib.util.find_spec(name) is None:
+            raise UserError(
+                f"`folder`: answers of {self.task} are not explained."
+            )
+        explained = importlib.import_module(name)
+        return explained.subject_of(self, forward, row, answer, target)
 
     @abc.abstractmethod
     def answer_tokens(self, inputs: Tensors) -> Tensors:

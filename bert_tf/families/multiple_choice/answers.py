@@ -1,7 +1,7 @@
 """Choosing one of several texts: a text and choices in, the best one out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -28,9 +28,6 @@ from bert_tf.families.text_model import (
 )
 from bert_tf.text.layout import HOST, TokenIds, take, tokenize, truncate
 from bert_tf.text.tokenizer_protocol import Tokenizer
-
-if TYPE_CHECKING:
-    from bert_tf.families.explained import Forward, Subject, Target
 
 
 class ChoiceRows(NamedTuple):
@@ -241,19 +238,6 @@ class ChoiceModel(TextModel):
                 }
             )
         return found
-
-    def subject(
-        self,
-        forward: "Forward",
-        row: Mapping[str, Any],
-        answer: Answer,
-        target: "Target",
-    ) -> "Subject":
-        """See `explained.py`."""
-        # Whoever asks for answers alone does not load it.
-        from bert_tf.families.multiple_choice.explained import subject_of
-
-        return subject_of(self, row, answer, target)
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""

@@ -3,7 +3,7 @@
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
@@ -40,9 +40,6 @@ from bert_tf.families.text_model import (
 from bert_tf.pretraining.pretrainer import BertPretrainer
 from bert_tf.text.layout import HOST, TokenIds, ragged_range, tokenize, truncate
 from bert_tf.text.tokenizer_protocol import Tokenizer
-
-if TYPE_CHECKING:
-    from bert_tf.families.explained import Forward, Subject, Target
 
 FILL_MASK, EMBED = "fill_mask", "embed"
 
@@ -392,20 +389,6 @@ class PretrainedModel(TextModel):
                 strict=True,
             )
         ]
-
-    def subject(
-        self,
-        forward: "Forward",
-        row: Mapping[str, Any],
-        answer: Answer,
-        target: "Target",
-    ) -> "Subject":
-        """See `explained.py`."""
-        # Whoever asks for answers alone does not load it.
-        from bert_tf.families.pretrained.explained import subject_of_masks
-
-        del forward
-        return subject_of_masks(self, row, answer, target)
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""

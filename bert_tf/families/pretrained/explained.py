@@ -10,6 +10,7 @@ import tensorflow as tf
 from bert_tf.errors import UserError, did_you_mean, excerpt
 from bert_tf.families.explained import (
     LOG_ODDS,
+    Forward,
     Place,
     Subject,
     Target,
@@ -23,8 +24,9 @@ from bert_tf.features import MASKED_LM_POSITIONS
 from bert_tf.text.layout import TokenIds, pack_rows
 
 
-def subject_of_masks(
+def subject_of(
     served: PretrainedModel,
+    forward: Forward,
     row: Mapping[str, Any],
     answer: Answer,
     target: Target,
@@ -40,6 +42,7 @@ def subject_of_masks(
     Raises:
       UserError: the target is no token.
     """
+    del forward
     tokenizer = served.tokenizer
     vocabulary, packing = tokenizer.vocabulary, tokenizer.packing
     token = answer["masks"][0][0]["token"] if target is None else str(target)

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -48,9 +48,6 @@ from bert_tf.text.layout import (
 )
 from bert_tf.text.tokenizer_protocol import Tokenizer
 from bert_tf.text.vocabulary import Packing
-
-if TYPE_CHECKING:
-    from bert_tf.families.explained import Forward, Subject, Target
 
 
 class SpanModel(TextModel):
@@ -221,19 +218,6 @@ class SpanModel(TextModel):
             {**dict(zip(names, row, strict=True)), "answer": row[0].decode()}
             for row in zip(*columns, strict=True)
         ]
-
-    def subject(
-        self,
-        forward: "Forward",
-        row: Mapping[str, Any],
-        answer: Answer,
-        target: "Target",
-    ) -> "Subject":
-        """See `explained.py`."""
-        # Whoever asks for answers alone does not load it.
-        from bert_tf.families.question_answering.explained import subject_of
-
-        return subject_of(self, forward, row, answer, target)
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""

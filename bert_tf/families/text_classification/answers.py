@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
@@ -37,9 +37,6 @@ from bert_tf.families.text_model import (
 )
 from bert_tf.text.layout import HOST, TokenIds, take, tokenize, truncate
 from bert_tf.text.tokenizer_protocol import Tokenizer
-
-if TYPE_CHECKING:
-    from bert_tf.families.explained import Forward, Subject, Target
 
 
 def text_rows(
@@ -299,19 +296,6 @@ class SentenceModel(TextModel):
     ) -> list[Answer]:
         """The label or the labels with all probabilities, or the score."""
         return plain_answers(outputs, self.labels)
-
-    def subject(
-        self,
-        forward: "Forward",
-        row: Mapping[str, Any],
-        answer: Answer,
-        target: "Target",
-    ) -> "Subject":
-        """See `explained.py`."""
-        # Whoever asks for answers alone does not load it.
-        from bert_tf.families.text_classification.explained import subject_of
-
-        return subject_of(self, row, answer, target)
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""

@@ -7,7 +7,7 @@ put together again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -51,9 +51,6 @@ from bert_tf.text.layout import (
     token_ids,
 )
 from bert_tf.text.tokenizer_protocol import Tokenizer
-
-if TYPE_CHECKING:
-    from bert_tf.families.explained import Forward, Subject, Target
 
 
 class WordWindows(NamedTuple):
@@ -332,19 +329,6 @@ class TagModel(TextModel):
             }
             for *row, count in zip(*columns, outputs["count"], strict=True)
         ]
-
-    def subject(
-        self,
-        forward: "Forward",
-        row: Mapping[str, Any],
-        answer: Answer,
-        target: "Target",
-    ) -> "Subject":
-        """See `explained.py`."""
-        # Whoever asks for answers alone does not load it.
-        from bert_tf.families.token_classification.explained import subject_of
-
-        return subject_of(self, forward, row, answer, target)
 
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""
