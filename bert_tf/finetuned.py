@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_tf.errors import UserError
-from bert_tf.families.data.in_memory import file_of
+from bert_tf.families.in_memory import file_of
 from bert_tf.families.task import TaskTemplate
 from bert_tf.files import write_text
 from bert_tf.finetuning import (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf.families.data.in_memory import file_of
+from bert_tf.families.in_memory import file_of
 from bert_tf.families.question_answering.squad_files import Answer
 from bert_tf.families.question_answering.user_questions import (
     read_user_questions,

@@ -9,13 +9,12 @@ import dataclasses
 
 from bert_tf.config import LORA_ON, BertConfig
 from bert_tf.errors import UserError
+from bert_tf.families.data.tables import FORMATS
 from bert_tf.files import ENCODING_ERRORS
 from bert_tf.recipe import Settings, setting
 from bert_tf.teacher_settings import TeacherSettings
 from bert_tf.training.recipe import LARGEST_SEED, TrainingRecipe
 
-# How a table writes its rows.
-TSV, CSV, JSONL = FORMATS = ("tsv", "csv", "jsonl")
 EMPTY_TEXT = ("error", "keep", "drop")
 BAD_ROWS = ("error", "skip")
 LONG_INPUTS = ("cut", "windows")
@@ -220,7 +219,8 @@ class UserFilesRecipe(TableRecipe):
 
     data_dir: str = setting("", "folder that the files' names begin in")
     train_file: str = setting(
-        "", "own file to train on: .csv, .tsv or .jsonl, or one of them .gz"
+        "",
+        f"own file to train on: .{', .'.join(FORMATS)}, or one of them .gz",
     )
     dev_file: str = setting(
         "", "own file to evaluate on; empty splits it off the training file"
@@ -354,7 +354,7 @@ class UserQuestionRecipe(SpanRecipe, UserFilesRecipe):
 
     train_file: str = setting(
         "",
-        "own file to train on: .csv, .tsv or .jsonl, or .json laid out as "
+        f"own file to train on: .{', .'.join(FORMATS)}, or .json laid out as "
         "SQuAD's or as a list of questions, or one of them .gz",
     )
     dev_file: str = setting(

@@ -10,6 +10,7 @@ from bert_tf.config import PRECISIONS
 from bert_tf.errors import Fault, UserError, did_you_mean, excerpt
 from bert_tf.families.data.delimited import has_column, listed
 from bert_tf.families.data.tables import (
+    FORMATS,
     BadRow,
     Dialect,
     MissingColumn,
@@ -17,7 +18,6 @@ from bert_tf.families.data.tables import (
     iterate_rows,
     text_of,
 )
-from bert_tf.families.recipe import FORMATS
 from bert_tf.families.usage_options import pair_task
 from bert_tf.files import ENCODING_ERRORS, read_faulty_lines, whole_text
 from bert_tf.inference.cells import CHOICES, Question

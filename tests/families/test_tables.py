@@ -162,7 +162,7 @@ def test_advice_where_the_settings_are_the_users(write, name, content, advice):
     [
         ("t.tsv", "", ": is empty."),
         ("t.csv", "", ": is empty."),
-        ("t.jsonl", "\n", ": is empty."),
+        ("t.jsonl", "\n", ": has no rows."),
         ("t.csv", "\ufeff", ": is empty."),
         ("t.tsv", "\n\n", ": is empty."),
         ("t.csv", "a,b\r1,2\r", ", row 1: holds a carriage return inside"),
@@ -172,8 +172,8 @@ def test_advice_where_the_settings_are_the_users(write, name, content, advice):
             '{"a": 1, "b": 2}\r{"a": 1, "b": 2}\r',
             ", line 1: holds a carriage return inside",
         ),
-        ("t.tsv", "a\tb\n", ": has a header and no rows."),
-        ("t.csv", "a,b", ": has a header and no rows."),
+        ("t.tsv", "a\tb\n", ": has no rows."),
+        ("t.csv", "a,b", ": has no rows."),
         (
             "t.tsv",
             "a\tb\n1\t2\nonly one\n",

@@ -389,7 +389,7 @@ def test_what_cannot_be_predicted_is_refused(kind, tmp_path):
         (tmp_path / "no.csv", output, {}, "no.csv: no such file"),
         (tmp_path, output, {}, f"`input`={tmp_path}: is a folder"),
         (tmp_path / "empty.csv", output, {}, "empty.csv: is empty"),
-        (tmp_path / "none.csv", output, {}, "has a header and no rows"),
+        (tmp_path / "none.csv", output, {}, "has no rows"),
         (tmp_path / "x.dat", output, {}, "the name does not tell the format"),
         (good, "out.parquet", {}, "`output`=out.parquet: the name tells the"),
         (good, tmp_path / "file" / "out.csv", {}, "cannot be written there"),

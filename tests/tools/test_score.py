@@ -150,7 +150,7 @@ def test_own_data(files):
         (PREDICTIONS + "3\t1\n", "has an index '3', which"),
         (PREDICTIONS + "1\t1\n", "row 5: the index '1' occurs twice"),
         (PREDICTIONS.replace("1\n", "2\n", 1), "row 2: unknown label '2'"),
-        ("index\tprediction\n", "has a header and no rows"),
+        ("index\tprediction\n", "has no rows"),
         ("id\tprediction\n0\t1\n", "has no column 'index'"),
     ],
 )

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
 from bert_tf.errors import Fault, UserError, excerpt
-from bert_tf.families.recipe import TSV
 from bert_tf.files import (
     CARRIAGE_RETURN,
     TextLine,
@@ -35,7 +34,7 @@ def stated_delimiter(line: str) -> str:
 
 def find_delimiter(
     path: str,
-    kind: str,
+    own: str,
     first: str,
     required: Sequence[str],
     header: bool,
@@ -48,7 +47,7 @@ def find_delimiter(
 
     Args:
       path: the file, for errors.
-      kind: tsv or csv.
+      own: the format's own delimiter, a tab or a comma.
       first: its first line.
       required: columns that must be there, by name or number.
       header: whether that line names the columns.
@@ -56,14 +55,13 @@ def find_delimiter(
     Raises:
       UserError: several others do.
     """
-    own = "\t" if kind == TSV else ","
     text = first.strip("\r\n")
     columns = {
         each: columns_of(cells, header)
         for each in _DELIMITERS
         for cells in csv.reader([text.replace("\r", " ")], delimiter=each)
     }
-    if kind == TSV:
+    if own == "\t":
         columns[own] = columns_of(text.split(own), header)
     found = [
         each

@@ -3,7 +3,7 @@
 import collections
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from bert_tf.errors import UserError
 from bert_tf.families.data.faults import Faults
@@ -17,8 +17,10 @@ from bert_tf.families.data.tables import (
     read_table,
     text_of,
 )
-from bert_tf.families.recipe import TSV, TableRecipe
 from bert_tf.files import write_text
+
+if TYPE_CHECKING:
+    from bert_tf.families.recipe import TableRecipe
 
 # The name of a class, a number (regression), the names of all classes that
 # hold (multi-label), or None where the file has no answer.
@@ -57,7 +59,7 @@ def examples_of(
     path: str,
     rows: Iterable[Row | BadRow],
     columns: tuple[str, ...],
-    recipe: TableRecipe,
+    recipe: "TableRecipe",
     parse_label: ParseLabel,
 ) -> list[Example]:
     """Makes examples of the rows of a table.
@@ -157,7 +159,7 @@ def read_predictions(
     """
     answers: dict[str, tuple[str, str]] = {}
     # Every row is to be predicted, so none is skipped.
-    dialect = Dialect(format=TSV, bad_rows="")
+    dialect = Dialect(format="tsv", bad_rows="")
     for row in read_table(path, _COLUMNS, (), dialect):
         index, cell = map(str, row.cells)
         place = f"{path}, row {row.number}"

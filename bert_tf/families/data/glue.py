@@ -5,14 +5,16 @@ import pathlib
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bert_tf.corpora.data_sets import quiet
 from bert_tf.errors import UserError
 from bert_tf.families.data.examples import Example, ParseLabel, examples_of
 from bert_tf.families.data.tables import BadRow, Dialect, Row, iterate_rows
-from bert_tf.families.recipe import TSV, FinetuningRecipe, TableRecipe
 from bert_tf.progress import log
+
+if TYPE_CHECKING:
+    from bert_tf.families.recipe import FinetuningRecipe, TableRecipe
 
 # Where TensorFlow Datasets gets GLUE from.
 _SOURCE = "https://dl.fbaipublicfiles.com/"
@@ -94,7 +96,7 @@ class GlueData:
     files: Mapping[str, GlueFile]
 
     def present(
-        self, splits: Sequence[str], recipe: FinetuningRecipe
+        self, splits: Sequence[str], recipe: "FinetuningRecipe"
     ) -> tuple[str, ...]:
         """The splits that are there; says in a line which are not."""
         if not recipe.data_dir:
@@ -112,7 +114,7 @@ class GlueData:
         return there
 
     def read(
-        self, split: str, recipe: TableRecipe, parse_label: ParseLabel
+        self, split: str, recipe: "TableRecipe", parse_label: ParseLabel
     ) -> list[Example]:
         """The rows of a split; see `TextData`."""
         path = None
@@ -124,13 +126,13 @@ class GlueData:
         return _examples(path, self.files[split], recipe, parse_label)
 
     def read_file(
-        self, path: str, recipe: TableRecipe, parse_label: ParseLabel
+        self, path: str, recipe: "TableRecipe", parse_label: ParseLabel
     ) -> list[Example]:
         """The rows of a file that is laid out as the dev file is."""
         file = next(f for split, f in self.files.items() if "dev" in split)
         return _examples(path, file, recipe, parse_label)
 
-    def _places(self, split: str, recipe: FinetuningRecipe) -> list[str]:
+    def _places(self, split: str, recipe: "FinetuningRecipe") -> list[str]:
         """Where a file may lie: data_dir is the task's folder or holds it."""
         file = self.files[split]
         if not file.folder:
@@ -139,7 +141,7 @@ class GlueData:
         return [inside, f"../{inside}", file.name]
 
     def _path(
-        self, split: str, recipe: FinetuningRecipe
+        self, split: str, recipe: "FinetuningRecipe"
     ) -> pathlib.Path | None:
         for place in self._places(split, recipe):
             for suffix in ("", ".gz"):
@@ -148,7 +150,7 @@ class GlueData:
                     return path
         return None
 
-    def _missing(self, split: str, recipe: FinetuningRecipe) -> UserError:
+    def _missing(self, split: str, recipe: "FinetuningRecipe") -> UserError:
         folder = pathlib.Path(recipe.data_dir)
         if not folder.is_dir():
             return UserError(f"`data_dir`={folder}: no such folder.")
@@ -162,7 +164,7 @@ class GlueData:
 def _examples(
     path: str | None,
     file: GlueFile,
-    recipe: TableRecipe,
+    recipe: "TableRecipe",
     parse_label: ParseLabel,
 ) -> list[Example]:
     """The rows of a file in the official layout, or of TensorFlow Datasets."""
@@ -173,7 +175,7 @@ def _examples(
         rows = _read_data_set(file)
     else:
         dialect = Dialect(
-            format=TSV,
+            format="tsv",
             header=file.header,
             encoding_errors=recipe.encoding_errors,
             bad_rows=recipe.bad_rows,

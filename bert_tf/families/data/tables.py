@@ -1,13 +1,15 @@
 """Tables of text, read strictly: every row whole, every error with its row.
 
-Rows are read one at a time, lists of cells (TSV, CSV; delimited.py) or values
-by key (JSON lines; json_rows.py), those that are broken too.
+Rows are read one at a time, those that are broken too: lists of cells (TSV,
+CSV; delimited.py) or values by key (JSON lines; json_rows.py). `FORMATS` at the
+end has a reader for each format; one more is a function and a line there.
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from bert_tf.errors import Fault, UserError, did_you_mean, excerpt
 from bert_tf.families.data.delimited import (
@@ -25,12 +27,6 @@ from bert_tf.families.data.json_rows import (
     Cell,
     SelectedRows,
     read_json_rows,
-)
-from bert_tf.families.recipe import (
-    FORMATS,
-    JSONL,
-    TSV,
-    UserFilesRecipe,
 )
 from bert_tf.files import (
     TextLine,
@@ -101,8 +97,8 @@ class Dialect:
     chosen: bool = False
 
     @classmethod
-    def of_recipe(cls, recipe: UserFilesRecipe) -> Self:
-        """How a recipe says that the user's own files are to be read."""
+    def of_recipe(cls, recipe: Any) -> Self:
+        """How a `UserFilesRecipe` describes the user's own files."""
         return cls(
             format=recipe.format,
             header=recipe.header,
@@ -110,6 +106,20 @@ class Dialect:
             bad_rows=recipe.bad_rows,
             chosen=True,
         )
+
+
+class Wanted(NamedTuple):
+    """What is to be read of a table; see `iterate_rows`."""
+
+    required: Sequence[str]
+    optional: Sequence[str]
+    whole: bool
+
+
+# Reads a format, given path, opened file or None, what is wanted and dialect.
+Reader: TypeAlias = Callable[
+    [str, Iterable[bytes] | None, Wanted, Dialect], SelectedRows
+]
 
 
 def read_table(
@@ -158,18 +168,8 @@ def iterate_rows(
       UserError: the file cannot be read, is empty or a header alone, lacks a
         required column or names it twice, or its header is broken.
     """
-    kind = dialect.format or format_of(path)
-    lines = read_faulty_lines(
-        path, dialect.encoding_errors, file, whole_lines=kind == JSONL
-    )
-    if kind == JSONL:
-        selected = read_json_rows(
-            path, lines, required, optional, dialect.encoding_errors, whole
-        )
-    else:
-        selected = _select_columns(
-            path, kind, lines, required, optional, dialect, whole
-        )
+    read = FORMATS[dialect.format or format_of(path)]
+    selected = read(path, file, Wanted(required, optional, whole), dialect)
     position = -1
     for position, (number, found) in enumerate(selected):
         if isinstance(found, Fault):
@@ -177,8 +177,7 @@ def iterate_rows(
         else:
             yield Row(number, position, *found)
     if position < 0:
-        fault = "is empty" if kind == JSONL else "has a header and no rows"
-        raise UserError(f"{path}: {fault}.")
+        raise UserError(f"{path}: has no rows.")
 
 
 def collect(
@@ -270,21 +269,38 @@ def format_of(path: str) -> str:
         if name.endswith(f".{known}"):
             return known
     raise UserError(
-        f"{path}: the name does not tell the format; end it in .tsv, .csv or "
-        ".jsonl (.gz behind it will do), or pass `format`=tsv."
+        f"{path}: the name does not tell the format; end it in "
+        f"{' or '.join(f'.{known}' for known in FORMATS)} (.gz behind it will "
+        "do), or pass `format`=tsv."
     )
 
 
-def _select_columns(
-    path: str,
-    kind: str,
-    lines: Iterator[TextLine],
-    required: Sequence[str],
-    optional: Sequence[str],
-    dialect: Dialect,
-    whole: bool,
+def _read_json_lines(
+    path: str, file: Iterable[bytes] | None, wanted: Wanted, dialect: Dialect
 ) -> SelectedRows:
-    """Selects cells of rows that are all as wide as the first one."""
+    errors = dialect.encoding_errors
+    lines = read_faulty_lines(path, errors, file, whole_lines=True)
+    return read_json_rows(path, lines, *wanted[:2], errors, wanted.whole)
+
+
+def _read_delimited(
+    own: str,
+    path: str,
+    file: Iterable[bytes] | None,
+    wanted: Wanted,
+    dialect: Dialect,
+) -> SelectedRows:
+    """Selects cells of rows that are all as wide as the first one.
+
+    Args:
+      own: the delimiter of the format: a tab, at which lines are split, or a
+        comma of CSV.
+      path: as of every `Reader`, as for the arguments that follow.
+    """
+    lines: Iterator[TextLine] = read_faulty_lines(
+        path, dialect.encoding_errors, file
+    )
+    required, optional, whole = wanted
     if dialect.header:
         # Nothing but blank lines is an empty file.
         lines = itertools.dropwhile(
@@ -297,13 +313,13 @@ def _select_columns(
     if begin is None:
         raise UserError(f"{path}: is empty.")
     lines = itertools.chain([begin], lines)
-    delimiter = stated or ("\t" if kind == TSV else ",")
+    delimiter = stated or own
     # An explicit format is trusted.
-    if dialect.chosen and dialect.format != TSV and not stated:
+    if dialect.chosen and dialect.format != "tsv" and not stated:
         delimiter = find_delimiter(
-            path, kind, begin.text, required, dialect.header
+            path, own, begin.text, required, dialect.header
         )
-    if kind == TSV and delimiter == "\t":
+    if own == delimiter == "\t":
         raw = read_tsv(path, lines)
     else:
         raw = read_csv(path, lines, delimiter)
@@ -374,7 +390,7 @@ def _place(
     advice = ""
     if dialect.chosen and f'"{name}"' in columns:
         near, advice = "", " If these are quoted as in CSV, pass `format`=csv."
-    elif dialect.chosen and len(columns) == 1 and dialect.format == TSV:
+    elif dialect.chosen and len(columns) == 1 and dialect.format == "tsv":
         advice = " If no tabs divide them, leave out `format`=tsv."
     elif dialect.chosen and not near:
         advice = (
@@ -386,3 +402,11 @@ def _place(
         f"{listed(columns)}.{advice}",
         name,
     )
+
+
+# The end of a file's name, and `format` of a recipe, to what reads it.
+FORMATS: dict[str, Reader] = {
+    "tsv": functools.partial(_read_delimited, "\t"),
+    "csv": functools.partial(_read_delimited, ","),
+    "jsonl": _read_json_lines,
+}

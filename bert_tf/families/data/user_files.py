@@ -7,13 +7,15 @@ examples are split off.
 import collections
 import pathlib
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from bert_tf.errors import UserError
-from bert_tf.families.recipe import UserFilesRecipe, UserTagRecipe
 from bert_tf.progress import log
+
+if TYPE_CHECKING:
+    from bert_tf.families.recipe import UserFilesRecipe, UserTagRecipe
 
 _FILE_SETTINGS = {"train": "train_file", "dev": "dev_file", "test": "test_file"}
 # Numbers are stratified by tenths of their distribution.
@@ -23,7 +25,7 @@ SplitOff = Callable[[Any, float, int], tuple[Any, Any]]
 # The examples of a file, given its path and whether labels are needed.
 ReadRows = Callable[[str, bool], Any]
 # The recipes that name files.
-FileSettings: TypeAlias = UserFilesRecipe | UserTagRecipe
+FileSettings: TypeAlias = "UserFilesRecipe | UserTagRecipe"
 
 # Examples with a `label`, a `text_key` and a `path`.
 E = TypeVar("E", bound=Any)
@@ -83,9 +85,8 @@ class UserFiles:
         self, rows: Any, recipe: FileSettings, split: str
     ) -> Any:
         """The rows, of training ones those alone that the recipe keeps."""
-        if split != "train" or isinstance(recipe, UserTagRecipe):
-            return rows
-        if not recipe.drop_duplicates:
+        # Tagged words have no such setting.
+        if split != "train" or not getattr(recipe, "drop_duplicates", False):
             return rows
         kept: dict[Hashable, Any] = {}
         for row in rows:

@@ -26,7 +26,7 @@ from bert_tf.families.question_answering.squad_files import (
     read_questions,
 )
 from bert_tf.families.question_answering.task import QuestionAnsweringTask
-from bert_tf.families.recipe import JSONL, SpanRecipe, UserQuestionRecipe
+from bert_tf.families.recipe import SpanRecipe, UserQuestionRecipe
 from bert_tf.progress import log
 
 
@@ -77,7 +77,7 @@ def read_user_questions(
     else:
         columns = _columns(path, recipe, answers_needed)
         nested: list[str] = []
-        if answers_needed and (recipe.format or format_of(path)) == JSONL:
+        if answers_needed and (recipe.format or format_of(path)) == "jsonl":
             # Either the answer is there, or the object that holds it.
             answer = recipe.answer_column
             nested = [answer, f"{answer}.text", f"{answer}.answer_start"]
