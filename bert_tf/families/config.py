@@ -8,7 +8,7 @@ import abc
 import dataclasses
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from bert_tf.checkpoints import Checkpoint
+from bert_tf.checkpoints import HEADS_ON_POOLER, Checkpoint
 from bert_tf.checkpoints.checkpoint import num_labels
 from bert_tf.checkpoints.hugging_face_labels import default_labels
 from bert_tf.errors import UserError, first_few
@@ -75,6 +75,11 @@ class TaskConfig(abc.ABC):
     @abc.abstractmethod
     def sample(self) -> dict[str, Any]:
         """A question to such a model, by the inputs that it is served with."""
+
+    @property
+    def reads_pooler(self) -> bool:
+        """Whether the head is on the pooled output."""
+        return self.head in HEADS_ON_POOLER
 
     @property
     def num_segments(self) -> int:

@@ -10,7 +10,6 @@ import keras
 import numpy as np
 
 from bert_tf.checkpoints import (
-    HEADS_ON_POOLER,
     LABELLED_HEADS,
     LORA,
     POOLER,
@@ -183,7 +182,7 @@ def _place_head(
       head is not.
     """
     # A pooler that nothing of the task's reads is not missed.
-    missed = POOLER in initial.heads or task.head in HEADS_ON_POOLER
+    missed = POOLER in initial.heads or config.reads_pooler
     unread = () if missed else (POOLER,)
     if initial.config.lora_rank:
         # Updates are new, which the recipe says.

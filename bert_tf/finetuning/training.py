@@ -7,7 +7,6 @@ import math
 import keras
 import tensorflow as tf
 
-from bert_tf.checkpoints import HEADS_ON_POOLER
 from bert_tf.distiller import DistillationObjective, Distiller
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
@@ -169,7 +168,7 @@ def _step(
 ) -> TrainingStep:
     # First, since what is frozen is no trainable variable any more.
     config = data.initial.config
-    reads_pooler = data.task.head in HEADS_ON_POOLER
+    reads_pooler = data.config.reads_pooler
     freeze(model.encoder, recipe.freeze_layers, reads_pooler)
     trained, objective = model, data.objective
     if recipe.teacher:

@@ -7,7 +7,6 @@ import keras
 
 from bert_tf.checkpoints import (
     CLASSIFIER,
-    HEADS_ON_POOLER,
     MASKED_LM,
     NEXT_SENTENCE,
     POOLER,
@@ -103,7 +102,7 @@ def served_model(
     encoder = encoder_class(checkpoint.config)(checkpoint.config, dtype=dtype)
     network = config.build(encoder)
     # A pooler that the head does not read may be missing.
-    unread = () if config.head in HEADS_ON_POOLER else (POOLER,)
+    unread = () if config.reads_pooler else (POOLER,)
     _restore(network, checkpoint, *unread)
     served = config.text_model(network, tokenizer)
     if activation is not None and not served.labels:

@@ -37,7 +37,7 @@ class RatingConfig(TaskConfig):
     def build(
         self, encoder: "BertEncoder", unpadded: bool = True
     ) -> "keras.Model":
-        """A linear layer on [CLS] that scores whether each step is reached."""
+        """A linear layer on the pooled output, an output for each step."""
         import keras
 
         from bert_tf.features import ENCODER_INPUTS
@@ -46,9 +46,9 @@ class RatingConfig(TaskConfig):
             each.name: keras.Input([None], dtype=each.dtype, name=each.name)
             for each in ENCODER_INPUTS
         }
-        sequence = encoder(inputs, unpadded=unpadded)["sequence_output"]
+        outputs = encoder(inputs, pooled_only=True, unpadded=unpadded)
         dense = keras.layers.Dense(self.steps, dtype="float32", name=self.head)
-        return keras.Model(inputs, dense(sequence[:, 0]), name="rating_model")
+        return keras.Model(inputs, dense(outputs["pooled_output"]))
 
     def text_model(
         self, model: "keras.Model", tokenizer: Tokenizer
@@ -57,6 +57,11 @@ class RatingConfig(TaskConfig):
         from bert_tf.families.rating.answers import RatingModel
 
         return RatingModel(model, tokenizer, self.max_seq_length)
+
+    @property
+    def reads_pooler(self) -> bool:
+        """Yes."""
+        return True
 
     def sample(self) -> dict[str, Any]:
         """A text."""
