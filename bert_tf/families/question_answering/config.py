@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from bert_tf.families.text_model import TextModel
 
 
+# run_squad.py `is_whitespace`: what divides the words of a context. Other
+# blanks, such as U+00A0, stand inside words.
+BLANKS = " \t\r\n\u202f"
 # google-research/bert, run_squad.py, which most models of questions follow.
 _LONGEST_WINDOW, _DOC_STRIDE = 384, 128
 _MAX_QUERY_LENGTH, _MAX_ANSWER_LENGTH, _N_BEST_SIZE = 64, 30, 20

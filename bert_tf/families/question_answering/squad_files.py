@@ -7,11 +7,9 @@ from typing import Any, NamedTuple
 
 from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.families.data.faults import Faults
+from bert_tf.families.question_answering.config import BLANKS
 from bert_tf.files import read_lines, whole_text
 
-# run_squad.py `is_whitespace`: what divides the words of a context. Other
-# blanks, such as U+00A0, stand inside words.
-BLANKS = " \t\r\n\u202f"
 _WORD = re.compile(f"[^{BLANKS}]+")
 _LAYOUT = (
     'one object {"data": [{"paragraphs": [{"context": ..., "qas": '
@@ -61,11 +59,6 @@ class Question(NamedTuple):
     context: str
     answers: tuple[Answer, ...]
     is_impossible: bool
-
-
-def split_words(text: str) -> list[str]:
-    """Splits a text into words."""
-    return _WORD.findall(text)
 
 
 def read_questions(
@@ -160,7 +153,7 @@ def _words_touched(context: str, answer: Answer) -> str:
     if context[end - 1] not in BLANKS and (rest := _WORD.match(context, end)):
         end = rest.end()
     first = max(map(start.rfind, BLANKS)) + 1
-    return " ".join(split_words(context[first:end]))
+    return " ".join(_WORD.findall(context[first:end]))
 
 
 def trainable(
