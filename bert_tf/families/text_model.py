@@ -17,6 +17,7 @@ from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.families.requests import Request, signature, token_specs, unless
 from bert_tf.families.row_computer import RowComputer, Tensors
+from bert_tf.families.usage_options import CHOICES
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ class TextModel(abc.ABC):
         self.compute = RowComputer(tokenizer)
 
     task: str
+    # Axes of the inputs of `tokens`.
+    token_axes: int = 2
     threshold: float | None = None
     activation: str = "linear"
     prompts: Mapping[str, str] = {}
@@ -108,8 +111,29 @@ class TextModel(abc.ABC):
         return ("text",)
 
     @abc.abstractmethod
+    def answers(self, *columns: tf.Tensor) -> Tensors:
+        """The one function from texts to answers, eager or traced.
+
+        Args:
+          *columns: string [B] or, of choices, [B, C]; those of `columns`, in
+            their order and by their names.
+
+        Returns:
+          Tensors [B, ...], a row each.
+        """
+
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """The signatures by name, as functions with an input signature."""
+        specs = [
+            tf.TensorSpec(
+                [None, None] if name == CHOICES else [None], tf.string, name
+            )
+            for name in self.columns
+        ]
+        return {
+            SERVING_DEFAULT: signature(self.answers, *specs),
+            TOKENS: self.tokens_signature(),
+        }
 
     @abc.abstractmethod
     def requests(self) -> list[Request]:
@@ -188,12 +212,8 @@ class TextModel(abc.ABC):
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """What the model itself computes of the encoder's inputs."""
 
-    def tokens_signature(self, rank: int = 2) -> Callable[..., Tensors]:
-        """The signature for those who tokenise themselves.
-
-        Args:
-          rank: axes of input_ids, input_mask and segment_ids.
-        """
+    def tokens_signature(self) -> Callable[..., Tensors]:
+        """The signature for those who tokenise themselves."""
 
         def from_tokens(
             input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
@@ -215,7 +235,7 @@ class TextModel(abc.ABC):
                 for name, value in answers.items()
             }
 
-        return signature(from_tokens, *token_specs(rank))
+        return signature(from_tokens, *token_specs(self.token_axes))
 
     def _checked(self, input_ids: tf.Tensor) -> tf.Tensor:
         """Ids, int32 [..., S], that are not too many and known."""

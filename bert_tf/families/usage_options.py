@@ -11,6 +11,8 @@ from typing import Any
 
 from bert_tf.errors import UserError, did_you_mean, excerpt, whole_number
 
+# The column of a model's input that has a list of texts in each row.
+CHOICES = "choices"
 # What a sequence classifier may be used for: the kind of its answers and the
 # number of texts of a row, as task.json has them.
 OF_CLASSIFIERS = {

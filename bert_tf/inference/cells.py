@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_tf.errors import UserError, excerpt
+from bert_tf.families.usage_options import CHOICES
 from bert_tf.text.given_texts import members
 
-CHOICES = "choices"
 # What is asked of one row, by column: a text, or the texts of its choices.
 Question = Mapping[str, str | tuple[str, ...]]
 

@@ -2,7 +2,7 @@
 
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -14,8 +14,6 @@ from bert_tf.families.requests import (
     Request,
     requests_of,
     sample_texts,
-    signature,
-    text_spec,
 )
 from bert_tf.families.row_computer import Tensors
 from bert_tf.families.text_classification.answers import (
@@ -25,7 +23,6 @@ from bert_tf.families.text_classification.answers import (
 )
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
-    TOKENS,
     Answer,
     TextModel,
     check_outputs,
@@ -71,19 +68,13 @@ class PackedClassifier(TextModel):
         )
         self.pack = pack
 
-    def signatures(self) -> dict[str, Callable[..., Tensors]]:
-        """See `export_saved_model`."""
-        return {
-            SERVING_DEFAULT: signature(self._from_text, text_spec("text")),
-            TOKENS: self.tokens_signature(),
-        }
-
     def requests(self) -> list[Request]:
         """Texts of several lengths, each alone and all at once."""
         texts = [text for (text,) in sample_texts(self.max_seq_length, 1)]
         return requests_of(SERVING_DEFAULT, text=texts)
 
-    def _from_text(self, text: tf.Tensor) -> Tensors:
+    def answers(self, text: tf.Tensor) -> Tensors:
+        """The outputs of serving_default; see `export_saved_model`."""
         return self.answer_tokens(self.pack(text))
 
     def to_answers(

@@ -185,8 +185,8 @@ def test_mixed_bfloat16_computes_in_another_precision():
     served = models.KINDS["bfloat16"]()
     assert served.compute_dtype == "bfloat16"
     inputs = {"text": tf.constant(["the ferry is"])}
-    logits = served._from_text(**inputs)["logits"]
-    plain = models.of_policy("float32")._from_text(**inputs)["logits"]
+    logits = served.answers(**inputs)["logits"]
+    plain = models.of_policy("float32").answers(**inputs)["logits"]
     assert 1e-5 < np.abs(logits - plain).max() < 0.5
 
 

@@ -1,6 +1,6 @@
 """Choosing one of several texts: a text and choices in, the best one out."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -14,14 +14,11 @@ from bert_tf.families.requests import (
     requests_of,
     sample_lengths,
     sample_text,
-    signature,
-    text_spec,
     unless,
 )
 from bert_tf.families.row_computer import Tensors
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
-    TOKENS,
     Answer,
     TextModel,
     encoder_of,
@@ -133,24 +130,13 @@ class ChoiceModel(TextModel):
         self._start = start
 
     task = "multiple choice"
+    # Of the inputs of `tokens`: texts, choices, positions.
+    token_axes = 3
 
     @property
     def columns(self) -> tuple[str, ...]:
         """text and choices, and where they have a common start that."""
         return ("text", "choices", "start")[: 2 + self._start]
-
-    def signatures(self) -> dict[str, Callable[..., Tensors]]:
-        """See the class."""
-        specs = [
-            text_spec("text"),
-            tf.TensorSpec([None, None], tf.string, name="choices"),
-        ]
-        if self._start:
-            specs.append(text_spec("start"))
-        return {
-            SERVING_DEFAULT: signature(self._from_text, *specs),
-            TOKENS: self.tokens_signature(3),
-        }
 
     def requests(self) -> list[Request]:
         """Texts of several lengths with four choices, or fewer."""
@@ -179,12 +165,13 @@ class ChoiceModel(TextModel):
             text, choices, start, self.tokenizer, self.max_seq_length
         )
 
-    def _from_text(
+    def answers(
         self,
         text: tf.Tensor,
         choices: tf.Tensor,
         start: tf.Tensor | None = None,
     ) -> Tensors:
+        """The outputs of serving_default; see the class."""
         with tf.device(HOST):
             text, choices = equal_rows(text=text, choices=choices)
             choices = unless(

@@ -192,6 +192,10 @@ class PretrainedModel(TextModel):
                 return " ".join(words)
             words = words[: max(len(words) * 3 // 4, 2 * masks)]
 
+    def answers(self, text: tf.Tensor) -> Tensors:
+        """The outputs of serving_default; see the class."""
+        return (self._fill_mask if self._answers_masks else self._embed)(text)
+
     def _fill_mask(self, text: tf.Tensor) -> Tensors:
         with tf.device(HOST):
             masked, places, masks = self._masked(text)

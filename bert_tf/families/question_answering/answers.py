@@ -1,7 +1,7 @@
 """Questions about a text: question and context in, an answer out."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -24,14 +24,11 @@ from bert_tf.families.requests import (
     requests_of,
     sample_lengths,
     sample_text,
-    signature,
-    text_spec,
     valid_text,
 )
 from bert_tf.families.row_computer import Tensors, largest
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
-    TOKENS,
     Answer,
     TextModel,
     encoder_of,
@@ -126,15 +123,6 @@ class SpanModel(TextModel):
         """question and context."""
         return ("question", "context")
 
-    def signatures(self) -> dict[str, Callable[..., Tensors]]:
-        """See the class."""
-        return {
-            SERVING_DEFAULT: signature(
-                self._from_text, text_spec("question"), text_spec("context")
-            ),
-            TOKENS: self.tokens_signature(),
-        }
-
     def requests(self) -> list[Request]:
         """Contexts of several lengths, one of them of several windows."""
         lengths = sample_lengths(self.max_seq_length)
@@ -146,7 +134,8 @@ class SpanModel(TextModel):
             SERVING_DEFAULT, question=questions, context=contexts
         )
 
-    def _from_text(self, question: tf.Tensor, context: tf.Tensor) -> Tensors:
+    def answers(self, question: tf.Tensor, context: tf.Tensor) -> Tensors:
+        """The outputs of serving_default; see the class."""
         with tf.device(HOST):
             question, context = equal_rows(question=question, context=context)
             context = valid_text(context)

@@ -29,7 +29,6 @@ from bert_tf.families.text_classification.config import (
 )
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
-    TOKENS,
     Answer,
     TextModel,
     check_outputs,
@@ -251,14 +250,9 @@ class SentenceModel(TextModel):
 
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
-        return {
-            SERVING_DEFAULT: signature(
-                self._from_pair if len(self._names) == 2 else self._from_text,
-                *(text_spec(name) for name in self._names),
-            ),
-            self.method: signature(self._from_examples, text_spec("inputs")),
-            TOKENS: self.tokens_signature(),
-        }
+        found = super().signatures()
+        found[self.method] = signature(self._from_examples, text_spec("inputs"))
+        return found
 
     def requests(self) -> list[Request]:
         """Texts of several lengths, each alone and all at once."""
@@ -275,11 +269,12 @@ class SentenceModel(TextModel):
             )
         ]
 
-    def _from_text(self, text: tf.Tensor) -> Tensors:
-        return self._answers(self._logits([text]))
-
-    def _from_pair(self, text: tf.Tensor, text_b: tf.Tensor) -> Tensors:
-        return self._answers(self._logits([text, text_b]))
+    def answers(
+        self, text: tf.Tensor, text_b: tf.Tensor | None = None
+    ) -> Tensors:
+        """The outputs of serving_default; see the class."""
+        texts = [text] if text_b is None else [text, text_b]
+        return self._answers(self._logits(texts))
 
     def _from_examples(self, inputs: tf.Tensor) -> Tensors:
         logits = self._logits(parsed_texts(inputs, self._names))

@@ -6,7 +6,7 @@ tokenizer's words are smaller: each punctuation character is one. So these are
 put together again.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -20,15 +20,12 @@ from bert_tf.families.requests import (
     requests_of,
     sample_lengths,
     sample_text,
-    signature,
     string_array,
-    text_spec,
     valid_text,
 )
 from bert_tf.families.row_computer import Tensors, largest
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
-    TOKENS,
     Answer,
     TextModel,
     check_outputs,
@@ -226,13 +223,6 @@ class TagModel(TextModel):
 
     task = "token classification"
 
-    def signatures(self) -> dict[str, Callable[..., Tensors]]:
-        """See the class."""
-        return {
-            SERVING_DEFAULT: signature(self._from_text, text_spec("text")),
-            TOKENS: self.tokens_signature(),
-        }
-
     def requests(self) -> list[Request]:
         """Texts of several lengths, one of them of several windows."""
         lengths = sample_lengths(self.max_seq_length)
@@ -241,7 +231,8 @@ class TagModel(TextModel):
         together = {"text": string_array([*texts, ""])}
         return [*alone, Request(SERVING_DEFAULT, together)]
 
-    def _from_text(self, text: tf.Tensor) -> Tensors:
+    def answers(self, text: tf.Tensor) -> Tensors:
+        """The outputs of serving_default; see the class."""
         with tf.device(HOST):
             text = valid_text(text)
             ids, begins, ends = self.tokenizer.tokenize_with_offsets(text)

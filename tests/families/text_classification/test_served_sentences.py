@@ -113,12 +113,12 @@ def test_rows_are_padded_to_the_longest_alone(monkeypatch):
 
     served.forward = spy
     for text, length in (("a", 3), ("a " * 30, 32), ("a " * 31, 33)):
-        served._from_text(tf.constant([text, "b"]))
+        served.answers(tf.constant([text, "b"]))
         assert seen.pop() == (2, length)
-    served._from_text(tf.constant(["a " * 900]))
+    served.answers(tf.constant(["a " * 900]))
     assert seen.pop() == (1, 70)
     # Long and short rows do not share their padding.
-    served._from_text(tf.constant(["a"] * 60 + ["a " * 60] * 40))
+    served.answers(tf.constant(["a"] * 60 + ["a " * 60] * 40))
     assert [tuple(s) for s in seen] == [(33, 62), (33, 62), (34, 3)]
 
 

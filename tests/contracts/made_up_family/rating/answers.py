@@ -1,6 +1,6 @@
 """From texts to ratings, in TensorFlow operations."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -11,13 +11,10 @@ from bert_tf.families.requests import (
     Request,
     requests_of,
     sample_texts,
-    signature,
-    text_spec,
 )
 from bert_tf.families.row_computer import Tensors
 from bert_tf.families.text_model import (
     SERVING_DEFAULT,
-    TOKENS,
     Answer,
     TextModel,
     encoder_of,
@@ -59,19 +56,13 @@ class RatingModel(TextModel):
     ):
         super().__init__(model, encoder_of(model), tokenizer, max_seq_length)
 
-    def signatures(self) -> dict[str, Callable[..., Tensors]]:
-        """text, string [B], or tokens, to what `rating_answers` gives."""
-        return {
-            SERVING_DEFAULT: signature(self._from_text, text_spec("text")),
-            TOKENS: self.tokens_signature(),
-        }
-
     def requests(self) -> list[Request]:
         """Texts of several lengths."""
         texts = [text for (text,) in sample_texts(self.max_seq_length, 1)]
         return requests_of(SERVING_DEFAULT, text=texts)
 
-    def _from_text(self, text: tf.Tensor) -> Tensors:
+    def answers(self, text: tf.Tensor) -> Tensors:
+        """What `rating_answers` gives of texts, string [B]."""
         with tf.device(HOST):
             rows = rating_rows(text, self.tokenizer, self.max_seq_length)
         steps = self.model.output_shape[-1]
