@@ -19,27 +19,44 @@ _TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a field takes; nothing is checked where nothing is given.
+    """The values of a field; nothing is checked where nothing is given.
 
     Attributes:
-      at_least: the smallest number.
+      at_least: the smallest number, or a function of the settings.
       above: what a number must be above.
-      at_most: the largest number.
+      at_most: the largest number, or a function of the settings.
       below: what a number must be below.
-      choices: the values; an empty one among them is not listed in errors.
+      or_exactly: a number outside of these bounds that is valid too.
+      choices: the valid values; an empty one is not listed in errors.
+      not_empty: whether a string needs at least one character.
+      unused: whether the field must keep its default.
+      requires: a field that must differ from its default where this one does,
+        or `field=value`, what it must be then; settings that lack the field
+        require nothing.
+      excludes: a field that must keep its default where this one does not.
+      why: the reason for a bound that is a function or for `excludes`, a
+        format string with the names of fields.
     """
 
-    at_least: float | None = None
+    at_least: Any = None
     above: float | None = None
-    at_most: float | None = None
+    at_most: Any = None
     below: float | None = None
+    or_exactly: float | None = None
     choices: tuple[str, ...] = ()
+    not_empty: bool = False
+    unused: bool = False
+    requires: str = ""
+    excludes: str = ""
+    why: str = ""
 
     def allow(self, value: Any) -> bool:
-        """Whether a value will do; a number is finite where one is limited."""
+        """Whether a value is valid; a number is finite where one is limited."""
         if self.choices:
             return value in self.choices
-        return (
+        if self.not_empty:
+            return value != ""
+        return value == self.or_exactly or (
             (self.at_least is None or self.at_least <= value < math.inf)
             and (self.above is None or self.above < value < math.inf)
             and (self.at_most is None or value <= self.at_most)
@@ -49,17 +66,68 @@ class Limits:
     def __str__(self) -> str:
         if self.choices:
             return f"one of {', '.join(filter(None, self.choices))}"
-        if self.at_least is None:
-            if self.below is not None:
-                return f"above {self.above}, below {self.below}"
-            if self.at_most is not None:
-                return f"above {self.above} and up to {self.at_most}"
-            return f"more than {self.above}"
-        if self.below is not None:
-            return f"{self.at_least} up to below {self.below}"
-        if self.at_most is not None:
-            return f"{self.at_least} to {self.at_most}"
-        return f"{self.at_least} or more"
+        if self.not_empty:
+            return "at least one character"
+        if self.at_least is not None and self.at_most is not None:
+            ranges = [f"{self.at_least} to {self.at_most}"]
+        else:
+            bounds = {
+                "{} or more": self.at_least,
+                "more than {}": self.above,
+                "at most {}": self.at_most,
+                "below {}": self.below,
+            }
+            ranges = [
+                text.format(bound)
+                for text, bound in bounds.items()
+                if bound is not None
+            ]
+        if self.or_exactly is not None:
+            ranges.append(f"or {self.or_exactly}")
+        return ", ".join(ranges)
+
+    def at(self, settings: "Settings | None") -> "Limits":
+        """The same, bounds that are functions evaluated or left out."""
+        bounds: dict[str, Any] = {
+            name: None if settings is None else bound(settings)
+            for name in ("at_least", "at_most")
+            if callable(bound := getattr(self, name))
+        }
+        return dataclasses.replace(self, **bounds)
+
+    def check(self, name: str, value: Any, why: str = "") -> None:
+        """Raises `UserError` on a value outside of these limits."""
+        if not self.allow(value):
+            raise UserError(f"{name} is {value!r}; it takes {self}{why}.")
+
+    def check_beside(self, name: str, settings: "Settings") -> None:
+        """Raises `UserError` on a value that does not go with others'."""
+        value = getattr(settings, name)
+        default = getattr(type(settings), name, value)
+        why = f" ({self.why})".format(**vars(settings)) if self.why else ""
+        self.at(settings).check(name, value, why)
+        if value == default:
+            return
+        if self.unused:
+            raise UserError(
+                f"{name}={value}: does not apply to this task; leave it out."
+            )
+        other, _, wanted = self.requires.partition("=")
+        if hasattr(settings, other):
+            found = getattr(settings, other)
+            missing = found == getattr(type(settings), other)
+            if str(found) != wanted if wanted else missing:
+                raise UserError(
+                    f"{name}={value}: requires {self.requires}; give {other} "
+                    f"too, or leave {name} out."
+                )
+        if self.excludes:
+            found = getattr(settings, self.excludes)
+            if found != getattr(type(settings), self.excludes):
+                raise UserError(
+                    f"`{name}`={value} and `{self.excludes}`={found}: give "
+                    f"one of the two, not both{why}."
+                )
 
 
 _NO_LIMITS = Limits()
@@ -67,31 +135,28 @@ _NO_LIMITS = Limits()
 
 def setting(
     default: Any,
-    help_text: str,
+    help_text: str = "",
     *,
-    at_least: float | None = None,
-    above: float | None = None,
-    at_most: float | None = None,
-    below: float | None = None,
-    choices: Sequence[str] = (),
     may_be_code: bool = False,
+    may_change: bool = False,
+    **limits: Any,
 ) -> Any:
     """A dataclass field: its default, its help text and its `Limits`.
 
-    A field that `may_be_code` takes the path of a Python file, which is run
-    only where the user gives it, not where a recipe's file does.
+    Args:
+      default: its default.
+      help_text: its line in the help; the limits without one.
+      may_be_code: whether it takes the path of a Python file, which is run
+        only where the user gives it, not where a recipe's file does.
+      may_change: whether a run may be resumed with another value.
+      **limits: of `Limits`, by name.
     """
-    limits = Limits(
-        at_least=at_least,
-        above=above,
-        at_most=at_most,
-        below=below,
-        choices=tuple(choices),
-    )
+    declared = Limits(**limits)
     metadata = {
-        "help": help_text,
-        "limits": limits,
+        "help": help_text or str(declared),
+        "limits": declared,
         "may_be_code": may_be_code,
+        "may_change": may_change,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -140,16 +205,41 @@ class Settings:
     """Base of every recipe: a flat set of int, float, bool and str fields.
 
     A subclass is a frozen dataclass whose fields are made with `setting`,
-    which says what each takes. What depends on several fields it checks in
-    `__post_init__`, after its base class.
+    which declares the limits of each. Recipes are composed: their bases are
+    the parts, each with the settings of one subject.
+
+    Args of a subclass's class statement:
+      defaults: name to default of settings of its bases.
+      unused: names of settings of its bases that do not apply to it.
     """
+
+    def __init_subclass__(
+        cls, defaults: Mapping[str, Any] = {}, unused: Sequence[str] = ()
+    ) -> None:
+        super().__init_subclass__()
+        inherited: dict[str, dataclasses.Field] = {}
+        for base in reversed(cls.__mro__[1:]):
+            inherited |= getattr(base, "__dataclass_fields__", {})
+        for name in (*defaults, *unused):
+            field = inherited[name]
+            metadata = dict(field.metadata)
+            if name in unused:
+                metadata["limits"] = Limits(unused=True)
+            default = defaults.get(name, field.default)
+            cls.__annotations__[name] = field.type
+            changed = dataclasses.field(default=default, metadata=metadata)
+            setattr(cls, name, changed)
 
     def __post_init__(self) -> None:
         """Raises `UserError` on a value that a field does not take."""
-        for field in dataclasses.fields(self):
-            limits = field.metadata.get("limits", _NO_LIMITS)
-            good = limits.allow(getattr(self, field.name))
-            self._check(field.name, good, str(limits))
+        limits = {
+            field.name: field.metadata.get("limits", _NO_LIMITS)
+            for field in dataclasses.fields(self)
+        }
+        for name, each in limits.items():
+            each.at(None).check(name, getattr(self, name))
+        for name, each in limits.items():
+            each.check_beside(name, self)
 
     def _check(self, name: str, good: bool, takes: str) -> None:
         """Raises `UserError` if a field's value is not good."""

@@ -27,55 +27,58 @@ class TeacherSettings(Settings):
         2.0,
         "distillation: what the logits of both are divided by for soft targets",
         above=0,
+        requires="teacher",
     )
     label_weight: float = setting(
-        1.0, "distillation: weight of the loss on the labels", at_least=0
+        1.0,
+        "distillation: weight of the objective's own loss, on the labels",
+        at_least=0,
+        requires="teacher",
     )
     soft_target_weight: float = setting(
         1.0,
         "distillation: weight of the divergence from the teacher's "
-        "distributions, times the square of the temperature",
+        "distributions (of text: of every token), times the square of the "
+        "temperature",
         at_least=0,
+        requires="teacher",
     )
     cosine_weight: float = setting(
         0.0,
         "distillation: weight of one less the cosine of the last hidden "
         "states of each token",
         at_least=0,
+        requires="teacher",
     )
     hidden_state_weight: float = setting(
         0.0,
         "distillation: weight of the mean square between hidden states of "
         "embeddings and layers, the student's behind a dense layer",
         at_least=0,
+        requires="teacher",
     )
     attention_score_weight: float = setting(
         0.0,
         "distillation: weight of the mean square between attention scores of "
         "layers",
         at_least=0,
+        requires="teacher",
     )
     teacher_layers: str = setting(
         "",
         "distillation: the teacher's layer, from 0, that each layer of the "
         "student is compared with, comma-separated; empty spreads them evenly",
+        requires="teacher",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.teacher:
-            if not any(self.weight(t) for t in (SOFT_TARGET, *LAYER_TERMS)):
-                raise UserError(
-                    f"teacher={self.teacher}: nothing of it is learnt; give "
-                    "soft_target_weight or another one of the weights."
-                )
-            return
-        for name in TeacherSettings.kinds():
-            value = getattr(self, name)
-            if value != getattr(type(self), name):
-                raise UserError(
-                    f"{name}={value}: requires a teacher; give teacher too."
-                )
+        learnt = any(map(self.weight, (SOFT_TARGET, *LAYER_TERMS)))
+        if self.teacher and not learnt:
+            raise UserError(
+                f"teacher={self.teacher}: nothing of it is learnt; give "
+                "soft_target_weight or another one of the weights."
+            )
 
     def without_teacher(self) -> Self:
         """The same training, but from the labels alone."""
@@ -154,6 +157,7 @@ class StudentSettings(Settings):
         "",
         "student of some of the teacher's layers, by number from 0, "
         "comma-separated, with its embeddings and heads, such as 0,2,4,7,9,11",
+        excludes="size",
     )
     architecture: str = setting(
         "",
@@ -161,8 +165,3 @@ class StudentSettings(Settings):
         "empty takes the teacher's",
         choices=("", *ARCHITECTURES),
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.size and self.layers:
-            raise UserError("give `size` or `layers`, not both.")

@@ -492,15 +492,6 @@ def test_a_narrow_student_learns_hidden_states():
     assert losses["hidden_state_loss"] > 0
 
 
-@pytest.mark.parametrize("recipe", [PretrainingRecipe, FinetuningRecipe])
-def test_settings_without_a_teacher_are_refused(recipe):
-    line = error_of(lambda: recipe(temperature=3.0))
-    assert line == ("temperature=3.0: requires a teacher; give teacher too.")
-    line = error_of(lambda: recipe(teacher="T", **NONE))
-    assert "nothing of it is learnt" in line
-    recipe(teacher="T", **{**NONE, "cosine_weight": 1.0})
-
-
 def test_an_objective_without_soft_targets():
     class Own:
         pass

@@ -255,7 +255,7 @@ def test_this_machine_is_asked() -> None:
         ),
         ({"size": "base", "bilstm": True}, "choose `objective`=classifier"),
         ({"size": "base", "lora_rank": 8}, "choose `objective`=classifier"),
-        ({"size": "base", "lora_on": "all_dense"}, "takes query_value without"),
+        ({"size": "base", "lora_on": "all_dense"}, "requires lora_rank"),
         ({"init_from": "nowhere"}, "nowhere"),
         ({"config_file": "nowhere.json"}, "nowhere.json: no such file"),
     ],

@@ -33,7 +33,9 @@ class CorpusRecipe(Settings):
         choices=DOCUMENT_ENDS,
     )
     text_field: str = setting(
-        "text", "key of the text in JSON lines and TensorFlow Datasets"
+        "text",
+        "key of the text in JSON lines and TensorFlow Datasets",
+        not_empty=True,
     )
     encoding_errors: str = setting(
         "strict",
@@ -48,7 +50,3 @@ class CorpusRecipe(Settings):
         at_least=0,
         at_most=1,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check("text_field", bool(self.text_field), "the name of a key")

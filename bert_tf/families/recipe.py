@@ -1,14 +1,13 @@
 """The settings of a fine-tuning: those of every task, and of each family.
 
-A family has a recipe of its own, a subclass that says what that family alone
-needs, and its tasks name it as their `recipe_type`. So a setting that a task
-makes no use of is refused.
+A recipe is composed of parts, each with the settings of one subject, and a
+task names the part that has all of its settings as its `recipe_type`. So a
+setting that a task makes no use of is refused.
 """
 
 import dataclasses
 
 from bert_tf.config import LORA_ON, BertConfig
-from bert_tf.errors import UserError
 from bert_tf.families.data.tables import FORMATS
 from bert_tf.files import ENCODING_ERRORS
 from bert_tf.recipe import Settings, setting
@@ -42,8 +41,17 @@ FEATURES = (
 )
 
 
+# Devlin et al. 2019, appendix A.3; google-research/bert, run_classifier.py.
 @dataclasses.dataclass(frozen=True)
-class FinetuningRecipe(TeacherSettings, TrainingRecipe):
+class FinetuningRecipe(
+    TeacherSettings,
+    TrainingRecipe,
+    defaults={
+        "learning_rate": 5e-5,
+        "keep_checkpoint_max": 2,
+        "log_steps": 20,
+    },
+):
     """What defines a fine-tuning run; recipe.json repeats it."""
 
     task: str = setting(
@@ -52,7 +60,9 @@ class FinetuningRecipe(TeacherSettings, TrainingRecipe):
         may_be_code=True,
     )
     data_dir: str = setting(
-        "", "folder of the task's files; empty takes TensorFlow Datasets"
+        "",
+        "folder of the task's files, in which the names of own files begin; "
+        "without it, GLUE's are read from TensorFlow Datasets",
     )
     encoding_errors: str = setting(
         "strict",
@@ -60,12 +70,16 @@ class FinetuningRecipe(TeacherSettings, TrainingRecipe):
         choices=ENCODING_ERRORS,
     )
     max_seq_length: int = setting(128, "longest input in tokens", at_least=4)
-    # Devlin et al. 2019, appendix A.3; google-research/bert, run_classifier.py.
-    learning_rate: float = setting(5e-5, "peak learning rate", above=0)
     num_train_epochs: float = setting(
         3.0, "passes over the training examples", above=0
     )
-    seeds: int = setting(1, "trainings, each with the next seed", at_least=1)
+    seeds: int = setting(
+        1,
+        "trainings, each with the next seed",
+        at_least=1,
+        at_most=lambda recipe: LARGEST_SEED + 1 - recipe.seed,
+        why=f"the last one's seed is at most {LARGEST_SEED}",
+    )
     layer_decay: float = setting(
         1.0,
         "factor of the learning rate from each layer to the one below it, "
@@ -91,16 +105,20 @@ class FinetuningRecipe(TeacherSettings, TrainingRecipe):
         "and the head; 8 is usual, at a learning rate of about 5e-4; 0 trains "
         "all weights",
         at_least=0,
+        excludes="freeze_layers",
+        why="LoRA freezes all layers",
     )
     lora_alpha: float = setting(
         BertConfig.lora_alpha,
         "LoRA: the updates are multiplied by lora_alpha / lora_rank",
         above=0,
+        requires="lora_rank",
     )
     lora_on: str = setting(
         BertConfig.lora_on,
         f"LoRA: the kernels that have updates, {' or '.join(LORA_ON)}",
         choices=LORA_ON,
+        requires="lora_rank",
     )
     early_stopping: int = setting(
         0,
@@ -117,27 +135,6 @@ class FinetuningRecipe(TeacherSettings, TrainingRecipe):
         "eval and predict: folders of further models of the task, "
         "comma-separated, whose logits are averaged with this one's",
     )
-    keep_checkpoint_max: int = setting(2, "training states kept", at_least=1)
-    log_steps: int = setting(
-        20, "steps that a row of numbers covers", at_least=1
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        last = LARGEST_SEED + 1 - self.seeds
-        self._check("seed", self.seed <= last, f"0 to {last}")
-        if self.lora_rank and self.freeze_layers >= 0:
-            raise UserError(
-                f"freeze_layers={self.freeze_layers}: lora_rank="
-                f"{self.lora_rank} freezes all layers and trains updates of "
-                "their kernels; leave one of the two out."
-            )
-        for name in ("lora_alpha", "lora_on"):
-            value = getattr(self, name)
-            if not self.lora_rank and value != getattr(BertConfig, name):
-                raise UserError(
-                    f"{name}={value}: requires LoRA; give lora_rank too."
-                )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,24 +207,41 @@ class MultiLabelRecipe(SentenceRecipe):
         "several labels a row: probability above which a label holds",
         above=0,
         below=1,
+        requires="label_kind=multi_label",
     )
 
 
 @dataclasses.dataclass(frozen=True)
-class UserFilesRecipe(TableRecipe):
-    """What tasks on own tables add: which files, and how to read them."""
+class FilesRecipe(FinetuningRecipe):
+    """What tasks add whose files have other names each time."""
 
-    data_dir: str = setting("", "folder that the files' names begin in")
     train_file: str = setting(
         "",
-        f"own file to train on: .{', .'.join(FORMATS)}, or one of them .gz",
+        f"file to train on: .{', .'.join(FORMATS)}; of questions .json too, "
+        "laid out as SQuAD's or as a list of questions; of tags a word and its "
+        "tag a line; or one of them .gz; empty is SQuAD's official name",
     )
     dev_file: str = setting(
-        "", "own file to evaluate on; empty splits it off the training file"
+        "",
+        "file to evaluate on, likewise; empty splits it off train_file, and "
+        "is SQuAD's official name",
     )
-    test_file: str = setting("", "own file to predict; needs no labels")
+    test_file: str = setting(
+        "",
+        "file to predict; needs no labels, unless score_test is set; empty is "
+        "the dev file of SQuAD",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class DevSplitRecipe(FilesRecipe):
+    """What tasks add that split a dev file off."""
+
     dev_share: float = setting(
-        0.1, "share of the training rows that becomes dev", above=0, below=1
+        0.1,
+        "share of the training rows or sentences that becomes dev",
+        above=0,
+        below=1,
     )
     dev_seed: int = setting(
         12345,
@@ -235,6 +249,12 @@ class UserFilesRecipe(TableRecipe):
         at_least=0,
         at_most=LARGEST_SEED,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class UserFilesRecipe(DevSplitRecipe, TableRecipe):
+    """What tasks on own tables add: how to read them."""
+
     drop_duplicates: bool = setting(
         False,
         "drops rows of train_file that are the same as an earlier one, label "
@@ -259,24 +279,13 @@ class UserTableRecipe(UserFilesRecipe, MultiLabelRecipe):
         "", "column of the text, or two of a pair, comma-separated"
     )
     label_column: str = setting("", "column of the label")
-    label_kind: str = setting(
-        "classes", f"one of {', '.join(LABEL_KINDS)}", choices=LABEL_KINDS
-    )
+    label_kind: str = setting("classes", choices=LABEL_KINDS)
     label_separator: str = setting(
-        ",", "several labels a row: what stands between them in a cell"
+        ",",
+        "several labels a row: what stands between them in a cell",
+        not_empty=True,
+        requires="label_kind=multi_label",
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        good = self.label_separator != ""
-        self._check("label_separator", good, "at least one character")
-        for name in ("threshold", "label_separator"):
-            changed = getattr(self, name) != getattr(type(self), name)
-            if changed and self.label_kind != "multi_label":
-                raise UserError(
-                    f"{name}={getattr(self, name)}: is of use with "
-                    f"label_kind=multi_label alone, not {self.label_kind}."
-                )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -311,23 +320,19 @@ class UserChoiceRecipe(ChoiceRecipe):
 
 
 @dataclasses.dataclass(frozen=True)
-class SpanRecipe(FinetuningRecipe):
+class SpanRecipe(FilesRecipe, defaults={"max_seq_length": 384}):
     """What tasks on questions add."""
 
-    data_dir: str = setting("", "folder that the files' names begin in")
-    train_file: str = setting(
-        "", "file to train on, laid out as SQuAD's; empty is the official name"
-    )
-    dev_file: str = setting("", "file to evaluate on, likewise")
-    test_file: str = setting(
-        "", "file to predict, answers or not; empty is the dev file"
-    )
-    max_seq_length: int = setting(384, "longest window in tokens", at_least=4)
     doc_stride: int = setting(
         128, "tokens from the start of a window to that of the next", at_least=1
     )
     max_query_length: int = setting(
-        64, "longest question in tokens", at_least=1
+        64,
+        "longest question in tokens",
+        at_least=1,
+        # [CLS], two [SEP] and a token of the context.
+        at_most=lambda recipe: recipe.max_seq_length - 4,
+        why="a context fits beside it in max_seq_length={max_seq_length}",
     )
     max_answer_length: int = setting(30, "longest answer in tokens", at_least=1)
     n_best_size: int = setting(
@@ -336,31 +341,11 @@ class SpanRecipe(FinetuningRecipe):
         at_least=1,
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        # [CLS], two [SEP] and a token of the context.
-        least = self.max_query_length + 4
-        self._check(
-            "max_seq_length",
-            self.max_seq_length >= least,
-            f"{least} or more, so that a context fits beside a question of "
-            f"max_query_length={self.max_query_length}",
-        )
-
 
 @dataclasses.dataclass(frozen=True)
 class UserQuestionRecipe(SpanRecipe, UserFilesRecipe):
     """What own files of questions add: where they have what."""
 
-    train_file: str = setting(
-        "",
-        f"own file to train on: .{', .'.join(FORMATS)}, or .json laid out as "
-        "SQuAD's or as a list of questions, or one of them .gz",
-    )
-    dev_file: str = setting(
-        "", "own file to evaluate on; empty splits it off the training file"
-    )
-    test_file: str = setting("", "own file to predict; needs no answers")
     question_column: str = setting("question", "column of the question")
     context_column: str = setting(
         "context", "column of the text to answer it from"
@@ -384,7 +369,6 @@ class UserQuestionRecipe(SpanRecipe, UserFilesRecipe):
 class TagRecipe(FinetuningRecipe):
     """What tasks on tagged words add."""
 
-    data_dir: str = setting("", "folder of the task's files")
     context: str = setting(
         "document",
         "what a row shows: the sentence amid as much of its document as there "
@@ -414,57 +398,35 @@ class TagRecipe(FinetuningRecipe):
         False,
         "the test file has tags: score it too, when training ends and by "
         "eval; the best model is chosen by dev alone",
+        requires="test_file",
     )
 
 
 @dataclasses.dataclass(frozen=True)
-class UserTagRecipe(TagRecipe):
-    """What a task on own files adds: the files and how to split them."""
-
-    data_dir: str = setting("", "folder that the files' names begin in")
-    train_file: str = setting(
-        "", "own file to train on: a word and its tag a line, or .gz of that"
-    )
-    dev_file: str = setting(
-        "", "own file to evaluate on; empty splits it off the training file"
-    )
-    test_file: str = setting(
-        "", "own file to predict; needs no tags, unless score_test is set"
-    )
-    dev_share: float = setting(
-        0.1,
-        "share of the training sentences that becomes dev",
-        above=0,
-        below=1,
-    )
-    dev_seed: int = setting(
-        12345,
-        "seed of that split, the same for all seeds",
-        at_least=0,
-        at_most=LARGEST_SEED,
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.score_test and not self.test_file:
-            raise UserError(
-                "score_test=True: there is nothing to score; name the file "
-                "with test_file."
-            )
+class UserTagRecipe(DevSplitRecipe, TagRecipe):
+    """The settings of own files of tagged words."""
 
 
 @dataclasses.dataclass(frozen=True)
-class FeatureRecipe(TagRecipe):
+class FeatureRecipe(
+    TagRecipe,
+    defaults={"learning_rate": 1e-3, "num_train_epochs": 10.0},
+    unused=(
+        "freeze_layers",
+        "layer_decay",
+        "ensemble",
+        "rematerialize",
+        "teacher",
+        "bilstm",
+        "lora_rank",
+    ),
+):
     """What taggers on a frozen encoder add.
 
     The paper tells the tagger's form alone; rate, epochs and dropout are what
     such taggers are usually trained with.
     """
 
-    learning_rate: float = setting(1e-3, "peak learning rate", above=0)
-    num_train_epochs: float = setting(
-        10.0, "passes over the training examples", above=0
-    )
     features: str = setting(
         CONCAT_LAST_FOUR,
         f"what the tagger is given of each word: {', '.join(FEATURES)}",
@@ -479,20 +441,3 @@ class FeatureRecipe(TagRecipe):
         at_least=0,
         below=1,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        unused = (
-            "freeze_layers",
-            "layer_decay",
-            "ensemble",
-            "rematerialize",
-            "teacher",
-        )
-        for name in (*unused, "bilstm", "lora_rank"):
-            value = getattr(self, name)
-            if value != getattr(FeatureRecipe, name):
-                raise UserError(
-                    f"{name}={value}: does not apply to features of a frozen "
-                    "encoder; leave it out."
-                )

@@ -80,9 +80,7 @@ class PredictSettings(Settings):
         choices=ENCODING_ERRORS,
     )
     batch_size: int = setting(32, "rows that are computed together", at_least=1)
-    precision: str = setting(
-        "float32", f"one of {', '.join(PRECISIONS)}", choices=PRECISIONS
-    )
+    precision: str = setting("float32", choices=PRECISIONS)
     device: str = setting(
         "", "where to compute: cpu, gpu, gpu:1; empty is a GPU if there is one"
     )

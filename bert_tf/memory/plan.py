@@ -36,14 +36,14 @@ class PlanSettings(Settings):
     )
     max_seq_length: int = setting(128, "tokens in a row")
     max_predictions_per_seq: int = setting(
-        0, "masked tokens in a row; 0 = 15 % of the row"
+        0,
+        "masked tokens in a row; 0 = 15 % of the row",
+        at_least=0,
+        at_most=lambda plan: plan.max_seq_length,
+        why="`max_seq_length`",
     )
-    precision: str = setting(
-        "float32", f"one of {', '.join(PRECISIONS)}", choices=PRECISIONS
-    )
-    optimizer: str = setting(
-        "adamw", f"one of {', '.join(OPTIMIZERS)}", choices=OPTIMIZERS
-    )
+    precision: str = setting("float32", choices=PRECISIONS)
+    optimizer: str = setting("adamw", choices=OPTIMIZERS)
     rematerialize: bool = setting(
         False, "compute each block again in the backward pass"
     )
@@ -57,6 +57,7 @@ class PlanSettings(Settings):
         BertConfig.lora_on,
         f"LoRA: the kernels that have updates, {' or '.join(LORA_ON)}",
         choices=LORA_ON,
+        requires="lora_rank",
     )
     gradient_accumulation_steps: int = setting(
         1, "slices of a device's batch", at_least=1
@@ -76,12 +77,6 @@ class PlanSettings(Settings):
         parts = self.devices * self.gradient_accumulation_steps
         good = self.train_batch_size % parts == 0
         self._check("train_batch_size", good, f"a multiple of {parts}")
-        good = 0 <= self.max_predictions_per_seq <= self.max_seq_length
-        self._check(
-            "max_predictions_per_seq", good, f"0 to {self.max_seq_length}"
-        )
-        good = bool(self.lora_rank) or self.lora_on == BertConfig.lora_on
-        self._check("lora_on", good, f"{BertConfig.lora_on} without lora_rank")
         if self.memory:
             parse_memory(self.memory)
 

@@ -9,17 +9,26 @@ from bert_tf.recipe import setting
 from bert_tf.teacher_settings import TeacherSettings
 from bert_tf.training.recipe import TrainingRecipe
 
-# The settings of masks, and the value that leaves each as the records say.
-_AS_RECORDS = {
-    "masked_lm_prob": 0.0,
-    "mask_token_rate": -1.0,
-    "random_token_rate": -1.0,
-    "max_predictions_per_seq": 0,
-}
+# The settings of masks, whose defaults leave each as the records say.
+_OF_MASKS = (
+    "masked_lm_prob",
+    "mask_token_rate",
+    "random_token_rate",
+    "max_predictions_per_seq",
+)
 
 
+# The weights are those of the script beside transformers' releases.
 @dataclasses.dataclass(frozen=True)
-class PretrainingRecipe(TeacherSettings, TrainingRecipe):
+class PretrainingRecipe(
+    TeacherSettings,
+    TrainingRecipe,
+    defaults={
+        "label_weight": 2.0,
+        "soft_target_weight": 5.0,
+        "cosine_weight": 1.0,
+    },
+):
     """What defines a pre-training run; recipe.json repeats it."""
 
     data_dir: str = setting(
@@ -28,7 +37,9 @@ class PretrainingRecipe(TeacherSettings, TrainingRecipe):
         "first phase and long ones for the final phase",
     )
     size: str = setting("", SIZE_HELP)
-    config_file: str = setting("", "bert_config.json, instead of a size")
+    config_file: str = setting(
+        "", "bert_config.json, instead of a size", excludes="size"
+    )
     vocab_file: str = setting(
         "", "vocabulary of records that do not carry theirs"
     )
@@ -57,11 +68,17 @@ class PretrainingRecipe(TeacherSettings, TrainingRecipe):
         -1.0,
         "share of the chosen tokens that become [MASK]; -1 = as the records "
         "say",
+        at_least=0,
+        at_most=1,
+        or_exactly=-1,
     )
     random_token_rate: float = setting(
         -1.0,
         "share of the chosen tokens that become a random one; the rest stays "
         "as it is; -1 = as the records say",
+        at_least=0,
+        at_most=1,
+        or_exactly=-1,
     )
     max_predictions_per_seq: int = setting(
         0,
@@ -88,49 +105,23 @@ class PretrainingRecipe(TeacherSettings, TrainingRecipe):
         "are the same on any number of workers",
         at_least=0,
     )
-    eval_steps: int = setting(1000, "steps between two evaluations", at_least=1)
+    eval_steps: int = setting(
+        1000, "steps between two evaluations", at_least=1, may_change=True
+    )
     keep_model_steps: int = setting(
         0,
         "steps between two models that are kept in models/step-00001000 of "
         "the run's folder, each a model folder to fine-tune from; 0 = none",
         at_least=0,
+        may_change=True,
     )
-
-    # Sanh et al. 2019, section 3; their weights are those of the script beside
-    # transformers' releases.
-    label_weight: float = setting(
-        2.0, "distillation: weight of the objective's own loss", at_least=0
-    )
-    soft_target_weight: float = setting(
-        5.0,
-        "distillation: weight of the divergence from the teacher's "
-        "distributions of every token, times the square of the temperature",
-        at_least=0,
-    )
-    cosine_weight: float = setting(
-        1.0,
-        "distillation: weight of one less the cosine of the last hidden "
-        "states of each token",
-        at_least=0,
-    )
-
-    MAY_CHANGE = TrainingRecipe.MAY_CHANGE | {"eval_steps", "keep_model_steps"}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.size and self.config_file:
-            raise UserError("give `size` or `config_file`, not both.")
-        for name in ("mask_token_rate", "random_token_rate"):
-            rate = getattr(self, name)
-            good = rate == _AS_RECORDS[name] or 0 <= rate <= 1
-            self._check(name, good, "0 to 1, or -1")
 
     def mask_settings(self) -> dict[str, Any]:
         """What is set of the masks, in place of what the records say."""
         return {
             name: getattr(self, name)
-            for name, unset in _AS_RECORDS.items()
-            if getattr(self, name) != unset
+            for name in _OF_MASKS
+            if getattr(self, name) != getattr(type(self), name)
         }
 
     @property

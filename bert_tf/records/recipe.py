@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any
 
 from bert_tf.corpora.recipe import CorpusRecipe
-from bert_tf.errors import UserError
 from bert_tf.recipe import setting
 
 # [CLS] A [SEP] B [SEP] with one token in A and one in B.
@@ -34,6 +33,8 @@ class RecordsRecipe(CorpusRecipe):
         20,
         "most masked tokens in a sequence, be it alone in a row or packed",
         at_least=1,
+        at_most=lambda recipe: recipe.max_seq_length,
+        why="`max_seq_length`",
     )
     masked_lm_prob: float = setting(
         0.15, "share of tokens to mask, as in the paper", above=0, below=1
@@ -43,7 +44,9 @@ class RecordsRecipe(CorpusRecipe):
         "share of the chosen tokens that become [MASK]; those that become "
         "neither [MASK] nor random stay as they are",
         at_least=0,
-        at_most=1,
+        # Rounded, so that 0.1 and 0.9 are 1 together.
+        at_most=lambda recipe: round(1 - recipe.random_token_rate, 9),
+        why="what `random_token_rate`={random_token_rate:g} leaves",
     )
     random_token_rate: float = setting(
         0.1,
@@ -64,6 +67,9 @@ class RecordsRecipe(CorpusRecipe):
         False,
         "fill each row of max_seq_length with several whole sequences, which "
         "do not see each other, instead of padding",
+        excludes="static_masking",
+        why="records in the layout of google-research/bert hold one sequence "
+        "each",
     )
     dupe_factor: int = setting(
         1,
@@ -104,6 +110,9 @@ class RecordsRecipe(CorpusRecipe):
         "drop documents that share this much with an earlier one, as the "
         "estimated Jaccard similarity of their runs of five tokens; 0 keeps "
         "all, 0.8 is common",
+        at_least=0.3,
+        at_most=1,
+        or_exactly=0,
     )
     long_lines: str = setting(
         "refuse",
@@ -117,31 +126,6 @@ class RecordsRecipe(CorpusRecipe):
         at_least=0,
         at_most=99_999,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check(
-            "max_predictions_per_seq",
-            self.max_predictions_per_seq <= self.max_seq_length,
-            f"1 to {self.max_seq_length}, `max_seq_length`",
-        )
-        self._check(
-            "mask_token_rate",
-            self.mask_token_rate + self.random_token_rate <= 1,
-            f"0 to {1 - self.random_token_rate:g}, what `random_token_rate`="
-            f"{self.random_token_rate:g} leaves",
-        )
-        self._check(
-            "near_duplicates",
-            not self.near_duplicates or 0.3 <= self.near_duplicates <= 1,
-            "0, or 0.3 to 1",
-        )
-        if self.packing and self.static_masking:
-            raise UserError(
-                "packing and static_masking: records in the layout of "
-                "google-research/bert hold one sequence each; leave out one "
-                "or the other."
-            )
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by name; those added later only if not the default."""

@@ -20,9 +20,7 @@ class TrainingRecipe(Settings):
     strategy: str = setting(
         "one_device", "one_device, mirrored, multi_worker or tpu"
     )
-    precision: str = setting(
-        "float32", f"one of {', '.join(PRECISIONS)}", choices=PRECISIONS
-    )
+    precision: str = setting("float32", choices=PRECISIONS)
     seed: int = setting(
         12345,
         "seed of new weights, dropout, order and masks",
@@ -41,9 +39,7 @@ class TrainingRecipe(Settings):
         at_least=0,
         below=1,
     )
-    optimizer: str = setting(
-        "adamw", f"one of {', '.join(OPTIMIZERS)}", choices=OPTIMIZERS
-    )
+    optimizer: str = setting("adamw", choices=OPTIMIZERS)
     weight_decay_rate: float = setting(
         0.01, "decoupled weight decay", at_least=0
     )
@@ -65,7 +61,9 @@ class TrainingRecipe(Settings):
         1, "slices a device's batch is cut into, to save memory", at_least=1
     )
     rematerialize: bool = setting(
-        False, "computes each block again in the backward pass, to save memory"
+        False,
+        "computes each block again in the backward pass, to save memory",
+        may_change=True,
     )
     loss_normalisation: str = setting(
         "global",
@@ -80,22 +78,17 @@ class TrainingRecipe(Settings):
         choices=("stop", "skip"),
     )
     eval_batch_size: int = setting(
-        64, "sequences in an evaluation batch", at_least=1
+        64, "sequences in an evaluation batch", at_least=1, may_change=True
     )
     save_checkpoints_steps: int = setting(
-        1000, "steps between two training states on disk", at_least=1
+        1000,
+        "steps between two training states on disk",
+        at_least=1,
+        may_change=True,
     )
-    keep_checkpoint_max: int = setting(3, "training states kept", at_least=1)
+    keep_checkpoint_max: int = setting(
+        3, "training states kept", at_least=1, may_change=True
+    )
     log_steps: int = setting(
         50, "steps that a row of numbers covers", at_least=1
-    )
-
-    # What may change between a run and the run that resumes it.
-    MAY_CHANGE = frozenset(
-        {
-            "rematerialize",
-            "eval_batch_size",
-            "save_checkpoints_steps",
-            "keep_checkpoint_max",
-        }
     )

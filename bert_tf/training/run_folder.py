@@ -90,8 +90,8 @@ def refuse_other_folders(
 
     Args:
       output_dir: the folder of the run; may not exist yet.
-      recipe: what is to be run; its MAY_CHANGE names the fields that may
-        differ from those of the run so far.
+      recipe: what is to be run; fields that may change may differ from those
+        of the run so far.
     """
     if output_dir.exists() and not output_dir.is_dir():
         raise UserError(
@@ -123,9 +123,9 @@ def refuse_other_folders(
             return
         before = type(recipe).from_dict(content, str(path)).to_dict()
         different = [
-            f"{name} was {before[name]!r} and is now {now[name]!r}"
-            for name in now
-            if before[name] != now[name] and name not in recipe.MAY_CHANGE
+            f"{f.name} was {before[f.name]!r} and is now {now[f.name]!r}"
+            for f in dataclasses.fields(recipe)
+            if before[f.name] != now[f.name] and not f.metadata["may_change"]
         ]
         if different:
             raise UserError(

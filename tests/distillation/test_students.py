@@ -103,10 +103,3 @@ def test_layers_of_another_architecture() -> None:
         "`architecture`=bert: the layers of a distilbert do not fit it; leave "
         "it out, or give `size`."
     )
-
-
-def test_settings_that_exclude_each_other() -> None:
-    line = error_of(StudentSettings, size="tiny", layers="0")
-    assert line == "give `size` or `layers`, not both."
-    line = error_of(StudentSettings, architecture="rnn")
-    assert line.startswith("architecture is 'rnn'; it takes one of bert, ")

@@ -70,33 +70,6 @@ def test_a_near_match_is_of_the_tasks_own_settings():
     assert "label_column" not in message_of(assigned, "mrpc", "label_colum=3")
 
 
-@pytest.mark.parametrize("kind", ["classes", "regression"])
-@pytest.mark.parametrize("other", ["threshold=0.3", "label_separator=;"])
-def test_settings_of_several_labels_need_several_labels(kind, other):
-    line = message_of(assigned, "sentence", f"label_kind={kind}", other)
-    assert line == (
-        f"{other}: is of use with label_kind=multi_label alone, not {kind}."
-    )
-    assert assigned("sentence", f"label_kind={kind}")
-    found = assigned("sentence", "label_kind=multi_label", other)
-    assert found.label_kind == "multi_label"
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "value", "takes"),
-    [
-        (MultiLabelRecipe, "threshold", 0.0, "above 0, below 1."),
-        (MultiLabelRecipe, "threshold", 1.0, "above 0, below 1."),
-        (SentenceRecipe, "long_inputs", "fold", "one of cut, windows."),
-        (SentenceRecipe, "doc_stride", 0, "1 or more."),
-    ],
-)
-def test_values_that_cannot_be(kind, name, value, takes):
-    line = message_of(lambda: kind(**{name: value}))
-    assert line.startswith(f"{name} is {value!r}; it takes ")
-    assert takes in line
-
-
 def test_kinds_name_their_recipes():
     found = {
         SentenceTask(name="a", data=data()).recipe_type: SentenceRecipe,

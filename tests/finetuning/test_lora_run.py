@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import load_checkpoint, read_arrays, save_checkpoint
 from bert_tf.encoders import BertEncoder
-from bert_tf.families.recipe import FeatureRecipe, FinetuningRecipe
 from bert_tf.families.task_model import TaskModel
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import lr_multipliers, open_initial
@@ -137,22 +136,3 @@ def test_the_setting_is_in_the_configuration_alone(start) -> None:
     recipe = small_recipe(start, lora_rank=17)
     line = error_of(open_initial, recipe)
     assert line.startswith(f"`init_from`={start}: lora_rank is 17; it must lie")
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"lora_rank": -1}, "lora_rank is -1; it takes 0 or more"),
-        ({"lora_rank": 2, "lora_on": "key"}, "takes one of query_value, all"),
-        ({"lora_rank": 2, "lora_alpha": 0.0}, "lora_alpha is 0.0; it takes"),
-        ({"lora_alpha": 8.0}, "lora_alpha=8.0: requires LoRA"),
-        ({"lora_on": "all_dense"}, "lora_on=all_dense: requires"),
-        (
-            {"lora_rank": 2, "freeze_layers": 0},
-            "freeze_layers=0: lora_rank=2 freezes all layers",
-        ),
-    ],
-)
-def test_settings_that_do_not_go(changes, message) -> None:
-    assert message in error_of(FinetuningRecipe, **changes)
-    assert "does not apply to features" in error_of(FeatureRecipe, lora_rank=2)

@@ -226,19 +226,6 @@ def test_the_most_important_keep_their_order() -> None:
     np.testing.assert_array_equal(found, [[1, 3], [0, 1]])
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"keep_heads": 0.0}, "keep_heads is 0.0; it takes above 0 and up to"),
-        ({"keep_columns": 1.5}, "keep_columns is 1.5; it takes above 0 and up"),
-        ({"keep_heads": float("nan")}, "keep_heads is nan; it takes above 0"),
-        ({"num_rows": 0}, "num_rows is 0; it takes 1 or more"),
-    ],
-)
-def test_settings_that_do_not_go(changes, message) -> None:
-    assert message in error_of(PruningSettings, **changes)
-
-
 def test_folders_that_do_not_go(tmp_path) -> None:
     start = model_folder(tmp_path / "start")
     task, recipe = CASES["classes"].make(tmp_path / "files", start)

@@ -442,7 +442,7 @@ def test_masks_are_electras(recipe) -> None:
         ),
         (
             ["--size=2/128/2", "--set", "generator_size=2"],
-            "generator_size is 2.0; it takes above 0 and up to 1",
+            "generator_size is 2.0; it takes more than 0, at most 1",
         ),
         (
             ["--size=2/128/2", "--set", "objective=masked_lm_next_sentence"],

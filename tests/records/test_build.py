@@ -552,33 +552,6 @@ def test_case_that_contradicts_the_vocabulary(workshop: Workshop) -> None:
             workshop.build("other")
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "takes"),
-    [
-        ("max_seq_length", 4, "5 to"),
-        ("max_predictions_per_seq", 0, "1"),
-        ("max_predictions_per_seq", 129, "1 to 128, `max_seq_length`"),
-        ("masked_lm_prob", 0.0, ""),
-        ("masked_lm_prob", 1.0, ""),
-        ("short_seq_prob", 1.5, "0 to 1"),
-        ("random_next_prob", -0.1, "0 to 1"),
-        ("mask_token_rate", 0.95, "0 to 0.9, what `random_token_rate`=0.1 l"),
-        ("random_token_rate", 1.1, "0 to 1"),
-        ("dupe_factor", 0, "1 to"),
-        ("held_out", 0.6, "0 to 0.5"),
-        ("num_shards", -1, "0 to"),
-        ("seed", -1, "0 to"),
-        ("near_duplicates", 0.1, "0, or 0.3"),
-        ("near_duplicates", 1.1, "0, or 0.3"),
-    ],
-)
-def test_recipe_refuses(field: str, value: float, takes: str) -> None:
-    with pytest.raises(
-        UserError, match=f"{field} is {value}; it takes {takes}"
-    ):
-        RecordsRecipe(**{field: value})
-
-
 def test_fields_added_later_keep_folders_and_runs_of_before(
     workshop: Workshop,
 ) -> None:

@@ -143,7 +143,7 @@ def test_masks_that_cannot_be_changed(
     line = error_of(folder.with_next_tokens().with_masks, masked_lm_prob=0.4)
     assert line.startswith("`masked_lm_prob`=0.4: left-to-right")
     for changes, start in (
-        ({"masked_lm_prob": 1.0}, "masked_lm_prob is 1.0; it takes above 0"),
+        ({"masked_lm_prob": 1.0}, "masked_lm_prob is 1.0; it takes more th"),
         ({"masked_lm_prob": float("nan")}, "masked_lm_prob is nan"),
         ({"max_predictions_per_seq": 65}, "max_predictions_per_seq is 65; it "),
         ({"mask_token_rate": 1.0}, "mask_token_rate is 1.0; it takes 0 to 0.9"),

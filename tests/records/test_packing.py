@@ -263,7 +263,7 @@ def test_folders_of_before_are_read_as_they_were(
 def test_a_manifest_that_does_not_fit_the_recipe(
     build: Callable, tmp_path: pathlib.Path
 ) -> None:
-    with pytest.raises(UserError, match="^packing and static_masking: .*one "):
+    with pytest.raises(UserError, match="^`packing`=True and .* one sequ"):
         RecordsRecipe(packing=True, static_masking=True)
     shutil.copytree(build(packing=True).path, tmp_path, dirs_exist_ok=True)
     manifest = tmp_path / "records.json"

@@ -175,7 +175,7 @@ def test_help_groups_the_settings_by_kind():
         ),
         (
             ["--task=sentence", "--set=threshold=0.3"],
-            "threshold=0.3: is of use with label_kind=multi_label alone",
+            "threshold=0.3: requires label_kind=multi_label; give",
         ),
         (["--task=mrpc", "--mode=tune"], "--mode=tune: takes one or more"),
     ],

@@ -210,7 +210,7 @@ def test_what_is_learned_lies_in_the_window(files):
         ("dev_file=other.json", "other.json; give the folder of"),
         ("train_file=train-v2.0.json", "has no answer; train on such"),
         ("dev_file=dev-v2.0.json", "has no right answer; such questions"),
-        ("max_seq_length=6", "max_seq_length.* 7 or more, so that"),
+        ("max_seq_length=6", "max_query_length is 3; it takes 1 to 2 .a con"),
         ("doc_stride=0", "doc_stride is 0; it takes 1 or more"),
     ],
 )

@@ -70,25 +70,6 @@ def test_columns_that_cannot_be(settings, expected):
     assert line.startswith(expected)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "expected"),
-    [
-        ("label_kind", "class", "classes, regression, multi_label"),
-        ("format", "xlsx", "tsv, csv, jsonl"),
-        ("encoding_errors", "ignore", "strict, replace"),
-        ("bad_rows", "drop", "error, skip"),
-        ("empty_text", "skip", "error, keep, drop"),
-        ("label_separator", "", "at least one character"),
-        ("dev_share", 1.0, "above 0, below 1"),
-        ("dev_seed", -1, "0 to"),
-    ],
-)
-def test_settings_that_cannot_be(name, value, expected):
-    line = error_of(UserTableRecipe, **{name: value})
-    assert line.startswith(f"{name} is {value!r}; it takes ")
-    assert expected in line
-
-
 def test_pairs(tmp_path):
     path = write(tmp_path, 'q,a,y\n"who ""","me, me",1\nwhy,so,0\n', "t.csv")
     recipe = recipe_of(

@@ -12,7 +12,7 @@ from bert_tf.checkpoints import load_checkpoint, read_arrays
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import load_model
-from bert_tf.families.recipe import FEATURES, FeatureRecipe
+from bert_tf.families.recipe import FEATURES
 from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,
 )
@@ -326,19 +326,6 @@ def test_the_search_for_a_bad_number_needs_no_token_ids(start, made):
     batch["word_features"][1, 2] = np.nan
     named = forward_tensors(model, TagObjective(), batch)
     assert first_non_finite(named).startswith("logits (")
-
-
-def test_settings_without_effect_are_refused():
-    for name, value in (
-        ("freeze_layers", 1),
-        ("layer_decay", 0.9),
-        ("ensemble", "other"),
-    ):
-        line = error_of(lambda n, v: FeatureRecipe(**{n: v}), name, value)
-        assert line == (
-            f"{name}={value}: does not apply to features of a frozen encoder; "
-            "leave it out."
-        )
 
 
 def test_too_few_layers_are_refused_before_training(made, tmp_path):
