@@ -334,7 +334,7 @@ def test_a_file_that_is_no_objective(text, line, recipe, tmp_path):
         ("left_to_right", ["masked_lm_prob=0.4"], "`masked_lm_prob`=0.4: left"),
         ("masked_lm", ["mask_token_rate=-0.5"], "it takes 0 to 1, or -1"),
         ("masked_lm", ["mask_token_rate=0.95"], "`random_token_rate`=0.1 lea"),
-        ("masked_lm", ["max_predictions_per_seq=33"], "takes 1 to 32, `max_s"),
+        ("masked_lm", ["max_predictions_per_seq=33"], "takes 1 to 32 (`max_s"),
         ("masked_lm_next_sentence", [], "no next sentence to learn for `obje"),
     ],
 )

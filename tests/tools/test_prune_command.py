@@ -68,7 +68,7 @@ def test_a_smaller_model_and_a_table(folder, tmp_path) -> None:
         # Where they were when it was trained.
         ([], "/files: no such folder."),
         (["--keep_heads=0.1"], "error: --keep_heads=0.1: leaves none of 2; "),
-        (["--keep_heads=2"], "error: keep_heads is 2.0; it takes above 0"),
+        (["--keep_heads=2"], "error: keep_heads is 2.0; it takes more than 0"),
         (["--set", "threshold=3"], "--set: unknown key 'threshold'"),
     ],
 )
