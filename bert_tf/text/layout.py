@@ -379,19 +379,24 @@ def most_context(windows: Windows) -> tuple[tf.Tensor, tf.Tensor]:
     Returns:
       Begin and exclusive end of the range in each window, int32 [W].
     """
-    window, left = ragged_range(windows.count)
-    length = tf.gather(windows.count, window)
+    # All tokens of a text with one window are that window's.
+    per_text = tf.math.bincount(windows.text)
+    several = tf.where(tf.gather(per_text, windows.text) > 1)
+    text, offset, count = (
+        tf.gather(values, several[:, 0])
+        for values in (windows.text, windows.offset, windows.count)
+    )
+    window, left = ragged_range(count)
+    length = tf.gather(count, window)
     least = tf.cast(tf.minimum(left, length - 1 - left), tf.float64)
     worth = least + LENGTH_WORTH * tf.cast(length, tf.float64)
     # Texts concatenated, each as long as its last window reaches.
-    texts = tf.reduce_max(tf.concat([[0], windows.text + 1], 0))
-    sizes = tf.math.unsorted_segment_max(
-        windows.offset + windows.count, windows.text, texts
-    )
+    texts = tf.reduce_max(tf.concat([[0], text + 1], 0))
+    sizes = tf.math.unsorted_segment_max(offset + count, text, texts)
     sizes = tf.maximum(sizes, 0)
     total = tf.reduce_sum(sizes)
     begin = tf.cumsum(sizes, exclusive=True)
-    place = tf.gather(begin, windows.text) + windows.offset
+    place = tf.gather(begin, text) + offset
     token = tf.gather(place, window) + left
     best = tf.math.unsorted_segment_max(worth, token, total)
     owner = tf.math.unsorted_segment_min(
@@ -400,7 +405,12 @@ def most_context(windows: Windows) -> tuple[tf.Tensor, tf.Tensor]:
         total,
     )
     owned = tf.math.unsorted_segment_sum(
-        tf.ones_like(owner), owner, tf.size(windows.text)
+        tf.ones_like(owner), owner, tf.size(text)
     )
     end = tf.cumsum(owned) - place
-    return end - owned, end
+    return (
+        tf.tensor_scatter_nd_update(
+            tf.zeros_like(windows.count), several, end - owned
+        ),
+        tf.tensor_scatter_nd_update(windows.count, several, end),
+    )
