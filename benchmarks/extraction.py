@@ -108,7 +108,7 @@ def compare(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
 
 def main() -> None:
     """Prints the machine, the speeds and the differences."""
-    from bert_tf.families.pretrained.embed import Embedder
+    from bert_tf.inference.embed import Embedder
 
     texts = texts_of_files()
     precision = {"bfloat16": "mixed_bfloat16"}.get(

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from bert_tf.config import BertConfig, DistilBertConfig, ElectraConfig
     from bert_tf.encoders import BertEncoder, DistilBertEncoder, ElectraEncoder
     from bert_tf.errors import UserError
-    from bert_tf.families.pretrained.embed import embed
-    from bert_tf.families.pretrained.fill_mask import fill_mask
     from bert_tf.finetuned import FinetuningRun, finetune
+    from bert_tf.inference.embed import embed
     from bert_tf.inference.export import export_saved_model
+    from bert_tf.inference.fill_mask import fill_mask
     from bert_tf.inference.load import LoadedModel, load
     from bert_tf.inference.search import search
     from bert_tf.inference.text_classifier import TextClassifier
@@ -57,9 +57,9 @@ _HOME = {
     "bert_multiple_choice": "bert_tf.models",
     "bert_span_labeler": "bert_tf.models",
     "bert_token_classifier": "bert_tf.models",
-    "embed": "bert_tf.families.pretrained.embed",
+    "embed": "bert_tf.inference.embed",
     "export_saved_model": "bert_tf.inference.export",
-    "fill_mask": "bert_tf.families.pretrained.fill_mask",
+    "fill_mask": "bert_tf.inference.fill_mask",
     "finetune": "bert_tf.finetuned",
     "lamb": "bert_tf.optimization",
     "load": "bert_tf.inference.load",

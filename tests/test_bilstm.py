@@ -21,7 +21,7 @@ from bert_tf.conversion import convert_checkpoint
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
 from bert_tf.families.pretrained.answers import PretrainedModel
-from bert_tf.families.pretrained.embed import embed
+from bert_tf.inference.embed import embed
 from bert_tf.layers import BiLSTM
 from bert_tf.models import restore
 from bert_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary

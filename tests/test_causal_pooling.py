@@ -15,7 +15,7 @@ from bert_tf.checkpoints import (
 from bert_tf.encoders import BertEncoder, bert
 from bert_tf.errors import UserError
 from bert_tf.families.pretrained.answers import PretrainedModel
-from bert_tf.families.pretrained.embed import embed
+from bert_tf.inference.embed import embed
 from tests.families.pretrained.extraction_models import (
     alone,
     small_encoder,

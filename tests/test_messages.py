@@ -15,9 +15,9 @@ from bert_tf.conversion import convert_checkpoint
 from bert_tf.corpora.recipe import CorpusRecipe
 from bert_tf.corpora.sources import parse_inputs
 from bert_tf.errors import UserError
-from bert_tf.families.pretrained.extract import extract_features
 from bert_tf.families.pretrained.settings import Settings, parse_layers
 from bert_tf.finetuning.run import run_finetuning
+from bert_tf.inference.features import extract_features
 from bert_tf.memory.plan import PlanSettings, plan_memory
 from bert_tf.pretraining.recipe import PretrainingRecipe
 from bert_tf.pretraining.run import run_pretraining

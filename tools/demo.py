@@ -110,7 +110,7 @@ def _pretrain(records: pathlib.Path, model: pathlib.Path) -> None:
 
 
 def _fill(model: pathlib.Path) -> None:
-    from bert_tf.families.pretrained.fill_mask import MaskFiller
+    from bert_tf.inference.fill_mask import MaskFiller
 
     print("\n5. What the model puts in place of [MASK]:", flush=True)
     filler = MaskFiller.from_checkpoint(model)

@@ -20,7 +20,7 @@ _TOP_K = flags.DEFINE_integer("top_k", 5, "Candidates for each mask.")
 def main(texts: list[str]) -> None:
     """Prints the candidates for each mask of each text."""
     from bert_tf.errors import UserError
-    from bert_tf.families.pretrained.fill_mask import MaskFiller
+    from bert_tf.inference.fill_mask import MaskFiller
 
     if not texts:
         raise UserError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bert_tf.checkpoints import (
     LABELLED_HEADS,
     Checkpoint,
+    head_shapes,
     load_checkpoint,
     place_labels,
     save_adapter,
@@ -19,6 +20,7 @@ from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
 from bert_tf.families.config import TaskConfig
 from bert_tf.files import write_text
+from bert_tf.models import restore
 from bert_tf.module_list import read_module_list
 from bert_tf.recipe import check_kind
 from bert_tf.sources import local_folder
@@ -26,6 +28,8 @@ from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
+    import keras
+
     from bert_tf.families.task import Task
     from bert_tf.families.task_model import TaskModel
 
@@ -172,8 +176,18 @@ def load_model(
     return model, BertTokenizer.from_checkpoint(folder), config
 
 
+def restore_read_heads(
+    model: "keras.Model", checkpoint: Checkpoint, *unread: str
+) -> None:
+    """Assigns weights, without a message on absent heads that nobody reads."""
+    absent = set(unread) - set(checkpoint.heads)
+    # Not every architecture has a next_sentence.
+    absent &= set(head_shapes(checkpoint.config))
+    restore(model, checkpoint, fresh=sorted(absent))
+
+
 def folder_tokenizer(source: str | os.PathLike) -> BertTokenizer:
-    """The tokenizer of a model folder, for vectors of texts.
+    """The tokenizer of a model folder.
 
     sentence-transformers finds special tokens in text, as transformers does.
     """

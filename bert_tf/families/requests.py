@@ -1,6 +1,7 @@
 """Requests: what signatures take, what they refuse, and samples of requests."""
 
 import itertools
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -40,11 +41,35 @@ QUESTIONS = (
 )
 
 
+# What the graph says of a row that `unless` refuses.
+_REFUSAL = re.compile(
+    r"assertion failed: \[(\w+): (?:the text of )?row 0 (.+?)\](?:\s|$)", re.S
+)
+
+
 class Request(NamedTuple):
     """Inputs of a signature, by name."""
 
     signature: str
     inputs: dict[str, np.ndarray]
+
+
+class Refusal(NamedTuple):
+    """Why a model does not answer to a row.
+
+    Attributes:
+      column: whose text it is.
+      why: a sentence about it, from the verb on.
+    """
+
+    column: str
+    why: str
+
+
+def refusal_of(error: tf.errors.InvalidArgumentError) -> Refusal | None:
+    """Why a request of one row is refused; None of another error."""
+    found = _REFUSAL.search(error.message)
+    return Refusal(*found.groups()) if found else None
 
 
 def signature(
@@ -84,9 +109,15 @@ def unless(
     # The last entry is for where nothing is wrong, and is never shown.
     shown = [tf.concat([value, [0]], 0)[row] for value in values]
     text = tf.strings.format(message, [row, *shown])
+    if tf.executing_eagerly():
+        if tf.reduce_any(wrong):
+            # As the graph reports it; an eager Assert escapes the text.
+            raise tf.errors.InvalidArgumentError(
+                None, None, f"assertion failed: [{text.numpy().decode()}]"
+            )
+        return value
     check = tf.debugging.Assert(~tf.reduce_any(wrong), [text])
-    # Eagerly the check has run already.
-    with tf.control_dependencies([] if check is None else [check]):
+    with tf.control_dependencies([check]):
         return tf.identity(value)
 
 

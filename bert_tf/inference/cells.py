@@ -53,12 +53,13 @@ def check_cell(name: str, cell: Any, place: str) -> str | tuple[str, ...]:
     if name == CHOICES:
         choices = enumerate(_listed(cell, place))
         return tuple(
-            _check_text(each, f"{place}[{number}]") for number, each in choices
+            check_text(each, f"{place}[{number}]") for number, each in choices
         )
-    return _check_text(cell, place)
+    return check_text(cell, place)
 
 
-def _check_text(cell: Any, place: str) -> str:
+def check_text(cell: Any, place: str) -> str:
+    """A text, checked; `place` is what errors call it."""
     if not isinstance(cell, str):
         raise UserError(f"{place} is {excerpt(cell)}; give a string.")
     try:

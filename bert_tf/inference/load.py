@@ -4,9 +4,8 @@ import functools
 import itertools
 import os
 import pathlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,6 +14,7 @@ from bert_tf.checkpoints import POOLER, load_checkpoint
 from bert_tf.config import PRECISIONS
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError, whole_number
+from bert_tf.families.requests import Refusal, refusal_of
 from bert_tf.families.row_computer import Tensors
 from bert_tf.families.text_model import (
     EMBED_WITH_PROMPT,
@@ -43,28 +43,12 @@ from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     # Whoever asks for answers alone loads none of these.
-    from bert_tf.families.pretrained.extractor import Extractor
     from bert_tf.families.pretrained.settings import Settings
     from bert_tf.inference.explanation import Explanation
+    from bert_tf.inference.vectors import Extractor
 
 INTEGRATED_GRADIENTS = "integrated_gradients"
 Texts = str | Iterable[str]
-# How the graphs refuse a row; see `serving.requests.unless`.
-_REFUSAL = re.compile(
-    r"assertion failed: \[(\w+): (?:the text of )?row 0 (.+?)\](?:\s|$)", re.S
-)
-
-
-class Refusal(NamedTuple):
-    """Why a model does not answer to a row.
-
-    Attributes:
-      column: whose text it is.
-      why: a sentence about it, from the verb on.
-    """
-
-    column: str
-    why: str
 
 
 class LoadedModel:
@@ -339,10 +323,10 @@ class LoadedModel:
             if len(rows) > 1:
                 each = [self._answer([row]) for row in rows]
                 return list(itertools.chain.from_iterable(each))
-            found = _REFUSAL.search(error.message)
-            if found is None:
+            refusal = refusal_of(error)
+            if refusal is None:
                 raise
-            return [Refusal(*found.groups())]
+            return [refusal]
         for name, value in outputs.items():
             if value.dtype.kind == "f" and not np.isfinite(value).all():
                 raise UserError(
@@ -357,18 +341,15 @@ class LoadedModel:
         Raises:
           UserError: a setting does not suit the model.
         """
-        from bert_tf.families.pretrained.extractor import Extractor
-        from bert_tf.families.pretrained.settings import POOLED
+        from bert_tf.inference.vectors import Extractor
 
         if settings not in self._extractors:
-            pooled = settings.pooling == POOLED
-            if pooled and POOLER not in load_checkpoint(self.folder).heads:
-                raise UserError(
-                    f"pooling={POOLED}: {self.folder} has no pooler; take "
-                    "cls, mean or max."
-                )
             self._extractors[settings] = Extractor(
-                self.encoder, self.tokenizer, settings, self.served.modules
+                self.encoder,
+                self.tokenizer,
+                settings,
+                self.served.modules,
+                POOLER in load_checkpoint(self.folder).heads,
             )
         return self._extractors[settings]
 

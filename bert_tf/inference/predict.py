@@ -16,11 +16,12 @@ from types import TracebackType
 from typing import IO, Any, BinaryIO, Self
 
 from bert_tf.errors import UserError
+from bert_tf.families.requests import Refusal
 from bert_tf.families.text_model import Answer
 from bert_tf.families.usage_options import NO_OPTIONS, UsageOptions
 from bert_tf.files import lock_now, sync, write_text
 from bert_tf.foreign_files import GzipReader
-from bert_tf.inference.load import LoadedModel, Refusal, load
+from bert_tf.inference.load import LoadedModel, load
 from bert_tf.inference.rows import (
     STANDARD_STREAM,
     Columns,

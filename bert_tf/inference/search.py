@@ -8,7 +8,7 @@ from bert_tf.errors import UserError, excerpt, whole_number
 from bert_tf.text.given_texts import members
 
 if TYPE_CHECKING:
-    from bert_tf.families.pretrained.embed import Model
+    from bert_tf.inference.embed import Model
 
 # Scores that are computed at a time, and rows of the corpus at the most.
 _SCORES, _ROWS = 1 << 22, 1 << 14
@@ -97,7 +97,7 @@ def _vectors(name: str, given: Any, model: "Model | None") -> np.ndarray:
                     f"`{name}` is {excerpt(rows)}, texts; give `model`, which "
                     "makes vectors of them."
                 )
-            from bert_tf.families.pretrained.embed import embed
+            from bert_tf.inference.embed import embed
 
             rows = list(embed(model, rows))
         given, found = rows, _matrix(rows)

@@ -8,10 +8,8 @@ import keras
 from bert_tf.checkpoints import (
     CLASSIFIER,
     MASKED_LM,
-    NEXT_SENTENCE,
     POOLER,
     Checkpoint,
-    head_shapes,
     load_checkpoint,
 )
 from bert_tf.checkpoints.checkpoint import num_labels
@@ -21,7 +19,11 @@ from bert_tf.checkpoints.sentence_files import (
 )
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
-from bert_tf.families.model_folder import folder_tokenizer, task_of
+from bert_tf.families.model_folder import (
+    folder_tokenizer,
+    restore_read_heads,
+    task_of,
+)
 from bert_tf.families.text_model import TextModel
 from bert_tf.families.usage import check_pretrained, usage_of
 from bert_tf.families.usage_options import (
@@ -29,7 +31,6 @@ from bert_tf.families.usage_options import (
     NO_OPTIONS,
     UsageOptions,
 )
-from bert_tf.models import restore
 
 
 def served_model(
@@ -75,35 +76,27 @@ def served_model(
         check_pretrained(f"`folder`={folder}", checkpoint, options)
     dtype = keras.dtype_policies.get(precision).compute_dtype
     if config is None:
-        # Whoever asks a fine-tuned model loads neither.
-        from bert_tf.families.pretrained.answers import PretrainedModel
-        from bert_tf.pretraining.pretrainer import BertPretrainer
+        # Whoever asks a fine-tuned model does not load it.
+        from bert_tf.families.pretrained.answers import open_pretrained
 
         fills_masks = (
             MASKED_LM in checkpoint.heads
             and not checkpoint.config.causal
             and options.task != EMBEDDINGS
         )
-        kind = encoder_class(checkpoint.config)
-        model = (BertPretrainer if fills_masks else kind)(
-            checkpoint.config, dtype=dtype
-        )
-        _restore(model, checkpoint, NEXT_SENTENCE, POOLER)
         length = options.max_seq_length
         if modules is None:
             length = length or checkpoint.max_seq_length
-        return PretrainedModel(
-            model,
-            tokenizer,
-            length,
-            modules=modules,
-            has_pooler=POOLER in checkpoint.heads,
+        elif length is not None:
+            length = min(length, modules.max_seq_length)
+        return open_pretrained(
+            folder, checkpoint, fills_masks, dtype, length, modules
         )
     encoder = encoder_class(checkpoint.config)(checkpoint.config, dtype=dtype)
     network = config.build(encoder)
     # A pooler that the head does not read may be missing.
     unread = () if config.reads_pooler else (POOLER,)
-    _restore(network, checkpoint, *unread)
+    restore_read_heads(network, checkpoint, *unread)
     served = config.text_model(network, tokenizer)
     if activation is not None and not served.labels:
         served.activation = activation
@@ -124,11 +117,3 @@ def _scored_pairs(
             f"activation {activation}; it takes Identity or Sigmoid."
         )
     return "text_pair_classification"
-
-
-def _restore(model: keras.Model, checkpoint: Checkpoint, *unread: str) -> None:
-    """Assigns the weights, without a line on heads that nothing reads."""
-    absent = set(unread) - set(checkpoint.heads)
-    # Not every architecture has a next_sentence.
-    absent &= set(head_shapes(checkpoint.config))
-    restore(model, checkpoint, fresh=sorted(absent))

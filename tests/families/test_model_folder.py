@@ -15,11 +15,11 @@ from bert_tf.families.model_folder import (
     save_model,
     task_of,
 )
-from bert_tf.families.pretrained.embed import embed
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.text_classification.config import TextClassificationConfig
 from bert_tf.families.text_classification.kinds import SentenceTask
 from bert_tf.finetuning.setup import open_initial
+from bert_tf.inference.embed import embed
 from bert_tf.inference.served_folder import served_model
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.tokenizer_config import TokenizerConfig

@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.families.pretrained.extractor import Settings
 from bert_tf.inference.load import LoadedModel, load
 from bert_tf.inference.saving import save
+from bert_tf.inference.vectors import Settings
 from tests.families.pretrained.extraction_models import save_model, some_texts
 from tests.inference import serving_models as models
 from tests.user_errors import error_of

@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from bert_tf.families.pretrained.embed import embed
 from bert_tf.inference import search as module
+from bert_tf.inference.embed import embed
 from bert_tf.inference.search import search
 from tests.families.pretrained.extraction_models import save_model, some_texts
 from tests.frames import Frame

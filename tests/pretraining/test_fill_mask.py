@@ -5,7 +5,7 @@ import pytest
 import bert_tf
 from bert_tf.checkpoints import Checkpoint, save_checkpoint
 from bert_tf.errors import UserError
-from bert_tf.families.pretrained.fill_mask import MaskFiller
+from bert_tf.inference.fill_mask import MaskFiller
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "##c"]
 
@@ -62,8 +62,10 @@ def test_a_mask_touching_a_word_is_still_a_mask(filler):
 @pytest.mark.parametrize(
     ("text", "top_k", "message"),
     [
-        ("no gap", 5, "'no gap': holds no \\[MASK\\]"),
-        ("[MASK]" + " a" * 9, 5, "12 tokens .* takes 8"),
+        ("no gap", 5, "`text` holds no \\[MASK\\]"),
+        ("[MASK]" + " a" * 9, 5, "10 tokens .* takes 6"),
+        (["[MASK]"], 5, r"`text` is \['\[MASK\]'\]; give a string"),
+        ("[MASK]\ud800", 5, "`text` is .*half of a surrogate pair"),
         ("[MASK]", 0, "`top_k`=0: give a whole number from 1 to 9"),
         ("[MASK]", 10, "`top_k`=10: give a whole number from 1 to 9"),
     ],

@@ -12,7 +12,7 @@ from reference_bert import ReferenceBert, softmax
 import bert_tf
 from bert_tf.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from bert_tf.conversion import convert_checkpoint
-from bert_tf.families.pretrained.fill_mask import MaskFiller
+from bert_tf.inference.fill_mask import MaskFiller
 from bert_tf.inference.served_folder import served_model
 from bert_tf.pretraining.objective import OBJECTIVES
 from bert_tf.pretraining.recipe import PretrainingRecipe

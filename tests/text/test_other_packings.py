@@ -22,8 +22,6 @@ from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.families.multiple_choice.files import ChoiceExample, SwagFiles
 from bert_tf.families.multiple_choice.task import MultipleChoiceTask
 from bert_tf.families.pretrained.answers import PretrainedModel
-from bert_tf.families.pretrained.extractor import NOWHERE, Extractor, Settings
-from bert_tf.families.pretrained.fill_mask import MaskFiller
 from bert_tf.families.question_answering.squad_files import Answer, Question
 from bert_tf.families.question_answering.windows import (
     answer_positions,
@@ -35,6 +33,8 @@ from bert_tf.families.token_classification.config import (
 )
 from bert_tf.families.token_classification.conll_files import TaggedWords
 from bert_tf.families.token_classification.windows import encode_words
+from bert_tf.inference.fill_mask import MaskFiller
+from bert_tf.inference.vectors import NOWHERE, Extractor, Settings
 from bert_tf.records.examples import pack_rows as fill_rows
 from bert_tf.records.examples import (
     packed_records,

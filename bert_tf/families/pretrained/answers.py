@@ -1,22 +1,26 @@
 """Pre-trained models: masks filled, and texts as vectors."""
 
 import functools
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.checkpoints import NEXT_SENTENCE, POOLER, Checkpoint
 from bert_tf.checkpoints.sentence_modules import (
     CLS,
     LAST_TOKEN,
     MEAN,
     SentenceModules,
 )
+from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError, first_few
-from bert_tf.families.pretrained.extractor import prompt_length
+from bert_tf.families.model_folder import folder_tokenizer, restore_read_heads
+from bert_tf.families.pretrained.settings import AUTO, PER_TOKEN, POOLED
 from bert_tf.families.requests import (
     Request,
     sample_lengths,
@@ -44,6 +48,19 @@ from bert_tf.text.tokenizer_protocol import Tokenizer
 FILL_MASK, EMBED = "fill_mask", "embed"
 
 
+class Prompt(NamedTuple):
+    """What is put before a text.
+
+    Attributes:
+      text: the prompt.
+      length: the tokens that it takes at the begin of a row, [CLS] among them,
+        as sentence-transformers counts them; 0 where it is empty.
+    """
+
+    text: str
+    length: int
+
+
 class PretrainedModel(TextModel):
     """A pre-trained model that takes text.
 
@@ -65,13 +82,15 @@ class PretrainedModel(TextModel):
     Args:
       model: a BertPretrainer or a BertEncoder.
       tokenizer: the tokenizer it was trained with.
-      max_seq_length: the longest row; None is the number of positions that
-        the model has.
+      max_seq_length: the longest row; None is that of the modules, or as many
+        positions as the model has.
       top_k: K.
       max_masks: of a text; more are refused.
-      modules: how the model's folder makes one vector of a text. They limit the
-        longest row too.
+      modules: how the model's folder makes one vector of a text.
       has_pooler: whether the pooler's weights are trained.
+
+    Attributes:
+      width: D, the numbers of a vector of a text.
 
     Raises:
       UserError: see `TextModel`; or another model, or a number that is out of
@@ -91,8 +110,8 @@ class PretrainedModel(TextModel):
         encoder = encoder_of(model)
         if max_seq_length is None:
             max_seq_length = encoder.config.max_position_embeddings
-        if modules is not None:
-            max_seq_length = min(max_seq_length, modules.max_seq_length)
+            if modules is not None:
+                max_seq_length = min(max_seq_length, modules.max_seq_length)
         super().__init__(model, encoder, tokenizer, max_seq_length)
         known = len(tokenizer.vocabulary)
         if not 1 <= top_k <= known:
@@ -106,30 +125,40 @@ class PretrainedModel(TextModel):
                 f"the model {model.name!r} is no BertPretrainer and no "
                 "BertEncoder."
             )
-        self._encode = functools.partial(encoder, training=False)
+        self.encoder = encoder
         # A causal model sees nothing behind a mask.
         self._fills_masks = model is not encoder and not encoder.config.causal
         self.task = (
             "fill-mask and embeddings" if self._fills_masks else "embeddings"
         )
         self.explains = self._fills_masks
+        self.has_pooler = has_pooler
         self.modules = modules
+        self.width = encoder.config.hidden_size
+        self._last = encoder.config.num_hidden_layers
+        self._top_k, self._max_masks = top_k, max_masks
+        self._room = max_seq_length - tokenizer.packing.num_special(1)
         self._sentence_vectors: SentenceVectors | None = None
         if modules is not None:
-            hidden_size = encoder.config.hidden_size
-            self._sentence_vectors = SentenceVectors(modules, hidden_size)
+            self._sentence_vectors = SentenceVectors(modules, self.width)
+            self.width = self._sentence_vectors.width
             self.weights += self._sentence_vectors.weights
             self.prompts = {k: v for k, v in modules.prompts.items() if v}
             self.default_prompt_name = modules.default_prompt_name
-            self._prompt_lengths = {
-                name: prompt_length(tokenizer, prompt, max_seq_length)
-                for name, prompt in modules.prompts.items()
-            }
-        self._hidden = encoder.config.hidden_size
-        self._causal = encoder.config.causal
-        self._top_k, self._max_masks = top_k, max_masks
-        self._has_pooler = has_pooler
-        self._room = max_seq_length - tokenizer.packing.num_special(1)
+
+    def prompt(self, name: str | None) -> Prompt:
+        """The prompt of a name; that of None is the default one, if any.
+
+        Raises:
+          UserError: the model's folder has no such prompt.
+        """
+        text = self.modules.prompt(name) if self.modules else ""
+        if not text:
+            return Prompt("", 0)
+        # sentence-transformers counts a row of its own, without the last [SEP].
+        tokens = self.tokenizer.tokenize(text)
+        length = len(self.tokenizer.packing.begin) + len(tokens)
+        return Prompt(text, min(length, self.max_seq_length - 1))
 
     @property
     def _answers_masks(self) -> bool:
@@ -140,11 +169,14 @@ class PretrainedModel(TextModel):
         """See the class."""
         found = {}
         if self._fills_masks:
-            found[FILL_MASK] = signature(self._fill_mask, text_spec("text"))
-        found[EMBED] = signature(self._embed, text_spec("text"))
+            found[FILL_MASK] = signature(self.fill_mask, text_spec("text"))
+        embed = functools.partial(self._embed, prompt=self.prompt(None))
+        found[EMBED] = signature(embed, text_spec("text"))
         if self.prompts:
+            assert self.modules is not None
+            prompts = {name: self.prompt(name) for name in self.modules.prompts}
             found[EMBED_WITH_PROMPT] = signature(
-                self._embed_with_prompt,
+                functools.partial(self._embed_with_prompt, prompts=prompts),
                 text_spec("text"),
                 text_spec(PROMPT_NAME),
             )
@@ -194,17 +226,27 @@ class PretrainedModel(TextModel):
 
     def answers(self, text: tf.Tensor) -> Tensors:
         """The outputs of serving_default; see the class."""
-        return (self._fill_mask if self._answers_masks else self._embed)(text)
+        return (self.fill_mask if self._answers_masks else self._embed)(text)
 
-    def _fill_mask(self, text: tf.Tensor) -> Tensors:
+    def fill_mask(self, text: tf.Tensor, top_k: int = 0) -> Tensors:
+        """Finds the best tokens for the masks of texts.
+
+        Args:
+          text: string [B].
+          top_k: K; 0 takes the model's own.
+
+        Returns:
+          See `fill_mask` of the signatures.
+        """
+        top_k = top_k or self._top_k
         with tf.device(HOST):
-            masked, places, masks = self._masked(text)
+            masked, places, masks = self.with_mask_ids(text)
             width = largest(masks)
         found = self.compute(
             masked,
             None,
-            functools.partial(self._best, places),
-            {"ids": (None, self._top_k), "scores": (None, self._top_k)},
+            functools.partial(self._best, places, top_k),
+            {"ids": (None, top_k), "scores": (None, top_k)},
             width,
         )
         with tf.device(HOST):
@@ -215,7 +257,9 @@ class PretrainedModel(TextModel):
                 "scores": tf.where(is_mask, found["scores"], 0.0),
             }
 
-    def _masked(self, text: tf.Tensor) -> tuple[TokenIds, tf.Tensor, tf.Tensor]:
+    def with_mask_ids(
+        self, text: tf.Tensor
+    ) -> tuple[TokenIds, tf.Tensor, tf.Tensor]:
         """Token ids with the mask's own id at each [MASK].
 
         Returns:
@@ -267,47 +311,91 @@ class PretrainedModel(TextModel):
         return TokenIds(ids, begin, counts), places, masks
 
     def _best(
-        self, places: tf.Tensor, inputs: Tensors, chosen: tf.Tensor
+        self,
+        places: tf.Tensor,
+        top_k: int,
+        inputs: Tensors,
+        chosen: tf.Tensor,
     ) -> Tensors:
         """The best tokens at masks, [r, M, K]; ids as floats, which are exact.
 
         See `RowComputer`, which passes floats.
         """
-        model = self.model
-        logits = model.masked_lm(
-            self._encode(inputs, unpadded=True)["sequence_output"],
+        outputs = self.encoder(inputs, training=False, unpadded=True)
+        logits = self.model.masked_lm(
+            outputs["sequence_output"],
             tf.gather(places, chosen),
-            model.encoder.embeddings.word_table,
+            self.encoder.embeddings.word_table,
         )
         # Some models have rows to spare, to make a round number.
         known = len(self.tokenizer.vocabulary)
         logits = tf.cast(logits[:, :, :known], tf.float32)
-        ids = tf.math.top_k(logits, self._top_k).indices
+        ids = tf.math.top_k(logits, top_k).indices
         scores = tf.gather(tf.nn.softmax(logits), ids, batch_dims=2)
         return {"ids": ids, "scores": scores}
 
-    def _embed(self, text: tf.Tensor) -> Tensors:
+    def vectors(
+        self,
+        inputs: Tensors,
+        kinds: Sequence[tuple[int, str]],
+        prompt_length: tf.Tensor | int = 0,
+    ) -> tf.Tensor:
+        """Computes vectors of rows, or of their tokens.
+
+        Args:
+          inputs: the encoder's, int32 [B, S].
+          kinds: for each of K vectors the number of a layer, 0 the embeddings,
+            and what makes one vector of its tokens, see `Settings`: AUTO
+            applies the modules. AUTO and POOLED take the last layer alone.
+          prompt_length: tokens of the prompt, a number or int32 [B].
+
+        Returns:
+          float32 [B, K, D]; of PER_TOKEN [T, K, H], the tokens of all rows.
+        """
+        pooling = kinds[0][1]
+        if pooling == POOLED:
+            outputs = self.encoder(inputs, training=False, pooled_only=True)
+            return tf.cast(outputs["pooled_output"], tf.float32)[:, tf.newaxis]
+        # Not sequence_output, which may be that of a BiLSTM.
+        outputs = self.encoder(
+            inputs, training=False, return_all_layers=True, unpadded=True
+        )
+        layers = (outputs["embedding_output"], *outputs["all_encoder_layers"])
+        mask = inputs["input_mask"]
+        if self._sentence_vectors is not None and pooling == AUTO:
+            found = self._sentence_vectors(layers[-1], mask, prompt_length)
+            return found[:, tf.newaxis]
+        is_token = tf.not_equal(mask, 0)
+        found = []
+        for number, pooling in kinds:
+            hidden = tf.cast(layers[number], tf.float32)
+            if pooling == PER_TOKEN:
+                found.append(tf.boolean_mask(hidden, is_token))
+                continue
+            # The [CLS] of a causal model sees itself alone.
+            if pooling == CLS and self.encoder.config.causal:
+                pooling = LAST_TOKEN
+            found.append(pool(hidden, is_token, pooling))
+        return tf.stack(found, axis=1)
+
+    def _embed(self, text: tf.Tensor, prompt: Prompt) -> Tensors:
+        kinds: tuple[tuple[int, str], ...] = ((self._last, AUTO),)
         if self.modules is None:
-            shape = (self._hidden,)
-            return self.compute(
-                self._tokenized(text),
-                None,
-                self._pooled,
-                {"cls": shape, "mean": shape},
-            )
-        name, length = self.default_prompt_name, 0
-        if name is not None:
-            length = self._prompt_lengths[name]
+            kinds = ((self._last, CLS), (self._last, MEAN))
         with tf.device(HOST):
-            lengths = tf.fill([tf.size(text)], length)
-            text = tf.strings.join([self.modules.prompt(None), text])
-        return self._by_modules(text, lengths)
+            text = tf.strings.join([prompt.text, text])
+            lengths = tf.fill([tf.size(text)], prompt.length)
+        found = self._text_vectors(text, kinds, lengths)
+        if self.modules is None:
+            return {"cls": found[:, 0], "mean": found[:, 1]}
+        return {"embedding": found[:, 0]}
 
     def _embed_with_prompt(
-        self, text: tf.Tensor, prompt_name: tf.Tensor
+        self,
+        text: tf.Tensor,
+        prompt_name: tf.Tensor,
+        prompts: Mapping[str, Prompt],
     ) -> Tensors:
-        assert self.modules is not None
-        prompts = self.modules.prompts
         with tf.device(HOST):
             same = tf.equal(prompt_name[:, tf.newaxis], list(prompts))
             known = tf.reduce_any(same, axis=1)
@@ -320,51 +408,29 @@ class PretrainedModel(TextModel):
                 "prompt_name: row {} names none of this model's prompts, "
                 f"which are {listed}.",
             )
-            prompt = tf.gather(list(prompts.values()), number)
-            text = tf.strings.join([prompt, text])
-            chosen = tf.gather(list(self._prompt_lengths.values()), number)
-        return self._by_modules(text, chosen)
+            texts, lengths = zip(*prompts.values(), strict=True)
+            text = tf.strings.join([tf.gather(texts, number), text])
+            lengths = tf.gather(lengths, number)
+        found = self._text_vectors(text, ((self._last, AUTO),), lengths)
+        return {"embedding": found[:, 0]}
 
-    def _by_modules(self, text: tf.Tensor, lengths: tf.Tensor) -> Tensors:
-        """Vectors of texts with their prompts, of that many tokens [B]."""
-        assert self._sentence_vectors is not None
-        vectors = self._sentence_vectors
-
-        def compute(inputs: Tensors, chosen: tf.Tensor) -> Tensors:
-            found = vectors(
-                self._last_layer(inputs),
-                inputs["input_mask"],
-                tf.gather(lengths, chosen),
-            )
-            return {"embedding": found}
-
-        return self.compute(
-            self._tokenized(text),
-            None,
-            compute,
-            {"embedding": (vectors.width,)},
-        )
-
-    def _tokenized(self, text: tf.Tensor) -> TokenIds:
+    def _text_vectors(
+        self,
+        text: tf.Tensor,
+        kinds: Sequence[tuple[int, str]],
+        prompt_lengths: tf.Tensor,
+    ) -> tf.Tensor:
+        """`vectors` of texts, float32 [B, K, D]."""
         with tf.device(HOST):
             texts = tokenize(self.tokenizer, text)
             texts, _ = truncate(texts, None, self._room)
-        return texts
 
-    def _last_layer(self, inputs: Tensors) -> tf.Tensor:
-        # Not sequence_output, which may be that of a BiLSTM.
-        layers = self._encode(inputs, return_all_layers=True, unpadded=True)
-        return tf.cast(layers["all_encoder_layers"][-1], tf.float32)
+        def compute(inputs: Tensors, chosen: tf.Tensor) -> Tensors:
+            lengths = tf.gather(prompt_lengths, chosen)
+            return {"vectors": self.vectors(inputs, kinds, lengths)}
 
-    def _pooled(self, inputs: Tensors, chosen: tf.Tensor) -> Tensors:
-        del chosen
-        hidden = self._last_layer(inputs)
-        is_token = tf.not_equal(inputs["input_mask"], 0)
-        cls = LAST_TOKEN if self._causal else CLS
-        return {
-            "cls": pool(hidden, is_token, cls),
-            "mean": pool(hidden, is_token, MEAN),
-        }
+        shape = (len(kinds), self.width)
+        return self.compute(texts, None, compute, {"vectors": shape})["vectors"]
 
     def to_answers(
         self,
@@ -397,12 +463,46 @@ class PretrainedModel(TextModel):
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""
         vectors = self._sentence_vectors
-        outputs = self._encode(inputs, return_all_layers=vectors is not None)
+        outputs = self.encoder(
+            inputs, training=False, return_all_layers=vectors is not None
+        )
         found = {"sequence_output": outputs["sequence_output"]}
-        if self._has_pooler:
+        if self.has_pooler:
             found["pooled_output"] = outputs["pooled_output"]
         # Ids do not tell which of them are a prompt's.
         if vectors is not None and not vectors.modules.leaves_prompts_out:
             hidden = outputs["all_encoder_layers"][-1]
             found["embedding"] = vectors(hidden, inputs["input_mask"], 0)
         return found
+
+
+def open_pretrained(
+    source: str | os.PathLike,
+    checkpoint: Checkpoint,
+    fills_masks: bool,
+    dtype: str = "float32",
+    max_seq_length: int | None = None,
+    modules: SentenceModules | None = None,
+) -> PretrainedModel:
+    """Opens a checkpoint, whatever heads of tasks it has.
+
+    Args:
+      source: where it was read from.
+      checkpoint: what `load_checkpoint` gave.
+      fills_masks: whether its masked-LM head, which it has, is used.
+      dtype: of the layers, a Keras dtype or policy.
+      max_seq_length, modules: see `PretrainedModel`.
+
+    Raises:
+      UserError: an array or the vocabulary is missing or malformed.
+    """
+    kind = BertPretrainer if fills_masks else encoder_class(checkpoint.config)
+    model = kind(checkpoint.config, dtype=dtype)
+    restore_read_heads(model, checkpoint, NEXT_SENTENCE, POOLER)
+    return PretrainedModel(
+        model,
+        folder_tokenizer(source),
+        max_seq_length,
+        modules=modules,
+        has_pooler=POOLER in checkpoint.heads,
+    )

@@ -13,8 +13,8 @@ from bert_tf.checkpoints.sentence_modules import (
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, whole_number
 
-TOKENS, AUTO, POOLED = "none", "auto", "pooled"
-POOLINGS = (TOKENS, AUTO, MEAN, CLS, MAX, POOLED)
+PER_TOKEN, AUTO, POOLED = "none", "auto", "pooled"
+POOLINGS = (PER_TOKEN, AUTO, MEAN, CLS, MAX, POOLED)
 SENTENCE_POOLINGS = POOLINGS[1:]
 # As google-research/bert, extract_features.py, --layers.
 DEFAULT_TOKEN_LAYERS = (-1, -2, -3, -4)
@@ -61,16 +61,6 @@ class Settings:
             object.__setattr__(self, name, size)
         if not self.layers:
             raise UserError("layers: name at least one, for example -1.")
-
-    def length(self, config: BertConfig) -> int:
-        """The longest row for a model; raises `UserError` if it has less."""
-        positions = config.max_position_embeddings
-        if self.max_seq_length > positions:
-            raise UserError(
-                f"max_seq_length={self.max_seq_length}: the model takes "
-                f"{positions} (max_position_embeddings)."
-            )
-        return self.max_seq_length or positions
 
     def follows(
         self, modules: SentenceModules | None, config: BertConfig
@@ -132,7 +122,7 @@ def parse_layers(text: str, pooling: str) -> tuple[int, ...]:
     something else than numbers.
     """
     if not text:
-        return DEFAULT_TOKEN_LAYERS if pooling == TOKENS else (-1,)
+        return DEFAULT_TOKEN_LAYERS if pooling == PER_TOKEN else (-1,)
     try:
         return tuple(map(int, text.split(",")))
     except ValueError:

@@ -5,8 +5,8 @@ import pytest
 
 import bert_tf
 from bert_tf.errors import UserError
-from bert_tf.families.pretrained import extractor as extractor_module
-from bert_tf.families.pretrained.embed import Embedder
+from bert_tf.inference import vectors as extractor_module
+from bert_tf.inference.embed import Embedder
 from tests.families.pretrained.extraction_models import (
     alone,
     save_model,

@@ -11,11 +11,11 @@ import pytest
 
 import bert_tf
 from bert_tf.errors import UserError
-from bert_tf.families.pretrained import extract as extract_module
-from bert_tf.families.pretrained import extractor as extractor_module
-from bert_tf.families.pretrained.extract import extract_features
-from bert_tf.families.pretrained.extractor import Extractor
 from bert_tf.families.pretrained.settings import Settings
+from bert_tf.inference import features as extract_module
+from bert_tf.inference import vectors as extractor_module
+from bert_tf.inference.features import extract_features
+from bert_tf.inference.vectors import Extractor
 from tests.families.pretrained.extraction_models import (
     TOKENS,
     alone,

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.families.pretrained import extractor as extractor_module
-from bert_tf.families.pretrained.extractor import Extractor
 from bert_tf.families.pretrained.settings import Settings, parse_layers
+from bert_tf.inference import vectors as extractor_module
+from bert_tf.inference.vectors import Extractor
 from bert_tf.text import packing
 from tests.families.pretrained.extraction_models import (
     POSITIONS,
@@ -210,7 +210,7 @@ def test_a_model_without_a_pooler_is_loaded_in_silence(tmp_path, capfd):
             "`max_seq_length`=2: .* whole number of at",
         ),
         ({"max_seq_length": -1}, "`max_seq_length`=-1: give a whole number"),
-        ({"max_seq_length": POSITIONS + 1}, "=25: the model takes 24"),
+        ({"max_seq_length": POSITIONS + 1}, "=25: it takes 3 to 24"),
         (
             {"batch_size": 0},
             "`batch_size`=0: give a whole number of at least 1",

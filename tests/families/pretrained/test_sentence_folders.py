@@ -12,11 +12,11 @@ from bert_tf.checkpoints.sentence_files import read_sentence_modules
 from bert_tf.encoders import BertEncoder, encoder_class
 from bert_tf.errors import UserError
 from bert_tf.families.model_folder import folder_tokenizer
-from bert_tf.families.pretrained.embed import Embedder
-from bert_tf.families.pretrained.extract import extract_features
-from bert_tf.families.pretrained.extractor import Extractor
 from bert_tf.families.pretrained.settings import Settings
 from bert_tf.families.sentence_vectors import SentenceVectors
+from bert_tf.inference.embed import Embedder
+from bert_tf.inference.features import extract_features
+from bert_tf.inference.vectors import Extractor
 from bert_tf.models import restore
 from bert_tf.text.tokenizer import BertTokenizer
 from tests.families.pretrained.sentence_folders import (

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf.families.pretrained.answers import PretrainedModel
-from bert_tf.families.pretrained.fill_mask import MaskFiller
+from bert_tf.inference.fill_mask import MaskFiller
 from tests.inference import serving_models as models
 
 MASKED = [

@@ -8,7 +8,6 @@ import numpy as np
 
 from bert_tf.encoders import BertEncoder
 from bert_tf.errors import UserError
-from bert_tf.families.pretrained.extractor import Extractor
 from bert_tf.families.pretrained.settings import (
     AUTO,
     SENTENCE_POOLINGS,
@@ -16,6 +15,7 @@ from bert_tf.families.pretrained.settings import (
     check_pooling,
 )
 from bert_tf.families.sentence_vectors import SHORTEST
+from bert_tf.inference.vectors import Extractor
 from bert_tf.progress import log
 from bert_tf.text.given_texts import Text, members
 from bert_tf.text.tokenizer import BertTokenizer
@@ -69,7 +69,7 @@ class Embedder:
                 model, settings, precision
             )
             return
-        own = self.extractor.encoder.dtype_policy.name
+        own = self.extractor.model.encoder.dtype_policy.name
         if precision not in ("float32", own):
             raise UserError(
                 f"precision={precision}: the encoder has {own} already; "
@@ -81,7 +81,7 @@ class Embedder:
         if isinstance(texts, str):
             (found,) = self.stream([texts])
             return found[0]
-        none = np.zeros((0, self.extractor.width), np.float32)
+        none = np.zeros((0, self.extractor.model.width), np.float32)
         return np.concatenate([none, *self.stream(texts)])
 
     def stream(self, texts: Iterable[Text]) -> Iterator[np.ndarray]:
@@ -98,7 +98,9 @@ class Embedder:
         if num_truncated:
             log(
                 truncation_line(
-                    num_truncated, num_texts, self.extractor.max_seq_length
+                    num_truncated,
+                    num_texts,
+                    self.extractor.model.max_seq_length,
                 )
             )
 

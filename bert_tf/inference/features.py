@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import dataclasses
 import json
 import os
 import pathlib
@@ -19,15 +18,15 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError, excerpt
-from bert_tf.families.pretrained.embed import truncation_line
-from bert_tf.families.pretrained.extractor import NOWHERE, Chunk, Extractor
-from bert_tf.families.pretrained.settings import TOKENS, Settings
+from bert_tf.families.pretrained.settings import PER_TOKEN, Settings
 from bert_tf.files import (
     json_object,
     read_lines,
     whole_text,
     written_beside,
 )
+from bert_tf.inference.embed import truncation_line
+from bert_tf.inference.vectors import NOWHERE, Chunk, Extractor, Tokens
 from bert_tf.progress import Progress, log
 from bert_tf.text.given_texts import Text
 from bert_tf.text.vocabulary import Vocabulary
@@ -165,7 +164,7 @@ def extract_features(
         total = sum(1 for _ in lines())
     extractor = Extractor.from_checkpoint(model, settings, precision)
     source = _Source(lines())
-    vocabulary = extractor.tokenizer.vocabulary
+    vocabulary = extractor.model.tokenizer.vocabulary
     num_truncated = 0
     with (
         _writer(output, settings.layers, vocabulary) as writer,
@@ -185,7 +184,9 @@ def extract_features(
     if num_truncated:
         log(
             truncation_line(
-                num_truncated, source.num_texts, extractor.max_seq_length
+                num_truncated,
+                source.num_texts,
+                extractor.model.max_seq_length,
             )
         )
     return source.summary(output, extractor)
@@ -209,29 +210,29 @@ class _Source:
 
     def placed(self, chunk: Chunk) -> Chunk:
         """The next chunk, with offsets that count from the line's begin."""
-        rows = chunk.rows
-        self.num_tokens += len(rows.ids)
-        begins = np.array([self._begins.popleft() for _ in range(len(rows))])
-        if chunk.offsets is None:
+        self.num_tokens += int(chunk.starts[-1])
+        begins = [self._begins.popleft() for _ in chunk.starts[1:]]
+        tokens = chunk.tokens
+        if tokens is None:
             return chunk
-        shift = np.repeat(begins, rows.lengths) * rows.segments
-        shift = np.where(chunk.offsets == NOWHERE, 0, shift[:, None])
-        offsets = chunk.offsets + shift.astype(np.int32)
-        return dataclasses.replace(chunk, offsets=offsets)
+        shift = np.repeat(begins, np.diff(chunk.starts)) * tokens.segments
+        shift = np.where(tokens.offsets == NOWHERE, 0, shift[:, None])
+        offsets = tokens.offsets + shift.astype(np.int32)
+        return chunk._replace(tokens=tokens._replace(offsets=offsets))
 
     def summary(self, output: str | pathlib.Path, extractor: Extractor) -> str:
         settings = extractor.settings
         seconds = time.monotonic() - self._begun
         kind = (
             "a vector a token"
-            if settings.pooling == TOKENS
+            if settings.pooling == PER_TOKEN
             else f"a vector a text ({extractor.pooling})"
         )
         place = "standard output" if str(output) == STANDARD_STREAM else output
         return (
             f"{place}: {self.num_texts:,} texts, {self.num_tokens:,} tokens; "
             f"{kind}, layers {','.join(map(str, settings.layers))}, "
-            f"{extractor.width} wide; "
+            f"{extractor.model.width} wide; "
             f"{self.num_texts / seconds:,.0f} texts/s."
         )
 
@@ -297,9 +298,9 @@ class JsonLinesWriter:
 
     def add(self, chunk: Chunk) -> None:
         """Writes a chunk's texts; `offsets` are those to be written."""
-        starts = chunk.rows.starts
-        if chunk.offsets is None:
-            starts = np.arange(len(chunk.rows) + 1)
+        starts = chunk.starts
+        if chunk.tokens is None:
+            starts = np.arange(len(starts))
         step = max(1, _NUMBERS // chunk.vectors[0].size)
         for begin, stop in _ranges(starts, step):
             layers = self._formatted(
@@ -308,23 +309,20 @@ class JsonLinesWriter:
             for row in range(begin, stop):
                 first, last = starts[row : row + 2]
                 own = layers[first - starts[begin] : last - starts[begin]]
-                if chunk.offsets is None:
-                    body = own[0]
-                else:
-                    body = self._features(chunk, slice(first, last), own)
+                body = own[0]
+                if chunk.tokens is not None:
+                    tokens = (array[first:last] for array in chunk.tokens)
+                    body = self._features(Tokens(*tokens), own)
                 self._file.write(
                     b'{"linex_index": %d, %s}\n' % (self._texts, body)
                 )
                 self._texts += 1
 
-    def _features(
-        self, chunk: Chunk, place: slice, layers: Sequence[bytes]
-    ) -> bytes:
-        """The tokens of a text."""
+    def _features(self, tokens: Tokens, layers: Sequence[bytes]) -> bytes:
         features = []
-        assert chunk.offsets is not None
-        ids, offsets = chunk.rows.ids[place], chunk.offsets[place].tolist()
-        for number, (start, end), own in zip(ids, offsets, layers, strict=True):
+        for number, (start, end), own in zip(
+            tokens.ids, tokens.offsets.tolist(), layers, strict=True
+        ):
             at = b"null" if start == NOWHERE else b"[%d, %d]" % (start, end)
             features.append(
                 b'{"token": %s, "offsets": %s, %s}'
@@ -388,16 +386,15 @@ class NpzWriter:
     def add(self, chunk: Chunk) -> None:
         """Takes a chunk's texts; `offsets` are those to be written."""
         self._append("vectors", chunk.vectors)
-        if chunk.offsets is None:
+        if chunk.tokens is None:
             return
-        rows = chunk.rows
         if not self._tokens:
             self._append("row_starts", np.zeros(1, np.int64))
-        self._append("row_starts", rows.starts[1:] + self._tokens)
-        self._append("input_ids", rows.ids)
-        self._append("segment_ids", rows.segments)
-        self._append("offsets", chunk.offsets)
-        self._tokens += len(rows.ids)
+        self._append("row_starts", chunk.starts[1:] + self._tokens)
+        self._append("input_ids", chunk.tokens.ids)
+        self._append("segment_ids", chunk.tokens.segments)
+        self._append("offsets", chunk.tokens.offsets)
+        self._tokens += int(chunk.starts[-1])
 
     def _append(self, name: str, array: np.ndarray) -> None:
         if name not in self._columns:

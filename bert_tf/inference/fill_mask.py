@@ -1,0 +1,122 @@
+"""Tokens for each [MASK] of a text, from Python."""
+
+import os
+from typing import NamedTuple, Self
+
+import tensorflow as tf
+
+from bert_tf.checkpoints import MASKED_LM, load_checkpoint
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError, whole_number
+from bert_tf.families.pretrained.answers import (
+    PretrainedModel,
+    open_pretrained,
+)
+from bert_tf.families.requests import refusal_of
+from bert_tf.inference.cells import check_text
+from bert_tf.pretraining.pretrainer import BertPretrainer
+from bert_tf.text.tokenizer_protocol import Tokenizer
+
+
+class Candidate(NamedTuple):
+    """A token that may stand at a mask, with its probability."""
+
+    token: str
+    probability: float
+
+
+class MaskFiller:
+    """Fills masks with a pre-trained model.
+
+    Args:
+      model: the model with its masked-LM head.
+      tokenizer: the tokenizer it was trained with.
+
+    Raises:
+      UserError: the model is causal, or the tokenizer is another one's.
+    """
+
+    def __init__(self, model: BertPretrainer, tokenizer: Tokenizer):
+        _refuse_causal(f"the model {model.name!r}", model.config)
+        self.model = model
+        self.tokenizer = tokenizer
+        self._served = PretrainedModel(
+            model, tokenizer, max_masks=model.config.max_position_embeddings
+        )
+
+    @classmethod
+    def from_checkpoint(cls, source: str | os.PathLike) -> Self:
+        """Loads the model and the tokenizer of a model folder.
+
+        Args:
+          source: what `load_checkpoint` takes.
+
+        Raises:
+          UserError: the source is no model, is causal, or has no masked-LM
+            head or no vocabulary.
+        """
+        checkpoint = load_checkpoint(source)
+        if MASKED_LM not in checkpoint.heads:
+            raise UserError(
+                f"{source}: has no masked-LM head; filling masks takes a "
+                "pre-trained model with it."
+            )
+        _refuse_causal(source, checkpoint.config)
+        opened = open_pretrained(source, checkpoint, fills_masks=True)
+        return cls(opened.model, opened.tokenizer)
+
+    def __call__(self, text: str, top_k: int = 5) -> list[list[Candidate]]:
+        """Returns the `top_k` best tokens for each [MASK] of a text.
+
+        Args:
+          text: any text with at least one "[MASK]" in it, or what the
+            vocabulary calls it.
+          top_k: candidates for each mask.
+
+        Returns:
+          For each mask, in order, its candidates, best first.
+
+        Raises:
+          UserError: no mask, a text too long, or top_k out of range.
+        """
+        top_k = whole_number("top_k", top_k, 1, len(self.tokenizer.vocabulary))
+        text = check_text(text, "`text`")
+        try:
+            found = self._served.fill_mask(tf.constant([text]), top_k)
+        except tf.errors.InvalidArgumentError as error:
+            refusal = refusal_of(error)
+            if refusal is None:
+                raise
+            raise UserError(f"`{refusal.column}` {refusal.why}") from None
+        outputs = {name: value.numpy() for name, value in found.items()}
+        (answer,) = self._served.to_answers(outputs, [{"text": text}])
+        return [
+            [Candidate(**best) for best in mask] for mask in answer["masks"]
+        ]
+
+
+def _refuse_causal(source: object, config: BertConfig) -> None:
+    if config.causal:
+        raise UserError(
+            f"{source}: reads from left to right (causal is true), so nothing "
+            "behind a mask is seen; filling masks takes a masked LM."
+        )
+
+
+def fill_mask(
+    model: str | os.PathLike | MaskFiller, text: str, top_k: int = 5
+) -> list[list[Candidate]]:
+    """Fills the masks of a text; see `MaskFiller` for many texts.
+
+    Args:
+      model: a model folder, or a `MaskFiller` made from one.
+      text: any text with at least one "[MASK]" in it, or what the vocabulary
+        calls it.
+      top_k: candidates for each mask.
+
+    Returns:
+      For each mask, in order, its candidates, best first.
+    """
+    if not isinstance(model, MaskFiller):
+        model = MaskFiller.from_checkpoint(model)
+    return model(text, top_k)
