@@ -341,15 +341,19 @@ class LoadedModel:
         Raises:
           UserError: a setting does not suit the model.
         """
+        from bert_tf.families.pretrained.settings import POOLED
         from bert_tf.inference.vectors import Extractor
 
         if settings not in self._extractors:
+            has_pooler = True
+            if settings.pooling == POOLED:
+                has_pooler = POOLER in load_checkpoint(self.folder).heads
             self._extractors[settings] = Extractor(
                 self.encoder,
                 self.tokenizer,
                 settings,
                 self.served.modules,
-                POOLER in load_checkpoint(self.folder).heads,
+                has_pooler,
             )
         return self._extractors[settings]
 
