@@ -88,7 +88,7 @@ class Embedder:
         """The same, some thousands of texts at a time, float32 [R, D]."""
         num_texts = num_truncated = 0
         for chunk in self.extractor.chunks(members(texts, "`texts`")):
-            num_texts += len(chunk.rows)
+            num_texts += len(chunk.vectors)
             num_truncated += chunk.num_truncated
             vectors = chunk.vectors[:, 0]
             if self.normalize:

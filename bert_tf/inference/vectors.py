@@ -39,6 +39,7 @@ from bert_tf.text.layout import (
 )
 from bert_tf.text.packing import batches_by_length
 from bert_tf.text.tokenizer_protocol import Tokenizer
+from bert_tf.text.vocabulary import Packing
 
 # Offsets of [CLS] and [SEP], which stand for nothing in the text.
 NOWHERE = -1
@@ -258,21 +259,17 @@ class Extractor:
         if not bounds:
             return rows, None, num_truncated
         # Begins and ends are laid out as the ids are.
-        frame = {
-            name: (NOWHERE,) * len(getattr(packing, name))
-            for name in ("begin", "middle", "end")
-        }
-        packing = dataclasses.replace(packing, **frame)
+        begin, middle, end = (
+            (NOWHERE,) * len(frame)
+            for frame in (packing.begin, packing.middle, packing.end)
+        )
+        nowhere = Packing(begin, middle, end, 0, NOWHERE)
         offsets = []
-        for own in zip(*bounds, strict=True):
-            sides = [
-                dataclasses.replace(side, ids=values)
-                for side, values in zip((first, second), own, strict=False)
-            ]
+        for bound in (0, 1):
             laid = pack_rows(
-                sides[0],
-                sides[1] if sides[1:] else None,
-                packing,
+                dataclasses.replace(first, ids=bounds[0][bound]),
+                second and dataclasses.replace(second, ids=bounds[-1][bound]),
+                nowhere,
                 is_pair=is_pair,
             )
             offsets.append(laid.flat()[INPUT_IDS.name].numpy())

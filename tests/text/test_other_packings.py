@@ -258,7 +258,7 @@ def test_a_pretrained_model():
     extractor = Extractor(model.encoder, TOKENIZER, settings)
     (chunk,) = extractor.chunks([("the river", "a sea"), "who ran"])
     nowhere = [[NOWHERE, NOWHERE]]
-    assert chunk.offsets.tolist() == [
+    assert chunk.tokens.offsets.tolist() == [
         *(nowhere * 2 + [[0, 3], [4, 9]]),
         *(nowhere * 3 + [[0, 1], [2, 5]] + nowhere * 2),
         *(nowhere * 2 + [[0, 3], [4, 7]] + nowhere * 2),

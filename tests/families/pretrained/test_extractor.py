@@ -96,7 +96,11 @@ def test_texts_are_read_as_they_are_needed(monkeypatch, limit, value, most):
 
     chunks = extractor_of(pooling="none").chunks(endless())
     for number in range(1, 5):
-        assert 1 < len(next(chunks).rows) <= most + 5 * (limit == "_CHARACTERS")
+        assert (
+            1
+            < len(next(chunks).starts) - 1
+            <= most + 5 * (limit == "_CHARACTERS")
+        )
         # One more shows that the chunk is full.
         assert read <= number * (most + 5) + 1
 
@@ -133,9 +137,7 @@ def test_offsets_cut_the_token_out_of_its_text(text):
     (chunk,) = extractor_of(pooling="none").chunks([text])
     parts = (text,) if isinstance(text, str) else text
     inner = 0
-    for number, segment, (start, end) in zip(
-        chunk.rows.ids, chunk.rows.segments, chunk.offsets, strict=True
-    ):
+    for number, segment, (start, end) in zip(*chunk.tokens, strict=True):
         token = TOKENS[number]
         if token in ("[CLS]", "[SEP]"):
             assert (start, end) == (-1, -1)
@@ -146,15 +148,15 @@ def test_offsets_cut_the_token_out_of_its_text(text):
             assert cut == "😀"
         else:
             assert normalised(cut).rstrip("\u200b ") == token.removeprefix("##")
-    assert inner == len(chunk.rows.ids) - 1 - len(parts)
+    assert inner == len(chunk.tokens.ids) - 1 - len(parts)
 
 
 def test_texts_too_long_are_truncated_as_the_packer_does_and_counted():
     texts = ["the cat " * 20, "the cat", ("a " * 9, "dog " * 3), "mat " * 6]
     (chunk,) = extractor_of(pooling="none", max_seq_length=8).chunks(texts)
     assert chunk.num_truncated == 2
-    np.testing.assert_array_equal(chunk.rows.lengths, [8, 4, 8, 8])
-    third = chunk.rows.ids[12:20]
+    np.testing.assert_array_equal(np.diff(chunk.starts), [8, 4, 8, 8])
+    third = chunk.tokens.ids[12:20]
     words = " ".join(TOKENS[i] for i in third)
     assert words == "[CLS] a a a [SEP] dog dog [SEP]"
     first = expected("the cat the cat the cat", "none", (3,))
