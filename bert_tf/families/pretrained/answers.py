@@ -339,6 +339,7 @@ class PretrainedModel(TextModel):
         inputs: Tensors,
         kinds: Sequence[tuple[int, str]],
         prompt_length: tf.Tensor | int = 0,
+        unpadded: bool = False,
     ) -> tf.Tensor:
         """Computes vectors of rows, or of their tokens.
 
@@ -348,6 +349,7 @@ class PretrainedModel(TextModel):
             and what makes one vector of its tokens, see `Settings`: AUTO
             applies the modules. AUTO and POOLED take the last layer alone.
           prompt_length: tokens of the prompt, a number or int32 [B].
+          unpadded: see `BertEncoder`; of use where lengths differ much.
 
         Returns:
           float32 [B, K, D]; of PER_TOKEN [T, K, H], the tokens of all rows.
@@ -358,7 +360,7 @@ class PretrainedModel(TextModel):
             return tf.cast(outputs["pooled_output"], tf.float32)[:, tf.newaxis]
         # Not sequence_output, which may be that of a BiLSTM.
         outputs = self.encoder(
-            inputs, training=False, return_all_layers=True, unpadded=True
+            inputs, training=False, return_all_layers=True, unpadded=unpadded
         )
         layers = (outputs["embedding_output"], *outputs["all_encoder_layers"])
         mask = inputs["input_mask"]
@@ -427,7 +429,8 @@ class PretrainedModel(TextModel):
 
         def compute(inputs: Tensors, chosen: tf.Tensor) -> Tensors:
             lengths = tf.gather(prompt_lengths, chosen)
-            return {"vectors": self.vectors(inputs, kinds, lengths)}
+            found = self.vectors(inputs, kinds, lengths, unpadded=True)
+            return {"vectors": found}
 
         shape = (len(kinds), self.width)
         return self.compute(texts, None, compute, {"vectors": shape})["vectors"]
