@@ -145,6 +145,8 @@ class PretrainedModel(TextModel):
             self.weights += self._sentence_vectors.weights
             self.prompts = {k: v for k, v in modules.prompts.items() if v}
             self.default_prompt_name = modules.default_prompt_name
+        # It is tokenized, which a graph that is traced cannot wait for.
+        self._default_prompt = self.prompt(None)
 
     def prompt(self, name: str | None) -> Prompt:
         """The prompt of a name; that of None is the default one, if any.
@@ -170,8 +172,7 @@ class PretrainedModel(TextModel):
         found = {}
         if self._fills_masks:
             found[FILL_MASK] = signature(self.fill_mask, text_spec("text"))
-        embed = functools.partial(self._embed, prompt=self.prompt(None))
-        found[EMBED] = signature(embed, text_spec("text"))
+        found[EMBED] = signature(self._embed, text_spec("text"))
         if self.prompts:
             assert self.modules is not None
             prompts = {name: self.prompt(name) for name in self.modules.prompts}
@@ -380,7 +381,8 @@ class PretrainedModel(TextModel):
             found.append(pool(hidden, is_token, pooling))
         return tf.stack(found, axis=1)
 
-    def _embed(self, text: tf.Tensor, prompt: Prompt) -> Tensors:
+    def _embed(self, text: tf.Tensor) -> Tensors:
+        prompt = self._default_prompt
         kinds: tuple[tuple[int, str], ...] = ((self._last, AUTO),)
         if self.modules is None:
             kinds = ((self._last, CLS), (self._last, MEAN))
