@@ -1,13 +1,19 @@
-"""Rows of token ids, of which batches are made, and the answers to them."""
+"""Rows of token ids, which of them a batch has, and the answers to them."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 EXAMPLE_WEIGHTS = "example_weights"
 CHOICE_MASK = "choice_mask"
+
+# Batches that are counted in rows count those of so many tokens.
+_ROW_TOKENS = 128
 
 # A model's outputs by name.
 Outputs = dict[str, np.ndarray]
@@ -17,24 +23,24 @@ class Rows(Protocol):
     """Rows of token ids, of which batches are made."""
 
     @property
-    def lengths(self) -> np.ndarray:
-        """Tokens of each row, int64 [R]."""
+    def lengths(self) -> "np.ndarray | tf.Tensor":
+        """Tokens of each row, whole numbers [R]."""
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
         """What decides every batch, for digests."""
 
     def batch(
-        self, chosen: np.ndarray, width: int = 0
-    ) -> dict[str, np.ndarray]:
-        """A batch of some rows.
+        self, chosen: "tf.Tensor", width: "tf.Tensor | int" = 0
+    ) -> "dict[str, tf.Tensor]":
+        """Makes a batch of some rows, by TensorFlow operations.
 
         Args:
-          chosen: int64 [B], rows by number.
+          chosen: whole numbers [B], rows by number.
           width: S, the tokens that rows are padded to; 0 for the longest.
 
         Returns:
-          Arrays by name, each [B, ...]. The names, types and number of axes
+          Tensors by name, each [B, ...]. The names, types and number of axes
           are the same for all batches; with a width, the sizes too but for B.
         """
 
@@ -63,8 +69,8 @@ class RowsAround:
     rows: Rows
 
     @property
-    def lengths(self) -> np.ndarray:
-        """Tokens of each row, int64 [R]."""
+    def lengths(self) -> "np.ndarray | tf.Tensor":
+        """Tokens of each row, whole numbers [R]."""
         return self.rows.lengths
 
     @property
@@ -73,8 +79,8 @@ class RowsAround:
         return self.rows.arrays
 
     def batch(
-        self, chosen: np.ndarray, width: int = 0
-    ) -> dict[str, np.ndarray]:
+        self, chosen: "tf.Tensor", width: "tf.Tensor | int" = 0
+    ) -> "dict[str, tf.Tensor]":
         """A batch of some rows, as the others have it."""
         return self.rows.batch(chosen, width)
 
@@ -102,11 +108,56 @@ class LabelledRows(RowsAround):
         return *self.rows.arrays, self.weights, *self.labels.values()
 
     def batch(
-        self, chosen: np.ndarray, width: int = 0
-    ) -> dict[str, np.ndarray]:
+        self, chosen: "tf.Tensor", width: "tf.Tensor | int" = 0
+    ) -> "dict[str, tf.Tensor]":
         """Inputs, example_weights and labels of some rows; see `Rows`."""
-        return {
-            **self.rows.batch(chosen, width),
-            EXAMPLE_WEIGHTS: self.weights[chosen],
-            **{name: values[chosen] for name, values in self.labels.items()},
+        # TensorFlow takes seconds to import, and scoring a file needs none.
+        import tensorflow as tf
+
+        values = {EXAMPLE_WEIGHTS: self.weights, **self.labels}
+        return self.rows.batch(chosen, width) | {
+            name: tf.gather(each, chosen) for name, each in values.items()
         }
+
+
+def few_widths(lengths: np.ndarray) -> np.ndarray:
+    """The width that each row is padded to where there may be only a few.
+
+    Args:
+      lengths: int64 [R], tokens of each row.
+
+    Returns:
+      int64 [R]: a power of two, 32 or more, but no more than the longest row.
+    """
+    powers = 2 ** np.ceil(np.log2(np.maximum(lengths, 32))).astype(np.int64)
+    return np.minimum(powers, np.max(lengths))
+
+
+def batches_by_length(
+    lengths: np.ndarray, batch_size: int, multiple: int = 1
+) -> Iterator[np.ndarray]:
+    """Batches of rows of like length that take about as much memory each.
+
+    Args:
+      lengths: int64 [R], tokens of each row.
+      batch_size: rows of 128 tokens that a batch may be as large as, padding
+        included; of longer rows it has fewer, of shorter ones more.
+      multiple: a batch has a multiple of so many rows, at least one, but for
+        the last.
+
+    Yields:
+      int64 [B], rows by number, together each once. The longest come first,
+      so that memory falls short early.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        size = rows_that_fit(int(lengths[order[start]]), batch_size, multiple)
+        yield order[start : start + size]
+        start += size
+
+
+def rows_that_fit(length: int, batch_size: int, multiple: int) -> int:
+    """The rows of a batch whose longest has `length` tokens, see above."""
+    fitting = batch_size * _ROW_TOKENS // length
+    return max(fitting // multiple, 1) * multiple

@@ -17,9 +17,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.families.rows import Rows
+from bert_tf.families.rows import (
+    Rows,
+    batches_by_length,
+    few_widths,
+    rows_that_fit,
+)
 from bert_tf.sharding import WHOLE, Shard
-from bert_tf.text.packing import batches_by_length, few_widths, rows_that_fit
 
 # Batches whose rows are sorted by length together, where a task asks for it.
 _POOL = 32
@@ -87,8 +91,8 @@ def bucketed_by_length(
 def _orders(
     data: Rows, batch_size: int, seed: int, start: int, bucket_by_length: bool
 ) -> Iterator[np.ndarray]:
-    """Endless batches of row numbers, int64 [B], from batch `start` on."""
-    count = len(data)
+    """Row numbers of endless batches from `start` on, int64 [batches, B]."""
+    count, lengths = len(data), np.asarray(data.lengths)
     # The last epoch that begins at this batch or before it.
     epoch = ((start + 1) * batch_size - 1) // count
     while epoch * count // batch_size > start:
@@ -97,8 +101,8 @@ def _orders(
     while True:
         batches = epoch_batches(count, batch_size, seed, epoch)
         if bucket_by_length:
-            batches = bucketed_by_length(batches, data.lengths, seed, epoch)
-        yield from batches[start:]
+            batches = bucketed_by_length(batches, lengths, seed, epoch)
+        yield batches[start:]
         epoch, start = epoch + 1, 0
 
 
@@ -127,15 +131,24 @@ def training_batches(
       A data set of what `data.batch` returns.
     """
     part = shard.part(batch_size)
-    widths = few_widths(data.lengths) if static_shapes else None
+    widths = np.zeros(len(data), np.int32)
+    if static_shapes:
+        widths = few_widths(np.asarray(data.lengths)).astype(np.int32)
 
-    def batches() -> Iterator[dict[str, np.ndarray]]:
+    def epochs() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         orders = _orders(data, batch_size, seed, start_batch, bucket_by_length)
-        for chosen in orders:
-            width = 0 if widths is None else int(widths[chosen].max())
-            yield data.batch(chosen[part], width)
+        for batches in orders:
+            yield batches[:, part], widths[batches].max(axis=1)
 
-    return _dataset(batches, data, part.stop - part.start)
+    size = part.stop - part.start
+    chosen = tf.data.Dataset.from_generator(
+        epochs,
+        output_signature=(
+            tf.TensorSpec([None, size], tf.int64),
+            tf.TensorSpec([None], tf.int32),
+        ),
+    ).unbatch()
+    return _dataset(chosen, data.batch)
 
 
 def prediction_batches(
@@ -159,40 +172,44 @@ def prediction_batches(
       all workers, int64 [B]. Behind those, the last batch repeats its last
       row for devices that would have none, or to have its shape.
     """
-    lengths = few_widths(rows.lengths) if static_shapes else rows.lengths
+    lengths = np.asarray(rows.lengths)
+    if static_shapes:
+        lengths = few_widths(lengths)
     chosen = list(batches_by_length(lengths, batch_size, num_devices))
 
-    def batches() -> Iterator[dict[str, np.ndarray]]:
+    def batches() -> Iterator[tuple[np.ndarray, int]]:
         for numbers in chosen:
             width, full = 0, num_devices
             if static_shapes:
                 width = int(lengths[numbers[0]])
                 full = rows_that_fit(width, batch_size, num_devices)
             missing = -len(numbers) % full
-            filled = np.concatenate([numbers, np.repeat(numbers[-1:], missing)])
-            # As long as those of the other workers, since outputs are joined.
-            batch = rows.batch(filled, width)
-            part = shard.part(len(filled))
-            yield {name: array[part] for name, array in batch.items()}
+            repeated = np.repeat(numbers[-1:], missing)
+            yield np.concatenate([numbers, repeated]), width
 
-    return _dataset(batches, rows, None), chosen
+    def part(numbers: tf.Tensor, width: tf.Tensor) -> dict[str, tf.Tensor]:
+        # As long as those of the other workers, since outputs are joined.
+        batch = rows.batch(numbers, width)
+        own = shard.part(tf.size(numbers))
+        return {name: values[own] for name, values in batch.items()}
+
+    dataset = tf.data.Dataset.from_generator(
+        batches,
+        output_signature=(
+            tf.TensorSpec([None], tf.int64),
+            tf.TensorSpec([], tf.int32),
+        ),
+    )
+    return _dataset(dataset, part), chosen
 
 
 def _dataset(
-    batches: Callable[[], Iterator[dict[str, np.ndarray]]],
-    rows: Rows,
-    size: int | None,
+    chosen: tf.data.Dataset,
+    batch: Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]],
 ) -> tf.data.Dataset:
-    """A data set of batches of `size` rows, None where sizes differ."""
-    one = rows.batch(np.zeros(1, np.int64))
-    specification = {
-        name: tf.TensorSpec([size, *[None] * (array.ndim - 1)], array.dtype)
-        for name, array in one.items()
-    }
-    dataset = tf.data.Dataset.from_generator(
-        batches, output_signature=specification
-    )
+    """The batches of chosen rows, of which some are made in advance."""
     options = tf.data.Options()
     # Its own tuning competes with training for a small machine's processors.
     options.autotune.enabled = False
-    return dataset.prefetch(4).with_options(options)
+    made = chosen.map(tf.autograph.experimental.do_not_convert(batch))
+    return made.prefetch(4).with_options(options)

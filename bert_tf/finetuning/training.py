@@ -5,6 +5,7 @@ import functools
 import math
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.distiller import DistillationObjective, Distiller
@@ -223,10 +224,11 @@ def _announce(model: TaskModel, phase: Phase, data: TrainingData) -> None:
     if config.lora_rank:
         trained = sum(math.prod(v.shape) for v in model.trainable_variables)
         parameters += f", {trained:,} of them trained"
+    mean_length = np.mean(rows.lengths)
     print(
         f"{data.task.name}: {config.num_hidden_layers} layers of "
         f"{config.hidden_size}, {parameters}; "
-        f"{examples:,} examples{shown} of {rows.lengths.mean():.0f} tokens on "
+        f"{examples:,} examples{shown} of {mean_length:.0f} tokens on "
         f"average; {phase.num_steps:,} steps of {phase.batch_size}",
         flush=True,
     )

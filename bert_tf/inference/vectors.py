@@ -25,6 +25,7 @@ from bert_tf.families.pretrained.settings import (
     POOLED,
     Settings,
 )
+from bert_tf.families.rows import batches_by_length
 from bert_tf.families.text_model import encoder_of
 from bert_tf.features import ENCODER_INPUTS, INPUT_IDS, SEGMENT_IDS
 from bert_tf.side_by_side import side_by_side
@@ -37,7 +38,6 @@ from bert_tf.text.layout import (
     tokenize,
     truncate,
 )
-from bert_tf.text.packing import batches_by_length
 from bert_tf.text.tokenizer_protocol import Tokenizer
 from bert_tf.text.vocabulary import Packing
 

@@ -119,11 +119,10 @@ def check_drop(comparison: Comparison, max_score_drop: float) -> None:
 def _inputs(rows: ExampleRows, chosen: np.ndarray) -> dict[str, np.ndarray]:
     """Rows as a file takes them, [B, S]; each choice is one of its own."""
     batch = rows.batch(chosen)
+    found = {f.name: batch[f.name].numpy() for f in ENCODER_INPUTS}
     return {
-        feature.name: batch[feature.name].reshape(
-            -1, batch[feature.name].shape[-1]
-        )
-        for feature in ENCODER_INPUTS
+        name: values.reshape(-1, values.shape[-1])
+        for name, values in found.items()
     }
 
 

@@ -283,11 +283,12 @@ def take(
 
 
 def ragged_range(counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The row and the place in it of each value of rows of int32 [N] values.
+    """The row and the place in it of each value of rows, of N lengths.
 
     Returns:
       Both int32 [sum of counts]: 0 0 0 1 1 and 0 1 2 0 1 for counts 3 and 2.
     """
+    counts = tf.cast(counts, tf.int32)
     row = tf.repeat(tf.range(tf.size(counts)), counts)
     starts = tf.cumsum(counts, exclusive=True)
     return row, tf.range(tf.size(row)) - tf.gather(starts, row)
@@ -296,8 +297,9 @@ def ragged_range(counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 def take_ranges(
     values: tf.Tensor, begin: tf.Tensor, count: tf.Tensor
 ) -> tf.Tensor:
-    """Concatenates ranges of [T, ...]; `begin` and `count` are int32 [R]."""
+    """Concatenates ranges of [T, ...] with whole numbers [R]."""
     number, place = ragged_range(count)
+    begin = tf.cast(begin, tf.int32)
     return tf.gather(values, tf.gather(begin, number) + place)
 
 

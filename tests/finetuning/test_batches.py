@@ -4,8 +4,14 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bert_tf.families.rows import EXAMPLE_WEIGHTS, LabelledRows
+from bert_tf.families.rows import (
+    EXAMPLE_WEIGHTS,
+    LabelledRows,
+    batches_by_length,
+)
 from bert_tf.families.text_classification.task import encode
 from bert_tf.finetuning.batches import (
     bucketed_by_length,
@@ -15,6 +21,7 @@ from bert_tf.finetuning.batches import (
     training_batches,
 )
 from bert_tf.sharding import Shard
+from tests.as_numpy import as_numpy
 from tests.finetuning.sentence_runs import texts, tokenizer
 
 
@@ -23,7 +30,7 @@ def data():
     examples = texts(83, 4)
     rows = encode(examples, tokenizer(), 24)
     labels = np.arange(83, dtype=np.int32)
-    return LabelledRows(rows, rows.weights, {"label_ids": labels})
+    return LabelledRows(rows, rows.weights.numpy(), {"label_ids": labels})
 
 
 def lengths_of(count, seed=0):
@@ -111,7 +118,7 @@ def test_batch_k_is_the_same_wherever_one_starts(data, bucket_by_length):
 
 def test_with_fewer_rows_than_a_batch_too(data):
     rows = encode(texts(3, 4), tokenizer(), 24)
-    few = LabelledRows(rows, rows.weights, data.labels)
+    few = LabelledRows(rows, rows.weights.numpy(), data.labels)
     whole = taken(few, 0, 9)
     for start in (1, 2, 5):
         for mine, other in zip(
@@ -121,13 +128,14 @@ def test_with_fewer_rows_than_a_batch_too(data):
 
 
 def test_a_batch_is_its_rows(data):
+    all_ids, starts = data.rows.arrays
     for batch in taken(data, 0, 30):
         lengths = batch["input_mask"].sum(axis=1)
         width = batch["input_ids"].shape[1]
         assert width == lengths.max()
         for place, example in enumerate(batch["label_ids"]):
-            begin, end = data.rows.starts[example : example + 2]
-            ids = data.rows.ids[begin:end]
+            begin, end = starts[example : example + 2]
+            ids = all_ids[begin:end]
             row = batch["input_ids"][place]
             np.testing.assert_array_equal(row[: len(ids)], ids)
             assert (row[len(ids) :] == data.rows.packing.pad_id).all()
@@ -137,12 +145,12 @@ def test_a_batch_is_its_rows(data):
 
 def test_segments_of_a_pair():
     rows = encode(texts(20, 4, pairs=True), tokenizer(), 24)
-    batch = rows.batch(np.arange(20))
+    segments = rows.batch(np.arange(20))["segment_ids"].numpy()
+    lengths, (_, (first, _)) = as_numpy((rows.lengths, rows.bounds))
     for place in range(20):
-        segments = batch["segment_ids"][place][: rows.lengths[place]]
-        assert (segments[: rows.first[place]] == 0).all()
-        assert (segments[rows.first[place] :] == 1).all()
-        assert not batch["segment_ids"][place][rows.lengths[place] :].any()
+        assert (segments[place, : first[place]] == 0).all()
+        assert (segments[place, first[place] : lengths[place]] == 1).all()
+        assert not segments[place, lengths[place] :].any()
 
 
 @pytest.mark.parametrize("num_devices", [1, 4])
@@ -176,3 +184,28 @@ def test_workers_share_a_batch_of_one_length(data):
         for name, array in batch.items():
             joined = np.concatenate([first[name], second[name]])
             np.testing.assert_array_equal(joined, array)
+
+
+@given(
+    st.lists(st.integers(1, 600), max_size=60),
+    st.integers(1, 9),
+    st.integers(1, 4),
+)
+def test_batches_by_length(
+    lengths: list[int], batch_size: int, multiple: int
+) -> None:
+    count = np.array(lengths, np.int64)
+    batches = list(batches_by_length(count, batch_size, multiple))
+    order = np.concatenate([np.zeros(0, np.int64), *batches])
+    np.testing.assert_array_equal(np.sort(order), np.arange(len(count)))
+    # The longest first, equal ones as they come.
+    np.testing.assert_array_equal(order, np.argsort(-count, kind="stable"))
+    for rows in batches[:-1]:
+        assert len(rows) % multiple == 0
+        padded, budget = count[rows].max(), batch_size * 128
+        assert len(rows) * padded <= budget or len(rows) == multiple
+        # No more would fit.
+        assert (len(rows) + multiple) * padded > budget
+    if batches:
+        padded = len(batches[-1]) * count[batches[-1]].max()
+        assert padded <= batch_size * 128 or len(batches[-1]) <= multiple

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from bert_tf.families.data.examples import Example
 from bert_tf.families.text_classification.task import TextRows, encode
 from bert_tf.text.sentence_packer import SentencePacker
+from tests.as_numpy import as_numpy
 from tests.finetuning.sentence_runs import FILLER, GOOD, tokenizer
 
 TOKENIZER = tokenizer()
@@ -33,7 +34,8 @@ def examples_of(pairs, count=60, longest=14, seed=0):
 
 
 def row_of(rows, number):
-    return rows.ids[rows.starts[number] : rows.starts[number + 1]]
+    ids, starts = rows.arrays
+    return ids[starts[number] : starts[number + 1]]
 
 
 @pytest.mark.parametrize("pairs", [False, True])
@@ -50,9 +52,10 @@ def test_cut_rows_are_those_of_the_packer(pairs, length):
         ids = packed["input_ids"][number].numpy()[:used]
         np.testing.assert_array_equal(row_of(rows, number), ids)
         segments = packed["segment_ids"][number].numpy()[:used]
-        assert rows.first[number] == (segments == 0).sum()
+        if pairs:
+            assert rows.bounds[1][0][number] == (segments == 0).sum()
     np.testing.assert_array_equal(rows.example, np.arange(len(examples)))
-    assert set(rows.weights) == {1.0}
+    assert set(rows.weights.numpy()) == {1.0}
 
 
 def test_what_fits_is_one_row_in_both_ways():
@@ -60,9 +63,12 @@ def test_what_fits_is_one_row_in_both_ways():
         examples = examples_of(pairs)
         cut = encode(examples, TOKENIZER, 40)
         windows = encode(examples, TOKENIZER, 40, "windows", 3)
-        np.testing.assert_array_equal(cut.ids, windows.ids)
-        np.testing.assert_array_equal(cut.first, windows.first)
-        np.testing.assert_array_equal(cut.starts, windows.starts)
+        for mine, other in zip(
+            as_numpy([*cut.arrays, *cut.bounds]),
+            as_numpy([*windows.arrays, *windows.bounds]),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(mine, other)
 
 
 @given(
@@ -76,7 +82,7 @@ def test_windows_show_every_word_and_no_more(count, length, stride):
     example = Example(" ".join(words), None, None, "0", 1)
     rows = encode([example, other], TOKENIZER, length, "windows", stride)
     mine = np.flatnonzero(rows.example == 0)
-    assert rows.weights[mine].sum() == pytest.approx(1)
+    assert rows.weights.numpy()[mine].sum() == pytest.approx(1)
     step = min(stride, length - 2)
     whole = TOKENIZER.tokenize(" ".join(words)).numpy()
     end = 0
@@ -90,7 +96,7 @@ def test_windows_show_every_word_and_no_more(count, length, stride):
         assert end < count or count == 0
         end = start + len(window) - 2
     assert end == count
-    assert list(rows.example).count(1) == 1
+    assert list(rows.example.numpy()).count(1) == 1
 
 
 def test_windows_of_a_pair_repeat_the_first_text():
@@ -101,7 +107,7 @@ def test_windows_of_a_pair_repeat_the_first_text():
     for number in range(len(rows)):
         row = row_of(rows, number)
         np.testing.assert_array_equal(row[1:4], ids[0].numpy())
-        assert rows.first[number] == 5
+        assert rows.bounds[1][0][number] == 5
         begin = 3 * number
         np.testing.assert_array_equal(
             row[5:-1], ids[1].numpy()[begin : begin + 4]
@@ -113,14 +119,14 @@ def test_windows_of_a_pair_repeat_the_first_text():
 def test_a_first_text_that_is_too_long_leaves_half_to_the_second():
     example = Example(" ".join(WORDS), " ".join(WORDS), None, "0", 1)
     rows = encode([example], TOKENIZER, 11, "windows", 4)
-    assert rows.lengths.max() == 11
-    assert set(rows.first) == {6}
+    assert rows.lengths.numpy().max() == 11
+    assert set(rows.bounds[1][0].numpy()) == {6}
 
 
 def test_no_examples():
     rows = encode([], TOKENIZER, 8)
     assert len(rows) == 0
-    assert rows.ids.shape == (0,)
+    assert rows.arrays[0].shape == (0,)
 
 
 def test_logits_of_windows_are_averaged():

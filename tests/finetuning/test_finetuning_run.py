@@ -33,6 +33,7 @@ from bert_tf.training.loop import TrainingLoop
 from bert_tf.training.saved_states import SavedStates
 from bert_tf.training.sentinel import NonFiniteError
 from bert_tf.training.step import TrainingStep
+from tests.as_numpy import as_numpy
 from tests.finetuning.sentence_runs import (
     TOKENS,
     data,
@@ -462,7 +463,8 @@ def test_bucketed_batches_have_the_loss_of_padded_ones(start):
     objective = ClassesObjective()
     total = {"bucketed": 0.0, "padded": 0.0}
     for chosen in epoch_batches(len(rows), 4, 1, 0):
-        batch = {**rows.batch(chosen), EXAMPLE_WEIGHTS: rows.weights[chosen]}
+        batch = as_numpy(rows.batch(chosen))
+        batch[EXAMPLE_WEIGHTS] = rows.weights.numpy()[chosen]
         wide = {
             name: np.pad(value, [(0, 0), (0, 32 - value.shape[1])])
             if value.ndim == 2

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf.checkpoints import (
     Checkpoint,
@@ -20,6 +21,7 @@ from bert_tf.finetuning.run import run_finetuning
 from bert_tf.inference.saving import write_saved_model
 from bert_tf.inference.served_folder import served_model
 from bert_tf.models import bert_classifier, restore
+from tests.as_numpy import as_numpy
 from tests.contracts.task_cases import CASES, model_folder
 from tests.model_helpers import encoder_inputs, fill, numpy, small_config
 from tests.reference_bert import ReferenceBert, softmax
@@ -73,7 +75,10 @@ class FixedRows:
         return self.values["input_mask"].sum(axis=1)
 
     def batch(self, chosen, width=0):
-        return {name: value[chosen] for name, value in self.values.items()}
+        return {
+            name: tf.gather(value, chosen)
+            for name, value in self.values.items()
+        }
 
     def __len__(self):
         return len(self.values["label_ids"])
@@ -129,7 +134,7 @@ def test_importances_are_those_of_masks() -> None:
         importances_of(
             model,
             ClassesObjective(),
-            FixedRows(rows.batch(np.array([row]))),
+            FixedRows(as_numpy(rows.batch([row]))),
             1,
             seed=1,
         ).heads

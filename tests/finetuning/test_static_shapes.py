@@ -7,11 +7,11 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import HEADS_ON_POOLER
 from bert_tf.encoders import BertEncoder
+from bert_tf.families.rows import few_widths
 from bert_tf.finetuning import evaluation
 from bert_tf.finetuning.batches import training_batches
 from bert_tf.finetuning.evaluation import Predictor
 from bert_tf.finetuning.setup import freeze, open_initial, prepare_training
-from bert_tf.text.packing import few_widths
 from bert_tf.training import step as steps
 from bert_tf.training.setup import make_step
 from tests.contracts.task_cases import CASES, model_folder

@@ -7,7 +7,6 @@ two, and all of it is of one segment.
 import functools
 import json
 import pickle
-import types
 
 import numpy as np
 import pytest
@@ -46,12 +45,9 @@ from bert_tf.records.masking import MaskingRule
 from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.records.token_blocks import Documents
 from bert_tf.runtimes.tokenizer_json import write_tokenizer
-from bert_tf.text import layout
-from bert_tf.text.packing import TokenIds, pack_rows
 from bert_tf.text.sentence_packer import SentencePacker
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Packing, SpecialTokens, Vocabulary
-from tests.text.test_text_packing import in_graph
 
 SPECIAL = SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 WORDS = "who came where of the ##s river lake sea ran to a".split()
@@ -82,11 +78,10 @@ def row_of(first, second=None):
 
 
 def rows_of(rows):
-    assert not rows.segments.any()
-    return [
-        rows.ids[begin:end].tolist()
-        for begin, end in zip(rows.starts, rows.starts[1:], strict=False)
-    ]
+    flat = {name: values.numpy() for name, values in rows.flat().items()}
+    assert not flat["segment_ids"].any()
+    split = np.split(flat["input_ids"], rows.starts.numpy()[1:-1])
+    return [row.tolist() for row in split]
 
 
 def test_rows_of_the_packer():
@@ -307,27 +302,3 @@ def test_a_vocabulary_is_extended_with_its_names(tmp_path):
     )
     assert trained.vocabulary.special == SPECIAL
     assert trained.vocabulary.tokens[: len(TOKENS)] == tuple(TOKENS)
-
-
-@pytest.mark.parametrize("begin", [[], [0], [0, 2]])
-@pytest.mark.parametrize("middle", [[], [2], [2, 0]])
-@pytest.mark.parametrize("end", [[], [2], [2, 2]])
-def test_rows_of_numpy_are_those_of_the_graph(begin, middle, end):
-    packing = Packing(*map(tuple, (begin, middle, end)), 1, PAD)
-    a, b = [[5, 6], [], [7]], [[8], [9, 10], []]
-    first, second = (
-        TokenIds(
-            np.array(sum(rows, []), np.int32),
-            np.cumsum([0, *map(len, rows)])[:-1],
-            np.array([*map(len, rows)]),
-        )
-        for rows in (a, b)
-    )
-    tokenizer = types.SimpleNamespace(packing=packing)
-    for pair in (second, None):
-        rows = pack_rows(np.arange(3), first, pair, 3, tokenizer)
-        graph = layout.pack_rows(
-            in_graph(first), in_graph(pair) if pair else None, packing
-        ).padded(9)
-        for name, values in rows.batch(np.arange(3), 9).items():
-            np.testing.assert_array_equal(values, graph[name], name)

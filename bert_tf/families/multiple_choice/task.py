@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -33,8 +33,12 @@ from bert_tf.families.task import (
     TaskTemplate,
     refuse_null_odds,
 )
-from bert_tf.text.packing import EncodedRows, TokenIds, pack_rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from bert_tf.text.layout import EncodedRows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +51,7 @@ class EncodedChoices:
       starts: int64 [N + 1], where the rows of each example begin.
     """
 
-    rows: EncodedRows
+    rows: "EncodedRows"
     starts: np.ndarray
 
     @property
@@ -58,7 +62,8 @@ class EncodedChoices:
     @property
     def lengths(self) -> np.ndarray:
         """Tokens of the longest row of each example, int64 [N]."""
-        return np.maximum.reduceat(self.rows.lengths, self.starts[:-1])
+        lengths = self.rows.lengths.numpy()
+        return np.maximum.reduceat(lengths, self.starts[:-1])
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
@@ -66,8 +71,8 @@ class EncodedChoices:
         return *self.rows.arrays, self.starts
 
     def batch(
-        self, chosen: np.ndarray, width: int = 0
-    ) -> dict[str, np.ndarray]:
+        self, chosen: "tf.Tensor", width: "tf.Tensor | int" = 0
+    ) -> "dict[str, tf.Tensor]":
         """A batch of some examples; see `Rows`.
 
         Returns:
@@ -77,16 +82,23 @@ class EncodedChoices:
           fewer, its first choice is repeated, for the encoder has no answer to
           a row of padding alone.
         """
-        counts = self.counts[chosen]
-        number = np.arange((self.counts if width else counts).max())
-        mask = number < counts[:, None]
-        rows = self.starts[chosen, None] + np.where(mask, number, 0)
-        flat = self.rows.batch(rows.ravel(), width)
+        # TensorFlow takes seconds to import, and scoring a file needs none.
+        import tensorflow as tf
+
+        starts = self.starts.astype(np.int32)
+        counts = tf.gather(np.diff(starts), chosen)
+        most = tf.where(
+            tf.equal(width, 0), tf.reduce_max(counts), np.diff(starts).max()
+        )
+        number = tf.range(most)
+        mask = number < counts[:, tf.newaxis]
+        begin = tf.gather(starts, chosen)[:, tf.newaxis]
+        rows = tf.reshape(begin + tf.where(mask, number, 0), [-1])
         batch = {
-            name: values.reshape(*mask.shape, -1)
-            for name, values in flat.items()
+            name: tf.reshape(values, [-1, most, tf.shape(values)[1]])
+            for name, values in self.rows.batch(rows, width).items()
         }
-        batch[CHOICE_MASK] = mask.astype(np.float32)
+        batch[CHOICE_MASK] = tf.cast(mask, tf.float32)
         return batch
 
     def __len__(self) -> int:
@@ -175,6 +187,7 @@ class MultipleChoiceTask(
 
         from bert_tf.families.multiple_choice.answers import choice_rows
         from bert_tf.families.task_model import ChoicesObjective
+        from bert_tf.text.layout import pack_rows
 
         most = max(len(example.choices) for example in examples)
         start = [example.start for example in examples]
@@ -190,15 +203,16 @@ class MultipleChoiceTask(
             tokenizer,
             config.max_seq_length,
         )
-        first, second = (
-            TokenIds(*(value.numpy() for value in vars(texts).values()))
-            for texts in (found.first, found.second)
+        example = found.places[:, 0]
+        packed = pack_rows(
+            found.first,
+            found.second,
+            tokenizer.packing,
+            tf.cast(example, tf.int32),
+            len(examples),
         )
-        example = found.places[:, 0].numpy()
-        rows = EncodedChoices(
-            pack_rows(example, first, second, len(examples), tokenizer),
-            np.append(np.unique(example, return_index=True)[1], len(example)),
-        )
+        begins = np.unique(example, return_index=True)[1]
+        rows = EncodedChoices(packed, np.append(begins, len(packed)))
         if not labelled:
             return rows
         labels = np.array(self.references(examples), np.int32)

@@ -34,16 +34,16 @@ from bert_tf.families.task_model import (
     START_LOGITS,
     START_POSITIONS,
 )
-from bert_tf.text import packing
 from bert_tf.text.layout import (
+    EncodedRows,
     TokenIds,
+    pack_rows,
     ragged_range,
     take,
     take_ranges,
     token_ids,
     tokenize,
 )
-from bert_tf.text.packing import EncodedRows
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 # Contexts tokenised at a time, and windows decoded at a time.
@@ -129,7 +129,7 @@ class SpanWindows(RowsAround):
 
     def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
         """The logits of all tokens of all windows, concatenated: [T]."""
-        starts, lengths = self.rows.starts, self.rows.lengths
+        starts, lengths = self.rows.starts.numpy(), self.rows.lengths.numpy()
         names = (START_LOGITS, END_LOGITS)
         found = {name: np.zeros(starts[-1], np.float32) for name in names}
         for chosen, outputs in batches:
@@ -201,13 +201,10 @@ def make_windows(
     room = max_seq_length - tokenizer.packing.num_special(2)
     settings = room, doc_stride, max_query_length
     of_questions = take(token_ids(contexts.tokens[0]), tf.constant(context))
-    windows, *texts = span_rows(asked, of_questions, *settings)
-    first, second = (
-        packing.TokenIds(*(value.numpy() for value in vars(each).values()))
-        for each in texts
+    windows, first, second = span_rows(asked, of_questions, *settings)
+    rows = pack_rows(
+        first, second, tokenizer.packing, windows.text, len(questions)
     )
-    example = windows.text.numpy()
-    rows = packing.pack_rows(example, first, second, len(questions), tokenizer)
     return SpanWindows(rows, asked, contexts, context, settings)
 
 
@@ -225,7 +222,7 @@ def decode_answers(
     Args:
       windows: W windows of N questions, T tokens in all.
       tokenizer: what made the windows.
-      start_logits: float32 [T], of the tokens of `windows.rows.ids`; of
+      start_logits: float32 [T], of the tokens of all rows; of
         several models, their means.
       end_logits: float32 [T], likewise.
       with_null: whether a question may have no answer (SQuAD 2.0).
@@ -240,7 +237,8 @@ def decode_answers(
     for name, values in logits.items():
         if not np.isfinite(values).all():
             raise UserError(f"{name}: are not all finite.")
-    starts, lengths = windows.rows.starts, windows.rows.lengths
+    rows = windows.rows
+    starts, lengths = rows.starts.numpy(), rows.lengths.numpy()
     pair = ContextCharacters(tokenizer)
     parts = []
     for block in windows.blocks():

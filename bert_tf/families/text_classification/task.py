@@ -44,12 +44,12 @@ from bert_tf.families.text_classification.config import (
     REGRESSION,
     TextClassificationConfig,
 )
-from bert_tf.text.packing import EncodedRows, TokenIds, pack_rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     # TensorFlow takes seconds to import, and scoring a file needs none of it.
     from bert_tf.families.task_model import LogitsObjective
+    from bert_tf.text.layout import EncodedRows
 
 # Above this many classes, a class must have at least two rows on average.
 _FEW_CLASSES = 20
@@ -100,7 +100,7 @@ class TextRows(RowsAround):
       rows: the rows of N examples.
     """
 
-    rows: EncodedRows
+    rows: "EncodedRows"
 
     def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
         """The logits of each example, those of its windows averaged."""
@@ -122,7 +122,7 @@ def encode(
     max_seq_length: int,
     long_inputs: str = CUT,
     doc_stride: int = 64,
-) -> EncodedRows:
+) -> "EncodedRows":
     """Tokenises and packs examples; see `answers.text_rows`.
 
     Args:
@@ -134,7 +134,7 @@ def encode(
     """
     # Scoring a file needs no TensorFlow.
     from bert_tf.families.text_classification.answers import text_rows
-    from bert_tf.text.layout import tokenize
+    from bert_tf.text.layout import pack_rows, tokenize
 
     columns = [[e.text_a for e in examples]]
     if examples and examples[0].text_b is not None:
@@ -148,18 +148,7 @@ def encode(
         long_inputs,
         doc_stride,
     )
-    found = [
-        TokenIds(*(value.numpy() for value in vars(each).values()))
-        for each in (first, second)
-        if each is not None
-    ]
-    return pack_rows(
-        example.numpy(),
-        found[0],
-        found[1] if second is not None else None,
-        len(examples),
-        tokenizer,
-    )
+    return pack_rows(first, second, tokenizer.packing, example, len(examples))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -302,9 +291,9 @@ class TextClassificationTask(
         )
         if not labelled:
             return TextRows(rows)
-        targets = self.targets(examples, config.labels)[rows.example]
+        targets = self.targets(examples, config.labels)[rows.example.numpy()]
         labels = {self.objective().label_name: targets}
-        return LabelledRows(rows, rows.weights, labels)
+        return LabelledRows(rows, rows.weights.numpy(), labels)
 
     def loss(
         self,

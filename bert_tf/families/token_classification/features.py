@@ -36,6 +36,7 @@ from bert_tf.families.recipe import (
     WEIGHTED_SUM_ALL,
     WEIGHTED_SUM_LAST_FOUR,
 )
+from bert_tf.families.rows import batches_by_length
 from bert_tf.families.task_model import TaskModel
 from bert_tf.families.token_classification.entities import sentence_of_words
 from bert_tf.families.token_classification.windows import (
@@ -45,11 +46,7 @@ from bert_tf.features import ENCODER_INPUTS, INPUT_MASK
 from bert_tf.files import written_beside
 from bert_tf.models import model_arrays, restore
 from bert_tf.progress import Progress
-from bert_tf.text.packing import (
-    EncodedRows,
-    batches_by_length,
-    ragged_range,
-)
+from bert_tf.text.layout import EncodedRows, ragged_range
 
 WORD_FEATURES = "word_features"
 _DTYPE = np.float16
@@ -117,7 +114,7 @@ class FeatureRows:
     def starts(self) -> np.ndarray:
         """Where each of the N sentences begins, int64 [N + 1]."""
         assert isinstance(self.windows.rows, EncodedRows)
-        sentence = self.windows.rows.example[self.windows.row]
+        sentence = self.windows.rows.example.numpy()[self.windows.row]
         return np.searchsorted(sentence, np.arange(sentence[-1] + 2))
 
     @functools.cached_property
@@ -138,9 +135,10 @@ class FeatureRows:
             Progress("features", shape[0], 0, " words") as progress,
         ):
             kept = np.lib.format.open_memmap(beside, "w+", _DTYPE, shape)
-            for chosen in batches_by_length(windows.lengths, self.batch_size):
+            lengths = np.asarray(windows.lengths)
+            for chosen in batches_by_length(lengths, self.batch_size):
                 row, position, word = windows.words(chosen)
-                places = np.stack([row, position], axis=1)
+                places = tf.stack([row, position], 1)
                 vectors = compute(windows.batch(chosen), places).numpy()
                 if not np.isfinite(vectors).all():
                     raise UserError(
@@ -148,12 +146,12 @@ class FeatureRows:
                         "not finite; its weights are broken, or it needs "
                         "precision=float32."
                     )
-                kept[word] = vectors
+                kept[word.numpy()] = vectors
                 progress.update(len(word))
             kept.flush()
 
     def _encoder(self) -> Callable[..., tf.Tensor]:
-        """From a batch and places int64 [words, 2] to float16 [words, K, H]."""
+        """From a batch and places int32 [words, 2] to float16 [words, K, H]."""
         encoder = encoder_class(self.checkpoint.config)(
             self.checkpoint.config, dtype=self.precision
         )
@@ -164,7 +162,7 @@ class FeatureRows:
             feature.name: tf.TensorSpec([None, None], tf.int32)
             for feature in ENCODER_INPUTS
         }
-        places = tf.TensorSpec([None, 2], tf.int64)
+        places = tf.TensorSpec([None, 2], tf.int32)
 
         # One graph for all lengths, since others round differently.
         @tf.function(input_signature=[signature, places], autograph=False)
@@ -186,7 +184,7 @@ class FeatureRows:
     def labelled(self, tags: np.ndarray | None) -> WordRows:
         """The words in these rows, with their tags where they are known."""
         row = sentence_of_words(self.starts)
-        position = ragged_range(self.lengths)
+        position = ragged_range(self.lengths)[1].numpy()
         return WordRows(rows=self, row=row, position=position, tags=tags)
 
     @property
@@ -200,21 +198,35 @@ class FeatureRows:
         return (np.frombuffer(self.key.encode(), np.uint8),)
 
     def batch(
-        self, chosen: np.ndarray, width: int = 0
-    ) -> dict[str, np.ndarray]:
+        self, chosen: tf.Tensor, width: tf.Tensor | int = 0
+    ) -> dict[str, tf.Tensor]:
         """The inputs of some sentences, padded; see `Rows.batch`.
 
         These are word_features, float32 [B, S, K, H], and input_mask, int32
         [B, S], 1 = word, 0 = padding.
         """
-        lengths = self.lengths[chosen]
-        mask = np.arange(width or lengths.max()) < lengths[:, None]
-        features = np.zeros((*mask.shape, *self.vectors.shape[1:]), np.float32)
-        words = np.repeat(self.starts[chosen], lengths) + ragged_range(lengths)
-        features[mask] = self.vectors[words]
+        lengths = tf.gather(self.lengths.astype(np.int32), chosen)
+        longest = tf.reduce_max(lengths)
+        shape = [tf.size(lengths), tf.where(tf.equal(width, 0), longest, width)]
+        row, position = ragged_range(lengths)
+        places = tf.stack([row, position], 1)
+        starts = tf.gather(self.starts.astype(np.int32), chosen)
+        # Computed when first needed, eagerly even where this is traced.
+        with tf.init_scope():
+            stored = self.vectors
+        # The file may be larger than memory.
+        vectors = tf.numpy_function(
+            lambda words: stored[words].astype(np.float32),
+            [tf.gather(starts, row) + position],
+            tf.float32,
+        )
+        of_word = stored.shape[1:]
+        vectors = tf.ensure_shape(vectors, [None, *of_word])
+        mask = tf.scatter_nd(places, tf.ones_like(row), shape)
+        shape = [*shape, *of_word]
         return {
-            WORD_FEATURES: features,
-            INPUT_MASK.name: mask.astype(np.int32),
+            WORD_FEATURES: tf.scatter_nd(places, vectors, shape),
+            INPUT_MASK.name: mask,
         }
 
     def __len__(self) -> int:

@@ -24,9 +24,7 @@ from bert_tf.families.token_classification.config import (
 )
 from bert_tf.families.token_classification.entities import sentence_of_words
 from bert_tf.features import INPUT_MASK
-from bert_tf.text import packing
-from bert_tf.text.layout import TokenIds
-from bert_tf.text.packing import pack_rows, ragged_range
+from bert_tf.text.layout import TokenIds, pack_rows, ragged_range
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
@@ -65,26 +63,26 @@ class WordRows(RowsAround):
         return *self.rows.arrays, position, self.word_starts, *tags
 
     def words(
-        self, chosen: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        self, chosen: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """The words that some rows predict.
 
         Args:
-          chosen: int64 [B], rows by number.
+          chosen: whole numbers [B], rows by number.
 
         Returns:
           For each word its row in the batch, its position in the row and its
-          number, each int64 [words].
+          number, each int32 [words].
         """
-        first = self.word_starts[chosen]
-        count = self.word_starts[chosen + 1] - first
-        word = np.repeat(first, count) + ragged_range(count)
-        row = np.repeat(np.arange(len(chosen)), count)
-        return row, self.position[word], word
+        starts = self.word_starts.astype(np.int32)
+        row, number = ragged_range(tf.gather(np.diff(starts), chosen))
+        word = tf.gather(tf.gather(starts, chosen), row) + number
+        position = tf.gather(self.position.astype(np.int32), word)
+        return row, position, word
 
     def batch(
-        self, chosen: np.ndarray, width: int = 0
-    ) -> dict[str, np.ndarray]:
+        self, chosen: tf.Tensor, width: tf.Tensor | int = 0
+    ) -> dict[str, tf.Tensor]:
         """The inputs of some rows and, with `tags`, the targets.
 
         These are tag_ids, int32 [B, S], and tag_weights, float32 [B, S], 1 at
@@ -93,11 +91,11 @@ class WordRows(RowsAround):
         batch = self.rows.batch(chosen, width)
         if self.tags is not None:
             row, position, word = self.words(chosen)
-            shape = batch[INPUT_MASK.name].shape
-            batch[TAG_IDS] = np.zeros(shape, np.int32)
-            batch[TAG_IDS][row, position] = self.tags[word]
-            batch[TAG_WEIGHTS] = np.zeros(shape, np.float32)
-            batch[TAG_WEIGHTS][row, position] = 1.0
+            places = tf.stack([row, position], 1)
+            shape = tf.shape(batch[INPUT_MASK.name])
+            tags, weights = tf.gather(self.tags, word), tf.ones(tf.shape(word))
+            batch[TAG_IDS] = tf.scatter_nd(places, tags, shape)
+            batch[TAG_WEIGHTS] = tf.scatter_nd(places, weights, shape)
         return batch
 
     def gather(self, batches: Iterable[tuple[np.ndarray, Outputs]]) -> Outputs:
@@ -108,7 +106,7 @@ class WordRows(RowsAround):
             if not logits.size:
                 size = (len(self.row), found.shape[-1])
                 logits = np.full(size, np.nan, np.float32)
-            row, position, word = self.words(chosen)
+            row, position, word = map(np.asarray, self.words(chosen))
             logits[word] = found[row, position]
         return {"logits": logits}
 
@@ -136,11 +134,9 @@ def encode_words(
         room,
         config.doc_stride,
     )
-    texts = found.texts.ids, found.texts.begin, found.texts.count
-    first = packing.TokenIds(*map(np.asarray, texts))
     return WordRows(
         rows=pack_rows(
-            found.sentence.numpy(), first, None, len(data), tokenizer
+            found.texts, None, tokenizer.packing, found.sentence, len(data)
         ),
         row=found.row.numpy(),
         position=found.place.numpy() + len(tokenizer.packing.begin),

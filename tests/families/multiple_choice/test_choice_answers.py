@@ -19,6 +19,7 @@ from bert_tf.families.multiple_choice.task import MultipleChoiceTask
 from bert_tf.families.recipe import ChoiceRecipe
 from bert_tf.text.sentence_packer import SentencePacker
 from bert_tf.text.tokenizer import BertTokenizer
+from tests.as_numpy import as_numpy
 from tests.finetuning.sentence_runs import tokenizer
 from tests.inference import serving_models as models
 
@@ -69,7 +70,7 @@ def test_a_row_by_hand():
         "the film was", "it", ("was good", "bad"), 0, "0", 2
     )
     rows = encode([example], tokenizer(), 16)
-    batch = rows.batch(np.array([0]))
+    batch = as_numpy(rows.batch([0]))
     tokens = tokenizer().id_to_token(batch["input_ids"][0])
     assert [b" ".join(row).decode() for row in tokens.numpy()] == [
         "[CLS] the film was [SEP] it was good [SEP]",
@@ -90,7 +91,7 @@ def test_a_batch_holds_the_rows_of_the_packer(length):
     longest = [each["input_mask"].sum(1).max() for each in alone]
     assert rows.lengths.tolist() == longest
     chosen = np.array([2, 4, 1])
-    batch = rows.batch(chosen)
+    batch = as_numpy(rows.batch(chosen))
     np.testing.assert_array_equal(
         batch["choice_mask"], np.arange(6) < np.array([[3], [6], [2]])
     )
@@ -102,7 +103,7 @@ def test_a_batch_holds_the_rows_of_the_packer(length):
             assert batch[name].dtype == np.int32
             expected = alone[number][name][of_choice, :width]
             np.testing.assert_array_equal(batch[name][place], expected)
-    assert rows.batch(np.array([1]))["choice_mask"].tolist() == [[1, 1]]
+    assert rows.batch([1])["choice_mask"].numpy().tolist() == [[1, 1]]
 
 
 def test_which_choices_belong_together_decides_a_digest():
@@ -132,7 +133,7 @@ def test_real_rows(shared_data):
     assert len(rows) == 350
     for number in range(0, 350, 50):
         example = examples[number]
-        ids = rows.batch(np.array([number]))["input_ids"][0]
+        ids = rows.batch([number])["input_ids"][0].numpy()
         for row, choice in zip(ids.tolist(), example.choices, strict=True):
             sides = [
                 real.tokenize(part).numpy().tolist()

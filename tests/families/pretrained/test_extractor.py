@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from bert_tf.errors import UserError
+from bert_tf.families import rows as family_rows
 from bert_tf.families.pretrained.settings import Settings, parse_layers
 from bert_tf.inference import vectors as extractor_module
 from bert_tf.inference.vectors import Extractor
-from bert_tf.text import packing
 from tests.families.pretrained.extraction_models import (
     POSITIONS,
     TOKENS,
@@ -106,7 +106,7 @@ def test_texts_are_read_as_they_are_needed(monkeypatch, limit, value, most):
 
 
 def test_batches_are_counted_and_short_where_rows_are_long(monkeypatch):
-    monkeypatch.setattr(packing, "_ROW_TOKENS", 8)
+    monkeypatch.setattr(family_rows, "_ROW_TOKENS", 8)
     computed = []
     texts = ["the " * 14, "a", "cat", "dog", "the " * 14, "mat", "sat"]
     extractor = extractor_of(batch_size=4)

@@ -53,13 +53,14 @@ def decode(questions, logits, lengths=LENGTHS, **kinds):
     """
     windows = make_windows(questions, TOKENIZER, *lengths)
     starts, ends = (
-        np.full(windows.rows.ids.shape, -9, np.float32) for _ in range(2)
+        np.full(windows.rows.arrays[0].shape, -9, np.float32) for _ in range(2)
     )
-    for number, index in enumerate(windows.rows.example):
-        begin = windows.rows.starts[number]
+    first = windows.rows.bounds[1][0].numpy()
+    for number, index in enumerate(windows.rows.example.numpy()):
+        begin = windows.rows.arrays[1][number]
         for token, (start, end) in logits[index].items():
             # Of one window.
-            place = 0 if token is None else token + windows.rows.first[number]
+            place = 0 if token is None else token + first[number]
             starts[begin + place], ends[begin + place] = start, end
     return decode_answers(windows, TOKENIZER, starts, ends, **kinds)
 
@@ -238,11 +239,11 @@ def test_the_null_score_is_the_least_of_the_windows():
     asked = question("a b c d e f", "who")
     windows = make_windows([asked], TOKENIZER, 8, 2, 1)
     assert len(windows.rows) == 2
-    starts = np.zeros(len(windows.rows.ids))
-    ends = np.zeros(len(windows.rows.ids))
+    starts = np.zeros(len(windows.rows.arrays[0]))
+    ends = np.zeros(len(windows.rows.arrays[0]))
     for number, (start, end) in enumerate([(7.0, 3.0), (2.0, 4.0)]):
-        starts[windows.rows.starts[number]] = start
-        ends[windows.rows.starts[number]] = end
+        starts[windows.rows.arrays[1][number]] = start
+        ends[windows.rows.arrays[1][number]] = end
     answers = decode_answers(windows, TOKENIZER, starts, ends, True)
     assert answers.null_odds.tolist() == [6.0]
     (empty,) = [e for e in answers.n_best[0] if not e.text]
@@ -272,9 +273,9 @@ def test_answers_are_not_longer_than_they_may_be():
 
 def assert_decoded_as_reference(questions, lengths, logits_of, **kinds):
     windows = make_windows(questions, TOKENIZER, *lengths)
-    starts, ends = logits_of(windows.rows.ids.shape)
+    starts, ends = logits_of(windows.rows.arrays[0].shape)
     found = decode_answers(windows, TOKENIZER, starts, ends, **kinds)
-    split_at = windows.rows.starts[1:-1]
+    split_at = windows.rows.arrays[1][1:-1]
     pairs = list(
         zip(np.split(starts, split_at), np.split(ends, split_at), strict=True)
     )
@@ -282,7 +283,7 @@ def assert_decoded_as_reference(questions, lengths, logits_of, **kinds):
         own = [
             (start.tolist(), end.tolist())
             for (start, end), example in zip(
-                pairs, windows.rows.example, strict=False
+                pairs, windows.rows.example.numpy(), strict=False
             )
             if example == index
         ]
@@ -339,7 +340,9 @@ def test_blocks_of_windows_change_nothing(monkeypatch):
     questions = [question("a b c d e f g" * (1 + i % 3)) for i in range(20)]
     windows = make_windows(questions, TOKENIZER, 9, 2, 2)
     random = np.random.default_rng(2)
-    logits = random.normal(size=(2, len(windows.rows.ids))).astype(np.float32)
+    logits = random.normal(size=(2, len(windows.rows.arrays[0]))).astype(
+        np.float32
+    )
     arguments = (windows, TOKENIZER, *logits, True)
     whole = decode_answers(*arguments)
     for size in (1, 7, 50):

@@ -27,6 +27,7 @@ from bert_tf.families.task_model import SpanObjective
 from bert_tf.finetuning.evaluation import Predictor
 from bert_tf.finetuning.run import run_finetuning
 from bert_tf.finetuning.setup import prepare_training
+from tests.as_numpy import as_numpy
 from tests.contracts.task_cases import CASES, NUM_DEV, model_folder
 from tests.finetuning.sentence_runs import tokenizer
 from tests.run_folders import answer_lines
@@ -150,8 +151,8 @@ def test_logits_are_those_of_each_window_alone(trained):
     predictor = Predictor([model], tf.distribute.get_strategy(), 8)
     found = predictor.outputs(rows)
     for number in range(0, len(rows), 4):
-        alone = model(rows.batch(np.array([number])))
-        begin, end = rows.rows.starts[number : number + 2]
+        alone = model(rows.batch([number]))
+        begin, end = rows.rows.arrays[1][number : number + 2]
         for name, logits in found.items():
             np.testing.assert_allclose(
                 logits[begin:end], alone[name][0], atol=1e-5
@@ -197,7 +198,7 @@ def test_what_is_learned_lies_in_the_window(files):
     windows = make_windows(read, tokenizer(), 16, 5, 3)
     found = answer_positions(windows, read, tokenizer())
     assert (found[:, 0] > 0).any()
-    batch = rows.batch(np.arange(len(rows)))
+    batch = as_numpy(rows.batch(np.arange(len(rows))))
     np.testing.assert_array_equal(batch["start_positions"], found[:, 0])
     np.testing.assert_array_equal(batch["end_positions"], found[:, 1])
     assert (batch["example_weights"] == 1).all()

@@ -22,6 +22,7 @@ from bert_tf.families.question_answering.windows import (
 from bert_tf.text.layout import most_context
 from bert_tf.text.tokenizer import BertTokenizer
 from bert_tf.text.vocabulary import Vocabulary
+from tests.as_numpy import as_numpy
 from tests.families.question_answering.reference_squad import (
     Reference,
     question,
@@ -55,13 +56,15 @@ def assert_as_reference(questions, pair, lengths):
     windows = make_windows(questions, tokenizer, *lengths)
     positions = answer_positions(windows, questions, tokenizer)
     rows, number = windows.rows, 0
+    (all_ids, starts), (_, (first, _)) = as_numpy((rows.arrays, rows.bounds))
+    of_question = rows.example.numpy()
     for index, asked in enumerate(questions):
         words, expected = reference.windows(asked, *lengths)
         for window in expected:
-            ids = rows.ids[rows.starts[number] : rows.starts[number + 1]]
+            ids = all_ids[starts[number] : starts[number + 1]]
             assert ids.tolist() == window["ids"]
-            assert rows.example[number] == index
-            assert rows.first[number] == window["first"]
+            assert of_question[number] == index
+            assert first[number] == window["first"]
             assert tuple(positions[number]) == window["target"]
             number += 1
     assert number == len(rows) == len(positions)
@@ -81,7 +84,7 @@ def test_a_case_worked_by_hand():
     windows = make_windows([asked], tokenizer, 9, 2, 2)
     offset, owned = offset_and_owned(windows)
     assert offset == [0, 2, 4, 6]
-    tokens = tokenizer.id_to_token(windows.rows.ids).numpy().tolist()
+    tokens = tokenizer.id_to_token(windows.rows.arrays[0]).numpy().tolist()
     assert b" ".join(tokens).decode() == (
         "[CLS] who ? [SEP] a b c d [SEP] [CLS] who ? [SEP] c d e f [SEP] "
         "[CLS] who ? [SEP] e f g h [SEP] [CLS] who ? [SEP] g h i j [SEP]"
@@ -129,7 +132,8 @@ def test_an_answer_is_its_own_pieces_or_whole_words(context, answer, expected):
     asked = question(context, "who", answer)
     windows = make_windows([asked], tokenizer)
     ((first, last),) = answer_positions(windows, [asked], tokenizer)
-    tokens = tokenizer.id_to_token(windows.rows.ids).numpy()[first : last + 1]
+    ids = windows.rows.arrays[0][first : last + 1]
+    tokens = tokenizer.id_to_token(ids).numpy()
     assert [token.decode() for token in tokens] == expected
     assert_as_reference([asked], (tokenizer, reference), (384, 128, 64))
 
@@ -222,7 +226,7 @@ def test_a_context_without_tokens_has_no_window():
     contexts = [" ", "a b", "", "\u200b \x00"]
     questions = [question(context) for context in contexts]
     windows = make_windows(questions, tokenizer)
-    assert windows.rows.example.tolist() == [1]
+    assert windows.rows.example.numpy().tolist() == [1]
     assert windows.rows.num_examples == 4
 
 
@@ -230,7 +234,7 @@ def test_long_questions_are_truncated():
     tokenizer, reference = tools()
     asked = [question("a b", "abc d"), question("a b", "a b c d e")]
     windows = make_windows(asked, tokenizer, 20, 5, 4)
-    assert windows.rows.first.tolist() == [6, 6]
+    assert windows.rows.bounds[1][0].numpy().tolist() == [6, 6]
     assert_as_reference(asked, (tokenizer, reference), (20, 5, 4))
 
 

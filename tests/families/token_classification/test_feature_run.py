@@ -33,6 +33,7 @@ from bert_tf.training.sentinel import (
     forward_tensors,
     ids_outside,
 )
+from tests.as_numpy import as_numpy
 from tests.contracts.task_cases import CASES, model_folder
 from tests.finetuning.sentence_runs import tokenizer
 from tests.model_helpers import fill, numpy
@@ -131,11 +132,11 @@ def test_vectors_are_those_of_first_sub_tokens(start, made, tmp_path):
     rows = dataclasses.replace(rows, layers=(0, 1, 2, 3, 4))
     encoder = BertEncoder.from_checkpoint(start)
     for chosen in ([2, 0, 7], [5]):
-        batch = rows.batch(np.array(chosen))
+        batch = as_numpy(rows.batch(chosen))
         assert batch["word_features"].dtype == np.float32
         for place, sentence in enumerate(chosen):
             # Every sentence fits one row.
-            inputs = rows.windows.batch(np.array([sentence]))
+            inputs = rows.windows.batch([sentence])
             outputs = encoder(inputs, return_all_layers=True)
             layers = outputs["embedding_output"], *outputs["all_encoder_layers"]
             first, end = words.sentence_starts[sentence : sentence + 2]

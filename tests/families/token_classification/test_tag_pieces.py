@@ -17,6 +17,7 @@ from bert_tf.families.token_classification.task import TagPredictions
 from bert_tf.families.token_classification.windows import TagObjective
 from bert_tf.models import bert_token_classifier
 from bert_tf.text.tokenizer import BertTokenizer
+from tests.as_numpy import as_numpy
 from tests.contracts.task_cases import write_tags
 from tests.finetuning.sentence_runs import tokenizer
 from tests.model_helpers import encoder_inputs, fill, numpy, small_config
@@ -54,7 +55,7 @@ def split(tmp_path):
 
 def test_only_first_sub_tokens_are_learned_from(split):
     part, config = split
-    batch = part.rows.batch(np.arange(6))
+    batch = as_numpy(part.rows.batch(np.arange(6)))
     random = np.random.default_rng(1)
     shape = (*batch["input_ids"].shape, len(LABELS))
     logits = tf.constant(random.normal(size=shape).astype("float32"))
@@ -269,5 +270,5 @@ def test_official_numbers_of_conll2003(shared_data):
     rows = TASK.encode(dev, tokenizer(), config, labelled=True)
     assert len(rows) == 3250
     assert rows.word_starts[-1] == len(dev.words) == 51362
-    batch = rows.batch(np.arange(9))
+    batch = as_numpy(rows.batch(np.arange(9)))
     assert batch["tag_weights"].sum() == rows.word_starts[9]

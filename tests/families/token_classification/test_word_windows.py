@@ -22,6 +22,7 @@ from bert_tf.families.token_classification.windows import (
     encode_words,
 )
 from bert_tf.text.tokenizer import BertTokenizer
+from tests.as_numpy import as_numpy
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LETTERS = [f"{mark}{letter}" for mark in ("", "##") for letter in "abcdé"]
@@ -54,7 +55,8 @@ def encode(data, length, context="document", stride=0, tokenizer=TOKENIZER):
 
 
 def row_of(rows, number):
-    return rows.ids[rows.starts[number] : rows.starts[number + 1]].tolist()
+    ids, starts = rows.arrays
+    return ids[starts[number] : starts[number + 1]].tolist()
 
 
 @functools.cache
@@ -139,9 +141,9 @@ def test_rows_are_those_of_a_slow_layout(documents, length, context, stride):
     for number, (ids, asked, sentence) in enumerate(expected):
         assert row_of(windows.rows, number) == ids
         assert windows.rows.example[number] == sentence
-        _, places, words = windows.words(np.array([number]))
+        _, places, words = as_numpy(windows.words([number]))
         assert list(zip(places, words, strict=True)) == asked
-    words = windows.words(np.arange(len(expected)))[2]
+    words = windows.words(np.arange(len(expected)))[2].numpy()
     assert words.tolist() == [*range(len(windows.position))]
 
 
@@ -174,7 +176,7 @@ def test_a_file_without_document_marks_is_told_of_once(capsys):
         for _ in range(3):
             windows = task.encode(data, TOKENIZER, facts)
         assert capsys.readouterr().err.count(line) == expected
-        alone = windows.rows.lengths.tolist() == [8, 5]
+        alone = windows.rows.lengths.numpy().tolist() == [8, 5]
         assert alone is (len(documents) == 2)
 
 
@@ -184,11 +186,12 @@ def test_a_file_without_document_marks_is_told_of_once(capsys):
 def test_a_word_of_5000_characters_and_one_of_none(word, count):
     data = words_of([[["b", word, "c"]]])
     windows = encode(data, 32, "sentence")
-    _, place, asked = windows.words(np.arange(len(windows.rows)))
+    _, place, asked = as_numpy(windows.words(np.arange(len(windows.rows))))
     assert asked.tolist() == [0, 1, 2]
     expected = UNK if count == 1 else TOKENS.index("a")
-    first = windows.rows.starts[:-1].repeat(np.diff(windows.word_starts))
-    assert windows.rows.ids[first + place][1] == expected
+    ids, starts = windows.rows.arrays
+    first = starts[:-1].repeat(np.diff(windows.word_starts))
+    assert ids[first + place][1] == expected
 
 
 @given(
@@ -221,7 +224,7 @@ def test_batches_have_tags_at_the_words_asked_for():
     windows = encode(data, 16)
     numbers = np.random.default_rng(1).integers(1, 9, len(data.words), np.int32)
     chosen = np.array([len(windows.rows) - 1, 0, 3])
-    batch = dataclasses.replace(windows, tags=numbers).batch(chosen)
+    batch = as_numpy(dataclasses.replace(windows, tags=numbers).batch(chosen))
     for name in ("input_ids", "input_mask", "segment_ids", "tag_ids"):
         assert batch[name].dtype == np.int32
     assert batch["tag_weights"].dtype == np.float32
@@ -232,7 +235,7 @@ def test_batches_have_tags_at_the_words_asked_for():
         assert batch["input_ids"][place, :size].tolist() == ids
         assert not batch["input_ids"][place, size:].any()
         assert batch["input_mask"][place].sum() == size
-        _, places, words = windows.words(np.array([number]))
+        _, places, words = as_numpy(windows.words([number]))
         weights = np.zeros(batch["tag_weights"].shape[1])
         weights[places] = 1
         np.testing.assert_array_equal(batch["tag_weights"][place], weights)
@@ -260,6 +263,6 @@ def test_outputs_return_to_their_words(documents, length):
 
     found = windows.gather(batches())["logits"]
     assert found.shape == (len(data.words), 3)
-    row, place, word = windows.words(np.arange(count))
+    row, place, word = as_numpy(windows.words(np.arange(count)))
     expected = outputs[row, place].astype(np.float32)
     np.testing.assert_array_equal(found[word], expected)
