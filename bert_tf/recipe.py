@@ -350,7 +350,8 @@ class Settings:
         return "\n".join(
             f"  {f.name}={f.default}: {f.metadata.get('help', '')}"
             for f in dataclasses.fields(cls)
-            if inherited or f.name in cls.__annotations__
+            if (inherited or f.name in cls.__annotations__)
+            and not f.metadata.get("limits", _NO_LIMITS).unused
         )
 
 

@@ -13,7 +13,9 @@ python -m tools.run_finetuning --task=sentence --set train_file=reviews.csv \\
 from absl import flags
 
 from bert_tf.families.recipe import (
+    DevSplitRecipe,
     FeatureRecipe,
+    FilesRecipe,
     FinetuningRecipe,
     MultiLabelRecipe,
     SentenceRecipe,
@@ -37,6 +39,10 @@ _KINDS = {
     "Tasks on the rows of tables, besides": TableRecipe,
     "Tasks on a sentence or a pair, besides": SentenceRecipe,
     "Tasks with several labels a row, besides": MultiLabelRecipe,
+    "Tasks on files that are named (own files, swag, squad), besides": (
+        FilesRecipe
+    ),
+    "Own files, from which dev can be split off, besides": DevSplitRecipe,
     "Own tables and files of choices (--task=swag), besides": UserFilesRecipe,
     "Your own file (--task=sentence), besides all of these": UserTableRecipe,
     "Your own choices (--task=choice), besides those of tables": (
