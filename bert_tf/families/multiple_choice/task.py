@@ -9,12 +9,6 @@ import numpy as np
 
 from bert_tf.errors import UserError
 from bert_tf.families.checks import Examination
-from bert_tf.families.data.examples import (
-    commonest,
-    known_label,
-    read_predictions,
-    write_predictions,
-)
 from bert_tf.families.multiple_choice.checks import examine_choices
 from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.families.multiple_choice.files import (
@@ -31,7 +25,6 @@ from bert_tf.families.task import (
     Split,
     Task,
     TaskTemplate,
-    refuse_null_odds,
 )
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
@@ -130,12 +123,6 @@ class MultipleChoiceTask(
 
     recipe_type: ClassVar[type[ChoiceRecipe]] = ChoiceRecipe
     config_type: ClassVar[type[MultipleChoiceConfig]] = MultipleChoiceConfig
-
-    def splits(
-        self, names: Sequence[str], recipe: ChoiceRecipe
-    ) -> tuple[str, ...]:
-        """Asks `data`."""
-        return self.data.present(names, recipe)
 
     def load(self, split: str, recipe: ChoiceRecipe) -> list[ChoiceExample]:
         """Asks `data`."""
@@ -258,41 +245,11 @@ class MultipleChoiceTask(
 
         references = self.references(examples)
         return Score(
-            _accuracy(references, predictions["best"]),
+            self.metrics(references, predictions["best"]),
             ChoicesObjective().mean_loss(
                 predictions["logits"], np.array(references)
             ),
         )
-
-    def baseline(
-        self, train: list[ChoiceExample], examples: list[ChoiceExample]
-    ) -> dict[str, float]:
-        """What the position that is right most often in training scores."""
-        references = self.references(examples)
-        common = commonest(self.references(train))
-        return _accuracy(references, [common] * len(references))
-
-    def references(self, examples: list[ChoiceExample]) -> list[int]:
-        """The right choices by number; `UserError` where there is none."""
-        return [known_label(example) for example in examples]
-
-    def write_predictions(
-        self,
-        folder: pathlib.Path,
-        split: str,
-        examples: list[ChoiceExample],
-        predictions: Outputs,
-        config: MultipleChoiceConfig,
-    ) -> pathlib.Path:
-        """Writes index and prediction, named as the files name choices."""
-        form = self.data.columns.label_form
-        cells = {
-            each.identifier: choice_names(each.choices, form)[best]
-            for each, best in zip(examples, predictions["best"], strict=True)
-        }
-        path = folder / f"predictions_{split}.tsv"
-        write_predictions(path, cells)
-        return path
 
     def prediction_lines(
         self,
@@ -318,31 +275,22 @@ class MultipleChoiceTask(
                 "probabilities": probabilities[: len(example.choices)],
             }
 
-    def score_file(
-        self,
-        recipe: ChoiceRecipe,
-        references: str,
-        predictions: str,
-        null_odds: str = "",
+    def metrics(
+        self, references: Sequence[int], values: Sequence[int] | np.ndarray
     ) -> dict[str, float]:
-        """Scores a file with the columns index and prediction."""
-        refuse_null_odds(self.name, null_odds)
-        examples = self.data.read_file(references, recipe)
+        """Accuracy."""
+        correct = np.array(references) == np.array(values)
+        return {"accuracy": float(correct.mean())}
+
+    def parse(self, cell: str, example: ChoiceExample, place: str) -> int:
+        """The number of a choice that a file names."""
         form = self.data.columns.label_form
-        found = [
-            choice_number(cell, example.choices, form, place)
-            for example, cell, place in read_predictions(
-                predictions, examples, references
-            )
-        ]
-        return _accuracy(self.references(examples), found)
+        return choice_number(cell, example.choices, form, place)
 
-
-def _accuracy(
-    references: Sequence[int], values: Sequence[int] | np.ndarray
-) -> dict[str, float]:
-    correct = np.array(references) == np.array(values)
-    return {"accuracy": float(correct.mean())}
+    def cell_of(self, value: int, example: ChoiceExample) -> str:
+        """A choice as the files name it."""
+        form = self.data.columns.label_form
+        return choice_names(example.choices, form)[value]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

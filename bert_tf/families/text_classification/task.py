@@ -20,12 +20,9 @@ from bert_tf.families.data.examples import (
     Example,
     Label,
     ParseLabel,
-    commonest,
     known_label,
     names_in,
-    read_predictions,
     sorted_labels,
-    write_predictions,
 )
 from bert_tf.families.data.tables import Cell
 from bert_tf.families.recipe import MultiLabelRecipe, SentenceRecipe
@@ -34,7 +31,6 @@ from bert_tf.families.task import (
     Score,
     Split,
     Task,
-    refuse_null_odds,
 )
 from bert_tf.families.text_classification.checks import examine_texts
 from bert_tf.families.text_classification.config import (
@@ -44,6 +40,7 @@ from bert_tf.families.text_classification.config import (
     REGRESSION,
     TextClassificationConfig,
 )
+from bert_tf.files import write_text
 from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
@@ -198,12 +195,6 @@ class TextClassificationTask(
         """That of the kind."""
         return PROBLEM_TYPE_OF[self.label_kind]
 
-    def splits(
-        self, names: Sequence[str], recipe: SentenceRecipe
-    ) -> tuple[str, ...]:
-        """Asks `data`."""
-        return self.data.present(names, recipe)
-
     def load(self, split: str, recipe: SentenceRecipe) -> list[Example]:
         """Reads the rows; those to predict may have no label."""
 
@@ -347,24 +338,6 @@ class TextClassificationTask(
         loss = self.objective().mean_loss(predictions.logits, targets)
         return Score(values, loss)
 
-    def baseline(
-        self, train: list[Example], examples: list[Example]
-    ) -> dict[str, float]:
-        """What the commonest label of training, or the mean, scores."""
-        known, references = self.references(train), self.references(examples)
-        answer = commonest(known)
-        if self.label_kind == REGRESSION:
-            answer = math.fsum(known) / len(known)
-        return self.label_scores(
-            references,
-            [answer] * len(references),
-            self.all_labels([*known, *references]),
-        )
-
-    def references(self, examples: list[Example]) -> list[Label]:
-        """The labels."""
-        return [example.label for example in examples]
-
     def write_predictions(
         self,
         folder: pathlib.Path,
@@ -377,16 +350,14 @@ class TextClassificationTask(
 
         The file for GLUE, where the split has one, is written besides.
         """
-        names = [f"predictions_{split}.tsv"]
-        if split in self.submission_files:
-            names.append(self.submission_files[split])
-        cells = {
-            example.identifier: self.cell_of(value)
-            for example, value in zip(examples, predictions.values, strict=True)
-        }
-        for name in names:
-            write_predictions(folder / name, cells)
-        return folder / names[-1]
+        path = super().write_predictions(
+            folder, split, examples, predictions, config
+        )
+        if split not in self.submission_files:
+            return path
+        name = self.submission_files[split]
+        write_text(folder / name, path.read_text(encoding="utf-8"))
+        return folder / name
 
     def prediction_lines(
         self,
@@ -409,24 +380,27 @@ class TextClassificationTask(
                 line["probabilities"] = shares[index].tolist()
             yield line
 
-    def score_file(
-        self,
-        recipe: SentenceRecipe,
-        references: str,
-        predictions: str,
-        null_odds: str = "",
+    def metrics(
+        self, references: Sequence[Label], values: Sequence[Label]
     ) -> dict[str, float]:
-        """Scores a file with the columns index and prediction."""
-        refuse_null_odds(self.name, null_odds)
-        examples = self.data.read_file(references, recipe, self.parse_label)
-        found = [
-            self.parse_label(cell, place)
-            for _, cell, place in read_predictions(
-                predictions, examples, references
-            )
-        ]
-        gold = self.references(examples)
-        return self.label_scores(gold, found, self.all_labels([*gold, *found]))
+        """See `label_scores`, of the task's labels or those that occur."""
+        labels = self.all_labels([*references, *values])
+        return self.label_scores(references, values, labels)
+
+    def parse(self, cell: str, example: Example, place: str) -> Label:
+        """The label in a cell."""
+        del example
+        return self.parse_label(cell, place)
+
+    def read_file(self, path: str, recipe: SentenceRecipe) -> list[Example]:
+        """The rows of a file that is laid out as the dev file is."""
+        return self.data.read_file(path, recipe, self.parse_label)
+
+    def guess(self, labels: Sequence[Label]) -> Label:
+        """The commonest label, or the mean of numbers."""
+        if self.label_kind == REGRESSION:
+            return math.fsum(labels) / len(labels)
+        return super().guess(labels)
 
     @abc.abstractmethod
     def parse_label(self, cell: Cell, place: str) -> Label:
@@ -455,8 +429,9 @@ class TextClassificationTask(
             return task_model.RegressionObjective()
         return task_model.MultiLabelObjective()
 
-    def cell_of(self, label: Label) -> str:
+    def cell_of(self, label: Label, example: Any = None) -> str:
         """A label as it stands in a file, a number with six decimals."""
+        del example
         if isinstance(label, tuple):
             return self.separator.join(label)
         return label if isinstance(label, str) else f"{label:.6f}"

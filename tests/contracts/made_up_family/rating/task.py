@@ -1,7 +1,6 @@
 """Rating texts: files, loss, answers and scores."""
 
 import dataclasses
-import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -14,11 +13,7 @@ from bert_tf.errors import Fault
 from bert_tf.families.checks import SPLIT, Examination, Finding
 from bert_tf.families.data.examples import (
     Example,
-    commonest,
     examples_of,
-    known_label,
-    read_predictions,
-    write_predictions,
 )
 from bert_tf.families.data.tables import Dialect, iterate_rows
 from bert_tf.families.data.user_files import UserFiles, split_off_dev
@@ -66,6 +61,7 @@ class RatingTask(Task[list[Example], RatingConfig, Outputs]):
     """Texts with a rating from 0 to `steps` in a column of that name."""
 
     steps: int = 10
+    data: Any = dataclasses.field(default=None, init=False, repr=False)
     main_metric: str = "closeness"
 
     recipe_type: ClassVar[type[UserFilesRecipe]] = UserFilesRecipe
@@ -175,40 +171,15 @@ class RatingTask(Task[list[Example], RatingConfig, Outputs]):
         """How close ratings are, and the mean loss."""
         gold = np.array(self.references(examples), np.int32)
         loss = RatingObjective().mean_loss(predictions["logits"], gold)
-        return Score(self._scores(gold, predictions["rating"]), loss)
+        return Score(self.metrics(gold, predictions["rating"]), loss)
 
-    def _scores(self, gold: Any, found: Any) -> dict[str, float]:
-        errors = np.abs(np.array(gold) - np.array(found))
+    def metrics(self, references: Any, values: Any) -> dict[str, float]:
+        """How close ratings are, and how many are right."""
+        errors = np.abs(np.array(references) - np.array(values))
         return {
             "closeness": float(1 - errors.mean() / self.steps),
             "accuracy": float((errors == 0).mean()),
         }
-
-    def baseline(
-        self, train: list[Example], examples: list[Example]
-    ) -> dict[str, float]:
-        """What the commonest rating scores."""
-        gold = self.references(examples)
-        return self._scores(gold, commonest(self.references(train)))
-
-    def references(self, examples: list[Example]) -> list[int]:
-        """The ratings."""
-        return [known_label(example) for example in examples]
-
-    def write_predictions(
-        self,
-        folder: pathlib.Path,
-        split: str,
-        examples: list[Example],
-        predictions: Outputs,
-        config: RatingConfig,
-    ) -> pathlib.Path:
-        """Writes index and prediction."""
-        path = folder / f"predictions_{split}.tsv"
-        ratings = map(str, predictions["rating"].tolist())
-        names = (example.identifier for example in examples)
-        write_predictions(path, dict(zip(names, ratings, strict=True)))
-        return path
 
     def prediction_lines(
         self,
@@ -221,24 +192,16 @@ class RatingTask(Task[list[Example], RatingConfig, Outputs]):
         for example, rating in zip(examples, ratings, strict=True):
             yield {
                 "rated": example.text_a,
+                "identifier": example.identifier,
                 "row": example.row,
                 "label": example.label,
                 "prediction": rating,
             }
 
-    def score_file(
-        self,
-        recipe: UserFilesRecipe,
-        references: str,
-        predictions: str,
-        null_odds: str = "",
-    ) -> dict[str, float]:
-        """Scores a file with the columns index and prediction."""
-        examples = self._read(references, recipe)
-        found = [
-            self._rating(cell, place)
-            for _, cell, place in read_predictions(
-                predictions, examples, references
-            )
-        ]
-        return self._scores(self.references(examples), found)
+    def parse(self, cell: str, example: Example, place: str) -> int | None:
+        """The rating in a cell."""
+        return self._rating(cell, place)
+
+    def read_file(self, path: str, recipe: UserFilesRecipe) -> list[Example]:
+        """The rows of a file with the columns text and rating."""
+        return self._read(path, recipe)
