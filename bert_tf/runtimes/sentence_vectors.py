@@ -1,6 +1,6 @@
 """One vector a text over the operations of a format.
 
-The same as `extraction.sentence_vectors`, for rows whose prompt is pooled.
+The same as `families.sentence_vectors`, for rows whose prompt is pooled.
 """
 
 from typing import Any
