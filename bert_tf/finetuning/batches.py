@@ -141,6 +141,14 @@ def training_batches(
             yield batches[:, part], widths[batches].max(axis=1)
 
     size = part.stop - part.start
+
+    def batch(chosen: tf.Tensor, width: tf.Tensor) -> dict[str, tf.Tensor]:
+        # Replicas have to know how many rows they get.
+        return {
+            name: tf.ensure_shape(values, [size, *values.shape[1:]])
+            for name, values in data.batch(chosen, width).items()
+        }
+
     chosen = tf.data.Dataset.from_generator(
         epochs,
         output_signature=(
@@ -148,7 +156,7 @@ def training_batches(
             tf.TensorSpec([None], tf.int32),
         ),
     ).unbatch()
-    return _dataset(chosen, data.batch)
+    return _dataset(chosen, batch)
 
 
 def prediction_batches(

@@ -106,6 +106,12 @@ def taken(data, start, count, seed=3, size=8, bucket_by_length=False):
     ]
 
 
+def test_how_many_rows_a_training_batch_has_is_known(data):
+    """Replicas that cut their rows into slices need the number in advance."""
+    for name, spec in training_batches(data, 8, 3).element_spec.items():
+        assert spec.shape[0] == 8, name
+
+
 @pytest.mark.parametrize("bucket_by_length", [False, True])
 def test_batch_k_is_the_same_wherever_one_starts(data, bucket_by_length):
     whole = taken(data, 0, 49, bucket_by_length=bucket_by_length)
