@@ -16,16 +16,21 @@ from bert_tf.records.recipe import RecordsRecipe
 from bert_tf.teacher_settings import StudentSettings
 from tools.task_files import load_task, task_names
 
-RECIPES = {
-    *(load_task(name).recipe_type for name in task_names()),
-    MultiLabelTask.recipe_type,
-    PretrainingRecipe,
-    RecordsRecipe,
-    StudentSettings,
-    PruningSettings,
-    PredictSettings,
-    PlanSettings,
-}
+# Each once and in the same order in every process.
+RECIPES = list(
+    dict.fromkeys(
+        [
+            *(load_task(name).recipe_type for name in task_names()),
+            MultiLabelTask.recipe_type,
+            PretrainingRecipe,
+            RecordsRecipe,
+            StudentSettings,
+            PruningSettings,
+            PredictSettings,
+            PlanSettings,
+        ]
+    )
+)
 # What fields take, and each a value outside; a field that differs between
 # recipes has several.
 LIMITS = {
