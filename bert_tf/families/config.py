@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import keras
 
     from bert_tf.encoders import BertEncoder
-    from bert_tf.families.text_model import TextModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,12 +64,6 @@ class TaskConfig(abc.ABC):
           unpadded: whether it computes on the tokens alone, by shapes that
             are known at run time only.
         """
-
-    @abc.abstractmethod
-    def text_model(
-        self, model: "keras.Model", tokenizer: Tokenizer
-    ) -> "TextModel":
-        """The model that `build` made, as one that takes text."""
 
     @abc.abstractmethod
     def sample(self) -> dict[str, Any]:

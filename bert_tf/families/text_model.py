@@ -2,9 +2,8 @@
 
 import abc
 import functools
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
@@ -19,9 +18,6 @@ from bert_tf.families.requests import Request, signature, token_specs, unless
 from bert_tf.families.row_computer import RowComputer, Tensors
 from bert_tf.families.usage_options import CHOICES
 from bert_tf.text.tokenizer_protocol import Tokenizer
-
-if TYPE_CHECKING:
-    from bert_tf.families.explained import Forward, Subject, Target
 
 SERVING_DEFAULT = "serving_default"
 TOKENS = "tokens"
@@ -177,36 +173,8 @@ class TextModel(abc.ABC):
           rows: the B rows, by column: what was asked.
         """
 
-    # Whether `subject` gives a number that words can be made accountable for.
+    # Whether its answers can be explained; see explained.py of its family.
     explains: bool = True
-
-    def subject(
-        self,
-        forward: "Forward",
-        row: Mapping[str, Any],
-        answer: Answer,
-        target: "Target",
-    ) -> "Subject":
-        """What is to be explained of an answer: the family's explained.py.
-
-        Args:
-          forward: the model's computation.
-          row: what was asked, by column.
-          answer: what it answered.
-          target: see `LoadedModel.explain`.
-
-        Raises:
-          UserError: the target is none of the model's, or its answers are not
-            explained.
-        """
-        # Whoever asks for answers alone does not load it.
-        name = f"{type(self).__module__.rpartition('.')[0]}.explained"
-        if importlib.util.find_spec(name) is None:
-            raise UserError(
-                f"`folder`: answers of {self.task} are not explained."
-            )
-        explained = importlib.import_module(name)
-        return explained.subject_of(self, forward, row, answer, target)
 
     @abc.abstractmethod
     def answer_tokens(self, inputs: Tensors) -> Tensors:

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError, whole_number
+from bert_tf.families import part_of
 from bert_tf.families.explained import (
     TOKENS_AT_ONCE,
     Forward,
@@ -25,8 +26,12 @@ from bert_tf.families.explained import (
 )
 from bert_tf.families.text_model import Answer, TextModel
 from bert_tf.features import ENCODER_INPUTS
-from bert_tf.inference.explanation import Explanation, ReadRow, Word
-from bert_tf.inference.load import INTEGRATED_GRADIENTS
+from bert_tf.inference.explanation import (
+    INTEGRATED_GRADIENTS,
+    Explanation,
+    ReadRow,
+    Word,
+)
 from bert_tf.progress import Progress, log
 
 OCCLUSION = "occlusion"
@@ -40,6 +45,10 @@ _LEAST_DIFFERENCE = 1e-4
 
 def check_settings(served: TextModel, method: str, steps: int | None) -> None:
     """Raises `UserError` for what cannot be explained, or not in this way."""
+    if part_of(type(served), "explained") is None:
+        raise UserError(
+            f"`folder`: answers of {served.task} are not explained."
+        )
     if not served.explains:
         raise UserError(
             "`folder`: its model was not fine-tuned for a task, and gives no "
@@ -78,7 +87,8 @@ def explain(
       steps: of the average; None takes as many as it needs.
     """
     forward = Forward(served.model)
-    subject = served.subject(forward, row, answer, target)
+    explained: Any = part_of(type(served), "explained")
+    subject = explained.subject_of(served, forward, row, answer, target)
     check_size(served, subject)
     mask = served.tokenizer.vocabulary.mask_id
     ids, is_word = subject.inputs["input_ids"], subject.owner >= 0

@@ -16,6 +16,7 @@ from bert_tf.errors import UserError
 from bert_tf.files import write_text
 
 _PAGE = pathlib.Path(__file__).parent / "explanation.html"
+INTEGRATED_GRADIENTS = "integrated_gradients"
 _LISTED, _BAR = 30, 20
 # Of a notebook's frame, in pixels; a longer text is scrolled.
 _FRAME_HEIGHT = 420

@@ -33,6 +33,7 @@ from bert_tf.inference.cells import (
     length_of,
 )
 from bert_tf.inference.description import describe_model, describe_training
+from bert_tf.inference.explanation import INTEGRATED_GRADIENTS, Explanation
 from bert_tf.inference.served_folder import (
     served_model,
 )
@@ -44,10 +45,8 @@ from bert_tf.text.tokenizer_protocol import Tokenizer
 if TYPE_CHECKING:
     # Whoever asks for answers alone loads none of these.
     from bert_tf.families.pretrained.settings import Settings
-    from bert_tf.inference.explanation import Explanation
     from bert_tf.inference.vectors import Extractor
 
-INTEGRATED_GRADIENTS = "integrated_gradients"
 Texts = str | Iterable[str]
 
 
@@ -214,7 +213,7 @@ class LoadedModel:
         target: str | int | None = None,
         method: str = INTEGRATED_GRADIENTS,
         steps: int | None = None,
-    ) -> "Explanation":
+    ) -> Explanation:
         """Tells how much of an answer is due to each word.
 
             print(model.explain("A moving film."))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from typing import Any
 
 import keras
 
@@ -19,6 +20,7 @@ from bert_tf.checkpoints.sentence_files import (
 )
 from bert_tf.encoders import encoder_class
 from bert_tf.errors import UserError
+from bert_tf.families import part_of
 from bert_tf.families.model_folder import (
     folder_tokenizer,
     restore_read_heads,
@@ -97,7 +99,8 @@ def served_model(
     # A pooler that the head does not read may be missing.
     unread = () if config.reads_pooler else (POOLER,)
     restore_read_heads(network, checkpoint, *unread)
-    served = config.text_model(network, tokenizer)
+    answers: Any = part_of(type(config), "answers")
+    served = answers.text_model(config, network, tokenizer)
     if activation is not None and not served.labels:
         served.activation = activation
     return served

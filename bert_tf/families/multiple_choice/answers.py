@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError
+from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.families.requests import (
     Request,
     equal_rows,
@@ -229,3 +230,12 @@ class ChoiceModel(TextModel):
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""
         return {"logits": self.forward(inputs)}
+
+
+def text_model(
+    config: MultipleChoiceConfig, model: keras.Model, tokenizer: Tokenizer
+) -> ChoiceModel:
+    """The model that `config.build` made, as one that takes text."""
+    return ChoiceModel(
+        model, tokenizer, config.max_seq_length, config.has_start
+    )

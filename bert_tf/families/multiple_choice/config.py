@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from bert_tf.checkpoints import MULTIPLE_CHOICE
 from bert_tf.families.config import HeadInFolder, TaskConfig
 from bert_tf.families.usage_options import CHOICE_TASK
-from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     import keras
 
     from bert_tf.encoders import BertEncoder
-    from bert_tf.families.text_model import TextModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,16 +43,6 @@ class MultipleChoiceConfig(TaskConfig):
         from bert_tf.models import bert_multiple_choice
 
         return bert_multiple_choice(encoder, unpadded=unpadded)
-
-    def text_model(
-        self, model: "keras.Model", tokenizer: Tokenizer
-    ) -> "TextModel":
-        """See `ChoiceModel`."""
-        from bert_tf.families.multiple_choice.answers import ChoiceModel
-
-        return ChoiceModel(
-            model, tokenizer, self.max_seq_length, self.has_start
-        )
 
     def sample(self) -> dict[str, Any]:
         """A text, how it may go on, and how every choice begins."""

@@ -16,6 +16,7 @@ from bert_tf.families.question_answering.answer_texts import (
     best_answers,
     score_of,
 )
+from bert_tf.families.question_answering.config import QuestionAnsweringConfig
 from bert_tf.families.requests import (
     QUESTIONS,
     Request,
@@ -378,3 +379,19 @@ def _null_logits(
         tf.gather(tf.concat([each, [0.0]], 0), number) for each in (start, end)
     )
     return start, end
+
+
+def text_model(
+    config: QuestionAnsweringConfig, model: keras.Model, tokenizer: Tokenizer
+) -> SpanModel:
+    """The model that `config.build` made, as one that takes text."""
+    return SpanModel(
+        model,
+        tokenizer,
+        config.max_seq_length,
+        config.doc_stride,
+        config.max_query_length,
+        config.max_answer_length,
+        config.n_best_size,
+        config.null_threshold if config.with_null else None,
+    )

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from bert_tf.checkpoints import SPAN
 from bert_tf.families.config import HeadInFolder, TaskConfig
 from bert_tf.families.usage_options import QUESTION_ANSWERING
-from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     import keras
 
     from bert_tf.encoders import BertEncoder
-    from bert_tf.families.text_model import TextModel
 
 
 # run_squad.py `is_whitespace`: what divides the words of a context. Other
@@ -79,23 +77,6 @@ class QuestionAnsweringConfig(TaskConfig):
         from bert_tf.models import bert_span_labeler
 
         return bert_span_labeler(encoder, unpadded=unpadded)
-
-    def text_model(
-        self, model: "keras.Model", tokenizer: Tokenizer
-    ) -> "TextModel":
-        """See `SpanModel`."""
-        from bert_tf.families.question_answering.answers import SpanModel
-
-        return SpanModel(
-            model,
-            tokenizer,
-            self.max_seq_length,
-            self.doc_stride,
-            self.max_query_length,
-            self.max_answer_length,
-            self.n_best_size,
-            self.null_threshold if self.with_null else None,
-        )
 
     def sample(self) -> dict[str, Any]:
         """A question and where its answer stands."""

@@ -328,3 +328,10 @@ class SentenceModel(TextModel):
     def _answers(self, logits: tf.Tensor) -> Tensors:
         answers = text_answers(logits, self.usage, self.activation)
         return with_labels(answers, self.labels) if self.labels else answers
+
+
+def text_model(
+    config: TextClassificationConfig, model: keras.Model, tokenizer: Tokenizer
+) -> SentenceModel:
+    """The model that `config.build` made, as one that takes text."""
+    return SentenceModel(model, tokenizer, config)

@@ -9,13 +9,11 @@ from bert_tf.checkpoints.task_file import PROBLEM_TYPE_OF
 from bert_tf.errors import UserError
 from bert_tf.families.config import HeadInFolder, TaskConfig
 from bert_tf.families.usage_options import CLASSIFIER_TASKS, OF_CLASSIFIERS
-from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     import keras
 
     from bert_tf.encoders import BertEncoder
-    from bert_tf.families.text_model import TextModel
 
 
 # Kinds of labels, and what becomes of long inputs.
@@ -107,14 +105,6 @@ class TextClassificationConfig(TaskConfig):
         from bert_tf.models import bert_classifier
 
         return bert_classifier(encoder, self.num_outputs, unpadded=unpadded)
-
-    def text_model(
-        self, model: "keras.Model", tokenizer: Tokenizer
-    ) -> "TextModel":
-        """See `SentenceModel`."""
-        from bert_tf.families.text_classification.answers import SentenceModel
-
-        return SentenceModel(model, tokenizer, self)
 
     def sample(self) -> dict[str, Any]:
         """A text, or a pair of them."""

@@ -31,6 +31,9 @@ from bert_tf.families.text_model import (
     check_outputs,
     encoder_of,
 )
+from bert_tf.families.token_classification.config import (
+    TokenClassificationConfig,
+)
 from bert_tf.families.token_classification.entities import (
     OUTSIDE,
     continues,
@@ -324,3 +327,14 @@ class TagModel(TextModel):
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """See the class."""
         return {"logits": self.forward(inputs)}
+
+
+def text_model(
+    config: TokenClassificationConfig, model: keras.Model, tokenizer: Tokenizer
+) -> TagModel:
+    """The model that `config.build` made, as one that takes text."""
+    # A stride of 0 is half a window, in both.
+    stride = config.doc_stride or None
+    return TagModel(
+        model, tokenizer, config.labels, config.max_seq_length, stride
+    )

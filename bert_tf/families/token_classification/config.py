@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from bert_tf.checkpoints import TOKEN_CLASSIFIER
 from bert_tf.families.config import HeadInFolder, TaskConfig
 from bert_tf.families.usage_options import TOKEN_CLASSIFICATION
-from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     import keras
 
     from bert_tf.encoders import BertEncoder
-    from bert_tf.families.text_model import TextModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,18 +55,6 @@ class TokenClassificationConfig(TaskConfig):
 
         return bert_token_classifier(
             encoder, len(self.labels), unpadded=unpadded
-        )
-
-    def text_model(
-        self, model: "keras.Model", tokenizer: Tokenizer
-    ) -> "TextModel":
-        """See `TagModel`."""
-        from bert_tf.families.token_classification.answers import TagModel
-
-        # A stride of 0 is half a window, in both.
-        stride = self.doc_stride or None
-        return TagModel(
-            model, tokenizer, self.labels, self.max_seq_length, stride
         )
 
     def sample(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from bert_tf.families.rating.config import RatingConfig
 
 from bert_tf.families.requests import (
     Request,
@@ -89,3 +90,10 @@ class RatingModel(TextModel):
     def answer_tokens(self, inputs: Tensors) -> Tensors:
         """What `rating_answers` gives."""
         return rating_answers(tf.cast(self.forward(inputs), tf.float32))
+
+
+def text_model(
+    config: RatingConfig, model: keras.Model, tokenizer: Tokenizer
+) -> RatingModel:
+    """The model that `config.build` made, as one that takes text."""
+    return RatingModel(model, tokenizer, config.max_seq_length)

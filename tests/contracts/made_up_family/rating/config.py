@@ -4,13 +4,11 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bert_tf.families.config import HeadInFolder, TaskConfig
-from bert_tf.text.tokenizer_protocol import Tokenizer
 
 if TYPE_CHECKING:
     import keras
 
     from bert_tf.encoders import BertEncoder
-    from bert_tf.families.text_model import TextModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,14 +47,6 @@ class RatingConfig(TaskConfig):
         outputs = encoder(inputs, pooled_only=True, unpadded=unpadded)
         dense = keras.layers.Dense(self.steps, dtype="float32", name=self.head)
         return keras.Model(inputs, dense(outputs["pooled_output"]))
-
-    def text_model(
-        self, model: "keras.Model", tokenizer: Tokenizer
-    ) -> "TextModel":
-        """See `RatingModel`."""
-        from bert_tf.families.rating.answers import RatingModel
-
-        return RatingModel(model, tokenizer, self.max_seq_length)
 
     @property
     def reads_pooler(self) -> bool:
