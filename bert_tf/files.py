@@ -15,7 +15,7 @@ import shutil
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import IO, Any, BinaryIO, NamedTuple
 
 from bert_tf.errors import Fault, UserError, excerpt
@@ -136,7 +136,7 @@ def read_faulty_lines(
     encoding_errors: str,
     file: Iterable[bytes] | None = None,
     whole_lines: bool = False,
-) -> Iterator[TextLine]:
+) -> Generator[TextLine, None, None]:
     """Reads the lines of a file, those that cannot be text included.
 
     Lines end at a line feed alone: Unicode has other line ends, which occur in

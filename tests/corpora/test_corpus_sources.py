@@ -131,7 +131,7 @@ def test_smoothing_wants_several_corpora(folder: pathlib.Path) -> None:
     [
         ("input_format", "xml", "one of auto"),
         ("document_end", "page", "one of blank_line"),
-        ("text_field", "", "the name of a key"),
+        ("text_field", "", "at least one character"),
         ("smoothing", -0.1, "0 to 1"),
         ("smoothing", float("nan"), "0 to 1"),
         ("encoding_errors", "skip", "one of strict, replace"),

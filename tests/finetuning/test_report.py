@@ -338,7 +338,7 @@ def test_texts_are_whole_in_the_numbers(tmp_path):
     ("predictions", "message"),
     [
         ([], "there are no predictions to report on"),
-        ([{"row": 2}], "hold none of the keys 'text_a', 'tags'"),
+        ([{"row": 2}], "hold none of the keys 'text_a', 'question'"),
         ([{"tags": [], "choices": []}], "hold 2 of the keys"),
     ],
 )

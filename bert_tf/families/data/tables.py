@@ -5,6 +5,7 @@ CSV; delimited.py) or values by key (JSON lines; json_rows.py). `FORMATS` at the
 end has a reader for each format; one more is a function and a line there.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -279,8 +280,12 @@ def _read_json_lines(
     path: str, file: Iterable[bytes] | None, wanted: Wanted, dialect: Dialect
 ) -> SelectedRows:
     errors = dialect.encoding_errors
-    lines = read_faulty_lines(path, errors, file, whole_lines=True)
-    return read_json_rows(path, lines, *wanted[:2], errors, wanted.whole)
+    with contextlib.closing(
+        read_faulty_lines(path, errors, file, whole_lines=True)
+    ) as lines:
+        yield from read_json_rows(
+            path, lines, *wanted[:2], errors, wanted.whole
+        )
 
 
 def _read_delimited(
@@ -297,9 +302,20 @@ def _read_delimited(
         comma of CSV.
       path: as of every `Reader`, as for the arguments that follow.
     """
-    lines: Iterator[TextLine] = read_faulty_lines(
-        path, dialect.encoding_errors, file
-    )
+    # Where the first row is at fault, the file is closed at once.
+    with contextlib.closing(
+        read_faulty_lines(path, dialect.encoding_errors, file)
+    ) as lines:
+        yield from _delimited_rows(own, path, lines, wanted, dialect)
+
+
+def _delimited_rows(
+    own: str,
+    path: str,
+    lines: Iterator[TextLine],
+    wanted: Wanted,
+    dialect: Dialect,
+) -> SelectedRows:
     required, optional, whole = wanted
     if dialect.header:
         # Nothing but blank lines is an empty file.
