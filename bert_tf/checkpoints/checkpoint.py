@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.checkpoints.layout import head_shapes
+from bert_tf.checkpoints.parts import MASKED_LM
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, excerpt
 from bert_tf.files import write_text
@@ -165,6 +166,11 @@ class Checkpoint:
             for head, shapes in head_shapes(self.config).items()
             if any(name in self.arrays for name in shapes)
         )
+
+    @property
+    def fills_masks(self) -> bool:
+        """Whether its masked-LM head reads both sides of a mask."""
+        return MASKED_LM in self.heads and not self.config.causal
 
 
 def num_labels(checkpoint: Checkpoint, head: str) -> int:

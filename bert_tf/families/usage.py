@@ -8,7 +8,6 @@ head, labels, problem_type and lengths, and from the caller's `UsageOptions`.
 import os
 
 from bert_tf.checkpoints import (
-    MASKED_LM,
     TASK_HEADS,
     Checkpoint,
 )
@@ -100,8 +99,7 @@ def check_pretrained(
     Raises:
       UserError: there is such an option.
     """
-    fills_masks = MASKED_LM in checkpoint.heads and not checkpoint.config.causal
-    if options.task == FILL_MASK and not fills_masks:
+    if options.task == FILL_MASK and not checkpoint.fills_masks:
         raise UserError(
             f"`task`={FILL_MASK}: {place} has no masked-LM head that reads "
             f"both sides of a mask; it takes {EMBEDDINGS}."

@@ -8,7 +8,6 @@ import keras
 
 from bert_tf.checkpoints import (
     CLASSIFIER,
-    MASKED_LM,
     POOLER,
     Checkpoint,
     load_checkpoint,
@@ -62,12 +61,12 @@ def served_model(
             "it was trained with into the folder."
         )
     tokenizer = folder_tokenizer(folder)
-    modules = config = None
-    if options.task in (None, EMBEDDINGS) and task_of(folder) is None:
+    modules = config = activation = None
+    trained_for = task_of(folder)
+    if options.task in (None, EMBEDDINGS) and trained_for is None:
         modules = read_sentence_modules(checkpoint)
-    activation = None
     if modules is None:
-        if task_of(folder) is None:
+        if trained_for is None:
             activation = read_cross_encoder(checkpoint)
         if activation is not None and options.task is None:
             task = _scored_pairs(folder, checkpoint, activation)
@@ -81,11 +80,7 @@ def served_model(
         # Whoever asks a fine-tuned model does not load it.
         from bert_tf.families.pretrained.answers import open_pretrained
 
-        fills_masks = (
-            MASKED_LM in checkpoint.heads
-            and not checkpoint.config.causal
-            and options.task != EMBEDDINGS
-        )
+        fills_masks = checkpoint.fills_masks and options.task != EMBEDDINGS
         length = options.max_seq_length
         if modules is None:
             length = length or checkpoint.max_seq_length
