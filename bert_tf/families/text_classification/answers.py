@@ -250,9 +250,9 @@ class SentenceModel(TextModel):
 
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
-        found = super().signatures()
-        found[self.method] = signature(self._from_examples, text_spec("inputs"))
-        return found
+        default, tokens = super().signatures().items()
+        examples = signature(self._from_examples, text_spec("inputs"))
+        return dict([default, (self.method, examples), tokens])
 
     def requests(self) -> list[Request]:
         """Texts of several lengths, each alone and all at once."""
