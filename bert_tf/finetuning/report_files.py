@@ -1,15 +1,15 @@
 """report.html and report.json, from what a finished fine-tuning has at hand."""
 
 import dataclasses
-import importlib
 import json
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_tf.errors import UserError
-from bert_tf.families import config_type
+from bert_tf.families import config_type, part_of
 from bert_tf.families.checks import DESCRIPTIONS, Finding
+from bert_tf.families.config import TaskConfig
 from bert_tf.family_list import FAMILIES
 from bert_tf.files import write_text
 from bert_tf.foreign_files import demand_regular
@@ -41,8 +41,9 @@ def write_report(run: FinishedRun, folder: pathlib.Path) -> pathlib.Path:
       UserError: a library is not installed, or the run has no predictions or
         some of an unknown form.
     """
-    name = _family(run.predictions)
-    family = importlib.import_module(f"bert_tf.families.{name}.report")
+    config = _family(run.predictions)
+    package = config.__module__.rpartition(".")[0]
+    family: Any = part_of(config, "report")
     run = dataclasses.replace(
         run,
         results=finite_values(run.results),
@@ -52,8 +53,8 @@ def write_report(run: FinishedRun, folder: pathlib.Path) -> pathlib.Path:
     numbers["predictions"] = family.statistics(run.predictions, run.results)
     html = render(
         numbers,
-        f"{name}.html.jinja",
-        f"bert_tf.families.{name}",
+        f"{package.rpartition('.')[2]}.html.jinja",
+        package,
         {"remarks": _remarks, "suspicions": DESCRIPTIONS},
     )
     # Lone surrogates of a text stay escapes, as in the file they came from.
@@ -63,14 +64,12 @@ def write_report(run: FinishedRun, folder: pathlib.Path) -> pathlib.Path:
     return folder / REPORT_FILE
 
 
-def _family(predictions: Sequence[Mapping[str, Any]]) -> str:
-    """The package of the family that such rows are of."""
+def _family(predictions: Sequence[Mapping[str, Any]]) -> type[TaskConfig]:
+    """The config of the family that such rows are of."""
     if not predictions:
         raise UserError("there are no predictions to report on.")
-    keys = {
-        config_type(head).row_key: place.partition(".")[0]
-        for head, place in FAMILIES.items()
-    }
+    configs = map(config_type, FAMILIES)
+    keys = {config.row_key: config for config in configs}
     found = [key for key in keys if key in predictions[0]]
     if len(found) != 1:
         raise UserError(
