@@ -36,12 +36,15 @@ def weighted(values: Any, weights: Any) -> tuple[Any, Any]:
     return ops.sum(values * weights), ops.sum(weights)
 
 
-class MeanOverRows:
-    """A loss that is the mean over rows, weighted by example_weights."""
+class WeightedMean:
+    """A loss that is a weighted mean, of rows or of what they consist of."""
+
+    # The weights in a batch.
+    weights_name: ClassVar[str] = EXAMPLE_WEIGHTS
 
     def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """What the loss's sum is divided by, from the batch alone."""
-        return {LOSS: ops.sum(batch[EXAMPLE_WEIGHTS])}
+        return {LOSS: ops.sum(batch[self.weights_name])}
 
     def normalise(
         self, losses: Mapping[str, Any], weights: Mapping[str, Any]
@@ -50,11 +53,11 @@ class MeanOverRows:
         return {LOSS: losses[LOSS] / weights[LOSS]}
 
     def soft_target_weight(self, batch: Mapping[str, Any]) -> Any:
-        """What the sum of `soft_target_loss` is divided by: the rows."""
-        return ops.sum(batch[EXAMPLE_WEIGHTS])
+        """What the sum of `soft_target_loss` is divided by."""
+        return ops.sum(batch[self.weights_name])
 
 
-class LogitsObjective(MeanOverRows, abc.ABC):
+class LogitsObjective(WeightedMean, abc.ABC):
     """A loss of each row's logits [B, C]; a metric of them besides."""
 
     # The labels in a batch.
@@ -230,7 +233,7 @@ def _of_choices(
     return {"logits": ops.where(batch[CHOICE_MASK] > 0, logits, _HIDDEN)}
 
 
-class SpanObjective(MeanOverRows):
+class SpanObjective(WeightedMean):
     """The mean of two cross-entropies over the tokens of a window.
 
     Devlin et al. 2019, section 4.2; google-research/bert, run_squad.py. Unlike

@@ -9,7 +9,7 @@ see `word_windows`. The loss is that of the words.
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +17,7 @@ from keras import ops
 
 from bert_tf.distiller import soft_target_loss
 from bert_tf.families.rows import Outputs, Rows, RowsAround
-from bert_tf.families.task_model import LOSS, Sums, weighted
+from bert_tf.families.task_model import LOSS, Sums, WeightedMean, weighted
 from bert_tf.families.token_classification.answers import word_windows
 from bert_tf.families.token_classification.config import (
     TokenClassificationConfig,
@@ -194,22 +194,14 @@ def shown_tokens(
     )
 
 
-class TagObjective:
+class TagObjective(WeightedMean):
     """Cross-entropy of the first sub-token of every word.
 
     Devlin et al. 2019, section 5.3: a softmax over the tags, no CRF. All words
     have the same weight, whatever the length of their sentence.
     """
 
-    def loss_weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """The number of words."""
-        return {LOSS: ops.sum(batch[TAG_WEIGHTS])}
-
-    def normalise(
-        self, losses: Mapping[str, Any], weights: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """The mean loss of a word."""
-        return {LOSS: losses[LOSS] / weights[LOSS]}
+    weights_name: ClassVar[str] = TAG_WEIGHTS
 
     def __call__(
         self, outputs: Mapping[str, Any], batch: Mapping[str, Any]
@@ -229,10 +221,6 @@ class TagObjective:
         correct = ops.equal(guesses, ops.cast(tags, guesses.dtype))
         accuracy = weighted(ops.cast(correct, "float32"), weights)
         return {LOSS: ops.sum(nll * weights)}, {"accuracy": accuracy}
-
-    def soft_target_weight(self, batch: Mapping[str, Any]) -> Any:
-        """What the sum of `soft_target_loss` is divided by: the words."""
-        return ops.sum(batch[TAG_WEIGHTS])
 
     def soft_target_loss(
         self,
