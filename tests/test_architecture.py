@@ -66,6 +66,7 @@ PARTS = {
         "explained": 3,
         "checks": 2,
         "task": 3,
+        "row_task": 4,
         "model_folder": 4,
         "text_classification": 5,
         "multiple_choice": 5,

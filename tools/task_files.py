@@ -1,6 +1,5 @@
 """What --task names, a file in tasks/ or the user's own, and its recipe."""
 
-import dataclasses
 from collections.abc import Sequence
 
 from bert_tf.errors import UserError
@@ -42,8 +41,7 @@ def load_task(task: str) -> TaskTemplate:
       UserError: there is no such task, or its file is broken.
     """
     found: TaskTemplate = _TASKS.load(task)
-    given = {field.name for field in dataclasses.fields(found) if field.init}
-    if "data" in given and found.data is None:  # type: ignore[attr-defined]
+    if getattr(found, "data", found) is None:
         raise UserError(
             f"`task`={task}: TASK has data=None; say where its rows come "
             "from, as tasks/mrpc.py does."

@@ -23,12 +23,6 @@ from bert_tf.checkpoints import Checkpoint
 from bert_tf.errors import UserError
 from bert_tf.families.checks import Examination
 from bert_tf.families.config import TaskConfig
-from bert_tf.families.data.examples import (
-    commonest,
-    known_label,
-    read_predictions,
-    write_predictions,
-)
 from bert_tf.families.recipe import FinetuningRecipe
 from bert_tf.families.rows import Outputs, Rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
@@ -97,8 +91,6 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     """A fine-tuning task.
 
     Attributes:
-      data: where its examples come from: `present(names, recipe)` and
-        `read_file(path, recipe)`.
       main_metric: the score by which the best model is chosen.
       paper: score to the numbers of the paper, by model.
       lower_is_better: scores of which the lower number is the better one.
@@ -110,7 +102,6 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         /configuration behind it where there are several.
     """
 
-    data: Any
     main_metric: str
     paper: Mapping[str, Mapping[str, float]] = dataclasses.field(
         default_factory=dict
@@ -148,6 +139,7 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         del recipe
         return self
 
+    @abc.abstractmethod
     def splits(self, names: Sequence[str], recipe: Any) -> tuple[str, ...]:
         """The splits that are there; a line names each that is not.
 
@@ -158,7 +150,6 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         Raises:
           UserError: none of them is there.
         """
-        return self.data.present(names, recipe)
 
     @abc.abstractmethod
     def load(self, split: str, recipe: Any) -> Examples:
@@ -304,47 +295,13 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
     def prediction_lines(
         self, examples: Examples, predictions: Prediction, config: Config
     ) -> Iterable[Mapping[str, Any]]:
-        """The lines of dev_predictions.jsonl, of types that JSON knows.
+        """The lines of dev_predictions.jsonl, of types that JSON knows."""
 
-        Where examples are rows with a label, a line has the row's identifier
-        and the prediction, in the form of a label.
-        """
-
-    # What follows suits examples that are rows with a label each; a family of
-    # another kind of example has its own.
-
-    def metrics(
-        self, references: Sequence[Any], values: Sequence[Any]
-    ) -> dict[str, float]:
-        """The official scores by name, of labels and as many predictions."""
-        raise NotImplementedError
-
-    def parse(self, cell: str, example: Any, place: str) -> Any:
-        """A prediction in a file, in the form of a label.
-
-        Args:
-          cell: what `cell_of` wrote.
-          example: what was predicted.
-          place: file and row, for errors.
-
-        Raises:
-          UserError: it is none.
-        """
-        raise NotImplementedError
-
-    def cell_of(self, value: Any, example: Any) -> str:
-        """A prediction as a file has it."""
-        del example
-        return str(value)
-
-    def references(self, examples: Any) -> Any:
+    @abc.abstractmethod
+    def references(self, examples: Examples) -> Any:
         """What predictions are scored by, of types that JSON knows."""
-        return [known_label(example) for example in examples]
 
-    def guess(self, labels: Sequence[Any]) -> Any:
-        """The prediction without a model: the commonest of these labels."""
-        return commonest(labels)
-
+    @abc.abstractmethod
     def baseline(self, train: Examples, examples: Examples) -> dict[str, float]:
         """What predictions without a model score; NaN where there are none.
 
@@ -352,10 +309,8 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
           train: the training examples.
           examples: those to score.
         """
-        references = self.references(examples)
-        guess = self.guess(self.references(train))
-        return self.metrics(references, [guess] * len(references))
 
+    @abc.abstractmethod
     def write_predictions(
         self,
         folder: pathlib.Path,
@@ -364,21 +319,13 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         predictions: Prediction,
         config: Config,
     ) -> pathlib.Path:
-        """Writes the predictions of a split: index and prediction of each row.
+        """Writes the predictions of a split for others to read.
 
         Returns:
           The file to show the user.
         """
-        lines = self.prediction_lines(examples, predictions, config)
-        rows: Any = examples
-        cells = {
-            line["identifier"]: self.cell_of(line["prediction"], example)
-            for line, example in zip(lines, rows, strict=True)
-        }
-        path = folder / f"predictions_{split}.tsv"
-        write_predictions(path, cells)
-        return path
 
+    @abc.abstractmethod
     def score_file(
         self,
         recipe: Any,
@@ -401,19 +348,6 @@ class Task(TaskTemplate, Generic[Examples, Config, Prediction]):
         Raises:
           UserError: a file is broken, or the two do not have the same rows.
         """
-        refuse_null_odds(self.name, null_odds)
-        examples = self.read_file(references, recipe)
-        values = [
-            self.parse(cell, example, place)
-            for example, cell, place in read_predictions(
-                predictions, examples, references
-            )
-        ]
-        return self.metrics(self.references(examples), values)
-
-    def read_file(self, path: str, recipe: Any) -> Any:
-        """The examples of a file that is laid out as the dev file is."""
-        return self.data.read_file(path, recipe)
 
 
 def refuse_null_odds(task: str, null_odds: str) -> None:

@@ -19,11 +19,11 @@ from bert_tf.families.multiple_choice.files import (
     choice_number,
 )
 from bert_tf.families.recipe import ChoiceRecipe, UserChoiceRecipe
+from bert_tf.families.row_task import RowTask
 from bert_tf.families.rows import CHOICE_MASK, LabelledRows, Outputs
 from bert_tf.families.task import (
     Score,
     Split,
-    Task,
     TaskTemplate,
 )
 from bert_tf.text.tokenizer_protocol import Tokenizer
@@ -109,9 +109,7 @@ class EncodedChoices:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MultipleChoiceTask(
-    Task[list[ChoiceExample], MultipleChoiceConfig, Outputs]
-):
+class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig, Outputs]):
     """A task whose answer is one of several texts.
 
     Attributes:

@@ -60,8 +60,6 @@ class QuestionAnsweringTask(
     train_name: str
     dev_name: str
     with_null: bool
-    # Its files are the official ones.
-    data: Any = dataclasses.field(default=None, init=False, repr=False)
 
     recipe_type: ClassVar[type[SpanRecipe]] = SpanRecipe
     config_type: ClassVar[type[TaskConfig]] = QuestionAnsweringConfig

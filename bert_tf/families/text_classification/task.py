@@ -26,11 +26,11 @@ from bert_tf.families.data.examples import (
 )
 from bert_tf.families.data.tables import Cell
 from bert_tf.families.recipe import MultiLabelRecipe, SentenceRecipe
+from bert_tf.families.row_task import RowTask
 from bert_tf.families.rows import LabelledRows, Outputs, RowsAround
 from bert_tf.families.task import (
     Score,
     Split,
-    Task,
 )
 from bert_tf.families.text_classification.checks import examine_texts
 from bert_tf.families.text_classification.config import (
@@ -150,7 +150,7 @@ def encode(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextClassificationTask(
-    Task[list[Example], TextClassificationConfig, Predictions]
+    RowTask[Example, TextClassificationConfig, Predictions]
 ):
     """A task on one text or a pair; what its answers are is up to the kind.
 

@@ -1,7 +1,7 @@
 """Rating texts: files, loss, answers and scores."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,8 +18,9 @@ from bert_tf.families.data.examples import (
 from bert_tf.families.data.tables import Dialect, iterate_rows
 from bert_tf.families.data.user_files import UserFiles, split_off_dev
 from bert_tf.families.recipe import UserFilesRecipe
+from bert_tf.families.row_task import RowTask
 from bert_tf.families.rows import LabelledRows, Outputs, RowsAround
-from bert_tf.families.task import Score, Split, Task
+from bert_tf.families.task import Score, Split
 from bert_tf.families.task_model import MultiLabelObjective
 from bert_tf.text.layout import pack_rows
 from bert_tf.text.tokenizer_protocol import Tokenizer
@@ -57,25 +58,19 @@ class RatedRows(RowsAround):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RatingTask(Task[list[Example], RatingConfig, Outputs]):
+class RatingTask(RowTask[Example, RatingConfig, Outputs]):
     """Texts with a rating from 0 to `steps` in a column of that name."""
 
     steps: int = 10
-    data: Any = dataclasses.field(default=None, init=False, repr=False)
+    data: UserFiles = UserFiles(split_off_dev)
     main_metric: str = "closeness"
 
     recipe_type: ClassVar[type[UserFilesRecipe]] = UserFilesRecipe
     config_type: ClassVar[type[RatingConfig]] = RatingConfig
 
-    def splits(
-        self, names: Sequence[str], recipe: UserFilesRecipe
-    ) -> tuple[str, ...]:
-        """Those that the recipe names a file for."""
-        return UserFiles(split_off_dev).present(names, recipe)
-
     def load(self, split: str, recipe: UserFilesRecipe) -> list[Example]:
         """The rows of a file with the columns text and rating."""
-        return UserFiles(split_off_dev).read(
+        return self.data.read(
             split, recipe, lambda path, _: self._read(path, recipe)
         )
 
