@@ -28,8 +28,7 @@ class RowTask(
     the form of a label.
 
     Attributes:
-      data: where its examples come from: `present(names, recipe)` and
-        `read_file(path, recipe)`.
+      data: where its examples come from; see `UserFiles`.
     """
 
     data: Any
@@ -37,6 +36,14 @@ class RowTask(
     def splits(self, names: Sequence[str], recipe: Any) -> tuple[str, ...]:
         """The splits of `data` that are there."""
         return self.data.present(names, recipe)
+
+    def load(self, split: str, recipe: Any) -> list[Example]:
+        """The examples of a split of `data`; those to predict need no label."""
+
+        def read_rows(path: str, labelled: bool) -> list[Example]:
+            return self.read_file(path, recipe, labelled)
+
+        return self.data.load(split, recipe, read_rows)
 
     @abc.abstractmethod
     def metrics(
@@ -118,6 +125,14 @@ class RowTask(
         ]
         return self.metrics(self.references(examples), values)
 
-    def read_file(self, path: str, recipe: Any) -> list[Example]:
-        """The examples of a file that is laid out as the dev file is."""
-        return self.data.read_file(path, recipe)
+    @abc.abstractmethod
+    def read_file(
+        self, path: str, recipe: Any, labelled: bool = True
+    ) -> list[Example]:
+        """The examples of a file that is laid out as the dev file is.
+
+        Args:
+          path: the file.
+          recipe: how to read it.
+          labelled: whether every row must have a label.
+        """

@@ -11,7 +11,6 @@ from bert_tf.errors import Fault, UserError, did_you_mean, excerpt
 from bert_tf.families.data.delimited import has_column, listed
 from bert_tf.families.data.tables import (
     FORMATS,
-    BadRow,
     Dialect,
     MissingColumn,
     Row,
@@ -223,7 +222,7 @@ class Columns:
         """
         encoding_errors = settings.encoding_errors
         keep = _names(settings.keep_columns)
-        rows: Iterable[Row | BadRow]
+        rows: Iterable[Row]
         if is_txt(path, settings):
             if list(self.places) != ["text"]:
                 raise UserError(
@@ -247,7 +246,7 @@ class Columns:
         try:
             for row in rows:
                 found = self._asked_or_fault(row, path)
-                if isinstance(row, Row):
+                if not row.fault:
                     chosen = self._chosen(row, keep, path, kept is None)
                     kept = chosen if kept is None else kept
                     new = set(chosen).difference(kept)
@@ -272,10 +271,10 @@ class Columns:
             )
             raise UserError(f"{error} Choose one with `{field}`.") from None
 
-    def _asked_or_fault(self, row: Row | BadRow, path: str) -> InputRow:
+    def _asked_or_fault(self, row: Row, path: str) -> InputRow:
         """What a row asks, or why it cannot be asked."""
         try:
-            if isinstance(row, BadRow):
+            if row.fault:
                 raise row.fault
             return InputRow(row.number, row.position, self.asked(row, path))
         except UserError as error:
@@ -338,14 +337,14 @@ def is_txt(path: str, settings: PredictSettings) -> bool:
 
 def _lines(
     path: str, file: Iterable[bytes], encoding_errors: str
-) -> Iterator[Row | BadRow]:
+) -> Iterator[Row]:
     """The lines of a file as rows of one cell."""
     number = 0
     for number, text, fault in read_faulty_lines(
         path, encoding_errors, file, whole_lines=True
     ):
         if fault:
-            yield BadRow(number, number - 1, fault)
+            yield Row(number, number - 1, fault=fault)
         else:
             line = text.removesuffix("\n").removesuffix("\r")
             yield Row(number, number - 1, (line,))

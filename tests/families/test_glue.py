@@ -206,8 +206,8 @@ def test_a_missing_dev_file_is_said(glue, capsys):
     recipe = recipe_of(task, glue)
     assert task.splits(task.dev_splits, recipe) == ("dev_matched",)
     assert capsys.readouterr().err == (
-        f"{glue}: has no dev_mismatched.tsv; continuing with dev_matched "
-        "alone.\n"
+        f"{glue}: has no MNLI/dev_mismatched.tsv nor dev_mismatched.tsv; "
+        "continuing with dev_matched alone.\n"
     )
     (glue / "MNLI" / "dev_matched.tsv").unlink()
     line = error_of(task.splits, task.dev_splits, recipe)
@@ -219,7 +219,7 @@ def test_missing_data(tmp_path):
     line = error_of(task.load, "train", recipe_of(task, tmp_path))
     assert line.startswith(
         f"`data_dir`={tmp_path}: has neither MRPC/train.tsv nor train.tsv; "
-        "give the task's folder in the layout of gluebenchmark.com"
+        "give the task's folder in its official layout"
     )
     line = error_of(task.load, "train", recipe_of(task, tmp_path / "none"))
     assert "no such folder" in line

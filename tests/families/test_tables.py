@@ -8,7 +8,6 @@ import pytest
 from bert_tf.families.data.examples import examples_of
 from bert_tf.families.data.tables import (
     Dialect,
-    Row,
     iterate_rows,
     read_table,
 )
@@ -352,7 +351,7 @@ def test_a_quote_that_is_never_closed_hides_no_rows(write):
     rows = "".join(f'{n},"open\n{n},fine\n' for n in range(0, 4000, 2))
     path = write("t.csv", f"a,b\n{rows}")
     rows = list(iterate_rows(path, ["a"]))
-    good = [row.cells for row in rows if isinstance(row, Row)]
+    good = [row.cells for row in rows if not row.fault]
     assert good == [(str(n),) for n in range(0, 4000, 2)]
 
 

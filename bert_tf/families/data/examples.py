@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from bert_tf.errors import UserError
 from bert_tf.families.data.faults import Faults
 from bert_tf.families.data.tables import (
-    BadRow,
     Cell,
     Dialect,
     Row,
@@ -57,7 +56,7 @@ class Example(NamedTuple):
 
 def examples_of(
     path: str,
-    rows: Iterable[Row | BadRow],
+    rows: Iterable[Row],
     columns: tuple[str, ...],
     recipe: "TableRecipe",
     parse_label: ParseLabel,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from bert_tf.corpora.data_sets import quiet
 from bert_tf.errors import UserError
 from bert_tf.families.data.examples import Example, ParseLabel, examples_of
-from bert_tf.families.data.tables import BadRow, Dialect, Row, iterate_rows
-from bert_tf.progress import log
+from bert_tf.families.data.folders import FolderFiles
+from bert_tf.families.data.tables import Dialect, Row, iterate_rows
+from bert_tf.families.data.user_files import ReadRows
 
 if TYPE_CHECKING:
     from bert_tf.families.recipe import FinetuningRecipe, TableRecipe
@@ -84,7 +85,7 @@ def train_dev_test(
 
 
 @dataclasses.dataclass(frozen=True)
-class GlueData:
+class GlueData(FolderFiles):
     """The rows of one task, in the official files or TensorFlow Datasets.
 
     Attributes:
@@ -92,96 +93,69 @@ class GlueData:
       files: split to its file.
     """
 
-    folder: str
     files: Mapping[str, GlueFile]
 
-    def present(
-        self, splits: Sequence[str], recipe: "FinetuningRecipe"
-    ) -> tuple[str, ...]:
-        """The splits that are there; says in a line which are not."""
-        if not recipe.data_dir:
-            return tuple(splits)
-        found = {split: self._path(split, recipe) for split in splits}
-        there = tuple(split for split in splits if found[split])
-        if not there:
-            raise self._missing(splits[0], recipe)
-        for split in splits:
-            if split not in there:
-                log(
-                    f"{recipe.data_dir}: has no {self.files[split].name}; "
-                    f"continuing with {', '.join(there)} alone."
-                )
-        return there
-
-    def read(
-        self, split: str, recipe: "TableRecipe", parse_label: ParseLabel
-    ) -> list[Example]:
-        """The rows of a split; see `TextData`."""
-        path = None
-        if recipe.data_dir:
-            found = self._path(split, recipe)
-            if found is None:
-                raise self._missing(split, recipe)
-            path = str(found)
-        return _examples(path, self.files[split], recipe, parse_label)
-
-    def read_file(
-        self, path: str, recipe: "TableRecipe", parse_label: ParseLabel
-    ) -> list[Example]:
-        """The rows of a file that is laid out as the dev file is."""
-        file = next(f for split, f in self.files.items() if "dev" in split)
-        return _examples(path, file, recipe, parse_label)
-
-    def _places(self, split: str, recipe: "FinetuningRecipe") -> list[str]:
-        """Where a file may lie: data_dir is the task's folder or holds it."""
+    def places(self, split: str) -> list[str]:
+        """See `FolderFiles`."""
         file = self.files[split]
         if not file.folder:
             return [f"{self.folder}/{file.name}", file.name]
         inside = f"{file.folder}/{file.name}"
         return [inside, f"../{inside}", file.name]
 
-    def _path(
-        self, split: str, recipe: "FinetuningRecipe"
-    ) -> pathlib.Path | None:
-        for place in self._places(split, recipe):
-            for suffix in ("", ".gz"):
-                path = pathlib.Path(recipe.data_dir) / f"{place}{suffix}"
-                if path.is_file():
-                    return path
-        return None
-
-    def _missing(self, split: str, recipe: "FinetuningRecipe") -> UserError:
-        folder = pathlib.Path(recipe.data_dir)
-        if not folder.is_dir():
-            return UserError(f"`data_dir`={folder}: no such folder.")
-        places = " nor ".join(self._places(split, recipe))
-        return UserError(
-            f"`data_dir`={folder}: has neither {places}; give the task's "
-            "folder in the layout of gluebenchmark.com, or the one above it."
+    def present(
+        self, splits: Sequence[str], recipe: "FinetuningRecipe"
+    ) -> tuple[str, ...]:
+        """See `FolderFiles`; TensorFlow Datasets has all of them."""
+        return (
+            super().present(splits, recipe) if recipe.data_dir else (*splits,)
         )
 
+    def load(
+        self, split: str, recipe: "FinetuningRecipe", read_rows: ReadRows
+    ) -> list[Example]:
+        """The rows of a split; see `UserFiles`."""
+        file = self.files[split]
+        path = self.path(split, recipe) if recipe.data_dir else _place(file)
+        return read_rows(path, file.label is not None)
 
-def _examples(
-    path: str | None,
-    file: GlueFile,
-    recipe: "TableRecipe",
-    parse_label: ParseLabel,
-) -> list[Example]:
-    """The rows of a file in the official layout, or of TensorFlow Datasets."""
-    label = [] if file.label is None else [file.label]
-    rows: Iterable[Row | BadRow]
-    if path is None:
-        path = f"glue/{file.data_set.name}, split {file.data_split}"
-        rows = _read_data_set(file)
-    else:
-        dialect = Dialect(
-            format="tsv",
-            header=file.header,
-            encoding_errors=recipe.encoding_errors,
-            bad_rows=recipe.bad_rows,
-        )
-        rows = iterate_rows(path, [*file.texts, *label], (), dialect)
-    return examples_of(path, rows, file.texts, recipe, parse_label)
+    def read_file(
+        self,
+        path: str,
+        recipe: "TableRecipe",
+        parse_label: ParseLabel,
+        label_needed: bool = True,
+    ) -> list[Example]:
+        """See `TextData`.
+
+        A file that is not called as one of the official ones is laid out as
+        the dev file is.
+        """
+        del label_needed
+        files = self.files.values()
+        name = pathlib.Path(path).name.removesuffix(".gz")
+        file = next(
+            (each for each in files if path == _place(each)),
+            next((each for each in files if name == each.name), None),
+        ) or next(f for split, f in self.files.items() if "dev" in split)
+        rows: Iterable[Row]
+        if path == _place(file):
+            rows = _read_data_set(file)
+        else:
+            dialect = Dialect(
+                format="tsv",
+                header=file.header,
+                encoding_errors=recipe.encoding_errors,
+                bad_rows=recipe.bad_rows,
+            )
+            label = [] if file.label is None else [file.label]
+            rows = iterate_rows(path, [*file.texts, *label], (), dialect)
+        return examples_of(path, rows, file.texts, recipe, parse_label)
+
+
+def _place(file: GlueFile) -> str:
+    """What errors call the rows in TensorFlow Datasets."""
+    return f"glue/{file.data_set.name}, split {file.data_split}"
 
 
 def _read_data_set(file: GlueFile) -> list[Row]:

@@ -47,7 +47,7 @@ class MissingColumn(UserError):
 
 
 class Row(NamedTuple):
-    """The requested cells of one row.
+    """The requested cells of one row, or why it cannot be used.
 
     Attributes:
       number: the line that it begins on, counted from 1.
@@ -56,26 +56,14 @@ class Row(NamedTuple):
         optional and is not there.
       columns: where all were asked for, what the row has in each: texts, of
         JSON any values.
+      fault: why the row cannot be used; None where it can.
     """
 
     number: int
     position: int
-    cells: tuple[Cell, ...]
+    cells: tuple[Cell, ...] = ()
     columns: Mapping[str, Any] = {}
-
-
-class BadRow(NamedTuple):
-    """A row that cannot be used.
-
-    Attributes:
-      number: the line that it begins on, counted from 1.
-      position: how many rows come before it, broken ones included.
-      fault: why.
-    """
-
-    number: int
-    position: int
-    fault: Fault
+    fault: Fault | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,7 +137,7 @@ def iterate_rows(
     dialect: Dialect = Dialect(),
     file: Iterable[bytes] | None = None,
     whole: bool = False,
-) -> Iterator[Row | BadRow]:
+) -> Iterator[Row]:
     """Reads some columns of a table of any size, broken rows included.
 
     Args:
@@ -174,7 +162,7 @@ def iterate_rows(
     position = -1
     for position, (number, found) in enumerate(selected):
         if isinstance(found, Fault):
-            yield BadRow(number, position, found)
+            yield Row(number, position, fault=found)
         else:
             yield Row(number, position, *found)
     if position < 0:
@@ -182,7 +170,7 @@ def iterate_rows(
 
 
 def collect(
-    rows: Iterable[Row | BadRow], make: Callable[[Row], E], faults: Faults
+    rows: Iterable[Row], make: Callable[[Row], E], faults: Faults
 ) -> list[E]:
     """Makes something of every row, and settles the faults of all.
 
@@ -193,10 +181,9 @@ def collect(
     """
     made: list[E] = []
     for row in rows:
-        if isinstance(row, BadRow):
-            faults.add(row.number, row.fault)
-            continue
         try:
+            if row.fault:
+                raise row.fault
             made.append(make(row))
         except Fault as fault:
             faults.add(row.number, fault)
@@ -216,10 +203,10 @@ def text_of(cell: Cell, column: str, place: str) -> str:
 
 def handle_empty_texts(
     path: str,
-    rows: Iterable[Row | BadRow],
+    rows: Iterable[Row],
     columns: Sequence[str],
     empty_text: str,
-) -> Iterator[Row | BadRow]:
+) -> Iterator[Row]:
     """Keeps, drops or faults rows with an empty text, as `empty_text` says.
 
     The text columns' cells are a row's first ones.
@@ -233,9 +220,7 @@ def handle_empty_texts(
     dropped = total = 0
     for row in rows:
         total += 1
-        if isinstance(row, BadRow):
-            yield row
-            continue
+        # A row with a fault has no cells.
         empty = [
             (column, cell)
             for column, cell in zip(columns, row.cells, strict=False)
@@ -253,7 +238,7 @@ def handle_empty_texts(
                 f"({excerpt(cell)}); correct the row, or pass "
                 "`empty_text`=keep or `empty_text`=drop.",
             )
-            yield BadRow(row.number, row.position, fault)
+            yield row._replace(fault=fault)
     if dropped == total:
         raise UserError(f"{path}: all texts are empty.")
     if dropped:

@@ -1,4 +1,4 @@
-"""The user's own files for training, dev and test, named by settings.
+"""Files for training, dev and test that settings name, or official names.
 
 What a file holds is up to the task: it says how one is read and how dev
 examples are split off.
@@ -6,8 +6,8 @@ examples are split off.
 
 import collections
 import pathlib
-from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from bert_tf.errors import UserError
 from bert_tf.progress import log
 
 if TYPE_CHECKING:
-    from bert_tf.families.recipe import UserFilesRecipe, UserTagRecipe
+    from bert_tf.families.recipe import FilesRecipe
 
 _FILE_SETTINGS = {"train": "train_file", "dev": "dev_file", "test": "test_file"}
 # Numbers are stratified by tenths of their distribution.
@@ -24,8 +24,6 @@ _BINS = 10
 SplitOff = Callable[[Any, float, int], tuple[Any, Any]]
 # The examples of a file, given its path and whether labels are needed.
 ReadRows = Callable[[str, bool], Any]
-# The recipes that name files.
-FileSettings: TypeAlias = "UserFilesRecipe | UserTagRecipe"
 
 # Examples with a `label`, a `text_key` and a `path`.
 E = TypeVar("E", bound=Any)
@@ -37,34 +35,50 @@ class UserFiles:
     Args:
       split_off: splits dev examples off, where no file has them.
       unit: what an example is called, in the plural.
+      official: split to the name of its file where the recipe names none.
     """
 
-    def __init__(self, split_off: SplitOff, unit: str = "rows"):
+    def __init__(
+        self,
+        split_off: SplitOff,
+        unit: str = "rows",
+        official: Mapping[str, str] | None = None,
+    ):
         self._split_off = split_off
         self._unit = unit
+        self._official = official or {}
         # Both parts of a split file, for the second of them to be asked for.
-        self._parts: dict[FileSettings, dict[str, Any]] = {}
+        self._parts: dict[FilesRecipe, dict[str, Any]] = {}
+
+    def _name(self, split: str, recipe: "FilesRecipe") -> str:
+        """The name of a split's file; empty where there is none."""
+        name = getattr(recipe, _FILE_SETTINGS[split])
+        if not name and self._official and split == "test":
+            return self._name("dev", recipe)
+        return name or self._official.get(split, "")
 
     def present(
-        self, splits: Sequence[str], recipe: FileSettings
+        self, splits: Sequence[str], recipe: "FilesRecipe"
     ) -> tuple[str, ...]:
-        """The splits that the recipe names a file for.
+        """The splits that there is a name of a file for.
 
         Raises:
-          UserError: there are none.
+          UserError: there are none, or a file is missing.
         """
         there = tuple(
             split
             for split in splits
-            if getattr(recipe, _FILE_SETTINGS[split])
-            or (split == "dev" and recipe.train_file)
+            if self._name(split, recipe)
+            or (split == "dev" and self._name("train", recipe))
         )
         if not there:
             raise _no_file(splits[0])
+        for split in there:
+            self.path(split, recipe)
         return there
 
-    def read(
-        self, split: str, recipe: FileSettings, read_rows: ReadRows
+    def load(
+        self, split: str, recipe: "FilesRecipe", read_rows: ReadRows
     ) -> Any:
         """The examples of a split.
 
@@ -76,13 +90,17 @@ class UserFiles:
         Raises:
           UserError: no file is named, or whatever `read_rows` raises.
         """
-        if split != "test" and recipe.train_file and not recipe.dev_file:
+        if (
+            split != "test"
+            and recipe.train_file
+            and not self._name("dev", recipe)
+        ):
             return self._part(split, recipe, read_rows)
         rows = read_rows(self.path(split, recipe), split != "test")
         return self._without_duplicates(rows, recipe, split)
 
     def _without_duplicates(
-        self, rows: Any, recipe: FileSettings, split: str
+        self, rows: Any, recipe: "FilesRecipe", split: str
     ) -> Any:
         """The rows, of training ones those alone that the recipe keeps."""
         # Tagged words have no such setting.
@@ -104,43 +122,40 @@ class UserFiles:
         )
         return list(kept.values())
 
-    def path(self, split: str, recipe: FileSettings) -> str:
+    def path(self, split: str, recipe: "FilesRecipe") -> str:
         """The file that the examples of a split are in."""
-        setting = _FILE_SETTINGS[split]
-        if split == "dev" and not recipe.dev_file:
-            setting = _FILE_SETTINGS["train"]
-        name = getattr(recipe, setting)
+        if split == "dev" and not self._name("dev", recipe):
+            return self.path("train", recipe)
+        name = self._name(split, recipe)
         if not name:
             raise _no_file(split)
         path = path_of(name, recipe)
         if not pathlib.Path(path).exists():
             raise UserError(
-                f"{path}: no such file; name yours with `{setting}`=..., and "
-                "its folder, if need be, with `data_dir`=..."
+                f"{path}: no such file; name yours with "
+                f"`{_FILE_SETTINGS[split]}`=..., and its folder, if need be, "
+                "with `data_dir`=..."
             )
         return path
 
-    def _part(
-        self, split: str, recipe: FileSettings, read_rows: ReadRows
-    ) -> Any:
+    def _part(self, split: str, recipe: Any, read_rows: ReadRows) -> Any:
         """The training or the dev examples of a file that is split in two."""
         if recipe not in self._parts:
             path = self.path("train", recipe)
             rows = read_rows(path, True)
             rows = self._without_duplicates(rows, recipe, "train")
-            train, dev = self._split_off(
-                rows, recipe.dev_share, recipe.dev_seed
-            )
+            share, seed = recipe.dev_share, recipe.dev_seed
+            train, dev = self._split_off(rows, share, seed)
             log(
                 f"{path}: no dev_file, so {len(dev)} of {len(rows)} "
-                f"{self._unit} are kept for dev (dev_share={recipe.dev_share}, "
-                f"dev_seed={recipe.dev_seed})."
+                f"{self._unit} are kept for dev (dev_share={share}, "
+                f"dev_seed={seed})."
             )
             self._parts = {recipe: {"train": train, "dev": dev}}
         return self._parts[recipe][split]
 
 
-def path_of(name: str, recipe: FileSettings) -> str:
+def path_of(name: str, recipe: "FilesRecipe") -> str:
     """The path itself, or in data_dir where it is relative to that."""
     return str(pathlib.Path(recipe.data_dir) / name)
 

@@ -22,11 +22,12 @@ from bert_tf.families.data.tables import (
     text_of,
 )
 from bert_tf.families.data.user_files import (
+    ReadRows,
     UserFiles,
     path_of,
     split_off_dev,
 )
-from bert_tf.families.recipe import LABEL_FORMS, ChoiceRecipe
+from bert_tf.families.recipe import LABEL_FORMS, ChoiceRecipe, FilesRecipe
 from bert_tf.progress import log
 
 _MIN_CHOICES = 2
@@ -169,114 +170,105 @@ def choice_number(
     return names.index(name)
 
 
-class ChoiceFiles:
-    """The rows of the files that a recipe names.
+def read_choices(
+    path: str,
+    columns: ChoiceColumns,
+    recipe: ChoiceRecipe,
+    label_needed: bool = True,
+) -> list[ChoiceExample]:
+    """Reads a file; rows may have different numbers of choices.
+
+    An example's identifier is its place in the file, from 0, so it stays when
+    others are dropped.
+
+    Args:
+      path: a TSV, CSV or JSON-lines file; .gz is unpacked.
+      columns: where it has what.
+      recipe: how to read it.
+      label_needed: whether the label's column must be there.
+
+    Raises:
+      UserError: see `read_table`; a row with an empty choice, with fewer than
+        two or with a label that names none of them has a fault too.
+    """
+    dialect = Dialect.of_recipe(recipe)
+    if label_needed and columns.label is None:
+        raise UserError(
+            "`label_column`=...: name the column of the right choice "
+            f"in {path}."
+        )
+    if not columns.choices or not all(columns.choices):
+        raise UserError(
+            f"`choice_columns`={','.join(columns.choices)}: name the "
+            "columns of the choices, comma-separated, or the one that has "
+            "lists of them."
+        )
+    start = [columns.start] if columns.start is not None else []
+    label = [columns.label] if columns.label is not None else []
+    required = [columns.context, *start, *columns.choices]
+    for name in (names := [*required, *label]):
+        if names.count(name) > 1:
+            raise UserError(
+                f"the column {name!r} is named twice; context, start, "
+                "choices and label need a column each."
+            )
+    if label_needed:
+        required, label = names, []
+    rows = handle_empty_texts(
+        path,
+        iterate_rows(path, required, label, dialect),
+        (columns.context,),
+        recipe.empty_text,
+    )
+
+    def example(row: Row) -> ChoiceExample:
+        place = f"{path}, row {row.number}"
+        cells = iter(row.cells)
+        context = text_of(next(cells), columns.context, place)
+        start = ""
+        if columns.start is not None:
+            start = text_of(next(cells), columns.start, place)
+        choices = _choices(
+            [next(cells) for _ in columns.choices], columns, place
+        )
+        label = None
+        # A column that is not needed may be missing or have empty cells.
+        cell = next(cells, None)
+        if cell is not None and (label_needed or cell):
+            text = text_of(cell, str(columns.label), place)
+            label = choice_number(text, choices, columns.label_form, place)
+            names = choice_names(choices, columns.label_form)
+            count = names.count(names[label])
+            if count > 1:
+                raise Fault(
+                    "a label of several choices",
+                    f"{place}: the label {excerpt(text)} is the text of "
+                    f"{count} of its {len(choices)} choices; it must be "
+                    "that of one.",
+                )
+        return ChoiceExample(
+            context,
+            start,
+            choices,
+            label,
+            str(row.position),
+            row.number,
+            path,
+        )
+
+    return collect(rows, example, Faults(path, dialect.bad_rows))
+
+
+class ChoiceFiles(UserFiles):
+    """The files that a recipe names, and where they have what.
 
     Args:
       columns: where they have what.
     """
 
     def __init__(self, columns: ChoiceColumns):
+        super().__init__(split_off_dev)
         self.columns = columns
-        self._files = UserFiles(split_off_dev)
-
-    def present(
-        self, splits: Sequence[str], recipe: ChoiceRecipe
-    ) -> tuple[str, ...]:
-        """The splits that the recipe names a file for; see `UserFiles`."""
-        return self._files.present(splits, recipe)
-
-    def read(self, split: str, recipe: ChoiceRecipe) -> list[ChoiceExample]:
-        """The rows of a split; see `UserFiles`."""
-
-        def read_rows(path: str, label_needed: bool) -> list[ChoiceExample]:
-            return self.read_file(path, recipe, label_needed)
-
-        return self._files.read(split, recipe, read_rows)
-
-    def read_file(
-        self, path: str, recipe: ChoiceRecipe, label_needed: bool = True
-    ) -> list[ChoiceExample]:
-        """Reads a file; rows may have different numbers of choices.
-
-        An example's identifier is its place in the file, from 0, so it stays
-        when others are dropped.
-
-        Args:
-          path: a TSV, CSV or JSON-lines file; .gz is unpacked.
-          recipe: how to read it.
-          label_needed: whether the label's column must be there.
-
-        Raises:
-          UserError: see `read_table`; a row with an empty choice, with fewer
-            than two or with a label that names none of them has a fault too.
-        """
-        columns, dialect = self.columns, Dialect.of_recipe(recipe)
-        if label_needed and columns.label is None:
-            raise UserError(
-                "`label_column`=...: name the column of the right choice "
-                f"in {path}."
-            )
-        if not columns.choices or not all(columns.choices):
-            raise UserError(
-                f"`choice_columns`={','.join(columns.choices)}: name the "
-                "columns of the choices, comma-separated, or the one that has "
-                "lists of them."
-            )
-        start = [columns.start] if columns.start is not None else []
-        label = [columns.label] if columns.label is not None else []
-        required = [columns.context, *start, *columns.choices]
-        for name in (names := [*required, *label]):
-            if names.count(name) > 1:
-                raise UserError(
-                    f"the column {name!r} is named twice; context, start, "
-                    "choices and label need a column each."
-                )
-        if label_needed:
-            required, label = names, []
-        rows = handle_empty_texts(
-            path,
-            iterate_rows(path, required, label, dialect),
-            (columns.context,),
-            recipe.empty_text,
-        )
-
-        def example(row: Row) -> ChoiceExample:
-            place = f"{path}, row {row.number}"
-            cells = iter(row.cells)
-            context = text_of(next(cells), columns.context, place)
-            start = ""
-            if columns.start is not None:
-                start = text_of(next(cells), columns.start, place)
-            choices = _choices(
-                [next(cells) for _ in columns.choices], columns, place
-            )
-            label = None
-            # A column that is not needed may be missing or have empty cells.
-            cell = next(cells, None)
-            if cell is not None and (label_needed or cell):
-                text = text_of(cell, str(columns.label), place)
-                label = choice_number(text, choices, columns.label_form, place)
-                names = choice_names(choices, columns.label_form)
-                count = names.count(names[label])
-                if count > 1:
-                    raise Fault(
-                        "a label of several choices",
-                        f"{place}: the label {excerpt(text)} is the text of "
-                        f"{count} of its {len(choices)} choices; it must be "
-                        "that of one.",
-                    )
-            return ChoiceExample(
-                context,
-                start,
-                choices,
-                label,
-                str(row.position),
-                row.number,
-                path,
-            )
-
-        return collect(rows, example, Faults(path, dialect.bad_rows))
 
 
 class SwagFiles(ChoiceFiles):
@@ -286,16 +278,18 @@ class SwagFiles(ChoiceFiles):
         super().__init__(SWAG_COLUMNS)
 
     def present(
-        self, splits: Sequence[str], recipe: ChoiceRecipe
+        self, splits: Sequence[str], recipe: FilesRecipe
     ) -> tuple[str, ...]:
-        """See `ChoiceFiles`."""
+        """See `UserFiles`."""
         return super().present(splits, self._there(splits[0], recipe))
 
-    def read(self, split: str, recipe: ChoiceRecipe) -> list[ChoiceExample]:
-        """See `ChoiceFiles`."""
-        return super().read(split, self._there(split, recipe))
+    def load(
+        self, split: str, recipe: FilesRecipe, read_rows: ReadRows
+    ) -> list[ChoiceExample]:
+        """See `UserFiles`."""
+        return super().load(split, self._there(split, recipe), read_rows)
 
-    def _there(self, split: str, recipe: ChoiceRecipe) -> ChoiceRecipe:
+    def _there(self, split: str, recipe: FilesRecipe) -> FilesRecipe:
         """The recipe, with those of its files that are there.
 
         Raises:

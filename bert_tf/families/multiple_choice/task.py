@@ -17,6 +17,7 @@ from bert_tf.families.multiple_choice.files import (
     ChoiceFiles,
     choice_names,
     choice_number,
+    read_choices,
 )
 from bert_tf.families.recipe import ChoiceRecipe, UserChoiceRecipe
 from bert_tf.families.row_task import RowTask
@@ -122,9 +123,11 @@ class MultipleChoiceTask(RowTask[ChoiceExample, MultipleChoiceConfig, Outputs]):
     recipe_type: ClassVar[type[ChoiceRecipe]] = ChoiceRecipe
     config_type: ClassVar[type[MultipleChoiceConfig]] = MultipleChoiceConfig
 
-    def load(self, split: str, recipe: ChoiceRecipe) -> list[ChoiceExample]:
-        """Asks `data`."""
-        return self.data.read(split, recipe)
+    def read_file(
+        self, path: str, recipe: ChoiceRecipe, labelled: bool = True
+    ) -> list[ChoiceExample]:
+        """See `read_choices`."""
+        return read_choices(path, self.data.columns, recipe, labelled)
 
     def examine(
         self,

@@ -5,8 +5,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.families.data.faults import Faults
+from bert_tf.families.data.user_files import draw_groups
 from bert_tf.families.question_answering.config import BLANKS
 from bert_tf.files import read_lines, whole_text
 
@@ -454,3 +457,34 @@ def num_searched(questions: Sequence[Question]) -> int:
         any(answer.num_places > 1 for answer in question.answers)
         for question in questions
     )
+
+
+def split_off_questions(
+    questions: Sequence[Question], share: float, seed: int
+) -> tuple[list[Question], list[Question]]:
+    """Splits questions in two; those of the same context stay on one side.
+
+    Args:
+      questions: the questions.
+      share: of the questions that becomes dev.
+      seed: of the draw.
+
+    Returns:
+      The training and the dev part, each in the order of the file.
+
+    Raises:
+      UserError: all have the same context.
+    """
+    groups: dict[str, list[int]] = {}
+    for number, question in enumerate(questions):
+        groups.setdefault(question.context.strip(), []).append(number)
+    if len(groups) == 1:
+        raise UserError(
+            f"all {len(questions)} questions have the same context, so none "
+            "can be kept for dev; pass `dev_file`=..."
+        )
+    sizes = np.ones(len(questions), int)
+    target = share * len(questions)
+    dev = set(draw_groups(list(groups.values()), sizes, target, seed))
+    train = [q for n, q in enumerate(questions) if n not in dev]
+    return train, [q for n, q in enumerate(questions) if n in dev]

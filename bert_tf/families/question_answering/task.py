@@ -1,6 +1,7 @@
 """Tasks that answer a question by a span of a text: SQuAD 1.1 and 2.0."""
 
 import dataclasses
+import functools
 import math
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from bert_tf.errors import UserError
 from bert_tf.families.checks import Examination
+from bert_tf.families.data.user_files import UserFiles
 from bert_tf.families.question_answering import squad_metrics
 from bert_tf.families.question_answering.config import QuestionAnsweringConfig
 from bert_tf.families.question_answering.prediction_files import (
@@ -22,9 +24,10 @@ from bert_tf.families.question_answering.squad_files import (
     located_answers,
     oddity_lines,
     read_questions,
+    split_off_questions,
     trainable,
 )
-from bert_tf.families.recipe import SpanRecipe
+from bert_tf.families.recipe import FilesRecipe, SpanRecipe
 from bert_tf.families.rows import LabelledRows, Outputs
 from bert_tf.families.task import (
     Score,
@@ -69,47 +72,35 @@ class QuestionAnsweringTask(
         """Whether the threshold of no answer is tuned."""
         return self.with_null
 
+    @functools.cached_property
+    def data(self) -> UserFiles:
+        """Its files, by their official names or those of the recipe."""
+        names = {"train": self.train_name, "dev": self.dev_name}
+        return UserFiles(split_off_questions, "questions", names)
+
     def splits(
-        self, names: Sequence[str], recipe: SpanRecipe
+        self, names: Sequence[str], recipe: FilesRecipe
     ) -> tuple[str, ...]:
-        """The splits, all of which must be there."""
-        for split in names:
-            self._path(split, recipe)
-        return tuple(names)
+        """The splits that there are files for; see `UserFiles`."""
+        return self.data.present(names, recipe)
 
-    def _path(self, split: str, recipe: SpanRecipe) -> pathlib.Path:
-        """The file of a split, which must be there."""
-        names = {
-            "train": recipe.train_file or self.train_name,
-            "dev": recipe.dev_file or self.dev_name,
-        }
-        names["test"] = recipe.test_file or names["dev"]
-        path = pathlib.Path(recipe.data_dir) / names[split]
-        if not path.is_file():
-            raise UserError(
-                f"`data_dir`={recipe.data_dir}: no such file {path}; give the "
-                f"folder of {self.train_name} and {self.dev_name}, or pass "
-                f"`{split}_file`=..."
-            )
-        return path
-
-    def _read(self, split: str, recipe: SpanRecipe) -> list[Question]:
-        """The questions of a split, as its file has them."""
+    def read_file(
+        self, path: str, recipe: Any, split: str = "dev"
+    ) -> list[Question]:
+        """The questions of a file, as it has them."""
         return read_questions(
-            str(self._path(split, recipe)),
+            path,
             answers_needed=split != "test",
             unique_identifiers=split != "train",
             encoding_errors=recipe.encoding_errors,
         )
 
-    def _read_references(self, path: str, recipe: SpanRecipe) -> list[Question]:
-        """The questions of a file to score predictions by."""
-        return read_questions(path, encoding_errors=recipe.encoding_errors)
-
     def load(self, split: str, recipe: SpanRecipe) -> list[Question]:
         """Reads the questions of a split; notices say what is skipped."""
-        path = str(self._path(split, recipe))
-        questions = self._read(split, recipe)
+        path = self.data.path(split, recipe)
+        questions = self.data.load(
+            split, recipe, lambda path, _: self.read_file(path, recipe, split)
+        )
         located = located_answers(questions)
         lines = oddity_lines(questions, located, path, split == "train")
         if split == "train":
@@ -337,7 +328,7 @@ class QuestionAnsweringTask(
         null_odds: str = "",
     ) -> dict[str, Any]:
         """The scores of the official script, from 0 to 100."""
-        questions = self._read_references(references, recipe)
+        questions = self.read_file(references, recipe)
         found = read_predictions(predictions)
         for line in squad_metrics.coverage_lines(questions, found, predictions):
             log(line)

@@ -1,11 +1,8 @@
 """Questions of the user's own: tables of them, or files laid out as SQuAD's."""
 
 import dataclasses
-import pathlib
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
-
-import numpy as np
 
 from bert_tf.errors import Fault, UserError, excerpt
 from bert_tf.families.data.faults import Faults
@@ -18,15 +15,16 @@ from bert_tf.families.data.tables import (
     iterate_rows,
     text_of,
 )
-from bert_tf.families.data.user_files import UserFiles, draw_groups
+from bert_tf.families.data.user_files import UserFiles
 from bert_tf.families.question_answering.squad_files import (
     Answer,
     Question,
     placed_answer,
     read_questions,
+    split_off_questions,
 )
 from bert_tf.families.question_answering.task import QuestionAnsweringTask
-from bert_tf.families.recipe import SpanRecipe, UserQuestionRecipe
+from bert_tf.families.recipe import UserQuestionRecipe
 from bert_tf.progress import log
 
 
@@ -195,37 +193,6 @@ def _answers(
     return tuple(map(Answer, texts, numbers))
 
 
-def split_off_questions(
-    questions: Sequence[Question], share: float, seed: int
-) -> tuple[list[Question], list[Question]]:
-    """Splits questions in two; those of the same context stay on one side.
-
-    Args:
-      questions: the questions.
-      share: of the questions that becomes dev.
-      seed: of the draw.
-
-    Returns:
-      The training and the dev part, each in the order of the file.
-
-    Raises:
-      UserError: all have the same context.
-    """
-    groups: dict[str, list[int]] = {}
-    for number, question in enumerate(questions):
-        groups.setdefault(question.context.strip(), []).append(number)
-    if len(groups) == 1:
-        raise UserError(
-            f"all {len(questions)} questions have the same context, so none "
-            "can be kept for dev; pass `dev_file`=..."
-        )
-    sizes = np.ones(len(questions), int)
-    target = share * len(questions)
-    dev = set(draw_groups(list(groups.values()), sizes, target, seed))
-    train = [q for n, q in enumerate(questions) if n not in dev]
-    return train, [q for n, q in enumerate(questions) if n in dev]
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UserQuestionAnsweringTask(QuestionAnsweringTask):
     """What the name questions stands for: own files, described by settings."""
@@ -249,25 +216,8 @@ class UserQuestionAnsweringTask(QuestionAnsweringTask):
             data=UserFiles(split_off_questions, "questions"),
         )
 
-    def splits(
-        self, names: Sequence[str], recipe: SpanRecipe
-    ) -> tuple[str, ...]:
-        """The splits that the recipe names a file for; see `UserFiles`."""
-        assert isinstance(recipe, UserQuestionRecipe)
-        return self.data.present(names, recipe)
-
-    def _path(self, split: str, recipe: SpanRecipe) -> pathlib.Path:
-        assert isinstance(recipe, UserQuestionRecipe)
-        return pathlib.Path(self.data.path(split, recipe))
-
-    def _read(self, split: str, recipe: SpanRecipe) -> list[Question]:
-        assert isinstance(recipe, UserQuestionRecipe)
-        return self.data.read(
-            split,
-            recipe,
-            lambda path, needed: read_user_questions(path, recipe, needed),
-        )
-
-    def _read_references(self, path: str, recipe: SpanRecipe) -> list[Question]:
-        assert isinstance(recipe, UserQuestionRecipe)
-        return read_user_questions(path, recipe)
+    def read_file(
+        self, path: str, recipe: Any, split: str = "dev"
+    ) -> list[Question]:
+        """See `read_user_questions`."""
+        return read_user_questions(path, recipe, split != "test")

@@ -246,7 +246,7 @@ class UserFileTask(TaskTemplate):
         )
 
 
-class UserTexts:
+class UserTexts(UserFiles):
     """The rows of the files that a recipe names; see `TextData`.
 
     Args:
@@ -254,24 +254,8 @@ class UserTexts:
     """
 
     def __init__(self, texts: tuple[str, ...]):
+        super().__init__(split_off_dev)
         self._texts = texts
-        self._files = UserFiles(split_off_dev)
-
-    def present(
-        self, splits: Sequence[str], recipe: UserTableRecipe
-    ) -> tuple[str, ...]:
-        """The splits that the recipe names a file for."""
-        return self._files.present(splits, recipe)
-
-    def read(
-        self, split: str, recipe: UserTableRecipe, parse_label: ParseLabel
-    ) -> list[Example]:
-        """The rows of a split; see `TextData`."""
-
-        def read_rows(path: str, label_needed: bool) -> list[Example]:
-            return self.read_file(path, recipe, parse_label, label_needed)
-
-        return self._files.read(split, recipe, read_rows)
 
     def read_file(
         self,
@@ -280,7 +264,7 @@ class UserTexts:
         parse_label: ParseLabel,
         label_needed: bool = True,
     ) -> list[Example]:
-        """The rows of a file, with labels unless these are not needed."""
+        """See `TextData`."""
         label = [recipe.label_column] if recipe.label_column else []
         if label_needed and not label:
             raise UserError(

@@ -25,6 +25,7 @@ from bert_tf.families.data.examples import (
     sorted_labels,
 )
 from bert_tf.families.data.tables import Cell
+from bert_tf.families.data.user_files import ReadRows
 from bert_tf.families.recipe import MultiLabelRecipe, SentenceRecipe
 from bert_tf.families.row_task import RowTask
 from bert_tf.families.rows import LabelledRows, Outputs, RowsAround
@@ -63,15 +64,26 @@ class TextData(Protocol):
     ) -> tuple[str, ...]:
         """The splits that are there; says in a line which are not."""
 
-    def read(
-        self, split: str, recipe: SentenceRecipe, parse_label: ParseLabel
+    def load(
+        self, split: str, recipe: SentenceRecipe, read_rows: ReadRows
     ) -> list[Example]:
-        """The rows of a split, labels made of their cells by `parse_label`."""
+        """The rows of a split; see `UserFiles`."""
 
     def read_file(
-        self, path: str, recipe: SentenceRecipe, parse_label: ParseLabel
+        self,
+        path: str,
+        recipe: SentenceRecipe,
+        parse_label: ParseLabel,
+        label_needed: bool = True,
     ) -> list[Example]:
-        """The rows of a file that is laid out as the dev file is."""
+        """The rows of a file that is laid out as the dev file is.
+
+        Args:
+          path: the file.
+          recipe: how to read it.
+          parse_label: makes labels of their cells.
+          label_needed: whether the label's column must be there.
+        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,16 +206,6 @@ class TextClassificationTask(
     def problem_type(self) -> str:
         """That of the kind."""
         return PROBLEM_TYPE_OF[self.label_kind]
-
-    def load(self, split: str, recipe: SentenceRecipe) -> list[Example]:
-        """Reads the rows; those to predict may have no label."""
-
-        def parse_label_if_any(cell: Cell, place: str) -> Label:
-            return self.parse_label(cell, place) if cell else None
-
-        is_test = split in self.test_splits
-        parse = parse_label_if_any if is_test else self.parse_label
-        return self.data.read(split, recipe, parse)
 
     def examine(
         self,
@@ -392,9 +394,16 @@ class TextClassificationTask(
         del example
         return self.parse_label(cell, place)
 
-    def read_file(self, path: str, recipe: SentenceRecipe) -> list[Example]:
-        """The rows of a file that is laid out as the dev file is."""
-        return self.data.read_file(path, recipe, self.parse_label)
+    def read_file(
+        self, path: str, recipe: SentenceRecipe, labelled: bool = True
+    ) -> list[Example]:
+        """See `TextData`; rows to predict may have no label."""
+
+        def parse_label_if_any(cell: Cell, place: str) -> Label:
+            return self.parse_label(cell, place) if cell else None
+
+        parse = self.parse_label if labelled else parse_label_if_any
+        return self.data.read_file(path, recipe, parse, labelled)
 
     def guess(self, labels: Sequence[Label]) -> Label:
         """The commonest label, or the mean of numbers."""

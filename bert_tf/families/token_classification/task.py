@@ -11,12 +11,14 @@ import numpy as np
 from bert_tf.checkpoints import Checkpoint
 from bert_tf.errors import UserError
 from bert_tf.families.checks import Examination
+from bert_tf.families.data.folders import FolderFiles
 from bert_tf.families.data.user_files import ReadRows, UserFiles
 from bert_tf.families.recipe import (
     TAGGER_FILE,
     WEIGHTED_SUM_ALL,
     WEIGHTED_SUM_LAST_FOUR,
     FeatureRecipe,
+    FinetuningRecipe,
     TagRecipe,
     UserTagRecipe,
 )
@@ -64,7 +66,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class ConllFolder:
+class ConllFolder(FolderFiles):
     """The files of a data set, by any of the names that they go by.
 
     Attributes:
@@ -72,63 +74,26 @@ class ConllFolder:
       files: split to the names of its file.
     """
 
-    folder: str
     files: Mapping[str, tuple[str, ...]]
 
+    def places(self, split: str) -> list[str]:
+        """See `FolderFiles`."""
+        names = self.files[split]
+        return [*names, *(f"{self.folder}/{name}" for name in names)]
+
     def present(
-        self, splits: Sequence[str], recipe: TagRecipe
+        self, splits: Sequence[str], recipe: FinetuningRecipe
     ) -> tuple[str, ...]:
-        """The splits that are there; a notice says which are not.
+        """See `FolderFiles`; the first one must be there."""
+        # The best model is never chosen by the test file alone.
+        self.path(splits[0], recipe)
+        return super().present(splits, recipe)
 
-        Raises:
-          UserError: the first one is not there.
-        """
-        found = {split: self._path(split, recipe) for split in splits}
-        there = tuple(split for split in splits if found[split])
-        if splits[0] not in there:
-            raise self._missing(splits[0], recipe)
-        for split in splits:
-            if split not in there:
-                log(
-                    f"{recipe.data_dir}: has no "
-                    f"{' nor '.join(self.files[split])}; continuing with "
-                    f"{', '.join(there)} alone."
-                )
-        return there
-
-    def read(
+    def load(
         self, split: str, recipe: TagRecipe, read_rows: ReadRows
     ) -> TaggedWords:
         """The words of a split; tags are needed but for test."""
-        path = self._path(split, recipe)
-        if path is None:
-            raise self._missing(split, recipe)
-        return read_rows(str(path), split != "test")
-
-    def _path(self, split: str, recipe: TagRecipe) -> pathlib.Path | None:
-        """The file, in data_dir or in the data set's folder there."""
-        for folder in (recipe.data_dir, f"{recipe.data_dir}/{self.folder}"):
-            for name in self.files[split] if recipe.data_dir else ():
-                for suffix in ("", ".gz"):
-                    path = pathlib.Path(folder) / f"{name}{suffix}"
-                    if path.is_file():
-                        return path
-        return None
-
-    def _missing(self, split: str, recipe: TagRecipe) -> UserError:
-        names = ", ".join(names[0] for names in self.files.values())
-        if not recipe.data_dir:
-            return UserError(
-                f"`data_dir`: name the folder of {names}; these are read from "
-                "files, not from TensorFlow Datasets."
-            )
-        folder = pathlib.Path(recipe.data_dir)
-        if not folder.is_dir():
-            return UserError(f"`data_dir`={folder}: no such folder.")
-        return UserError(
-            f"`data_dir`={folder}: has no {' nor '.join(self.files[split])}; "
-            f"give the folder of {names}, or the one above it."
-        )
+        return read_rows(self.path(split, recipe), split != "test")
 
 
 class TagPredictions(NamedTuple):
@@ -182,7 +147,7 @@ class TokenClassificationTask(
         def read_rows(path: str, tags_needed: bool) -> TaggedWords:
             return read_conll(path, recipe, tags_needed or recipe.score_test)
 
-        return self.data.read(split, recipe, read_rows)
+        return self.data.load(split, recipe, read_rows)
 
     def examine(
         self,

@@ -12,8 +12,10 @@ from bert_tf.families.multiple_choice.answers import (
 )
 from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.families.multiple_choice.files import (
+    SWAG_COLUMNS,
     ChoiceExample,
     SwagFiles,
+    read_choices,
 )
 from bert_tf.families.multiple_choice.task import MultipleChoiceTask
 from bert_tf.families.recipe import ChoiceRecipe
@@ -128,7 +130,7 @@ def test_real_rows(shared_data):
     path = shared_data / "swag" / "val_subset350.csv"
     vocabulary = shared_data / "vocab" / "bert-base-uncased" / "vocab.txt"
     real = BertTokenizer(vocabulary, lower_case=True)
-    examples = SwagFiles().read_file(str(path), ChoiceRecipe())
+    examples = read_choices(str(path), SWAG_COLUMNS, ChoiceRecipe())
     rows = encode(examples, real, 128)
     assert len(rows) == 350
     for number in range(0, 350, 50):

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
+from bert_tf.families.multiple_choice import files
 from bert_tf.families.multiple_choice.files import (
     SWAG_COLUMNS,
     ChoiceColumns,
     ChoiceExample,
-    ChoiceFiles,
 )
 from bert_tf.families.recipe import ChoiceRecipe
 from tests import user_errors
@@ -28,7 +28,7 @@ COLUMNS = ChoiceColumns("q", ("a", "b", "c"), "y")
 
 def read_choices(path, columns, label_needed=True, **settings):
     recipe = ChoiceRecipe(**settings)
-    return ChoiceFiles(columns).read_file(path, recipe, label_needed)
+    return files.read_choices(path, columns, recipe, label_needed)
 
 
 def written(tmp_path, text, name="choices.csv"):

@@ -207,8 +207,8 @@ def test_what_is_learned_lies_in_the_window(files):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ("data_dir=nowhere", "no such file nowhere/dev-v1.1.json; give"),
-        ("dev_file=other.json", "other.json; give the folder of"),
+        ("data_dir=nowhere", "nowhere/dev-v1.1.json: no such file; name"),
+        ("dev_file=other.json", "other.json: no such file; name"),
         ("train_file=train-v2.0.json", "has no answer; train on such"),
         ("dev_file=dev-v2.0.json", "has no right answer; such questions"),
         ("max_seq_length=6", "max_query_length is 3; it takes 1 to 2 .a con"),

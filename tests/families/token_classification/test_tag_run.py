@@ -141,7 +141,7 @@ def test_test_is_left_alone_unless_it_is_to_be_scored(
     path.unlink()
     recipe = recipe.override(["score_test=yes"])
     assert task.splits(task.dev_splits, recipe) == ("dev",)
-    assert "has no eng.testb nor test.txt; continuing with dev alone." in (
+    assert "eng.testb nor conll2003/test.txt; continuing with dev alone." in (
         capsys.readouterr().err
     )
 
@@ -242,10 +242,10 @@ def test_bad_input_gets_a_line(trained, tmp_path):
         return error_of(run_finetuning, trained.task, recipe, folder, modes)
 
     assert line_of(data_dir="").startswith(
-        "`data_dir`: name the folder of eng.train, eng.testa, eng.testb"
+        "`data_dir`=...: name the folder with eng.testa or valid.txt"
     )
     assert line_of(data_dir=tmp_path / "no").endswith("no such folder.")
-    assert "has no eng.testa nor valid.txt" in line_of(data_dir=tmp_path)
+    assert "has neither eng.testa nor valid.txt" in line_of(data_dir=tmp_path)
     assert "tag_column=7 is not there" in line_of(tag_column=7)
     CONLL.make(tmp_path / "files", "")
     path = tmp_path / "files" / "eng.train"

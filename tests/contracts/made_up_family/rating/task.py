@@ -68,13 +68,10 @@ class RatingTask(RowTask[Example, RatingConfig, Outputs]):
     recipe_type: ClassVar[type[UserFilesRecipe]] = UserFilesRecipe
     config_type: ClassVar[type[RatingConfig]] = RatingConfig
 
-    def load(self, split: str, recipe: UserFilesRecipe) -> list[Example]:
+    def read_file(
+        self, path: str, recipe: UserFilesRecipe, labelled: bool = True
+    ) -> list[Example]:
         """The rows of a file with the columns text and rating."""
-        return self.data.read(
-            split, recipe, lambda path, _: self._read(path, recipe)
-        )
-
-    def _read(self, path: str, recipe: UserFilesRecipe) -> list[Example]:
         rows = iterate_rows(
             path, ["text"], ["rating"], Dialect.of_recipe(recipe)
         )
@@ -196,7 +193,3 @@ class RatingTask(RowTask[Example, RatingConfig, Outputs]):
     def parse(self, cell: str, example: Example, place: str) -> int | None:
         """The rating in a cell."""
         return self._rating(cell, place)
-
-    def read_file(self, path: str, recipe: UserFilesRecipe) -> list[Example]:
-        """The rows of a file with the columns text and rating."""
-        return self._read(path, recipe)

@@ -1,0 +1,82 @@
+"""The official files of a data set, in the folder that a recipe names."""
+
+import abc
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bert_tf.errors import UserError
+from bert_tf.progress import log
+
+if TYPE_CHECKING:
+    from bert_tf.families.recipe import FinetuningRecipe
+
+
+@dataclasses.dataclass(frozen=True)
+class FolderFiles(abc.ABC):
+    """The files of a data set.
+
+    Attributes:
+      folder: the name of its folder.
+      files: split to what is known of its file.
+    """
+
+    folder: str
+    files: Mapping[str, Any]
+
+    @abc.abstractmethod
+    def places(self, split: str) -> list[str]:
+        """Where the file may be, relative to data_dir or its parent folder."""
+
+    def present(
+        self, splits: Sequence[str], recipe: "FinetuningRecipe"
+    ) -> tuple[str, ...]:
+        """The splits that are there; a notice names the others.
+
+        Raises:
+          UserError: there are none.
+        """
+        there = tuple(s for s in splits if self._found(s, recipe))
+        if not there:
+            self.path(splits[0], recipe)
+        for split in splits:
+            if split not in there:
+                log(
+                    f"{recipe.data_dir}: has no "
+                    f"{' nor '.join(self.places(split))}; continuing with "
+                    f"{', '.join(there)} alone."
+                )
+        return there
+
+    def path(self, split: str, recipe: "FinetuningRecipe") -> str:
+        """The file of a split.
+
+        Raises:
+          UserError: it is not there.
+        """
+        found = self._found(split, recipe)
+        if found:
+            return str(found)
+        places = self.places(split)
+        if not recipe.data_dir:
+            raise UserError(
+                f"`data_dir`=...: name the folder with {' or '.join(places)}."
+            )
+        folder = pathlib.Path(recipe.data_dir)
+        if not folder.is_dir():
+            raise UserError(f"`data_dir`={folder}: no such folder.")
+        raise UserError(
+            f"`data_dir`={folder}: has neither {' nor '.join(places)}; give "
+            "the task's folder in its official layout, or the one above it."
+        )
+
+    def _found(
+        self, split: str, recipe: "FinetuningRecipe"
+    ) -> pathlib.Path | None:
+        for place in self.places(split) if recipe.data_dir else ():
+            for suffix in ("", ".gz"):
+                path = pathlib.Path(recipe.data_dir) / f"{place}{suffix}"
+                if path.is_file():
+                    return path
+        return None
