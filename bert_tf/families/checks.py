@@ -91,21 +91,27 @@ class Examination:
             lines.append(f"{'  ' if outer else '    '}{mark}{found.text}")
         return lines
 
+    def with_lines(self) -> Self:
+        """The same, whose numbers have the lines too, for a report."""
+        numbers = {**self.numbers, "lines": self.lines}
+        return dataclasses.replace(self, numbers=numbers)
+
 
 def percent(share: float, digits: int = 1) -> str:
     """A share as lines have it."""
     return f"{100 * share:.{digits}f} %"
 
 
-def number_of_rows(count: int) -> str:
-    """How many rows, as lines have it."""
-    return f"{count} row{'s' * (count != 1)}"
+def counted(count: int, unit: str = "row") -> str:
+    """How many of a unit, as lines have it."""
+    return f"{count:,} {unit}{'s' * (count != 1)}"
 
 
-def with_words(text: str, words: Iterable[str]) -> str:
-    """A text, with words of the user's behind it if there are any."""
-    shown = ", ".join(map(excerpt, words))
-    return f"{text}: {shown}" if shown else text
+def unknown_finding(split: str, shown: str, words: Iterable[str]) -> Finding:
+    """How much is [UNK], and which words of the user's are."""
+    listed = ", ".join(map(excerpt, words))
+    text = f"[UNK]: {shown}" + (f": {listed}" if listed else "")
+    return Finding("unknown", text, split)
 
 
 # Characters that tell of an accident, with what they are called in lines.
@@ -169,24 +175,15 @@ def count_suspicious(
     return counts
 
 
-def suspicious_texts(examples: Iterable[Example]) -> dict[str, Any]:
-    """Rows with suspicious characters; see `count_suspicious`."""
-    found = (
-        (suspicious(e.text_b or "") | suspicious(e.text_a), e.row)
-        for e in examples
-    )
-    return count_suspicious(found, "rows")
-
-
 def suspicious_findings(
-    split: str, part: Mapping[str, Any], unit: str, said: Callable[[int], str]
+    split: str, part: Mapping[str, Any], unit: str, key: str = "rows"
 ) -> Iterator[Finding]:
-    """What `count_suspicious` counted; `said` says how many units there are."""
+    """What `count_suspicious` counted, by `key` and as lines call it."""
     for kind, seen in part["suspicious"].items():
         row = seen["first_row"]
         text = (
-            f"{DESCRIPTIONS[kind]}: {said(seen[unit])}, first row {row}, "
-            f"{excerpt(seen['excerpt'])}"
+            f"{DESCRIPTIONS[kind]}: {counted(seen[key], unit)}, first row "
+            f"{row}, {excerpt(seen['excerpt'])}"
         )
         yield Finding(kind, text, split, (row,))
 
@@ -196,7 +193,7 @@ _QUOTED_CELL = re.compile(r'\s*"(?:[^"]|"")*"\s*')
 _MANY_QUOTED = 2
 
 
-def num_quoted(examples: Sequence[Example]) -> int:
+def _num_quoted(examples: Sequence[Example]) -> int:
     """How many texts of a TSV file are quoted as cells of CSV are.
 
     Such files are written by spreadsheets. A TSV file is read as GLUE's are, in
@@ -210,6 +207,38 @@ def num_quoted(examples: Sequence[Example]) -> int:
     texts = [text for e in examples for text in (e.text_a, e.text_b or "")]
     marked = [text for text in texts if '"' in text]
     return len(marked) if all(map(_QUOTED_CELL.fullmatch, marked)) else 0
+
+
+def count_texts(
+    examples: Sequence[Example], max_seq_length: int, tokenizer: Tokenizer
+) -> dict[str, Any]:
+    """What a split's texts are as inputs: tokens, and what looks odd."""
+    odd = (
+        (suspicious(e.text_b or "") | suspicious(e.text_a), e.row)
+        for e in examples
+    )
+    return {
+        "tokens": _count_tokens(examples, max_seq_length, tokenizer),
+        "suspicious": count_suspicious(odd, "rows"),
+        "quoted": _num_quoted(examples),
+    }
+
+
+def text_findings(
+    split: str, part: Mapping[str, Any], max_seq_length: int, unit: str = "row"
+) -> Iterator[Finding]:
+    """What `count_texts` counted; `unit` is what is tokenised as one input."""
+    tokens = part["tokens"]
+    shown = lengths_shown(tokens["percentiles"])
+    yield Finding("tokens", f"tokens: {shown}", split)
+    shown = f"{counted(tokens['cut'], unit)}, {percent(tokens['cut_share'])}"
+    yield Finding("cut", f"cut at {max_seq_length} tokens: {shown}", split)
+    shown = (
+        f"{percent(tokens['unknown_word_share'])} of words, in "
+        f"{counted(tokens['rows_with_unknown'], unit)}"
+    )
+    yield unknown_finding(split, shown, tokens["unknown_words"])
+    yield from suspicious_findings(split, part, unit)
 
 
 class RowKey(NamedTuple):
@@ -267,14 +296,52 @@ def repeats(rows: Iterable[RowKey]) -> tuple[int, list[int] | None]:
     return count, pair
 
 
-def inflated_scores(
-    numbers: Mapping[str, Any], form: str = ""
+def repeated_finding(numbers: Mapping[str, Any]) -> Finding:
+    """The training rows that an earlier one is the same as; see `repeats`."""
+    repeated, train = numbers["repeated"], numbers["train_split"]
+    shown, pair = counted(repeated["rows"]), repeated["first"] or ()
+    if pair:
+        share = percent(repeated["rows"] / numbers["splits"][train]["rows"])
+        shown += f", {share} (rows {pair[0]} and {pair[1]})"
+    text = f"rows that occur again in {train}: {shown}"
+    return Finding(REPEATED, text, train, pair)
+
+
+def in_train_findings(
+    numbers: Mapping[str, Any],
+    unit: str = "row",
+    other_answers: str = "",
+    also: Callable[[Mapping[str, Any]], str] = lambda shared: "",
 ) -> Iterator[Finding]:
-    """Remarks on splits with rows that are trained on; `form` is of numbers."""
+    """The rows of other splits that are trained on; see `overlaps`.
+
+    Args:
+      numbers: those of the family.
+      unit: what is counted; its plural is a key of every split's numbers.
+      other_answers: the key of how many have another answer in training.
+      also: what else is said of a split.
+    """
+    train = numbers["train_split"]
+    for split, shared in numbers["in_train"].items():
+        count, pair = shared[f"{unit}s"], shared["first"] or ()
+        shown = counted(count, unit)
+        if pair:
+            share = percent(count / numbers["splits"][split][f"{unit}s"])
+            shown += f", {share}"
+            if other_answers:
+                others = other_answers.replace("_", " ")
+                shown += f", {shared[other_answers]:,} {others}"
+            shown += f" (row {pair[0]} of {train}, row {pair[1]} of {split})"
+        text = f"{unit}s of {split} that are in {train}: {shown}{also(shared)}"
+        yield Finding(IN_TRAIN, text, split, pair[1:])
+
+
+def inflated_scores(numbers: Mapping[str, Any]) -> Iterator[Finding]:
+    """Remarks on splits with rows that are trained on."""
     for split, shared in numbers["in_train"].items():
         if shared["rows"]:
             text = (
-                f"{split} scores will be inflated: {shared['rows']:{form}} of "
+                f"{split} scores will be inflated: {shared['rows']:,} of "
                 "its rows are trained on; remove them from one side."
             )
             yield Finding(REMARK, text, split, shared["first"][1:])
@@ -312,7 +379,7 @@ def lengths_shown(lengths: Mapping[str, int]) -> str:
     )
 
 
-def count_tokens(
+def _count_tokens(
     examples: Sequence[Example], max_seq_length: int, tokenizer: Tokenizer
 ) -> dict[str, Any]:
     """Lengths in tokens, what will be truncated, and the share of [UNK]."""

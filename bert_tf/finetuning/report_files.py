@@ -3,12 +3,12 @@
 import dataclasses
 import json
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_tf.errors import UserError
 from bert_tf.families import config_type, part_of
-from bert_tf.families.checks import DESCRIPTIONS, Finding
+from bert_tf.families.checks import Examination
 from bert_tf.families.config import TaskConfig
 from bert_tf.family_list import FAMILIES
 from bert_tf.files import write_text
@@ -55,7 +55,7 @@ def write_report(run: FinishedRun, folder: pathlib.Path) -> pathlib.Path:
         numbers,
         f"{package.rpartition('.')[2]}.html.jinja",
         package,
-        {"remarks": _remarks, "suspicions": DESCRIPTIONS},
+        _doctor_lines(numbers["doctor"], config),
     )
     # Lone surrogates of a text stay escapes, as in the file they came from.
     text = json.dumps(numbers, indent=1, allow_nan=False)
@@ -80,11 +80,14 @@ def _family(predictions: Sequence[Mapping[str, Any]]) -> type[TaskConfig]:
     return keys[found[0]]
 
 
-def _remarks(doctor: Mapping[str, Any]) -> Iterator[Finding]:
-    """Remarks on the numbers of texts; other families keep theirs as lines."""
-    from bert_tf.families.text_classification.checks import text_remarks
-
-    return text_remarks(doctor)
+def _doctor_lines(
+    doctor: Mapping[str, Any], config: type[TaskConfig]
+) -> Sequence[str]:
+    """The findings that results.json has, or those made of its numbers."""
+    if not doctor or "lines" in doctor:
+        return doctor.get("lines", ())
+    checks: Any = part_of(config, "checks")
+    return Examination.of(doctor, checks.findings(doctor)).lines
 
 
 def make_report(output_dir: str | pathlib.Path) -> pathlib.Path:

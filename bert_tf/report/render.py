@@ -6,15 +6,12 @@ markup.
 """
 
 import base64
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bert_tf.extras import require_extra
 from bert_tf.report import figures, texts
-
-_LISTED_LABELS = 60
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -25,7 +22,7 @@ def render(
     numbers: Mapping[str, Any],
     template: str,
     package: str,
-    checks: Mapping[str, Any],
+    doctor_lines: Sequence[str],
 ) -> str:
     """The page of what report.json holds.
 
@@ -33,8 +30,7 @@ def render(
       numbers: what report.json holds.
       template: the name of the family's template.
       package: the family's package, where the template lies.
-      checks: `remarks` and `suspicions`, which describe what the data doctor
-        found.
+      doctor_lines: the findings of the data doctor.
     """
     scores, metric = numbers["scores"], numbers["main_metric"]
     main = next(row for row in scores if row["metric"] == metric)
@@ -44,11 +40,10 @@ def render(
     # A correlation with a constant is not defined; guessing scores 0.
     value, guess = main["value"] or 0.0, main["majority"] or 0.0
     is_lower = metric in numbers.get("lower_is_better", ())
-    found = environment(package, "")
-    found.globals |= checks
-    page = found.get_template(template)
+    page = environment(package, "").get_template(template)
     return page.render(
         numbers,
+        doctor_lines=doctor_lines,
         main=main,
         is_better=value < guess if is_lower else value > guess,
         paper_models=list(models),
@@ -88,7 +83,6 @@ def environment(
         texts.entity_marks,
         texts.excerpts,
         texts.stretches,
-        frequent_labels,
         shade,
     )
     found.filters |= {each.__name__: each for each in filters}
@@ -160,11 +154,3 @@ def shade(count: int, total: int) -> str:
     )
     ink = "#fff" if share > 0.67 else "#1f2933"
     return f"background:rgb({red},{green},{blue});color:{ink}"
-
-
-def frequent_labels(splits: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The labels to list, the most frequent in the first split first."""
-    counts = [split["labels"]["counts"] for split in splits]
-    names = dict.fromkeys(itertools.chain.from_iterable(counts))
-    often = sorted(names, key=lambda name: -counts[0].get(name, 0))
-    return often[:_LISTED_LABELS]

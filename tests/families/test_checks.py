@@ -153,7 +153,7 @@ def test_lines(examined, tmp_path):
     ]
     text = "\n".join(lines)
     assert (
-        "  texts that occur again in train: 2 rows, 25.0 % (rows 2 and" in text
+        "  rows that occur again in train: 2 rows, 25.0 % (rows 2 and" in text
     )
     assert "1 with another label (row 4 of train, row 3 of dev)" in text
     for remark in (

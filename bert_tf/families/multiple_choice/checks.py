@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_tf.families import checks
-from bert_tf.families.checks import Finding, percent
+from bert_tf.families.checks import Finding, counted, percent
 from bert_tf.families.data.examples import Example
 from bert_tf.families.multiple_choice.files import ChoiceExample
 from bert_tf.text.tokenizer_protocol import Tokenizer
@@ -48,9 +48,7 @@ def examine_choices(
             for split, shared in checks.overlaps(rows).items()
         },
     }
-    found = checks.Examination.of(numbers, _findings(numbers))
-    numbers["lines"] = found.lines
-    return found
+    return checks.Examination.of(numbers, _findings(numbers)).with_lines()
 
 
 def _key_of(example: ChoiceExample) -> tuple[str, ...]:
@@ -89,29 +87,38 @@ def _counts(
             len({choice.strip() for choice in e.choices}) < len(e.choices)
             for e in examples
         ),
-        "tokens": checks.count_tokens(inputs, max_seq_length, tokenizer),
-        "suspicious": checks.suspicious_texts(inputs),
-        "quoted": checks.num_quoted(inputs),
+        **checks.count_texts(inputs, max_seq_length, tokenizer),
     }
 
 
 def _findings(numbers: Mapping[str, Any]) -> Iterator[Finding]:
     for split, part in numbers["splits"].items():
-        yield from _split_findings(split, part, numbers["max_seq_length"])
-    train = numbers["train_split"]
-    repeated, pair = numbers["repeated"], numbers["repeated"]["first"]
-    text = (
-        f"rows that occur again in {train}: {repeated['rows']:,}{_places(pair)}"
-    )
-    yield Finding(checks.REPEATED, text, train, pair or ())
-    for split, shared in numbers["in_train"].items():
-        pair = shared["first"]
-        text = (
-            f"rows of {split} that are in {train}: {shared['rows']:,}"
-            f"{_places(pair)}; with a context that is: {shared['contexts']:,}"
+        text = f"{split}: {counted(part['rows'])} ({part['file']})"
+        yield Finding(checks.SPLIT, text, split)
+        shown = ", ".join(
+            f"{size} in {counted(count)}"
+            for size, count in part["choices"].items()
         )
-        yield Finding(checks.IN_TRAIN, text, split, pair[1:] if pair else ())
+        yield Finding("choices", f"choices: {shown}", split)
+        shown = ", ".join(
+            f"{place} {count:,} ({percent(count / part['rows'])})"
+            for place, count in part["right"].items()
+        )
+        yield Finding("right", f"right ones, by position: {shown}", split)
+        longest = numbers["max_seq_length"]
+        yield from checks.text_findings(split, part, longest, "choice")
+        if part["same_choice_twice"]:
+            text = f"one choice twice: {counted(part['same_choice_twice'])}"
+            yield Finding("same_choice_twice", text, split)
+    yield checks.repeated_finding(numbers)
+    yield from checks.in_train_findings(
+        numbers,
+        also=lambda shared: (
+            f"; with a context that is: {counted(shared['contexts'])}"
+        ),
+    )
     yield from checks.token_remarks(numbers, "choices or their texts")
+    train = numbers["train_split"]
     part = numbers["splits"][train]
     for place, count in part["right"].items():
         if count > _UNEVEN * part["right_if_even"][place]:
@@ -120,46 +127,4 @@ def _findings(numbers: Mapping[str, Any]) -> Iterator[Finding]:
                 "chance has it; is label_column right?"
             )
             yield Finding(checks.REMARK, text, train)
-    yield from checks.inflated_scores(numbers, ",")
-
-
-def _places(rows: Sequence[int] | None) -> str:
-    return f" (rows {rows[0]} and {rows[1]})" if rows else ""
-
-
-def _split_findings(
-    split: str, part: Mapping[str, Any], max_seq_length: int
-) -> Iterator[Finding]:
-    rows = part["rows"]
-    yield Finding(
-        checks.SPLIT, f"{split}: {rows:,} rows ({part['file']})", split
-    )
-    sizes = part["choices"]
-    if len(sizes) == 1:
-        shown = f"{next(iter(sizes))} a row"
-    else:
-        shown = ", ".join(f"{k} in {v:,} rows" for k, v in sizes.items())
-    yield Finding("choices", f"choices: {shown}", split)
-    shown = ", ".join(
-        f"{place} {count:,} ({percent(count / rows)})"
-        for place, count in part["right"].items()
-    )
-    yield Finding("right", f"right ones, by position: {shown}", split)
-    tokens = part["tokens"]
-    shown = checks.lengths_shown(tokens["percentiles"])
-    yield Finding("tokens", f"tokens of a choice with its text: {shown}", split)
-    text = (
-        f"cut at {max_seq_length} tokens: {tokens['cut']:,} of "
-        f"{part['inputs']:,} choices, {percent(tokens['cut_share'])}"
-    )
-    yield Finding("cut", text, split)
-    text = f"[UNK]: {percent(tokens['unknown_word_share'])} of words"
-    yield Finding(
-        "unknown", checks.with_words(text, tokens["unknown_words"]), split
-    )
-    if part["same_choice_twice"]:
-        text = f"rows with one choice twice: {part['same_choice_twice']:,}"
-        yield Finding("same_choice_twice", text, split)
-    yield from checks.suspicious_findings(
-        split, part, "rows", "in {:,} choices or their texts".format
-    )
+    yield from checks.inflated_scores(numbers)

@@ -38,8 +38,7 @@ def examine_questions(
         parts[split]["in_train"] = shared["rows"]
     numbers: dict[str, Any] = {"task": task, "splits": parts}
     found = checks.Examination.of(numbers, _findings(parts, recipe))
-    numbers["lines"] = found.lines
-    return found
+    return found.with_lines()
 
 
 def _window_counts(
@@ -99,8 +98,8 @@ def _findings(
         )
         yield Finding("windows", text, split)
         unknown = numbers["unknown_share"]
-        text = f"[UNK]: {checks.percent(unknown, 2)} of the tokens of contexts"
-        yield Finding("unknown", text, split)
+        shown = f"{checks.percent(unknown, 2)} of the tokens of contexts"
+        yield checks.unknown_finding(split, shown, ())
         if numbers["cut_questions"]:
             text = (
                 f"cut at {recipe.max_query_length} tokens: "
@@ -114,5 +113,4 @@ def _findings(
             )
             yield Finding("questions_in_train", text, split)
         if unknown > checks.MUCH_UNKNOWN:
-            text = "remark: much is [UNK]; is the vocabulary of this language?"
-            yield Finding("much_unknown", text, split)
+            yield Finding(checks.REMARK, checks.UNKNOWN_TEXTS, split)

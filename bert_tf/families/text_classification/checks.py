@@ -16,7 +16,7 @@ import numpy as np
 
 from bert_tf.errors import excerpt, first_few
 from bert_tf.families import checks
-from bert_tf.families.checks import Finding, number_of_rows, percent
+from bert_tf.families.checks import Finding, counted, percent
 from bert_tf.families.data.examples import Example, names_in, sorted_labels
 from bert_tf.families.recipe import SentenceRecipe
 from bert_tf.text.tokenizer_protocol import Tokenizer
@@ -64,9 +64,7 @@ def examine_texts(
                 or (e.text_b is not None and not e.text_b.strip())
                 for e in examples
             ),
-            "tokens": checks.count_tokens(examples, longest, tokenizer),
-            "suspicious": checks.suspicious_texts(examples),
-            "quoted": checks.num_quoted(examples),
+            **checks.count_texts(examples, longest, tokenizer),
         }
         for split, examples in splits.items()
     }
@@ -83,7 +81,7 @@ def examine_texts(
             {k: part["labels"].get("counts", {}) for k, part in parts.items()}
         ),
     }
-    return checks.Examination.of(numbers, _findings(numbers))
+    return checks.Examination.of(numbers, findings(numbers))
 
 
 def _label_counts(
@@ -131,53 +129,25 @@ def _repeated_texts(rows: Sequence[checks.RowKey]) -> dict[str, Any]:
     }
 
 
-def _findings(numbers: Mapping[str, Any]) -> Iterator[Finding]:
+def findings(numbers: Mapping[str, Any]) -> Iterator[Finding]:
+    """What is known of the rows, and what is worth doing something about.
+
+    Args:
+      numbers: of `examine_texts`; results.json has them as "doctor".
+    """
     for split, part in numbers["splits"].items():
-        yield from _split_findings(split, part, numbers["max_seq_length"])
-    repeated, train = numbers["repeated"], numbers["train_split"]
-    shown = number_of_rows(repeated["rows"])
-    pair = repeated["first"] or ()
-    if pair:
-        share = percent(repeated["share"])
-        shown += f", {share} (rows {pair[0]} and {pair[1]})"
-    text = f"texts that occur again in {train}: {shown}"
-    yield Finding(checks.REPEATED, text, train, pair)
-    for split, shared in numbers["in_train"].items():
-        shown = number_of_rows(shared["rows"])
-        pair = shared["first"] or ()
-        if pair:
-            shown += (
-                f", {percent(shared['share'])}, {shared['with_another_label']}"
-                f" with another label (row {pair[0]} of {train}, row {pair[1]} "
-                f"of {split})"
-            )
-        text = f"texts of {split} that are in {train}: {shown}"
-        yield Finding(checks.IN_TRAIN, text, split, pair[1:])
-    yield from text_remarks(numbers)
-
-
-def _split_findings(
-    split: str, part: Mapping[str, Any], max_seq_length: int
-) -> Iterator[Finding]:
-    pair = ", pairs" if part["texts_per_row"] == 2 else ""
-    shown = f"{number_of_rows(part['rows'])}{pair} ({part['file']})"
-    yield Finding(checks.SPLIT, f"{split}: {shown}", split)
-    yield Finding("labels", f"labels: {_labels_shown(part)}", split)
-    tokens = part["tokens"]
-    shown = checks.lengths_shown(tokens["percentiles"])
-    yield Finding("tokens", f"tokens: {shown}", split)
-    shown = f"{number_of_rows(tokens['cut'])}, {percent(tokens['cut_share'])}"
-    yield Finding("cut", f"cut at {max_seq_length} tokens: {shown}", split)
-    shown = (
-        f"[UNK]: {percent(tokens['unknown_word_share'])} of words, in "
-        f"{number_of_rows(tokens['rows_with_unknown'])}"
-    )
-    words = tokens["unknown_words"]
-    yield Finding("unknown", checks.with_words(shown, words), split)
-    if part["empty_texts"]:
-        shown = number_of_rows(part["empty_texts"])
-        yield Finding("empty_texts", f"empty texts: {shown}", split)
-    yield from checks.suspicious_findings(split, part, "rows", number_of_rows)
+        pair = ", pairs" if part["texts_per_row"] == 2 else ""
+        shown = f"{counted(part['rows'])}{pair} ({part['file']})"
+        yield Finding(checks.SPLIT, f"{split}: {shown}", split)
+        yield Finding("labels", f"labels: {_labels_shown(part)}", split)
+        longest = numbers["max_seq_length"]
+        yield from checks.text_findings(split, part, longest)
+        if part["empty_texts"]:
+            shown = counted(part["empty_texts"])
+            yield Finding("empty_texts", f"empty texts: {shown}", split)
+    yield checks.repeated_finding(numbers)
+    yield from checks.in_train_findings(numbers, "row", "with_another_label")
+    yield from _remarks(numbers)
 
 
 def _labels_shown(part: Mapping[str, Any]) -> str:
@@ -200,7 +170,7 @@ def _labels_shown(part: Mapping[str, Any]) -> str:
     if "labels_per_row" in labels:
         shown += (
             f"; {labels['labels_per_row']:.2f} a row, "
-            f"{number_of_rows(labels['rows_without'])} without"
+            f"{counted(labels['rows_without'])} without"
         )
     return shown
 
@@ -210,9 +180,9 @@ def _label_remarks(split: str, counts: Mapping[str, int]) -> Iterator[Finding]:
     few = []
     for label, count in counts.items():
         meant = _meant(label, counts)
-        shown = f"{excerpt(label)} ({number_of_rows(count)})"
+        shown = f"{excerpt(label)} ({counted(count)})"
         if meant:
-            same = _same_label(label, meant, number_of_rows(counts[meant]))
+            same = _same_label(label, meant, counted(counts[meant]))
             text = f"label {shown} {same}"
             yield Finding(checks.REMARK, text, split)
         elif 0 < count < _FEW_ROWS:
@@ -297,12 +267,7 @@ def _number(name: str) -> float | None:
         return None
 
 
-def text_remarks(numbers: Mapping[str, Any]) -> Iterator[Finding]:
-    """What is worth doing something about, and what would do.
-
-    Args:
-      numbers: of `examine_texts`; results.json has them as "doctor".
-    """
+def _remarks(numbers: Mapping[str, Any]) -> Iterator[Finding]:
     name = numbers["train_split"]
     train = numbers["splits"][name]
     yield from checks.token_remarks(numbers, "inputs")
@@ -314,9 +279,7 @@ def text_remarks(numbers: Mapping[str, Any]) -> Iterator[Finding]:
     yield from checks.inflated_scores(numbers)
     for split, labels in numbers["labels_not_in_train"].items():
         for label, count in labels.items():
-            shown = (
-                f"label {excerpt(label)} of {split} ({number_of_rows(count)})"
-            )
+            shown = f"label {excerpt(label)} of {split} ({counted(count)})"
             counts = train["labels"]["counts"]
             meant = [
                 other for other in counts if _plain(other) == _plain(label)

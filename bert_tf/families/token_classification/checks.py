@@ -60,9 +60,7 @@ def examine_words(
             {split: part["entities"] for split, part in parts.items()}
         ),
     }
-    found = checks.Examination.of(numbers, _findings(numbers))
-    numbers["lines"] = found.lines
-    return found
+    return checks.Examination.of(numbers, _findings(numbers)).with_lines()
 
 
 def _counts(
@@ -116,18 +114,7 @@ def _findings(numbers: Mapping[str, Any]) -> Iterator[Finding]:
         new_types = numbers["types_not_in_train"].get(split, {})
         longest = numbers["max_seq_length"]
         yield from _split_findings(split, part, new_types, longest)
-    for split, shared in numbers["in_train"].items():
-        text = (
-            f"sentences of {split} that are in {train}: {shared['sentences']:,}"
-        )
-        pair = shared["first"] or ()
-        if pair:
-            text += (
-                f", {percent(shared['share'], 2)}, "
-                f"{shared['with_other_tags']:,} with other tags (row {pair[0]} "
-                f"of {train}, row {pair[1]} of {split})"
-            )
-        yield Finding(checks.IN_TRAIN, text, split, pair[1:])
+    yield from checks.in_train_findings(numbers, "sentence", "with_other_tags")
     yield from (
         Finding(checks.REMARK, text, train)
         for text in _remarks(numbers["splits"][train], numbers["lower_case"])
@@ -155,10 +142,8 @@ def _split_findings(
     unit = "runs of a tag" if part["scheme"] == IO else "entities"
     yield Finding("entities", f"{unit}: {shown or 'none'}", split)
     share = percent(part["unknown"] / part["words"], 2)
-    text = f"[UNK]: {part['unknown']:,} words, {share}"
-    yield Finding(
-        "unknown", checks.with_words(text, part["unknown_words"]), split
-    )
+    shown = f"{part['unknown']:,} words, {share}"
+    yield checks.unknown_finding(split, shown, part["unknown_words"])
     text = (
         f"sentences longer than {max_seq_length} tokens: "
         f"{part['long_sentences']:,}"
@@ -166,9 +151,7 @@ def _split_findings(
     if part["long_sentences"]:
         text += f", read in {part['windows_of_long_sentences']:,} windows"
     yield Finding("long_sentences", text, split)
-    yield from checks.suspicious_findings(
-        split, part, "words", "{:,} words".format
-    )
+    yield from checks.suspicious_findings(split, part, "word", "words")
 
 
 def _remarks(train: Mapping[str, Any], lower_case: bool) -> Iterator[str]:
@@ -198,4 +181,4 @@ def _remarks(train: Mapping[str, Any], lower_case: bool) -> Iterator[str]:
             "uncased model suits them better."
         )
     if train["unknown"] / train["words"] > checks.MUCH_UNKNOWN:
-        yield checks.UNKNOWN_TEXTS.replace("the texts", "the words")
+        yield checks.UNKNOWN_TEXTS

@@ -264,19 +264,19 @@ def test_the_doctor():
     text = "\n".join(examined.lines)
     assert text.startswith("data of swag:\n  train: 5 rows (f.csv)\n")
     for line in (
-        "    choices: 2 in 1 rows, 4 in 4 rows",
+        "    choices: 2 in 1 row, 4 in 4 rows",
         "    right ones, by position: 0 4 (80.0 %), 1 0 (0.0 %), 2 1 (20.0 %)",
-        "    rows with one choice twice: 1",
-        "  rows that occur again in train: 1 (rows 2 and 9)",
-        "  rows of dev that are in train: 1 (rows 2 and 30); with a context",
-        "context that is: 2",
+        "    one choice twice: 1 row",
+        "  rows that occur again in train: 1 row, 20.0 % (rows 2 and 9)",
+        "  rows of dev that are in train: 1 row, 50.0 % (row 2 of train, row",
+        "; with a context that is: 2 rows",
         "  remark: the right choice is at position 0 far more often than",
         "  remark: dev scores will be inflated: 1 of its rows",
         "  remark: many words are unknown",
     ):
         assert line in text
     cut = train["tokens"]["cut"]
-    assert f"    cut at 8 tokens: {cut} of 18 choices" in text
+    assert f"    cut at 8 tokens: {cut} choices, " in text
     assert "lose their end; max_seq_length=" in text
 
 

@@ -190,7 +190,7 @@ def test_what_the_doctor_finds(tmp_path):
     assert "ORG" in lines
     assert "(not in train)" in lines
     assert "sentences longer than 32 tokens: 1, read in " in lines
-    assert "sentences of dev that are in train: 3, 75.00 %" in lines
+    assert "sentences of dev that are in train: 3 sentences, 75.0 %" in lines
 
 
 @pytest.mark.parametrize("lower_case", [True, False])
