@@ -106,6 +106,15 @@ class TextModel(abc.ABC):
         """The inputs of serving_default, by name."""
         return ("text",)
 
+    def file_columns(self, stated: Mapping[str, Any]) -> Mapping[str, str]:
+        """What the files of its training call some of `columns`.
+
+        Args:
+          stated: what recipe.json and task.json of its folder hold.
+        """
+        del stated
+        return {}
+
     @abc.abstractmethod
     def answers(self, *columns: tf.Tensor) -> Tensors:
         """The one function from texts to answers, eager or traced.

@@ -89,12 +89,7 @@ def predict_file(
             settings.device or None,
             **options.given,
         )
-        columns = Columns.of_model(
-            loaded.served.columns,
-            loaded.served.task,
-            loaded.folder,
-            settings,
-        )
+        columns = Columns.of_model(loaded.served, loaded.folder, settings)
         if is_file:
             _refuse_other_answers(path, target, columns, settings)
         alike = is_file and target.suffix == CSV

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_tf.config import PRECISIONS
 from bert_tf.errors import Fault, UserError, did_you_mean, excerpt
@@ -16,11 +16,16 @@ from bert_tf.families.data.tables import (
     Row,
     iterate_rows,
     text_of,
+    texts_of,
 )
 from bert_tf.families.usage_options import pair_task
 from bert_tf.files import ENCODING_ERRORS, read_faulty_lines, whole_text
 from bert_tf.inference.cells import CHOICES, Question
 from bert_tf.recipe import Settings, read_json_object, setting
+
+if TYPE_CHECKING:
+    # A command that shows its help needs no TensorFlow.
+    from bert_tf.families.text_model import TextModel
 
 START = "start"
 STANDARD_STREAM = "-"
@@ -118,16 +123,14 @@ class Columns:
     @classmethod
     def of_model(
         cls,
-        columns: Sequence[str],
-        task: str,
+        model: "TextModel",
         folder: pathlib.Path,
         settings: PredictSettings,
     ) -> "Columns":
         """What the settings say, or else the model's folder, or the names.
 
         Args:
-          columns: what the model takes.
-          task: what it does, for errors.
+          model: what is asked.
           folder: its folder, with what a training left.
           settings: names of columns, and whether there is a header.
 
@@ -136,42 +139,26 @@ class Columns:
         """
         for name, field in _SETTINGS.items():
             value = getattr(settings, field)
-            if value and name not in columns:
-                pairs = pair_task(task) if name == "text_b" else ""
+            if value and name not in model.columns:
+                pairs = pair_task(model.task) if name == "text_b" else ""
                 raise UserError(
-                    f"`{field}`={value}: this model, of {task}, takes "
-                    f"{' and '.join(columns)}."
+                    f"`{field}`={value}: this model, of {model.task}, takes "
+                    f"{' and '.join(model.columns)}."
                     + (f" Give `task`={pairs} for pairs." if pairs else "")
                 )
-        said: dict[str, Any] = {}
+        stated: dict[str, Any] = {}
         for file in ("recipe.json", "task.json"):
             if (folder / file).is_file():
-                said |= read_json_object(folder / file)
-        texts = map(str.strip, str(said.get("text_columns", "")).split(","))
-        known: dict[str, str | None] = dict(
-            zip(("text", "text_b"), texts, strict=False)
-        )
-        if CHOICES in columns:
-            known = {"text": said.get("context_column", "")}
-            if START in columns and not known["text"]:
-                # A command that shows its help needs no NumPy.
-                from bert_tf.families.multiple_choice.files import (
-                    SWAG_COLUMNS,
-                )
-
-                known = {
-                    "text": SWAG_COLUMNS.context,
-                    START: SWAG_COLUMNS.start,
-                    CHOICES: ",".join(SWAG_COLUMNS.choices),
-                }
+                stated |= read_json_object(folder / file)
+        known = model.file_columns(stated)
         places = {}
-        for name in columns:
+        for name in model.columns:
             field = _SETTINGS[name]
             value = getattr(settings, field) or known.get(name)
-            value = str(value or said.get(field) or name)
+            value = str(value or stated.get(field) or name)
             several = value.split(",") if name == CHOICES else [value]
             places[name] = tuple(map(str.strip, several))
-        header = settings.header and said.get("header", True) is not False
+        header = settings.header and stated.get("header", True) is not False
         return cls(places, header)
 
     def asked(self, row: Row, path: str) -> Question:
@@ -179,27 +166,17 @@ class Columns:
         place = f"{path}, row {row.number}"
         cells = iter(row.cells)
         asked: dict[str, str | tuple[str, ...]] = {}
-        for name, names in self.places.items():
-            if name == CHOICES and len(names) == 1:
-                choices = next(cells)
-                if not isinstance(choices, tuple) or not choices:
-                    raise UserError(
-                        f"{place}: {names[0]!r} is the one column of choices "
-                        f"and no list, {excerpt(choices)}; name several "
-                        "columns, or in JSON give a list."
-                    )
-                asked[name] = choices
-                continue
-            texts = tuple(text_of(next(cells), n, place) for n in names)
+        for name, columns in self.places.items():
+            own = [next(cells) for _ in columns]
             if name == CHOICES:
-                asked[name] = texts
+                asked[name] = texts_of(own, columns, place)
                 continue
-            if name != START and not texts[0].strip():
+            asked[name] = text = text_of(own[0], columns[0], place)
+            if name != START and not text.strip():
                 raise UserError(
-                    f"{place}: the text in {names[0]!r} is empty "
-                    f"({excerpt(texts[0])})."
+                    f"{place}: the text in {columns[0]!r} is empty "
+                    f"({excerpt(text)})."
                 )
-            asked[name] = texts[0]
         return asked
 
     def read(

@@ -167,7 +167,7 @@ def test_columns_are_those_of_the_training(kind, tmp_path):
     assert (lines[0]["text"], lines[0]["choices"]) == ("the", ["x", "A"])
     (error,) = read(tmp_path / "list.jsonl.errors.jsonl")
     assert error["row"] == 2
-    assert error["error"].startswith("'c' is the one column of choices and no")
+    assert error["error"].startswith("'c' is the one column of choices and has")
 
 
 def test_bad_rows_are_lines_and_not_the_end(kind, tmp_path, capsys):

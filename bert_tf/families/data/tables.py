@@ -201,6 +201,24 @@ def text_of(cell: Cell, column: str, place: str) -> str:
     )
 
 
+def texts_of(
+    cells: Sequence[Cell], columns: Sequence[str], place: str
+) -> tuple[str, ...]:
+    """The texts in columns, or in the one that has a list of them."""
+    if len(columns) > 1:
+        pairs = zip(cells, columns, strict=True)
+        return tuple(text_of(cell, column, place) for cell, column in pairs)
+    (cell,) = cells
+    if isinstance(cell, tuple) and cell:
+        return cell
+    raise Fault(
+        "no list of texts",
+        f"{place}: {columns[0]!r} is the one column of choices and has no "
+        f"list of them, {excerpt(cell)}; name several columns, or in JSON "
+        "give a list.",
+    )
+
+
 def handle_empty_texts(
     path: str,
     rows: Iterable[Row],

@@ -139,6 +139,20 @@ class ChoiceModel(TextModel):
         """text and choices, and where they have a common start that."""
         return ("text", "choices", "start")[: 2 + self._start]
 
+    def file_columns(self, stated: Mapping[str, Any]) -> Mapping[str, str]:
+        """Those of the recipe, or of SWAG's files."""
+        context = stated.get("context_column", "")
+        if not self._start or context:
+            return {"text": context}
+        # Answering needs no reader of files.
+        from bert_tf.families.multiple_choice.files import SWAG_COLUMNS
+
+        return {
+            "text": SWAG_COLUMNS.context,
+            "start": str(SWAG_COLUMNS.start),
+            "choices": ",".join(SWAG_COLUMNS.choices),
+        }
+
     def requests(self) -> list[Request]:
         """Texts of several lengths with four choices, or fewer."""
         lengths = sample_lengths(self.max_seq_length)

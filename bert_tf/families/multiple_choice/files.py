@@ -20,6 +20,7 @@ from bert_tf.families.data.tables import (
     handle_empty_texts,
     iterate_rows,
     text_of,
+    texts_of,
 )
 from bert_tf.families.data.user_files import (
     ReadRows,
@@ -92,23 +93,10 @@ SWAG_COLUMNS = ChoiceColumns(
 def _choices(
     cells: list[Cell], columns: ChoiceColumns, place: str
 ) -> tuple[str, ...]:
+    choices = texts_of(cells, columns.choices, place)
     names = [repr(name) for name in columns.choices]
-    if len(columns.choices) == 1:
-        (cell,), (name,) = cells, names
-        if not isinstance(cell, tuple):
-            raise Fault(
-                "no list of choices",
-                f"{place}: {name} is the one column of choices and no list, "
-                f"{excerpt(cell)}; name several columns, or in JSON give "
-                "a list.",
-            )
-        choices = cell
-        names = [f"{name}, number {n}," for n in range(len(choices))]
-    else:
-        choices = tuple(
-            text_of(cell, name, place)
-            for cell, name in zip(cells, columns.choices, strict=True)
-        )
+    if len(names) == 1:
+        names = [f"{names[0]}, number {n}," for n in range(len(choices))]
     if len(choices) < _MIN_CHOICES:
         raise Fault(
             "too few choices",

@@ -403,17 +403,9 @@ def _answers(
         texts, starts = given.get("text"), given.get("answer_start")
         if not isinstance(texts, list):
             texts, starts = [texts], [starts]
-        if starts is None:
-            starts = [None] * len(texts)
-        if not isinstance(starts, list) or len(starts) != len(texts):
-            raise Fault(
-                "answers without a start",
-                f"{place}: has {len(texts)} answers and starts "
-                f"{excerpt(starts)}; give one start for each, or none.",
-            )
         given = [
             {"text": text, "answer_start": start}
-            for text, start in zip(texts, starts, strict=True)
+            for text, start in with_starts(texts, starts, place)
         ]
     elif "answers" in row or not impossible:
         given = _get(row, "answers", list, place)
@@ -428,6 +420,21 @@ def _answers(
             start = _get(each, "answer_start", int, where)
         answers.append(placed_answer(text, start, context, where))
     return tuple(answers)
+
+
+def with_starts(
+    texts: Sequence[Any], starts: Any, place: str
+) -> list[tuple[Any, Any]]:
+    """Each answer with its start, or with None where there are no starts."""
+    if starts is None:
+        starts = [None] * len(texts)
+    if not isinstance(starts, list | tuple) or len(starts) != len(texts):
+        raise Fault(
+            "answers without a start",
+            f"{place}: has {len(texts)} answers and starts "
+            f"{excerpt(starts)}; give one start for each, or none.",
+        )
+    return list(zip(texts, starts, strict=True))
 
 
 def placed_answer(

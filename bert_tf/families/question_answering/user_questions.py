@@ -22,6 +22,7 @@ from bert_tf.families.question_answering.squad_files import (
     placed_answer,
     read_questions,
     split_off_questions,
+    with_starts,
 )
 from bert_tf.families.question_answering.task import QuestionAnsweringTask
 from bert_tf.families.recipe import UserQuestionRecipe
@@ -166,31 +167,29 @@ def _answers(
         cell if isinstance(cell, tuple) else (cell,) if cell else ()
         for cell in cells
     ] or [()]
-    if not any(map(str.strip, texts)) and given and {*given[0]} == {"-1"}:
+    starts = given[0] if given else None
+    if not any(map(str.strip, texts)) and starts and {*starts} == {"-1"}:
         return ()
     if not all(text.strip() for text in texts):
         raise Fault(
             "an empty answer",
             f"{place}: one of its answers is empty; remove it from the list.",
         )
-    if not given:
-        return tuple(placed_answer(t, None, context, place) for t in texts)
-    (starts,) = given
-    if len(starts) != len(texts):
-        raise Fault(
-            "answers without a start",
-            f"{place}: has {len(texts)} answers and {len(starts)} starts; give "
-            "one start for each, or leave `answer_start_column` empty.",
-        )
     try:
-        numbers = list(map(int, starts))
-    except ValueError:
+        return tuple(
+            placed_answer(
+                text, None if start is None else int(start), context, place
+            )
+            for text, start in with_starts(texts, starts, place)
+        )
+    except ValueError as error:
+        if isinstance(error, Fault):
+            raise
         raise Fault(
             "a start that is no number",
-            f"{place}: the start is {excerpt(', '.join(starts))}; it counts "
-            "the characters of the context before the answer.",
+            f"{place}: the start is {excerpt(', '.join(starts or ()))}; it "
+            "counts the characters of the context before the answer.",
         ) from None
-    return tuple(map(Answer, texts, numbers))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

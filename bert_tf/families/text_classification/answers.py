@@ -248,6 +248,11 @@ class SentenceModel(TextModel):
         """text, and of a pair text_b."""
         return self._names
 
+    def file_columns(self, stated: Mapping[str, Any]) -> Mapping[str, str]:
+        """The text columns of the recipe."""
+        names = str(stated.get("text_columns", "")).split(",")
+        return dict(zip(self._names, map(str.strip, names), strict=False))
+
     def signatures(self) -> dict[str, Callable[..., Tensors]]:
         """See the class."""
         default, tokens = super().signatures().items()

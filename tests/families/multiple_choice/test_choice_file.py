@@ -157,12 +157,12 @@ def test_labels_that_name_no_choice(tmp_path, form, label, expected):
         ),
         (
             {"question": "Q", "options": [], "answer": 0},
-            "has 0 choices; it takes 2 or more.",
+            "'options' is the one column of choices and has no list of them",
         ),
         (
             {"question": "Q", "options": "x", "answer": 0},
-            "'options' is the one column of choices and no list, 'x'; name "
-            "several columns, or in JSON give a list.",
+            "'options' is the one column of choices and has no list of them, "
+            "'x'; name several columns, or in JSON give a list.",
         ),
         (
             {"question": ["Q"], "options": ["x", "y"], "answer": 0},
