@@ -240,51 +240,9 @@ def test_a_column_of_nearly_that_name(write):
     assert "its 2 columns are called 0 to 1" in line
 
 
-def test_no_such_file(tmp_path):
-    assert "no such file" in error_of(str(tmp_path / "none.tsv"))
-    folder = tmp_path / "folder.tsv"
-    folder.mkdir()
-    assert "is a folder" in error_of(str(folder))
-
-
-def test_a_damaged_gzip_file(tmp_path):
-    path = tmp_path / "t.tsv.gz"
-    path.write_bytes(gzip.compress(b"a\tb\n1\t2\n" * 100)[:-20])
-    assert "damaged gzip" in error_of(str(path))
-    path.write_bytes(b"a\tb\n1\t2\n")
-    assert "damaged gzip" in error_of(str(path))
-
-
-def test_replacing_what_is_not_text(write):
-    path = write("t.tsv", b"a\n\xe9t\xe9\n")
-    assert cells(path, ["a"], encoding_errors="replace") == [("\ufffdt\ufffd",)]
+def test_replacing_half_of_a_pair(write):
     path = write("t.jsonl", '{"a": "x\\ud83d"}\n')
     assert cells(path, ["a"], encoding_errors="replace") == [("x\ufffd",)]
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("t.tsv", "a\tb\n1\t2\nbroken\n3\t4\n5\t6\t7\n"),
-        ("t.csv", "a,b\n1,2\nbroken\n3,4\n5,6,7\n"),
-        ("t.jsonl", '{"a":1,"b":2}\n{"a":1}\n{"a":3,"b":4}\n{"b":0}\n'),
-    ],
-)
-def test_skipping_broken_rows(write, capsys, name, text):
-    path = write(name, text)
-    rows = read_table(path, ["a", "b"], (), Dialect(bad_rows="skip"))
-    # Others keep their place, for prediction files.
-    assert [row[1:3] for row in rows] == [(0, ("1", "2")), (2, ("3", "4"))]
-    shown = capsys.readouterr().err
-    assert f"{path}: 2 of 4 rows cannot be used and are skipped" in shown
-
-
-def test_only_broken_rows(write):
-    line = error_of(write("t.tsv", "a\tb\nx\n"), bad_rows="skip")
-    assert "none of its 1 rows can be used. The first:" in line
-    assert "row 2: has 1 cell" in line
-    line = error_of(write("t.jsonl", '{"a": 1}\n'), bad_rows="skip")
-    assert "has no 'b'" in line
 
 
 FAULTY = (
@@ -410,32 +368,10 @@ def test_delimiters_that_are_not_recognised(write, capsys):
     assert not capsys.readouterr().err
 
 
-def examples(path, empty_text):
-    rows = iterate_rows(path, ["a", "b", "l"])
-    recipe = TableRecipe(empty_text=empty_text)
-    return examples_of(path, rows, ("a", "b"), recipe, lambda cell, _: cell)
-
-
-def test_texts_that_are_empty_or_lists(write, capsys):
-    text = "a\tb\tl\none\ttwo\t1\n \ttwo\t0\nthree\t\t1\nfour\tfive\t0\n"
-    path = write("t.tsv", text)
-    line = user_errors.error_of(examples, path, "error")
-    assert line == (
-        f"{path}, row 3: the text in 'a' is empty (' '); correct the row, or "
-        "pass `empty_text`=keep or `empty_text`=drop. So 2 of 4 rows cannot "
-        "be used: 3, 4. Or pass `bad_rows`=skip."
-    )
-    assert len(examples(path, "keep")) == 4
-    assert not capsys.readouterr().err
-    kept = examples(path, "drop")
-    assert [(e.identifier, e.row, e.text_a, e.text_b) for e in kept] == [
-        ("0", 2, "one", "two"),
-        ("3", 5, "four", "five"),
-    ]
-    assert "2 of 4 rows have an empty text" in capsys.readouterr().err
-    path = write("e.tsv", "a\tb\tl\n \tx\t1\n")
-    line = user_errors.error_of(examples, path, "drop")
-    assert line.startswith(f"{path}: all texts are empty")
+def test_a_list_is_no_text(write):
     path = write("t.jsonl", '{"a": ["x"], "b": "y", "l": 1}\n')
-    line = user_errors.error_of(examples, path, "keep")
+    rows = iterate_rows(path, ["a", "b", "l"])
+    line = user_errors.error_of(
+        examples_of, path, rows, ("a", "b"), TableRecipe(), lambda cell, _: cell
+    )
     assert line.startswith(f"{path}, row 1: 'a' is a list, ('x',); it must be")

@@ -189,37 +189,6 @@ def test_more_choices_than_letters(tmp_path):
     assert "row 1: has 27 choices, and there are 26 letters" in line
 
 
-def test_bad_rows_are_skipped_and_counted(tmp_path, capsys):
-    text = "q,a,b,c,y\nQ,1,,3,0\nR,1,2,3,0\nS,1,2,3,7\n"
-    path = written(tmp_path, text)
-    line = error_of(path, COLUMNS)
-    assert line == (
-        ": 2 of 3 rows cannot be used, as listed above; an empty choice: 2; "
-        "an unknown label: 4. Or pass `bad_rows`=skip."
-    )
-    assert "row 2: the choice in 'b' is empty ('')" in capsys.readouterr().err
-    (example,) = read_choices(path, COLUMNS, bad_rows="skip")
-    assert (example.context, example.identifier, example.row) == ("R", "1", 3)
-    notice = capsys.readouterr().err
-    assert f"{path}: 2 of 3 rows cannot be used and are skipped" in notice
-    assert "1  an empty choice   2; row 2: the choice in 'b'" in notice
-    # Where all are bad, a setting is, more likely than the file.
-    path = written(tmp_path, "q,a,b,c,y\nQ,1,2,3,X\n")
-    line = error_of(path, COLUMNS, bad_rows="skip")
-    begin = ": none of its 1 rows can be used. The first: "
-    assert line.startswith(f"{begin}{path}, row 2: the label 'X'")
-
-
-def test_empty_contexts(tmp_path, capsys):
-    path = written(tmp_path, "q,a,b,c,y\n ,1,2,3,0\nR,1,2,3,0\n")
-    line = error_of(path, COLUMNS)
-    assert line.startswith(", row 2: the text in 'q' is empty (' ')")
-    (example,) = read_choices(path, COLUMNS, empty_text="drop")
-    assert example.context == "R"
-    assert "1 of 2 rows have an empty text" in capsys.readouterr().err
-    assert len(read_choices(path, COLUMNS, empty_text="keep")) == 2
-
-
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [

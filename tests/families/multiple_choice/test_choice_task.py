@@ -135,33 +135,6 @@ def test_columns_that_are_not_named():
     assert columns == ChoiceColumns("q", ("a", "b"), label=None)
 
 
-def test_users_files(tmp_path, capsys):
-    lines = ["q;1,x,y,z,B", "q2,x2,,z2,A", "q3,x3,y3,z3,c"]
-    (tmp_path / "quiz.csv").write_text("\n".join(["q,a,b,c,l", *lines]))
-    recipe = UserChoiceRecipe(
-        data_dir=str(tmp_path),
-        dev_file="quiz.csv",
-        test_file="quiz.csv",
-        context_column="q",
-        choice_columns="a,b,c",
-        label_column="l",
-        label_form="letter",
-    )
-    line = error_of(USER_TASK.resolve(recipe).load, "dev", recipe)
-    assert "quiz.csv, row 3: the choice in 'b' is empty" in line
-    skipping = recipe.override(["bad_rows=skip"])
-    found = USER_TASK.resolve(skipping).load("dev", skipping)
-    assert [e.label for e in found] == [1, 2]
-    assert "1 of 3 rows cannot be used" in capsys.readouterr().err
-    # To predict, no label is needed.
-    nameless = skipping.override(["label_column="])
-    task = USER_TASK.resolve(nameless)
-    assert [e.label for e in task.load("test", nameless)] == [None, None]
-    line = error_of(task.load, "dev", nameless)
-    assert line.startswith("`label_column`=...: name the column of the rig")
-    assert "quiz.csv" in line
-
-
 def batch_of(logits, labels, mask, weights=None):
     weights = np.ones(len(labels)) if weights is None else weights
     return {"logits": ops.convert_to_tensor(np.float32(logits))}, {

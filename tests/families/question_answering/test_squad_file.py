@@ -1,7 +1,6 @@
 """Reading files in SQuAD's layout, and what is wrong with them."""
 
 import copy
-import gzip
 import re
 
 import pytest
@@ -34,15 +33,6 @@ def test_a_file_is_read_whole(tmp_path):
     assert read == [q._replace(title="T") for q in (SARAH, YEAR, NONE)]
     assert read[1].answers == (Answer("1903", 22),)
     assert [q.is_impossible for q in read] == [False, False, True]
-
-
-def test_gzip_and_a_byte_order_mark_will_do(tmp_path):
-    path = written(tmp_path, squad_json(SARAH))
-    packed = tmp_path / "squad.json.gz"
-    with open(path, "rb") as file:
-        content = b"\xef\xbb\xbf" + file.read()
-    packed.write_bytes(gzip.compress(content))
-    assert read_questions(str(packed)) == read_questions(path)
 
 
 def test_answers_may_be_unknown_for_predictions(tmp_path):
@@ -198,15 +188,6 @@ def test_what_is_broken_is_named(content, message, tmp_path):
         read_questions(path)
     assert str(error.value).startswith(path)
     assert "\n" not in str(error.value)
-
-
-def test_files_that_cannot_be_read_are_named(tmp_path):
-    path = tmp_path / "dev.json"
-    with pytest.raises(UserError, match="no such file"):
-        read_questions(str(path))
-    path.write_bytes(b'{"data": [\n"\xe9"]}')
-    with pytest.raises(UserError, match="line 2: byte 2"):
-        read_questions(str(path))
 
 
 def kept(questions, impossible=False):

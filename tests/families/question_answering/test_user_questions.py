@@ -1,10 +1,8 @@
 """Questions of one's own: the same as SQuAD's, from any of four layouts."""
 
-import csv
 import json
 import re
 
-import numpy as np
 import pytest
 
 from bert_tf.families.question_answering.squad_files import (
@@ -18,12 +16,7 @@ from bert_tf.families.question_answering.user_questions import (
     split_off_questions,
 )
 from bert_tf.families.recipe import UserQuestionRecipe
-from bert_tf.finetuning.run import run_finetuning
-from tests.contracts.task_cases import CASES, SETTINGS, model_folder
-from tests.finetuning.sentence_runs import tokenizer
-from tests.run_folders import answer_lines, weights
 from tests.user_errors import error_of
-from tools.task_files import load_task
 
 COLUMNS = {
     "question_column": "q",
@@ -217,78 +210,6 @@ def test_columns_that_cannot_be(tmp_path, settings, expected):
     assert line.startswith(expected)
 
 
-def test_dev_is_split_off_by_context(tmp_path, capsys):
-    rows = [f"q{n},Bo {n // 3},Bo" for n in range(90)]
-    path = write(tmp_path, "\n".join(["q,c,a", *rows, rows[-1]]))
-    recipe = recipe_of(train_file=path, dev_share=0.2, drop_duplicates=True)
-    task = TASK.resolve(recipe)
-    assert task.splits(("dev",), recipe) == ("dev",)
-    train, dev = (task.load(split, recipe) for split in ("train", "dev"))
-    assert len(dev) == 18
-    assert len(train) == 72
-    assert not {q.context for q in train} & {q.context for q in dev}
-    shown = capsys.readouterr().err
-    assert "18 of 90 questions are kept for dev" in shown
-    assert "1 of 91 questions are the same as an earlier one" in shown
+def test_questions_of_one_context_are_not_split():
     line = error_of(split_off_questions, [PLAIN, PLAIN], 0.5, 0)
     assert line.startswith("all 2 questions have the same context")
-    line = error_of(task.load, "test", recipe)
-    assert line.startswith("`test_file`=...: name the file")
-
-
-@pytest.fixture(scope="module")
-def both(tmp_path_factory):
-    """Task and recipe of SQuAD's files, and of tables of their questions."""
-    folder = tmp_path_factory.mktemp("both")
-    start = model_folder(folder / "model")
-    case = CASES["questions"]
-    squad, squad_recipe = case.make(folder, start)
-    for name in case.files:
-        with (folder / f"{name}.csv").open("w", newline="") as file:
-            table = csv.writer(file)
-            table.writerow("qcas")
-            for q in read_questions(str(folder / name)):
-                (answer,) = q.answers
-                table.writerow([q.question, q.context, *answer[:2]])
-    recipe = recipe_of(
-        **SETTINGS | case.settings,
-        task="questions",
-        init_from=str(start),
-        train_file=str(folder / f"{case.files[0]}.csv"),
-        dev_file=str(folder / f"{case.files[1]}.csv"),
-        answer_start_column="s",
-    )
-    return (squad, squad_recipe), (load_task("questions"), recipe)
-
-
-def test_a_table_gives_the_rows_of_squads_file(both):
-    found = []
-    for template, recipe in both:
-        task = template.resolve(recipe)
-        questions = task.load("train", recipe)
-        config = task.configure(recipe, questions)
-        rows = task.encode(questions, tokenizer(), config, labelled=True)
-        found.append([*rows.arrays])
-    for ours, theirs in zip(*found, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-
-
-@pytest.mark.slow
-def test_a_table_trains_the_model_of_squads_file(both, tmp_path):
-    done, lines = [], []
-    for number, (task, recipe) in enumerate(both):
-        folder = tmp_path / str(number)
-        done.append(run_finetuning(task, recipe, folder, ["train", "eval"]))
-        ignored = ("identifier", "title")
-        lines.append(
-            [
-                {k: v for k, v in line.items() if k not in ignored}
-                for line in answer_lines(folder)
-            ]
-        )
-    assert done[0]["train"]["dev"] == done[1]["train"]["dev"]
-    assert done[0]["eval"]["dev"] == done[1]["eval"]["dev"]
-    assert lines[0] == lines[1]
-    one, two = weights(tmp_path / "0"), weights(tmp_path / "1")
-    for name, array in one.items():
-        np.testing.assert_array_equal(array, two[name])

@@ -259,14 +259,3 @@ def test_bad_input_gets_a_line(trained, tmp_path):
         assert line in line_of(data_dir=path.parent)
     assert "holds no fine-tuned model" in line_of(modes=("eval",))
     assert not (tmp_path / "o").exists()
-
-
-def test_files_that_are_not_named():
-    recipe = UserTagRecipe()
-    task = load_task("tagging").resolve(recipe)
-    for split in ("train", "test"):
-        line = error_of(task.load, split, recipe)
-        assert line.startswith(f"`{split}_file`=...: name the file")
-    assert "`dev_file`=...: name the file" in error_of(
-        task.splits, ("dev",), recipe
-    )
