@@ -229,7 +229,7 @@ BAD = [
     ),
     ((["a"], [["x", NAN]]), TABLE, "`train`: labels[0] is ['x', nan]; give a"),
     ((["a"], [0.5]), TABLE, "`train`: labels[0] is 0.5; give a name"),
-    ((["a"], [b"x"]), TABLE, "`train`: labels[0] is b'x'; give a name"),
+    ((["a"], [b"x"]), TABLE, "`train`: labels[0] is b'x'; give a text"),
     ((["a"], ["\ud800"]), TABLE, "`train`: labels[0] is '\\ud800', with half"),
     (
         {"texts": ["a"]},
@@ -305,7 +305,7 @@ def test_data_that_are_none_are_one_line(data, recipe_type, line):
             {"text_columns": "a,b"},
             "`train`: has 1 text(s) a row, and `text_colu",
         ),
-        ({"train": "none.csv"}, "`text_columns`=: name one column"),
+        ({"train": "none.csv"}, "`text_columns`=...: name the column"),
         ({"output_dir": __file__}, f"`output_dir`={__file__}: is a file"),
     ],
 )

@@ -150,18 +150,10 @@ def _filled(text: Any) -> Any:
 
 def _label(label: Any, place: str, allowed: type[int] | type[float]) -> Any:
     """A label as JSON has it; one that is missing is null."""
-    if _is_missing(label):
-        return None
-    if isinstance(label, np.generic | np.ndarray):
-        label = label.tolist()
-    is_list = isinstance(label, list | tuple)
-    if is_list and not any(map(_is_missing, label)):
-        return [_label(each, place, allowed) for each in label]
-    if isinstance(label, str):
-        text_parts(label, place)
-        return label
-    if isinstance(label, int | allowed) and math.isfinite(label):
-        return label
+    found = _cell(label, place)
+    parts = found if isinstance(found, list) else [found]
+    if found is None or all(isinstance(p, str | int | allowed) for p in parts):
+        return found
     raise UserError(
         f"{place} is {excerpt(label)}; give a name or a whole number, a list "
         "of them for several labels, or any number with "

@@ -43,7 +43,7 @@ class RowTask(
         def read_rows(path: str, labelled: bool) -> list[Example]:
             return self.read_file(path, recipe, labelled)
 
-        return self.data.load(split, recipe, read_rows)
+        return self.data.read(split, recipe, read_rows)
 
     @abc.abstractmethod
     def metrics(

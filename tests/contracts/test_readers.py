@@ -286,3 +286,38 @@ def test_dev_is_split_off_the_training_file(file, tmp_path, capsys):
         other = dataclasses.replace(recipe, **{setting: 5})
         again = load_task(kind.task).resolve(other).load("dev", other)
         assert (shown(again) == dev) == same
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        ("texts", {"text_columns": ""}, "`text_columns`=...: name the"),
+        ("texts", {"text_columns": "t,"}, "`text_columns`=t,: name the col"),
+        ("texts", {"text_columns": "a,b,c"}, "`text_columns`=a,b,c: name one"),
+        ("texts", {"text_columns": "t, t"}, "`text_columns`=t,t: the column"),
+        ("texts", {"label_column": "t"}, "`label_column`=t: the column 't' "),
+        ("texts", {"label_column": ""}, "`label_column`=...: name the col"),
+        ("choices", {"context_column": ""}, "`context_column`=...: name the"),
+        ("choices", {"choice_columns": ""}, "`choice_columns`=...: name the"),
+        ("choices", {"choice_columns": "a,"}, "`choice_columns`=a,: name the"),
+        ("choices", {"choice_columns": "a,a"}, "`choice_columns`=a,a: the col"),
+        ("choices", {"start_column": "q"}, "`start_column`=q: the column 'q' "),
+        ("choices", {"label_column": "b"}, "`label_column`=b: the column 'b' "),
+        ("choices", {"label_column": ""}, "`label_column`=...: name the col"),
+        ("questions", {"question_column": ""}, "`question_column`=...: name"),
+        ("questions", {"answer_column": ""}, "`answer_column`=...: name the"),
+        (
+            "questions",
+            {"answer_start_column": "context"},
+            "`answer_start_column`=context: the column 'context' is named twic",
+        ),
+    ],
+)
+def test_each_setting_names_a_column_of_its_own(
+    name, settings, expected, tmp_path
+):
+    kind = KINDS[name]
+    path = write(tmp_path, "t.csv", kind, [kind.good(0)])
+    assert error_of(kind.load, path, **settings).startswith(expected)
+    line = error_of(kind.load, path, header=False)
+    assert line.startswith(f"{path}: has no column '{kind.columns[0]}'")

@@ -70,7 +70,7 @@ class Rows:
     def present(self, splits, recipe):
         return tuple(split for split in splits if split in self.splits)
 
-    def load(self, split, recipe, labelled):
+    def read(self, split, recipe, labelled):
         return list(self.splits[split])
 
 

@@ -111,7 +111,7 @@ class GlueData(FolderFiles):
             super().present(splits, recipe) if recipe.data_dir else (*splits,)
         )
 
-    def load(
+    def read(
         self, split: str, recipe: "FinetuningRecipe", read_rows: ReadRows
     ) -> list[Example]:
         """The rows of a split; see `UserFiles`."""

@@ -25,8 +25,8 @@ def read_json_rows(
     lines: Iterable[TextLine],
     required: Sequence[str],
     optional: Sequence[str],
-    encoding_errors: str,
     whole: bool,
+    encoding_errors: str,
 ) -> SelectedRows:
     """Reads one JSON object a line; numbers become text as they are written.
 
@@ -37,8 +37,8 @@ def read_json_rows(
       lines: its lines.
       required: columns that every row must have.
       optional: columns that it may have.
-      encoding_errors: "strict" or "replace".
       whole: whether each row has all of its values too, as JSON has them.
+      encoding_errors: "strict" or "replace".
     """
 
     def scalar(value: Any, place: str) -> str:

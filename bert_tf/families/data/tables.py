@@ -105,9 +105,9 @@ class Wanted(NamedTuple):
     whole: bool
 
 
-# Reads a format, given path, opened file or None, what is wanted and dialect.
+# Reads a format, given path, lines, what is wanted and dialect.
 Reader: TypeAlias = Callable[
-    [str, Iterable[bytes] | None, Wanted, Dialect], SelectedRows
+    [str, Iterator[TextLine], Wanted, Dialect], SelectedRows
 ]
 
 
@@ -157,14 +157,19 @@ def iterate_rows(
       UserError: the file cannot be read, is empty or a header alone, lacks a
         required column or names it twice, or its header is broken.
     """
-    read = FORMATS[dialect.format or format_of(path)]
-    selected = read(path, file, Wanted(required, optional, whole), dialect)
+    name = dialect.format or format_of(path)
+    errors, wanted = dialect.encoding_errors, Wanted(required, optional, whole)
     position = -1
-    for position, (number, found) in enumerate(selected):
-        if isinstance(found, Fault):
-            yield Row(number, position, fault=found)
-        else:
-            yield Row(number, position, *found)
+    # Where the first row is at fault, the file is closed at once.
+    with contextlib.closing(
+        read_faulty_lines(path, errors, file, whole_lines=name == "jsonl")
+    ) as lines:
+        selected = FORMATS[name](path, lines, wanted, dialect)
+        for position, (number, found) in enumerate(selected):
+            if isinstance(found, Fault):
+                yield Row(number, position, fault=found)
+            else:
+                yield Row(number, position, *found)
     if position < 0:
         raise UserError(f"{path}: has no rows.")
 
@@ -266,6 +271,34 @@ def handle_empty_texts(
         )
 
 
+def named_columns(
+    settings: Mapping[str, Sequence[str]], path: str = ""
+) -> list[str]:
+    """The columns that settings name, of which each names one or several.
+
+    Args:
+      settings: setting to names of columns.
+      path: the file that has them, for errors.
+
+    Raises:
+      UserError: a setting names none, or a column is named twice.
+    """
+    found: list[str] = []
+    for setting, names in settings.items():
+        given = f"`{setting}`={','.join(names) or '...'}"
+        for name in names or [""]:
+            if not name:
+                where = f" in {path}" if path else ""
+                raise UserError(f"{given}: name the column(s){where}.")
+            if name in found:
+                raise UserError(
+                    f"{given}: the column {name!r} is named twice; texts and "
+                    "label stand in a column each."
+                )
+            found.append(name)
+    return found
+
+
 def format_of(path: str) -> str:
     """The format that a file's name tells; raises `UserError` if none."""
     name = path.removesuffix(".gz").lower()
@@ -280,21 +313,15 @@ def format_of(path: str) -> str:
 
 
 def _read_json_lines(
-    path: str, file: Iterable[bytes] | None, wanted: Wanted, dialect: Dialect
+    path: str, lines: Iterator[TextLine], wanted: Wanted, dialect: Dialect
 ) -> SelectedRows:
-    errors = dialect.encoding_errors
-    with contextlib.closing(
-        read_faulty_lines(path, errors, file, whole_lines=True)
-    ) as lines:
-        yield from read_json_rows(
-            path, lines, *wanted[:2], errors, wanted.whole
-        )
+    return read_json_rows(path, lines, *wanted, dialect.encoding_errors)
 
 
 def _read_delimited(
     own: str,
     path: str,
-    file: Iterable[bytes] | None,
+    lines: Iterator[TextLine],
     wanted: Wanted,
     dialect: Dialect,
 ) -> SelectedRows:
@@ -305,20 +332,6 @@ def _read_delimited(
         comma of CSV.
       path: as of every `Reader`, as for the arguments that follow.
     """
-    # Where the first row is at fault, the file is closed at once.
-    with contextlib.closing(
-        read_faulty_lines(path, dialect.encoding_errors, file)
-    ) as lines:
-        yield from _delimited_rows(own, path, lines, wanted, dialect)
-
-
-def _delimited_rows(
-    own: str,
-    path: str,
-    lines: Iterator[TextLine],
-    wanted: Wanted,
-    dialect: Dialect,
-) -> SelectedRows:
     required, optional, whole = wanted
     if dialect.header:
         # Nothing but blank lines is an empty file.

@@ -77,7 +77,7 @@ class UserFiles:
             self.path(split, recipe)
         return there
 
-    def load(
+    def read(
         self, split: str, recipe: "FilesRecipe", read_rows: ReadRows
     ) -> Any:
         """The examples of a split.

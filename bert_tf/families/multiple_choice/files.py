@@ -19,6 +19,7 @@ from bert_tf.families.data.tables import (
     collect,
     handle_empty_texts,
     iterate_rows,
+    named_columns,
     text_of,
     texts_of,
 )
@@ -180,28 +181,17 @@ def read_choices(
         two or with a label that names none of them has a fault too.
     """
     dialect = Dialect.of_recipe(recipe)
-    if label_needed and columns.label is None:
-        raise UserError(
-            "`label_column`=...: name the column of the right choice "
-            f"in {path}."
-        )
-    if not columns.choices or not all(columns.choices):
-        raise UserError(
-            f"`choice_columns`={','.join(columns.choices)}: name the "
-            "columns of the choices, comma-separated, or the one that has "
-            "lists of them."
-        )
-    start = [columns.start] if columns.start is not None else []
+    named = {"context_column": [columns.context]}
+    if columns.start is not None:
+        named["start_column"] = [columns.start]
+    named["choice_columns"] = [*columns.choices]
     label = [columns.label] if columns.label is not None else []
-    required = [columns.context, *start, *columns.choices]
-    for name in (names := [*required, *label]):
-        if names.count(name) > 1:
-            raise UserError(
-                f"the column {name!r} is named twice; context, start, "
-                "choices and label need a column each."
-            )
-    if label_needed:
-        required, label = names, []
+    if label or label_needed:
+        named["label_column"] = label
+    required = named_columns(named, path)
+    if not label_needed and label:
+        required.remove(label[0])
+    label = [] if label_needed else label
     rows = handle_empty_texts(
         path,
         iterate_rows(path, required, label, dialect),
@@ -271,11 +261,11 @@ class SwagFiles(ChoiceFiles):
         """See `UserFiles`."""
         return super().present(splits, self._there(splits[0], recipe))
 
-    def load(
+    def read(
         self, split: str, recipe: FilesRecipe, read_rows: ReadRows
     ) -> list[ChoiceExample]:
         """See `UserFiles`."""
-        return super().load(split, self._there(split, recipe), read_rows)
+        return super().read(split, self._there(split, recipe), read_rows)
 
     def _there(self, split: str, recipe: FilesRecipe) -> FilesRecipe:
         """The recipe, with those of its files that are there.

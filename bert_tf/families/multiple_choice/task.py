@@ -9,6 +9,7 @@ import numpy as np
 
 from bert_tf.errors import UserError
 from bert_tf.families.checks import Examination
+from bert_tf.families.data.tables import named_columns
 from bert_tf.families.multiple_choice.checks import examine_choices
 from bert_tf.families.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.families.multiple_choice.files import (
@@ -306,18 +307,13 @@ class UserChoiceTask(TaskTemplate):
         Raises:
           UserError: the columns of text and choices are not named.
         """
-        for name, example in (
-            ("context_column", "question"),
-            ("choice_columns", "a,b,c"),
-        ):
-            if not getattr(recipe, name):
-                raise UserError(
-                    f"`{name}`=...: name it, for example {name}={example}."
-                )
+        choices = tuple(map(str.strip, recipe.choice_columns.split(",")))
+        context = [recipe.context_column]
+        named_columns({"context_column": context, "choice_columns": choices})
         columns = ChoiceColumns(
             context=recipe.context_column,
             start=recipe.start_column or None,
-            choices=tuple(map(str.strip, recipe.choice_columns.split(","))),
+            choices=choices,
             label=recipe.label_column or None,
             label_form=recipe.label_form,
         )

@@ -98,7 +98,7 @@ class QuestionAnsweringTask(
     def load(self, split: str, recipe: SpanRecipe) -> list[Question]:
         """Reads the questions of a split; notices say what is skipped."""
         path = self.data.path(split, recipe)
-        questions = self.data.load(
+        questions = self.data.read(
             split, recipe, lambda path, _: self.read_file(path, recipe, split)
         )
         located = located_answers(questions)

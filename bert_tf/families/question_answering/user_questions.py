@@ -13,6 +13,7 @@ from bert_tf.families.data.tables import (
     collect,
     format_of,
     iterate_rows,
+    named_columns,
     text_of,
 )
 from bert_tf.families.data.user_files import UserFiles
@@ -74,7 +75,14 @@ def read_user_questions(
             check=check,
         )
     else:
-        columns = _columns(path, recipe, answers_needed)
+        settings = ["question_column", "context_column"]
+        if answers_needed:
+            settings.append("answer_column")
+            if recipe.answer_start_column:
+                settings.append("answer_start_column")
+        columns = named_columns(
+            {setting: [getattr(recipe, setting)] for setting in settings}, path
+        )
         nested: list[str] = []
         if answers_needed and (recipe.format or format_of(path)) == "jsonl":
             # Either the answer is there, or the object that holds it.
@@ -128,31 +136,6 @@ def read_user_questions(
             "(empty_text=drop)."
         )
     return kept
-
-
-def _columns(
-    path: str, recipe: UserQuestionRecipe, answers_needed: bool
-) -> list[str]:
-    """The columns to read: question and context, answer and start if needed."""
-    settings = ["question_column", "context_column"]
-    if answers_needed:
-        settings.append("answer_column")
-    for setting in settings:
-        if not getattr(recipe, setting):
-            raise UserError(
-                f"`{setting}`=...: name the column in {path}; a file that is "
-                "laid out as SQuAD's has a name that ends in .json."
-            )
-    if answers_needed and recipe.answer_start_column:
-        settings.append("answer_start_column")
-    columns = [getattr(recipe, setting) for setting in settings]
-    for setting, column in zip(settings, columns, strict=True):
-        if columns.count(column) > 1:
-            raise UserError(
-                f"`{setting}`={column}: is named twice; question, context, "
-                "answer and start stand in columns of their own."
-            )
-    return columns
 
 
 def _answers(

@@ -13,7 +13,12 @@ from bert_tf.families.data.examples import (
     ParseLabel,
     examples_of,
 )
-from bert_tf.families.data.tables import Cell, Dialect, iterate_rows
+from bert_tf.families.data.tables import (
+    Cell,
+    Dialect,
+    iterate_rows,
+    named_columns,
+)
 from bert_tf.families.data.user_files import UserFiles, split_off_dev
 from bert_tf.families.recipe import (
     MultiLabelRecipe,
@@ -210,19 +215,14 @@ class UserFileTask(TaskTemplate):
           UserError: the columns are not named, or a text is the label too.
         """
         texts = tuple(map(str.strip, recipe.text_columns.split(",")))
-        if len(texts) > 2 or not all(texts):
+        columns = {"text_columns": texts}
+        if recipe.label_column:
+            columns["label_column"] = (recipe.label_column,)
+        named_columns(columns)
+        if len(texts) > 2:
             raise UserError(
                 f"`text_columns`={recipe.text_columns}: name one column, "
                 "or two of a pair, for example text_columns=question,answer."
-            )
-        if len(set(texts)) < len(texts):
-            raise UserError(
-                f"`text_columns`={recipe.text_columns}: names one column twice."
-            )
-        if recipe.label_column in texts:
-            raise UserError(
-                f"`label_column`={recipe.label_column}: is one of the "
-                "text_columns; the label stands in another column."
             )
         kinds: dict[str, Callable[..., TextClassificationTask]] = {
             kind.label_kind: kind
@@ -265,13 +265,11 @@ class UserTexts(UserFiles):
         label_needed: bool = True,
     ) -> list[Example]:
         """See `TextData`."""
-        label = [recipe.label_column] if recipe.label_column else []
-        if label_needed and not label:
-            raise UserError(
-                f"`label_column`=...: name the column of the label in {path}."
-            )
-        required = [*self._texts, *(label if label_needed else [])]
-        optional = [] if label_needed else label
+        required, optional = [*self._texts], [recipe.label_column]
+        if label_needed:
+            required += named_columns({"label_column": optional}, path)
+        if label_needed or not recipe.label_column:
+            optional = []
         dialect = Dialect.of_recipe(recipe)
         rows = iterate_rows(path, required, optional, dialect)
         return examples_of(path, rows, self._texts, recipe, parse_label)

@@ -64,7 +64,7 @@ class TextData(Protocol):
     ) -> tuple[str, ...]:
         """The splits that are there; says in a line which are not."""
 
-    def load(
+    def read(
         self, split: str, recipe: SentenceRecipe, read_rows: ReadRows
     ) -> list[Example]:
         """The rows of a split; see `UserFiles`."""

@@ -89,7 +89,7 @@ class ConllFolder(FolderFiles):
         self.path(splits[0], recipe)
         return super().present(splits, recipe)
 
-    def load(
+    def read(
         self, split: str, recipe: TagRecipe, read_rows: ReadRows
     ) -> TaggedWords:
         """The words of a split; tags are needed but for test."""
@@ -147,7 +147,7 @@ class TokenClassificationTask(
         def read_rows(path: str, tags_needed: bool) -> TaggedWords:
             return read_conll(path, recipe, tags_needed or recipe.score_test)
 
-        return self.data.load(split, recipe, read_rows)
+        return self.data.read(split, recipe, read_rows)
 
     def examine(
         self,

@@ -189,22 +189,6 @@ def test_more_choices_than_letters(tmp_path):
     assert "row 1: has 27 choices, and there are 26 letters" in line
 
 
-@pytest.mark.parametrize(
-    ("columns", "expected"),
-    [
-        (ChoiceColumns("q", (), "y"), "`choice_columns`=: name the col"),
-        (ChoiceColumns("q", ("a", ""), "y"), "`choice_columns`=a,: name"),
-        (ChoiceColumns("q", ("a", "a"), "y"), "the column 'a' is named twice"),
-        (ChoiceColumns("q", ("a", "q"), "y"), "the column 'q' is named twice"),
-        (ChoiceColumns("q", ("a", "b"), "b"), "the column 'b' is named twice"),
-        (ChoiceColumns("q", ("a", "x"), "y"), ": has no column 'x'."),
-    ],
-)
-def test_columns_that_cannot_be(tmp_path, columns, expected):
-    path = written(tmp_path, "q,a,b,c,y\nQ,1,2,3,0\n")
-    assert error_of(path, columns).startswith(expected)
-
-
 def test_real_swag(shared_data):
     folder = shared_data / "swag"
     rows = read_choices(str(folder / "val_subset350.csv"), SWAG_COLUMNS)

@@ -125,11 +125,7 @@ def test_no_official_file(tmp_path):
     assert "test.csv: no such file" in error_of(task.load, "test", recipe)
 
 
-def test_columns_that_are_not_named():
-    line = error_of(USER_TASK.resolve, UserChoiceRecipe(choice_columns="a,b"))
-    assert line.startswith("`context_column`=...: name it, for example")
-    line = error_of(USER_TASK.resolve, UserChoiceRecipe(context_column="q"))
-    assert line.startswith("`choice_columns`=...: name it")
+def test_a_recipe_without_a_label_column():
     recipe = UserChoiceRecipe(context_column="q", choice_columns="a, b")
     columns = USER_TASK.resolve(recipe).data.columns
     assert columns == ChoiceColumns("q", ("a", "b"), label=None)

@@ -195,21 +195,6 @@ def test_faults_of_squads_layout_are_told_at_once_too(tmp_path, capsys):
     assert "bad_rows" not in line
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({"question_column": ""}, "`question_column`=...: name the column in"),
-        ({"context_column": ""}, "`context_column`=...: name the column in"),
-        ({"answer_column": ""}, "`answer_column`=...: name the column in"),
-        ({"answer_column": "q"}, "`question_column`=q: is named twice"),
-    ],
-)
-def test_columns_that_cannot_be(tmp_path, settings, expected):
-    path = write(tmp_path, "q,c,a\nwho?,Bo,Bo\n")
-    line = error_of(read_user_questions, path, recipe_of(**settings))
-    assert line.startswith(expected)
-
-
 def test_questions_of_one_context_are_not_split():
     line = error_of(split_off_questions, [PLAIN, PLAIN], 0.5, 0)
     assert line.startswith("all 2 questions have the same context")

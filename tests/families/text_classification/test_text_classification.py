@@ -52,24 +52,6 @@ def labelled(labels):
 # Which columns, which files.
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({"text_columns": ""}, "`text_columns`=: name one column"),
-        ({"text_columns": "a,b,c"}, "`text_columns`=a,b,c: name one column"),
-        ({"text_columns": "a,"}, "`text_columns`=a,: name one"),
-        ({"text_columns": "a, a"}, "`text_columns`=a, a: names one column"),
-        (
-            {"text_columns": "a,l", "label_column": "l"},
-            "`label_column`=l: is one of the text_columns",
-        ),
-    ],
-)
-def test_columns_that_cannot_be(settings, expected):
-    line = error_of(USER_TASK.resolve, recipe_of(**settings))
-    assert line.startswith(expected)
-
-
 def test_pairs(tmp_path):
     path = write(tmp_path, 'q,a,y\n"who ""","me, me",1\nwhy,so,0\n', "t.csv")
     recipe = recipe_of(
@@ -94,11 +76,6 @@ def test_a_test_file_needs_no_labels(tmp_path):
     assert [e.label for e in examples] == ["a", None]
     line = error_of(task.targets, examples, ("a", "b"))
     assert line.startswith(f"{path}, row 3: has no label")
-    nameless = dataclasses.replace(recipe, label_column="")
-    line = error_of(task.load, "train", nameless)
-    assert (
-        line == f"`label_column`=...: name the column of the label in {path}."
-    )
 
 
 # Own scores.
