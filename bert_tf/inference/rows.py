@@ -162,7 +162,7 @@ class Columns:
         return cls(places, header)
 
     def asked(self, row: Row, path: str) -> Question:
-        """What a row asks; raises `UserError` where it cannot be asked."""
+        """What a row asks; raises `Fault` where it cannot be asked."""
         place = f"{path}, row {row.number}"
         cells = iter(row.cells)
         asked: dict[str, str | tuple[str, ...]] = {}
@@ -173,9 +173,10 @@ class Columns:
                 continue
             asked[name] = text = text_of(own[0], columns[0], place)
             if name != START and not text.strip():
-                raise UserError(
+                raise Fault(
+                    "an empty text",
                     f"{place}: the text in {columns[0]!r} is empty "
-                    f"({excerpt(text)})."
+                    f"({excerpt(text)}).",
                 )
         return asked
 
@@ -222,23 +223,34 @@ class Columns:
         kept: list[str] | None = None
         try:
             for row in rows:
-                found = self._asked_or_fault(row, path)
+                place = f"{path}, row {row.number}: "
+                values: dict[str, Any] = {}
                 if not row.fault:
                     chosen = self._chosen(row, keep, path, kept is None)
                     kept = chosen if kept is None else kept
                     new = set(chosen).difference(kept)
                     if alike and new and keep == [ALL_COLUMNS]:
                         raise UserError(
-                            f"{path}, row {row.number}: has columns that the "
-                            f"first row has not, {listed(sorted(new))}; name "
-                            "those to keep with `keep_columns`, or write a "
-                            ".jsonl."
+                            f"{place}has columns that the first row has not, "
+                            f"{listed(sorted(new))}; name those to keep with "
+                            "`keep_columns`, or write a .jsonl."
                         )
-                    values = {
-                        name: row.columns.get(name)
-                        for name in (kept if alike else chosen)
-                    }
-                    found = _keeping(found, values, path, encoding_errors)
+                    names = kept if alike else chosen
+                    values = {name: row.columns.get(name) for name in names}
+                found = InputRow(row.number, row.position, None)
+                try:
+                    if row.fault:
+                        raise row.fault
+                    written = whole_text(
+                        json.dumps(values, ensure_ascii=False),
+                        f"{place}what `keep_columns` keeps",
+                        encoding_errors,
+                    )
+                    found = found._replace(kept=json.loads(written))
+                    found = found._replace(asked=self.asked(row, path))
+                except Fault as error:
+                    fault = str(error).removeprefix(place)
+                    found = found._replace(fault=fault)
                 yield found
         except MissingColumn as error:
             field = next(
@@ -247,17 +259,6 @@ class Columns:
                 if error.column in names
             )
             raise UserError(f"{error} Choose one with `{field}`.") from None
-
-    def _asked_or_fault(self, row: Row, path: str) -> InputRow:
-        """What a row asks, or why it cannot be asked."""
-        try:
-            if row.fault:
-                raise row.fault
-            return InputRow(row.number, row.position, self.asked(row, path))
-        except UserError as error:
-            place = f"{path}, row {row.number}: "
-            fault = str(error).removeprefix(place)
-            return InputRow(row.number, row.position, None, fault)
 
     def _chosen(
         self, row: Row, keep: Sequence[str], path: str, is_first: bool
@@ -289,19 +290,6 @@ def _column(columns: Sequence[str], name: str) -> str:
     if name not in columns and has_column(columns, name):
         return columns[int(name)]
     return name
-
-
-def _keeping(
-    row: InputRow, values: dict[str, Any], path: str, encoding_errors: str
-) -> InputRow:
-    """A row with the values that it keeps, which must be whole text."""
-    written = json.dumps(values, ensure_ascii=False)
-    place = f"{path}, row {row.number}: what `keep_columns` keeps"
-    try:
-        whole = whole_text(written, place, encoding_errors)
-    except Fault as fault:
-        return row._replace(asked=None, fault=str(fault))
-    return row._replace(kept=json.loads(whole) if values else {})
 
 
 def is_txt(path: str, settings: PredictSettings) -> bool:

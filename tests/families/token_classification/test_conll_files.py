@@ -346,15 +346,3 @@ def test_files_that_do_not_fit(tmp_path, text, expected):
     assert line.removeprefix(f"{tmp_path}/").startswith(
         expected.format(gold=references)
     )
-
-
-def test_all_faults_are_told_at_once(tmp_path, capsys):
-    path = tmp_path / "t.conll"
-    path.write_bytes(b"a B-X\nb\nc X\n\nd \xe9\ne O O\nf O\n")
-    with pytest.raises(UserError) as caught:
-        read_conll(str(path))
-    assert str(caught.value) == (
-        f"{path}: 4 of 6 lines with a word cannot be used, as listed above; "
-        "number of columns: 2, 6; not UTF-8: 5; a tag that cannot be read: 3."
-    )
-    assert "row 3: the tag 'X' has no prefix, u" in capsys.readouterr().err
